@@ -1,0 +1,30 @@
+"""bppsa: back-propagation as a parallel scan.
+
+On numpy arrays, and on whatever speaks DLPack:
+
+  grad, plan, flops, schedule, train   the commands of the program `bppsa`; run calls any of them
+  scan                                 g_{t-1} = J_tᵀ g_t + u_{t-1}
+  bppsa.jacobian                       sparse transposed Jacobians of operators (needs SciPy)
+
+With PyTorch:
+
+  bppsa.torch                          RNN and GRU, to be used like torch.nn's, and a scan with gradients
+
+Everything is computed by the C library. Errors are RequestError (a ValueError) and RunError (a RuntimeError).
+"""
+import importlib as _importlib
+import types as _types
+
+from ._commands import flops, grad, plan, run, schedule, train
+from ._native import Error, RequestError, RunError, version as _version
+from ._scan import scan
+
+__version__: str = _version().decode().split()[0]
+__all__ = ["Error", "RequestError", "RunError", "flops", "grad", "plan", "run", "scan", "schedule", "train"]
+
+
+def __getattr__(name: str) -> _types.ModuleType:
+    """Imports the modules that need SciPy and PyTorch when they are first used."""
+    if name in ("jacobian", "torch"):
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,0 +1,154 @@
+"""The shared library of the package: how it is loaded, called, and how its errors become exceptions."""
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import threading
+from typing import Any, Callable
+
+_PATH = pathlib.Path(__file__).with_name("libbppsa_python.so")
+
+try:
+    _library = ctypes.CDLL(str(_PATH))
+except OSError as reason:
+    raise ImportError(f"bppsa: {reason}; expected {_PATH.name} beside the modules, as `pip install ./python` puts it there, "
+                      "and the libraries that docs/library.md names") from reason
+
+
+class Error(Exception):
+    """What every error of the library is. Its text is the library's sentence: what was wrong, where, and what was expected."""
+
+
+class RequestError(Error, ValueError):
+    """The request was wrong: a value, a shape, an option, a file. (The program's exit code 2.)"""
+
+
+class RunError(Error, RuntimeError):
+    """The request failed while it ran: no memory, a full disk, a value that is not finite. (The program's exit code 1.)"""
+
+
+_Pointer = ctypes.c_void_p
+_Sizes = ctypes.POINTER(ctypes.c_int64)
+_Pointers = ctypes.POINTER(ctypes.c_void_p)
+_Text = ctypes.c_char_p
+_Int = ctypes.c_int
+_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "version": (_Text, []),
+    "error": (_Text, []),
+    "command": (_Int, [_Int, ctypes.POINTER(_Text), _Pointers, _Pointers]),
+    "free": (None, [_Pointer]),
+    "allocated": (ctypes.c_int64, []),
+    "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, _Pointers]),
+    "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
+    "scan_destroy": (None, [_Pointer]),
+    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, _Pointers]),
+    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointers]),
+    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointer, _Pointer]),
+    "layer_destroy": (None, [_Pointer]),
+}
+
+
+def _function(name: str) -> Callable[..., Any]:
+    function = getattr(_library, "bppsa_python_" + name)
+    function.restype, function.argtypes = _PROTOTYPES[name]
+    return function
+
+
+version: Callable[[], bytes] = _function("version")
+allocated: Callable[[], int] = _function("allocated")
+_error, _command, _free = _function("error"), _function("command"), _function("free")
+_scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")
+_layer_create, _layer_forward = _function("layer_create"), _function("layer_forward")
+_layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_destroy")
+
+# The codes of core/status.h whose cause is the request: argument, shape, unsupported, format.
+_REQUEST = frozenset([1, 2, 4, 7])
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise (RequestError if status in _REQUEST else RunError)(_error().decode(errors="replace"))
+
+
+def sizes(*values: int) -> Any:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def pointers(values: list[int | None]) -> Any:
+    return (ctypes.c_void_p * len(values))(*values)
+
+
+def interruptible(function: Callable[[], Any]) -> Any:
+    """Calls the function so that Ctrl-C ends the wait for it. Python handles signals in the main thread and between two of its own
+    instructions alone, so there a long call runs in a thread of its own; after Ctrl-C its result is dropped when it comes, and
+    what it works with stays until then."""
+    if threading.current_thread() is not threading.main_thread():
+        return function()
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # handed to the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="bppsa", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def command(words: list[str]) -> tuple[int, str, str]:
+    """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr."""
+    line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *[word.encode() for word in words], None)
+    texts = [ctypes.c_void_p(), ctypes.c_void_p()]
+    code = _command(len(words) + 1, line, ctypes.byref(texts[0]), ctypes.byref(texts[1]))
+    out, err = ("" if text.value is None else ctypes.string_at(text).decode(errors="replace") for text in texts)
+    for text in texts:
+        _free(text)
+    return code, out, err
+
+
+class Scan:
+    """A plan of g_{t-1} = J_tᵀ g_t + u_{t-1} with its memory, for one shape. Not for two threads at once."""
+
+    def __init__(self, method: str, diagonal: bool, f64: bool, shape: tuple[int, int, int], affine: bool, threads: int) -> None:
+        self._handle = ctypes.c_void_p()
+        _check(_scan_create(method.encode(), diagonal, f64, sizes(*shape), affine, threads, ctypes.byref(self._handle)))
+
+    def run(self, jt: int, injected: int | None, gradients: int) -> None:
+        """Addresses of jt [T,B,H,H] or [T,B,H], u [T,B,H] or None, and g [T+1,B,H] whose last row is given."""
+        _check(_scan_run(self._handle, jt, injected, gradients))
+
+    def __del__(self, destroy: Callable[..., None] = _scan_destroy) -> None:
+        if getattr(self, "_handle", None):
+            destroy(self._handle)
+
+
+class Layer:
+    """One recurrent layer for one shape, with the states of its latest forward pass. Not for two threads at once."""
+
+    def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
+                 input_gradients: bool, threads: int) -> None:
+        self._handle = ctypes.c_void_p()
+        _check(_layer_create(cell.encode(), method.encode(), forward.encode(), relu, f64, sizes(*shape), input_gradients, threads,
+                             ctypes.byref(self._handle)))
+
+    def forward(self, x: int, h0: int | None, weights: list[int | None]) -> int:
+        """From the addresses of x [T,B,I], h0 [B,H] or None, and W_ih, W_hh, b_ih, b_hh to that of the states [T,B,H], which lie in
+        the layer's memory."""
+        states = ctypes.c_void_p()
+        _check(_layer_forward(self._handle, x, h0, pointers(weights), ctypes.byref(states)))
+        assert states.value is not None
+        return states.value
+
+    def backward(self, seed: int, gradients: list[int | None], dx: int | None, dh0: int | None) -> None:
+        """From the address of the states' gradient [T,B,H] to those of the weights, of x and of h0; None: not wanted."""
+        _check(_layer_backward(self._handle, seed, pointers(gradients), dx, dh0))
+
+    def __del__(self, destroy: Callable[..., None] = _layer_destroy) -> None:
+        if getattr(self, "_handle", None):
+            destroy(self._handle)

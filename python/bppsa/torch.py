@@ -1,0 +1,319 @@
+"""Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU.
+
+RNN and GRU are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and defaults
+are torch.nn's, so that changing the import is enough. Any loss may follow; gradients go to inputs, initial states and weights.
+"""
+from __future__ import annotations
+
+import collections
+import ctypes
+import functools
+import threading
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from . import _native
+
+__all__ = ["GRU", "RNN", "scan"]
+
+_LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
+
+
+def _opaque(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile calls the function as it is and does not look inside."""
+    for owner in (getattr(torch, "compiler", None), getattr(torch, "_dynamo", None)):
+        if hasattr(owner, "disable"):
+            return owner.disable(function)
+    return function
+
+
+def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
+    """The tensor, contiguous, if the library can compute with it."""
+    if tensor.device.type != "cpu":
+        raise NotImplementedError(f"{what}: on {tensor.device}, expected the CPU: these functions have no GPU form yet")
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64")
+    if like is not None and tensor.dtype != like.dtype:
+        raise TypeError(f"{what}: {tensor.dtype}, expected {like.dtype} as the others")
+    return tensor.contiguous()
+
+
+def _call(flops: float, function: Callable[[], Any]) -> Any:
+    return _native.interruptible(function) if flops > _LONG else function()
+
+
+class _Refuse(torch.autograd.Function):
+    """The first `count` tensors as they are; they depend on the others in a way that cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, what: str, count: int, *tensors: Tensor | None) -> Any:
+        ctx.what = what
+        return tuple(None if tensor is None else tensor.clone() for tensor in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise NotImplementedError(f"{ctx.what}: second derivatives are not implemented, expected a layer of torch.nn "
+                                  "where a gradient is differentiated again")
+
+
+# ---- the scan ----
+
+
+class _Scan(torch.autograd.Function):
+    """y_{t-1} = A_t y_t + u_{t-1} with y_T = g. Let λ_{t-1} be the gradient of y_{t-1} in all. λ_t = A_tᵀ λ_{t-1} + dy_t is
+    the same scan over transposed matrices, in the other order of time. It gives du_t = λ_t, dg = λ_T, and dA_t = λ_{t-1} y_tᵀ.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, jt: Tensor, u: Tensor | None, g: Tensor, method: str) -> Tensor:
+        steps, batch, size = jt.shape[:3]
+        diagonal = jt.dim() == 3
+        y = torch.empty((steps + 1, batch, size), dtype=jt.dtype)
+        y[steps] = g
+        plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None,
+                            torch.get_num_threads())
+        _call(2.0 * jt.numel() * (1 if diagonal else size),
+              lambda: plan.run(jt.data_ptr(), None if u is None else u.data_ptr(), y.data_ptr()))
+        ctx.method = method
+        result = y[:steps]
+        ctx.save_for_backward(jt, g, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        jt, g, y = ctx.saved_tensors
+        dense = jt.dim() == 4
+        # Steps in the other order: g'_T = dy_0, u' = dy_{T-1} .. dy_1 behind a 0, J'_s = A_{T-s+1}ᵀ.
+        back = jt.flip(0).transpose(-1, -2) if dense else jt.flip(0)
+        injected = torch.cat([torch.zeros_like(dy[:1]), dy[1:].flip(0)])
+        sums = scan(back, injected, dy[0], method=ctx.method).flip(0)  # λ_1 .. λ_T
+        du = torch.cat([dy[:1], sums[:-1]])
+        dg = sums[-1]
+        djt = None
+        if ctx.needs_input_grad[0]:
+            after = torch.cat([y[1:], g.unsqueeze(0)])
+            djt = du.unsqueeze(-1) * after.unsqueeze(-2) if dense else du * after
+        return djt, du if ctx.needs_input_grad[1] else None, dg, None
+
+
+@_opaque
+def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Tensor:
+    """g_0 .. g_{T-1} [T,B,H] of the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, for any T; differentiable in all three arguments,
+    any number of times.
+
+    jt: J_1ᵀ .. J_Tᵀ [T,B,H,H], or their diagonals [T,B,H]. u: u_0 .. u_{T-1} [T,B,H], or None for zeros. g: g_T [B,H]. All
+    float32 or all float64, on the CPU. method: "auto", "linear" (one step after the other), "blelloch", "blelloch 3" (up-levels),
+    "chunked", "chunked 8". Raises ValueError, TypeError, bppsa.RequestError, bppsa.RunError.
+
+    A recurrence that runs forward in time, h_t = a_t h_{t-1} + b_t, is scan(a.flip(0), b.flip(0), h_0).flip(0).
+    """
+    if jt.dim() not in (3, 4) or (jt.dim() == 4 and jt.shape[2] != jt.shape[3]):
+        raise ValueError(f"jt: shape {list(jt.shape)}, expected [T, B, H, H], or [T, B, H] for diagonals")
+    shape = list(jt.shape[:3])
+    if u is not None and list(u.shape) != shape:
+        raise ValueError(f"u: shape {list(u.shape)}, expected [T, B, H] = {shape}")
+    if list(g.shape) != shape[1:]:
+        raise ValueError(f"g: shape {list(g.shape)}, expected [B, H] = {shape[1:]}")
+    jt = _checked("jt", jt)
+    u = None if u is None else _checked("u", u, jt)
+    g = _checked("g", g, jt)
+    if shape[0] == 0:
+        return g.new_empty(shape)
+    return _Scan.apply(jt, u, g, method)
+
+
+# ---- recurrent layers ----
+
+
+class _Pool:
+    """Layers of the library that no pass uses at present, by what they were made for. Beyond the limit those are dropped that were
+    used longest ago. A copy of a module begins with none."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._idle: collections.OrderedDict[Any, list[_native.Layer]] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return _Pool, (self._limit,)
+
+    def take(self, key: tuple[Any, ...]) -> _native.Layer:
+        with self._lock:
+            if self._idle.get(key):
+                return self._idle[key].pop()
+        return _native.Layer(*key)
+
+    def give_back(self, key: tuple[Any, ...], layer: _native.Layer) -> None:
+        dropped = []  # destroyed outside the lock
+        with self._lock:
+            self._idle.setdefault(key, []).append(layer)
+            self._idle.move_to_end(key)
+            while sum(len(layers) for layers in self._idle.values()) > self._limit:
+                oldest = next(iter(self._idle))
+                dropped += self._idle[oldest][:1]
+                del self._idle[oldest][:1]
+                if not self._idle[oldest]:
+                    del self._idle[oldest]
+
+
+class _Lease:
+    """A layer for one forward pass and its backward passes. It goes back to the pool when neither graph nor output is left."""
+
+    def __init__(self, pool: _Pool, key: tuple[Any, ...]) -> None:
+        self._pool, self._key = pool, key
+        self.layer: _native.Layer | None = None
+        self.layer = pool.take(key)
+
+    def __del__(self) -> None:
+        if self.layer is not None:
+            self._pool.give_back(self._key, self.layer)
+
+
+@functools.lru_cache(maxsize=64)
+def _bytes_type(count: int) -> Any:
+    return type("_Bytes", (ctypes.c_char * count,), {})
+
+
+def _shared(address: int, shape: tuple[int, ...], dtype: torch.dtype, lease: _Lease) -> Tensor:
+    """The layer's memory as a tensor, which keeps the lease."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    memory = _bytes_type(count * (8 if dtype == torch.float64 else 4)).from_address(address)
+    memory.lease = lease
+    return torch.frombuffer(memory, dtype=dtype).resize_(shape)  # no view, which autograd would not let its user change
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+class _Layer(torch.autograd.Function):
+    """One layer in one direction: x [T,B,I], h0 [B,H] and four weights, of which biases may be None, to h_1 .. h_T [T,B,H]. With
+    `recorded` a backward pass may follow."""
+
+    @staticmethod
+    def forward(ctx: Any, lease: _Lease, recorded: bool, flops: float, x: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
+        # What the call works with belongs to the closure, which outlives an interrupted call.
+        states = _call(flops, lambda: lease.layer.forward(x.data_ptr(), h0.data_ptr(), [_address(weight) for weight in weights]))
+        output = _shared(states, (x.shape[0], x.shape[1], h0.shape[1]), x.dtype, lease)
+        if not recorded:
+            return output.clone()  # a kept output would keep all memory of the layer
+        ctx.lease, ctx.flops = lease, flops
+        # The backward pass reads the states where they are: PyTorch refuses it if they have been changed.
+        ctx.save_for_backward(x, h0, *weights, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, seed: Tensor) -> Any:
+        lease, inputs, seed = ctx.lease, ctx.saved_tensors[:-1], seed.contiguous()
+        gradients = [None if tensor is None or not wanted else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+                     for tensor, wanted in zip(inputs, ctx.needs_input_grad[3:])]
+
+        def call() -> None:
+            dx, dh0, *of_weights = [_address(gradient) for gradient in gradients]
+            lease.layer.backward(seed.data_ptr(), of_weights, dx, dh0)
+
+        _call(2 * ctx.flops, call)
+        if torch.is_grad_enabled():  # the graph of this pass is recorded
+            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, seed)
+        return (None, None, None, *gradients)
+
+
+class _Recurrent:
+    """The forward pass that takes the place of torch.nn's, for both cells."""
+
+    _cell = ""
+
+    def _prepare(self, scan: str, forward: str) -> None:
+        self.scan, self.forward_method = scan, forward
+        self._pool = _Pool(4 * self.num_layers * (2 if self.bidirectional else 1))
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
+
+    def _weights(self, layer: int, reverse: bool) -> list[Tensor | None]:
+        ending = f"_l{layer}" + ("_reverse" if reverse else "")
+        names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
+        return [getattr(self, name + ending) if self.bias or name.startswith("weight") else None for name in names]
+
+    def _run(self, x: Tensor, h0: Tensor, layer: int, reverse: bool) -> Tensor:
+        """h_1 .. h_T [T,B,H] of one direction of one layer, in the order in which that direction walks."""
+        weights = [None if weight is None else _checked(f"the weights of layer {layer}", weight, x)
+                   for weight in self._weights(layer, reverse)]
+        inputs = [x, h0, *weights]
+        recorded = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+        to_inputs = recorded and (x.requires_grad or h0.requires_grad)
+        shape = (*x.shape, self.hidden_size)
+        key = (self._cell, self.scan, self.forward_method, getattr(self, "nonlinearity", "") == "relu", x.dtype == torch.float64,
+               shape, to_inputs, torch.get_num_threads())
+        flops = 2.0 * x.shape[0] * x.shape[1] * weights[0].shape[0] * (x.shape[2] + self.hidden_size)
+        return _Layer.apply(_Lease(self._pool, key), recorded, flops, x, h0, *weights)
+
+    @_opaque
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """input [T,B,I], [B,T,I] with batch_first, or [T,I]; hx [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the
+        number of directions. Returns the states of the last layer, [T,B,D·H] (in the input's order of axes), and h_T of all
+        layers and directions, shaped as hx."""
+        name = f"bppsa.torch.{type(self).__name__}"
+        if isinstance(input, torch.nn.utils.rnn.PackedSequence):
+            raise NotImplementedError(f"{name}: input is a PackedSequence, expected a tensor with sequences of one length")
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{name}: input has {input.dim()} dimensions, expected 3, or 2 for a single sequence")
+        batched = input.dim() == 3
+        if hx is not None and hx.dim() != input.dim():
+            raise ValueError(f"{name}: hx has {hx.dim()} dimensions, expected {input.dim()} as the input")
+        x = input if batched else input.unsqueeze(1)
+        x = x.transpose(0, 1) if batched and self.batch_first else x
+        x = _checked(f"{name}: input", x)
+        directions = 2 if self.bidirectional else 1
+        expected = (self.num_layers * directions, x.shape[1], self.hidden_size)
+        if x.shape[2] != self.input_size or 0 in x.shape[:2]:
+            raise ValueError(f"{name}: input is {list(input.shape)}, expected {self.input_size} numbers in each step, at least "
+                             "one step and one sequence")
+        h0 = x.new_zeros(expected) if hx is None else _checked(f"{name}: hx", hx if batched else hx.unsqueeze(1), x)
+        if h0.shape != expected:
+            raise ValueError(f"{name}: hx is {list(h0.shape)}, expected {list(expected)}")
+        last = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(directions):
+                states = self._run(x.flip(0) if direction else x, h0[layer * directions + direction], layer, direction == 1)
+                last.append(states[-1])
+                outputs.append(states.flip(0) if direction else states)
+            x = outputs[0] if directions == 1 else torch.cat(outputs, 2)
+            if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
+                x = torch.nn.functional.dropout(x, self.dropout, True)
+        output = x.transpose(0, 1) if batched and self.batch_first else x
+        hidden = torch.stack(last)
+        return (output, hidden) if batched else (output.squeeze(1), hidden.squeeze(1))
+
+
+class RNN(_Recurrent, torch.nn.RNN):
+    """torch.nn.RNN (tanh or ReLU) with two more options, by name:
+
+    scan      how gradients are computed: "auto" (the fastest of all by a cost model), "bp" (sequential back-propagation), "scan",
+              "linear", "blelloch", "blelloch 3" (up-levels), "chunked", "chunked 8"
+    forward   how states are computed: "sequential", "speculative" (chunks of time at once, verified), "auto"
+
+    Float32 or float64 on the CPU, with torch.get_num_threads() threads, which do not change a bit. Refused, in a sentence: a
+    PackedSequence, tensors on a GPU, the gradient of a gradient.
+    """
+
+    _cell = "rnn"
+
+    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._prepare(scan, forward)
+
+
+class GRU(_Recurrent, torch.nn.GRU):
+    """torch.nn.GRU with the options of RNN. Gates are stacked r, z, n; the reset gate comes after the matrix product."""
+
+    _cell = "gru"
+
+    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._prepare(scan, forward)

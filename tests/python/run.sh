@@ -1,0 +1,21 @@
+#!/bin/sh
+# run.sh PACKAGE FILE [SANITIZER]: runs a test of the Python package, which lies in PACKAGE, with the first python3 that has numpy;
+# skipped (77) where none has. SANITIZER: the runtime that the library needs and that Python lacks.
+set -eu
+package=$1
+file=$2
+python=""
+for candidate in python3 /usr/bin/python3; do
+  if [ -z "$python" ] && "$candidate" -c 'import numpy' 2>/dev/null; then
+    python=$candidate
+  fi
+done
+if [ -z "$python" ]; then
+  echo "$(basename "$file"): skipped, no python3 has numpy (package python3-numpy)"
+  exit 77
+fi
+if [ -n "${3:-}" ]; then
+  LD_PRELOAD=$3
+  export LD_PRELOAD
+fi
+PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 exec "$python" "$file"

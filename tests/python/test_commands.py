@@ -1,0 +1,320 @@
+"""The package without PyTorch: commands, Jacobians, the scan, errors, threads, Ctrl-C, memory."""
+import contextlib
+import glob
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import warnings
+
+import numpy as np
+
+import bppsa
+from bppsa import _native
+from support import has, main, residual
+
+METHODS = ["auto", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"]
+
+
+class Exporter:
+    """An array of a library that numpy does not know: DLPack is all it speaks."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def rnn_weights(rng, inputs=2, hidden=3, classes=4):
+    shapes = {"rnn.weight_ih_l0": (hidden, inputs), "rnn.weight_hh_l0": (hidden, hidden), "rnn.bias_ih_l0": (hidden,),
+              "rnn.bias_hh_l0": (hidden,), "linear.weight": (classes, hidden), "linear.bias": (classes,)}
+    return {name: rng.uniform(-0.6, 0.6, shape) for name, shape in shapes.items()}
+
+
+def rnn_loss(weights, x, labels, h0):
+    h = h0[0]
+    for step in x:
+        h = np.tanh(step @ weights["rnn.weight_ih_l0"].T + weights["rnn.bias_ih_l0"]
+                    + h @ weights["rnn.weight_hh_l0"].T + weights["rnn.bias_hh_l0"])
+    logits = h @ weights["linear.weight"].T + weights["linear.bias"]
+    sums = np.log(np.exp(logits).sum(1))
+    return float(np.mean(sums - logits[np.arange(len(labels)), labels]))
+
+
+class Commands(unittest.TestCase):
+    def test_version(self):
+        self.assertRegex(bppsa.__version__, r"^[0-9]+\.[0-9]+\.[0-9]+$")
+
+    def test_plan(self):
+        plan = bppsa.plan("rnn", seq_len=21, algorithm="blelloch")
+        self.assertEqual(plan["elements"], 22)
+        self.assertEqual(plan["totals"]["critical_steps"], 7)
+
+    def test_flops_of_a_dict(self):
+        network = {"input": [1, 8, 8], "layers": [{"name": "c", "op": "conv2d", "out": 2, "kernel": [3, 3]},
+                                                  {"name": "r", "op": "relu"}, {"name": "f", "op": "flatten"},
+                                                  {"name": "l", "op": "linear", "out": 3}]}
+        flops = bppsa.flops(network, up_levels=1)
+        self.assertEqual([operator["name"] for operator in flops["operators"]], ["c", "r", "f"])
+        self.assertEqual(flops["operators"][0]["nnz"], 2 * 6 * 6 * 9)
+
+    def test_schedule(self):
+        schedule = bppsa.schedule("gpipe", stages=4, micro_batches=4)
+        self.assertEqual(schedule["stages"], 4)
+        self.assertEqual(len(schedule["workers"]), 4)
+
+    def test_errors_are_the_librarys_sentences(self):
+        with self.assertRaisesRegex(bppsa.RequestError, "--seq-length: unknown option.*did you mean --seq-len"):
+            bppsa.plan("rnn", seq_length=3)
+        with self.assertRaisesRegex(ValueError, "plan: unknown model 'rrn'.*did you mean rnn"):
+            bppsa.plan("rrn")
+        weights, x, labels = rnn_weights(np.random.default_rng(9)), np.ones((3, 2, 2)), np.zeros(2, np.int64)
+        with self.assertRaisesRegex(bppsa.RequestError, "^input.npy: element 0 is not finite"):
+            bppsa.grad("rnn", weights, np.full_like(x, np.nan), labels)
+        weights["linear.weight"][:] = 1.7e308
+        weights["rnn.bias_ih_l0"][:] = 50
+        with self.assertRaisesRegex(bppsa.RunError, "^logits at step 3, sample 0: not finite"):
+            bppsa.grad("rnn", weights, x, labels)
+
+    def test_a_command_without_a_document(self):
+        self.assertIn(bppsa.__version__, bppsa.run("--version"))
+
+    def test_notes_become_warnings(self):
+        rng = np.random.default_rng(0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            bppsa.grad("rnn", rnn_weights(rng), rng.random((3, 2, 2)), np.zeros(2, np.int64), dtype="f32")
+        self.assertTrue(any("rounded to f32" in str(warning.message) for warning in caught))
+
+    def test_gradients(self):
+        rng = np.random.default_rng(1)
+        weights, x, h0 = rnn_weights(rng), rng.standard_normal((5, 2, 2)), rng.standard_normal((1, 2, 3))
+        labels = np.array([3, 0])
+        found = bppsa.grad("rnn", weights, Exporter(x), labels, h0, backward="scan", algorithm="blelloch")
+        self.assertAlmostEqual(float(found["loss"]), rnn_loss(weights, x, labels, h0), 12)
+        self.assertEqual(found["loss"].shape, ())
+        places = {**weights, "input": x, "h0": h0}
+        self.assertEqual(set(found), set(places) | {"loss"})
+        for name, array in places.items():
+            self.assertEqual(found[name].shape, array.shape)
+            for index in np.ndindex(*array.shape):
+                value = array[index]
+                losses = []
+                for step in (1e-5, -1e-5):
+                    array[index] = value + step
+                    losses.append(rnn_loss(weights, x, labels, h0))
+                array[index] = value
+                self.assertAlmostEqual(found[name][index], (losses[0] - losses[1]) / 2e-5, 8, (name, index))
+
+    def test_a_wrong_array_is_named_without_its_folder(self):
+        rng = np.random.default_rng(2)
+        before = set(glob.glob("/dev/shm/bppsa-*"))
+        with self.assertRaisesRegex(bppsa.RequestError, "^labels.npy: .*expected"):
+            bppsa.grad("rnn", rnn_weights(rng), rng.random((3, 2, 2)), np.zeros((2, 2), np.int64))
+        self.assertEqual(set(glob.glob("/dev/shm/bppsa-*")) - before, set())
+
+    def test_training_on_arrays(self):
+        rng = np.random.default_rng(3)
+        y = rng.integers(0, 2, 64)
+        x = (rng.random((64, 12, 1)) < 0.2 + 0.6 * y[:, None, None]).astype(np.float32)
+        report = bppsa.train("rnn", data=(x, y), hidden=4, batch=16, iterations=5, threads=1)
+        self.assertEqual(report["steps_done"], 5)
+        self.assertEqual(report["config"]["seq_len"], 12)
+
+
+class Jacobians(unittest.TestCase):
+    def setUp(self):
+        if not has("scipy.sparse"):
+            self.skipTest("SciPy is missing")
+        self.rng = np.random.default_rng(4)
+
+    def test_convolution(self):
+        x, w = self.rng.standard_normal((2, 5, 6)), self.rng.standard_normal((3, 2, 3, 2))
+        padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+        y = np.zeros((3, 3, 5))
+        for o, i, j in np.ndindex(*y.shape):
+            y[o, i, j] = np.sum(w[o] * padded[:, 2 * i:2 * i + 3, j:j + 2])
+        jt = bppsa.jacobian.conv2d(in_shape=(2, 5, 6), weights=w, padding=(1, 0), stride=(2, 1), dtype="f64")
+        self.assertEqual(type(jt).__name__, "csr_array")
+        self.assertEqual(jt.shape, (60, 45))
+        np.testing.assert_allclose(jt.T @ x.ravel(), y.ravel(), rtol=1e-12)
+
+    def test_pointwise(self):
+        x = self.rng.standard_normal((2, 3, 4))
+        for name, slope in {"tanh": 1 - np.tanh(x) ** 2, "relu": (x > 0) * 1.0, "leaky_relu": np.where(x > 0, 1, 0.1)}.items():
+            options = {"slope": 0.1} if name == "leaky_relu" else {}
+            jt = getattr(bppsa.jacobian, name)(input=x, dtype="f64", **options)
+            np.testing.assert_allclose(jt.toarray(), np.diag(slope.ravel()), atol=1e-12)
+        s = 1 / (1 + np.exp(-x))
+        jt = bppsa.jacobian.sigmoid(input=x, dtype="f64")
+        np.testing.assert_allclose(jt.toarray(), np.diag((s * (1 - s)).ravel()), atol=1e-12)
+
+    def test_others(self):
+        x, w = self.rng.standard_normal((1, 4, 4)), self.rng.standard_normal((3, 16))
+        np.testing.assert_allclose(bppsa.jacobian.linear(in_shape=(1, 4, 4), weights=w, dtype="f64").T @ x.ravel(), w @ x.ravel())
+        means = x.reshape(1, 2, 2, 2, 2).mean((2, 4))
+        average = bppsa.jacobian.avgpool2d(input=x, kernel=2, dtype="f64")
+        np.testing.assert_allclose(average.T @ x.ravel(), means.ravel())
+        largest = bppsa.jacobian.maxpool2d(input=x, kernel=2, pattern="argmax", dtype="f64")
+        np.testing.assert_allclose(largest.T @ x.ravel(), x.reshape(1, 2, 2, 2, 2).max((2, 4)).ravel())
+        np.testing.assert_array_equal(bppsa.jacobian.flatten(in_shape=(1, 2, 2)).toarray(), np.eye(4))
+
+    def test_a_step(self):
+        weights, x, h = rnn_weights(self.rng), self.rng.standard_normal(2), self.rng.standard_normal(3)
+        after = np.tanh(weights["rnn.weight_ih_l0"] @ x + weights["rnn.weight_hh_l0"] @ h + weights["rnn.bias_ih_l0"]
+                        + weights["rnn.bias_hh_l0"])
+        jt = bppsa.jacobian.rnn(weights=weights, input=x, h0=h, dtype="f64")
+        np.testing.assert_allclose(jt.toarray(), weights["rnn.weight_hh_l0"].T * (1 - after ** 2), rtol=1e-12)
+
+    def test_wrong_requests(self):
+        with self.assertRaisesRegex(bppsa.RequestError, "--kernel: 'x'"):
+            bppsa.jacobian.conv2d(in_shape=(1, 4, 4), out_channels=1, kernel="x")
+
+
+def reference_scan(jt, u, g):
+    y = np.zeros((len(jt) + 1, *g.shape))
+    y[-1] = g
+    for t in range(len(jt), 0, -1):
+        product = jt[t - 1] * y[t] if jt.ndim == 3 else (jt[t - 1] @ y[t][..., None])[..., 0]
+        y[t - 1] = product + (0 if u is None else u[t - 1])
+    return y[:-1]
+
+
+class Scans(unittest.TestCase):
+    def test_against_the_recurrence(self):
+        rng = np.random.default_rng(5)
+        for steps in (0, 1, 2, 3, 5, 10, 50):
+            for shape in ((steps, 2, 3, 3), (steps, 2, 3)):
+                for dtype in (np.float32, np.float64):
+                    jt = rng.standard_normal(shape).astype(dtype) * dtype(0.6)
+                    u, g = rng.standard_normal((steps, 2, 3)).astype(dtype), rng.standard_normal((2, 3)).astype(dtype)
+                    for injected in (u, None):
+                        expected = reference_scan(jt.astype(float), injected, g.astype(float))
+                        for method in METHODS:
+                            found = bppsa.scan(jt, injected, g, method=method)
+                            self.assertEqual((found.shape, found.dtype), ((steps, 2, 3), dtype))
+                            self.assertLess(residual(found, expected, steps, dtype), 30, (shape, dtype, method))
+
+    def test_arrays_of_other_libraries(self):
+        rng = np.random.default_rng(6)
+        jt, u, g = rng.random((4, 2, 3)), rng.random((4, 2, 3)), rng.random((2, 3))
+        expected = bppsa.scan(jt, u, g)
+        np.testing.assert_array_equal(bppsa.scan(Exporter(jt), Exporter(u), Exporter(g)), expected)
+        turned = np.asfortranarray(jt)
+        np.testing.assert_array_equal(bppsa.scan(turned, u, g), expected)
+
+    def test_wrong_arguments(self):
+        g = np.zeros((2, 3))
+        for jt, u, message in ((np.zeros((4, 2, 3, 2)), None, "jt: shape"), (np.zeros((4, 2)), None, "jt: shape"),
+                               (np.zeros((4, 2, 3)), np.zeros((3, 2, 3)), r"u: shape \[3, 2, 3\], expected"),
+                               (np.zeros((4, 2, 3), np.float32), None, "g: dtype float64, expected float32"),
+                               (np.zeros((4, 2, 3), int), None, "jt: dtype int64, expected float32 or float64")):
+            with self.assertRaisesRegex(ValueError, message):
+                bppsa.scan(jt, u, g)
+        with self.assertRaisesRegex(bppsa.RequestError, "method 'quick', expected auto"):
+            bppsa.scan(np.zeros((4, 2, 3)), None, g, method="quick")
+
+
+class Threads(unittest.TestCase):
+    def test_several_at_once(self):
+        rng = np.random.default_rng(7)
+        problems = [(rng.standard_normal((60, 4, 8, 8)) * 0.3, rng.standard_normal((4, 8))) for _ in range(4)]
+        expected = [bppsa.scan(jt, None, g, method="chunked 4") for jt, g in problems]
+        wrong = []
+
+        def work(number):
+            jt, g = problems[number]
+            for _ in range(20):
+                if not np.array_equal(bppsa.scan(jt, None, g, method="chunked 4"), expected[number]):
+                    wrong.append(number)
+                try:
+                    bppsa.scan(jt, None, g, method=f"wrong{number}")
+                except bppsa.RequestError as error:
+                    if f"'wrong{number}'" not in str(error):
+                        wrong.append(str(error))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_others_go_on_meanwhile(self):
+        jt, g = np.full((300, 8, 64, 64), 1e-2), np.ones((8, 64))
+        plan = _native.Scan("blelloch", False, True, (300, 8, 64), False, 1)
+        gradients = np.empty((301, 8, 64))
+        gradients[300] = g
+        seen = []
+        thread = threading.Thread(target=lambda: plan.run(jt.ctypes.data, None, gradients.ctypes.data))
+        thread.start()
+        while thread.is_alive():
+            seen.append(time.monotonic())
+            time.sleep(0.0005)
+        self.assertGreater(len(seen), 5)  # with the interpreter's lock held, at most one or two
+
+    def run_until_interrupted(self, program, ready="ready"):
+        process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=os.environ)
+        self.assertEqual(process.stdout.readline().strip(), ready)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        self.assertEqual(process.returncode, 0, err)
+        return out, err
+
+    def test_ctrl_c_ends_a_call(self):
+        out, err = self.run_until_interrupted("""
+import bppsa
+print("ready")
+try:
+    bppsa.run("bench", "rnn", threads=1)
+except KeyboardInterrupt:
+    print("interrupted")
+""")
+        self.assertEqual((out.strip(), err), ("interrupted", ""))
+
+    def test_ctrl_c_ends_training_after_its_step(self):
+        out, err = self.run_until_interrupted("""
+import bppsa
+print("ready")
+try:
+    bppsa.train("rnn", seq_len=200, iterations=1000000, threads=1)
+except KeyboardInterrupt as reason:
+    print(reason)
+""")
+        self.assertRegex(out, "^stopped by SIGINT after step [0-9]+", err)
+
+
+class Memory(unittest.TestCase):
+    def test_nothing_is_kept(self):
+        rng = np.random.default_rng(8)
+        jt, u, g = rng.random((9, 2, 3)), rng.random((9, 2, 3)), rng.random((2, 3))
+
+        def once():
+            bppsa.scan(jt, u, g)
+            bppsa.plan("gru", seq_len=9)
+            with contextlib.suppress(bppsa.RequestError):
+                bppsa.plan("gru", sequence=9)
+            with contextlib.suppress(bppsa.RequestError):
+                bppsa.scan(jt, u, g, method="wrong")
+
+        once()
+        before = _native.allocated()
+        for _ in range(50):
+            once()
+        self.assertEqual(_native.allocated(), before)
+
+
+if __name__ == "__main__":
+    main()

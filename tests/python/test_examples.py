@@ -1,0 +1,53 @@
+"""The examples of examples/python, each with little work."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from support import has, main
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "examples", "python")
+
+
+class Examples(unittest.TestCase):
+    def run_example(self, name, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, os.path.join(EXAMPLES, name), *options], cwd=folder, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            return done.stdout, os.listdir(folder)
+
+    def test_every_example_is_here(self):
+        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "pruned_flops.py", "state_space.py"])
+
+    def test_pruned_flops(self):
+        out, files = self.run_example("pruned_flops.py")
+        ratios = [float(line.split()[-1]) for line in out.splitlines() if "%" in line]
+        self.assertEqual(len(ratios), 7)
+        self.assertLess(ratios[-1], ratios[0])
+        if "written" in out:
+            self.assertEqual(files, ["flops.svg"])
+
+    @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
+    def test_state_space(self):
+        out, _ = self.run_example("state_space.py", "--steps", "60", "--length", "37")
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
+        self.assertLess(losses[-1], 0.5 * losses[0], out)
+
+    @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
+    def test_audio(self):
+        try:
+            out, _ = self.run_example("audio_gru.py", "--files", "11", "--epochs", "2")
+        except AssertionError as error:
+            if "without audio" in str(error) or "libsndfile" in str(error):
+                self.skipTest("the library was built without audio")
+            raise
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
+        self.assertEqual(len(losses), 2, out)
+        self.assertLess(losses[1], losses[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""bppsa.torch beside torch.nn: gradients, shapes, state_dict, training, refusals, memory. BPPSA_PYTHON_CONFIGURATIONS and
+BPPSA_PYTHON_CALLS say how much of it runs."""
+import copy
+import gc
+import io
+import os
+import pickle
+import random
+import threading
+import unittest
+
+from support import has, main, residual
+
+if has("torch"):
+    import torch
+
+    import bppsa.torch
+    from bppsa import _native
+
+CONFIGURATIONS = int(os.environ.get("BPPSA_PYTHON_CONFIGURATIONS", "60"))
+CALLS = int(os.environ.get("BPPSA_PYTHON_CALLS", "400"))
+SCANS = ["auto", "bp", "scan", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"]
+
+
+class Torch(unittest.TestCase):
+    def setUp(self):
+        if not has("torch"):
+            self.skipTest("PyTorch is missing (package python3-torch)")
+        torch.manual_seed(0)
+        torch.set_num_threads(2)
+
+    def grads(self, layer, x, h0, weights):
+        """Output, h_n and the gradients of Σ weight ∘ result over those results that have a weight."""
+        output, last = layer(x, h0)
+        pairs = [(weight, result) for weight, result in zip(weights, (output, last)) if weight is not None]
+        loss = sum((weight.to(result.dtype) * result).sum() for weight, result in pairs)
+        inputs = [x] + ([h0] if h0 is not None else []) + list(layer.parameters())
+        return [output, last] + list(torch.autograd.grad(loss, inputs))
+
+
+class Gradients(Torch):
+    def configuration(self, seed):
+        rng = random.Random(seed)
+        torch.manual_seed(seed)
+        cell = rng.choice(["RNN", "GRU"])
+        options = dict(num_layers=rng.randint(1, 3), bidirectional=rng.random() < 0.5, batch_first=rng.random() < 0.5,
+                       bias=rng.random() < 0.8)
+        if cell == "RNN":
+            options["nonlinearity"] = rng.choice(["tanh", "relu"])
+        steps, batch, inputs, hidden = rng.randint(1, 40), rng.randint(1, 5), rng.randint(1, 6), rng.randint(1, 12)
+        dtype = rng.choice([torch.float32, torch.float64])
+        scan, forward = rng.choice(SCANS), rng.choice(["sequential", "auto"])
+        theirs = getattr(torch.nn, cell)(inputs, hidden, **options).to(dtype)
+        ours = getattr(bppsa.torch, cell)(inputs, hidden, scan=scan, forward=forward, **options).to(dtype)
+        ours.load_state_dict(theirs.state_dict())
+        theirs = theirs.double()
+        directions = 2 if options["bidirectional"] else 1
+        x = torch.randn(*((batch, steps) if options["batch_first"] else (steps, batch)), inputs, dtype=dtype, requires_grad=True)
+        h0 = torch.randn(options["num_layers"] * directions, batch, hidden, dtype=dtype, requires_grad=True)
+        h0 = h0 if rng.random() < 0.7 else None
+        of_output = torch.randn(*x.shape[:2], hidden * directions, dtype=torch.float64)
+        of_output = of_output * (torch.rand(*of_output.shape) < rng.choice([0.05, 0.5, 1]))  # a subset
+        of_last = torch.randn(options["num_layers"] * directions, batch, hidden, dtype=torch.float64)
+        weights = rng.choice([(of_output, None), (None, of_last), (of_output, of_last)])
+        return theirs, ours, x, h0, weights, (cell, options, steps, batch, inputs, hidden, dtype, scan, forward)
+
+    def test_random_configurations(self):
+        worst = 0
+        for seed in range(CONFIGURATIONS):
+            theirs, ours, x, h0, weights, what = self.configuration(seed)
+            found = self.grads(ours, x, h0, weights)
+            expected = self.grads(theirs, x.detach().double().requires_grad_(),
+                                  None if h0 is None else h0.detach().double().requires_grad_(), weights)
+            self.assertEqual(len(found), len(expected))
+            for number, (ours_is, theirs_is) in enumerate(zip(found, expected)):
+                self.assertEqual((ours_is.shape, ours_is.dtype), (theirs_is.shape, x.dtype), (seed, what, number))
+                size = residual(ours_is.detach(), theirs_is.detach(), what[2], str(x.dtype).split(".")[1])
+                self.assertLess(size, 30, (seed, what, number))
+                worst = max(worst, size)
+        print(f"{CONFIGURATIONS} configurations, worst residual {worst:.2f}")
+
+    def test_long_calls_have_a_thread_of_their_own(self):
+        layer, x = bppsa.torch.GRU(3, 4), torch.randn(7, 2, 3, requires_grad=True)
+        expected = torch.autograd.grad(layer(x)[0].sum(), x)[0]
+        limit, bppsa.torch._LONG = bppsa.torch._LONG, 0
+        try:
+            self.assertTrue(torch.equal(torch.autograd.grad(layer(x)[0].sum(), x)[0], expected))
+            with self.assertRaisesRegex(bppsa.RequestError, "method 'fast'"):
+                bppsa.torch.scan(x.detach(), None, x[0].detach(), method="fast")
+        finally:
+            bppsa.torch._LONG = limit
+
+    def test_gradcheck(self):
+        for cell, options in ((bppsa.torch.RNN, {}), (bppsa.torch.GRU, {"bidirectional": True, "num_layers": 2})):
+            for scan in ("bp", "blelloch"):
+                layer = cell(2, 3, scan=scan, **options).double()
+                x = torch.randn(5, 2, 2, dtype=torch.float64, requires_grad=True)
+                h0 = torch.randn(4 if options else 1, 2, 3, dtype=torch.float64, requires_grad=True)
+                names = [name for name, _ in layer.named_parameters()]
+
+                def run(x, h0, *parameters):
+                    for name, parameter in zip(names, parameters):
+                        delattr(layer, name)
+                        setattr(layer, name, parameter)
+                    return layer(x, h0)
+
+                parameters = [parameter.detach().clone().requires_grad_() for parameter in layer.parameters()]
+                self.assertTrue(torch.autograd.gradcheck(run, (x, h0, *parameters)))
+
+    def test_gradcheck_of_the_scan(self):
+        for shape in ((4, 2, 3, 3), (4, 2, 3), (1, 2, 3, 3)):
+            jt = (torch.randn(shape, dtype=torch.float64) * 0.5).requires_grad_()
+            u = torch.randn(shape[:3], dtype=torch.float64, requires_grad=True)
+            g = torch.randn(shape[1:3], dtype=torch.float64, requires_grad=True)
+            for method in ("linear", "blelloch", "chunked 2"):
+                self.assertTrue(torch.autograd.gradcheck(lambda *a: bppsa.torch.scan(*a, method=method), (jt, u, g)))
+                self.assertTrue(torch.autograd.gradcheck(lambda a, b: bppsa.torch.scan(a, None, b, method=method), (jt, g)))
+            self.assertTrue(torch.autograd.gradgradcheck(bppsa.torch.scan, (jt, u, g)))
+
+    def test_the_scan_of_any_length(self):
+        for steps in (0, 1, 2, 3, 5, 10, 50, 1000):
+            a, b, h = torch.rand(steps, 2, 3), torch.randn(steps, 2, 3), torch.randn(2, 3)
+            expected, state = [], h.double()
+            for step in range(steps):
+                state = a[step].double() * state + b[step].double()
+                expected.append(state)
+            found = bppsa.torch.scan(a.flip(0), b.flip(0), h).flip(0)
+            self.assertEqual(found.shape, (steps, 2, 3))
+            if steps:
+                self.assertLess(residual(found, torch.stack(expected), steps, "float32"), 30)
+
+    def test_training_gives_the_same_losses(self):
+        losses = []
+        for kind in (torch.nn.GRU, bppsa.torch.GRU):
+            torch.manual_seed(3)
+            layer, head = kind(3, 8, batch_first=True), torch.nn.Linear(8, 2)
+            optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], lr=1e-4)
+            x, y = torch.randn(8, 30, 3), torch.randint(0, 2, (8,))
+            losses.append([])
+            for _ in range(200):
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(head(layer(x)[0][:, -1]), y)
+                loss.backward()
+                optimizer.step()
+                losses[-1].append(float(loss))
+        self.assertLess(losses[1][-1], losses[1][0])
+        self.assertLess(max(abs(one - other) for one, other in zip(*losses)), 1e-4)
+
+
+class Module(Torch):
+    def test_state_dict_both_ways(self):
+        for name in ("RNN", "GRU"):
+            theirs, ours = getattr(torch.nn, name)(3, 4, 2), getattr(bppsa.torch, name)(3, 4, 2)
+            self.assertIsInstance(ours, getattr(torch.nn, name))
+            self.assertEqual(list(ours.state_dict()), list(theirs.state_dict()))
+            x = torch.randn(5, 2, 3)
+            ours.load_state_dict(theirs.state_dict())
+            torch.testing.assert_close(ours(x)[0], theirs(x)[0])
+            ours.reset_parameters()
+            theirs.load_state_dict(ours.state_dict())
+            torch.testing.assert_close(ours(x)[0], theirs(x)[0])
+
+    def test_copies(self):
+        layer, x = bppsa.torch.GRU(3, 4, scan="chunked 2"), torch.randn(5, 2, 3)
+        expected = layer(x)[0]
+        self.assertIn("scan='chunked 2'", repr(layer))
+        stream = io.BytesIO()
+        torch.save(layer, stream)
+        stream.seek(0)
+        try:
+            loaded = torch.load(stream, weights_only=False)
+        except TypeError:  # before 1.13
+            loaded = torch.load(stream)
+        for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), loaded):
+            self.assertEqual(other.scan, "chunked 2")
+            self.assertTrue(torch.equal(other(x)[0], expected))
+
+    def test_a_single_sequence(self):
+        theirs, ours = torch.nn.GRU(3, 4, bidirectional=True), bppsa.torch.GRU(3, 4, bidirectional=True)
+        ours.load_state_dict(theirs.state_dict())
+        x, h0 = torch.randn(5, 3), torch.randn(2, 4)
+        for one, other in zip(ours(x, h0), theirs(x, h0)):
+            torch.testing.assert_close(one, other)
+
+    def test_dropout(self):
+        layer, x = bppsa.torch.GRU(3, 8, 2, dropout=0.5), torch.randn(5, 2, 3)
+        torch.manual_seed(1)
+        first = layer(x)[0]
+        torch.manual_seed(1)
+        self.assertTrue(torch.equal(layer(x)[0], first))
+        self.assertFalse(torch.equal(layer(x)[0], first))
+        plain = bppsa.torch.GRU(3, 8, 2)
+        plain.load_state_dict(layer.state_dict())
+        self.assertTrue(torch.equal(layer.eval()(x)[0], plain(x)[0]))
+
+    def test_several_passes_before_a_backward_pass(self):
+        layer = bppsa.torch.GRU(3, 4)
+        inputs = [torch.randn(6, 2, 3, requires_grad=True) for _ in range(3)]
+        alone = [torch.autograd.grad(layer(x)[0].square().sum(), [x, layer.weight_hh_l0]) for x in inputs]
+        outputs = [layer(x)[0] for x in inputs]
+        for x, output, expected in zip(inputs, outputs, alone):
+            for _ in range(2):  # twice over the same graph
+                found = torch.autograd.grad(output.square().sum(), [x, layer.weight_hh_l0], retain_graph=True)
+                self.assertTrue(all(torch.equal(one, other) for one, other in zip(found, expected)))
+
+    def test_threads_of_torch_do_not_change_a_bit(self):
+        layer, x = bppsa.torch.GRU(3, 16), torch.randn(200, 8, 3)
+        results = []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            output = layer(x)[0]
+            results.append([output, *torch.autograd.grad(output.sum(), list(layer.parameters()))])
+        self.assertTrue(all(torch.equal(one, other) for one, other in zip(*results)))
+
+    def test_threads_of_python(self):
+        layer = bppsa.torch.GRU(3, 4)
+        inputs = [torch.randn(20, 2, 3) for _ in range(4)]
+        expected = [torch.autograd.grad(layer(x)[0].sum(), layer.weight_hh_l0)[0] for x in inputs]
+        wrong = []
+
+        def work(number):
+            for _ in range(20):
+                if not torch.equal(torch.autograd.grad(layer(inputs[number])[0].sum(), layer.weight_hh_l0)[0], expected[number]):
+                    wrong.append(number)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_refusals(self):
+        layer, x = bppsa.torch.GRU(3, 4), torch.randn(5, 2, 3, requires_grad=True)
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [5, 3])
+        for wrong, kind, message in (
+                ((packed,), NotImplementedError, "input is a PackedSequence, expected a tensor"),
+                ((x.half(),), TypeError, "input: torch.float16, expected torch.float32 or torch.float64"),
+                ((x.double(),), TypeError, "weights of layer 0: torch.float32, expected torch.float64"),
+                ((x[..., :2],), ValueError, "input is .5, 2, 2., expected 3 numbers"),
+                ((x[:0],), ValueError, "at least one step"),
+                ((x[0, 0],), ValueError, "input has 1 dimensions, expected 3"),
+                ((x, torch.zeros(2, 2, 4)), ValueError, r"hx is \[2, 2, 4\], expected \[1, 2, 4\]"),
+                ((x, torch.zeros(1, 4)), ValueError, "hx has 2 dimensions, expected 3")):
+            with self.assertRaisesRegex(kind, message):
+                layer(*wrong)
+        with self.assertRaisesRegex(bppsa.RequestError, "method 'fast', expected auto, bp, scan"):
+            bppsa.torch.GRU(3, 4, scan="fast")(x)
+        with self.assertRaisesRegex(bppsa.RequestError, "forward pass 'fast', expected sequential"):
+            bppsa.torch.GRU(3, 4, forward="fast")(x)
+
+    def test_second_derivatives_are_refused(self):
+        layer, x = bppsa.torch.RNN(3, 4), torch.randn(5, 2, 3, requires_grad=True)
+        gradient, = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
+        expected, = torch.autograd.grad(layer(x)[0].square().sum(), x)
+        self.assertTrue(torch.equal(gradient, expected))
+        with self.assertRaisesRegex(NotImplementedError, "second derivatives are not implemented"):
+            torch.autograd.grad(gradient.square().sum(), x)
+
+    def test_a_changed_output_is_noticed(self):
+        layer, x = bppsa.torch.RNN(3, 4), torch.randn(5, 2, 3)
+        output = layer(x)[0]
+        output.mul_(2)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            output.sum().backward()
+
+
+class Memory(Torch):
+    def resident(self):
+        gc.collect()
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def test_calls_keep_no_memory(self):
+        before = _native.allocated()
+        layer, x = bppsa.torch.GRU(3, 8, 2, bidirectional=True), torch.randn(40, 4, 3, requires_grad=True)
+
+        def once():
+            layer(x)[0].sum().backward()
+            with torch.no_grad():
+                layer(x)
+
+        for _ in range(50):
+            once()
+        blocks, begin = _native.allocated(), self.resident()
+        for _ in range(CALLS):
+            once()
+        self.assertEqual(_native.allocated(), blocks)
+        self.assertLess(self.resident() - begin, 1 << 20)
+        del layer, once
+        x.grad = None
+        gc.collect()
+        self.assertEqual(_native.allocated(), before)
+
+    def test_many_lengths_keep_few_layers(self):
+        layer = bppsa.torch.RNN(2, 3)
+        counts = []
+        for steps in range(1, 30):
+            layer(torch.randn(steps, 1, 2))[0].sum().backward()
+            counts.append(_native.allocated())
+        self.assertLessEqual(counts[-1], max(counts[:8]))
+
+
+if __name__ == "__main__":
+    main()
