@@ -128,6 +128,9 @@ bppsa_status bppsa_comm_unwaited(const bppsa_comm_endpoint *endpoint);
 void bppsa_comm_free_stages(bppsa_comm_endpoint *endpoint);
 /* Frees an endpoint's memory; no request may be pending. */
 void bppsa_comm_endpoint_clear(bppsa_comm_endpoint *endpoint);
+/* Writes where the rank is, for example ", at up-sweep 12", or nothing, to text and returns text. */
+enum { BPPSA_COMM_PLACE = 96 };
+const char *bppsa_comm_place(const bppsa_comm_endpoint *endpoint, char text[BPPSA_COMM_PLACE]);
 /* Writes for example "recv from rank 1, tag 7, 80 bytes, at up-sweep 12" to text and returns text. */
 const char *bppsa_comm_describe(const bppsa_comm_request *request, char *text, size_t size);
 #define BPPSA_COMM_TEXT 200 /* bytes that hold any such description */

@@ -420,8 +420,10 @@ static bppsa_status split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_co
   splitting.key = key;
   const bppsa_status status = call_in_time(call_split, NULL, comm->endpoint->timeout, "split");
   if (status != BPPSA_OK) {
+    char place[BPPSA_COMM_PLACE], reason[400];
+    snprintf(reason, sizeof reason, "%.390s", bppsa_last_error());
     bppsa_free(handle);
-    return status == BPPSA_ERR_COMM ? bppsa_fail_prefix(status, "rank %d", comm->endpoint->world_rank) : status;
+    return bppsa_fail(status, "rank %d %s%s", comm->endpoint->world_rank, reason, bppsa_comm_place(comm->endpoint, place));
   }
   if (part != NULL) {
     *handle = splitting.part;

@@ -25,10 +25,19 @@ bool bppsa_comm_is_message(bppsa_comm_kind kind) {
   return kind == BPPSA_COMM_SEND || kind == BPPSA_COMM_RECV;
 }
 
+const char *bppsa_comm_place(const bppsa_comm_endpoint *endpoint, char text[BPPSA_COMM_PLACE]) {
+  text[0] = '\0';
+  if (endpoint->where != NULL && endpoint->step >= 0) {
+    snprintf(text, BPPSA_COMM_PLACE, ", at %.60s %" PRId64, endpoint->where, endpoint->step);
+  } else if (endpoint->where != NULL) {
+    snprintf(text, BPPSA_COMM_PLACE, ", at %.60s", endpoint->where);
+  }
+  return text;
+}
+
 const char *bppsa_comm_describe(const bppsa_comm_request *request, char *text, size_t size) {
   const bppsa_comm *comm = request->comm;
-  const bppsa_comm_endpoint *endpoint = comm->endpoint;
-  char peer[64] = "", place[96] = "";
+  char peer[64] = "", place[BPPSA_COMM_PLACE];
   if (bppsa_comm_is_message(request->kind)) {
     snprintf(peer, sizeof peer, " %s rank %d, tag %d", request->kind == BPPSA_COMM_SEND ? "to" : "from",
              comm->members[request->peer], request->tag);
@@ -37,12 +46,8 @@ const char *bppsa_comm_describe(const bppsa_comm_request *request, char *text, s
   } else if (request->kind == BPPSA_COMM_ALLREDUCE) {
     snprintf(peer, sizeof peer, ", %s", op_names[request->op]);
   }
-  if (endpoint->where != NULL && endpoint->step >= 0) {
-    snprintf(place, sizeof place, ", at %.60s %" PRId64, endpoint->where, endpoint->step);
-  } else if (endpoint->where != NULL) {
-    snprintf(place, sizeof place, ", at %.60s", endpoint->where);
-  }
-  snprintf(text, size, "%s%s, %" PRId64 " bytes%s", kind_names[request->kind], peer, request->bytes, place);
+  snprintf(text, size, "%s%s, %" PRId64 " bytes%s", kind_names[request->kind], peer, request->bytes,
+           bppsa_comm_place(comm->endpoint, place));
   return text;
 }
 

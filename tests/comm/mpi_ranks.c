@@ -103,6 +103,29 @@ static bppsa_status does_nothing(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
+/* Rank 1 is stopped inside a split: MPI's own call blocks the others. */
+static bool stops_in_split;
+
+int MPI_Comm_split(void *comm, int color, int key, void *part);
+int MPI_Comm_split(void *comm, int color, int key, void *part) {
+  const char *launched_as = getenv("OMPI_COMM_WORLD_RANK");
+  void *const found = dlsym(RTLD_DEFAULT, "PMPI_Comm_split");
+  int (*call)(void *comm, int color, int key, void *part) = NULL;
+  memcpy(&call, &found, sizeof call);
+  if (call == NULL || (stops_in_split && launched_as != NULL && atoi(launched_as) == 1 && raise(SIGSTOP) != 0)) {
+    return 1;
+  }
+  return call(comm, color, key, part);
+}
+
+static bppsa_status splits(bppsa_comm *comm, void *context) {
+  bppsa_comm *part = NULL;
+  (void)context;
+  stops_in_split = true;
+  bppsa_comm_at(comm, "the layout", -1);
+  return bppsa_comm_split(comm, 0, 0, &part);
+}
+
 static bppsa_status is_killed(bppsa_comm *comm, void *context) {
   (void)context;
   if (bppsa_comm_rank(comm) == 1) {
@@ -156,7 +179,7 @@ static const struct {
     {"contract", contract, 60},  {"fails", fails, 60},         {"aborts", aborts, 60},      {"dies", dies, 60},
     {"stalls", stalls, 0.5},     {"stopped", is_stopped, 0.5}, {"killed", is_killed, 60},   {"silence", sends_nothing, 0.5},
     {"sizes", sizes_differ, 60}, {"forgets", forgets, 60},     {"start", sends_nothing, 2}, {"end", does_nothing, 1},
-    {"gone", does_nothing, 1}};
+    {"gone", does_nothing, 1},   {"split", splits, 0.5}};
 
 int main(int argc, char **argv) {
   bppsa_comm_config config = {.transport = BPPSA_COMM_MPI, .ranks = argc > 2 ? atoll(argv[2]) : 0};

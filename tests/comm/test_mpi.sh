@@ -52,6 +52,7 @@ breaks aborts 'ERR_COMM: failed 1: rank 1 gave up: a key was pressed'
 breaks dies 'ERR_COMM: failed 1: rank 1, [a-z]*.* bytes.*: rank 1 died at operation 2, as a test wants it'
 breaks stalls 'ERR_COMM: failed [02]: rank [02] waited 0.5 s for the other ranks: allreduce, sum, 24 bytes, at up-sweep 4'
 breaks stopped 'ERR_COMM: failed [02]: rank [02] waited 0.5 s for the other ranks: allreduce, sum, 24 bytes, at up-sweep 4'
+breaks split 'ERR_COMM: failed [02]: rank [02] waited 0.5 s for the other ranks: MPI: split, at the layout'
 breaks silence 'ERR_COMM: failed [0-2]: rank'
 breaks forgets "ERR_ARGUMENT: failed 1: rank 1: the rank's function returned and did not wait for its request: recv from rank 0"
 

@@ -159,37 +159,63 @@ static void forgotten_request(void **state) {
 
 /* ---- deadlines ---- */
 
+enum { BLOCKING = 8, WAYS = 10 };
+
+/* The operations that wait, and what rank 0's error says about each. */
+static const char *const waits[WAYS] = {
+    "recv from rank 1, tag 7, 32 bytes, at carry 3", "send to rank 1, tag 7, 32 bytes, at carry 3",
+    "allreduce, max, 32 bytes, at carry 3",          "barrier, 0 bytes, at carry 3",
+    "broadcast from rank 1, 32 bytes, at carry 3",   "allgather, 32 bytes, at carry 3",
+    "gather to rank 0, 32 bytes, at carry 3",        "allgather, 24 bytes, at carry 3" /* a split */,
+    "recv from rank 1, tag 1, 32 bytes, at carry",   "recv from rank 1, tag 1, 32 bytes, at carry"};
+
+static bppsa_status block(bppsa_comm *comm, int way, const bppsa_view *view, const bppsa_view *all) {
+  bppsa_comm *part = NULL;
+  switch (way) {
+  case 0:
+    return bppsa_comm_recv(comm, 1, 7, view);
+  case 1:
+    return bppsa_comm_send(comm, 1, 7, view);
+  case 2:
+    return bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, view);
+  case 3:
+    return bppsa_comm_barrier(comm);
+  case 4:
+    return bppsa_comm_broadcast(comm, 1, view);
+  case 5:
+    return bppsa_comm_allgather(comm, view, NULL, all);
+  case 6:
+    return bppsa_comm_gather(comm, 0, view, NULL, all);
+  default:
+    return bppsa_comm_split(comm, 0, 0, &part);
+  }
+}
+
 /* Rank 0 waits for the other ranks, which stall at their first operation. */
 static bppsa_status wait_too_long(bppsa_comm *comm, void *context) {
   const int way = *(int *)context;
-  double array[4] = {0};
-  const bppsa_view view = view_of(array, BPPSA_F64, 4);
+  double array[4] = {0}, whole[12] = {0};
+  const bppsa_view view = view_of(array, BPPSA_F64, 4), all = view_of(whole, BPPSA_F64, 12);
   if (bppsa_comm_rank(comm) != 0) {
     bppsa_comm_set_fault(comm, &(bppsa_comm_fault){.stall_at = 1});
     const bppsa_status status = bppsa_comm_barrier(comm);
     CHECK(status == BPPSA_ERR_COMM && HAS("rank 0 waited 0.2 s for rank 1"));
     return status;
   }
-  bppsa_comm_at(comm, "carry", way == 0 ? 3 : -1);
+  bppsa_comm_at(comm, "carry", way < BLOCKING ? 3 : -1);
   bppsa_comm_request *requests[2] = {NULL, NULL};
   int64_t index = 0;
   const double begin = bppsa_now();
-  bppsa_status status = BPPSA_OK;
-  if (way == 0) {
-    status = bppsa_comm_recv(comm, 1, 7, &view);
-    CHECK(HAS("rank 0 waited 0.2 s for rank 1: recv from rank 1, tag 7, 32 bytes, at carry 3"));
-  } else if (way == 1) {
-    status = bppsa_comm_send(comm, 1, 8, &view);
-    CHECK(HAS("rank 0 waited 0.2 s for rank 1: send to rank 1, tag 8, 32 bytes, at carry"));
-  } else if (way == 2) {
-    status = bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view);
-    CHECK(HAS("rank 0 waited 0.2 s for rank 1: allreduce, max, 32 bytes, at carry"));
+  bppsa_status status;
+  if (way < BLOCKING) {
+    status = block(comm, way, &view, &all);
   } else {
     BPPSA_TRY(bppsa_comm_irecv(comm, 1, 1, &view, &requests[0]));
-    BPPSA_TRY(bppsa_comm_irecv(comm, 1, 2, &view, &requests[1]));
-    status = bppsa_comm_wait_any(2, requests, &index);
-    CHECK(HAS("recv from rank 1, tag 1") && requests[0] == NULL && requests[1] == NULL);
+    BPPSA_TRY(bppsa_comm_irecv(comm, 1, 2, &all, &requests[1]));
+    status = way == BLOCKING ? bppsa_comm_wait_any(2, requests, &index) : bppsa_comm_wait_all(2, requests);
+    CHECK(requests[0] == NULL && requests[1] == NULL);
   }
+  CHECK(HAS("rank 0 waited 0.2 s for rank 1: ") && HAS(waits[way]));
   CHECK(status == BPPSA_ERR_COMM);
   CHECK(bppsa_now() - begin >= 0.19);
   return status;
@@ -197,7 +223,7 @@ static bppsa_status wait_too_long(bppsa_comm *comm, void *context) {
 
 static void deadlines(void **state) {
   (void)state;
-  for (int way = 0; way < 4; ++way) {
+  for (int way = 0; way < WAYS; ++way) {
     bppsa_comm_outcome outcome;
     assert_int_equal(run(3, 0.2, wait_too_long, &way, &outcome), BPPSA_ERR_COMM);
     assert_says("rank 0 waited 0.2 s for rank 1");
