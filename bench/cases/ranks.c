@@ -406,7 +406,7 @@ static const char *const names[] = {"network", "method", NULL};
 
 const bppsa_bench_case bppsa_bench_case_ranks = {.name = "ranks",
                                                  .session = sizeof(session),
-                                                 .budget_s = 3,
+                                                 .budget_s = 1,
                                                  .quick_s = 0.3,
                                                  .bound = BPPSA_RESIDUAL_BOUND,
                                                  .names = names,
