@@ -206,7 +206,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_REDUCTION] = {"--reduction", BPPSA_CHOICE, BPPSA_GROUP_RANKS, NULL, "ordered",
                                 "ordered: the same bits for every P; library: the transport's own sum", .choices = reductions},
     [BPPSA_OPTION_REVERSE_FIRST] = {"--reverse-first", BPPSA_TEXT, BPPSA_GROUP_RANKS, "K|auto", "0",
-                                    "layers whose weight gradients come last; auto: as many as are fastest",
+                                    "layers whose weight gradients come last, as memory admits; auto: the fastest",
                                     "a whole number from 0 to 1000000, or auto", .choices = NULL},
     [BPPSA_OPTION_ALLOW_OTHER_RANKS] = {"--allow-other-ranks", BPPSA_FLAG, BPPSA_GROUP_RANKS, NULL, NULL,
                                         "with --resume: go on although other ranks give other bits", NULL, .choices = NULL},

@@ -225,6 +225,7 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   ranks->parallel.reduction =
       bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
   BPPSA_TRY(read_reverse_first(cli, &ranks->parallel.reverse_first));
+  config->delayed = ranks->parallel.reverse_first < 0 ? INT64_MAX : ranks->parallel.reverse_first;
   config->batch = at_once > 0 ? at_once : bppsa_rank_network_samples(ranks);
   return read_micro_batches(cli, ranks, config->batch, &ranks->micro_batches);
 }

@@ -240,7 +240,8 @@ static bppsa_status print_now(void *context, const char *text) {
 }
 
 static void note(void *context, const char *text) {
-  const screen *shown = context;
+  screen *shown = context;
+  bppsa_progress_clear(&shown->line);
   fprintf(shown->cli->to.err, "bppsa: note: %s\n", text);
 }
 

@@ -191,11 +191,16 @@ bppsa_status bppsa_cnn_run_scan(cnn *n) {
   return n->scan->execute(n->scan, &operands);
 }
 
-static bppsa_status backward_here(cnn *n) {
+/* g_n = W_headᵀ seed */
+static void backward_head(const cnn *n) {
   const cnn_layer *head = &n->layers[n->elements];
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, head, n->batch);
+  bppsa_cnn_pass_input_gradient(&pass, n->seed, weight_of(n, head), NULL, NULL, NULL, bppsa_cnn_gradient(n, n->elements));
+}
+
+static bppsa_status backward_here(cnn *n) {
   if (n->elements > 0 || n->config.input_gradients) {
-    const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, head, n->batch);
-    bppsa_cnn_pass_input_gradient(&pass, n->seed, weight_of(n, head), NULL, NULL, NULL, bppsa_cnn_gradient(n, n->elements));
+    backward_head(n);
   }
   weight_gradient(n, n->elements);
   if (n->scan != NULL) {
@@ -225,21 +230,6 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   BPPSA_TRY(n->gpu != NULL ? bppsa_cnn_cuda_backward(n) : backward_here(n));
   n->base.redone = n->scan != NULL ? n->scan->redone : 0;
   n->backward_done = true;
-  return BPPSA_OK;
-}
-
-static bppsa_status delay(bppsa_model *model, int64_t k, int64_t *parameters) {
-  cnn *n = (cnn *)model;
-  int64_t layers = 0, first = n->layers[n->elements].weight;
-  n->delayed = 0;
-  for (int64_t i = 0; i < n->elements && layers < k; ++i) {
-    layers += n->layers[i].weight >= 0 ? 1 : 0;
-    n->delayed = i + 1;
-  }
-  for (int64_t i = n->elements - 1; i >= n->delayed; --i) {
-    first = n->layers[i].weight >= 0 ? n->layers[i].weight : first;
-  }
-  *parameters = n->delayed > 0 ? first : 0;
   return BPPSA_OK;
 }
 
@@ -282,6 +272,24 @@ static bool find_in(const cnn *n, const char *what, const char *name, const void
   return found;
 }
 
+/* Searches g_n .. g_1. Where they share memory, each is computed once more. */
+static bool find_gradient(const cnn *n, bppsa_nonfinite *where) {
+  const bool again = bppsa_cnn_reuses(n);
+  if (again && n->elements > 0) {
+    backward_head(n);
+  }
+  for (int64_t t = n->elements; t >= 1; --t) {
+    const cnn_layer *layer = &n->layers[t - 1];
+    if (find_in(n, "gradient of the output of", layer->about->name, bppsa_cnn_gradient(n, t), layer->out, where)) {
+      return true;
+    }
+    if (again && (t > 1 || n->config.input_gradients)) {
+      backward_layer(n, t);
+    }
+  }
+  return false;
+}
+
 static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   const cnn *n = (const cnn *)model;
   if (n->batch == 0) {
@@ -299,13 +307,7 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   if (n->seed != NULL && find_in(n, "gradient of the logits", NULL, n->seed, n->base.classes, where)) {
     return true;
   }
-  for (int64_t t = n->elements; n->backward_done && t >= 1; --t) {
-    const cnn_layer *layer = &n->layers[t - 1];
-    if (find_in(n, "gradient of the output of", layer->about->name, bppsa_cnn_gradient(n, t), layer->out, where)) {
-      return true;
-    }
-  }
-  return false;
+  return n->backward_done && find_gradient(n, where);
 }
 
 const bppsa_model_ops bppsa_cnn_ops = {.name = "cnn",
@@ -313,5 +315,5 @@ const bppsa_model_ops bppsa_cnn_ops = {.name = "cnn",
                                        .backward = backward,
                                        .input_gradients = input_gradients,
                                        .find_nonfinite = find_nonfinite,
-                                       .delay = delay,
+                                       .delay = bppsa_cnn_delay,
                                        .destroy = bppsa_cnn_destroy};

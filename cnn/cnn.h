@@ -39,6 +39,9 @@ typedef struct {
   bppsa_weight_gradients weight_gradients; /* second stream: only with backward = BP on a GPU */
   bool input_gradients;                    /* computes the gradient of x too */
   int64_t memory_limit;                    /* bytes the network may hold; 0: no limit */
+  /* The weight gradients of so many first layers may be put off (bppsa_model_delay), or of as many of them as fit memory_limit.
+   * On a CPU BP then keeps these layers' output gradients; every other one only until the layer below has used it. */
+  int64_t delayed;
   int64_t mask_count;
   /* of weights, by their names: of the weight's shape, 0 where it is kept at 0. Any dtype but f16 and bf16 */
   const bppsa_named_view *masks;

@@ -39,8 +39,8 @@ static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_c
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
   }
-  if ((unsigned)c->method.backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->mask_count < 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown backward %d, or a negative memory limit or number of masks",
+  if ((unsigned)c->method.backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->mask_count < 0 || c->delayed < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown backward %d, or a negative memory limit, number of masks or of layers put off",
                       (int)c->method.backward);
   }
   return check_order(c, device);
@@ -69,23 +69,6 @@ static bppsa_status describe_layers(cnn *n) {
     }
   }
   n->base.parameter_count = parameter;
-  return BPPSA_OK;
-}
-
-/* Places g_0 .. g_n. A scan needs them one behind the other; cuDNN prefers aligned addresses. */
-static bppsa_status place_gradients(cnn *n) {
-  enum { LINE = 64 };
-  const bool packed = !is_gpu(n) || n->config.method.backward == BPPSA_BACKWARD_SCAN;
-  for (int64_t i = 0; i < n->elements; ++i) {
-    const cnn_layer *layer = &n->layers[i];
-    int64_t size;
-    n->offsets[i + 1] = n->offsets[i] + (packed ? layer->in : (layer->in + LINE - 1) / LINE * LINE);
-    if (!bppsa_mul(n->offsets[i + 1] + layer->out, n->config.batch, &size) || size > INT64_MAX / 64) {
-      return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", layer->about->name,
-                        (long long)n->config.batch);
-    }
-  }
-  n->offsets[n->elements + 1] = n->offsets[n->elements] + n->layers[n->elements].in;
   return BPPSA_OK;
 }
 
@@ -223,7 +206,7 @@ static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
       BPPSA_TRY(visit(&layer->places, batch_bytes(n, layer->out, (int64_t)sizeof *layer->places), sum));
     }
   }
-  return visit(&n->g, batch_bytes(n, n->offsets[n->elements + 1], size), sum);
+  return visit(&n->g, batch_bytes(n, n->room, size), sum);
 }
 
 /* Visits the scratch of a CPU. */
@@ -246,8 +229,21 @@ static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum
   return visit(&n->parameter_gradients, parameters, sum);
 }
 
+/* What describes the network, masks included. */
+static int64_t description_bytes(const cnn *n) {
+  const size_t layer = sizeof *n->layers + sizeof *n->network.layers + 2 * sizeof *n->base.parameters + 2 * sizeof *n->names +
+                       sizeof *n->patterns + sizeof *n->csr_values + sizeof *n->offsets;
+  int64_t bytes = (int64_t)(sizeof *n + sizeof *n->offsets) + n->network.count * (int64_t)layer;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    const cnn_layer *of = &n->layers[i];
+    bytes += of->mask != NULL ? bppsa_view_count(&n->base.parameters[of->weight].value) : 0;
+  }
+  return bytes;
+}
+
 /* Counts everything except patterns, their values and the memory of the scan. */
 static bppsa_status count_arrays(cnn *n, int64_t *sum) {
+  BPPSA_TRY(count_array(NULL, description_bytes(n), sum));
   BPPSA_TRY(visit_parameters(n, count_array, sum));
   BPPSA_TRY(visit_passes(n, is_gpu(n) ? count_on_gpu : count_array, sum));
   return is_gpu(n) ? bppsa_cnn_cuda_visit(n, count_on_gpu, sum) : visit_scratch(n, count_array, sum);
@@ -397,7 +393,7 @@ static bppsa_status choose_method(cnn *n) {
   BPPSA_TRY(predict(n, &seconds));
   *method = bppsa_cnn_choose(&seconds);
   if (method->backward == BPPSA_BACKWARD_SCAN && n->config.memory_limit > 0) {
-    BPPSA_TRY(place_gradients(n));
+    BPPSA_TRY(bppsa_cnn_place_gradients(n));
     BPPSA_TRY(count_arrays(n, &bytes));
     BPPSA_TRY(count_patterns(n, &bytes));
     method->backward = bytes < n->config.memory_limit ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
@@ -429,7 +425,7 @@ static bppsa_status build(cnn *n) {
   describe_parameters(n);
   BPPSA_TRY(take_masks(n));
   BPPSA_TRY(choose_method(n));
-  BPPSA_TRY(place_gradients(n));
+  BPPSA_TRY(bppsa_cnn_place_gradients(n));
   if (is_gpu(n)) {
     BPPSA_TRY(bppsa_cnn_cuda_create(n));
   }
@@ -437,6 +433,7 @@ static bppsa_status build(cnn *n) {
   if (is_gpu(n)) {
     BPPSA_TRY(choose_algorithms(n, &bytes));
   }
+  bppsa_cnn_reserve_delay(n, bytes);
   BPPSA_TRY(allocate_arrays(n));
   if (n->config.method.backward == BPPSA_BACKWARD_BP) {
     return BPPSA_OK;

@@ -49,14 +49,14 @@ static bppsa_status check_value(const char *where, const bppsa_parameter *parame
   return check_range(where, parameter, value);
 }
 
-bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, int64_t *parameters) {
-  BPPSA_REQUIRE(model != NULL && parameters != NULL);
+bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, bppsa_delayed *delayed) {
+  BPPSA_REQUIRE(model != NULL && delayed != NULL);
   if (model->ops->delay == NULL || model->device != NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "%s: its weight gradients cannot be put off, expected a network of operators in host memory",
                       model->ops->name);
   }
-  return model->ops->delay(model, k > 0 ? k : 0, parameters);
+  return model->ops->delay(model, k > 0 ? k : 0, delayed);
 }
 
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values) {

@@ -42,6 +42,12 @@ typedef struct {
 
 typedef struct bppsa_model bppsa_model;
 
+/* The layers, and their parameters, whose gradients come last; the first ones of the model. possible: the layers for which that
+ * can be, given the memory. */
+typedef struct {
+  int64_t layers, parameters, possible;
+} bppsa_delayed;
+
 typedef struct {
   const char *name; /* "rnn" */
 
@@ -62,7 +68,7 @@ typedef struct {
   void (*destroy)(bppsa_model *model);
   bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
   /* bppsa_model_delay, with a checked k. NULL: the model cannot. */
-  bppsa_status (*delay)(bppsa_model *model, int64_t k, int64_t *parameters);
+  bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
 } bppsa_model_ops;
 
 /* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1
@@ -100,10 +106,11 @@ bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings mod
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
 
 /* Puts off the weight gradients of the first k layers that have weights (k < 0: of none, >= their number: of all but the head's):
- * later backward passes compute them last, the first layer's first ("reverse first-k" of ooo-backprop). No bit changes.
- * *parameters: the number of parameters put off; they are the first ones. ERR_UNSUPPORTED: the model computes them together with
- * the gradients between layers. */
-bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, int64_t *parameters);
+ * later backward passes compute them last, the first layer's first ("reverse first-k" of ooo-backprop, Algorithm 2). No bit
+ * changes. Until then the output gradients of these layers are kept, so a model puts off no more layers than it was made with
+ * memory for (the algorithm's k <- min(max_k, k)); *delayed says how many. ERR_UNSUPPORTED: the model computes weight gradients
+ * together with the gradients between layers. */
+bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
 
 /* True, with *where filled, if a parameter's value (gradient = false) or gradient is not finite. Looks at the views as they are. */
 bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where);

@@ -22,6 +22,8 @@ struct bppsa_data_parallel {
   int64_t block; /* samples */
   bppsa_buckets *buckets;
   bppsa_reverse_first search;
+  bool noted; /* the training loop has nothing to report */
+  char order[BPPSA_REVERSE_FIRST_TEXT + 40];
   bppsa_train_ranks ranks;
 };
 
@@ -201,7 +203,9 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   if (count < dp->config.batch) { /* the last batch of an epoch: its time says nothing about full ones */
     return BPPSA_OK;
   }
+  const bool measured = dp->search.running;
   BPPSA_TRY(bppsa_reverse_first_measured(&dp->search, dp->world, seconds, &changed));
+  dp->noted = dp->noted && !(measured && !dp->search.running);
   return changed ? change_order(dp) : BPPSA_OK;
 }
 
@@ -272,6 +276,20 @@ static bppsa_status agree(void *context, int64_t step, bool *stop) {
   return BPPSA_OK;
 }
 
+const char *bppsa_data_parallel_order(bppsa_data_parallel *dp) {
+  char text[BPPSA_REVERSE_FIRST_TEXT];
+  snprintf(dp->order, sizeof dp->order, "weight gradients that come last: %s", bppsa_reverse_first_text(&dp->search, text));
+  return dp->order;
+}
+
+/* Tells what the search has found, and from the start on that k is smaller than it was to be. */
+static const char *note(void *context) {
+  bppsa_data_parallel *dp = context;
+  const bool known = dp->noted;
+  dp->noted = true;
+  return known ? NULL : bppsa_data_parallel_order(dp);
+}
+
 static bppsa_status share(void *context, int64_t count, const bppsa_named_view *tensors) {
   bppsa_data_parallel *dp = context;
   bppsa_comm_at(dp->world, "the start of training", -1);
@@ -305,13 +323,14 @@ static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, cons
 
 /* Makes the buckets for the present k. */
 static bppsa_status change_order(bppsa_data_parallel *dp) {
-  int64_t delayed = 0, first, blocks, all;
+  int64_t first, blocks, all;
+  bppsa_delayed delayed = {0};
   bppsa_buckets *buckets = NULL;
   if (dp->config.reverse_first != 0) {
     BPPSA_TRY(bppsa_model_delay(dp->model, dp->search.k, &delayed));
   }
   bppsa_data_parallel_share(dp, dp->config.batch, &first, &blocks, &all);
-  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed, all, &buckets));
+  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed.parameters, all, &buckets));
   bppsa_buckets_destroy(dp->buckets);
   dp->buckets = buckets;
   return BPPSA_OK;
@@ -338,9 +357,11 @@ bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, co
                                   .describe_nonfinite = describe_nonfinite,
                                   .evaluate = evaluate,
                                   .agree = agree,
+                                  .note = note,
                                   .share = share};
-  bppsa_status status = bppsa_reverse_first_begin(model, config->reverse_first, &dp->search);
+  bppsa_status status = bppsa_reverse_first_begin(comm, model, config->reverse_first, &dp->search);
   status = status == BPPSA_OK ? change_order(dp) : status;
+  dp->noted = config->reverse_first < 0 ? dp->search.most == dp->search.possible : dp->search.k == config->reverse_first;
   if (status != BPPSA_OK) {
     bppsa_data_parallel_destroy(dp);
     return status;
@@ -363,6 +384,10 @@ const bppsa_train_ranks *bppsa_data_parallel_ranks(const bppsa_data_parallel *dp
 
 int64_t bppsa_data_parallel_reverse_first(const bppsa_data_parallel *dp) {
   return dp->search.running ? -1 : dp->search.k;
+}
+
+int64_t bppsa_data_parallel_reverse_first_most(const bppsa_data_parallel *dp) {
+  return dp->search.most;
 }
 
 int64_t bppsa_data_parallel_buckets(const bppsa_data_parallel *dp) {

@@ -14,7 +14,8 @@
  * Gradients travel in buckets of neighbouring parameters. A bucket sets out as soon as its gradients are complete, while the
  * backward pass goes on to the layers below. Of several buckets that are complete, the one with the first layers' parameters sets
  * out first. Reverse first-k (ooo-backprop, Algorithm 2) puts the weight gradients of the first k layers off to the end of the
- * pass, the first layer's first: those of the upper layers then travel earlier. It changes no bit.
+ * pass, the first layer's first: those of the upper layers then travel earlier. It changes no bit. The output gradients of these
+ * layers take memory until then, so k is at most the number of layers for which every rank's model has room (bppsa_model_delay).
  */
 #ifndef BPPSA_DISTRIBUTED_DATA_PARALLEL_H
 #define BPPSA_DISTRIBUTED_DATA_PARALLEL_H
@@ -60,9 +61,15 @@ void bppsa_data_parallel_destroy(bppsa_data_parallel *dp); /* NULL is legal */
 /* What the training loop drives (bppsa_train_config.ranks); borrowed. */
 const bppsa_train_ranks *bppsa_data_parallel_ranks(const bppsa_data_parallel *dp);
 
-/* The k of reverse first-k in use; -1 while it is still measured. The next function: the number of buckets. */
+/* The k of reverse first-k in use; -1 while it is still measured. The second function: the largest k for which the models of all
+ * ranks have memory, 0 where no k was asked for. The third: the number of buckets. */
 int64_t bppsa_data_parallel_reverse_first(const bppsa_data_parallel *dp);
+int64_t bppsa_data_parallel_reverse_first_most(const bppsa_data_parallel *dp);
 int64_t bppsa_data_parallel_buckets(const bppsa_data_parallel *dp);
+
+/* The same in words, with what was measured: "weight gradients that come last: 1 of 4 layers, 3 asked for: there is memory for 1 of
+ * 4". Valid until the next call. */
+const char *bppsa_data_parallel_order(bppsa_data_parallel *dp);
 
 /* ---- gradients of one batch, without a training loop ---- */
 

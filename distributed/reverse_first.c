@@ -1,28 +1,32 @@
 #include "distributed/reverse_first.h"
 
+#include <inttypes.h>
 #include <math.h>
 
-/* The number of layers whose weight gradients can be put off. */
-static bppsa_status count_layers(bppsa_model *model, int64_t *layers) {
-  int64_t all = 0, parameters = -1;
-  BPPSA_TRY(bppsa_model_delay(model, INT64_MAX, &all));
-  for (int64_t k = 0; parameters < all; ++k) {
-    BPPSA_TRY(bppsa_model_delay(model, k, &parameters));
-    *layers = k;
-  }
-  return BPPSA_OK;
+#include "core/decimal.h"
+
+/* Sets the largest k: ranks may have different amounts of memory. */
+static bppsa_status find_most(bppsa_comm *comm, bppsa_model *model, bppsa_reverse_first *s) {
+  const int64_t one = 1;
+  bppsa_delayed delayed;
+  BPPSA_TRY(bppsa_model_delay(model, INT64_MAX, &delayed));
+  s->most = delayed.layers;
+  s->possible = delayed.possible;
+  const bppsa_view view = bppsa_view_make(&s->most, BPPSA_I64, 1, &one);
+  return bppsa_comm_allreduce(comm, BPPSA_COMM_MIN, &view);
 }
 
-bppsa_status bppsa_reverse_first_begin(bppsa_model *model, int64_t wanted, bppsa_reverse_first *search) {
-  bppsa_reverse_first made = {.k = wanted > 0 ? wanted : 0, .running = wanted < 0};
+bppsa_status bppsa_reverse_first_begin(bppsa_comm *comm, bppsa_model *model, int64_t wanted, bppsa_reverse_first *search) {
+  bppsa_reverse_first made = {.wanted = wanted, .running = wanted < 0};
+  BPPSA_TRY(wanted != 0 ? find_most(comm, model, &made) : BPPSA_OK);
   if (made.running) {
-    int64_t layers = 0;
-    BPPSA_TRY(count_layers(model, &layers));
-    made.count = layers + 1 < BPPSA_REVERSE_FIRST_MOST ? layers + 1 : BPPSA_REVERSE_FIRST_MOST;
+    made.count = made.most + 1 < BPPSA_REVERSE_FIRST_MOST ? made.most + 1 : BPPSA_REVERSE_FIRST_MOST;
     for (int64_t i = 0; i < made.count; ++i) {
-      made.candidates[i] = made.count > 1 ? i * layers / (made.count - 1) : 0;
+      made.candidates[i] = made.count > 1 ? i * made.most / (made.count - 1) : 0;
       made.seconds[i] = (double)INFINITY;
     }
+  } else {
+    made.k = wanted < made.most ? wanted : made.most;
   }
   *search = made;
   return BPPSA_OK;
@@ -51,4 +55,31 @@ bppsa_status bppsa_reverse_first_measured(bppsa_reverse_first *s, bppsa_comm *co
   }
   *changed = s->k != before;
   return BPPSA_OK;
+}
+
+const char *bppsa_reverse_first_text(const bppsa_reverse_first *s, char text[BPPSA_REVERSE_FIRST_TEXT]) {
+  const bool limited = s->most < s->possible && (s->wanted < 0 || s->wanted > s->most);
+  char limit[80] = "", asked[40] = "";
+  if (limited) {
+    bppsa_print(limit, sizeof limit, ": there is memory for %" PRId64 " of %" PRId64, s->most, s->possible);
+  }
+  if (s->wanted > s->k) {
+    bppsa_print(asked, sizeof asked, ", %" PRId64 " asked for", s->wanted);
+  }
+  if (s->running) {
+    bppsa_print(text, BPPSA_REVERSE_FIRST_TEXT, "0 to %" PRId64 " layers are measured%s", s->most, limit);
+    return text;
+  }
+  int64_t best = 0;
+  while (best < s->count && s->candidates[best] != s->k) {
+    ++best;
+  }
+  if (best == s->count) { /* nothing was measured */
+    bppsa_print(text, BPPSA_REVERSE_FIRST_TEXT, "%" PRId64 " of %" PRId64 " layers%s%s", s->k, s->possible, asked, limit);
+  } else {
+    bppsa_print(text, BPPSA_REVERSE_FIRST_TEXT,
+                "%" PRId64 " of %" PRId64 " layers, the fastest of 0 to %" PRId64 ": %.4g s a step, %.4g s with 0%s", s->k,
+                s->possible, s->most, s->seconds[best], s->seconds[0], limit);
+  }
+  return text;
 }

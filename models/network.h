@@ -43,6 +43,7 @@ typedef struct {
   bppsa_gradient_method method;
   bool input_gradients;
   int64_t memory_limit;      /* bytes the network may hold; 0: no limit */
+  int64_t delayed;           /* first layers whose weight gradients may be put off (cnn/cnn.h); 0 with steps */
   bppsa_network_steps steps; /* zero where the family has no steps */
 } bppsa_network_config;
 

@@ -45,6 +45,7 @@ bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bp
                             .weight_gradients = network->weight_gradients,
                             .input_gradients = config->input_gradients,
                             .memory_limit = config->memory_limit,
+                            .delayed = config->delayed,
                             .mask_count = network->mask_count,
                             .masks = network->masks};
 }

@@ -82,6 +82,9 @@ static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
                  bppsa_comm_transport_name(bppsa_comm_get_transport(bppsa_rank_network_among(&run->on))),
                  bppsa_rank_split_text(&run->on.split, split, sizeof split), run->reduction,
                  same_bits(run) ? "" : ": the bits depend on the number of ranks");
+  if (run->on.parallel.reverse_first != 0) {
+    bppsa_text_add(text, "order      %s\n", bppsa_data_parallel_order(run->ranks));
+  }
 }
 
 /* The plan of forward passes in parallel; nothing where they are sequential. */
@@ -162,6 +165,9 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
                    share_text(last.validation_accuracy, share));
   }
   bppsa_text_add(text, "\n");
+  if (run->on.comm != NULL && run->on.parallel.reverse_first < 0) {
+    bppsa_text_add(text, "%s\n", bppsa_data_parallel_order(run->ranks));
+  }
   if (r->forward.passes > 0) {
     char words[BPPSA_FORWARD_TEXT];
     bppsa_text_add(text, "forward passes in parallel: %s\n", bppsa_forward_stats_text(&r->forward, words, sizeof words));
@@ -216,6 +222,7 @@ static json_t *ranks_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_bool(object, "same_bits", same_bits(run));
   ok = ok && bppsa_json_put_integer(object, "buckets", bppsa_data_parallel_buckets(run->ranks));
   ok = ok && bppsa_json_put_integer(object, "reverse_first", bppsa_data_parallel_reverse_first(run->ranks));
+  ok = ok && bppsa_json_put_integer(object, "reverse_first_most", bppsa_data_parallel_reverse_first_most(run->ranks));
   return bppsa_json_finish(object, ok);
 }
 

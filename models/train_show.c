@@ -73,8 +73,13 @@ static bppsa_status started(void *context, const bppsa_train_start *start) {
   return show->rows != NULL ? BPPSA_OK : no_room();
 }
 
+static void note(void *context, const char *text) {
+  const bppsa_train_show *show = context;
+  show->note(show->context, text);
+}
+
 bppsa_train_callbacks bppsa_train_show_callbacks(bppsa_train_show *show) {
-  return (bppsa_train_callbacks){.context = show, .on_step = on_step, .on_epoch = on_epoch, .started = started};
+  return (bppsa_train_callbacks){.context = show, .on_step = on_step, .on_epoch = on_epoch, .started = started, .note = note};
 }
 
 /* ---- at the end ---- */

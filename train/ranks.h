@@ -34,6 +34,9 @@ typedef struct bppsa_train_ranks {
   bppsa_status (*evaluate)(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result);
   /* *stop: true on every rank if it was true on any. */
   bppsa_status (*agree)(void *context, int64_t step, bool *stop);
+  /* A line for the log, and at the start for the user too, about what has happened since the last call (borrowed, until the next
+   * one); NULL: nothing. */
+  const char *(*note)(void *context);
   /* Copies the tensors of the first rank to those of the others. */
   bppsa_status (*share)(void *context, int64_t count, const bppsa_named_view *tensors);
 } bppsa_train_ranks;

@@ -426,11 +426,10 @@ static bppsa_status begin_log(bppsa_training *run) {
   return run->config->log_header == NULL ? BPPSA_OK : bppsa_log_write_text(run->log, run->config->log_header);
 }
 
-/* Writes what a resumed run does otherwise than before to the log. */
-static bppsa_status log_notice(bppsa_training *run, const char *notice) {
+bppsa_status bppsa_training_log_note(bppsa_training *run, const char *note) {
   char *text = NULL;
   json_t *object = json_object();
-  BPPSA_TRY(bppsa_json_render(bppsa_json_finish(object, object != NULL && bppsa_json_put_text(object, "note", notice)), &text));
+  BPPSA_TRY(bppsa_json_render(bppsa_json_finish(object, object != NULL && bppsa_json_put_text(object, "note", note)), &text));
   const bppsa_status status = bppsa_log_write_text(run->log, text);
   bppsa_free(text);
   return status;
@@ -441,7 +440,7 @@ static bppsa_status continue_log(bppsa_training *run, const origin *found, const
   BPPSA_TRY(bppsa_log_continue(run->config->log_path, &position, &run->log));
   BPPSA_TRY(position.bytes > 0 ? BPPSA_OK : begin_log(run));
   const bool other = strcmp(found->reduction, run->reduction != NULL ? run->reduction->value : "") != 0;
-  return other ? log_notice(run, notice) : BPPSA_OK;
+  return other ? bppsa_training_log_note(run, notice) : BPPSA_OK; /* what the run does otherwise than before */
 }
 
 static bppsa_status resume(bppsa_training *run) {

@@ -273,8 +273,21 @@ static bppsa_status report_stop(bppsa_training *run) {
   return run->log != NULL && run->config->epochs > 0 ? bppsa_log_write(run->log, record) : BPPSA_OK;
 }
 
+/* Writes what the ranks have to say to the log; before the first step the user is told too. */
+static bppsa_status report_note(bppsa_training *run, bool tell) {
+  const char *note = run->ranks != NULL ? run->ranks->note(run->ranks->context) : NULL;
+  if (note == NULL || !run->first) {
+    return BPPSA_OK;
+  }
+  if (tell && run->callbacks.note != NULL) {
+    run->callbacks.note(run->callbacks.context, note);
+  }
+  return run->log != NULL ? bppsa_training_log_note(run, note) : BPPSA_OK;
+}
+
 static bppsa_status training_loop(bppsa_training *run) {
   run->start = bppsa_now();
+  BPPSA_TRY(report_note(run, true));
   while (run->result.steps < run->total_steps && !run->result.stopped) {
     bppsa_train_record record;
     BPPSA_TRY(step(run, &record));
@@ -282,6 +295,7 @@ static bppsa_status training_loop(bppsa_training *run) {
       return stop_nonfinite(run, &record);
     }
     BPPSA_TRY(report_step(run, &record));
+    BPPSA_TRY(report_note(run, false));
     const bool epoch_complete = run->cursor.position == run->samples;
     if (epoch_complete) {
       run->cursor.position = 0;

@@ -85,6 +85,7 @@ typedef struct {
   void (*progress)(void *context, const bppsa_progress *progress);
   bppsa_status (*started)(void *context, const bppsa_train_start *start);
   bool (*stop)(void *context);
+  void (*note)(void *context, const char *text); /* a line for the user, before the first step; the log has it too */
 } bppsa_train_callbacks;
 
 typedef struct {

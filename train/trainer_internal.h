@@ -97,5 +97,7 @@ bppsa_status bppsa_training_open_files(bppsa_training *run);
 /* Saves a checkpoint if one is due at this step, or if `now`; never twice at one step. */
 bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool now);
 void bppsa_training_close_checkpoint(bppsa_training *run);
+/* Writes a note to the log: `{"note":"…"}`. ERR_IO, ERR_MEMORY. */
+bppsa_status bppsa_training_log_note(bppsa_training *run, const char *note);
 
 #endif

@@ -125,6 +125,7 @@ static bppsa_status make_data_parallel(const bppsa_ranks_crew *crew, bppsa_ranks
   bppsa_network_config config = bppsa_ranks_config(s, p->entry);
   int64_t first, count, all;
   config.batch = block;
+  config.delayed = parallel.reverse_first;
   BPPSA_TRY(bppsa_network_create(&s->network, &config, crew->device, &p->model));
   BPPSA_TRY(bppsa_network_init(&s->network, p->model, crew->asked->point.init, crew->asked->request.seed));
   BPPSA_TRY(bppsa_data_parallel_create(p->group, p->model, &parallel, &p->parallel));

@@ -244,6 +244,76 @@ static void test_networks(void **state) {
   assert_true(file_difference("many.safetensors", "alone.safetensors") < 1e-14);
 }
 
+static const char deep[] =
+    "{\"input\": [2, 6, 6], \"layers\": [{\"name\": \"conv1\", \"op\": \"conv2d\", \"out\": 3, \"kernel\": [3, 3]}, "
+    "{\"name\": \"relu1\", \"op\": \"relu\"}, {\"name\": \"conv2\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": [3, 3]}, "
+    "{\"name\": \"tanh2\", \"op\": \"tanh\"}, {\"name\": \"fc\", \"op\": \"linear\", \"out\": 5}]}";
+
+/* Runs with two weight gradients that are to come last; *k: those that do. `note`: what standard error says. Returns the log, which
+ * the caller frees. */
+static char *run_reversed(const char *train, const char *options, const char *note, int64_t *k) {
+  size_t size;
+  char said[256] = "";
+  run_result result = run("%s %s --log l.jsonl --json --save-weights reversed.safetensors", train, options);
+  if (note[0] != '\0') {
+    snprintf(said, sizeof said, "bppsa: note: weight gradients that come last: %s\n", note);
+  }
+  assert_string_equal(result.err, said);
+  result.err[0] = '\0';
+  json_t *document = parse_document(result);
+  const json_t *ranks = json_object_get(document, "ranks");
+  *k = get_integer(ranks, "reverse_first");
+  assert_true(*k <= get_integer(ranks, "reverse_first_most"));
+  json_decref(document);
+  assert_equal_files("one.safetensors", "reversed.safetensors");
+  return read_bytes("l.jsonl", &size);
+}
+
+/* A limit of memory admits fewer of them, and whoever asked for more is told (ooo-backprop, Algorithm 2). */
+static void test_memory_of_reverse_first(void **state) {
+  (void)state;
+  put_text("deep.json", deep);
+  put_images("IX.npy", "IY.npy", (int64_t[]){40, 2, 6, 6}, 5);
+  const char *train = "train deep.json --data npy:IX.npy,IY.npy --batch 32 --iterations 20 --threads 1 --backward bp --ranks 2";
+  assert_runs("%s --save-weights one.safetensors", train);
+  run_result refused = run("%s --reverse-first 2 --memory-limit 1", train);
+  assert_int_equal(refused.code, 2);
+  const char *needs = strstr(refused.err, "needs at least ");
+  assert_non_null(needs);
+  const long long least = strtoll(needs + strlen("needs at least "), NULL, 10);
+  release(&refused);
+  char limit[64];
+  int64_t k;
+  /* conv1's gradient takes no more, because it is needed last anyway; conv2's 4 x 2 x 2 reals of 16 samples take 1024 bytes */
+  for (int more = 1; more <= 1024; more += 1023) {
+    snprintf(limit, sizeof limit, "--reverse-first 2 --memory-limit %lld", least + more);
+    char *log = run_reversed(train, limit, "1 of 2 layers, 2 asked for: there is memory for 1 of 2", &k);
+    assert_int_equal(k, 1);
+    assert_non_null(strstr(log, "{\"note\":"));
+    assert_non_null(strstr(log, "weight gradients that come last: 1 of 2 layers, 2 asked for: there is memory for 1 of 2\"}\n"));
+    free(log);
+    snprintf(limit, sizeof limit, "--reverse-first auto --memory-limit %lld", least + more);
+    log = run_reversed(train, limit, "0 to 1 layers are measured: there is memory for 1 of 2", &k);
+    assert_in_range(k, 0, 1);
+    assert_non_null(strstr(log, " of 2 layers, the fastest of 0 to 1: "));
+    free(log);
+  }
+  snprintf(limit, sizeof limit, "--reverse-first 2 --memory-limit %lld", least + 1025);
+  char *log = run_reversed(train, limit, "", &k);
+  assert_int_equal(k, 2);
+  assert_null(strstr(log, "\"note\""));
+  free(log);
+  run_result text = run("%s --reverse-first 9", train);
+  assert_non_null(strstr(text.out, "\norder      weight gradients that come last: 2 of 2 layers, 9 asked for\n"));
+  assert_non_null(strstr(text.err, "bppsa: note: weight gradients that come last: 2 of 2 layers, 9 asked for\n"));
+  release(&text);
+  text = run("%s --reverse-first auto", train);
+  assert_string_equal(text.err, "");
+  assert_non_null(strstr(text.out, "\norder      weight gradients that come last: 0 to 2 layers are measured\n"));
+  assert_non_null(strstr(text.out, " of 2 layers, the fastest of 0 to 2: "));
+  release(&text);
+}
+
 /* Who holds what: every step of every sample once; and the formulas of docs/ranks.md. */
 static void test_plan(void **state) {
   (void)state;
@@ -348,6 +418,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_refuses_other_sums, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_splits_time, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_networks, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_memory_of_reverse_first, enter_directory, leave_directory),
       cmocka_unit_test(test_plan),
       cmocka_unit_test_setup_teardown(test_refused, enter_with_batch, leave_directory)};
   return cmocka_run_group_tests(tests, NULL, NULL);

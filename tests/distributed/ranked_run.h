@@ -21,6 +21,7 @@ typedef struct {
   bppsa_train_config train;
   const bppsa_dataset *dataset;
   bool alone;                                              /* plain training without ranks */
+  int64_t rank1_limit;                                     /* bytes that the model of rank 1 may hold; 0: no limit */
   bppsa_status (*before)(bppsa_comm *comm, void *context); /* called by every rank; NULL: nothing */
   void (*done)(bppsa_comm *comm, bppsa_data_parallel *dp,
                void *context); /* called by every rank that has trained; NULL: nothing */
@@ -97,6 +98,8 @@ static inline bppsa_status ranked_body(bppsa_comm *comm, void *context) {
   bppsa_device *device = NULL;
   bppsa_model *model = NULL;
   config.batch = run->alone ? run->train.batch : bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(comm));
+  config.delayed = run->parallel.reverse_first < 0 ? INT64_MAX : run->parallel.reverse_first;
+  config.memory_limit = bppsa_comm_rank(comm) == 1 ? run->rank1_limit : 0;
   bppsa_status status = run->before != NULL ? run->before(comm, run->context) : BPPSA_OK;
   status = status == BPPSA_OK ? bppsa_device_create("cpu", 1, &device) : status;
   status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;

@@ -1,7 +1,9 @@
 /* Data parallelism on ranks that are threads: the bits of every number of ranks, gradients against one rank, reverse first-k,
  * messages against the formulas of docs/ranks.md, values that are not finite, refusals, memory that runs out. */
 #include <math.h>
+#include <stdlib.h>
 
+#include "core/cut.h"
 #include "tests/core/helpers.h"
 #include "tests/distributed/ranked_run.h"
 #include "train/ranks.h"
@@ -172,6 +174,7 @@ static void delays_the_first_layers(void **state) {
   bppsa_device *device = cpu_device(1);
   bppsa_network_config config = bppsa_network_config_default(&network);
   config.batch = 3;
+  config.delayed = INT64_MAX;
   bppsa_model *model = NULL;
   assert_int_equal(bppsa_network_create(&network, &config, device, &model), BPPSA_OK);
   assert_int_equal(bppsa_network_init(&network, model, BPPSA_INIT_DEFAULT, 1), BPPSA_OK);
@@ -187,9 +190,11 @@ static void delays_the_first_layers(void **state) {
   bppsa_view logits;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     heard h = {.count = 0};
-    int64_t delayed = -1;
+    bppsa_delayed delayed;
     assert_int_equal(bppsa_model_delay(model, cases[i].k, &delayed), BPPSA_OK);
-    assert_int_equal(delayed, cases[i].delayed);
+    assert_int_equal(delayed.parameters, cases[i].delayed);
+    assert_int_equal(delayed.layers, cases[i].k < 0 ? 0 : cases[i].k > 2 ? 2 : cases[i].k);
+    assert_int_equal(delayed.possible, 2);
     model->listener = (bppsa_gradient_listener){hear, &h};
     assert_int_equal(model->ops->forward(model, &x_view, NULL, &logits), BPPSA_OK);
     assert_int_equal(model->ops->backward(model, &seed_view), BPPSA_OK);
@@ -225,9 +230,46 @@ static void reverse_first_changes_no_bit(void **state) {
       reversed.context = found;
       assert_trains(3, &reversed);
       assert_same_run(&in_order, &reversed);
-      assert_true(found[0] >= 0 && found[0] <= 3 && found[1] == found[0] && found[2] == found[0]);
-      assert_true(k < 0 || found[0] == k);
+      assert_true(found[0] >= 0 && found[0] <= 2 && found[1] == found[0] && found[2] == found[0]);
+      assert_true(k < 0 || found[0] == (k < 2 ? k : 2)); /* so many layers have weights, besides the head */
     }
+  }
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+/* A limit of one rank's memory is one for all of them, for a given k and for a measured one. */
+static void reverse_first_fits_every_rank(void **state) {
+  (void)state;
+  put_file("ranked.json", small_network, strlen(small_network));
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = images(128, network.layers.in, 5);
+  ranked_run in_order = ranked(&network, dataset, BPPSA_F32, 64, 12);
+  in_order.config.method.backward = BPPSA_BACKWARD_BP;
+  bppsa_device *device = cpu_device(1);
+  bppsa_network_config config = in_order.config;
+  bppsa_model *model = NULL;
+  config.batch = 16;
+  config.memory_limit = 1;
+  assert_int_equal(bppsa_network_create(&network, &config, device, &model), BPPSA_ERR_ARGUMENT);
+  const char *needs = strstr(bppsa_last_error(), "needs at least ");
+  assert_non_null(needs);
+  const int64_t least = strtoll(needs + strlen("needs at least "), NULL, 10);
+  bppsa_device_destroy(device);
+  assert_trains(3, &in_order);
+  for (int64_t k = -1; k <= 2; k += 3) {
+    int64_t found[3] = {-2, -2, -2};
+    ranked_run reversed = ranked(&network, dataset, BPPSA_F32, 64, 12);
+    reversed.config = in_order.config;
+    reversed.parallel.reverse_first = k;
+    reversed.rank1_limit = least + 1; /* conv1's gradient is needed last in any order, conv2's is not */
+    reversed.done = note_k;
+    reversed.context = found;
+    assert_trains(3, &reversed);
+    assert_same_run(&in_order, &reversed);
+    assert_true(found[0] >= 0 && found[0] <= 1 && found[1] == found[0] && found[2] == found[0]);
+    assert_true(k < 0 || found[0] == 1);
   }
   bppsa_dataset_destroy(dataset);
   bppsa_network_close(&network);
@@ -255,42 +297,69 @@ static void measures_full_batches(void **state) {
 
 /* ---- messages ---- */
 
-/* p ranks with as many blocks each, a power of two: p - 1 messages a bucket, and one for the numbers (docs/ranks.md). */
-static void counts_messages(bppsa_comm *comm, bppsa_data_parallel *dp, void *context) {
-  int64_t *found = context; /* of each rank: messages, bytes, collectives, buckets */
+/* Of each rank. */
+typedef struct {
+  int64_t messages, bytes, collectives, buckets;
+} sent;
+
+static void count_messages(bppsa_comm *comm, bppsa_data_parallel *dp, void *context) {
   bppsa_comm_counters counters;
   bppsa_comm_get_counters(comm, &counters);
-  int64_t *mine = found + 4 * bppsa_comm_rank(comm);
-  mine[0] = counters.messages_sent;
-  mine[1] = counters.bytes_sent;
-  mine[2] = counters.collectives;
-  mine[3] = bppsa_data_parallel_buckets(dp);
+  ((sent *)context)[bppsa_comm_rank(comm)] =
+      (sent){counters.messages_sent, counters.bytes_sent, counters.collectives, bppsa_data_parallel_buckets(dp)};
 }
 
+/* Nodes of the tree over so many blocks whose halves begin on different ranks; ranks hold neighbouring blocks, the first ranks
+ * one more than the others (docs/ranks.md). */
+static int64_t nodes_between(int64_t blocks, int64_t ranks) {
+  int64_t nodes = 0;
+  for (int64_t half = 1; half < blocks; half *= 2) {
+    for (int64_t left = 0; left + half < blocks; left += 2 * half) {
+      nodes += bppsa_cut_part(blocks, ranks, left) != bppsa_cut_part(blocks, ranks, left + half) ? 1 : 0;
+    }
+  }
+  return nodes;
+}
+
+/* A run of so many blocks of 16 samples on p ranks: the messages, bytes and collective operations of all steps. */
+static void check_messages(const bppsa_network *network, int64_t ranks, int64_t blocks, bool ordered) {
+  enum { RUN_STEPS = 3, TENSORS = 10, MOST = 33 };
+  sent found[MOST] = {0};
+  bppsa_dataset *dataset = bits(16 * blocks, 3, false, false);
+  ranked_run run = ranked(network, dataset, BPPSA_F32, 16 * blocks, RUN_STEPS);
+  run.parallel.reduction = ordered ? BPPSA_REDUCTION_ORDERED : BPPSA_REDUCTION_LIBRARY;
+  run.done = count_messages;
+  run.context = found;
+  assert_trains(ranks, &run);
+  const int64_t buckets = found[0].buckets, nodes = ordered ? nodes_between(blocks, ranks) : 0;
+  assert_true(buckets > 2);
+  assert_true(!ordered || blocks != ranks || nodes == ranks - 1);
+  int64_t messages = 0, bytes = 0;
+  for (int64_t r = 0; r < ranks; ++r) {
+    messages += found[r].messages;
+    bytes += found[r].bytes;
+    assert_int_equal(found[r].buckets, buckets);
+    /* a broadcast, or the library's sum, for each bucket and the numbers; the agreement, in each step but the last; the weights at
+     * the start; the barrier of the test */
+    assert_int_equal(found[r].collectives, RUN_STEPS * (buckets + 1) + RUN_STEPS - 1 + TENSORS + 1);
+  }
+  assert_int_equal(messages, RUN_STEPS * (buckets + 1) * nodes);
+  assert_int_equal(bytes, RUN_STEPS * nodes * (run.bytes + (int64_t)sizeof(bppsa_data_parallel_sums)));
+  bppsa_dataset_destroy(dataset);
+}
+
+/* Every number of ranks up to 33: a block each, two each, and ranks with more blocks than others. */
 static void sends_what_the_formulas_say(void **state) {
   (void)state;
-  enum { RUN_STEPS = 4, RANKS = 4 };
   bppsa_network network;
   assert_int_equal(bppsa_network_open("gru", NULL, &network), BPPSA_OK);
-  bppsa_dataset *dataset = bits(128, 5, false, false);
-  int64_t found[4 * RANKS] = {0};
-  ranked_run run = ranked(&network, dataset, BPPSA_F32, 128, RUN_STEPS);
-  run.done = counts_messages;
-  run.context = found;
-  assert_trains(RANKS, &run);
-  const int64_t buckets = found[3];
-  assert_true(buckets > 2);
-  int64_t messages = 0, bytes = 0;
-  for (int r = 0; r < RANKS; ++r) {
-    messages += found[4 * r];
-    bytes += found[4 * r + 1];
-    assert_int_equal(found[4 * r + 3], buckets);
-    /* a broadcast for each sum, and the agreement, in each step but the last; the weights at the start; the barrier of the test */
-    assert_int_equal(found[4 * r + 2], RUN_STEPS * (buckets + 1) + RUN_STEPS - 1 + 10 + 1);
+  for (int64_t ranks = 1; ranks <= 33; ++ranks) {
+    check_messages(&network, ranks, ranks, true);
+    check_messages(&network, ranks, ranks % 2 == 0 ? 2 * ranks : ranks + ranks / 2, true);
   }
-  assert_int_equal(messages, RUN_STEPS * (buckets + 1) * (RANKS - 1));
-  assert_int_equal(bytes, RUN_STEPS * (RANKS - 1) * (run.bytes + (int64_t)sizeof(bppsa_data_parallel_sums)));
-  bppsa_dataset_destroy(dataset);
+  assert_int_equal(nodes_between(8, 4), 3);
+  assert_int_equal(nodes_between(3, 2), 1);
+  check_messages(&network, 5, 5, false);
   bppsa_network_close(&network);
 }
 
@@ -524,6 +593,7 @@ int main(void) {
                                      cmocka_unit_test(matches_one_rank),
                                      cmocka_unit_test(delays_the_first_layers),
                                      cmocka_unit_test(reverse_first_changes_no_bit),
+                                     cmocka_unit_test(reverse_first_fits_every_rank),
                                      cmocka_unit_test(measures_full_batches),
                                      cmocka_unit_test(sends_what_the_formulas_say),
                                      cmocka_unit_test(finds_what_is_not_finite),
