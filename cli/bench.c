@@ -23,10 +23,11 @@
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
         {.option = BPPSA_OPTION_INPUT_SIZE, .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},  \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
-        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
-        {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT},                  \
-        {.option = BPPSA_OPTION_MEMORY_LIMIT}, {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},     \
-        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                       \
+        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES,                          \
+        {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_REPEATS},                       \
+        {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                              \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
+        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
         {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \

@@ -127,7 +127,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                              "number of chunks of time; implies chunked", COUNT_EXPECTED, SPAN(1, INT64_MAX),
                              .otherwise = "from T"},
     [BPPSA_OPTION_FORWARD] = {"--forward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "sequential",
-                              "states step by step, or in chunks of time at once, verified; auto: the faster by the cost model",
+                              "states step by step, or in chunks of time at once, verified; auto: the faster one, see --plan",
                               .listed = forward},
     [BPPSA_OPTION_FORWARD_CHUNKS] = {"--forward-chunks", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "C", NULL,
                                      "chunks of a speculative forward pass, which it implies", COUNT_EXPECTED, SPAN(1, INT64_MAX),

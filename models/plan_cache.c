@@ -60,26 +60,38 @@ static int64_t find_key(const json_t *plans, const char *key) {
   return at;
 }
 
-bool bppsa_plan_cache_find(const char *key, bppsa_gradient_method *method) {
+/* Returns the key's plan (owned), or NULL. */
+static json_t *find_plan(const char *key) {
   char directory[PATH_SIZE];
   json_t *plans = find_directory(directory, false) ? load_plans(directory) : NULL;
   const int64_t at = plans != NULL ? find_key(plans, key) : -1;
+  json_t *plan = at >= 0 ? json_incref(json_array_get(plans, (size_t)at)) : NULL;
+  json_decref(plans);
+  return plan;
+}
+
+bool bppsa_plan_cache_find(const char *key, bppsa_gradient_method *method) {
+  json_t *plan = find_plan(key);
   bppsa_gradient_method kept;
-  const bool found =
-      at >= 0 && bppsa_gradient_method_get(json_array_get(plans, (size_t)at), &kept) && !bppsa_gradient_method_open(&kept);
+  const bool found = plan != NULL && bppsa_gradient_method_get(plan, &kept) && !bppsa_gradient_method_open(&kept);
   if (found) {
     *method = kept;
   }
-  json_decref(plans);
+  json_decref(plan);
   return found;
 }
 
-static json_t *plan_json(const char *key, const bppsa_gradient_method *method, double median_s) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "key", key);
-  ok = ok && bppsa_gradient_method_put(object, method);
-  ok = ok && bppsa_json_put_real(object, "median_s", median_s);
-  return bppsa_json_finish(object, ok);
+bool bppsa_plan_cache_find_forward(const char *key, bppsa_forward_method *method) {
+  json_t *plan = find_plan(key);
+  const char *text = json_string_value(json_object_get(plan, "forward"));
+  bppsa_forward_method kept = *method;
+  const bool found =
+      text != NULL && bppsa_forward_plan_read(text, &kept) == BPPSA_OK && kept.kind != BPPSA_FORWARD_AUTO && text[0] != '\0';
+  if (found) {
+    *method = kept;
+  }
+  json_decref(plan);
+  return found;
 }
 
 /* Makes the document with the plan added: it replaces those under its key, and the oldest plans make room. Takes `plans`. */
@@ -98,17 +110,37 @@ static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
   return bppsa_json_finish(document, ok);
 }
 
-bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_gradient_method *method, double median_s) {
+/* Keeps a plan, which it takes; NULL: there was no memory for it. */
+static bppsa_status store(const char *key, json_t *plan) {
   char directory[PATH_SIZE], path[PATH_SIZE + 16];
   if (!find_directory(directory, true)) {
+    json_decref(plan);
     return bppsa_fail(BPPSA_ERR_IO, "no cache directory, expected XDG_CACHE_HOME or HOME to name one that can be written");
   }
   snprintf(path, sizeof path, "%s/plans.json", directory);
   json_t *plans = load_plans(directory);
   plans = plans != NULL ? plans : json_array();
   char *text = NULL;
-  BPPSA_TRY(bppsa_json_render(document_with(plans, plan_json(key, method, median_s), key), &text));
+  BPPSA_TRY(bppsa_json_render(document_with(plans, plan, key), &text));
   const bppsa_status status = bppsa_file_write(path, text, strlen(text));
   bppsa_free(text);
   return status;
+}
+
+/* A new plan, with its key and its time, whose other members are `ok`. */
+static json_t *finish_plan(json_t *object, const char *key, double median_s, bool ok) {
+  ok = ok && bppsa_json_put_text(object, "key", key) && bppsa_json_put_real(object, "median_s", median_s);
+  return bppsa_json_finish(object, ok);
+}
+
+bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_gradient_method *method, double median_s) {
+  json_t *object = json_object();
+  return store(key, finish_plan(object, key, median_s, object != NULL && bppsa_gradient_method_put(object, method)));
+}
+
+bppsa_status bppsa_plan_cache_store_forward(const char *key, const bppsa_forward_plan *plan, double median_s) {
+  char text[BPPSA_FORWARD_TEXT];
+  json_t *object = json_object();
+  const bool ok = object != NULL && bppsa_json_put_text(object, "forward", bppsa_forward_plan_text(plan, text, sizeof text));
+  return store(key, finish_plan(object, key, median_s, ok));
 }

@@ -8,6 +8,7 @@
 #include "bppsa_version.h"
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/decimal.h"
 #include "core/graph.h"
 #include "core/philox.h"
 #include "core/residual.h"
@@ -77,10 +78,15 @@ typedef struct {
   const bppsa_device *device;
   bppsa_buffer x, seed;
   int64_t steps;     /* of the chain */
-  double *reference; /* the gradients that the first candidate computes */
+  bool forward;      /* the forward pass is chosen, not the backward one */
+  double *reference; /* the gradients that the first candidate computes; or its states of the top layer */
+  int64_t count;     /* of the reference's numbers */
   double best_s;
   bppsa_network_config best;
-  char *note; /* of BPPSA_PLANNER_NOTE bytes: the latest candidate that was wrong */
+  int64_t layers;             /* with states */
+  bppsa_forward_plan plan;    /* of the latest candidate of forward passes; */
+  bppsa_forward_stats passed; /* its latest pass */
+  char *note;                 /* of BPPSA_PLANNER_NOTE bytes: the latest candidate that was wrong */
 } contest;
 
 static bool is_gpu(const bppsa_device *device) {
@@ -92,7 +98,7 @@ static bppsa_status forward(const contest *c, bppsa_model *model) {
   return c->network->kind->family->forward(model, &c->x.view);
 }
 
-/* A candidate's backward pass, which is timed. */
+/* A candidate's pass, which is timed. */
 typedef struct {
   contest *contest;
   bppsa_model *model;
@@ -103,7 +109,8 @@ typedef struct {
 
 static bppsa_status queue_pass(void *context) {
   const pass *p = context;
-  return p->contest->network->kind->family->backward(p->model, &p->contest->seed.view);
+  return p->contest->forward ? forward(p->contest, p->model)
+                             : p->contest->network->kind->family->backward(p->model, &p->contest->seed.view);
 }
 
 static bppsa_status run_pass(void *context) {
@@ -111,51 +118,66 @@ static bppsa_status run_pass(void *context) {
   return p->graph != NULL ? bppsa_graph_launch(p->contest->device, p->graph) : queue_pass(p);
 }
 
-/* Keeps the first candidate's gradients, against which the others are held. Parameters of a recurrent network's head get none from
- * the pass: theirs are 0 in every candidate. */
-static bppsa_status keep_reference(const pass *p) {
-  int64_t count = 0, next = 0;
-  for (int64_t i = 0; i < p->model->parameter_count; ++i) {
-    count += bppsa_view_count(&p->model->parameters[i].gradient);
+/* What a candidate computed, one array after the other. Parameters of a recurrent network's head get no gradients from the pass:
+ * theirs are 0 in every candidate. */
+static int64_t count_results(const pass *p) {
+  return p->contest->forward ? 1 : p->model->parameter_count;
+}
+
+/* Array i of the results in host memory: a gradient, or the states of the top layer, for which `host` has room. */
+static bppsa_status get_result(const pass *p, int64_t i, bppsa_buffer *host, bppsa_view *result) {
+  const contest *c = p->contest;
+  if (!c->forward) {
+    *result = p->model->parameters[i].gradient;
+    return BPPSA_OK;
   }
-  double *reference = bppsa_calloc(count, sizeof *reference);
-  if (reference == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t i = 0; i < p->model->parameter_count; ++i) {
-    const bppsa_view *gradient = &p->model->parameters[i].gradient;
-    for (int64_t k = 0; k < bppsa_view_count(gradient); ++k) {
-      reference[next++] = bppsa_view_get(gradient, k);
-    }
-  }
-  p->contest->reference = reference;
+  bppsa_view states;
+  BPPSA_TRY(c->network->kind->family->states(p->model, c->layers - 1, &states));
+  BPPSA_TRY(bppsa_buffer_fetch(c->device, &states, host));
+  *result = host->view;
   return BPPSA_OK;
 }
 
-static double worst_residual(const pass *p) {
-  const double *reference = p->contest->reference;
-  double worst = 0;
-  for (int64_t i = 0; i < p->model->parameter_count; ++i) {
-    const bppsa_view *gradient = &p->model->parameters[i].gradient;
-    worst = bppsa_residual_worse(worst, bppsa_residual(gradient, reference, p->contest->steps));
-    reference += bppsa_view_count(gradient);
+/* Keeps the first candidate's results, against which the others are held. */
+static bppsa_status keep_reference(contest *c, const bppsa_view *result) {
+  const int64_t count = bppsa_view_count(result);
+  double *grown = bppsa_realloc(c->reference, (size_t)(c->count + count) * sizeof *grown);
+  if (grown == NULL) {
+    return BPPSA_ERR_MEMORY;
   }
-  return worst;
+  c->reference = grown;
+  for (int64_t k = 0; k < count; ++k) {
+    grown[c->count + k] = bppsa_view_get(result, k);
+  }
+  c->count += count;
+  return BPPSA_OK;
 }
 
-/* Makes the first pass and holds its gradients against the first candidate's. */
+/* Makes the first pass and holds its results against the first candidate's. */
 static bppsa_status verify_pass(void *context, double *residual) {
   pass *p = context;
-  double seconds[BPPSA_TIMING_PARTS];
+  contest *c = p->contest;
+  double seconds[BPPSA_TIMING_PARTS], worst = 0;
   BPPSA_TRY(bppsa_timed_work_pass(&p->work, seconds));
   BPPSA_TRY(bppsa_model_pull(p->model, true));
   p->first_s = seconds[0];
-  *residual = 0;
-  if (p->contest->reference == NULL) {
-    return keep_reference(p);
+  const bool first = c->reference == NULL;
+  bppsa_status status = BPPSA_OK;
+  int64_t at = 0;
+  for (int64_t i = 0; status == BPPSA_OK && i < count_results(p); ++i) {
+    bppsa_buffer host = {0};
+    bppsa_view result;
+    status = get_result(p, i, &host, &result);
+    if (status == BPPSA_OK && first) {
+      status = keep_reference(c, &result);
+    } else if (status == BPPSA_OK) {
+      worst = bppsa_residual_worse(worst, bppsa_residual(&result, c->reference + at, c->steps));
+      at += bppsa_view_count(&result);
+    }
+    bppsa_buffer_free(&host);
   }
-  *residual = worst_residual(p);
-  return BPPSA_OK;
+  *residual = worst;
+  return status;
 }
 
 /* Records the pass on a GPU. One that cannot be recorded is timed as it is queued: its time then has the waits for its launches in
@@ -197,25 +219,29 @@ static bppsa_status time_model(contest *c, bppsa_model *model, const bppsa_gradi
   pass p = {.contest = c, .model = model, .work = {.device = c->device, .action = run_pass, .context = &p}};
   bppsa_gradient_method_text(method, name, sizeof name);
   BPPSA_TRY(bppsa_network_init(c->network, model, BPPSA_INIT_DEFAULT, 0));
-  BPPSA_TRY(forward(c, model));
+  BPPSA_TRY(forward(c, model)); /* which backward passes need */
   BPPSA_TRY(bppsa_timed_work_open(&p.work));
   const bppsa_status status = time_pass(&p, name, median_s);
   bppsa_graph_destroy(c->device, p.graph);
   bppsa_timed_work_close(&p.work);
-  return status;
+  BPPSA_TRY(status);
+  return c->forward ? bppsa_forward_stats_of(model, &c->passed) : BPPSA_OK;
 }
 
 /* Verifies and times one configuration and keeps it when it is the fastest so far. A configuration that exceeds the memory limit
- * is no candidate, nor is one whose gradients are wrong. */
+ * is no candidate, nor is one whose results are wrong, nor a forward pass in chunks for which the device has no kernels. */
 static bppsa_status try_candidate(contest *c, const bppsa_network_config *config) {
   bppsa_model *model = NULL;
   double median_s;
   bppsa_status status = bppsa_network_create(c->network, config, c->device, &model);
   /* The first candidate, BP or linear, ran. So the memory limit is the only thing that can be wrong with this one. */
-  if (status == BPPSA_ERR_ARGUMENT && c->best_s > 0) {
+  if ((status == BPPSA_ERR_ARGUMENT || (c->forward && status == BPPSA_ERR_UNSUPPORTED)) && c->best_s > 0) {
     return BPPSA_OK;
   }
   BPPSA_TRY(status);
+  if (c->forward) {
+    c->plan = *bppsa_forward_plan_of(model);
+  }
   status = time_model(c, model, &config->method, &median_s);
   bppsa_model_destroy(model);
   BPPSA_TRY(status);
@@ -239,6 +265,13 @@ static bppsa_status fill(const bppsa_device *device, bppsa_buffer *buffer, bppsa
   return bppsa_buffer_move(device, buffer);
 }
 
+/* Shows the words of the candidate that is about to be tried. */
+static void show(const contest *c, const char *words) {
+  if (c->request->show != NULL) {
+    c->request->show(c->request->context, words);
+  }
+}
+
 /* What the scan's candidates are asked for. */
 static bppsa_scan_config scan_asked(const contest *c, const bppsa_network_config *config) {
   bppsa_scan_config asked = c->network->kind->family->scan(c->network, config);
@@ -248,9 +281,7 @@ static bppsa_scan_config scan_asked(const contest *c, const bppsa_network_config
 
 static bppsa_status try_method(contest *c, bppsa_network_config *config, bppsa_gradient_method method) {
   char text[BPPSA_METHOD_TEXT];
-  if (c->request->show != NULL) {
-    c->request->show(c->request->context, bppsa_gradient_method_words(&method, text, sizeof text));
-  }
+  show(c, bppsa_gradient_method_words(&method, text, sizeof text));
   config->method = method;
   return try_candidate(c, config);
 }
@@ -274,6 +305,28 @@ static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
   return BPPSA_OK;
 }
 
+/* Tries the forward pass step by step, then in chunks. Puts what is faster into *best; of chunks on a CPU, whose time follows the
+ * work, also the work up to which they are faster. */
+static bppsa_status try_forward(contest *c, const bppsa_network_config *config, bppsa_forward_plan *best) {
+  bppsa_network_config tried = *config;
+  tried.method = (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP};
+  tried.steps.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  c->steps = config->steps.seq_len;
+  c->layers = config->steps.layers;
+  show(c, "forward pass, sequential");
+  BPPSA_TRY(try_candidate(c, &tried));
+  const double sequential_s = c->best_s;
+  *best = c->plan;
+  tried.steps.forward.kind = BPPSA_FORWARD_SPECULATIVE;
+  show(c, "forward pass, speculative");
+  BPPSA_TRY(try_candidate(c, &tried));
+  if (c->plan.speculative && c->best.steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
+    *best = c->plan;
+    best->most_work = is_gpu(c->device) ? INFINITY : round(100 * c->passed.work * sequential_s / c->best_s) / 100;
+  }
+  return BPPSA_OK;
+}
+
 /* Makes a batch of inputs and a seed of the shapes that the timed passes take. */
 static bppsa_status fill_operands(const bppsa_network_config *config, contest *c) {
   bppsa_network_shape x, seed;
@@ -282,18 +335,19 @@ static bppsa_status fill_operands(const bppsa_network_config *config, contest *c
   return fill(c->device, &c->seed, config->dtype, seed.ndim, seed.shape, 1 / (double)config->batch);
 }
 
+/* forward: NULL, and the backward pass is measured; or it receives the plan of the faster forward pass. */
 static bppsa_status measure(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
-                            bppsa_network_config *config, double *median_s, char *note) {
-  contest c = {.request = request, .network = network, .device = device, .note = note};
+                            bppsa_network_config *config, bppsa_forward_plan *forward, double *median_s, char *note) {
+  contest c = {.request = request, .network = network, .device = device, .forward = forward != NULL, .note = note};
   bppsa_status status = fill_operands(config, &c);
   if (status == BPPSA_OK) {
-    status = try_all(&c, config);
+    status = forward != NULL ? try_forward(&c, config, forward) : try_all(&c, config);
   }
   bppsa_buffer_free(&c.x);
   bppsa_buffer_free(&c.seed);
   bppsa_free(c.reference);
   if (status == BPPSA_OK) {
-    *config = c.best;
+    config->method = forward != NULL ? config->method : c.best.method;
     *median_s = c.best_s;
   }
   return status;
@@ -316,6 +370,44 @@ static void make_key(const bppsa_network *network, const bppsa_device *device, i
            bppsa_backward_name(c->method.backward), bppsa_network_identity(network, identity, sizeof identity));
 }
 
+/* Keeps a choice that could not be kept as a note. */
+static void note_kept(bppsa_status status, char *note) {
+  if (status != BPPSA_OK) {
+    snprintf(note, BPPSA_PLANNER_NOTE, "the measured plan is not kept: %s", bppsa_last_error());
+  }
+}
+
+static bppsa_status choose_method(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
+                                  const char *key, bppsa_network_config *config, bppsa_chosen *chosen, char *note) {
+  if (bppsa_plan_cache_find(key, &config->method)) {
+    *chosen = BPPSA_CHOSEN_BY_CACHE;
+    return BPPSA_OK;
+  }
+  double median_s;
+  BPPSA_TRY(measure(request, network, device, config, NULL, &median_s, note));
+  *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
+  note_kept(bppsa_plan_cache_store(key, &config->method, median_s), note);
+  return BPPSA_OK;
+}
+
+static bppsa_status choose_forward(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
+                                   const char *of_network, bppsa_network_config *config, char *note) {
+  bppsa_forward_method *f = &config->steps.forward;
+  bppsa_forward_plan plan;
+  char key[KEY_SIZE + 120];
+  double median_s;
+  bppsa_print(key, sizeof key, "%s|%s|forward %" PRId64 " chunks, warm-up %" PRId64 ", tolerance %.17g", of_network,
+              bppsa_nonlinearity_name(config->steps.nonlinearity), f->chunks, f->warm_up, f->tolerance);
+  if (bppsa_plan_cache_find_forward(key, f)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(measure(request, network, device, config, &plan, &median_s, note));
+  f->kind = plan.speculative ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL;
+  f->most_work = plan.speculative && isfinite(plan.most_work) ? plan.most_work : 0;
+  note_kept(bppsa_plan_cache_store_forward(key, &plan, median_s), note);
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_network_config *config, bppsa_chosen *chosen, char *note) {
   char key[KEY_SIZE];
@@ -323,23 +415,16 @@ bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bp
   make_key(network, device, request->memory_limit, config, key);
   config->memory_limit = request->memory_limit > 0 ? request->memory_limit : request->assumed_limit;
   note[0] = '\0';
-  if (!request->measure || *chosen == BPPSA_CHOSEN_BY_CHECKPOINT) {
+  const bool open = config->steps.forward.kind == BPPSA_FORWARD_AUTO;
+  if (!request->measure || (*chosen == BPPSA_CHOSEN_BY_CHECKPOINT && !open)) {
     return BPPSA_OK;
   }
-  if (*chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
+  if (*chosen == BPPSA_CHOSEN_BY_OPTION && !open) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--plan: measure beside a given %s, expected --backward auto, or scan with --algorithm auto",
-                      config->method.backward == BPPSA_BACKWARD_BP ? "--backward bp" : "algorithm");
+                      "--plan: measure beside a given %s, expected --backward auto, or scan with --algorithm auto%s",
+                      config->method.backward == BPPSA_BACKWARD_BP ? "--backward bp" : "algorithm",
+                      network->kind->family->steps ? ", or --forward auto" : "");
   }
-  if (bppsa_plan_cache_find(key, &config->method)) {
-    *chosen = BPPSA_CHOSEN_BY_CACHE;
-    return BPPSA_OK;
-  }
-  double median_s;
-  BPPSA_TRY(measure(request, network, device, config, &median_s, note));
-  *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
-  if (bppsa_plan_cache_store(key, &config->method, median_s) != BPPSA_OK) {
-    snprintf(note, BPPSA_PLANNER_NOTE, "the measured plan is not kept: %s", bppsa_last_error());
-  }
-  return BPPSA_OK;
+  BPPSA_TRY(*chosen == BPPSA_CHOSEN_BY_ESTIMATE ? choose_method(request, network, device, key, config, chosen, note) : BPPSA_OK);
+  return open ? choose_forward(request, network, device, key, config, note) : BPPSA_OK;
 }

@@ -3,6 +3,8 @@
  * By estimate, `auto` is left to the cost model (bppsa_recurrent_choose, cnn/choose.h), whose choice depends on the device and the
  * network alone. By measurement, the backward pass of BP and of every scan is timed on this machine, with this number of threads,
  * once its gradients have been held against those of the first candidate; a candidate whose gradients are wrong is not chosen.
+ * A forward pass that is left open is chosen likewise: step by step or in chunks, by the states of a network with default weights;
+ * and the work up to which chunks pay follows from both times, for networks that forget less (recurrent/forward.h).
  * The result is kept (models/plan_cache.h), so that the next run of the same network on this machine need not measure again.
  */
 #ifndef BPPSA_MODELS_PLANNER_H
@@ -47,10 +49,11 @@ typedef struct {
 
 #define BPPSA_PLANNER_NOTE 600
 
-/* Puts the memory limit and, where it is to be measured, the fastest algorithm into the configuration, whose sizes are final.
- * *chosen: where the choice comes from, before and after the call; a checkpoint's choice stays. note, of BPPSA_PLANNER_NOTE
+/* Puts the memory limit and, where it is to be measured, the fastest algorithm into the configuration, whose sizes are final, and
+ * the faster forward pass. *chosen: where the choice of the algorithm comes from, before and after the call; a checkpoint's choice
+ * stays. note, of BPPSA_PLANNER_NOTE
  * bytes: "", which candidate had wrong gradients, or the reason why a measured choice could not be kept; the run goes on all the
- * same. ERR_ARGUMENT: a measurement is asked for although the algorithm is given. */
+ * same. ERR_ARGUMENT: a measurement is asked for although the algorithm is given, and the forward pass is not left open. */
 bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_network_config *config, bppsa_chosen *chosen, char *note);
 

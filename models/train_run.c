@@ -43,22 +43,30 @@ bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
 
 /* ---- checkpoints ---- */
 
-bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run) {
-  if (!run->train.resume || run->chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
-    return BPPSA_OK;
-  }
-  static const char *const key = "gradients";
-  char value[BPPSA_CHECKPOINT_VALUE];
-  BPPSA_TRY(bppsa_checkpoint_peek(run->train.checkpoint, 1, &key, &value));
+/* Where the gradients' method is left open, a resumed run takes the checkpoint's. */
+static void take_gradients(bppsa_train_run *run, const char *kept_text) {
   bppsa_gradient_method kept;
   /* Where a scan was asked for, a checkpoint of BP belongs to another run, and resuming says so. */
   const bool scan = run->config.method.backward == BPPSA_BACKWARD_SCAN;
-  if (bppsa_gradient_method_parse(value, &kept) == BPPSA_OK && !bppsa_gradient_method_open(&kept) &&
-      (!scan || kept.backward == BPPSA_BACKWARD_SCAN)) {
+  if (run->chosen == BPPSA_CHOSEN_BY_ESTIMATE && bppsa_gradient_method_parse(kept_text, &kept) == BPPSA_OK &&
+      !bppsa_gradient_method_open(&kept) && (!scan || kept.backward == BPPSA_BACKWARD_SCAN)) {
     run->config.method = kept;
     run->chosen = BPPSA_CHOSEN_BY_CHECKPOINT;
   }
-  return BPPSA_OK;
+}
+
+bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run) {
+  bppsa_forward_method *forward = &run->config.steps.forward;
+  const bool open = forward->kind == BPPSA_FORWARD_AUTO;
+  if (!run->train.resume || (run->chosen != BPPSA_CHOSEN_BY_ESTIMATE && !open)) {
+    return BPPSA_OK;
+  }
+  static const char *const keys[] = {"gradients", "forward"};
+  char values[2][BPPSA_CHECKPOINT_VALUE];
+  BPPSA_TRY(bppsa_checkpoint_peek(run->train.checkpoint, 2, keys, values));
+  take_gradients(run, values[0]);
+  const bppsa_status status = open ? bppsa_forward_plan_read(values[1], forward) : BPPSA_OK;
+  return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "checkpoint in %s", run->train.checkpoint);
 }
 
 /* Sets field `count` to a copy of the text, and returns the number of the next field. */

@@ -44,7 +44,8 @@ typedef struct {
 
 void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 
-/* Takes the method of a resumed run from its checkpoint, even where `auto` would now choose another one.
+/* Takes the methods of a resumed run that are left open, of gradients and of forward passes, from its checkpoint, even where `auto`
+ * would now choose others.
  * ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
 /* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create and

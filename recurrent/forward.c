@@ -54,11 +54,11 @@ static bppsa_status check(const bppsa_forward_method *m) {
   if ((unsigned)m->kind > BPPSA_FORWARD_AUTO) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "forward pass: unknown kind %d", (int)m->kind);
   }
-  if (m->chunks < 0 || m->warm_up < -1 || m->rounds < -1 || isnan(m->tolerance) || isinf(m->tolerance)) {
-    return bppsa_fail(
-        BPPSA_ERR_ARGUMENT,
-        "forward pass: %lld chunks, a warm-up of %lld steps, %lld rounds, tolerance %g, expected numbers of 0 or more",
-        (long long)m->chunks, (long long)m->warm_up, (long long)m->rounds, m->tolerance);
+  if (m->chunks < 0 || m->warm_up < -1 || m->rounds < -1 || isnan(m->tolerance) || isinf(m->tolerance) || !(m->most_work >= 0)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "forward pass: %lld chunks, a warm-up of %lld steps, %lld rounds, tolerance %g, work up to %g, expected "
+                      "numbers of 0 or more",
+                      (long long)m->chunks, (long long)m->warm_up, (long long)m->rounds, m->tolerance, m->most_work);
   }
   return BPPSA_OK;
 }
@@ -73,14 +73,19 @@ static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
   return most(least(fitting, wanted), 1);
 }
 
-/* Is a speculative pass that mends nothing expected to be faster? On a CPU a step of many rows takes, for each
- * row, less than half of the time of a step of one row, and a step of two rows gains little. On a GPU the time follows the path. */
+/* How many steps of chunks a CPU computes in the time of one step of the batch: a step of many rows takes, for each row, less than
+ * half of the time of a step of one row, and a step of two rows gains little. In hundredths, as texts have it. */
+static double gain_of_rows(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
+  const double row_gain = 2.2;
+  return round(100 * fmin(row_gain, (double)p->chunks / 2) / (double)s->batch) / 100;
+}
+
+/* Is a speculative pass that mends nothing expected to be faster? On a GPU the time follows the path. */
 static bool pays(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
-  const double row_gain = 2.2, worth = 1.2;
+  const double worth = 1.2;
   const double path = (double)p->warm_up + (double)s->seq_len / (double)p->chunks;
   const double work = 1 + (double)p->warm_up * (double)(p->chunks - 1) / (double)s->seq_len;
-  return (s->device == BPPSA_CPU ? fmin(row_gain, (double)p->chunks / 2) / (double)s->batch / work : (double)s->seq_len / path) >
-         worth;
+  return (s->device == BPPSA_CPU ? gain_of_rows(s, p) / work : (double)s->seq_len / path) > worth;
 }
 
 bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const bppsa_forward_shape *shape,
@@ -93,10 +98,14 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
                           .rounds = method->rounds >= 0 ? method->rounds : ROUNDS,
                           .accept = tolerance >= 0 ? tolerance : defaults[type].accept,
                           .stop = tolerance >= 0 ? fmin(tolerance, defaults[type].stop) : defaults[type].stop,
-                          .far = far_change};
+                          .far = far_change,
+                          .most_work = method->most_work > 0 ? method->most_work : INFINITY};
   const int64_t own = shape->seq_len <= defaults[type].is_short ? defaults[type].short_warm_up : defaults[type].warm_up;
   p.warm_up = method->warm_up >= 0 ? least(method->warm_up, shape->seq_len) : own;
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
+  if (method->kind == BPPSA_FORWARD_AUTO && method->most_work == 0 && shape->device == BPPSA_CPU) {
+    p.most_work = gain_of_rows(shape, &p);
+  }
   /* CBLAS, which computes large products on a CPU, gives a row other bits beside other rows: the sequential order alone is
    * exact. */
   const int64_t width = shape->gates * shape->hidden;
@@ -115,6 +124,7 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
     p.speculative = false;
     p.chunks = 1;
     p.warm_up = p.rounds = 0;
+    p.most_work = INFINITY;
   }
   *plan = p;
   return BPPSA_OK;

@@ -41,6 +41,7 @@ typedef struct {
   int64_t warm_up;  /* W; -1: open */
   int64_t rounds;   /* R, rounds of mending before the tail; -1: open */
   double tolerance; /* largest difference that is accepted at a chunk's beginning; negative: open; 0: exact */
+  double most_work; /* as of the plan, but 0: open */
 } bppsa_forward_method;
 
 /* Sequential, everything else open. */
@@ -64,6 +65,9 @@ typedef struct {
   double accept;                   /* the first state of a chunk is accepted if it differs by at most this much */
   double stop;                     /* a mend ends at the first state that differs by at most this much */
   double far;                      /* a chunk whose last state moves by more makes the later chunks of its sample begin anew */
+  /* A pass that computes more steps than this, over those of the sequential pass, costs more than it gains; INFINITY: not known.
+   * AUTO on a CPU has it from the cost model. */
+  double most_work;
 } bppsa_forward_plan;
 
 /* ERR_ARGUMENT: a number of the method is out of range. */
@@ -86,8 +90,9 @@ typedef struct {
 
 enum { BPPSA_FORWARD_GPU_ROUNDS = 3 }; /* the most rounds of a pass on a GPU, which launches all of them */
 
-/* A pass fails if its path is nine tenths of the sequential one's or more. After three failing passes in a row
- * the next 50 passes are sequential. Checkpoints keep this state, because the bits of later passes depend on it. */
+/* A pass fails if its path is nine tenths of the sequential one's or more, or its work more than the plan's most_work. After three
+ * failing passes in a row the next 50 passes are sequential: so AUTO decides by the path and the work last seen. Checkpoints keep
+ * this state, because the bits of later passes depend on it. */
 enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 50 };
 typedef struct {
   int64_t failures; /* failing passes in a row */
@@ -106,8 +111,10 @@ void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats
 #define BPPSA_FORWARD_TEXT 192 /* enough bytes for any of these texts */
 
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 1e-06", or "sequential": what two runs with the same bits have in
- * common. Returns text. */
+ * common. Where there is a most_work, ", work up to 2.20" follows. Returns text. */
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
+/* Takes kind and most_work from such a text; "" is one of a sequential plan. ERR_FORMAT: *method is unchanged. */
+bppsa_status bppsa_forward_plan_read(const char *text, bppsa_forward_method *method);
 /* "102 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended, 0 tails, largest gap 1.2e-07". Returns text. */
 const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *text, size_t size);
 
@@ -115,6 +122,8 @@ const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *tex
 struct json_t; /* jansson's */
 struct json_t *bppsa_forward_plan_json(const bppsa_forward_plan *plan);
 struct json_t *bppsa_forward_stats_json(const bppsa_forward_stats *stats);
+/* Members of an object: "path", "possible", "work", "rounds", "mended", "reseeded", "tails", "gap". False: out of memory. */
+bool bppsa_forward_stats_put(struct json_t *object, const bppsa_forward_stats *stats);
 
 /* ---- of a model ---- */
 

@@ -5,11 +5,15 @@
 #include "core/host_device.h"
 #include "recurrent/forward.h"
 
-/* The state of the pauses after a speculative pass, on every device. path and possible as in bppsa_forward_stats. */
-static inline BPPSA_HOST_DEVICE bppsa_forward_pause bppsa_forward_pause_end(int64_t path, int64_t possible,
-                                                                            bppsa_forward_pause before) {
+/* Does a speculative pass gain too little on its path? path and possible as in bppsa_forward_stats. */
+static inline BPPSA_HOST_DEVICE bool bppsa_forward_pause_fails(int64_t path, int64_t possible) {
+  return 10 * (double)path >= 9 * (double)possible;
+}
+
+/* The state of the pauses after a speculative pass, on every device. */
+static inline BPPSA_HOST_DEVICE bppsa_forward_pause bppsa_forward_pause_end(bool failed, bppsa_forward_pause before) {
   bppsa_forward_pause after = {0, 0};
-  if (10 * (double)path < 9 * (double)possible) {
+  if (!failed) {
     return after;
   }
   after.failures = before.failures + 1;

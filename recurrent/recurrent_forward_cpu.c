@@ -498,7 +498,8 @@ void bppsa_forward_end(recurrent_network *n) {
     f->stats.path = paths[2 * b] > f->stats.path ? paths[2 * b] : f->stats.path;
   }
   f->stats.work /= (double)f->stats.possible * (double)n->batch;
-  f->pause = bppsa_forward_pause_end(f->stats.path, f->stats.possible, f->pause);
+  f->pause = bppsa_forward_pause_end(
+      bppsa_forward_pause_fails(f->stats.path, f->stats.possible) || f->stats.work > f->plan.most_work, f->pause);
 }
 
 void bppsa_forward_choose(recurrent_network *n) {

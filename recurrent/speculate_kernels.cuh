@@ -302,7 +302,7 @@ __global__ void bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<r
     r->gap = gaps[t] > r->gap ? gaps[t] : r->gap;
   }
   if (last) {
-    r->pause = bppsa_forward_pause_end(r->path, s.possible, pause);
+    r->pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(r->path, s.possible), pause);
   }
 }
 

@@ -327,10 +327,7 @@ static bool put(const bppsa_bench_entrant *entrant, json_t *row) {
   ok = ok && bppsa_json_put_text(row, "method", entrant->method) && bppsa_json_put_text(row, "phase", entrant->phase);
   ok = ok && bppsa_json_put_integer(row, "chunks", plan->chunks) && bppsa_json_put_integer(row, "warm_up", plan->warm_up);
   ok = ok && bppsa_bench_put_timing(row, &entrant->contender.timing[0]);
-  ok = ok && bppsa_json_put_integer(row, "path", e->stats.path) && bppsa_json_put_integer(row, "possible", e->stats.possible);
-  ok = ok && bppsa_json_put_real(row, "work", e->stats.work) && bppsa_json_put_integer(row, "rounds", e->stats.rounds);
-  ok = ok && bppsa_json_put_integer(row, "mended", e->stats.mended) && bppsa_json_put_integer(row, "reseeded", e->stats.reseeded);
-  ok = ok && bppsa_json_put_integer(row, "tails", e->stats.tails) && bppsa_json_put_real(row, "gap", e->stats.gap);
+  ok = ok && bppsa_forward_stats_put(row, &e->stats);
   ok = ok && bppsa_json_put_real(row, "residual", e->worst) && bppsa_json_put_real(row, "error", e->error);
   return ok && bppsa_json_put_real(row, "mean_s", e->mean_s) && bppsa_json_put_real(row, "failing_s", e->failing_s);
 }

@@ -20,6 +20,8 @@
  *              holds (bppsa_memory_held). What libraries and graphs take for themselves is not in it.
  *   underflow  Set where 1 % or more of the gradients of the hidden states are zero or subnormal: default weights forget, and the
  *              time of a backward pass is then partly one of computing with zeros, or slowly with subnormal numbers. Marked *.
+ *   path       Beside --forward speculative or auto: the dependent steps of the first pass, of a batch's slowest sample, and
+ *   work       the steps that it computed, over those of a sequential pass (recurrent/forward.h). FLOP count each step once.
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/residual.h), against sequential BP in
  *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
  *              graph's forward pass: of the gradients that a backward pass makes from its states.
@@ -90,6 +92,9 @@ typedef struct {
   bppsa_work work, bp;    /* of all layers, of one sample: the method's, and that of BP */
   int64_t critical_steps; /* products on the critical path */
   double workspace;       /* bytes of products held */
+  bool planned;           /* the following are set: forward rows of the project where --forward is not sequential */
+  bppsa_forward_plan forward_plan;
+  bppsa_forward_stats forward_stats; /* of the first pass */
 } bppsa_bench_row;
 
 typedef struct {
@@ -102,7 +107,7 @@ typedef struct {
 
 /* ---- one point while it is measured ---- */
 
-enum { BPPSA_BENCH_POINT_COLUMNS = 16, BPPSA_BENCH_BURSTS = 1024 };
+enum { BPPSA_BENCH_POINT_COLUMNS = 18, BPPSA_BENCH_BURSTS = 1024 };
 typedef struct bppsa_bench_session bppsa_bench_session;
 
 typedef struct bppsa_bench_contestant {

@@ -61,6 +61,16 @@ static bppsa_status verify_logits(bppsa_bench_session *s, bppsa_model *model, bp
   return status;
 }
 
+/* Takes what the latest forward pass of a model did into its row, where states may be computed in parallel. */
+static bppsa_status take_forward(const bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row) {
+  if (s->point.config.forward.kind == BPPSA_FORWARD_SEQUENTIAL) {
+    return BPPSA_OK;
+  }
+  row->planned = true;
+  row->forward_plan = *bppsa_forward_plan_of(model);
+  return bppsa_forward_stats_of(model, &row->forward_stats);
+}
+
 /* Copies what a row shares with another row that does the same work by other means. */
 static void take_costs(bppsa_bench_session *s, int row, int from) {
   bppsa_bench_row *to = &s->result.rows[row];
@@ -128,6 +138,7 @@ static bppsa_status verify_phase(bppsa_bench_contestant *graph, bool backward) {
   row->nodes = graph->recordings[backward].nodes;
   BPPSA_TRY(clear_results(plain));
   BPPSA_TRY(bppsa_bench_pass(backward ? plain : graph, backward ? graph : plain, seconds));
+  BPPSA_TRY(backward || plain->rival != NULL ? BPPSA_OK : take_forward(graph->session, graph->model, row));
   return judge_pass(graph->session, graph, row);
 }
 
@@ -166,6 +177,7 @@ static bppsa_status verify_method(void *context, double *residual) {
   bppsa_bench_session *s = who->session;
   double seconds[2];
   BPPSA_TRY(bppsa_bench_pass(who, who, seconds));
+  BPPSA_TRY(who->forward >= 0 ? take_forward(s, who->model, &s->result.rows[who->forward]) : BPPSA_OK);
   BPPSA_TRY(judge_pass(s, who, &s->result.rows[who->backward]));
   BPPSA_TRY(who->forward >= 0 ? verify_logits(s, who->model, &s->result.rows[who->forward]) : BPPSA_OK);
   *residual = residual_of(who);

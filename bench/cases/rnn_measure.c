@@ -125,6 +125,7 @@ static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
 static bppsa_status make_reference(bppsa_bench_session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
   config.dtype = BPPSA_F64;
+  config.forward = bppsa_forward_method_default();
   bppsa_model *model = NULL;
   BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &model));
   const bppsa_status status = run_reference(s, model);
@@ -200,7 +201,8 @@ static bppsa_status count_hidden(bppsa_bench_session *s) {
   if (!s->bench->gpu) {
     return s->bp != NULL ? count_hidden_of(s, s->bp->model) : BPPSA_OK;
   }
-  const bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
+  bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
+  config.forward = bppsa_forward_method_default();
   bppsa_model *model = NULL;
   BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &model));
   bppsa_status status = bppsa_recurrent_init(model, s->point.init, s->point.seed);

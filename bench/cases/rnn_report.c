@@ -97,6 +97,13 @@ static bool put_ceilings(json_t *object, const bppsa_bench_session *s, const bpp
   return graph ? ok && bppsa_json_put_integer(object, "graph_nodes", row->nodes) : ok;
 }
 
+/* What the forward pass did, where states may be computed in parallel. */
+static bool put_forward(json_t *object, const bppsa_bench_row *row) {
+  return bppsa_json_put_integer(object, "chunks", row->forward_plan.chunks) &&
+         bppsa_json_put_integer(object, "warm_up", row->forward_plan.warm_up) &&
+         bppsa_forward_stats_put(object, &row->forward_stats);
+}
+
 static bool put_gradients(json_t *object, const bppsa_bench_session *s, const bppsa_bench_row *row) {
   bool ok = bppsa_json_put_real(object, "zeros", row->zeros);
   ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
@@ -144,6 +151,7 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *object) {
   if (bppsa_bench_row_backward(index) && row->measured) {
     ok = ok && put_gradients(object, s, row);
   }
+  ok = ok && (!row->planned || put_forward(object, row));
   return ok && (!row->plan || put_plan(object, row, s->point.config.batch));
 }
 
@@ -188,8 +196,9 @@ static const char *write_method(const void *context, const json_t *object, char 
   return text;
 }
 
-/* The columns of a GPU stand between the others and the last one. Which of them a point has, `above` decides. */
-enum { GPU_COLUMNS = 4 };
+/* The columns of parallel forward passes, then those of a GPU, stand between the others and the last one. Which of them a point
+ * has, `above` decides. */
+enum { FORWARD_COLUMNS = 2, GPU_COLUMNS = 4 };
 const bppsa_bench_column bppsa_bench_point_columns[] = {
     {.heading = "phase    method", .write = write_name}, /* as wide as the longest name */
     {.heading = "median", .width = 10, .kind = BPPSA_COLUMN_MARKED_TIME, .key = "median_s"},
@@ -201,6 +210,8 @@ const bppsa_bench_column bppsa_bench_point_columns[] = {
     {.heading = "%", .width = 6, .kind = BPPSA_COLUMN_REAL, .key = "peak_fraction", .scale = 100},
     {.heading = "GB/s", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "bytes", .over = "median_s", .scale = 1e-9, .digits = 2},
     {.heading = "residual", .width = 11, .kind = BPPSA_COLUMN_REAL, .key = "residual", .digits = 2},
+    {.heading = "path", .width = 8, .kind = BPPSA_COLUMN_INTEGER, .key = "path", .missing = ""},
+    {.heading = "work", .width = 6, .kind = BPPSA_COLUMN_REAL, .key = "work", .digits = 2, .missing = ""},
     {.heading = "predicted", .width = 16, .kind = BPPSA_COLUMN_TIME, .key = "predicted_s", .missing = ""},
     {.heading = "floor", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "floor_s"},
     {.heading = "x floor", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "over_floor", .digits = 1},
@@ -224,10 +235,13 @@ static int name_width(const bppsa_bench_result *result) {
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   const bppsa_recurrent_config *c = &s->point.config;
-  const int first_of_gpu = COLUMNS - 2 - GPU_COLUMNS;
+  const int first_of_gpu = COLUMNS - 2 - GPU_COLUMNS, first_of_forward = first_of_gpu - FORWARD_COLUMNS;
+  const bool parallel = c->forward.kind != BPPSA_FORWARD_SEQUENTIAL;
   int count = 0;
   for (int i = 0; i < COLUMNS; ++i) {
-    if (bench->gpu || i < first_of_gpu || i >= first_of_gpu + GPU_COLUMNS) {
+    const bool of_gpu = i >= first_of_gpu && i < first_of_gpu + GPU_COLUMNS;
+    const bool of_forward = i >= first_of_forward && i < first_of_gpu;
+    if ((bench->gpu || !of_gpu) && (parallel || !of_forward)) {
       s->columns[count++] = bppsa_bench_point_columns[i];
     }
   }
@@ -292,7 +306,13 @@ static bppsa_status show_work(const bppsa_output *to, const bppsa_bench_result *
 }
 
 static bppsa_status show_forward(const bppsa_output *to, const bppsa_bench_result *result) {
-  const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
+  const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP], *forward_row = &result->rows[BPPSA_BENCH_FORWARD];
+  char plan[BPPSA_FORWARD_TEXT], stats[BPPSA_FORWARD_TEXT];
+  if (forward_row->planned) {
+    BPPSA_TRY(bppsa_output_print(to, "  forward pass: %s: %s\n",
+                                 bppsa_forward_plan_text(&forward_row->forward_plan, plan, sizeof plan),
+                                 bppsa_forward_stats_text(&forward_row->forward_stats, stats, sizeof stats)));
+  }
   BPPSA_TRY(bppsa_output_print(to, "  forward pass in front of each, over bp's:"));
   for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_METHODS; ++m) {
     if (is_timed(&result->rows[m])) {

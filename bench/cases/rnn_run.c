@@ -19,6 +19,8 @@
       "            batch, 2 T B G H (I + H) for the weights, and 2 T B G H H for the gradient of a layer below.\n"               \
       "  bytes     The least that has to move: x and h forward; backward what the plan's products read and write, and x, h\n"    \
       "            and g once for the gradients of weights.\n"                                                                   \
+      "  path      Beside --forward speculative or auto, which cut the forward pass into chunks: its dependent steps, for the\n" \
+      "            slowest sample of the first pass. work: the steps that it computed, over T.\n"                                \
       "  redone    Products of a scan that lost their digits by cancellation, so that their steps were run one by one.\n"        \
       "A time is marked * where gradients underflow: 1 % or more of the hidden states' gradients are zero or subnormal.\n"       \
       "The methods of --rivals take part in the rounds: bench/rivals/recurrent.py has PyTorch's and JAX's layers.\n"             \

@@ -162,6 +162,44 @@ static void test_resume(void **state) {
   }
 }
 
+/* A resumed run takes the forward pass of its checkpoint where it is left open, whatever auto or a measurement would choose now. */
+static void test_resume_open(void **state) {
+  (void)state;
+  assert_int_equal(system("rm -rf d"), 0);
+  assert_runs("train rnn " HOPELESS " --iterations 6 --log F.jsonl");
+  json_t *whole = logged("F.jsonl");
+  assert_runs("train rnn " HOPELESS " --iterations 3 --log F.jsonl --checkpoint d");
+  assert_runs("train rnn " HOPELESS " --iterations 6 --log F.jsonl --checkpoint d --resume --forward auto --plan measure");
+  json_t *resumed = logged("F.jsonl");
+  assert_true(json_equal(whole, resumed));
+  json_decref(whole);
+  json_decref(resumed);
+  assert_int_equal(system("rm -rf d"), 0);
+  assert_runs("train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 3 --checkpoint d");
+  json_t *document = run_json("train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 4 --checkpoint d --resume --forward "
+                              "auto --plan measure --json");
+  assert_null(json_object_get(document, "forward"));
+  json_decref(document);
+}
+
+/* auto by the cost model, whose plan says up to which work it pays, and by measurement. */
+static void test_auto(void **state) {
+  (void)state;
+  json_t *plan = run_json("plan rnn --batch 1 --forward auto --json");
+  assert_true(get_real(at(plan, "forward"), "most_work") == 2.2);
+  json_decref(plan);
+  plan = run_json("plan rnn --batch 1 --forward speculative --json");
+  assert_null(json_object_get(at(plan, "forward"), "most_work"));
+  json_decref(plan);
+  json_t *document =
+      run_json("train rnn --seq-len 1000 --batch 1 --samples 4 --hidden 8 --iterations 1 --backward bp --forward auto "
+               "--plan measure --json");
+  const json_t *forward = json_object_get(at(document, "config"), "forward"); /* none: the sequential pass was faster */
+  assert_true(forward == NULL || get_real(forward, "most_work") > 0);
+  assert_string_equal(get_text(at(document, "config"), "chosen"), "option");
+  json_decref(document);
+}
+
 static void assert_refused(const char *words, const char *line) {
   run_result result = run("%s", line);
   assert_int_equal(result.code, 2);
@@ -190,8 +228,9 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan),   cmocka_unit_test(test_grad),   cmocka_unit_test(test_eval),
-                                     cmocka_unit_test(test_train),  cmocka_unit_test(test_losses), cmocka_unit_test(test_resume),
-                                     cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_plan),        cmocka_unit_test(test_grad),   cmocka_unit_test(test_eval),
+      cmocka_unit_test(test_train),       cmocka_unit_test(test_losses), cmocka_unit_test(test_resume),
+      cmocka_unit_test(test_resume_open), cmocka_unit_test(test_auto),   cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, enter_with_batch, NULL);
 }

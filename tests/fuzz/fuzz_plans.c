@@ -16,6 +16,8 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   if (found) { /* a method that can be written and read */
     FUZZ_CHECK(bppsa_gradient_method_parse(bppsa_gradient_method_text(&method, text, sizeof text), &kept) == BPPSA_OK);
   }
+  bppsa_forward_method forward = bppsa_forward_method_default();
+  FUZZ_CHECK(!bppsa_plan_cache_find_forward("key", &forward) || (forward.kind != BPPSA_FORWARD_AUTO && forward.most_work >= 0));
   if (input->options % 2 != 0) { /* whatever was there, a plan that is kept is found */
     const bppsa_gradient_method chosen = {.backward = BPPSA_BACKWARD_SCAN,
                                           .scan = {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = 4}};
@@ -33,6 +35,7 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       "{\"format\":1,\"plans\":[{\"key\":\"key\",\"backward\":\"scan\",\"algorithm\":\"chunked\",\"chunks\":45}]}",
       "{\"format\":1,\"plans\":[{\"key\":\"key\",\"backward\":\"auto\"},{\"key\":\"key\",\"backward\":\"bp\"},7]}",
       "{\"format\":1,\"plans\":[{\"key\":\"key\",\"backward\":\"scan\",\"algorithm\":\"chunked\",\"chunks\":-1}]}",
+      "{\"format\":1,\"plans\":[{\"key\":\"key\",\"forward\":\"speculative, 13 chunks, work up to 1.83\",\"median_s\":1}]}",
       "{\"format\":2,\"plans\":[]}",
       "[]"};
   return fuzz_seed_text(index, 1, texts, (int)(sizeof texts / sizeof texts[0]), seed);

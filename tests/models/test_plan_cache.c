@@ -52,6 +52,34 @@ static void test_kept(void **state) {
   json_decref(document);
 }
 
+/* How states are computed: kind and work of a plan's text, beside methods under keys of their own. */
+static void test_forward(void **state) {
+  (void)state;
+  bppsa_forward_method found = bppsa_forward_method_default();
+  bppsa_gradient_method method;
+  const bppsa_forward_plan plan = {
+      .speculative = true, .chunks = 3, .warm_up = 40, .rounds = 8, .accept = 1e-6, .most_work = 1.25};
+  fresh_cache();
+  found.chunks = 7;
+  assert_false(bppsa_plan_cache_find_forward("f", &found));
+  assert_int_equal(bppsa_plan_cache_store_forward("f", &plan, 0.5), BPPSA_OK);
+  assert_int_equal(bppsa_plan_cache_store_forward("s", &(bppsa_forward_plan){.chunks = 1}, 0.5), BPPSA_OK);
+  assert_int_equal(bppsa_plan_cache_store("m", &chunked, 0.5), BPPSA_OK);
+  assert_true(bppsa_plan_cache_find_forward("f", &found));
+  assert_true(found.kind == BPPSA_FORWARD_SPECULATIVE && found.most_work == 1.25 && found.chunks == 7);
+  assert_false(bppsa_plan_cache_find("f", &method));
+  assert_false(bppsa_plan_cache_find_forward("m", &found));
+  assert_true(bppsa_plan_cache_find_forward("s", &found));
+  assert_true(found.kind == BPPSA_FORWARD_SEQUENTIAL && found.most_work == 0);
+  static const char *const texts[] = {"", "auto", "speculative, work up to 0", "chunked", "speculative, work up to x"};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    char document[200];
+    snprintf(document, sizeof document, "{\"format\": 1, \"plans\": [{\"key\": \"f\", \"forward\": \"%s\"}]}", texts[i]);
+    put_file(PLANS, document, strlen(document));
+    assert_false(bppsa_plan_cache_find_forward("f", &found));
+  }
+}
+
 /* The oldest of a thousand plans makes room for the next one. */
 static void test_oldest(void **state) {
   (void)state;
@@ -123,12 +151,17 @@ static bppsa_status store(void *argument) {
   return bppsa_plan_cache_store("walked", &chunked, 1);
 }
 
+static bppsa_status store_forward(void *argument) {
+  (void)argument;
+  return bppsa_plan_cache_store_forward("walked forward", &(bppsa_forward_plan){.chunks = 1}, 1);
+}
+
 /* Out of memory, or with any call to the system failing: what was kept is kept. */
 static void test_failures(void **state) {
   (void)state;
   bppsa_gradient_method found;
   fresh_cache();
-  assert_true(walk_allocations(store, NULL) > 5);
+  assert_true(walk_allocations(store, NULL) > 5 && walk_allocations(store_forward, NULL) > 5);
   io_fault fault;
   for (int64_t call = 1;; ++call) {
     assert_int_equal(bppsa_plan_cache_store("old", &chunked, 1), BPPSA_OK);
@@ -146,7 +179,8 @@ static void test_failures(void **state) {
 
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept), cmocka_unit_test(test_oldest), cmocka_unit_test(test_unusable),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept),   cmocka_unit_test(test_forward),
+                                     cmocka_unit_test(test_oldest), cmocka_unit_test(test_unusable),
                                      cmocka_unit_test(test_places), cmocka_unit_test(test_failures)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

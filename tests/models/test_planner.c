@@ -95,6 +95,44 @@ static void test_measured(void **state) {
   end(&c);
 }
 
+/* A forward pass that is left open is measured too, also beside a given backward pass, and found again. */
+static void test_forward(void **state) {
+  (void)state;
+  for (int brief = 0; brief < 2; ++brief) { /* 300 steps: 4 chunks; 12 steps: there is nothing to choose */
+    bppsa_forward_method measured = {.kind = BPPSA_FORWARD_AUTO};
+    for (int again = 0; again < 2; ++again) {
+      contest c;
+      seen s = {0};
+      const bppsa_planner_request request = {.measure = true, .assumed_limit = 1 << 30, .show = show, .context = &s};
+      begin("plans_forward", &c);
+      if (again == 0) {
+        remove("plans_forward/bppsa/plans.json");
+      }
+      c.config.method.backward = BPPSA_BACKWARD_BP;
+      c.chosen = BPPSA_CHOSEN_BY_OPTION;
+      c.config.batch = 1;
+      c.config.steps.seq_len = brief ? 12 : 300;
+      c.config.steps.forward.kind = BPPSA_FORWARD_AUTO;
+      assert_int_equal(choose(&request, &c), BPPSA_OK);
+      const bppsa_forward_method *f = &c.config.steps.forward;
+      assert_true(f->kind == BPPSA_FORWARD_SEQUENTIAL || (!brief && f->kind == BPPSA_FORWARD_SPECULATIVE && f->most_work > 0));
+      assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_OPTION);
+      assert_int_equal(c.config.method.backward, BPPSA_BACKWARD_BP);
+      assert_int_equal(s.count, again == 0 ? 2 : 0);
+      assert_true(again > 0 || strcmp(s.first, "forward pass, sequential") == 0);
+      assert_true(again == 0 || (measured.kind == f->kind && measured.most_work == f->most_work));
+      measured = *f;
+      end(&c);
+    }
+  }
+  contest c;
+  begin("plans_forward", &c);
+  c.chosen = BPPSA_CHOSEN_BY_OPTION;
+  assert_int_equal(choose(&(bppsa_planner_request){.measure = true}, &c), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "expected --backward auto, or scan with --algorithm auto, or --forward auto"));
+  end(&c);
+}
+
 /* A choice that cannot be kept is still used, and the caller gets the reason. */
 static void test_not_kept(void **state) {
   (void)state;
@@ -223,9 +261,10 @@ static void test_wrong_gradients(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_limits),     cmocka_unit_test(test_measured), cmocka_unit_test(test_not_kept),
-      cmocka_unit_test(test_unrecorded), cmocka_unit_test(test_pipe),     cmocka_unit_test(test_key_twice),
-      cmocka_unit_test(test_refused),    cmocka_unit_test(test_words),    cmocka_unit_test(test_wrong_gradients)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),     cmocka_unit_test(test_measured),
+                                     cmocka_unit_test(test_forward),    cmocka_unit_test(test_not_kept),
+                                     cmocka_unit_test(test_unrecorded), cmocka_unit_test(test_pipe),
+                                     cmocka_unit_test(test_key_twice),  cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_words),      cmocka_unit_test(test_wrong_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -495,25 +495,78 @@ static void test_exact_plans(void **state) {
   assert_false(p.speculative);
 }
 
+/* A plan with a largest work: three passes that do more are followed by a pause, however short their paths are. */
+static void test_most_work(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.config.batch = 1;
+  for (int costly = 0; costly < 2; ++costly) {
+    p.config.forward.most_work = costly ? 1.1 : 1.6;
+    forward_run run = run_forward(&p, device);
+    assert_true(run.plan.most_work == p.config.forward.most_work && run.stats.work > 1.1 && run.stats.work < 1.6);
+    for (int pass = 1; pass <= 4; ++pass) {
+      assert_true(run.stats.speculated == (!costly || pass < 4) && run.stats.tails == 0);
+      pass_forward(&p, &run, device);
+    }
+    free_run(&run, device);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* The text of a plan gives back what a resumed run cannot work out by itself. */
+static void test_texts(void **state) {
+  (void)state;
+  char text[BPPSA_FORWARD_TEXT];
+  bppsa_forward_method m = bppsa_forward_method_default(), read = m;
+  m.kind = BPPSA_FORWARD_AUTO;
+  bppsa_forward_plan p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
+  assert_true(p.most_work == 2.2);
+  assert_string_equal(bppsa_forward_plan_text(&p, text, sizeof text),
+                      "speculative, 13 chunks, warm-up 40, 8 rounds, tolerance 1e-06, work up to 2.20");
+  assert_int_equal(bppsa_forward_plan_read(text, &read), BPPSA_OK);
+  assert_true(read.kind == BPPSA_FORWARD_SPECULATIVE && read.most_work == 2.2 && read.warm_up == -1);
+  p.most_work = 1.83;
+  assert_int_equal(bppsa_forward_plan_read(bppsa_forward_plan_text(&p, text, sizeof text), &read), BPPSA_OK);
+  assert_true(read.most_work == 1.83);
+  assert_int_equal(bppsa_forward_plan_read("", &read), BPPSA_OK);
+  assert_true(read.kind == BPPSA_FORWARD_SEQUENTIAL && read.most_work == 0);
+  static const char *const wrong[] = {"chunky, 3 chunks",
+                                      "speculative, work up to -1",
+                                      "speculative, work up to x",
+                                      "speculative, work up to 1.5 or so",
+                                      "speculative, work up to nan",
+                                      "speculative, work up to inf"};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
+    assert_int_equal(bppsa_forward_plan_read(wrong[i], &read), BPPSA_ERR_FORMAT);
+    assert_int_equal(read.kind, BPPSA_FORWARD_SEQUENTIAL);
+  }
+  m.kind = BPPSA_FORWARD_SPECULATIVE; /* asked for: it does not depend on a cost model */
+  assert_true(isinf(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).most_work));
+  m.kind = BPPSA_FORWARD_AUTO; /* a GPU waits for the path */
+  assert_true(isinf(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CUDA).most_work));
+}
+
 /* Nine tenths of the sequential path is a failure, a step less is none; the third failure in a row begins a pause. */
 static void test_pause_rule(void **state) {
   (void)state;
   bppsa_forward_pause pause = {0};
   for (int64_t failures = 1; failures < BPPSA_FORWARD_FAILURES; ++failures) {
-    pause = bppsa_forward_pause_end(900, 1000, pause);
+    pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(900, 1000), pause);
     assert_true(pause.failures == failures && pause.left == 0);
   }
-  bppsa_forward_pause good = bppsa_forward_pause_end(899, 1000, pause);
+  bppsa_forward_pause good = bppsa_forward_pause_end(bppsa_forward_pause_fails(899, 1000), pause);
   assert_true(good.failures == 0 && good.left == 0);
-  pause = bppsa_forward_pause_end(1200, 1000, pause);
+  pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(1200, 1000), pause);
   assert_true(pause.failures == 0 && pause.left == BPPSA_FORWARD_PAUSE);
 }
 
 static void test_wrong_requests(void **state) {
   (void)state;
   const bppsa_forward_method wrong[] = {
-      {.kind = (bppsa_forward_kind)3}, {.chunks = -1}, {.warm_up = -2}, {.rounds = -2}, {.tolerance = NAN},
-      {.tolerance = INFINITY}};
+      {.kind = (bppsa_forward_kind)3}, {.chunks = -1},    {.warm_up = -2},   {.rounds = -2}, {.tolerance = NAN},
+      {.tolerance = INFINITY},         {.most_work = -1}, {.most_work = NAN}};
   bppsa_device *device = cpu_device(1);
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
     bppsa_recurrent_config c = bppsa_recurrent_config_default();
@@ -572,6 +625,8 @@ int main(void) {
                                      cmocka_unit_test(test_plans),
                                      cmocka_unit_test(test_exact_plans),
                                      cmocka_unit_test(test_pause_rule),
+                                     cmocka_unit_test(test_most_work),
+                                     cmocka_unit_test(test_texts),
                                      cmocka_unit_test(test_wrong_requests),
                                      cmocka_unit_test(test_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);

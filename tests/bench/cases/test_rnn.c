@@ -133,6 +133,32 @@ static void test_data_file(void **state) {
   assert_fails(2, "none.npy", "bench rnn --json --data npy:none.npy,Y.npy");
 }
 
+/* --forward: the project's forward row says what the first pass did; the others stay as they are, and so does a run without it. */
+static void test_forward(void **state) {
+  (void)state;
+  static const char line[] = "bench rnn --seq-len 600 --hidden 4 --init default --repeats 1 --threads 2 --batch";
+  json_t *document = run_json("%s 1 --forward speculative --json", line);
+  const json_t *row = find_row(document, "forward");
+  check_document(document, 1);
+  assert_true(get_integer(row, "chunks") > 1 && get_integer(row, "warm_up") == 40);
+  assert_true(get_integer(row, "path") < 200 && get_integer(row, "possible") == 600 && get_real(row, "work") > 1);
+  assert_true(get_integer(row, "tails") == 0 && get_real(row, "gap") <= 1e-6);
+  assert_null(json_object_get(find_row(document, "bp"), "path"));
+  json_decref(document);
+  document = run_json("%s 1 --json", line);
+  assert_null(json_object_get(find_row(document, "forward"), "path"));
+  json_decref(document);
+  document = run_json("%s 16 --forward auto --json", line); /* sixteen samples fill the vectors: one step after the other */
+  assert_int_equal(get_integer(find_row(document, "forward"), "path"), 600);
+  json_decref(document);
+  run_result result = run("%s 1 --forward-chunks 5 --warm-up 30", line);
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, " residual    path  work\n"));
+  assert_non_null(strstr(result.out, "  forward pass: speculative, 5 chunks, warm-up 30, 8 rounds, tolerance 1e-06: 15"));
+  release(&result);
+  assert_fails(2, "--warm-up: given beside --forward sequential", "%s 1 --forward sequential --warm-up 3", line);
+}
+
 static void test_table_and_file(void **state) {
   (void)state;
   run_result result = run("bench rnn --seq-len 20 --out R.json %s", TINY);
@@ -584,11 +610,12 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),          cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_inits),         cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),
-      cmocka_unit_test(test_methods),       cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),
-      cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_headings),       cmocka_unit_test(test_failed_rows),
-      cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),          cmocka_unit_test(test_crossover),
-      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_memory),         cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_inits),         cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),
+      cmocka_unit_test(test_methods),       cmocka_unit_test(test_forward),       cmocka_unit_test(test_table_and_file),
+      cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_headings),
+      cmocka_unit_test(test_failed_rows),   cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),
+      cmocka_unit_test(test_crossover),     cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
