@@ -25,7 +25,8 @@ static const char model_text[] = "time(p) = c max(critical, total / p): total FL
 
 const char bppsa_bench_notes_crossover[] =
     "A cell holds the time of BP's backward pass over that of the fastest scan. Above 1 the scan wins. linear takes no part,\n"
-    "because it is the recurrence itself. Every cell is verified as in bench rnn.\n"
+    "because it is the recurrence itself. Every cell is verified as in bench rnn. Without --init the maps are made for default\n"
+    "weights and for an orthogonal W_hh, whose gradients do not vanish.\n"
     "--workers P also predicts every cell for P workers:\n"
     "  time(p) = c max(critical, total / p)\n"
     "total is the FLOP of the backward pass for the whole batch. critical is the FLOP of one sample's longest chain of\n"
@@ -33,7 +34,7 @@ const char bppsa_bench_notes_crossover[] =
     "one worker is the measurement. BP's samples are spread over the workers as well. The model leaves out synchronisation and\n"
     "memory: its times are bounds from below, and favour the scan.\n";
 
-enum { MOST_ROWS = 8, MOST_COLUMNS = 8 };
+enum { MOST_ROWS = 8, MOST_COLUMNS = 8, KINDS = 2, MOST_MAPS = 2 * KINDS };
 
 typedef struct {
   bool measured, noisy; /* noisy: a row that decides is noisy, and no winner is named */
@@ -47,6 +48,7 @@ typedef struct {
   const char *letter; /* "B" */
   int64_t fixed;      /* the value of the size that does not vary */
   const char *fixed_letter;
+  bppsa_init init;
   int64_t rows, columns;
   int64_t seq_lens[MOST_ROWS], values[MOST_COLUMNS];
   duel here[MOST_ROWS][MOST_COLUMNS], predicted[MOST_ROWS][MOST_COLUMNS];
@@ -60,7 +62,8 @@ typedef struct {
   map *at; /* of the point: the map, row and column of its cell */
   int64_t row, column;
   bool left_out; /* the cell, by the deadline */
-  map maps[2];
+  int64_t map_count;
+  map maps[MOST_MAPS];
 } crossover;
 
 static double ratio_of(const duel *d) {
@@ -109,16 +112,16 @@ static void choose_lengths(map *m, int64_t most) {
   m->seq_lens[m->rows++] = most;
 }
 
-static void choose_cells(crossover *x, const bppsa_bench_settings *asked) {
+static void choose_cells(const bppsa_bench_settings *asked, bppsa_init init, map maps[KINDS]) {
   static const int64_t batches[] = {1, 4, 16, 64, 256}, hiddens[] = {1, 2, 4, 8, 20, 64}, few[] = {1, 4, 16};
   const bppsa_recurrent_config *c = &asked->point.config;
   const bool quick = asked->request.quick;
   const int64_t most = asked->longest;
-  map *b = &x->maps[0], *h = &x->maps[1];
-  *b = (map){.name = "T x B", .varied = "batch", .letter = "B", .fixed = c->hidden, .fixed_letter = "H"};
-  *h = (map){.name = "T x H", .varied = "hidden", .letter = "H", .fixed = c->batch, .fixed_letter = "B"};
-  for (int i = 0; i < 2; ++i) {
-    choose_lengths(&x->maps[i], most > 0 ? most : quick ? 1000 : 10000);
+  map *b = &maps[0], *h = &maps[1];
+  *b = (map){.name = "T x B", .varied = "batch", .letter = "B", .fixed = c->hidden, .fixed_letter = "H", .init = init};
+  *h = (map){.name = "T x H", .varied = "hidden", .letter = "H", .fixed = c->batch, .fixed_letter = "B", .init = init};
+  for (int i = 0; i < KINDS; ++i) {
+    choose_lengths(&maps[i], most > 0 ? most : quick ? 1000 : 10000);
   }
   b->columns = quick ? 3 : 5;
   h->columns = quick ? 3 : 6;
@@ -171,6 +174,7 @@ static json_t *integers_json(int64_t count, const int64_t *values) {
 static json_t *map_json(const map *m, bool predicted) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "map", m->name);
+  ok = ok && bppsa_json_put_text(object, "init", bppsa_bench_init_name(m->init));
   ok = ok && bppsa_json_put(object, "seq_len", integers_json(m->rows, m->seq_lens));
   ok = ok && bppsa_json_put(object, m->varied, integers_json(m->columns, m->values));
   ok = ok && bppsa_json_put_integer(object, strcmp(m->varied, "batch") == 0 ? "hidden" : "batch", m->fixed);
@@ -186,7 +190,7 @@ static bool fill_document(const bppsa_bench *bench) {
   const int64_t workers = bench->asked->workers;
   json_t *maps = json_array(), *document = bench->report.document;
   bool ok = maps != NULL && bppsa_json_put_text(document, "network", x->base.point.kind->name);
-  for (int i = 0; ok && i < 2; ++i) {
+  for (int64_t i = 0; ok && i < x->map_count; ++i) {
     ok = json_array_append_new(maps, map_json(&x->maps[i], workers > 0)) == 0;
   }
   ok = bppsa_json_put(document, "maps", bppsa_json_finish(maps, ok));
@@ -231,13 +235,14 @@ static bppsa_status show_maps(const bppsa_bench *bench) {
                          "chunked, and the winner\n",
                          x->base.point.kind->name, bppsa_device_get_hardware(bench->device), threads, threads == 1 ? "" : "s",
                          bppsa_machine_vector(vector, sizeof vector)));
-  for (int i = 0; i < 2; ++i) {
+  for (int64_t i = 0; i < x->map_count; ++i) {
     const map *m = &x->maps[i];
-    BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", measured\n", m->name, m->fixed_letter, m->fixed));
+    const char *init = bppsa_bench_init_name(m->init);
+    BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", init %s, measured\n", m->name, m->fixed_letter, m->fixed, init));
     BPPSA_TRY(show_grid(to, m, m->here));
     if (workers > 0) {
-      BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", predicted for %" PRId64 " workers\n", m->name, m->fixed_letter,
-                                   m->fixed, workers));
+      BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", init %s, predicted for %" PRId64 " workers\n", m->name,
+                                   m->fixed_letter, m->fixed, init, workers));
       BPPSA_TRY(show_grid(to, m, m->predicted));
     }
   }
@@ -253,7 +258,14 @@ static bppsa_status prepare(bppsa_bench *bench) {
   x->base.bench = bench;
   x->base.scans_only = true;
   x->devices[x->device_count++] = bench->device;
-  choose_cells(x, asked);
+  x->map_count = asked->both_inits ? MOST_MAPS : KINDS;
+  for (int64_t i = 0; i < x->map_count; i += KINDS) {
+    choose_cells(asked,
+                 !asked->both_inits ? asked->point.init
+                 : i == 0           ? BPPSA_INIT_DEFAULT
+                                    : BPPSA_INIT_ORTHOGONAL,
+                 &x->maps[i]);
+  }
   if (asked->workers > 0 && bppsa_device_get_threads(bench->device) > 1) {
     BPPSA_TRY(bppsa_device_create(bppsa_device_get_name(bench->device), 1, &x->single));
     x->devices[x->device_count++] = x->single;
@@ -263,7 +275,7 @@ static bppsa_status prepare(bppsa_bench *bench) {
 
 /* Finds a cell; they are numbered map by map. False: there is no such cell. */
 static bool find_cell(crossover *x, int64_t cell) {
-  for (int i = 0; i < 2; ++i) {
+  for (int64_t i = 0; i < x->map_count; ++i) {
     map *m = &x->maps[i];
     if (cell < m->rows * m->columns) {
       x->at = m;
@@ -292,11 +304,15 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   const map *m = x->at;
   x->base.device = x->devices[device];
   x->base.point = bench->asked->point;
+  x->base.point.init = m->init;
   bppsa_recurrent_config *config = &x->base.point.config;
   config->seq_len = m->seq_lens[x->row];
   *(strcmp(m->varied, "batch") == 0 ? &config->batch : &config->hidden) = m->values[x->column];
-  snprintf(bench->label, sizeof bench->label, "map %s, cell %" PRId64 " of %" PRId64, m->name, cell + 1,
-           x->maps[0].rows * x->maps[0].columns + x->maps[1].rows * x->maps[1].columns);
+  int64_t cells = 0;
+  for (int64_t i = 0; i < x->map_count; ++i) {
+    cells += x->maps[i].rows * x->maps[i].columns;
+  }
+  snprintf(bench->label, sizeof bench->label, "map %s, cell %" PRId64 " of %" PRId64, m->name, cell + 1, cells);
   return bppsa_bench_enter_point(bench);
 }
 

@@ -158,6 +158,7 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *row);
 void bppsa_bench_leave_point(bppsa_bench *bench);
 /* A point's table: what stands for a row that has no time, and the lines above and below. */
 extern const bppsa_bench_column bppsa_bench_point_columns[];
+const char *bppsa_bench_init_name(bppsa_init init); /* "orthogonal" */
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size);
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench);
 bppsa_status bppsa_bench_print_below(bppsa_bench *bench);

@@ -228,7 +228,7 @@ static void test_time_limit(void **state) {
   const int64_t left_out = get_integer(document, "points_left_out");
   const int64_t rows = (int64_t)json_array_size(json_object_get(document, "rows"));
   assert_true(rows >= 4 && left_out >= 1);
-  assert_int_equal(rows / 4 + left_out, 2 * 4 * 3); /* T 10, 100, 1000, 3000 */
+  assert_int_equal(rows / 4 + left_out, 2 * 2 * 4 * 3); /* T 10, 100, 1000, 3000 */
   json_decref(document);
   document = run_json("bench rnn --json --seq-len 5 --batch 2 --hidden 3 --repeats 1 --threads 1 --time-limit 1000");
   assert_int_equal(get_integer(document, "points_left_out"), 0);
@@ -456,7 +456,7 @@ static void test_crossover_gru(void **state) {
       run_json("bench crossover --model gru --quick --seq-len 10 --hidden 3 --batch 2 --repeats 1 --threads 1 --json");
   const json_t *rows = json_object_get(document, "rows");
   assert_string_equal(get_text(document, "network"), "gru");
-  assert_int_equal(json_array_size(rows), 2 * 3 * 4);
+  assert_int_equal(json_array_size(rows), 2 * 2 * 3 * 4); /* inits x maps x columns x (forward, bp, blelloch, chunked) */
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     check_row(json_array_get(rows, i));
   }
@@ -474,11 +474,13 @@ static void test_crossover(void **state) {
   assert_string_equal(get_text(document, "bench"), "crossover");
   assert_int_equal(get_integer(document, "workers"), 1);
   assert_non_null(strstr(get_text(document, "model"), "max(critical, total / p)"));
-  assert_int_equal(json_array_size(maps), 2);
-  for (size_t m = 0; m < 2; ++m) {
-    const json_t *map = json_array_get(maps, m), *here = json_object_get(map, "measured"),
+  assert_int_equal(json_array_size(maps), 4);
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t m = i % 2;
+    const json_t *map = json_array_get(maps, i), *here = json_object_get(map, "measured"),
                  *predicted = json_object_get(map, "predicted");
     const size_t columns = json_array_size(json_object_get(map, m == 0 ? "batch" : "hidden"));
+    assert_string_equal(get_text(map, "init"), i < 2 ? "default" : "orthogonal");
     assert_int_equal(get_integer(map, m == 0 ? "hidden" : "batch"), m == 0 ? 5 : 2);
     assert_int_equal(json_array_size(json_object_get(map, "seq_len")), 2); /* 10 and 20 */
     assert_int_equal(json_array_size(here), 2);
@@ -494,16 +496,18 @@ static void test_crossover(void **state) {
     }
   }
   const json_t *rows = json_object_get(document, "rows");
-  assert_int_equal(json_array_size(rows), 2 * 2 * 3 * 4); /* maps x T x columns x (forward, bp, blelloch, chunked) */
+  assert_int_equal(json_array_size(rows), 4 * 2 * 3 * 4); /* maps x T x columns x (forward, bp, blelloch, chunked) */
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     check_row(json_array_get(rows, i));
+    assert_string_equal(get_text(json_array_get(rows, i), "init"), i < 2 * 2 * 3 * 4 ? "default" : "orthogonal");
   }
   json_decref(document);
   assert_true(file_exists("C.json"));
-  run_result result = run("bench crossover --quick --seq-len 10 --repeats 1 --threads 2 --workers 1000");
+  run_result result = run("bench crossover --quick --seq-len 10 --repeats 1 --threads 2 --workers 1000 --init orthogonal");
   assert_int_equal(result.code, 0);
-  assert_non_null(strstr(result.out, "predicted for 1000 workers"));
-  assert_non_null(strstr(result.out, "T x H at B 16, measured"));
+  assert_non_null(strstr(result.out, "init orthogonal, predicted for 1000 workers"));
+  assert_non_null(strstr(result.out, "T x H at B 16, init orthogonal, measured"));
+  assert_null(strstr(result.out, "init default"));
   release(&result);
 }
 
@@ -533,7 +537,7 @@ static void test_memory(void **state) {
   (void)state;
   static const char *const lines[] = {
       "bench rnn --seq-len 3 --batch 1 --hidden 2 --init default --repeats 1 --threads 1 --json",
-      "bench crossover --quick --seq-len 10 --hidden 2 --repeats 1 --threads 2 --workers 2 --json"};
+      "bench crossover --quick --seq-len 10 --hidden 2 --init default --repeats 1 --threads 2 --workers 2 --json"};
   for (int i = 0; i < 2; ++i) {
     const int64_t live = bppsa_alloc_live();
     int64_t failures = 0;

@@ -331,7 +331,8 @@ static void program(void **state) {
     json_decref(document);
   }
   json_t *document =
-      run_json("bench crossover --json --device cuda --quick --seq-len 20 --hidden 3 --batch 2 --repeats 1 --threads 1");
+      run_json("bench crossover --json --device cuda --quick --seq-len 20 --hidden 3 --batch 2 --init default --repeats 1 "
+               "--threads 1");
   assert_int_equal(json_array_size(json_object_get(document, "rows")), 2 * 2 * 3 * 4); /* no graphs, no rivals */
   json_decref(document);
 }
