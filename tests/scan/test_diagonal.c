@@ -1,4 +1,5 @@
 /* On the device that CTest names: long chains of few numbers, which a GPU's warps share. */
+#include <float.h>
 #include <math.h>
 
 #include "core/alloc.h"
@@ -7,7 +8,8 @@
 #include "tests/support/support.h"
 
 /* A chain of diagonal Jacobians jt [n][b][d], gradients g [n + 1][b][d] whose last are the seed and whose others are injected
- * (affine), by a method on the device against float64 at every step. Returns the number of redone products. */
+ * (affine), by a method on the device against float64 at every step. What is below the smallest number of its type is 0 and remains
+ * 0, as in sequential BP of that type. Returns the number of redone products. */
 static int64_t check_chain(const bppsa_scan_config *base, const bppsa_device *device, double *jt, double *g) {
   bppsa_scan_config c = *base;
   const int64_t n = c.jacobians, state_size = c.batch * c.dim, size = (int64_t)bppsa_dtype_size(c.dtype);
@@ -18,6 +20,7 @@ static int64_t check_chain(const bppsa_scan_config *base, const bppsa_device *de
   void *on_g = on_device(device, typed_g, (n + 1) * state_size * size);
   for (int64_t i = n * state_size - 1; i >= 0; --i) {
     g[i] = jt[i] * g[i + state_size] + (c.affine ? g[i] : 0);
+    g[i] = c.dtype == BPPSA_F32 && fabs(g[i]) < (double)FLT_TRUE_MIN ? 0 : g[i];
   }
   bppsa_scan_plan *plan = NULL;
   bppsa_scan_executor *executor = NULL;
@@ -28,7 +31,11 @@ static int64_t check_chain(const bppsa_scan_config *base, const bppsa_device *de
   const int64_t row = state_size * size;
   assert_int_equal(bppsa_memory_get(device, typed_g, on_g, (n + 1) * row), BPPSA_OK);
   for (int64_t t = 0; t <= n; ++t) {
-    assert_true(residual(c.dtype, (char *)typed_g + t * row, g + t * state_size, state_size, sqrt((double)n)) < 30);
+    const double r = residual(c.dtype, (char *)typed_g + t * row, g + t * state_size, state_size, sqrt((double)n));
+    if (!(r < 30)) {
+      fail_msg("algorithm %d, %s, step %lld of %lld: residual %g", (int)c.method.algorithm, bppsa_dtype_name(c.dtype),
+               (long long)(n - t), (long long)n, r);
+    }
   }
   assert_int_equal(bppsa_scan_executor_count(executor), BPPSA_OK);
   const int64_t redone = executor->redone;
@@ -78,7 +85,7 @@ static void test_long_diagonal(void **state) {
  * range. */
 static void test_beyond_range(void **state) {
   (void)state;
-  enum { N = 64, DIM = 2 };
+  enum { N = 96, DIM = 2 };
   static const bppsa_scan_method methods[] = {{.algorithm = BPPSA_SCAN_LINEAR},
                                               {.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = -1},
                                               {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = N / 8}};
@@ -100,6 +107,66 @@ static void test_beyond_range(void **state) {
     g[N * DIM + 1] = !large ? 1 : wide ? 1e305 : 1e36;
     const int64_t redone = check_chain(&c, device, jt, g);
     assert_int_equal(redone > 0, wide && large && c.method.algorithm == BPPSA_SCAN_CHUNKED);
+    bppsa_free(jt);
+    bppsa_free(g);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* The last number of each state shrinks to 0 in steps 8 to 11, and had it not been 0, it would grow beyond the range in steps 12 to
+ * 15. With the product of these eight, which is a chunk's, it is infinite: the product is useless for this number alone, and its
+ * steps are redone. In a chain that lanes of a warp share, only the lane behind these steps begins beyond the range. */
+static void test_gone(void **state) {
+  (void)state;
+  enum { N = 96, DIM = 2 };
+  static const bppsa_scan_method methods[] = {{.algorithm = BPPSA_SCAN_LINEAR},
+                                              {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = N / 8}};
+  bppsa_device *device = test_device(2);
+  for (int k = 0; k < 2 * 2 * 2; ++k) {
+    const bool wide = k % 2 == 1, gone = k / 2 % 2 == 1;
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.method = methods[k / 4];
+    c.dtype = wide ? BPPSA_F64 : BPPSA_F32;
+    c.jacobians = N;
+    c.batch = 1;
+    c.dim = DIM;
+    double *jt = uniform((uint64_t)k, N * DIM, 0.1), *g = bppsa_calloc((N + 1) * DIM, sizeof *g);
+    for (int64_t i = 0; i < N * DIM; ++i) {
+      const int64_t step = N - 1 - i / DIM;
+      const double shrunk = wide ? 1e-10 : 1e-5, grown = wide ? 1e165 : 1e23;
+      jt[i] = (1 + jt[i]) * (i % DIM == 0 || !gone || step / 8 != 1 ? 1 : step < 12 ? shrunk : grown);
+    }
+    g[N * DIM] = 1;
+    g[N * DIM + 1] = wide ? 1e-300 : 1e-30;
+    assert_int_equal(check_chain(&c, device, jt, g) > 0, gone && c.method.algorithm == BPPSA_SCAN_CHUNKED);
+    bppsa_free(jt);
+    bppsa_free(g);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* Four consecutive steps, which one lane of a warp has, shrink the number by a power of two; the others keep its size. Nothing
+ * leaves the range, so that no lane is told to go step by step: every later lane must have that power from the lanes before it. */
+static void test_one_lane(void **state) {
+  (void)state;
+  enum { N = 150 };
+  bppsa_device *device = test_device(2);
+  for (int k = 0; k < 2 * 2 * 4; ++k) {
+    static const int64_t firsts[] = {0, 4, 36, 120};
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.method.algorithm = BPPSA_SCAN_LINEAR;
+    c.dtype = k % 2 == 1 ? BPPSA_F64 : BPPSA_F32;
+    c.jacobians = N;
+    c.batch = c.dim = 1;
+    c.affine = k / 2 % 2 == 1;
+    double *jt = uniform((uint64_t)k, N, 0.1), *g = bppsa_calloc(N + 1, sizeof *g);
+    for (int64_t i = 0; i < N; ++i) {
+      const int64_t behind = N - 1 - i - firsts[k / 4];
+      jt[i] = (1 + jt[i]) * (behind >= 0 && behind < 4 ? 1e-5 : 1);
+      g[i] = c.affine && i % 5 == 0 ? 1e-11 : 0;
+    }
+    g[N] = 1e10;
+    assert_int_equal(check_chain(&c, device, jt, g), 0);
     bppsa_free(jt);
     bppsa_free(g);
   }
@@ -139,6 +206,7 @@ static void test_cancelled(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_diagonal), cmocka_unit_test(test_beyond_range),
+                                     cmocka_unit_test(test_gone), cmocka_unit_test(test_one_lane),
                                      cmocka_unit_test(test_cancelled)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,8 +169,69 @@ static void test_cancellation_is_redone(void **state) {
   check_cancellation(BPPSA_F64);
 }
 
+/* All gradients by a variant, as float64. */
+static double *gradients_of(const problem *p, size_t variant, const bppsa_device *device) {
+  const bppsa_scan_config c = with_variant(&p->config, variant);
+  const int64_t count = g_at(p, c.jacobians + 1);
+  bppsa_scan_plan *plan = NULL;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  void *typed = run(p, plan, device, false, 1);
+  double *wide = bppsa_calloc(count, sizeof *wide);
+  const bppsa_view from = bppsa_view_make(typed, c.dtype, 1, &count), to = bppsa_view_make(wide, BPPSA_F64, 1, &count);
+  assert_int_equal(bppsa_view_convert(&from, &to), BPPSA_OK);
+  bppsa_free(typed);
+  bppsa_scan_plan_destroy(plan);
+  return wide;
+}
+
+/* One number of the gradient leaves the range of its type, and the numbers beside it do not. Whatever the algorithm, every gradient
+ * is then what sequential BP has, which is NaN in every other number from the next step on: the product over the step is useless
+ * for all numbers, and its steps are redone. (A product of two steps, which has no power of two, may end at that step; all longer
+ * ones have one.) */
+static void check_overflow(bppsa_dtype dtype) {
+  enum { N = 48, H = 5, B = 2, GROWING = 3 };
+  const double largest = dtype == BPPSA_F64 ? 1e308 : 3e38;
+  double w[H * H] = {0}, seed[B * H], *d = bppsa_calloc((int64_t)N * B * H, sizeof *d);
+  for (int64_t i = 0; i < N * B * H; ++i) {
+    d[i] = 1;
+  }
+  for (int64_t i = 0; i < H; ++i) {
+    w[i * (H + 1)] = i == GROWING ? 100 : 0.9;
+  }
+  for (int64_t i = 0; i < B * H; ++i) {
+    seed[i] = i % H != GROWING ? 1 : i < H ? largest * pow(100, -12.5) : 0; /* beyond in step 13, of the first sample alone */
+  }
+  problem p = make_recurrence(dtype, N, H, B, w, d, seed);
+  bppsa_device *device = test_device(2);
+  double *expected = gradients_of(&p, 1, device); /* the second variant is linear */
+  for (int64_t i = 0; i < (N + 1) * B * H; ++i) {
+    const int64_t step = N - i / (B * H), number = i % (B * H);
+    assert_int_equal(isfinite(expected[i]), step < 13 || number >= H || (step == 13 && number != GROWING));
+  }
+  for (size_t v = 2; v < VARIANTS; ++v) {
+    double *got = gradients_of(&p, v, device);
+    for (int64_t i = 0; i < (N + 1) * B * H; ++i) {
+      const double x = got[i], y = expected[i];
+      if (!((isnan(x) && isnan(y)) || x == y || fabs(x - y) < 1e-4 * fabs(y))) {
+        fail_msg("variant %d, step %d, number %d: %g, expected %g", (int)v, (int)(N - i / (B * H)), (int)(i % (B * H)), x, y);
+      }
+    }
+    bppsa_free(got);
+  }
+  bppsa_free(expected);
+  bppsa_device_destroy(device);
+  free_problem(&p);
+  bppsa_free(d);
+}
+
+static void test_overflow_is_redone(void **state) {
+  (void)state;
+  check_overflow(BPPSA_F32);
+  check_overflow(BPPSA_F64);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_block), cmocka_unit_test(test_dense_growth),
-                                     cmocka_unit_test(test_cancellation_is_redone)};
+                                     cmocka_unit_test(test_cancellation_is_redone), cmocka_unit_test(test_overflow_is_redone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
