@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/memory_internal.h"
 #include "jacobian/apply_internal.h"
+#include "jacobian/gpu_cost.h"
 
 static int64_t pointer_bytes(const bppsa_csr *csr) {
   return (csr->rows + 1) * (int64_t)sizeof *csr->row_ptr;
@@ -14,6 +15,16 @@ static int64_t pointer_bytes(const bppsa_csr *csr) {
 int64_t bppsa_apply_bytes(const bppsa_csr *csr, const bppsa_device *device) {
   return bppsa_device_get_kind(device) == BPPSA_CPU || csr->identity ? 0
                                                                      : pointer_bytes(csr) + csr->nnz * (int64_t)sizeof *csr->col;
+}
+
+double bppsa_apply_gpu_seconds(const bppsa_csr *csr, bppsa_dtype dtype, int64_t batch, int64_t together) {
+  /* work: entries; four samples are computed together, each with values of its own */
+  static const bppsa_gpu_cost one = {APPLY_TOGETHER, 44, 4 * 32}, four = {APPLY_TOGETHER, 53, 2 * 32};
+  const double size = (double)bppsa_dtype_size(dtype), samples = (double)batch,
+               passes = batch > 1 ? (double)((batch + 3) / 4) : 1;
+  const double entries = csr->identity ? 0 : (double)csr->nnz, column = sizeof *csr->col;
+  const double bytes = entries * (column * passes + size * samples) + size * samples * (double)(csr->rows + csr->cols);
+  return bppsa_gpu_cost_seconds(batch > 1 ? &four : &one, together, passes, entries, bytes / passes);
 }
 
 /* Copies the pattern to the GPU. A row gets so many threads that each has about four entries of it. */

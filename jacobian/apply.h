@@ -18,6 +18,10 @@ void bppsa_apply_destroy(bppsa_apply *apply); /* NULL is legal */
 /* Bytes of GPU memory that a plan for this device holds; 0 on a CPU. */
 int64_t bppsa_apply_bytes(const bppsa_csr *csr, const bppsa_device *device);
 
+/* Seconds that the cost model expects of a mat-vec on a GPU, one of `together` that are queued together, for `batch` samples, each
+ * with values of its own. */
+double bppsa_apply_gpu_seconds(const bppsa_csr *csr, bppsa_dtype dtype, int64_t batch, int64_t together);
+
 /* x [batch][cols], y [batch][rows]. For an identity y = x, and values are not read. On a CPU a row is summed in the order of its
  * entries; on a GPU up to 32 threads each sum their entries in order, and their sums are added in a fixed order. ERR_ARGUMENT: a
  * negative batch; ERR_CUDA. */

@@ -5,6 +5,8 @@
 
 namespace {
 
+static_assert(launch_most<apply_operands<float>>() == APPLY_TOGETHER, "mat-vecs that share a launch");
+
 template <typename real, int SAMPLES>
 void run(const bppsa_apply_pass *passes, int64_t count, int64_t batch, cudaStream_t stream) {
   typedef apply_operands<real> item;

@@ -8,6 +8,9 @@
 extern "C" {
 #endif
 
+/* Mat-vecs that share a launch at most. */
+enum { APPLY_TOGETHER = 42 };
+
 struct bppsa_apply {
   const bppsa_csr *csr;
   bppsa_dtype dtype;

@@ -98,8 +98,8 @@ const char *bppsa_product_kind_name(bppsa_product_kind kind) {
   return kinds[kind].name;
 }
 
-static double predict(const bppsa_product *p, bppsa_product_kind kind) {
-  return p->on_gpu ? bppsa_product_gpu_predict(p, kind) : kinds[kind].seconds(p);
+static double predict(const bppsa_product *p, bppsa_product_kind kind, int64_t batch) {
+  return p->on_gpu ? bppsa_product_gpu_predict(p, kind, batch) : (double)batch * kinds[kind].seconds(p);
 }
 
 /* ---- bytes ---- */
@@ -206,7 +206,7 @@ static bppsa_status choose(bppsa_product *p, bool applies[BPPSA_PRODUCT_KINDS]) 
       best = applies[k] ? (bppsa_product_kind)k : best;
     }
     for (int k = BPPSA_PRODUCT_SLOTS; best >= BPPSA_PRODUCT_SLOTS && k < BPPSA_PRODUCT_KINDS; ++k) {
-      if (applies[k] && predict(p, (bppsa_product_kind)k) < predict(p, best)) {
+      if (applies[k] && predict(p, (bppsa_product_kind)k, 1) < predict(p, best, 1)) {
         best = (bppsa_product_kind)k;
       }
     }
@@ -288,7 +288,7 @@ static bppsa_status plan(bppsa_product *p) {
   }
   p->info.workspace_bytes = p->config.symbolic ? 0 : scratch_bytes(p, p->info.kind);
   p->info.plan_bytes = plan_bytes(p, p->info.kind);
-  p->info.seconds = identity ? 0 : predict(p, p->info.kind);
+  p->info.seconds = identity ? 0 : predict(p, p->info.kind, 1);
   return BPPSA_OK;
 }
 
@@ -351,6 +351,10 @@ const bppsa_csr *bppsa_product_pattern(const bppsa_product *p) {
 
 const bppsa_product_info *bppsa_product_get_info(const bppsa_product *p) {
   return &p->info;
+}
+
+double bppsa_product_seconds(const bppsa_product *p, int64_t batch) {
+  return p->info.kind == BPPSA_PRODUCT_IDENTITY ? 0 : predict(p, p->info.kind, batch);
 }
 
 bppsa_status bppsa_product_execute(bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c) {

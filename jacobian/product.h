@@ -55,7 +55,7 @@ typedef struct {
   int64_t executed_flops;  /* of a pass over one sample: 2 for each multiplication; tiles on a GPU count their padding */
   int64_t plan_bytes;      /* patterns and indices, in host memory and on a GPU */
   int64_t workspace_bytes; /* scratch; it serves any batch */
-  double seconds;          /* predicted by the cost model for a pass on one thread, or on a GPU */
+  double seconds;          /* predicted by the cost model for a pass over one sample on one thread, or on a GPU */
 } bppsa_product_info;
 
 typedef struct bppsa_product bppsa_product;
@@ -72,6 +72,8 @@ void bppsa_product_destroy(bppsa_product *product); /* NULL is legal */
 
 const bppsa_csr *bppsa_product_pattern(const bppsa_product *product);
 const bppsa_product_info *bppsa_product_get_info(const bppsa_product *product);
+/* Seconds that the cost model expects of a pass over `batch` samples, each with values of its own: on one thread, or on a GPU. */
+double bppsa_product_seconds(const bppsa_product *product, int64_t batch);
 const char *bppsa_product_kind_name(bppsa_product_kind kind); /* "slots" */
 
 /* Computes one pass for `batch` samples: c [batch][nnz], or [nnz] where the samples share the values of both operands. Passes of

@@ -159,12 +159,12 @@ enum {
 };
 
 /* Bytes of GPU memory for indices and for scratch; the side of a tile, 0 for kinds without; FLOPs that a pass executes, 2 for each
- * multiplication; seconds that a pass takes, predicted (product_gpu_cost.c). */
+ * multiplication; seconds that a pass over a batch takes, predicted (product_gpu_cost.c). */
 int64_t bppsa_product_gpu_index_bytes(const bppsa_product *p, bppsa_product_kind kind);
 int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind);
 int32_t bppsa_product_gpu_tile(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind);
-double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind);
+double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind, int64_t batch);
 /* Allocates GPU memory and fills it. Patterns, slots and bands must be complete; slots in host memory are freed. ERR_MEMORY with
  * the bytes; ERR_UNSUPPORTED: more blocks than a launch has; ERR_CUDA. */
 bppsa_status bppsa_product_gpu_plan(bppsa_product *p);

@@ -3,13 +3,15 @@
  *     seconds = Σ levels ( level + Σ records max(1, count·B / workers) · length · (product + FLOPs · flop) )
  *
  * where `length` is that of the longest item, or the mean of all items if there are more items than workers. Recurrent elements
- * that the layer's own kernels run on a GPU have a table of cycles instead (fused_cycles).
+ * that the layer's own kernels run on a GPU have a table of cycles instead (fused_cycles), and sparse elements on a GPU what is
+ * known of the kernels of products and mat-vecs (jacobian/gpu_cost.h).
  *
  * Products differ in what they apply (a leaf or a held product) and in what they apply it to (a vector or a matrix). Each kind
  * has its own `product` (seconds for a product), `flop` (seconds for a FLOP) and `workers` (products at the same time). The
  * constants of the CPU are for one worker: the choice of `auto`, and with it the bits of a gradient, must not depend on the
  * number of threads.
  */
+#include "jacobian/apply.h"
 #include "scan/plan_internal.h"
 
 typedef struct {
@@ -104,6 +106,29 @@ static double fused_seconds(const bppsa_scan_config *config, int kernel, double 
   return width / clock_rate * (alone > busy ? alone : busy);
 }
 
+static bool is_sparse_on_gpu(const bppsa_scan_plan *plan) {
+  return plan->config.element == BPPSA_ELEMENT_CSR && plan->planner_kind == BPPSA_CUDA;
+}
+
+/* Seconds of a record's products and mat-vecs, with their launches; those of a level share them, and do not run beside each
+ * other. */
+static double sparse_seconds(const bppsa_scan_plan *plan, int64_t record) {
+  const bppsa_scan_config *c = &plan->config;
+  const bppsa_scan_level *level = &plan->records[record];
+  const int64_t links = bppsa_scan_level_links(level);
+  bppsa_scan_iterator iterator = {.record = record};
+  bppsa_scan_step step;
+  double seconds = 0;
+  for (int64_t i = 0; !level->dead && i < links; ++i) {
+    bppsa_scan_plan_next(plan, &iterator, &step);
+    seconds += level->op == BPPSA_OP_MV ? bppsa_apply_gpu_seconds(bppsa_scan_csr_pattern(plan, step.first, step.last), c->dtype,
+                                                                  c->batch, level->count)
+               : step.copy              ? 0
+                                        : bppsa_product_seconds(step.product, c->batch);
+  }
+  return seconds;
+}
+
 static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
   const costs *c = &table[plan->config.device];
   const bppsa_scan_level *level = &plan->records[record];
@@ -131,11 +156,12 @@ static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
 }
 
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan) {
-  const double between = is_fused(&plan->config) ? fused_level : table[plan->config.device].level;
+  const bool sparse = is_sparse_on_gpu(plan);
+  const double between = sparse ? 0 : is_fused(&plan->config) ? fused_level : table[plan->config.device].level;
   double seconds = 0;
   for (int64_t r = 0; r < plan->record_count; ++r) {
     const bool last = r + 1 == plan->record_count || plan->records[r + 1].level != plan->records[r].level;
-    seconds += record_seconds(plan, r) + (last ? between : 0);
+    seconds += (sparse ? sparse_seconds(plan, r) : record_seconds(plan, r)) + (last ? between : 0);
   }
   return seconds;
 }

@@ -224,6 +224,7 @@ static bool put(const bppsa_bench_entrant *e, json_t *row) {
   ok = ok && bppsa_json_put_real(row, "floor_s", flops / s->bench->limits.peak);
   ok = ok && bppsa_json_put_integer(row, "critical_flops", totals->critical_flops);
   ok = ok && bppsa_json_put_integer(row, "critical_steps", totals->critical_steps);
+  ok = ok && (!s->bench->gpu || bppsa_json_put_real(row, "predicted_s", bppsa_scan_plan_seconds(m->plan)));
   return ok && bppsa_work_json(row, "bp", &ratios) && bppsa_json_put_real(row, "plan_s", m->plan_s);
 }
 

@@ -75,6 +75,38 @@ static chain network(const char *name, const bppsa_device *device) {
   return c;
 }
 
+/* On a GPU a chain's mat-vecs are predicted to take a launch of 3 µs each, and what their bytes take at 4e12 a second: values of
+ * every sample, columns once for four samples, both gradients. */
+static void test_predicted(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    bppsa_device_destroy(device);
+    skip();
+  }
+  static const int64_t batches[] = {1, 3, 4, 5, 64};
+  for (size_t i = 0; i < 2 * sizeof batches / sizeof *batches; ++i) {
+    const int64_t batch = batches[i / 2], size = i % 2 == 0 ? 4 : 8, passes = (batch + 3) / 4;
+    chain c = network("lenet5", device);
+    c.batch = batch;
+    c.dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    bppsa_scan_config config = config_of(&c, BPPSA_SCAN_LINEAR, 0, device);
+    config.symbolic = true;
+    bppsa_scan_plan *plan = NULL;
+    double expected = 0;
+    for (int64_t t = 0; t < c.n; ++t) {
+      const bppsa_csr *jt = c.patterns[t];
+      const int64_t bytes = (jt->identity ? 0 : jt->nnz * (4 * passes + size * batch)) + size * batch * (jt->rows + jt->cols);
+      expected += 3e-6 + (double)bytes / 4e12;
+    }
+    assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+    assert_true(fabs(bppsa_scan_plan_seconds(plan) / expected - 1) < 1e-9);
+    bppsa_scan_plan_destroy(plan);
+    free_chain(&c);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* VGG-11 with two up-levels: 22 elements, 14 mat-mat of which conv1·relu1 is dead, 20 mat-vec, levels 11, 5, 4, 10 and a middle
  * of 4. */
 static void test_vgg11(void **state) {
@@ -468,9 +500,10 @@ static void test_apply(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),  cmocka_unit_test(test_identity),
-      cmocka_unit_test(test_requests), cmocka_unit_test(test_memory), cmocka_unit_test(test_limit),
-      cmocka_unit_test(test_room),     cmocka_unit_test(test_apply),  cmocka_unit_test(test_repeats)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),
+                                     cmocka_unit_test(test_identity), cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_limit),
+                                     cmocka_unit_test(test_room),     cmocka_unit_test(test_apply),
+                                     cmocka_unit_test(test_repeats),  cmocka_unit_test(test_predicted)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -320,6 +320,7 @@ static void scans(void **state) {
   const json_t *rows = json_object_get(document, "rows");
   assert_int_equal(json_array_size(rows), is_emulated(device) ? 6 : 12);
   check_row(find(rows, "linear", "scan"));
+  assert_true(json_real_value(json_object_get(find(rows, "linear", "scan"), "predicted_s")) > 9 * 3e-6); /* nine mat-vecs */
   check_row(find(rows, "linear graph", "scan"));
   check_row(find(rows, "blelloch 1 graph", "scan"));
   json_decref(document);
