@@ -44,7 +44,7 @@ def main():
             loss = torch.nn.functional.cross_entropy(head(layer(x[batch])[0][:, -1]), y[batch])
             loss.backward()
             optimizer.step()
-            total += float(loss) * len(batch)
+            total += loss.item() * len(batch)
         print(f"epoch {epoch + 1}  loss {total / len(x):.4f}  {time.perf_counter() - begin:.1f} s")
 
 

@@ -142,7 +142,7 @@ class Gradients(Torch):
                 loss = torch.nn.functional.cross_entropy(head(layer(x)[0][:, -1]), y)
                 loss.backward()
                 optimizer.step()
-                losses[-1].append(float(loss))
+                losses[-1].append(loss.item())
         self.assertLess(losses[1][-1], losses[1][0])
         self.assertLess(max(abs(one - other) for one, other in zip(*losses)), 1e-4)
 
@@ -229,6 +229,15 @@ class Module(Torch):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+    @unittest.skipUnless(has("torch._dynamo"), "this PyTorch has no torch.compile")
+    def test_a_compiled_module(self):
+        layer, x = torch.nn.Sequential(torch.nn.Linear(3, 3), bppsa.torch.GRU(3, 4)), torch.randn(5, 2, 3)
+        expected = layer(x)[0]
+        output = torch.compile(layer, backend="eager")(x)[0]
+        torch.testing.assert_close(output, expected)
+        self.assertTrue(all(torch.equal(*pair) for pair in zip(torch.autograd.grad(output.sum(), list(layer.parameters())),
+                                                               torch.autograd.grad(expected.sum(), list(layer.parameters())))))
 
     def test_refusals(self):
         layer, x = bppsa.torch.GRU(3, 4), torch.randn(5, 2, 3, requires_grad=True)
