@@ -135,6 +135,7 @@ static const bppsa_option_use uses_forward[] = {
     {.option = BPPSA_OPTION_BATCH, .fallback = "1"},
     BPPSA_FORWARD_USES,
     {.option = BPPSA_OPTION_QUICK},
+    {.option = BPPSA_OPTION_RIVALS},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_TIME_LIMIT},
     {.option = BPPSA_OPTION_SEED, .help = "of weights and data"},
@@ -271,6 +272,7 @@ static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *as
   bppsa_network_config config = bppsa_network_config_default(&network);
   asked->longest = length->given ? length->integer : 0;
   asked->hidden = bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->integer;
+  asked->rivals = bppsa_cli_value(cli, BPPSA_OPTION_RIVALS)->text;
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &config));
   if (weights->given) {
     bppsa_safetensors *file = NULL;

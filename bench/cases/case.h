@@ -16,7 +16,7 @@ typedef struct bppsa_bench_settings {
   bppsa_bench_point point;         /* rnn, gru, crossover, threads, forward, ranks: the network, its weights and its data */
   bool one_point;                  /* rnn, gru: the point alone, not a sweep */
   bool both_inits;                 /* rnn, gru: every point with default and with orthogonal weights */
-  const char *rivals;              /* rnn, gru: a program whose methods take part (bench/rivals/guest.h); NULL: none */
+  const char *rivals;              /* rnn, gru, forward: a program whose methods take part (bench/rivals/guest.h); NULL: none */
   const bppsa_network *network;    /* lenet5, vgg11 */
   int64_t batch;                   /* lenet5, vgg11, scan: samples */
   double prune;                    /* lenet5, vgg11: fraction of the weights that go */

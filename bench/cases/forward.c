@@ -28,6 +28,9 @@ const char bppsa_bench_notes_forward[] =
     "  error   the largest difference of a state of the top layer from a sequential pass in float64\n"
     "  mean    of 200 passes: a network on which speculation failed pauses it for some passes. The first of the 200 is\n"
     "          failing_s in the document. Only networks that failed, and the sequential pass, have a mean, up to T = 2000.\n"
+    "The methods of --rivals take part in the rounds, with forward passes alone: bench/rivals/recurrent.py has PyTorch's and\n"
+    "JAX's layers. Their residuals may be 2e-6 (2e-14 in f64). Of several layers their error is held against that of the\n"
+    "sequential pass instead, because their first layer's states are not known.\n"
     "Without --weights the rows go over T, H and the initialisation: default, and orthogonal W_hh times 1, 1.2 and 1.5.\n"
     "--seq-len and --hidden fix one of the sizes; --batch sets B of all rows.\n";
 
@@ -52,20 +55,23 @@ typedef struct session session;
 typedef struct {
   session *s;
   pass_kind kind;
-  bppsa_model *model;
+  bppsa_model *model; /* NULL: a method of --rivals */
+  const char *guest;
   bppsa_forward_stats stats; /* of the first pass */
   double worst, error;       /* the largest residual; the largest difference from float64 */
   double failing_s, mean_s;  /* NAN: not measured */
 } entry;
 
 struct session {
-  const bppsa_bench *bench;
+  bppsa_bench *bench;
   bppsa_recurrent_config config;
   const char *init;
   bppsa_buffer x;    /* [T,B,I] */
   bppsa_buffer in;   /* the same where the passes run */
   double *reference; /* [T·B·H]: the top layer's states in float64 */
   entry entries[PASSES];
+  bppsa_guest *guest; /* the program of --rivals; NULL: none */
+  entry guests[BPPSA_GUEST_METHODS];
 };
 
 /* ---- points ---- */
@@ -201,9 +207,8 @@ static bppsa_status step_rows(bppsa_model *step, const bppsa_recurrent_config *c
   return status;
 }
 
-/* max |h_t - f(h_{t-1}, x_t)| of the first layer, on the host. */
-static bppsa_status find_residual(const entry *e, const double *h, double *worst) {
-  const session *s = e->s;
+/* max |h_t - f(h_{t-1}, x_t)| of the first layer, on the host, by the weights of the sequential pass. */
+static bppsa_status find_residual(const session *s, const double *h, double *worst) {
   bppsa_recurrent_config c = s->config;
   bppsa_model *step = NULL;
   const int64_t all = c.seq_len * c.batch, state = c.batch * c.hidden;
@@ -214,7 +219,7 @@ static bppsa_status find_residual(const entry *e, const double *h, double *worst
   c.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
   status = status == BPPSA_OK ? bppsa_recurrent_create(&c, s->bench->asked->point.kind->cell, s->bench->host, &step) : status;
   for (int64_t i = 0; status == BPPSA_OK && i < 4; ++i) {
-    const bppsa_view *from = &e->model->parameters[i].value;
+    const bppsa_view *from = &s->entries[SEQUENTIAL].model->parameters[i].value;
     memcpy(step->parameters[i].value.data, from->data, bppsa_view_bytes(from));
   }
   for (int64_t i = 0; status == BPPSA_OK && i < all * c.input; ++i) {
@@ -231,6 +236,15 @@ static bppsa_status find_residual(const entry *e, const double *h, double *worst
   bppsa_free(before);
   bppsa_free(in);
   return status;
+}
+
+/* The largest difference from the reference. */
+static double find_error(const session *s, const double *top) {
+  double worst = 0;
+  for (int64_t i = 0; i < s->config.seq_len * s->config.batch * s->config.hidden; ++i) {
+    worst = bppsa_residual_worse(worst, fabs(top[i] - s->reference[i]));
+  }
+  return worst;
 }
 
 static bppsa_status run_pass(void *context) {
@@ -259,11 +273,9 @@ static bppsa_status judge(void *context, double *residual) {
   BPPSA_TRY(bppsa_forward_stats_of(e->model, &e->stats));
   bppsa_status status = fetch_states(s->bench->device, e->model, s->config.layers - 1, &top);
   status = status == BPPSA_OK ? fetch_states(s->bench->device, e->model, 0, &first) : status;
-  e->worst = e->error = 0;
-  status = status == BPPSA_OK ? find_residual(e, first, &e->worst) : status;
-  for (int64_t i = 0; status == BPPSA_OK && i < s->config.seq_len * s->config.batch * s->config.hidden; ++i) {
-    e->error = bppsa_residual_worse(e->error, fabs(top[i] - s->reference[i]));
-  }
+  e->worst = 0;
+  status = status == BPPSA_OK ? find_residual(s, first, &e->worst) : status;
+  e->error = status == BPPSA_OK ? find_error(s, top) : 0;
   *residual = e->worst / allowed;
   bppsa_free(top);
   bppsa_free(first);
@@ -273,6 +285,100 @@ static bppsa_status judge(void *context, double *residual) {
 }
 
 static const bppsa_bench_work work = {run_pass, NULL, judge};
+
+/* ---- the methods of --rivals ---- */
+
+/* Takes the states of a guest's first pass. More is allowed than of the project's passes, because the residual is found by the
+ * project's step, whose rounding is not the guest's. */
+static bppsa_status judge_guest(entry *e, const bppsa_view *states, double *residual) {
+  const session *s = e->s;
+  const double rounding = s->config.dtype == BPPSA_F64 ? 2e-14 : 2e-6;
+  const int64_t count = bppsa_view_count(states);
+  double *top = bppsa_calloc(count, sizeof *top);
+  if (top == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    top[i] = bppsa_view_get(states, i);
+  }
+  const bool one = s->config.layers == 1;
+  e->worst = one ? 0 : (double)NAN;
+  const bppsa_status status = one ? find_residual(s, top, &e->worst) : BPPSA_OK;
+  e->error = find_error(s, top);
+  *residual = one ? e->worst / rounding : e->error / (rounding + 4 * s->entries[SEQUENTIAL].error);
+  bppsa_free(top);
+  return status;
+}
+
+static bppsa_status verify_guest(void *context, double *residual) {
+  entry *e = context;
+  const bppsa_recurrent_config *c = &e->s->config;
+  bppsa_buffer states = {0};
+  BPPSA_TRY(bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->hidden}, &states));
+  bppsa_status status = bppsa_guest_enter(e->s->guest, e->guest, (int64_t)bppsa_view_bytes(&states.view), states.view.data);
+  status = status == BPPSA_OK ? judge_guest(e, &states.view, residual) : status;
+  bppsa_buffer_free(&states);
+  return status;
+}
+
+static bppsa_status pass_of_guest(void *context, double seconds[BPPSA_TIMING_PARTS]) {
+  const entry *e = context;
+  return bppsa_guest_pass(e->s->guest, e->guest, 1, seconds);
+}
+
+/* Hands the point over, then enters every method. What the program refuses is left out, by name. */
+static bppsa_status enter_guests(session *s) {
+  const bppsa_recurrent_config *c = &s->config;
+  const bppsa_model *model = s->entries[SEQUENTIAL].model;
+  bppsa_buffer seed = {0};
+  if (s->guest == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_buffer_create(NULL, c->dtype, 2, (int64_t[]){c->batch, c->hidden}, &seed));
+  const bppsa_guest_point point = {.model = s->bench->asked->point.kind->name,
+                                   .config = c,
+                                   .parameter_count =
+                                       model->parameter_count - s->bench->asked->point.kind->family->head_parameters,
+                                   .parameters = model->parameters,
+                                   .x = s->x.view,
+                                   .seed = seed.view,
+                                   .forward_only = true};
+  bppsa_status status = bppsa_guest_send_point(s->guest, &point);
+  bppsa_buffer_free(&seed);
+  const bool refused = status == BPPSA_ERR_UNSUPPORTED;
+  status = refused ? BPPSA_OK : status;
+  for (int m = 0; status == BPPSA_OK && m < bppsa_guest_method_count(s->guest); ++m) {
+    entry *e = &s->guests[m];
+    *e = (entry){.s = s, .guest = bppsa_guest_method(s->guest, m), .failing_s = NAN, .mean_s = NAN};
+    const bppsa_contender contender = {
+        .verification = {.verify = verify_guest, .context = e}, .pass = pass_of_guest, .context = e, .parts = 1};
+    status = refused ? bppsa_bench_leave_out(s->bench, e->guest, "forward")
+                     : bppsa_bench_enter_contender(s->bench, &contender, e, e->guest, "forward", NULL);
+  }
+  return status;
+}
+
+/* ---- points ---- */
+
+enum { PATIENCE_S = 900 }; /* for an answer of --rivals, which may compile first */
+
+static bppsa_status prepare(bppsa_bench *bench) {
+  session *s = bench->session;
+  return bench->asked->rivals == NULL ? BPPSA_OK
+                                      : bppsa_guest_start(bench->asked->rivals, bppsa_device_get_threads(bench->device),
+                                                          bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
+}
+
+/* The versions of the rivals' libraries stand beside those of the machine. */
+static bool put_versions(const bppsa_bench *bench, json_t *document) {
+  const session *s = bench->session;
+  return s->guest == NULL || json_object_update_missing(json_object_get(document, "device"),
+                                                        (json_t *)(uintptr_t)bppsa_guest_versions(s->guest)) == 0;
+}
+
+static void release(bppsa_bench *bench) {
+  bppsa_guest_stop(((session *)bench->session)->guest);
+}
 
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   static const char *const names[PASSES] = {"sequential", "speculative"};
@@ -297,7 +403,7 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
     }
     BPPSA_TRY(bppsa_bench_enter(bench, &work, bench->device, e, names[k], "forward", NULL));
   }
-  return BPPSA_OK;
+  return enter_guests(s);
 }
 
 static void leave(bppsa_bench *bench) {
@@ -318,26 +424,28 @@ static bool put(const bppsa_bench_entrant *entrant, json_t *row) {
   const entry *e = entrant->context;
   const session *s = e->s;
   const bppsa_recurrent_config *c = &s->config;
-  const bppsa_forward_plan *plan = bppsa_forward_plan_of(e->model);
+  const bppsa_forward_plan *plan = e->model != NULL ? bppsa_forward_plan_of(e->model) : NULL;
   bool ok = bppsa_json_put_text(row, "model", s->bench->asked->point.kind->name) && bppsa_json_put_text(row, "init", s->init);
   ok = ok && bppsa_json_put_integer(row, "seq_len", c->seq_len) && bppsa_json_put_integer(row, "batch", c->batch);
   ok = ok && bppsa_json_put_integer(row, "hidden", c->hidden) && bppsa_json_put_integer(row, "input", c->input);
   ok = ok && bppsa_json_put_integer(row, "layers", c->layers) && bppsa_json_put_text(row, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(s->bench->device));
   ok = ok && bppsa_json_put_text(row, "method", entrant->method) && bppsa_json_put_text(row, "phase", entrant->phase);
-  ok = ok && bppsa_json_put_integer(row, "chunks", plan->chunks) && bppsa_json_put_integer(row, "warm_up", plan->warm_up);
   ok = ok && bppsa_bench_put_timing(row, &entrant->contender.timing[0]);
-  ok = ok && bppsa_forward_stats_put(row, &e->stats);
+  if (plan != NULL) {
+    ok = ok && bppsa_json_put_integer(row, "chunks", plan->chunks) && bppsa_json_put_integer(row, "warm_up", plan->warm_up);
+    ok = ok && bppsa_forward_stats_put(row, &e->stats);
+  }
   ok = ok && bppsa_json_put_real(row, "residual", e->worst) && bppsa_json_put_real(row, "error", e->error);
   return ok && bppsa_json_put_real(row, "mean_s", e->mean_s) && bppsa_json_put_real(row, "failing_s", e->failing_s);
 }
 
 static const bppsa_bench_column columns[] = {
     {.heading = "init", .width = -18, .key = "init"},
+    {.heading = "method", .width = -20, .key = "method"},
     {.heading = "T", .width = 7, .kind = BPPSA_COLUMN_INTEGER, .key = "seq_len"},
     {.heading = "B", .width = 4, .kind = BPPSA_COLUMN_INTEGER, .key = "batch"},
     {.heading = "H", .width = 5, .kind = BPPSA_COLUMN_INTEGER, .key = "hidden"},
-    {.heading = "method", .width = -12, .key = "method"},
     BPPSA_COLUMN_TIMES(10, 10, 6, 3),
     {.heading = "mean", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "mean_s", .scale = 1e3, .digits = 3},
     {.heading = "path", .width = 7, .kind = BPPSA_COLUMN_INTEGER, .key = "path"},
@@ -367,6 +475,9 @@ const bppsa_bench_case bppsa_bench_case_forward = {.name = "forward",
                                                    .bound = 1 + 1e-9,
                                                    .names = left_out_names,
                                                    .columns = columns,
+                                                   .prepare = prepare,
+                                                   .put_members = put_versions,
+                                                   .release = release,
                                                    .head = print_head,
                                                    .enter = enter,
                                                    .put = put,

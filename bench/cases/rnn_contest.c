@@ -19,30 +19,10 @@ static bppsa_status queue_backward(void *context) {
 
 static const bppsa_queued_work queue[2] = {queue_forward, queue_backward};
 
-/* The rival's program times both passes of a guest itself. */
-static bppsa_status pass_of_guest(const bppsa_bench_contestant *who, double seconds[2]) {
-  json_t *request = json_pack("{s:s, s:s}", "ask", "pass", "method", who->guest), *answer = NULL;
-  if (request == NULL) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: no memory for a request to the rivals' program");
-  }
-  const bppsa_status status = bppsa_guest_ask(who->session->guest, request, 0, NULL, 0, NULL, &answer);
-  json_decref(request);
-  BPPSA_TRY(status);
-  const json_t *found = json_object_get(answer, "seconds");
-  bool fine = json_array_size(found) == 2;
-  for (size_t i = 0; fine && i < 2; ++i) {
-    seconds[i] = json_number_value(json_array_get(found, i));
-    fine = json_is_number(json_array_get(found, i)) && seconds[i] > 0;
-  }
-  json_decref(answer);
-  return fine ? BPPSA_OK
-              : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "the rivals' program answers a pass of %s without its seconds", who->guest);
-}
-
 /* A plain contestant queues both passes before the host waits, so that the backward pass does not begin on an idle GPU. */
 bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_contestant *backward, double seconds[2]) {
   if (forward->guest != NULL) {
-    return pass_of_guest(forward, seconds);
+    return bppsa_guest_pass(forward->session->guest, forward->guest, 2, seconds); /* whose program times both passes itself */
   }
   bppsa_bench_contestant *who[2] = {forward, backward};
   bppsa_timeline *timeline = forward->session->timeline;

@@ -354,52 +354,17 @@ static int64_t layer_parameters(const bppsa_bench_session *s) {
   return s->holder->parameter_count - s->point.kind->family->head_parameters;
 }
 
-static bool describe_point(const bppsa_bench_session *s, json_t *request) {
-  const bppsa_recurrent_config *c = &s->point.config;
-  bool ok = bppsa_json_put_text(request, "ask", "point") && bppsa_json_put_text(request, "model", s->point.kind->name);
-  const struct {
-    const char *key;
-    int64_t value;
-  } sizes[] = {{"seq_len", c->seq_len}, {"batch", c->batch}, {"input", c->input}, {"hidden", c->hidden}, {"layers", c->layers}};
-  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
-    ok = ok && bppsa_json_put_integer(request, sizes[i].key, sizes[i].value);
-  }
-  ok = ok && bppsa_json_put_text(request, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
-  ok = ok && bppsa_json_put_text(request, "loss_on", bppsa_objective_loss(NULL, c->loss_all));
-  ok = ok && bppsa_json_put_text(request, "dtype", bppsa_dtype_name(c->dtype));
-  json_t *list = json_array();
-  for (int64_t p = 0; ok && p < layer_parameters(s); ++p) {
-    const bppsa_parameter *parameter = &s->holder->parameters[p];
-    json_t *entry = json_object();
-    ok = entry != NULL && bppsa_json_put_text(entry, "name", parameter->name) &&
-         bppsa_json_put_shape(entry, "shape", parameter->value.ndim, parameter->value.shape);
-    ok = json_array_append_new(list, bppsa_json_finish(entry, ok)) == 0 && ok;
-  }
-  return bppsa_json_put(request, "parameters", list) && ok;
-}
-
 /* Hands the point to the guest. */
 static bppsa_status send_point(bppsa_bench_session *s) {
-  const int64_t parameters = layer_parameters(s);
-  bppsa_view *sent = bppsa_calloc(parameters + 2, sizeof *sent);
-  json_t *request = json_object(), *answer = NULL;
-  bppsa_status status = sent != NULL && request != NULL && describe_point(s, request)
-                            ? BPPSA_OK
-                            : bppsa_fail(BPPSA_ERR_MEMORY, "bench: no memory for a point of --rivals");
-  if (status == BPPSA_OK) {
-    sent[0] = s->view_x;
-    sent[0].data = s->x;
-    sent[1] = s->view_seed;
-    sent[1].data = s->seed;
-    for (int64_t p = 0; p < parameters; ++p) {
-      sent[2 + p] = s->holder->parameters[p].value;
-    }
-    status = bppsa_guest_ask(s->guest, request, parameters + 2, sent, 0, NULL, &answer);
-  }
-  json_decref(answer);
-  json_decref(request);
-  bppsa_free(sent);
-  return status;
+  bppsa_guest_point point = {.model = s->point.kind->name,
+                             .config = &s->point.config,
+                             .parameter_count = layer_parameters(s),
+                             .parameters = s->holder->parameters,
+                             .x = s->view_x,
+                             .seed = s->view_seed};
+  point.x.data = s->x;
+  point.seed.data = s->seed;
+  return bppsa_guest_send_point(s->guest, &point);
 }
 
 /* Holds what a method's first pass gave against the reference: last states, then gradients. */
@@ -428,13 +393,8 @@ static bppsa_status verify_guest(void *context, double *residual) {
     bytes += bppsa_view_bytes(&s->holder->parameters[p].gradient);
   }
   char *received = bppsa_alloc(bytes);
-  json_t *request = json_pack("{s:s, s:s}", "ask", "enter", "method", who->guest), *answer = NULL;
-  bppsa_status status = received != NULL && request != NULL
-                            ? bppsa_guest_ask(s->guest, request, 0, NULL, (int64_t)bytes, received, &answer)
-                            : bppsa_fail(BPPSA_ERR_MEMORY, "bench: no memory for the gradients of %s", who->guest);
+  bppsa_status status = received != NULL ? bppsa_guest_enter(s->guest, who->guest, (int64_t)bytes, received) : BPPSA_ERR_MEMORY;
   status = status == BPPSA_OK ? judge_guest(who, received, &states) : status;
-  json_decref(answer);
-  json_decref(request);
   bppsa_free(received);
   BPPSA_TRY(status);
   *residual = residual_of(who);

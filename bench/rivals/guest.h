@@ -1,5 +1,5 @@
-/* A rival in a process of its own: any program that answers as below takes part in the rounds of `bench rnn` and `bench gru`.
- * bench/rivals/recurrent.py is one, with PyTorch's and JAX's layers.
+/* A rival in a process of its own: any program that answers as below takes part in the rounds of `bench rnn`, `bench gru` and
+ * `bench forward`. bench/rivals/recurrent.py is one, with PyTorch's and JAX's layers.
  *
  * The program is started as `PROGRAM --threads N --device cpu|cuda`. Its standard input and output are one socket, over which it
  * sends one line of JSON, then answers each line of JSON that it receives with one line of JSON. A line that has the member "bytes"
@@ -16,6 +16,9 @@
  *   asked   {"ask": "pass", "method"}
  *   answer  {"seconds": [forward, backward]}
  *
+ * `bench forward` sends a point with the member "passes": "forward". Then there is no backward pass: the answer to "enter" has the
+ * top layer's states of all steps [T,B,H] and nothing else, and the one to "pass" has {"seconds": [forward]}.
+ *
  * The end of its input is the end of the program.
  */
 #ifndef BPPSA_BENCH_RIVALS_GUEST_H
@@ -23,7 +26,7 @@
 
 #include <jansson.h>
 
-#include "core/view.h"
+#include "recurrent/recurrent.h"
 
 enum { BPPSA_GUEST_METHODS = 16, BPPSA_GUEST_NAME = 40 /* bytes */ };
 
@@ -44,5 +47,25 @@ const json_t *bppsa_guest_versions(const bppsa_guest *guest); /* an object, borr
  * then it is killed, and every later request gets the same error. ERR_MEMORY. */
 bppsa_status bppsa_guest_ask(bppsa_guest *guest, json_t *request, int64_t count, const bppsa_view *sent, int64_t bytes,
                              void *received, json_t **answer);
+
+/* ---- the three requests (guest_point.c) ---- */
+
+/* Layers, and what they are run on. Views of host memory. */
+typedef struct {
+  const char *model; /* "rnn" */
+  const bppsa_recurrent_config *config;
+  int64_t parameter_count; /* of the layers, without the head's */
+  const bppsa_parameter *parameters;
+  bppsa_view x, seed;
+  bool forward_only;
+} bppsa_guest_point;
+
+/* Hands a point over. ERR_* of bppsa_guest_ask. */
+bppsa_status bppsa_guest_send_point(bppsa_guest *guest, const bppsa_guest_point *point);
+/* A method's first pass, whose results have so many bytes. ERR_* of bppsa_guest_ask. */
+bppsa_status bppsa_guest_enter(bppsa_guest *guest, const char *method, int64_t bytes, void *received);
+/* A pass that is timed: its forward part, and with parts 2 its backward part. ERR_* of bppsa_guest_ask; ERR_UNSUPPORTED: an answer
+ * without these seconds. */
+bppsa_status bppsa_guest_pass(bppsa_guest *guest, const char *method, int parts, double *seconds);
 
 #endif

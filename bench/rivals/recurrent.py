@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's and JAX's recurrent layers in the rounds of `bppsa bench rnn` and `bppsa bench gru`.
+"""PyTorch's and JAX's recurrent layers in the rounds of `bppsa bench rnn`, `bppsa bench gru` and `bppsa bench forward`.
 
     build/cpu/bppsa bench rnn --rivals bench/rivals/recurrent.py [--seq-len 1000 --batch 16 --hidden 20]
 
@@ -79,11 +79,12 @@ class PyTorch:
         self.layers.load_state_dict(values)
         self.layers.to(device)
         self.x, self.seed = (torch.from_numpy(point[key].copy()).to(device) for key in ("x", "seed"))
+        self.both = not point["forward_only"]
         self.parameters = [dict(self.layers.named_parameters())[name] for name in self.names]
 
     def forward(self):
         states, last = self.layers(self.x)
-        self.h = states if self.seed.dim() == 3 else last[-1]
+        self.h = states if self.seed.dim() == 3 or not self.both else last[-1]
 
     def backward(self):
         self.gradients = torch.autograd.grad(self.h, self.parameters, self.seed)
@@ -94,19 +95,24 @@ class PyTorch:
             marks[0].record()
             self.forward()
             marks[1].record()
-            self.backward()
+            if self.both:
+                self.backward()
             marks[2].record()
             torch.cuda.synchronize()
-            return [1e-3 * marks[i].elapsed_time(marks[i + 1]) for i in range(2)]
+            return [1e-3 * marks[i].elapsed_time(marks[i + 1]) for i in range(1 + self.both)]
         start = time.perf_counter()
         self.forward()
         middle = time.perf_counter()
+        if not self.both:
+            return [middle - start]
         self.backward()
         return [middle - start, time.perf_counter() - middle]
 
     def results(self):
-        """The last states of the top layer [B,H] and the gradients of the weights."""
+        """The top layer's last states [B,H] and the gradients of the weights; without a backward pass its states alone [T,B,H]."""
         self.seconds()
+        if not self.both:
+            return [self.h.detach().cpu().numpy()]
         last = self.h[-1] if self.seed.dim() == 3 else self.h
         return [tensor.detach().cpu().numpy() for tensor in (last, *self.gradients)]
 
@@ -118,12 +124,15 @@ class Replay(PyTorch):
         if device != "cuda":
             raise Refused("PyTorch replays graphs on a GPU alone")
         super().__init__(point, device)
-        super().seconds()
+        super().forward()
+        if self.both:
+            super().backward()
         self.graphs = [torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()]
         with torch.cuda.graph(self.graphs[0]):
             super().forward()
-        with torch.cuda.graph(self.graphs[1], pool=self.graphs[0].pool()):
-            super().backward()
+        if self.both:
+            with torch.cuda.graph(self.graphs[1], pool=self.graphs[0].pool()):
+                super().backward()
 
     def forward(self):
         self.graphs[0].replay()
@@ -247,7 +256,11 @@ class Jax:
         weights = list(point["weights"].values())
         self.weights = [tuple(jnp.asarray(w) for w in weights[i : i + 4]) for i in range(0, len(weights), 4)]
         self.x, self.seed = jnp.asarray(point["x"]), jnp.asarray(point["seed"])
-        self.forward, self.both = programs(point["model"], point.get("nonlinearity"), self.seed.ndim == 3, unroll)
+        self.forward_only = point["forward_only"]
+        if self.forward_only and not unroll:
+            raise Refused("its forward pass is that of jax_scan_1")
+        every = self.seed.ndim == 3 or self.forward_only
+        self.forward, self.both = programs(point["model"], point.get("nonlinearity"), every, unroll)
 
     @staticmethod
     def check_memory(point):
@@ -262,6 +275,8 @@ class Jax:
             start = time.perf_counter()
             jax.block_until_ready(self.forward(self.weights, self.x))
             middle = time.perf_counter()
+            if self.forward_only:
+                return [middle - start]
             jax.block_until_ready(self.both(self.weights, self.x, self.seed))
             forward, both = middle - start, time.perf_counter() - middle
             if both > forward:  # not so where something else held up the forward pass
@@ -270,6 +285,8 @@ class Jax:
 
     def results(self):
         states = self.forward(self.weights, self.x)
+        if self.forward_only:
+            return [np.asarray(states)]
         gradients = self.both(self.weights, self.x, self.seed)
         last = states[-1] if states.ndim == 3 else states
         return [np.asarray(array) for array in (last, *(g for layer in gradients for g in layer))]
@@ -309,7 +326,8 @@ class Server:
             count = int(np.prod(shape))
             arrays[name] = np.frombuffer(data, dtype, count, at).reshape(shape)
             at += count * dtype.itemsize
-        return dict(request, x=arrays.pop("x"), seed=arrays.pop("seed"), weights=arrays)
+        forward_only = request.get("passes") == "forward"
+        return dict(request, forward_only=forward_only, x=arrays.pop("x"), seed=arrays.pop("seed"), weights=arrays)
 
     def enter(self, method):
         library, make = self.methods[method]

@@ -52,13 +52,17 @@ static int64_t at(const json_t *object, const char *key) {
   return (int64_t)json_integer_value(json_object_get(object, key));
 }
 
-/* data: x, seed, w_ih, w_hh, b_ih, b_hh. Fills `out`: the last states, then the gradients; returns their number. */
+/* Is it a point of `bench forward`? */
+static bool forward_alone(const json_t *point) {
+  return json_object_get(point, "passes") != NULL;
+}
+
+/* data: x, seed, w_ih, w_hh, b_ih, b_hh. Fills `out`: the last states, then the gradients, or all states; returns their number. */
 static int64_t run_layer(const json_t *point, const float *data, float *out) {
   const int64_t steps = at(point, "seq_len"), batch = at(point, "batch"), in = at(point, "input"), n = at(point, "hidden");
   const float *x = data, *seed = x + steps * batch * in, *w = seed + batch * n, *u = w + n * in, *b = u + n * n, *c = b + n;
   float *dw = out + batch * n, *du = dw + n * in, *db = du + n * n, *dc = db + n;
   double h[64][16][8] = {0}; /* h[0] = 0 */
-  memset(dw, 0, (size_t)(n * in + n * n + 2 * n) * sizeof *dw);
   for (int64_t t = 1; t <= steps; ++t) {
     for (int64_t s = 0; s < batch; ++s) {
       for (int64_t i = 0; i < n; ++i) {
@@ -73,6 +77,13 @@ static int64_t run_layer(const json_t *point, const float *data, float *out) {
       }
     }
   }
+  for (int64_t i = 0; forward_alone(point) && i < steps * batch * n; ++i) {
+    out[i] = (float)h[1 + i / (batch * n)][i / n % batch][i % n];
+  }
+  if (forward_alone(point)) {
+    return steps * batch * n;
+  }
+  memset(dw, 0, (size_t)(n * in + n * n + 2 * n) * sizeof *dw);
   for (int64_t s = 0; s < batch; ++s) {
     double g[8], next[8];
     for (int64_t i = 0; i < n; ++i) {
@@ -129,11 +140,11 @@ static void answer(const json_t *request, const json_t *point, const float *data
   } else if (strcmp(asked, "enter") == 0) {
     answer_enter(point, data);
   } else if (is_mode("timeless")) {
-    say("{\"seconds\": [1, null]}\n");
+    say(forward_alone(point) ? "{\"seconds\": [null]}\n" : "{\"seconds\": [1, null]}\n");
   } else if (is_mode("tires") && ++passes > 1) {
     _exit(0);
   } else {
-    say("{\"seconds\": [0.25, 0.5]}\n");
+    say(forward_alone(point) ? "{\"seconds\": [0.25]}\n" : "{\"seconds\": [0.25, 0.5]}\n");
   }
 }
 
@@ -208,6 +219,49 @@ static void right(void **state) {
   assert_non_null(strstr(result.out, "plain, 750 ms: "));
   assert_non_null(strstr(result.out, "skipped: not installed: run this"));
   release(&result);
+}
+
+#define FORWARD "bench forward --seq-len 60 --batch 2 --hidden 3 --forward-chunks 3 --repeats 2 --threads 1 --json --rivals " SELF
+
+/* Forward passes alone: all states are held against the step of the project and against float64. */
+static void forward_passes(void **state) {
+  (void)state;
+  set_mode("right");
+  json_t *document = run_json(FORWARD);
+  const json_t *rows = json_object_get(document, "rows"), *row = json_array_get(rows, 2);
+  assert_int_equal(json_array_size(rows), 4 * 3);
+  for (size_t i = 2; i < json_array_size(rows); i += 3) {
+    row = json_array_get(rows, i);
+    assert_string_equal(get_text(row, "method"), "plain");
+    assert_true(get_real(row, "median_s") == 0.25 && get_integer(row, "repeats") == 2);
+    assert_true(get_real(row, "residual") < 2e-6 && get_real(row, "error") > 0 && get_real(row, "error") < 1e-4);
+    assert_null(json_object_get(row, "path"));
+  }
+  row = json_array_get(json_object_get(document, "left_out"), 0);
+  assert_string_equal(get_text(row, "method"), "none");
+  assert_string_equal(get_text(row, "reason"), "not installed: run this");
+  assert_string_equal(get_text(json_object_get(document, "device"), "plain"), "4.5");
+  json_decref(document);
+  set_mode("wrong");
+  run_result result = run(FORWARD);
+  assert_int_equal(result.code, 1);
+  document = json_loads(result.out, 0, NULL);
+  row = json_array_get(json_object_get(document, "rows"), 2);
+  assert_true(get_real(row, "residual") > 2e-6 && json_is_null(json_object_get(row, "median_s")));
+  json_decref(document);
+  release(&result);
+  static const struct {
+    const char *mode, *reason;
+  } cases[] = {{"refuses", "no such shape"}, {"short", "answers with 1436 bytes, expected 1440"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    set_mode(cases[i].mode);
+    document = run_json(FORWARD);
+    const json_t *left_out = json_array_get(json_object_get(document, "left_out"), 0);
+    assert_string_equal(get_text(left_out, "method"), "plain");
+    assert_non_null(strstr(get_text(left_out, "reason"), cases[i].reason));
+    assert_int_equal(json_array_size(json_object_get(document, "rows")), 8);
+    json_decref(document);
+  }
 }
 
 /* Both initialisations, one after the other, by the same process. */
@@ -312,8 +366,8 @@ int main(int count, char **arguments) {
   if (count == 5 && strcmp(arguments[1], "--threads") == 0 && strcmp(arguments[3], "--device") == 0) {
     return be_guest();
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(right),    cmocka_unit_test(two_points),  cmocka_unit_test(wrong),
-                                     cmocka_unit_test(failures), cmocka_unit_test(first_lines), cmocka_unit_test(patience),
-                                     cmocka_unit_test(memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(right),    cmocka_unit_test(forward_passes), cmocka_unit_test(two_points),
+                                     cmocka_unit_test(wrong),    cmocka_unit_test(failures),       cmocka_unit_test(first_lines),
+                                     cmocka_unit_test(patience), cmocka_unit_test(memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
