@@ -19,9 +19,9 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/cut.h"
 #include "core/decimal.h"
 #include "core/file.h"
+#include "schedule/schedule_internal.h"
 #include "schedule/timed.h"
 
 /* ---- the first row ---- */
@@ -70,6 +70,9 @@ enum { FIELDS = sizeof fields / sizeof fields[0] };
 
 static void write_fields(const bppsa_schedule *list, bppsa_text *text) {
   bppsa_text_add(text, "scheme=%s", list->scheme->id);
+  for (int64_t i = 0; i < list->config.cuts; ++i) {
+    bppsa_text_add(text, "%s%" PRId64, i == 0 ? ",cut=" : ":", list->config.cut[i]);
+  }
   for (int i = 0; i < FIELDS; ++i) {
     const char *at = (const char *)&list->config + fields[i].offset;
     switch (fields[i].kind) {
@@ -127,13 +130,9 @@ static bool differs(double a, double b) {
   return fabs(a - b) > 1e-12 * fmax(1, fabs(b));
 }
 
-static int64_t first_layer(const bppsa_schedule *list, int64_t stage) {
-  return bppsa_cut(list->config.layers, list->stages, stage);
-}
-
 static void write_op(const bppsa_schedule *list, const bppsa_schedule_op *op, bppsa_text *text) {
-  const int64_t first = list->scheme->scan ? 0 : first_layer(list, op->stage),
-                all = list->scheme->scan ? -1 : first_layer(list, op->stage + 1) - first;
+  const int64_t first = list->scheme->scan ? 0 : bppsa_schedule_layer_of(list, op->stage),
+                all = list->scheme->scan ? -1 : bppsa_schedule_layer_of(list, op->stage + 1) - first;
   bppsa_schedule_op priced = *op;
   priced.cost = priced.memory_delta = NAN;
   bppsa_schedule_price(list, &priced);
@@ -223,7 +222,8 @@ static char *next_cell(char **rest) {
   return cell;
 }
 
-static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa_schedule_config *c) {
+/* Reads the first row. The memory of its cut is *cut, which the caller frees. */
+static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa_schedule_config *c, int64_t **cut) {
   char *rest = row;
   for (char *cell = next_cell(&rest); cell != NULL; cell = next_cell(&rest)) {
     char *equals = strchr(cell, '=');
@@ -235,6 +235,14 @@ static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa
     *equals = '\0';
     if (strcmp(cell, "scheme") == 0) {
       *scheme = equals + 1;
+      continue;
+    }
+    if (strcmp(cell, "cut") == 0 && *cut == NULL) {
+      const bppsa_status status = bppsa_schedule_cut_parse(equals + 1, cut, &c->cuts);
+      if (status != BPPSA_OK) {
+        return status == BPPSA_ERR_MEMORY ? status : bad_cell(at, equals + 1, "first layers of stages such as 3:5");
+      }
+      c->cut = *cut;
       continue;
     }
     while (which < FIELDS && strcmp(fields[which].name, cell) != 0) {
@@ -346,8 +354,9 @@ static bppsa_status read_op(place *at, const char *cell, bppsa_schedule *list, i
     good = read_mark(&rest, &op, &layers);
   }
   if (good && !list->scheme->scan && op.stage >= 0 && op.stage < list->stages) {
-    op.layer = op.layer < 0 ? (int32_t)first_layer(list, op.stage) : op.layer;
-    op.layers = op.layers < 0 ? (int32_t)(first_layer(list, op.stage + 1) - first_layer(list, op.stage)) : op.layers;
+    op.layer = op.layer < 0 ? (int32_t)bppsa_schedule_layer_of(list, op.stage) : op.layer;
+    op.layers = op.layers < 0 ? (int32_t)(bppsa_schedule_layer_of(list, op.stage + 1) - bppsa_schedule_layer_of(list, op.stage))
+                              : op.layers;
   }
   if (!good || !in_range(list, &op)) {
     return bad_cell(at, cell,
@@ -389,17 +398,25 @@ static char *next_row(char **rest) {
   return row;
 }
 
-static bppsa_status read_rows(place *at, char *text, bppsa_schedule **made) {
+/* Makes the empty list of the first row. */
+static bppsa_status read_first_row(place *at, char *row, bppsa_schedule **made) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   const char *scheme = NULL;
-  char *rest = text, *row = next_row(&rest);
+  int64_t *cut = NULL;
   at->row = 1;
-  BPPSA_TRY(row != NULL ? read_fields(at, row, &scheme, &config)
-                        : bad_cell(at, "", "scheme=... and what the schedule was made from"));
-  const bppsa_status status = bppsa_schedule_create_empty(scheme, &config, made);
-  if (status != BPPSA_OK) {
-    return bppsa_fail_prefix(status, "%s: row 1", at->path);
+  bppsa_status status = row != NULL ? read_fields(at, row, &scheme, &config, &cut)
+                                    : bad_cell(at, "", "scheme=... and what the schedule was made from");
+  if (status == BPPSA_OK) {
+    status = bppsa_schedule_create_empty(scheme, &config, made);
+    status = status == BPPSA_OK ? status : bppsa_fail_prefix(status, "%s: row 1", at->path);
   }
+  bppsa_free(cut);
+  return status;
+}
+
+static bppsa_status read_rows(place *at, char *text, bppsa_schedule **made) {
+  char *rest = text, *row = next_row(&rest);
+  BPPSA_TRY(read_first_row(at, row, made));
   bool *seen = bppsa_calloc((*made)->workers, sizeof *seen);
   bppsa_status read = seen != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
   for (row = next_row(&rest); row != NULL && read == BPPSA_OK; row = next_row(&rest)) {

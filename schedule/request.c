@@ -13,7 +13,15 @@ void bppsa_schedule_request_free(bppsa_schedule_request *request) {
   for (int i = 0; i < BPPSA_SCHEDULE_COST_ARRAYS; ++i) {
     bppsa_free(request->arrays[i]);
   }
+  bppsa_free(request->cut);
   *request = (bppsa_schedule_request){.costs = NULL};
+}
+
+bppsa_status bppsa_schedule_request_cut(bppsa_schedule_request *request, const char *text) {
+  BPPSA_REQUIRE(request->cut == NULL);
+  const bppsa_status status = bppsa_schedule_cut_parse(text, &request->cut, &request->config.cuts);
+  request->config.cut = request->cut;
+  return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "--cut");
 }
 
 bppsa_status bppsa_schedule_request_costs(bppsa_schedule_request *request, const char *path) {

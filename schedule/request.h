@@ -10,11 +10,14 @@ typedef struct {
   bool sets_elements; /* config.elements holds; otherwise a scan has 16 Jacobians a worker */
   const char *costs;  /* the path of a file of costs (borrowed), or NULL */
   double *arrays[BPPSA_SCHEDULE_COST_ARRAYS]; /* owned: its numbers, which config borrows */
+  int64_t *cut;                               /* owned: config.cut, or NULL */
 } bppsa_schedule_request;
 
 bppsa_schedule_request bppsa_schedule_request_default(void);
 /* Reads a file of costs. ERR_* of bppsa_schedule_costs_load. */
 bppsa_status bppsa_schedule_request_costs(bppsa_schedule_request *request, const char *path);
+/* Reads the first layers of the stages, "3,5". ERR_* of bppsa_schedule_cut_parse. */
+bppsa_status bppsa_schedule_request_cut(bppsa_schedule_request *request, const char *text);
 void bppsa_schedule_request_free(bppsa_schedule_request *request); /* a zeroed one is legal */
 
 /* Makes and times the scheme's schedule. layers: of the model, where config says none; 0: the scheme's default. ERR_ARGUMENT: an

@@ -62,6 +62,9 @@ bppsa_schedule_config bppsa_schedule_config_default(void) {
 /* ---- geometry ---- */
 
 int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage) {
+  if (list->config.cuts > 0 && stage > 0 && stage <= list->config.cuts) {
+    return list->config.cut[stage - 1];
+  }
   return bppsa_cut(list->config.layers, list->stages, stage);
 }
 
@@ -214,6 +217,7 @@ bppsa_status bppsa_schedule_add_dep(bppsa_schedule *list, int64_t op, int64_t de
 void bppsa_schedule_destroy(bppsa_schedule *list) {
   if (list != NULL) {
     bppsa_free(list->layer_costs);
+    bppsa_free(list->cut);
     bppsa_free(list->ops);
     bppsa_free(list->deps);
     bppsa_free(list);

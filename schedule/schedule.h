@@ -124,6 +124,10 @@ typedef struct {
   int64_t iterations;
   int64_t reverse;  /* k of reverse-first-k; -1: find the best */
   int64_t elements; /* n + 1 of scans */
+  /* the first layers of all stages but the first, size cuts: one less than the model has stages; borrowed while the schedule is
+   * made. cuts 0: stages are as even as possible */
+  const int64_t *cut;
+  int64_t cuts;
   bppsa_schedule_split split;
   bppsa_schedule_sync sync;
   bppsa_schedule_scale scale;
@@ -180,12 +184,20 @@ int64_t bppsa_schedule_layers(const bppsa_schedule_scheme *scheme, const bppsa_s
  * does. ERR_ARGUMENT names the array, its rows and what was expected. */
 bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_config *config);
 
+/* Cuts a chain of layers into `parts` such that the most expensive part is as cheap as can be: first[p] becomes the first layer of
+ * part p + 1, size parts - 1. Of several such cuts it takes the one with the least sum of squares, then with larger first parts.
+ * Every part has a layer, so 1 <= parts <= layers. costs: 0 or more. ERR_ARGUMENT, ERR_MEMORY. */
+bppsa_status bppsa_schedule_cut_evenly(int64_t layers, const double *costs, int64_t parts, int64_t *first);
+/* Reads a configuration's cut, "3,5" or "3:5"; the caller frees it with bppsa_free. ERR_ARGUMENT, ERR_MEMORY. */
+bppsa_status bppsa_schedule_cut_parse(const char *text, int64_t **cut, int64_t *cuts);
+
 /* ---- the list ---- */
 
 struct bppsa_schedule {
   const bppsa_schedule_scheme *scheme;
   bppsa_schedule_config config; /* with defaults filled in; its arrays of costs have a row for each layer */
   double *layer_costs;          /* owned: the memory of those arrays, [arrays][L], or NULL */
+  int64_t *cut;                 /* owned: the memory of config.cut, or NULL */
   int64_t workers;              /* W x D */
   int64_t stages;               /* of the model: D; interleaved D x chunks; modulo L */
   int64_t replicas;             /* of the model: W; gems 2W; chimera 2fW */

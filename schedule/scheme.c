@@ -377,13 +377,19 @@ bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedul
                       "schedule: %" PRId64 " micro-batches through %" PRId64 " stages, expected fewer operations", made.micros,
                       made.stages);
   }
-  BPPSA_TRY(spread_costs(&made));
+  BPPSA_TRY(bppsa_schedule_keep_cut(&made));
+  const bppsa_status spread = spread_costs(&made);
+  if (spread != BPPSA_OK) {
+    bppsa_free(made.cut);
+    return spread;
+  }
   for (int64_t layer = 0; layer < c->layers; ++layer) {
     made.activations += bppsa_schedule_cost_of(c, BPPSA_COST_ACTIVATION, layer);
   }
   bppsa_schedule *list = bppsa_alloc(sizeof *list);
   if (list == NULL) {
     bppsa_free(made.layer_costs);
+    bppsa_free(made.cut);
     return BPPSA_ERR_MEMORY;
   }
   *list = made;
