@@ -100,6 +100,8 @@ typedef enum {
   BPPSA_OPTION_MODEL_LAYERS,
   BPPSA_OPTION_WIDTH,
   BPPSA_OPTION_REPLICAS,
+  BPPSA_OPTION_STAGE_CHUNKS, /* --chunks of interleaved pipelines */
+  BPPSA_OPTION_CUT,
   BPPSA_OPTION_REVERSE_K,
   BPPSA_OPTION_ELEMENTS,
   BPPSA_OPTION_SPLIT_BACKWARD,
@@ -212,6 +214,9 @@ typedef struct {
   bppsa_path_use path;        /* 0: the table's */
 } bppsa_option_use;
 
+#define BPPSA_USE(name)                                                                                                          \
+  { .option = BPPSA_OPTION_##name } /* with the table's texts */
+
 typedef struct {
   bool given;   /* on the command line */
   bool present; /* given, or by default */
@@ -245,9 +250,6 @@ bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *us
                                  bppsa_option_value *values);
 
 /* The options of forward passes in parallel, for lists of options. */
-#define BPPSA_FORWARD_USES                                                                                                       \
-  {.option = BPPSA_OPTION_FORWARD}, {.option = BPPSA_OPTION_FORWARD_CHUNKS}, {.option = BPPSA_OPTION_WARM_UP}, {                 \
-    .option = BPPSA_OPTION_TOLERANCE                                                                                             \
-  }
+#define BPPSA_FORWARD_USES BPPSA_USE(FORWARD), BPPSA_USE(FORWARD_CHUNKS), BPPSA_USE(WARM_UP), BPPSA_USE(TOLERANCE)
 
 #endif

@@ -69,10 +69,22 @@ static bool given(const bppsa_cli *cli, bppsa_option option) {
   return bppsa_cli_value(cli, option)->given;
 }
 
-/* Options that mean something only with ranks. */
-static const bppsa_option of_ranks[] = {BPPSA_OPTION_SPLIT,     BPPSA_OPTION_TRANSPORT,
-                                        BPPSA_OPTION_TIMEOUT,   BPPSA_OPTION_RANK_MICRO_BATCHES,
-                                        BPPSA_OPTION_REDUCTION, BPPSA_OPTION_REVERSE_FIRST};
+/* Options that mean something only with ranks; only if these share batches; only if they execute a schedule. */
+static const bppsa_option_use of_ranks[] = {BPPSA_USE(SPLIT), BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT),
+                                            BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(COUNT)};
+static const bppsa_option_use of_batches[] = {BPPSA_USE(REDUCTION), BPPSA_USE(REVERSE_FIRST), BPPSA_USE(COUNT)};
+static const bppsa_option_use of_schedules[] = {BPPSA_USE(STAGES), BPPSA_USE(STAGE_CHUNKS), BPPSA_SCHEDULE_USES,
+                                                BPPSA_USE(COUNT)};
+
+/* Refuses options of the list; the message goes on with `text` and `more`. */
+static bppsa_status refuse_all(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more) {
+  for (; list->option != BPPSA_OPTION_COUNT; ++list) {
+    if (given(cli, list->option)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given %s%s", bppsa_option_get(list->option)->name, text, more);
+    }
+  }
+  return BPPSA_OK;
+}
 
 /* Do arrays on GPUs travel over NCCL? Threads, or under mpirun MPI, carry everything else. */
 static bool over_nccl(const bppsa_cli *cli) {
@@ -101,11 +113,9 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   }
   config->ranks = ranks->given || (ranks->present && config->transport == BPPSA_COMM_THREADS) ? ranks->integer : 0;
   *wanted = config->ranks > 0 || config->transport == BPPSA_COMM_MPI;
-  for (size_t i = 0; !*wanted && i < sizeof of_ranks / sizeof of_ranks[0]; ++i) {
-    if (given(cli, of_ranks[i])) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without ranks, expected --ranks P too, or mpirun",
-                        bppsa_option_get(of_ranks[i])->name);
-    }
+  const bppsa_option_use *const lists[] = {of_ranks, of_batches, of_schedules};
+  for (int i = 0; !*wanted && i < 3; ++i) {
+    BPPSA_TRY(refuse_all(cli, lists[i], "without ranks, expected --ranks P too, or mpirun", ""));
   }
   return BPPSA_OK;
 }
@@ -173,6 +183,33 @@ static bppsa_status read_split(const bppsa_cli *cli, const bppsa_network *networ
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: %s takes images, which have no time, expected batch", network->name);
   }
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_schedule *schedule) {
+  const bppsa_option_value *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT),
+                           *micros = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES);
+  bool asked = false;
+  if (comm == NULL) {
+    return BPPSA_OK;
+  }
+  const bppsa_status status = bppsa_rank_schedule_find(split->text, &asked);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "--split");
+  }
+  const bool one = micros->integer > 1 && bppsa_comm_size(comm) == 1 && strcmp(split->text, "batch") == 0;
+  if (!asked && !one) {
+    return refuse_all(cli, of_schedules, "without a schedule, expected --split SCHEME of bppsa schedule --list too", "");
+  }
+  BPPSA_TRY(refuse_all(cli, of_batches, "beside a schedule, expected --split batch, not ", split->text));
+  if (bppsa_rank_schedule_is_file(split->text)) {
+    BPPSA_TRY(refuse_all(cli, of_schedules, "beside a schedule's file, expected in the first row of ", split->text));
+  }
+  *schedule = (bppsa_rank_schedule){.split = one ? "gpipe" : split->text,
+                                    .cut = bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text,
+                                    .config = bppsa_schedule_config_default()};
+  schedule->config.stages = 0;
+  schedule->config.micro_batches = micros->given ? micros->integer : 0;
+  return bppsa_scheme_options(cli, &schedule->config);
 }
 
 static bppsa_status check_samples(const bppsa_rank_split *split, int64_t batch, const char *what) {

@@ -6,13 +6,16 @@
 #include "comm/comm.h"
 #include "distributed/job.h"
 #include "models/rank_network.h"
+#include "models/rank_schedule.h"
 
 /* The options of a command that runs on ranks. */
 #define BPPSA_RANKS_USES                                                                                                         \
-  {.option = BPPSA_OPTION_RANKS}, {.option = BPPSA_OPTION_SPLIT}, {.option = BPPSA_OPTION_TRANSPORT},                            \
-      {.option = BPPSA_OPTION_TIMEOUT}, {.option = BPPSA_OPTION_RANK_MICRO_BATCHES}, {                                           \
-    .option = BPPSA_OPTION_REDUCTION                                                                                             \
-  }
+  BPPSA_USE(RANKS), BPPSA_USE(SPLIT), BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),                   \
+      BPPSA_USE(REDUCTION)
+/* The options of a schedule that ranks execute; bppsa schedule has them too. */
+#define BPPSA_SCHEDULE_USES                                                                                                      \
+  BPPSA_USE(WIDTH), BPPSA_USE(REPLICAS), BPPSA_USE(CUT), BPPSA_USE(RECOMPUTE), BPPSA_USE(SYNC), BPPSA_USE(DOUBLING),             \
+      BPPSA_USE(SPLIT_BACKWARD), BPPSA_USE(REVERSE_K)
 
 /* The work of one rank; comm NULL: the command runs without ranks. */
 typedef bppsa_status (*bppsa_rank_work)(bppsa_cli *cli, bppsa_comm *comm);
@@ -33,6 +36,11 @@ static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;
 }
 
+/* Those of a scheme's options that are present; the others of *config stay. ERR_ARGUMENT: two of them contradict each other. */
+bppsa_status bppsa_scheme_options(const bppsa_cli *cli, bppsa_schedule_config *config);
+/* --split and the options beside it, where they ask for a schedule: schedule->split is then set. ERR_ARGUMENT: an unknown split,
+ * options of another one. */
+bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_schedule *schedule);
 /* --ranks and --split of a command that only shows what ranks would do; zero without --ranks. ERR_ARGUMENT. */
 bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split);
 /* --split, --reduction, --reverse-first and --micro-batches for so many samples, which the ranks share and `what` names.

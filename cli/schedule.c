@@ -1,54 +1,35 @@
 /* `bppsa schedule`: makes, validates, simulates, draws and compares schedules. */
 
+#include <stddef.h>
+
+#include "cli/ranks.h"
 #include "cli/setup.h"
 #include "core/file.h"
 #include "schedule/compare.h"
 #include "schedule/report.h"
 #include "schedule/timed.h"
 
-static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_SCHEME, .operand = true},
-    {.option = BPPSA_OPTION_STAGES},
-    {.option = BPPSA_OPTION_MICRO_BATCHES},
-    {.option = BPPSA_OPTION_MODEL_LAYERS},
-    {.option = BPPSA_OPTION_WIDTH},
-    {.option = BPPSA_OPTION_REPLICAS},
-    {.option = BPPSA_OPTION_CHUNKS, .fallback = "2", .metavar = "V", .help = "stages a worker holds, of interleaved"},
-    {.option = BPPSA_OPTION_ITERATIONS, .fallback = "1", .help = "one behind the other"},
-    {.option = BPPSA_OPTION_REVERSE_K},
-    {.option = BPPSA_OPTION_ELEMENTS},
-    {.option = BPPSA_OPTION_SPLIT_BACKWARD},
-    {.option = BPPSA_OPTION_SKIP_FIRST_INPUT_GRAD},
-    {.option = BPPSA_OPTION_RECOMPUTE},
-    {.option = BPPSA_OPTION_SYNC},
-    {.option = BPPSA_OPTION_DOUBLING},
-    {.option = BPPSA_OPTION_HALVING},
-    {.option = BPPSA_OPTION_WINDOW},
-    {.option = BPPSA_OPTION_FORWARD_COST},
-    {.option = BPPSA_OPTION_INPUT_GRAD_COST},
-    {.option = BPPSA_OPTION_WEIGHT_GRAD_COST},
-    {.option = BPPSA_OPTION_STEP_COST},
-    {.option = BPPSA_OPTION_SYNC_COST},
-    {.option = BPPSA_OPTION_MESSAGE_SIZE},
-    {.option = BPPSA_OPTION_GRADIENT_SIZE},
-    {.option = BPPSA_OPTION_PRODUCT_COST},
-    {.option = BPPSA_OPTION_APPLY_COST},
-    {.option = BPPSA_OPTION_ALPHA},
-    {.option = BPPSA_OPTION_BETA},
-    {.option = BPPSA_OPTION_CONTENTION},
-    {.option = BPPSA_OPTION_ISSUE_OVERHEAD},
-    {.option = BPPSA_OPTION_PRECOMPILED},
-    {.option = BPPSA_OPTION_MEMORY_CAP},
-    {.option = BPPSA_OPTION_COSTS},
-    {.option = BPPSA_OPTION_LOAD},
-    {.option = BPPSA_OPTION_SVG, .help = "a timeline: workers down, time across"},
-    {.option = BPPSA_OPTION_TRACE},
-    {.option = BPPSA_OPTION_CSV},
-    {.option = BPPSA_OPTION_LIST},
-    {.option = BPPSA_OPTION_COMPARE},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+#define COST_USES                                                                                                                \
+  BPPSA_USE(FORWARD_COST), BPPSA_USE(INPUT_GRAD_COST), BPPSA_USE(WEIGHT_GRAD_COST), BPPSA_USE(STEP_COST), BPPSA_USE(SYNC_COST),  \
+      BPPSA_USE(MESSAGE_SIZE), BPPSA_USE(GRADIENT_SIZE), BPPSA_USE(PRODUCT_COST), BPPSA_USE(APPLY_COST), BPPSA_USE(ALPHA),       \
+      BPPSA_USE(BETA), BPPSA_USE(CONTENTION), BPPSA_USE(ISSUE_OVERHEAD), BPPSA_USE(PRECOMPILED), BPPSA_USE(MEMORY_CAP),          \
+      BPPSA_USE(COSTS), BPPSA_USE(LOAD)
+#define SHAPE_USES                                                                                                               \
+  BPPSA_USE(MICRO_BATCHES), BPPSA_USE(MODEL_LAYERS), BPPSA_USE(STAGE_CHUNKS), BPPSA_SCHEDULE_USES, BPPSA_USE(ELEMENTS),          \
+      BPPSA_USE(SKIP_FIRST_INPUT_GRAD), BPPSA_USE(HALVING), BPPSA_USE(WINDOW)
+static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_SCHEME, .operand = true},
+                                        {.option = BPPSA_OPTION_STAGES, .fallback = "4"},
+                                        SHAPE_USES,
+                                        {.option = BPPSA_OPTION_ITERATIONS, .fallback = "1", .help = "one behind the other"},
+                                        COST_USES,
+                                        {.option = BPPSA_OPTION_SVG, .help = "a timeline: workers down, time across"},
+                                        BPPSA_USE(TRACE),
+                                        BPPSA_USE(CSV),
+                                        BPPSA_USE(LIST),
+                                        BPPSA_USE(COMPARE),
+                                        BPPSA_USE(JSON),
+                                        BPPSA_USE(HELP),
+                                        BPPSA_USE(COUNT)};
 
 static const char notes[] =
     "bppsa schedule --list names the schemes. Time is in the unit of the costs; M_a are the activations of one micro-batch on "
@@ -59,77 +40,65 @@ static const char notes[] =
 
 /* ---- a schedule ---- */
 
-static int64_t integer(const bppsa_cli *cli, bppsa_option option) {
-  return bppsa_cli_value(cli, option)->integer;
-}
-
-static double real(const bppsa_cli *cli, bppsa_option option) {
-  return bppsa_cli_value(cli, option)->real;
-}
-
 static bool given(const bppsa_cli *cli, bppsa_option option) {
   return bppsa_cli_value(cli, option)->given;
 }
 
-static void take_costs(const bppsa_cli *cli, bppsa_schedule_config *c) {
-  static const struct {
-    bppsa_schedule_cost cost;
-    bppsa_option option;
-  } costs[] = {{BPPSA_COST_FORWARD, BPPSA_OPTION_FORWARD_COST},
-               {BPPSA_COST_INPUT_GRAD, BPPSA_OPTION_INPUT_GRAD_COST},
-               {BPPSA_COST_WEIGHT_GRAD, BPPSA_OPTION_WEIGHT_GRAD_COST},
-               {BPPSA_COST_STEP, BPPSA_OPTION_STEP_COST},
-               {BPPSA_COST_SYNC, BPPSA_OPTION_SYNC_COST},
-               {BPPSA_COST_MESSAGE, BPPSA_OPTION_MESSAGE_SIZE},
-               {BPPSA_COST_GRADIENT, BPPSA_OPTION_GRADIENT_SIZE},
-               {BPPSA_COST_PRODUCT, BPPSA_OPTION_PRODUCT_COST},
-               {BPPSA_COST_APPLY, BPPSA_OPTION_APPLY_COST}};
-  for (size_t i = 0; i < sizeof costs / sizeof costs[0]; ++i) {
-    if (bppsa_cli_value(cli, costs[i].option)->present) {
-      c->uniform[costs[i].cost] = real(cli, costs[i].option);
+/* Options that are members of a configuration. The kind of an option gives the type of the member. */
+#define MEMBER(name, member)                                                                                                     \
+  { BPPSA_OPTION_##name, offsetof(bppsa_schedule_config, member) }
+#define COST(name, kind) MEMBER(name, uniform[BPPSA_COST_##kind])
+#define SHAPE                                                                                                                    \
+  MEMBER(STAGES, stages), MEMBER(MICRO_BATCHES, micro_batches), MEMBER(MODEL_LAYERS, layers), MEMBER(WIDTH, width),              \
+      MEMBER(REPLICAS, replicas), MEMBER(STAGE_CHUNKS, chunks), MEMBER(ITERATIONS, iterations), MEMBER(REVERSE_K, reverse),      \
+      MEMBER(ELEMENTS, elements), MEMBER(SKIP_FIRST_INPUT_GRAD, skip_first_input_grad), MEMBER(RECOMPUTE, recompute),            \
+      MEMBER(SYNC, sync), MEMBER(WINDOW, window)
+#define MACHINE                                                                                                                  \
+  MEMBER(ALPHA, alpha), MEMBER(BETA, beta), MEMBER(ISSUE_OVERHEAD, issue_overhead), MEMBER(MEMORY_CAP, memory_cap),              \
+      MEMBER(PRECOMPILED, precompiled), MEMBER(CONTENTION, contention)
+#define COSTS                                                                                                                    \
+  COST(FORWARD_COST, FORWARD), COST(INPUT_GRAD_COST, INPUT_GRAD), COST(WEIGHT_GRAD_COST, WEIGHT_GRAD), COST(STEP_COST, STEP),    \
+      COST(SYNC_COST, SYNC), COST(MESSAGE_SIZE, MESSAGE), COST(GRADIENT_SIZE, GRADIENT), COST(PRODUCT_COST, PRODUCT),            \
+      COST(APPLY_COST, APPLY)
+static const struct {
+  bppsa_option option;
+  size_t offset;
+} members[] = {SHAPE, MACHINE, COSTS};
+
+bppsa_status bppsa_scheme_options(const bppsa_cli *cli, bppsa_schedule_config *c) {
+  for (size_t i = 0; i < sizeof members / sizeof members[0]; ++i) {
+    const bppsa_option_value *value = bppsa_cli_value(cli, members[i].option);
+    const bppsa_option_kind kind = bppsa_option_get(members[i].option)->kind;
+    void *to = (char *)c + members[i].offset;
+    if (value->present && kind == BPPSA_INTEGER) {
+      *(int64_t *)to = value->integer;
+    } else if (value->present && kind == BPPSA_REAL) {
+      *(double *)to = value->real;
+    } else if (value->present && kind == BPPSA_CHOICE) {
+      *(int *)to = value->choice;
+    } else if (value->given) {
+      *(bool *)to = true;
     }
   }
-}
-
-static bppsa_status take_options(const bppsa_cli *cli, bppsa_schedule_config *c) {
-  if (given(cli, BPPSA_OPTION_DOUBLING) && given(cli, BPPSA_OPTION_HALVING)) {
+  const bool doubling = given(cli, BPPSA_OPTION_DOUBLING), halving = given(cli, BPPSA_OPTION_HALVING);
+  if (doubling && halving) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--halving: given beside --doubling, expected one of the two");
   }
-  c->stages = integer(cli, BPPSA_OPTION_STAGES);
-  c->micro_batches = integer(cli, BPPSA_OPTION_MICRO_BATCHES);
-  c->layers = given(cli, BPPSA_OPTION_MODEL_LAYERS) ? integer(cli, BPPSA_OPTION_MODEL_LAYERS) : 0;
-  c->width = integer(cli, BPPSA_OPTION_WIDTH);
-  c->replicas = integer(cli, BPPSA_OPTION_REPLICAS);
-  c->chunks = integer(cli, BPPSA_OPTION_CHUNKS);
-  c->iterations = integer(cli, BPPSA_OPTION_ITERATIONS);
-  c->reverse = given(cli, BPPSA_OPTION_REVERSE_K) ? integer(cli, BPPSA_OPTION_REVERSE_K) : -1;
+  c->scale = doubling ? BPPSA_SCALE_DOUBLING : halving ? BPPSA_SCALE_HALVING : BPPSA_SCALE_DIRECT;
   c->split = given(cli, BPPSA_OPTION_SPLIT_BACKWARD)
                  ? (bppsa_schedule_split)(BPPSA_SPLIT_WI + bppsa_cli_value(cli, BPPSA_OPTION_SPLIT_BACKWARD)->choice)
                  : BPPSA_SPLIT_NONE;
-  c->sync = (bppsa_schedule_sync)bppsa_cli_value(cli, BPPSA_OPTION_SYNC)->choice;
-  c->scale = given(cli, BPPSA_OPTION_DOUBLING)  ? BPPSA_SCALE_DOUBLING
-             : given(cli, BPPSA_OPTION_HALVING) ? BPPSA_SCALE_HALVING
-                                                : BPPSA_SCALE_DIRECT;
-  c->skip_first_input_grad = given(cli, BPPSA_OPTION_SKIP_FIRST_INPUT_GRAD);
-  c->recompute = given(cli, BPPSA_OPTION_RECOMPUTE);
-  c->alpha = real(cli, BPPSA_OPTION_ALPHA);
-  c->beta = real(cli, BPPSA_OPTION_BETA);
-  c->contention = (bppsa_schedule_contention)bppsa_cli_value(cli, BPPSA_OPTION_CONTENTION)->choice;
-  c->issue_overhead = real(cli, BPPSA_OPTION_ISSUE_OVERHEAD);
-  c->precompiled = given(cli, BPPSA_OPTION_PRECOMPILED);
-  c->memory_cap = given(cli, BPPSA_OPTION_MEMORY_CAP) ? real(cli, BPPSA_OPTION_MEMORY_CAP) : 0;
-  take_costs(cli, c);
   return BPPSA_OK;
 }
 
 /* The command line and its file of costs. */
 static bppsa_status take_request(const bppsa_cli *cli, bppsa_schedule_request *r) {
   *r = bppsa_schedule_request_default();
-  BPPSA_TRY(take_options(cli, &r->config));
+  BPPSA_TRY(bppsa_scheme_options(cli, &r->config));
   r->sets_window = given(cli, BPPSA_OPTION_WINDOW);
   r->sets_elements = given(cli, BPPSA_OPTION_ELEMENTS);
-  r->config.window = (bppsa_schedule_window)bppsa_cli_value(cli, BPPSA_OPTION_WINDOW)->choice;
-  r->config.elements = r->sets_elements ? integer(cli, BPPSA_OPTION_ELEMENTS) : r->config.elements;
+  BPPSA_TRY(given(cli, BPPSA_OPTION_CUT) ? bppsa_schedule_request_cut(r, bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text)
+                                         : BPPSA_OK);
   return given(cli, BPPSA_OPTION_COSTS) ? bppsa_schedule_request_costs(r, bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text)
                                         : BPPSA_OK;
 }

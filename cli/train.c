@@ -13,28 +13,26 @@
 #include "models/train_show.h"
 #include "train/line.h"
 
+/* The options of all networks: method and length; how the learning rate changes; machine, ranks, files. */
+#define LOOP_USES                                                                                                                \
+  BPPSA_USE(ORDER), BPPSA_USE(NO_SHUFFLE), BPPSA_USE(BACKWARD), BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(PLAN),     \
+      BPPSA_USE(EPOCHS), BPPSA_USE(TRAIN_ITERATIONS)
+#define RATE_USES                                                                                                                \
+  BPPSA_USE(WEIGHT_DECAY), BPPSA_USE(LR_SCHEDULE), BPPSA_USE(LR_STEP_SIZE), BPPSA_USE(LR_GAMMA), BPPSA_USE(LR_PERIOD),           \
+      BPPSA_USE(LR_MIN), BPPSA_USE(WARMUP), BPPSA_USE(CLIP_NORM)
+#define RUN_USES                                                                                                                 \
+  BPPSA_USE(DEVICE), BPPSA_USE(DTYPE), BPPSA_USE(THREADS), BPPSA_RANKS_USES, BPPSA_USE(STAGES), BPPSA_SCHEDULE_USES,             \
+      BPPSA_USE(ALLOW_OTHER_RANKS), {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, BPPSA_USE(LOG),            \
+      BPPSA_USE(WEIGHTS), BPPSA_USE(PREFIX), BPPSA_USE(SAVE_WEIGHTS), BPPSA_USE(CHECKPOINT), BPPSA_USE(CHECKPOINT_EVERY),        \
+      BPPSA_USE(RESUME), BPPSA_USE(JSON), BPPSA_USE(HELP), BPPSA_USE(COUNT)
+
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_TRAIN_LOSS},                   \
-        {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_INIT}, {.option = BPPSA_OPTION_DATA},                     \
-        {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES},                        \
-        {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_INPUT_SIZE}, {.option = BPPSA_OPTION_BATCH},                   \
-        {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_ORDER}, {.option = BPPSA_OPTION_NO_SHUFFLE},                \
-        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                               \
-        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
-        {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_TRAIN_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER},          \
-        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},                                      \
-        {.option = BPPSA_OPTION_WEIGHT_DECAY}, {.option = BPPSA_OPTION_LR_SCHEDULE}, {.option = BPPSA_OPTION_LR_STEP_SIZE},      \
-        {.option = BPPSA_OPTION_LR_GAMMA}, {.option = BPPSA_OPTION_LR_PERIOD}, {.option = BPPSA_OPTION_LR_MIN},                  \
-        {.option = BPPSA_OPTION_WARMUP}, {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},                      \
-        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,     \
-        {.option = BPPSA_OPTION_ALLOW_OTHER_RANKS}, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},            \
-        {.option = BPPSA_OPTION_LOG}, {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_PREFIX},                         \
-        {.option = BPPSA_OPTION_SAVE_WEIGHTS}, {.option = BPPSA_OPTION_CHECKPOINT}, {.option = BPPSA_OPTION_CHECKPOINT_EVERY},   \
-        {.option = BPPSA_OPTION_RESUME}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                         \
-      .option = BPPSA_OPTION_COUNT                                                                                               \
-    }                                                                                                                            \
+    BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(TRAIN_LOSS), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), \
+        BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE(INPUT_SIZE), BPPSA_USE(BATCH),     \
+        BPPSA_USE(VALIDATION), BPPSA_FORWARD_USES, BPPSA_USE(CHUNKS), LOOP_USES, BPPSA_USE(OPTIMIZER),                           \
+        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES               \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);
@@ -43,50 +41,22 @@
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_TRAIN_LOSS, .help = BPPSA_IMAGES_LOSS_HELP},
-    {.option = BPPSA_OPTION_IGNORE_LABEL},
+    BPPSA_USE(IGNORE_LABEL),
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
     {.option = BPPSA_OPTION_SAMPLES, .help = "images to train on, the first ones"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
     {.option = BPPSA_OPTION_VALIDATION, .help = BPPSA_IMAGES_VALIDATION_HELP},
-    {.option = BPPSA_OPTION_ORDER},
-    {.option = BPPSA_OPTION_NO_SHUFFLE},
-    {.option = BPPSA_OPTION_BACKWARD},
-    {.option = BPPSA_OPTION_ALGORITHM},
-    {.option = BPPSA_OPTION_UP_LEVELS},
-    {.option = BPPSA_OPTION_PLAN},
-    {.option = BPPSA_OPTION_WEIGHT_GRADIENTS},
-    {.option = BPPSA_OPTION_EPOCHS},
-    {.option = BPPSA_OPTION_TRAIN_ITERATIONS},
+    LOOP_USES,
+    BPPSA_USE(WEIGHT_GRADIENTS),
     {.option = BPPSA_OPTION_OPTIMIZER, .fallback = "sgd"},
     {.option = BPPSA_OPTION_LR, .fallback = "0.001"},
     {.option = BPPSA_OPTION_MOMENTUM, .fallback = "0.9"},
-    {.option = BPPSA_OPTION_WEIGHT_DECAY},
-    {.option = BPPSA_OPTION_LR_SCHEDULE},
-    {.option = BPPSA_OPTION_LR_STEP_SIZE},
-    {.option = BPPSA_OPTION_LR_GAMMA},
-    {.option = BPPSA_OPTION_LR_PERIOD},
-    {.option = BPPSA_OPTION_LR_MIN},
-    {.option = BPPSA_OPTION_WARMUP},
-    {.option = BPPSA_OPTION_CLIP_NORM},
+    RATE_USES,
     {.option = BPPSA_OPTION_SEED, .help = "of weights and shuffling"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_DTYPE},
-    {.option = BPPSA_OPTION_THREADS},
-    BPPSA_RANKS_USES,
-    {.option = BPPSA_OPTION_REVERSE_FIRST},
-    {.option = BPPSA_OPTION_ALLOW_OTHER_RANKS},
-    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
-    {.option = BPPSA_OPTION_LOG},
-    {.option = BPPSA_OPTION_WEIGHTS},
-    {.option = BPPSA_OPTION_PREFIX},
-    {.option = BPPSA_OPTION_SAVE_WEIGHTS},
-    {.option = BPPSA_OPTION_CHECKPOINT},
-    {.option = BPPSA_OPTION_CHECKPOINT_EVERY},
-    {.option = BPPSA_OPTION_RESUME},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USE(STAGE_CHUNKS),
+    BPPSA_USE(REVERSE_FIRST),
+    RUN_USES};
 
 /* ---- setting up ---- */
 
@@ -177,7 +147,10 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   }
   BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
-  BPPSA_TRY(bppsa_ranks_setup(cli, &run->network, run->train.batch, "a batch", 0, &run->on, &run->config));
+  BPPSA_TRY(bppsa_ranks_schedule(cli, run->on.comm, &run->schedule));
+  BPPSA_TRY(run->schedule.split != NULL
+                ? bppsa_train_run_make_schedule(run)
+                : bppsa_ranks_setup(cli, &run->network, run->train.batch, "a batch", 0, &run->on, &run->config));
   run->chosen = bppsa_chosen_of(&run->config.method);
   BPPSA_TRY(bppsa_train_run_resume_method(run));
   return bppsa_rank_network_cut(&run->on) ? BPPSA_OK

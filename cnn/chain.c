@@ -50,10 +50,12 @@ static bppsa_status input_gradient(bppsa_chain *chain, int64_t layer, int64_t sa
   return BPPSA_OK;
 }
 
-static bppsa_status weight_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, const void *dy, const void *x,
-                                    const void *kept, void *const *gradients) {
+static bppsa_status weight_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                                    const void *x, const void *y, const void *kept, void *const *gradients) {
   const cnn_chain *c = (const cnn_chain *)chain;
   const bppsa_cnn_pass pass = pass_of(c, layer, samples);
+  (void)weights;
+  (void)y;
   (void)kept;
   bppsa_cnn_pass_weight_gradient(&pass, dy, x, gradients[0], array_of(c, layer, gradients, 1));
   return BPPSA_OK;
@@ -72,6 +74,23 @@ static void destroy(bppsa_chain *chain) {
 static const bppsa_chain_ops chain_ops = {
     .forward = forward, .input_gradient = input_gradient, .weight_gradient = weight_gradient, .destroy = destroy};
 
+/* Each output of a convolution or a linear operator is a sum of products; the others read a window, or one value. */
+static double flops_of(const bppsa_cnn_layer *about, int64_t in, int64_t out) {
+  const bppsa_op *op = &about->op;
+  const double taps = (double)(op->kernel[0] * op->kernel[1]);
+  switch (op->kind) {
+  case BPPSA_OPERATOR_CONV2D:
+    return 2 * (double)out * taps * (double)(op->in[0] / op->groups);
+  case BPPSA_OPERATOR_LINEAR:
+    return 2 * (double)out * (double)in;
+  case BPPSA_OPERATOR_MAXPOOL2D:
+  case BPPSA_OPERATOR_AVGPOOL2D:
+    return (double)out * taps;
+  default:
+    return (double)out;
+  }
+}
+
 static bppsa_status describe_layer(cnn_chain *c, int64_t i) {
   const bppsa_cnn_layer *about = &c->network.layers[i];
   const int64_t first = c->base.parameter_count, parameters = bppsa_cnn_has_weights(about) ? 1 + about->bias : 0;
@@ -86,6 +105,7 @@ static bppsa_status describe_layer(cnn_chain *c, int64_t i) {
       .kept = about->op.kind == BPPSA_OPERATOR_MAXPOOL2D ? bppsa_cnn_size(&c->network, i + 1) * (int64_t)sizeof(int32_t) : 0,
       .first_parameter = first,
       .parameters = parameters};
+  c->layers[i].flops = flops_of(about, c->layers[i].in, c->layers[i].out);
   return about->op.kind == BPPSA_OPERATOR_CONV2D
              ? bppsa_conv_plan(&about->op, c->base.dtype, c->threads, c->base.batch, &c->convs[i])
              : BPPSA_OK;

@@ -24,6 +24,7 @@ typedef struct {
   int64_t kept;            /* bytes that the layer keeps of a sample's forward pass, besides its output */
   int64_t first_parameter; /* its parameters are first_parameter .. first_parameter + parameters - 1 of the chain */
   int64_t parameters;      /* 0: none */
+  double flops;            /* of a sample's forward pass, roughly: what a cut by cost goes by */
 } bppsa_chain_layer;
 
 typedef struct bppsa_chain bppsa_chain;
@@ -35,9 +36,13 @@ typedef struct {
   /* dx [b][in] from dy [b][out] and the arrays of the forward pass. */
   bppsa_status (*input_gradient)(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                                  const void *x, const void *y, const void *kept, void *dx);
-  /* The gradients of the layer's parameters from dy [b][out] and x [b][in]. Called for layers with parameters only. */
-  bppsa_status (*weight_gradient)(bppsa_chain *chain, int64_t layer, int64_t samples, const void *dy, const void *x,
-                                  const void *kept, void *const *gradients);
+  /* The gradients of the layer's parameters from dy [b][out] and the arrays of the forward pass. Called for layers with parameters
+   * only. */
+  bppsa_status (*weight_gradient)(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                                  const void *x, const void *y, const void *kept, void *const *gradients);
+  /* Both at once, for layers with parameters, where that is less work, with the same bits; dx NULL: not wanted. NULL: it is not. */
+  bppsa_status (*backward)(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                           const void *x, const void *y, const void *kept, void *const *gradients, void *dx);
   void (*destroy)(bppsa_chain *chain);
 } bppsa_chain_ops;
 
@@ -51,6 +56,11 @@ struct bppsa_chain {
   int64_t parameter_count;
   const bppsa_parameter *parameters; /* names and shapes; the views have no data */
 };
+
+/* FLOPs of a sample's forward pass, input gradient and weight gradient, roughly: all three take as long. */
+static inline double bppsa_chain_cost(const bppsa_chain *chain, int64_t layer) {
+  return chain->layer[layer].flops * (chain->layer[layer].parameters > 0 ? 3 : 2);
+}
 
 static inline void bppsa_chain_destroy(bppsa_chain *chain) { /* NULL is legal */
   if (chain != NULL) {

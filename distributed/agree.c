@@ -32,3 +32,21 @@ bppsa_status bppsa_ranks_agree(bppsa_comm *comm, const char *where, int64_t coun
   *all = gathered;
   return BPPSA_OK;
 }
+
+bppsa_status bppsa_ranks_agree_stop(bppsa_comm *comm, int64_t step, bool *stop) {
+  const int64_t one = 1;
+  int64_t wanted = *stop ? 1 : 0;
+  const bppsa_view view = bppsa_view_make(&wanted, BPPSA_I64, 1, &one);
+  bppsa_comm_at(comm, "the end of training step", step);
+  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view));
+  *stop = wanted != 0;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_copy(bppsa_comm *comm, int64_t count, const bppsa_named_view *tensors) {
+  bppsa_comm_at(comm, "the start of training", -1);
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(bppsa_comm_broadcast(comm, 0, &tensors[i].view));
+  }
+  return BPPSA_OK;
+}

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/cut.h"
 #include "core/memory.h"
+#include "distributed/agree.h"
 #include "distributed/buckets.h"
 #include "distributed/evaluate_internal.h"
 #include "distributed/reverse_first.h"
@@ -266,14 +267,8 @@ static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, i
 }
 
 static bppsa_status agree(void *context, int64_t step, bool *stop) {
-  bppsa_data_parallel *dp = context;
-  const int64_t one = 1;
-  int64_t wanted = *stop ? 1 : 0;
-  const bppsa_view view = bppsa_view_make(&wanted, BPPSA_I64, 1, &one);
-  bppsa_comm_at(dp->world, "the end of training step", step);
-  BPPSA_TRY(bppsa_comm_allreduce(dp->world, BPPSA_COMM_MAX, &view));
-  *stop = wanted != 0;
-  return BPPSA_OK;
+  const bppsa_data_parallel *dp = context;
+  return bppsa_ranks_agree_stop(dp->world, step, stop);
 }
 
 const char *bppsa_data_parallel_order(bppsa_data_parallel *dp) {
@@ -291,12 +286,8 @@ static const char *note(void *context) {
 }
 
 static bppsa_status share(void *context, int64_t count, const bppsa_named_view *tensors) {
-  bppsa_data_parallel *dp = context;
-  bppsa_comm_at(dp->world, "the start of training", -1);
-  for (int64_t i = 0; i < count; ++i) {
-    BPPSA_TRY(bppsa_comm_broadcast(dp->world, 0, &tensors[i].view));
-  }
-  return BPPSA_OK;
+  const bppsa_data_parallel *dp = context;
+  return bppsa_ranks_copy(dp->world, count, tensors);
 }
 
 /* ---- creation ---- */

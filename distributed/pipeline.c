@@ -208,6 +208,11 @@ static bppsa_status make_tables(bppsa_pipeline *p) {
     p->pools[i].bytes = (size_t)(PIPELINE_HEADER + (bytes + 7) / 8 * 8 + BPPSA_ALIGNMENT);
   }
   BPPSA_TRY(find_updates(p));
+  p->norms = bppsa_calloc(p->updates * p->layers + 1, sizeof *p->norms);
+  p->norm = bppsa_calloc(p->updates + 1, sizeof *p->norm);
+  if (p->norms == NULL || p->norm == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
   find_holders(p);
   BPPSA_TRY(find_transfers(p));
   return make_workers(p);
@@ -265,8 +270,8 @@ void bppsa_pipeline_destroy(bppsa_pipeline *p) {
     bppsa_pipeline_pool_free(&p->pools[i]);
   }
   bppsa_device_destroy(p->device);
-  void *const blocks[] = {p->worker, p->done,   p->taken,       p->transfers, p->events, p->micro,
-                          p->losses, p->holder, p->first_layer, p->pools,     p};
+  void *const blocks[] = {p->worker, p->done, p->taken,  p->transfers,   p->events, p->micro, p->losses,
+                          p->norms,  p->norm, p->holder, p->first_layer, p->pools,  p};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }
@@ -274,6 +279,10 @@ void bppsa_pipeline_destroy(bppsa_pipeline *p) {
 
 int64_t bppsa_pipeline_updates(const bppsa_pipeline *p) {
   return p->updates;
+}
+
+const double *bppsa_pipeline_norms(const bppsa_pipeline *p) {
+  return p->norm;
 }
 
 const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *p) {

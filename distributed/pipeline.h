@@ -59,6 +59,7 @@ typedef struct {
    * over the update's micro-batches is the update's. */
   bppsa_status (*loss)(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *logits, const bppsa_view *seed,
                        double *loss);
+  double (*rate)(void *context, int64_t update); /* the learning rate of an update; NULL: the configuration's */
 } bppsa_pipeline_data;
 
 /* Updates of each stage in one run of the list. */
@@ -69,9 +70,12 @@ int64_t bppsa_pipeline_updates(const bppsa_pipeline *pipeline);
  * a message that is not the list's, an operation that waits for longer than the communicator's timeout; ERR_MEMORY. */
 bppsa_status bppsa_pipeline_run(bppsa_pipeline *pipeline, const bppsa_pipeline_data *data, double *losses);
 
-/* Copies the present weights of replica 0 to `values` on every rank: a view for each parameter of the chain. Collective. ERR_SHAPE,
- * ERR_COMM. */
-bppsa_status bppsa_pipeline_collect(bppsa_pipeline *pipeline, const bppsa_view *values);
+/* Copies the present weights of replica 0 to `values` on every rank: a view for each parameter of the chain. state: that of an
+ * optimiser over all of these parameters, configured as the pipeline's, likewise; NULL: not wanted. Collective. ERR_SHAPE: another
+ * shape or dtype, a state of other tensors; ERR_COMM. */
+bppsa_status bppsa_pipeline_collect(bppsa_pipeline *pipeline, const bppsa_view *values, bppsa_optimizer_state *state);
+/* The other way: the next run goes on from these weights and this state (NULL: the present one), equal on all ranks. ERR_SHAPE. */
+bppsa_status bppsa_pipeline_place(bppsa_pipeline *pipeline, const bppsa_view *values, const bppsa_optimizer_state *state);
 
 /* ---- what happened ---- */
 
@@ -82,6 +86,8 @@ typedef struct {
   int64_t ahead;     /* of these, predicted ones */
 } bppsa_pipeline_event;
 
+/* The 2-norm of the gradients of each update in the latest run, the same on every rank; size bppsa_pipeline_updates. */
+const double *bppsa_pipeline_norms(const bppsa_pipeline *pipeline);
 /* Size: the schedule's operations. Borrowed, until the next run. */
 const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *pipeline);
 /* The most bytes of activations that a worker of this rank has held at once, without its inputs; 0 for other workers. */

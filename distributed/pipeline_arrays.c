@@ -7,25 +7,29 @@
 /* ---- pools ---- */
 
 bppsa_status bppsa_pipeline_pool_take(pipeline_pool *pool, void **block) {
-  void *taken = pool->count > 0 ? pool->free[--pool->count] : bppsa_calloc((int64_t)pool->bytes, 1);
-  if (taken == NULL) {
-    return BPPSA_ERR_MEMORY;
+  if (pool->count > 0) {
+    *block = pool->free[--pool->count];
+    return BPPSA_OK;
   }
-  *block = taken;
-  return BPPSA_OK;
-}
-
-void bppsa_pipeline_pool_give(pipeline_pool *pool, void *block) {
-  if (pool->count == pool->room) {
+  if (pool->made == pool->room) { /* there is room for every block, so that giving one back cannot fail */
     const int64_t room = pool->room < 4 ? 4 : 2 * pool->room;
     void **grown = bppsa_realloc((void *)pool->free, (size_t)room * sizeof *grown);
     if (grown == NULL) {
-      bppsa_free(block); /* the next taker allocates another */
-      return;
+      return BPPSA_ERR_MEMORY;
     }
     pool->free = grown;
     pool->room = room;
   }
+  void *made = bppsa_calloc((int64_t)pool->bytes, 1);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  pool->made++;
+  *block = made;
+  return BPPSA_OK;
+}
+
+void bppsa_pipeline_pool_give(pipeline_pool *pool, void *block) {
   pool->free[pool->count++] = block;
 }
 

@@ -12,6 +12,7 @@ typedef struct {
   size_t bytes;
   void **free; /* size count */
   int64_t count, room;
+  int64_t made; /* blocks, free or taken */
 } pipeline_pool;
 
 typedef enum { PIPELINE_VALUES = 0, PIPELINE_GRADIENTS, PIPELINE_KEPT, PIPELINE_ARRAYS } pipeline_array;
@@ -106,6 +107,8 @@ struct bppsa_pipeline {
   pipeline_pool *pools;         /* [PIPELINE_ARRAYS][layers + 1] */
   int64_t most_micros;          /* in a transfer */
   double *losses;               /* size micros */
+  double *norms;                /* of the gradients, [updates][layers] */
+  double *norm;                 /* of all layers together, size updates */
   bppsa_pipeline_event *events;
   const bppsa_pipeline_data *data;
 };
@@ -145,6 +148,8 @@ bppsa_status bppsa_pipeline_sum_add(bppsa_pipeline *p, int64_t micro, int64_t la
 bppsa_status bppsa_pipeline_sum_go(bppsa_pipeline *p, int64_t layer, int64_t update, bool *done);
 /* Updates the layer, once the sum is there. */
 bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t layer, bool *done);
+/* The learning rate of the update that comes next for this layer. */
+double bppsa_pipeline_rate(const bppsa_pipeline *p, const pipeline_held *held);
 /* The update of the present run that comes next. */
 int64_t bppsa_pipeline_update_of(const bppsa_pipeline *p, int64_t replica, int64_t layer);
 

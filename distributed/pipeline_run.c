@@ -86,26 +86,40 @@ static bppsa_status forward(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
   return BPPSA_OK;
 }
 
-static bppsa_status input_gradient(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro, int64_t layer) {
-  void *weights[PIPELINE_MOST_PARAMETERS];
-  BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_GRADIENTS, micro, layer));
-  BPPSA_TRY(bppsa_pipeline_weights(p, id, layer, weights));
-  return p->chain->ops->input_gradient(
-      p->chain, layer, p->config.samples, weights, array_of(p, w, PIPELINE_GRADIENTS, micro, layer + 1),
-      array_of(p, w, PIPELINE_VALUES, micro, layer), array_of(p, w, PIPELINE_VALUES, micro, layer + 1),
-      array_of(p, w, PIPELINE_KEPT, micro, layer), array_of(p, w, PIPELINE_GRADIENTS, micro, layer));
-}
+/* The arrays of a layer's backward pass. */
+typedef struct {
+  void *weights[PIPELINE_MOST_PARAMETERS], *gradients[PIPELINE_MOST_PARAMETERS];
+  const void *dy, *x, *y, *kept;
+  void *dx;
+} backward_arrays;
 
-static bppsa_status weight_gradient(bppsa_pipeline *p, pipeline_worker *w, int64_t micro, int64_t layer) {
-  void *gradients[PIPELINE_MOST_PARAMETERS];
-  if (p->chain->layer[layer].parameters == 0) {
-    return BPPSA_OK;
+/* The passes of one layer: its weight gradient, its input gradient, or both. */
+static bppsa_status backward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t layer, bool weights, bool input) {
+  const bppsa_chain_ops *ops = p->chain->ops;
+  const int64_t micro = p->list->ops[id].micro, samples = p->config.samples;
+  backward_arrays a = {.dy = array_of(p, w, PIPELINE_GRADIENTS, micro, layer + 1),
+                       .x = array_of(p, w, PIPELINE_VALUES, micro, layer),
+                       .y = array_of(p, w, PIPELINE_VALUES, micro, layer + 1),
+                       .kept = array_of(p, w, PIPELINE_KEPT, micro, layer)};
+  if (input) {
+    BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_GRADIENTS, micro, layer));
+    a.dx = array_of(p, w, PIPELINE_GRADIENTS, micro, layer);
   }
-  bppsa_pipeline_gradient(p, layer, gradients);
-  BPPSA_TRY(p->chain->ops->weight_gradient(
-      p->chain, layer, p->config.samples, array_of(p, w, PIPELINE_GRADIENTS, micro, layer + 1),
-      array_of(p, w, PIPELINE_VALUES, micro, layer), array_of(p, w, PIPELINE_KEPT, micro, layer), gradients));
-  return bppsa_pipeline_sum_add(p, micro, layer);
+  if (weights || input) {
+    BPPSA_TRY(bppsa_pipeline_weights(p, id, layer, a.weights));
+  }
+  if (weights) {
+    bppsa_pipeline_gradient(p, layer, a.gradients);
+  }
+  if (weights && p->chain->ops->backward != NULL) {
+    BPPSA_TRY(ops->backward(p->chain, layer, samples, a.weights, a.dy, a.x, a.y, a.kept, a.gradients, a.dx));
+    return bppsa_pipeline_sum_add(p, micro, layer);
+  }
+  if (weights) {
+    BPPSA_TRY(ops->weight_gradient(p->chain, layer, samples, a.weights, a.dy, a.x, a.y, a.kept, a.gradients));
+    BPPSA_TRY(bppsa_pipeline_sum_add(p, micro, layer));
+  }
+  return input ? ops->input_gradient(p->chain, layer, samples, a.weights, a.dy, a.x, a.y, a.kept, a.dx) : BPPSA_OK;
 }
 
 /* I, W, or B, which is both. */
@@ -117,12 +131,8 @@ static bppsa_status backward(bppsa_pipeline *p, pipeline_worker *w, int64_t id) 
         array_of(p, w, PIPELINE_VALUES, op->micro, layer + 1) == NULL) {
       return fail_at(p, id, "a gradient or an activation is not there");
     }
-    if (weights) {
-      BPPSA_TRY(weight_gradient(p, w, op->micro, layer));
-    }
-    if (inputs && !(layer == 0 && p->list->config.skip_first_input_grad)) {
-      BPPSA_TRY(input_gradient(p, w, id, op->micro, layer));
-    }
+    BPPSA_TRY(backward_layer(p, w, id, layer, weights && p->chain->layer[layer].parameters > 0,
+                             inputs && !(layer == 0 && p->list->config.skip_first_input_grad)));
   }
   for (int64_t layer = op->layer; inputs && layer < op->layer + op->layers; ++layer) {
     bppsa_pipeline_release(p, w, PIPELINE_GRADIENTS, op->micro, layer);
@@ -328,7 +338,7 @@ static bool is_ready(const bppsa_pipeline *p, const bppsa_schedule_op *op) {
 
 static void finish(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
   const bppsa_schedule_op *op = &p->list->ops[id];
-  const bool reads_weights = op->kind <= BPPSA_KIND_RECOMPUTE && op->kind != BPPSA_KIND_W;
+  const bool reads_weights = op->kind <= BPPSA_KIND_RECOMPUTE;
   bppsa_pipeline_read(p, w, id, false);
   for (int64_t layer = op->layer; reads_weights && layer < op->layer + op->layers; ++layer) {
     bppsa_pipeline_weights_read(p, id, layer);
@@ -418,6 +428,7 @@ static void begin_run(bppsa_pipeline *p) {
     p->events[id] = (bppsa_pipeline_event){NAN, NAN, -1, 0};
   }
   memset(p->losses, 0, (size_t)p->micros * sizeof *p->losses);
+  memset(p->norms, 0, (size_t)(p->updates * p->layers) * sizeof *p->norms);
   bppsa_pipeline_weights_begin(p);
 }
 
@@ -434,11 +445,33 @@ static bppsa_status share_losses(bppsa_pipeline *p, double *losses) {
   return BPPSA_OK;
 }
 
+/* The norm of each update's gradients, from those of the layers, each of which one rank knows. They are scaled by the largest,
+ * because their squares may overflow. */
+static bppsa_status share_norms(bppsa_pipeline *p) {
+  const int64_t all = p->updates * p->layers;
+  const bppsa_view view = bppsa_view_make(p->norms, BPPSA_F64, 1, &all);
+  BPPSA_TRY(bppsa_comm_allreduce(p->comm, BPPSA_COMM_SUM, &view));
+  for (int64_t update = 0; update < p->updates; ++update) {
+    const double *norms = &p->norms[update * p->layers];
+    double largest = 0, squares = 0;
+    for (int64_t layer = 0; layer < p->layers; ++layer) {
+      largest = norms[layer] > largest || isnan(norms[layer]) ? norms[layer] : largest;
+    }
+    const bool scaled = largest > 0 && isfinite(largest);
+    for (int64_t layer = 0; scaled && layer < p->layers; ++layer) {
+      squares += norms[layer] / largest * (norms[layer] / largest);
+    }
+    p->norm[update] = scaled ? largest * sqrt(squares) : largest;
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_pipeline_run(bppsa_pipeline *p, const bppsa_pipeline_data *data, double *losses) {
   BPPSA_REQUIRE(p != NULL && data != NULL && data->input != NULL && data->loss != NULL && losses != NULL);
   p->data = data;
   begin_run(p);
   BPPSA_TRY(run_lanes(p));
   p->runs++;
+  BPPSA_TRY(share_norms(p));
   return share_losses(p, losses);
 }

@@ -84,7 +84,7 @@ static bppsa_status make_all_held(bppsa_pipeline *p, const bppsa_view *values) {
     const bppsa_schedule_op *op = &p->list->ops[id];
     for (int64_t layer = op->layer; op->kind <= BPPSA_KIND_RECOMPUTE && layer < op->layer + op->layers; ++layer) {
       pipeline_held *h = held_of(p, op->replica, layer);
-      if (h != NULL && op->kind != BPPSA_KIND_W && op->weight_version >= 0 && op->weight_version <= p->updates) {
+      if (h != NULL && op->weight_version >= 0 && op->weight_version <= p->updates) {
         h->readers[op->weight_version]++;
       }
     }
@@ -286,8 +286,10 @@ bppsa_status bppsa_pipeline_weights(bppsa_pipeline *p, int64_t id, int64_t layer
   } else if (version > now) {
     if (h->predicted_from != h->updates || h->predicted_ahead != version - now) {
       void *places[PIPELINE_MOST_PARAMETERS];
+      bppsa_optimizer_config optimizer = p->config.optimizer;
+      optimizer.lr = bppsa_pipeline_rate(p, h);
       place_arrays(p, layer, h->predicted, places);
-      BPPSA_TRY(bppsa_pipeline_predict(&h->model, h->optimizer, &p->config.optimizer, version - now, places));
+      BPPSA_TRY(bppsa_pipeline_predict(&h->model, h->optimizer, &optimizer, version - now, places));
       h->predicted_from = h->updates;
       h->predicted_ahead = version - now;
     }
@@ -376,6 +378,10 @@ bppsa_status bppsa_pipeline_sum_go(bppsa_pipeline *p, int64_t layer, int64_t upd
   return BPPSA_OK;
 }
 
+double bppsa_pipeline_rate(const bppsa_pipeline *p, const pipeline_held *h) {
+  return p->data->rate != NULL ? p->data->rate(p->data->context, h->updates) : p->config.optimizer.lr;
+}
+
 bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t layer, bool *done) {
   pipeline_held *h = held_of(p, replica, layer);
   BPPSA_TRY(bppsa_pipeline_sum_go(p, layer, updates_of(p, h), done));
@@ -385,6 +391,10 @@ bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t lay
   BPPSA_TRY(keep(p, h));
   if (h->optimizer != NULL) {
     memcpy(h->gradients, p->sums[layer].result, (size_t)h->bytes);
+    if (replica == 0) {
+      p->norms[updates_of(p, h) * p->layers + layer] = bppsa_gradient_norm(&h->model, p->device);
+    }
+    bppsa_optimizer_set_lr(h->optimizer, bppsa_pipeline_rate(p, h));
     bppsa_optimizer_step(h->optimizer, p->device);
   }
   h->updates++;
@@ -395,21 +405,96 @@ int64_t bppsa_pipeline_update_of(const bppsa_pipeline *p, int64_t replica, int64
   return updates_of(p, held_of(p, replica, layer));
 }
 
-bppsa_status bppsa_pipeline_collect(bppsa_pipeline *p, const bppsa_view *values) {
-  BPPSA_REQUIRE(p != NULL && values != NULL);
+/* ---- weights and optimiser's state as a whole ---- */
+
+/* State tensors of a parameter. */
+static int64_t slots_of(const bppsa_pipeline *p) {
+  const bppsa_optimizer_config *o = &p->config.optimizer;
+  return o->kind != BPPSA_SGD ? 2 : o->momentum > 0 ? 1 : 0;
+}
+
+static bppsa_status check_whole(const bppsa_pipeline *p, const bppsa_view *values, const bppsa_optimizer_state *state) {
+  for (int64_t i = 0; i < p->chain->parameter_count; ++i) {
+    if (!bppsa_view_same_shape(&values[i], &p->chain->parameters[i].value) || values[i].dtype != p->chain->dtype) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "pipeline: another shape or dtype for %s, expected the chain's",
+                        p->chain->parameters[i].name);
+    }
+  }
+  const int64_t expected = p->chain->parameter_count * slots_of(p);
+  return state == NULL || state->count == expected
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE, "pipeline: an optimiser's state of %" PRId64 " tensors, expected %" PRId64,
+                          state->count, expected);
+}
+
+/* Calls `move` for every parameter of a layer and for its state tensors, with the memory of `held` (NULL: another rank's) and the
+ * tensor of the whole. */
+typedef bppsa_status (*mover)(const bppsa_pipeline *p, int64_t layer, void *held, const bppsa_view *whole);
+
+static bppsa_status move_layer(const bppsa_pipeline *p, int64_t layer, const pipeline_held *h, const bppsa_view *values,
+                               const bppsa_optimizer_state *state, mover move) {
+  const bppsa_chain_layer *about = &p->chain->layer[layer];
+  const int64_t slots = state != NULL ? slots_of(p) : 0;
+  for (int64_t i = 0; i < about->parameters; ++i) {
+    const int64_t at = about->first_parameter + i;
+    BPPSA_TRY(move(p, layer, h != NULL ? h->model.parameters[i].value.data : NULL, &values[at]));
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      void *own = h != NULL ? bppsa_optimizer_get_state(h->optimizer)->tensors[i * slots + slot].view.data : NULL;
+      BPPSA_TRY(move(p, layer, own, &state->tensors[at * slots + slot].view));
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status tell(const bppsa_pipeline *p, int64_t layer, void *held, const bppsa_view *whole) {
+  if (held != NULL) {
+    memcpy(whole->data, held, bppsa_view_bytes(whole));
+  }
+  return bppsa_comm_broadcast(p->comm, (int32_t)pipeline_rank_of(p, p->holder[layer]), whole);
+}
+
+static bppsa_status take(const bppsa_pipeline *p, int64_t layer, void *held, const bppsa_view *whole) {
+  (void)p;
+  (void)layer;
+  memcpy(held, whole->data, bppsa_view_bytes(whole));
+  return BPPSA_OK;
+}
+
+/* Updates that the layers' optimisers have made, each as many as the others. */
+static bppsa_status collect_step(const bppsa_pipeline *p, bppsa_optimizer_state *state) {
+  int64_t step = 0, one = 1;
   for (int64_t layer = 0; layer < p->layers; ++layer) {
     const pipeline_held *h = held_of(p, 0, layer);
-    for (int64_t i = 0; i < p->chain->layer[layer].parameters; ++i) {
-      const bppsa_view *to = &values[p->chain->layer[layer].first_parameter + i];
-      if (!bppsa_view_same_shape(to, &parameter_of(p, layer, i)->value) || to->dtype != p->chain->dtype) {
-        return bppsa_fail(BPPSA_ERR_SHAPE, "pipeline: another shape or dtype for %s, expected the chain's",
-                          parameter_of(p, layer, i)->name);
-      }
-      if (h != NULL) {
-        memcpy(to->data, h->model.parameters[i].value.data, bppsa_view_bytes(to));
-      }
-      BPPSA_TRY(bppsa_comm_broadcast(p->comm, (int32_t)pipeline_rank_of(p, p->holder[layer]), to));
+    step = h != NULL && h->optimizer != NULL ? bppsa_optimizer_get_state(h->optimizer)->step : step;
+  }
+  const bppsa_view view = bppsa_view_make(&step, BPPSA_I64, 1, &one);
+  BPPSA_TRY(bppsa_comm_allreduce(p->comm, BPPSA_COMM_MAX, &view));
+  state->step = step;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_pipeline_collect(bppsa_pipeline *p, const bppsa_view *values, bppsa_optimizer_state *state) {
+  BPPSA_REQUIRE(p != NULL && values != NULL);
+  BPPSA_TRY(check_whole(p, values, state));
+  for (int64_t layer = 0; layer < p->layers; ++layer) {
+    BPPSA_TRY(move_layer(p, layer, held_of(p, 0, layer), values, state, tell));
+  }
+  return state != NULL ? collect_step(p, state) : BPPSA_OK;
+}
+
+bppsa_status bppsa_pipeline_place(bppsa_pipeline *p, const bppsa_view *values, const bppsa_optimizer_state *state) {
+  BPPSA_REQUIRE(p != NULL && values != NULL);
+  BPPSA_TRY(check_whole(p, values, state));
+  for (int64_t cell = 0; cell < p->list->replicas * p->layers; ++cell) {
+    pipeline_held *h = p->held[cell];
+    if (h == NULL || h->optimizer == NULL) {
+      continue;
     }
+    BPPSA_TRY(move_layer(p, cell % p->layers, h, values, state, take));
+    if (state != NULL) {
+      bppsa_optimizer_get_state(h->optimizer)->step = state->step;
+    }
+    h->predicted_from = -1;
   }
   return BPPSA_OK;
 }

@@ -4,6 +4,7 @@
 #define BPPSA_MODELS_NETWORK_H
 
 #include "cnn/cnn.h"
+#include "core/chain.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "models/network_kind.h"
@@ -97,6 +98,9 @@ struct bppsa_network_family {
                          bppsa_model **model);
   bppsa_status (*init)(bppsa_model *model, bppsa_init init, uint64_t seed);
   const bppsa_scan_plan *(*plan)(const bppsa_network_config *config, const bppsa_model *model); /* of the top layer */
+  /* The network as a chain of layers, with the parameters of `create`; config.batch: the most samples of a call. */
+  bppsa_status (*chain)(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                        bppsa_chain **chain);
 
   /* bppsa_network_match, for samples of this family */
   bppsa_status (*match)(const bppsa_network *network, const bppsa_network_config *config, const char *weights,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "cnn/chain.h"
 #include "models/network.h"
 
 /* ---- layers and mask ---- */
@@ -75,6 +76,11 @@ static bppsa_status create(const bppsa_network *network, const bppsa_network_con
 static bppsa_status init_model(bppsa_model *model, bppsa_init init, uint64_t seed) {
   (void)init; /* one way is known */
   return bppsa_cnn_init(model, seed);
+}
+
+static bppsa_status create_chain(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                                 bppsa_chain **chain) {
+  return bppsa_cnn_chain_create(&network->layers, config->batch, config->dtype, device, chain);
 }
 
 static const bppsa_scan_plan *plan_of(const bppsa_network_config *config, const bppsa_model *model) {
@@ -218,6 +224,7 @@ const bppsa_network_family bppsa_network_convolutional = {.name = "convolutional
                                                           .create = create,
                                                           .init = init_model,
                                                           .plan = plan_of,
+                                                          .chain = create_chain,
                                                           .match = match,
                                                           .take_batch = take_batch,
                                                           .forward = forward,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "models/network.h"
+#include "recurrent/chain.h"
 
 /* ---- configurations ---- */
 
@@ -63,6 +64,12 @@ static bppsa_status create(const bppsa_network *network, const bppsa_network_con
                            bppsa_model **model) {
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
   return network->kind->create(&recurrent, network->kind->cell, device, model);
+}
+
+static bppsa_status create_chain(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                                 bppsa_chain **chain) {
+  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+  return bppsa_recurrent_chain_create(&recurrent, network->kind->cell, device, chain);
 }
 
 static const bppsa_scan_plan *plan_of(const bppsa_network_config *config, const bppsa_model *model) {
@@ -185,6 +192,7 @@ const bppsa_network_family bppsa_network_recurrent = {.name = "recurrent",
                                                       .create = create,
                                                       .init = bppsa_recurrent_init,
                                                       .plan = plan_of,
+                                                      .chain = create_chain,
                                                       .match = match,
                                                       .fit = fit,
                                                       .take_batch = take_batch,

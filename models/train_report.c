@@ -73,15 +73,25 @@ void bppsa_train_row_text(const bppsa_train_run *run, const bppsa_train_record *
 /* ---- for people ---- */
 
 static bool same_bits(const bppsa_train_run *run) {
+  if (run->pipeline != NULL) {
+    return bppsa_rank_schedule_synchronous(&run->schedule);
+  }
   return bppsa_data_parallel_same_bits(&run->on.parallel, (int32_t)run->on.split.batch);
 }
 
 static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
   char split[BPPSA_RANK_SPLIT_TEXT];
-  bppsa_text_add(text, "ranks      %d, %s, split %s, gradients added up by %s%s\n", bppsa_comm_size(run->on.comm),
-                 bppsa_comm_transport_name(bppsa_comm_get_transport(bppsa_rank_network_among(&run->on))),
-                 bppsa_rank_split_text(&run->on.split, split, sizeof split), run->reduction,
-                 same_bits(run) ? "" : ": the bits depend on the number of ranks");
+  bppsa_text_add(text, "ranks      %d, %s, split ", bppsa_comm_size(run->on.comm),
+                 bppsa_comm_transport_name(bppsa_comm_get_transport(bppsa_rank_network_among(&run->on))));
+  if (run->pipeline != NULL) {
+    bppsa_rank_schedule_text(&run->schedule, text);
+  } else {
+    bppsa_text_add(text, "%s", bppsa_rank_split_text(&run->on.split, split, sizeof split));
+  }
+  bppsa_text_add(text, ", gradients added up by %s%s\n", run->reduction,
+                 same_bits(run)          ? ""
+                 : run->pipeline != NULL ? ": the bits depend on the schedule"
+                                         : ": the bits depend on the number of ranks");
   if (run->on.parallel.reverse_first != 0) {
     bppsa_text_add(text, "order      %s\n", bppsa_data_parallel_order(run->ranks));
   }
@@ -217,9 +227,12 @@ static json_t *ranks_json(const bppsa_train_run *run) {
   bool ok = object != NULL && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(run->on.comm));
   ok = ok && bppsa_json_put_text(object, "transport",
                                  bppsa_comm_transport_name(bppsa_comm_get_transport(bppsa_rank_network_among(&run->on))));
-  ok = ok && bppsa_json_put_text(object, "split", bppsa_rank_split_text(&run->on.split, split, sizeof split));
   ok = ok && bppsa_json_put_text(object, "reduction", run->reduction);
   ok = ok && bppsa_json_put_bool(object, "same_bits", same_bits(run));
+  if (run->pipeline != NULL) {
+    return bppsa_json_finish(object, ok && bppsa_rank_schedule_put(object, &run->schedule));
+  }
+  ok = ok && bppsa_json_put_text(object, "split", bppsa_rank_split_text(&run->on.split, split, sizeof split));
   ok = ok && bppsa_json_put_integer(object, "buckets", bppsa_data_parallel_buckets(run->ranks));
   ok = ok && bppsa_json_put_integer(object, "reverse_first", bppsa_data_parallel_reverse_first(run->ranks));
   ok = ok && bppsa_json_put_integer(object, "reverse_first_most", bppsa_data_parallel_reverse_first_most(run->ranks));

@@ -11,6 +11,8 @@
 
 void bppsa_train_run_free(bppsa_train_run *run) {
   bppsa_data_parallel_destroy(run->ranks);
+  bppsa_pipeline_train_destroy(run->pipeline);
+  bppsa_rank_schedule_free(&run->schedule);
   bppsa_model_destroy(run->model);
   bppsa_rank_network_free(&run->on);
   bppsa_dataset_destroy(run->dataset);
@@ -22,6 +24,21 @@ void bppsa_train_run_free(bppsa_train_run *run) {
 }
 
 /* ---- the model ---- */
+
+bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run) {
+  return bppsa_rank_schedule_make(&run->schedule, &run->network, &run->train, run->dataset, run->epoch_samples, run->device,
+                                  bppsa_comm_size(run->on.comm), &run->config);
+}
+
+static bppsa_status join_stages(bppsa_train_run *run) {
+  const bppsa_rank_schedule *s = &run->schedule;
+  const bppsa_pipeline_config config = {.schedule = s->list, .samples = s->samples, .optimizer = run->train.optimizer};
+  BPPSA_TRY(bppsa_pipeline_train_create(run->on.comm, s->chain, run->model, &config, &run->pipeline));
+  run->config.batch = run->train.batch; /* as it is shown */
+  run->train.ranks = bppsa_pipeline_train_ranks(run->pipeline);
+  run->train.reduction = bppsa_rank_schedule_reduction(s, run->reduction, sizeof run->reduction);
+  return BPPSA_OK;
+}
 
 static bppsa_status join_ranks(bppsa_train_run *run) {
   bppsa_comm *comm = bppsa_rank_network_among(&run->on);
@@ -38,7 +55,7 @@ bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_rank_network_create(&run->network, &run->config, run->device, &run->on, &run->model));
   run->plan_s = bppsa_now() - start;
-  return run->on.comm != NULL ? join_ranks(run) : BPPSA_OK;
+  return run->on.comm == NULL ? BPPSA_OK : run->schedule.list != NULL ? join_stages(run) : join_ranks(run);
 }
 
 /* ---- checkpoints ---- */

@@ -5,6 +5,7 @@
 #include "core/buffer.h"
 #include "models/planner.h"
 #include "models/rank_network.h"
+#include "models/rank_schedule.h"
 #include "train/objective.h"
 #include "train/trainer.h"
 
@@ -31,8 +32,10 @@ typedef struct {
   bppsa_buffer order;    /* a given order of the samples */
   int64_t epoch_samples; /* samples that an epoch visits */
   bppsa_model *model;
-  bppsa_rank_network on;      /* its ranks; config.batch is what a rank's model takes at once until the model is made */
-  bppsa_data_parallel *ranks; /* with ranks, made with the model */
+  bppsa_rank_network on;          /* its ranks; config.batch is what a rank's model takes at once until the model is made */
+  bppsa_data_parallel *ranks;     /* with ranks that share batches, made with the model; NULL otherwise */
+  bppsa_rank_schedule schedule;   /* that the ranks execute; empty if they share batches or steps */
+  bppsa_pipeline_train *pipeline; /* with a schedule, made with the model; NULL otherwise */
   char reduction[BPPSA_DATA_PARALLEL_TEXT];
   double plan_s; /* seconds that creating the model took; for a sparse scan this is planning */
 
@@ -48,8 +51,10 @@ void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
  * would now choose others.
  * ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
-/* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create and
- * bppsa_data_parallel_create. */
+/* Makes the schedule that is asked for, and config that of a micro-batch. ERR_* of bppsa_rank_schedule_make. */
+bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run);
+/* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create,
+ * bppsa_data_parallel_create and bppsa_pipeline_train_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
 /* Fills run->train with what a resumed run must have in common with the first one, once the model has its initial weights. It
  * borrows from the run. */

@@ -12,6 +12,17 @@
 #include "train/batch.h"
 #include "train/evaluate.h"
 #include "train/log.h"
+#include "train/optimizer.h"
+
+/* What ranks that hold parts of the weights ask the loop for. */
+typedef struct {
+  void *context;
+  bppsa_optimizer *optimizer; /* of the whole model; its state is the one that checkpoints hold */
+  /* The learning rate of the step that comes so many steps behind the present one. */
+  double (*rate)(const void *context, int64_t ahead);
+  /* Steps from the present one to the end of the epoch or of the run, the present one included. */
+  int64_t (*left)(const void *context);
+} bppsa_train_lead;
 
 typedef struct bppsa_train_ranks {
   void *context;
@@ -20,6 +31,10 @@ typedef struct bppsa_train_ranks {
   /* Ranks along time: steps first_step + 1 .. first_step + steps of every sample are this rank's. cut: there are such ranks */
   bool cut;
   int64_t first_step, steps;
+  /* Ranks that hold parts of the weights, as the stages of a pipeline do, and update them while they compute, so many times a step;
+   * 0: every rank holds all weights, and the loop updates them. Such ranks set the record's grad_norm too, and may compute steps
+   * before they are asked for: `indices` then go on behind the batch. */
+  int64_t updates;
 
   /* Loss and gradients of the batch that the data set's samples indices[0 .. count - 1] make up: on return every rank's model holds
    * the gradients of the whole batch. Fills the record's loss, accuracy, redone products, forward and backward time. batch: this
@@ -35,10 +50,14 @@ typedef struct bppsa_train_ranks {
   /* *stop: true on every rank if it was true on any. */
   bppsa_status (*agree)(void *context, int64_t step, bool *stop);
   /* A line for the log, and at the start for the user too, about what has happened since the last call (borrowed, until the next
-   * one); NULL: nothing. */
+   * one); NULL: nothing. The function may be NULL. */
   const char *(*note)(void *context);
   /* Copies the tensors of the first rank to those of the others. */
   bppsa_status (*share)(void *context, int64_t count, const bppsa_named_view *tensors);
+  /* With `updates`: takes the weights of the model and the optimiser's state over, when they are as the run begins with; and puts
+   * the present ones back, where a validation, a checkpoint or the end needs them. lead: borrowed until the run is over. */
+  bppsa_status (*begin)(void *context, const bppsa_train_lead *lead);
+  bppsa_status (*gather)(void *context);
 } bppsa_train_ranks;
 
 #endif

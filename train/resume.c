@@ -10,7 +10,7 @@
 #include "core/json.h"
 #include "train/trainer_internal.h"
 
-enum { STORED = 7, STEPS_BETWEEN = 100 };
+enum { STORED = 7, STEPS_BETWEEN = 100 /* checkpoints of a run by iterations, where nothing else is said */ };
 
 #define OPTIMIZER_PREFIX "optimizer."
 #define REDUCTION "reduction"
@@ -294,13 +294,14 @@ static bppsa_status check_counts(const bppsa_training *run) {
   const int64_t epoch = step == 0 ? 0 : (step - 1) / per_epoch + 1, steps = step == 0 ? 0 : step - (epoch - 1) * per_epoch;
   const int64_t complete = steps == per_epoch ? epoch : epoch > 0 ? epoch - 1 : 0;
   const int64_t samples = steps == per_epoch ? run->samples : steps * batch, position = steps == per_epoch ? 0 : samples;
+  const int64_t updates = run->ranks != NULL && run->ranks->updates > 0 ? run->ranks->updates : 1;
   const int64_t most_rows = samples * (data->labels_per_step ? data->seq_len : 1), any = INT64_MAX;
   const struct {
     const char *name;
     int64_t found, least, most;
   } numbers[] = {{"train.cursor: epoch", s->cursor[1], epoch, epoch},
                  {"train.cursor: position", s->cursor[2], position, position},
-                 {"train.cursor: steps of the optimiser", s->cursor[3], 0, step},
+                 {"train.cursor: steps of the optimiser", s->cursor[3], 0, step * updates},
                  {"train.epoch_counts: rows", s->counts[1], 0, most_rows},
                  {"train.epoch_counts: correct rows", s->counts[0], data->real_targets ? INT64_MIN : 0, s->counts[1]},
                  {"train.epoch_counts: steps", s->counts[2], steps, steps},
@@ -507,11 +508,22 @@ bppsa_status bppsa_training_open_files(bppsa_training *run) {
 
 /* ---- while it runs ---- */
 
+int64_t bppsa_train_checkpoint_steps(const bppsa_train_config *config) {
+  return config->checkpoint == NULL     ? 0
+         : config->checkpoint_every > 0 ? config->checkpoint_every
+         : config->iterations > 0       ? STEPS_BETWEEN
+                                        : 0;
+}
+
 bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool now) {
-  const bppsa_train_config *config = run->config;
-  const int64_t every = config->checkpoint_every > 0 ? config->checkpoint_every : config->iterations > 0 ? STEPS_BETWEEN : 0;
+  const int64_t every = bppsa_train_checkpoint_steps(run->config);
   const bool due = every > 0 ? run->result.steps % every == 0 : epoch_complete;
-  if (run->checkpoint == NULL || run->checkpoint_step == run->result.steps || !(due || now)) {
+  if (run->config->checkpoint == NULL || run->checkpoint_step == run->result.steps || !(due || now)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_training_gather(run));
+  if (run->checkpoint == NULL) { /* the first rank alone writes it */
+    run->checkpoint_step = run->result.steps;
     return BPPSA_OK;
   }
   if (run->log != NULL) { /* the lines that the checkpoint counts must reach the disk before it */

@@ -30,7 +30,7 @@ static bppsa_status forward_backward_on_ranks(bppsa_training *run, bppsa_train_r
   const bppsa_train_ranks *r = run->ranks;
   const int64_t *indices = bppsa_training_indices(run);
   BPPSA_TRY(r->forward_backward(r->context, &run->batch, run->count, indices, record, loss));
-  record->grad_norm = bppsa_gradient_norm(run->model, run->device);
+  record->grad_norm = r->updates > 0 ? record->grad_norm : bppsa_gradient_norm(run->model, run->device);
   const bool lost = !isfinite(loss->loss);
   if (lost || !isfinite(record->grad_norm)) {
     return r->describe_nonfinite(r->context, &run->batch, run->count, indices, !lost, lost ? "loss" : "gradient norm",
@@ -58,7 +58,8 @@ bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_l
     return bppsa_step_gpu(run, record, loss);
   }
   BPPSA_TRY((run->ranks != NULL ? forward_backward_on_ranks : forward_backward)(run, record, loss));
-  if (run->nonfinite.length == 0) {
+  const bool updated = run->ranks != NULL && run->ranks->updates > 0;
+  if (run->nonfinite.length == 0 && !updated) {
     update(run, record);
   }
   return BPPSA_OK;

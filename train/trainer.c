@@ -142,13 +142,33 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   bppsa_forward_stats_add(&run->result.forward, &record->forward);
 }
 
+/* The learning rate of a step of the present epoch: of the one that comes next, or `ahead` steps behind it. */
+static double rate_at(const void *context, int64_t ahead) {
+  const bppsa_training *run = context;
+  const bppsa_train_config *config = run->config;
+  const int64_t done = config->iterations > 0 ? run->result.steps + ahead : run->cursor.epoch - 1;
+  return bppsa_rate_at(&run->rate, config->optimizer.lr, run->result.steps + ahead + 1, done);
+}
+
 /* Sets the optimiser's rate for the next step and returns it. */
 static double set_rate(bppsa_training *run) {
-  const bppsa_train_config *config = run->config;
-  const int64_t done = config->iterations > 0 ? run->result.steps : run->cursor.epoch - 1;
-  const double rate = bppsa_rate_at(&run->rate, config->optimizer.lr, run->result.steps + 1, done);
+  const double rate = rate_at(run, 0);
   bppsa_optimizer_set_lr(run->optimizer, rate);
   return rate;
+}
+
+/* Whole batches from the present one to the end of the epoch or of the run. */
+static int64_t steps_left(const void *context) {
+  const bppsa_training *run = context;
+  const int64_t of_epoch = (run->samples - run->cursor.position + run->count) / run->most,
+                of_run = run->total_steps - run->result.steps;
+  return bppsa_min(of_epoch, of_run);
+}
+
+/* Gives the weights that the run begins with to ranks that hold parts of them. */
+static bppsa_status begin_ranks(bppsa_training *run) {
+  run->lead = (bppsa_train_lead){.context = run, .optimizer = run->optimizer, .rate = rate_at, .left = steps_left};
+  return run->ranks != NULL && run->ranks->updates > 0 ? run->ranks->begin(run->ranks->context, &run->lead) : BPPSA_OK;
 }
 
 /* Takes one step; `record` is also complete if something is not finite. */
@@ -181,6 +201,7 @@ static bppsa_status validate(bppsa_training *run, bppsa_train_record *record) {
   bppsa_evaluation evaluation;
   const bppsa_train_ranks *ranks = run->ranks;
   const int64_t first = run->split.train, count = run->split.validation;
+  BPPSA_TRY(bppsa_training_gather(run));
   const bppsa_status status = ranks != NULL ? ranks->evaluate(ranks->context, &run->batch, first, count, &evaluation)
                                             : bppsa_batch_evaluate(&run->batch, first, count, NULL, &evaluation);
   if (status != BPPSA_OK) {
@@ -275,7 +296,8 @@ static bppsa_status report_stop(bppsa_training *run) {
 
 /* Writes what the ranks have to say to the log; before the first step the user is told too. */
 static bppsa_status report_note(bppsa_training *run, bool tell) {
-  const char *note = run->ranks != NULL ? run->ranks->note(run->ranks->context) : NULL;
+  const bool notes = run->ranks != NULL && run->ranks->note != NULL;
+  const char *note = notes ? run->ranks->note(run->ranks->context) : NULL;
   if (note == NULL || !run->first) {
     return BPPSA_OK;
   }
@@ -326,8 +348,10 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
     run.callbacks = run.first ? *callbacks : (bppsa_train_callbacks){.context = callbacks->context, .stop = callbacks->stop};
   }
   bppsa_status status = training_prepare(&run);
+  status = status == BPPSA_OK ? begin_ranks(&run) : status;
   if (status == BPPSA_OK) {
     status = training_loop(&run);
+    status = status == BPPSA_OK ? bppsa_training_gather(&run) : status;
     const bppsa_status pulled = status == BPPSA_ERR_CUDA ? status : bppsa_model_pull(model, false); /* as far as training came */
     status = status == BPPSA_OK ? pulled : status;
   }

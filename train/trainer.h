@@ -55,6 +55,9 @@ typedef struct {
  * no checkpoints. */
 bppsa_train_config bppsa_train_config_default(void);
 
+/* Steps between two checkpoints; 0: there are none, or one for each epoch. */
+int64_t bppsa_train_checkpoint_steps(const bppsa_train_config *config);
+
 typedef struct {
   int64_t step;        /* steps done, including those before the run was resumed */
   int64_t done;        /* steps done by this call */

@@ -47,6 +47,7 @@ typedef struct {
   int64_t most;                   /* samples of a full batch */
   int64_t count;                  /* samples of the present batch; with ranks of all ranks together */
   const bppsa_train_ranks *ranks; /* NULL: one rank */
+  bppsa_train_lead lead;          /* what ranks that hold parts of the weights ask for */
   bool first;                     /* this rank writes the files */
   int64_t *order;                 /* the epoch's order, size samples */
   bppsa_optimizer *optimizer;
@@ -90,6 +91,11 @@ bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_l
 bppsa_status bppsa_gpu_steps_create(const bppsa_device *device, bppsa_gpu_steps **steps); /* ERR_CUDA, ERR_MEMORY */
 void bppsa_gpu_steps_destroy(const bppsa_device *device, bppsa_gpu_steps *steps);         /* NULL is legal */
 bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
+
+/* Makes the model and the optimiser's state whole, where ranks hold parts of them. */
+static inline bppsa_status bppsa_training_gather(const bppsa_training *run) {
+  return run->ranks != NULL && run->ranks->updates > 0 ? run->ranks->gather(run->ranks->context) : BPPSA_OK;
+}
 
 /* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else
  * must be prepared. */

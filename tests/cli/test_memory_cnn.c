@@ -22,6 +22,9 @@ static void test_train(void **state) {
   walk_both(line, "f.safetensors", 100);
   snprintf(line, sizeof line, "%s --backward bp", train);
   walk_both(line, NULL, 50);
+  snprintf(line, sizeof line, "%s --ranks 1 --split pipedream --stages 3 --cut 1,4 --micro-batches 2 --momentum 0.9 --json",
+           train);
+  walk(bppsa_alloc_fail_once, line, NULL, 200);
   walk_both("eval net.json --threads 2 --weights w.safetensors --data npy:x.npy,y.npy --json", NULL, 30);
 }
 

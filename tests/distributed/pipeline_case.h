@@ -110,7 +110,7 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
   bppsa_schedule *list;
   bppsa_pipeline *p;
   problem about = {bppsa_cnn_size(c->network, 0), c->network->layers[c->network->count - 1].op.out_channels};
-  const bppsa_pipeline_data data = {&about, input_of, loss_of};
+  const bppsa_pipeline_data data = {&about, input_of, loss_of, NULL};
   bppsa_view views[MOST_PARAMETERS];
   bppsa_schedule_times times;
   BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
@@ -137,7 +137,7 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
   for (int64_t run = 0; run < c->runs; ++run) {
     BPPSA_TRY(bppsa_pipeline_run(p, &data, losses + run * updates));
   }
-  BPPSA_TRY(bppsa_pipeline_collect(p, views));
+  BPPSA_TRY(bppsa_pipeline_collect(p, views, NULL));
   if (bppsa_comm_rank(comm) == 0) {
     c->updates = updates * c->runs;
     memcpy(c->losses, losses, (size_t)c->updates * sizeof *losses);

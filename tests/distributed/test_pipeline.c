@@ -184,8 +184,8 @@ static double replay_micro(replay *r, const problem *about, const bppsa_pipeline
       gradients[i] = r->gradient[i].view.data;
     }
     if (layer->parameters > 0) {
-      assert_int_equal(chain->ops->weight_gradient(chain, l, SAMPLES, r->gradients[l + 1].view.data, r->values[l].view.data,
-                                                   r->kept, gradients),
+      assert_int_equal(chain->ops->weight_gradient(chain, l, SAMPLES, weights, r->gradients[l + 1].view.data,
+                                                   r->values[l].view.data, r->values[l + 1].view.data, r->kept, gradients),
                        BPPSA_OK);
       add_gradient(r, l, micro->update, micro->block == 0, micro->block + 1 == micro->blocks);
     }
@@ -357,7 +357,7 @@ static bppsa_status failing_loss(void *context, const bppsa_pipeline_micro *micr
 static bppsa_status train_once(bppsa_comm *comm, failing *f, bppsa_chain *chain, const bppsa_schedule *list,
                                const bppsa_view *views) {
   const bppsa_pipeline_config settings = {.schedule = list, .samples = f->samples, .optimizer = bppsa_optimizer_config_default()};
-  const bppsa_pipeline_data data = {f, failing_input, failing_loss};
+  const bppsa_pipeline_data data = {f, failing_input, failing_loss, NULL};
   double losses[MOST_UPDATES];
   bppsa_pipeline *p;
   BPPSA_TRY(bppsa_pipeline_create(comm, chain, &settings, views, &p));
@@ -365,7 +365,7 @@ static bppsa_status train_once(bppsa_comm *comm, failing *f, bppsa_chain *chain,
     bppsa_comm_set_fault(comm, &(bppsa_comm_fault){.die_at = f->die_at});
   }
   bppsa_status status = bppsa_pipeline_run(p, &data, losses);
-  status = status == BPPSA_OK ? bppsa_pipeline_collect(p, views) : status;
+  status = status == BPPSA_OK ? bppsa_pipeline_collect(p, views, NULL) : status;
   bppsa_pipeline_destroy(p);
   return status;
 }

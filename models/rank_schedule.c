@@ -1,0 +1,358 @@
+#include "models/rank_schedule.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "core/alloc.h"
+#include "schedule/timed.h"
+
+enum { MOST_WORDS = 64, MOST_PASSES = 1 << 18 /* forward passes of stages in a list of several iterations */ };
+
+/* ---- names ---- */
+
+bool bppsa_rank_schedule_is_file(const char *split) {
+  static const char suffix[] = ".csv";
+  const size_t length = strlen(split), end = sizeof suffix - 1;
+  return length > end && strcmp(split + length - end, suffix) == 0;
+}
+
+/* Is it a word of bppsa_rank_split_parse, which checks the rest? */
+static bool is_split(const char *split) {
+  return strchr(split, ':') != NULL || strcmp(split, "batch") == 0 || strcmp(split, "time") == 0;
+}
+
+bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule) {
+  int64_t count = 0, words = 0;
+  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count), *found = bppsa_schedule_find(split);
+  const char *known[MOST_WORDS] = {NULL};
+  char hint[96];
+  const bool file = bppsa_rank_schedule_is_file(split);
+  if (file || is_split(split) || (found != NULL && !found->scan)) {
+    *schedule = file || found != NULL;
+    return BPPSA_OK;
+  }
+  known[words++] = "batch";
+  known[words++] = "time";
+  for (int64_t i = 0; i < count && words + 1 < MOST_WORDS; ++i) {
+    if (!schemes[i].scan) {
+      known[words++] = schemes[i].id;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                    "split \"%.60s\": expected batch, time, or time:P,batch:Q with P times Q ranks, a scheme of bppsa schedule "
+                    "--list with micro-batches, or a schedule's F.csv%s",
+                    split, bppsa_suggestion(split, known, hint, sizeof hint));
+}
+
+/* ---- what a schedule cannot do ---- */
+
+static bppsa_status refuse(const bppsa_rank_schedule *s, const char *option, const char *why, const char *expected) {
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --split %s, %s, expected %s", option, s->split, why, expected);
+}
+
+static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_train_config *train,
+                          const bppsa_dataset *dataset, const bppsa_network_config *config) {
+  if (train->clip_norm > 0) {
+    return refuse(s, "--clip-norm", "whose stages update before the norm of all gradients is known", "none");
+  }
+  if (network->mask != NULL) {
+    return refuse(s, "--mask", "whose stages have whole weights", "none");
+  }
+  if (dataset->ignores) {
+    return refuse(s, "--ignore-label", "whose micro-batches count all rows", "none");
+  }
+  if (config->method.backward == BPPSA_BACKWARD_SCAN) {
+    return refuse(s, "--backward scan", "whose stages propagate back layer by layer", "--backward bp");
+  }
+  if (config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
+    return refuse(s, "--forward speculative", "whose layers compute step by step", "sequential or auto");
+  }
+  return BPPSA_OK;
+}
+
+/* SpecTrain predicts from the smoothed gradient. */
+static bppsa_status check_list(const bppsa_rank_schedule *s, const bppsa_train_config *train) {
+  const bool smooth = train->optimizer.kind != BPPSA_SGD || train->optimizer.momentum > 0;
+  return s->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED || smooth
+             ? BPPSA_OK
+             : bppsa_fail(
+                   BPPSA_ERR_ARGUMENT,
+                   "--momentum: 0 beside --split %s, which predicts from the smoothed gradient, expected a momentum above 0 "
+                   "or --optimizer adam",
+                   s->split);
+}
+
+/* ---- the list ---- */
+
+static int64_t divisor_of_both(int64_t a, int64_t b) {
+  while (b != 0) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* Does the run end within its first epoch? */
+static bool ends_early(const bppsa_train_config *train, int64_t epoch_samples) {
+  return train->iterations > 0 && train->iterations <= epoch_samples / train->batch;
+}
+
+/* Steps that can follow each other without a look at the weights: a number that divides those of an epoch, those of a run by
+ * iterations, and those between checkpoints. Every number divides 0. */
+static int64_t steps_between(const bppsa_train_config *train, int64_t epoch_samples) {
+  const int64_t epoch = ends_early(train, epoch_samples) ? 0 : epoch_samples / train->batch;
+  return divisor_of_both(divisor_of_both(epoch, train->iterations), bppsa_train_checkpoint_steps(train));
+}
+
+/* The largest divisor of `count` that is at most `most`. */
+static int64_t largest_divisor(int64_t count, int64_t most) {
+  int64_t divisor = count < most ? count : most;
+  while (divisor > 1 && count % divisor != 0) {
+    --divisor;
+  }
+  return divisor > 1 ? divisor : 1;
+}
+
+/* Fills in what the ranks and the run decide. */
+static bppsa_status complete(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme, const bppsa_train_config *train,
+                             int64_t epoch_samples, int64_t ranks, bppsa_schedule_config *c) {
+  c->window = BPPSA_WINDOW_ITERATION;
+  c->layers = s->chain->layers;
+  c->skip_first_input_grad = true;
+  if (c->stages == 0 && ranks % c->width != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--width: %" PRId64 " copies over %" PRId64 " ranks, expected a divisor, or --stages D too", c->width,
+                      ranks);
+  }
+  c->stages = c->stages > 0 ? c->stages : ranks / c->width;
+  if (scheme->data_parallel && c->micro_batches > 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: %" PRId64 " beside --split %s, where each copy takes one, expected 1",
+                      c->micro_batches, s->split);
+  }
+  c->micro_batches = c->micro_batches > 0 ? c->micro_batches : c->stages;
+  c->iterations = 1;
+  if (scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS && c->stages <= MOST_PASSES && c->micro_batches <= MOST_PASSES) {
+    const int64_t most = MOST_PASSES / (c->stages * c->micro_batches);
+    c->iterations = largest_divisor(steps_between(train, epoch_samples), most > 1 ? most : 1);
+  }
+  return BPPSA_OK;
+}
+
+/* The stages' first layers: as given, or such that the most expensive stage is as cheap as can be. *cut: owned by the caller. */
+static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme, const double *costs,
+                               bppsa_schedule_config *c, int64_t **cut) {
+  if (s->cut != NULL) {
+    const bppsa_status status = bppsa_schedule_cut_parse(s->cut, cut, &c->cuts);
+    c->cut = *cut;
+    return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "--cut");
+  }
+  bppsa_schedule_config one = *c; /* a list without operations knows its stages */
+  bppsa_schedule *empty = NULL;
+  one.iterations = 1;
+  BPPSA_TRY(bppsa_schedule_create_empty(scheme->id, &one, &empty));
+  const int64_t stages = empty->stages;
+  const bool neighbours = !scheme->data_parallel && stages < c->layers; /* modulo has a stage for each layer */
+  bppsa_schedule_destroy(empty);
+  if (!neighbours || stages < 2) {
+    return BPPSA_OK;
+  }
+  *cut = bppsa_calloc(stages, sizeof **cut);
+  c->cut = *cut;
+  c->cuts = stages - 1;
+  return *cut == NULL ? BPPSA_ERR_MEMORY : bppsa_schedule_cut_evenly(c->layers, costs, stages, *cut);
+}
+
+/* Makes the list of a scheme, with the layers' FLOPs as costs. costs: of whole layers, size L; parts: [2][L]. */
+static bppsa_status make_from_scheme(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples,
+                                     int64_t ranks, double *costs, double *parts) {
+  const bppsa_schedule_scheme *scheme = bppsa_schedule_find(s->split);
+  const int64_t layers = s->chain->layers;
+  bppsa_schedule_config c = s->config;
+  int64_t *cut = NULL;
+  for (int64_t l = 0; l < layers; ++l) {
+    costs[l] = bppsa_chain_cost(s->chain, l);
+    parts[l] = s->chain->layer[l].flops;
+    parts[layers + l] = s->chain->layer[l].parameters > 0 ? parts[l] : 0;
+  }
+  BPPSA_TRY(complete(s, scheme, train, epoch_samples, ranks, &c));
+  const struct {
+    bppsa_schedule_cost cost;
+    const double *each;
+  } given[] = {{BPPSA_COST_FORWARD, parts}, {BPPSA_COST_INPUT_GRAD, parts}, {BPPSA_COST_WEIGHT_GRAD, parts + layers}};
+  for (size_t i = 0; i < sizeof given / sizeof *given; ++i) {
+    c.cost[given[i].cost] = given[i].each;
+    c.rows[given[i].cost] = layers;
+  }
+  bppsa_status status = cut_stages(s, scheme, costs, &c, &cut);
+  status = status == BPPSA_OK ? bppsa_schedule_create(s->split, &c, &s->list) : status;
+  bppsa_free(cut);
+  return status;
+}
+
+static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples, int64_t ranks) {
+  if (bppsa_rank_schedule_is_file(s->split)) {
+    const bppsa_status status = bppsa_schedule_csv_load(s->split, &s->list);
+    return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(bppsa_input_status(status), "--split");
+  }
+  const int64_t layers = s->chain->layers;
+  double *costs = bppsa_calloc(3 * layers, sizeof *costs);
+  if (costs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, costs, costs + layers);
+  bppsa_free(costs);
+  /* messages of the schedule itself say "layers: ..": they come from --split and the options beside it */
+  return status == BPPSA_ERR_ARGUMENT && strncmp(bppsa_last_error(), "--", 2) != 0
+             ? bppsa_fail_prefix(status, "--split %s", s->split)
+             : status;
+}
+
+/* ---- batches ---- */
+
+static bppsa_status check_batches(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples) {
+  const int64_t micros = bppsa_pipeline_train_micros(s->list), batch = train->batch;
+  const int64_t left = steps_between(train, epoch_samples), steps = s->list->rounds;
+  if (batch % micros != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--batch: %" PRId64 " samples for the %" PRId64 " micro-batches of --split %s, which are equal, expected a "
+                      "multiple",
+                      batch, micros, s->split);
+  }
+  if (epoch_samples % batch != 0 && !ends_early(train, epoch_samples)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--batch: %" PRId64 ", no divisor of the %" PRId64
+                      " training samples, expected one beside --split %s, whose "
+                      "batches are equal, or fewer --samples",
+                      batch, epoch_samples, s->split);
+  }
+  if (left % steps != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--split: %s has %" PRId64 " iterations, expected a divisor of %" PRId64
+                      ", the steps between two looks at the "
+                      "weights",
+                      s->split, steps, left);
+  }
+  s->samples = batch / micros;
+  return BPPSA_OK;
+}
+
+/* Makes the chain again, for the size that is known now: only the batch it takes differs. */
+static bppsa_status make_chain(bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_network_config *config,
+                               const bppsa_device *device) {
+  bppsa_chain *made = NULL;
+  BPPSA_TRY(network->kind->family->chain(network, config, device, &made));
+  bppsa_chain_destroy(s->chain);
+  s->chain = made;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_rank_schedule_make(bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_train_config *train,
+                                      const bppsa_dataset *dataset, int64_t epoch_samples, const bppsa_device *device,
+                                      int64_t ranks, bppsa_network_config *config) {
+  bppsa_network_config one = *config;
+  BPPSA_TRY(check(s, network, train, dataset, config));
+  one.batch = 1;
+  one.method.backward = BPPSA_BACKWARD_BP;
+  one.steps.forward = bppsa_forward_method_default();
+  BPPSA_TRY(make_chain(s, network, &one, device));
+  BPPSA_TRY(make_list(s, train, epoch_samples, ranks));
+  BPPSA_TRY(check_list(s, train));
+  BPPSA_TRY(check_batches(s, train, epoch_samples));
+  one.batch = s->samples;
+  BPPSA_TRY(make_chain(s, network, &one, device));
+  *config = one;
+  return BPPSA_OK;
+}
+
+void bppsa_rank_schedule_free(bppsa_rank_schedule *s) {
+  bppsa_schedule_destroy(s->list);
+  bppsa_chain_destroy(s->chain);
+  *s = (bppsa_rank_schedule){.split = NULL};
+}
+
+/* ---- words and numbers ---- */
+
+bool bppsa_rank_schedule_synchronous(const bppsa_rank_schedule *s) {
+  return s->list->scheme->weights == BPPSA_WEIGHTS_SYNCHRONOUS;
+}
+
+/* A checksum of what every worker does in which order, and of the weights that it sees. */
+static uLong checksum(const bppsa_schedule *list) {
+  uLong sum = crc32_z(0, NULL, 0);
+  for (int64_t id = 0; id < list->count; ++id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    const int32_t numbers[] = {op->kind,   op->lane,  op->worker, op->replica, op->stage,         op->layer,
+                               op->layers, op->micro, op->micros, op->part,    op->weight_version};
+    sum = crc32_z(sum, (const Bytef *)numbers, sizeof numbers);
+  }
+  return sum;
+}
+
+const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
+  const int64_t micros = bppsa_pipeline_train_micros(s->list);
+  if (bppsa_rank_schedule_synchronous(s)) {
+    snprintf(text, size, "a tree over %" PRId64 " micro-batches of %" PRId64 " samples", micros, s->samples);
+  } else {
+    snprintf(text, size, "%s over %" PRId64 " micro-batches of %" PRId64 " samples (list %08lx)", s->list->scheme->id, micros,
+             s->samples, checksum(s->list));
+  }
+  return text;
+}
+
+/* The first layer of every stage, size stages. */
+static bppsa_status first_layers(const bppsa_schedule *list, int64_t **first) {
+  int64_t *found = bppsa_calloc(list->stages, sizeof *found);
+  if (found == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t stage = 0; stage < list->stages; ++stage) {
+    found[stage] = list->config.layers;
+  }
+  for (int64_t id = 0; id < list->count; ++id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    if (op->kind == BPPSA_KIND_F && op->layer < found[op->stage]) {
+      found[op->stage] = op->layer;
+    }
+  }
+  *first = found;
+  return BPPSA_OK;
+}
+
+void bppsa_rank_schedule_text(const bppsa_rank_schedule *s, bppsa_text *text) {
+  const bppsa_schedule *list = s->list;
+  int64_t *first = NULL;
+  if (first_layers(list, &first) != BPPSA_OK) {
+    text->failed = true;
+    return;
+  }
+  bppsa_text_add(text, "%s%s%s", s->split, bppsa_rank_schedule_is_file(s->split) ? ", " : "",
+                 bppsa_rank_schedule_is_file(s->split) ? list->scheme->id : "");
+  if (!list->scheme->data_parallel && list->stages > 1) {
+    bppsa_text_add(text, ", %" PRId64 " stages from layers", list->stages);
+    for (int64_t stage = 0; stage < list->stages; ++stage) {
+      bppsa_text_add(text, "%s%" PRId64, stage > 0 ? ", " : " ", first[stage]);
+    }
+  }
+  bppsa_text_add(text, ", %" PRId64 " micro-batches of %" PRId64 " samples", bppsa_pipeline_train_micros(list), s->samples);
+  if (!bppsa_rank_schedule_synchronous(s)) {
+    bppsa_text_add(text, ", a flush every %" PRId64 " steps", list->rounds);
+  }
+  bppsa_free(first);
+}
+
+bool bppsa_rank_schedule_put(json_t *object, const bppsa_rank_schedule *s) {
+  const bppsa_schedule *list = s->list;
+  const int64_t stages = list->scheme->data_parallel ? 1 : list->stages;
+  int64_t *first = NULL;
+  bool ok = first_layers(list, &first) == BPPSA_OK && bppsa_json_put_text(object, "split", s->split);
+  ok = ok && bppsa_json_put_text(object, "scheme", list->scheme->id);
+  ok = ok && bppsa_json_put_integer(object, "workers", list->workers) && bppsa_json_put_integer(object, "stages", stages);
+  ok = ok && bppsa_json_put_shape(object, "cut", (int32_t)(stages - 1), first + 1);
+  bppsa_free(first);
+  ok = ok && bppsa_json_put_integer(object, "micro_batches", bppsa_pipeline_train_micros(list));
+  ok = ok && bppsa_json_put_integer(object, "samples", s->samples);
+  return ok && bppsa_json_put_integer(object, "flush_every", list->rounds);
+}

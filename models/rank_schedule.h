@@ -1,0 +1,49 @@
+/* A schedule that the ranks of a training run execute: a network as a chain of layers, cut into stages, with a list of operations
+ * for every worker (schedule/schedule.h, distributed/pipeline_train.h). */
+#ifndef BPPSA_MODELS_RANK_SCHEDULE_H
+#define BPPSA_MODELS_RANK_SCHEDULE_H
+
+#include "core/text.h"
+#include "distributed/pipeline_train.h"
+#include "models/network.h"
+
+typedef struct {
+  /* What is asked for; the texts are borrowed. */
+  const char *split;            /* a scheme, or the path of a schedule as CSV; NULL: the ranks execute no schedule */
+  const char *cut;              /* the first layers of the stages, "3,5"; NULL: cut by cost */
+  bppsa_schedule_config config; /* stages 0: as many as the ranks have workers; micro_batches 0: as many as stages */
+
+  /* Made by bppsa_rank_schedule_make, freed by bppsa_rank_schedule_free. */
+  bppsa_chain *chain;
+  bppsa_schedule *list; /* its iterations are the steps between two flushes */
+  int64_t samples;      /* of a micro-batch */
+} bppsa_rank_schedule;
+
+/* Does --split name a schedule: a scheme with layers and micro-batches, or a path that ends in .csv? "batch", "time" and their
+ * products name none. ERR_ARGUMENT: a scheme of scans; an unknown word, and the message suggests one. */
+bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule);
+/* Is the schedule a file? */
+bool bppsa_rank_schedule_is_file(const char *split);
+
+/* Makes chain and list, for `ranks` ranks. config->batch: of all ranks; on success it becomes a micro-batch's, and the method BP,
+ * as config of the model that evaluates. epoch_samples: what an epoch visits. In a run of an asynchronous scheme the list has as
+ * many iterations as can follow each other without a look at the weights: up to the end of the epoch, the next checkpoint or the
+ * end of the run. ERR_ARGUMENT names the option: what a schedule cannot do, micro-batches that do not divide the batch, batches
+ * that do not divide the epoch, more stages than layers; ERR_UNSUPPORTED: a GPU; ERR_MEMORY; ERR_* of bppsa_schedule_create and
+ * bppsa_schedule_csv_load. */
+bppsa_status bppsa_rank_schedule_make(bppsa_rank_schedule *schedule, const bppsa_network *network,
+                                      const bppsa_train_config *train, const bppsa_dataset *dataset, int64_t epoch_samples,
+                                      const bppsa_device *device, int64_t ranks, bppsa_network_config *config);
+void bppsa_rank_schedule_free(bppsa_rank_schedule *schedule); /* a zeroed one is legal */
+
+/* Do updates see only the weights that all earlier updates have made? */
+bool bppsa_rank_schedule_synchronous(const bppsa_rank_schedule *schedule);
+/* On what the bits depend: "a tree over 4 micro-batches of 64 samples"; of an asynchronous scheme its list too, by a checksum.
+ * Returns text. */
+const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *schedule, char *text, size_t size);
+/* "1f1b, 4 stages from layers 0, 2, 5, 8, 8 micro-batches of 32 samples". */
+void bppsa_rank_schedule_text(const bppsa_rank_schedule *schedule, bppsa_text *text);
+/* Members of an object: split, scheme, stages, cut, micro_batches, samples, flush_every. */
+bool bppsa_rank_schedule_put(json_t *object, const bppsa_rank_schedule *schedule);
+
+#endif

@@ -1,0 +1,281 @@
+#include "recurrent/chain.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "recurrent/recurrent_internal.h"
+
+enum { NETWORKS = 3, PARAMETERS = PARAMETERS_PER_LAYER + 2 /* of one layer and the head */ };
+
+/* Networks of one layer compute the passes; for each pass they borrow the arrays that the chain's caller has. */
+typedef struct {
+  bppsa_chain base;
+  bppsa_recurrent_config config;
+  const bppsa_cell *cell;
+  int32_t threads;
+  recurrent_network *networks[NETWORKS]; /* of the first layer, of those between, of the last; of one layer the last alone */
+  bppsa_chain_layer *layers;             /* size L + 1 */
+  bppsa_parameter *parameters;           /* size 4 L + 2 */
+  char (*names)[NAME_SIZE];              /* of the parameters, then of the layers */
+} recurrent_chain;
+
+static int64_t size_of(const recurrent_chain *c) {
+  return (int64_t)bppsa_dtype_size(c->config.dtype);
+}
+
+/* The network that computes a layer; the head is computed by the last layer's. */
+static recurrent_network *network_of(const recurrent_chain *c, int64_t layer) {
+  const int64_t last = c->config.layers - 1;
+  return c->networks[layer >= last ? 2 : layer > 0 ? 1 : 0];
+}
+
+/* ---- borrowed arrays ---- */
+
+/* What a network owns, while it borrows arrays for a pass. */
+typedef struct {
+  recurrent_network *n;
+  recurrent_network own;
+  recurrent_layer layer;
+  bppsa_parameter parameters[PARAMETERS];
+} loan;
+
+static loan borrow(recurrent_chain *c, int64_t layer, int64_t samples, void *const *weights) {
+  recurrent_network *n = network_of(c, layer);
+  loan l = {.n = n, .own = *n, .layer = n->layers[0]};
+  memcpy(l.parameters, n->base.parameters, sizeof l.parameters);
+  n->batch = samples;
+  const int64_t first = layer < c->config.layers ? 0 : PARAMETERS_PER_LAYER, count = c->layers[layer].parameters;
+  for (int64_t i = 0; i < count; ++i) {
+    n->base.parameters[first + i].value.data = weights[i];
+  }
+  return l;
+}
+
+static void borrow_gradients(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *gradients) {
+  const int64_t first = layer < c->config.layers ? 0 : PARAMETERS_PER_LAYER;
+  for (int64_t i = 0; i < c->layers[layer].parameters; ++i) {
+    n->base.parameters[first + i].gradient.data = gradients[i];
+  }
+}
+
+static void give_back(const loan *l) {
+  bppsa_parameter *parameters = l->own.base.parameters;
+  *l->n = l->own;
+  l->n->layers[0] = l->layer;
+  memcpy(parameters, l->parameters, sizeof l->parameters);
+}
+
+/* The layer's input without the state in front of the first step. */
+static void *steps_of(const recurrent_chain *c, int64_t layer, int64_t samples, const void *x) {
+  return (char *)(uintptr_t)x + (layer > 0 ? samples * c->config.hidden * size_of(c) : 0);
+}
+
+/* ---- passes ---- */
+
+static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *x, void *kept,
+                            void *y) {
+  recurrent_chain *c = (recurrent_chain *)chain;
+  const loan l = borrow(c, layer, samples, weights);
+  recurrent_network *n = l.n;
+  bppsa_status status;
+  if (layer == c->config.layers) {
+    n->layers[0].h = (void *)(uintptr_t)x;
+    n->logits = y;
+    status = n->backend->logits(n);
+  } else {
+    n->x = steps_of(c, layer, samples, x);
+    n->layers[0].h = y;
+    n->layers[0].saved = kept;
+    status = n->backend->forward(n, NULL);
+  }
+  give_back(&l);
+  return status;
+}
+
+/* The head's gradients, of which each may be left out. */
+static bppsa_status head_backward(recurrent_network *n, const void *dy, const void *x, bool weights, void *dx) {
+  n->seed = dy;
+  n->layers[0].h = (void *)(uintptr_t)x;
+  BPPSA_TRY(weights ? n->backend->head_gradients(n) : BPPSA_OK);
+  n->g = dx;
+  return dx != NULL ? n->backend->seed(n) : BPPSA_OK;
+}
+
+/* A recurrent layer's gradients. dx [T,b,I], or [T+1,b,H] with zeros in front. */
+static bppsa_status layer_backward(const recurrent_chain *c, recurrent_network *n, int64_t layer, const void *dy, const void *x,
+                                   const void *y, const void *kept, bool weights, void *dx) {
+  const int64_t state = n->batch * c->config.hidden * size_of(c);
+  memcpy(n->g, dy, (size_t)((c->config.seq_len + 1) * state)); /* the pass adds to the gradients of the states */
+  n->x = steps_of(c, layer, n->batch, x);
+  n->layers[0].h = (void *)(uintptr_t)y;
+  n->layers[0].saved = (void *)(uintptr_t)kept;
+  n->dx = dx != NULL ? steps_of(c, layer, n->batch, dx) : NULL;
+  n->config.input_gradients = dx != NULL;
+  if (dx != NULL && layer > 0) {
+    memset(dx, 0, (size_t)state);
+  }
+  if (weights) {
+    return n->backend->backward(n, 0);
+  }
+  BPPSA_TRY(n->backend->layer_backward(n, 0));
+  const bppsa_linear project = {.dtype = c->config.dtype,
+                                .threads = c->threads,
+                                .rows = c->config.seq_len * n->batch,
+                                .in = n->layers[0].input,
+                                .out = c->cell->gates * c->config.hidden,
+                                .unit = n->batch};
+  bppsa_linear_input_gradient(&project, n->pre, n->base.parameters[W_IH].value.data, n->dx);
+  return BPPSA_OK;
+}
+
+static bppsa_status backward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                             const void *x, const void *y, const void *kept, void *const *gradients, void *dx) {
+  recurrent_chain *c = (recurrent_chain *)chain;
+  const loan l = borrow(c, layer, samples, weights);
+  if (gradients != NULL) {
+    borrow_gradients(c, l.n, layer, gradients);
+  }
+  const bppsa_status status = layer == c->config.layers ? head_backward(l.n, dy, x, gradients != NULL, dx)
+                                                        : layer_backward(c, l.n, layer, dy, x, y, kept, gradients != NULL, dx);
+  give_back(&l);
+  return status;
+}
+
+static bppsa_status input_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                                   const void *x, const void *y, const void *kept, void *dx) {
+  return backward(chain, layer, samples, weights, dy, x, y, kept, NULL, dx);
+}
+
+static bppsa_status weight_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                                    const void *x, const void *y, const void *kept, void *const *gradients) {
+  return backward(chain, layer, samples, weights, dy, x, y, kept, gradients, NULL);
+}
+
+static void destroy(bppsa_chain *chain) {
+  recurrent_chain *c = (recurrent_chain *)chain;
+  for (int i = 0; i < NETWORKS; ++i) {
+    if (c->networks[i] != NULL) {
+      bppsa_model_destroy(&c->networks[i]->base);
+    }
+  }
+  bppsa_free(c->layers);
+  bppsa_free(c->parameters);
+  bppsa_free(c->names);
+  bppsa_free(c);
+}
+
+static const bppsa_chain_ops chain_ops = {.forward = forward,
+                                          .input_gradient = input_gradient,
+                                          .weight_gradient = weight_gradient,
+                                          .backward = backward,
+                                          .destroy = destroy};
+
+/* ---- creation ---- */
+
+/* Makes a network of one layer. injected: gradients come in at every step, not at the last alone. */
+static bppsa_status make_network(const recurrent_chain *c, int64_t input, bool injected, const bppsa_device *device,
+                                 recurrent_network **made) {
+  bppsa_recurrent_config one = c->config;
+  bppsa_model *model = NULL;
+  one.layers = 1;
+  one.input = input;
+  one.loss_all = injected;
+  one.input_gradients = true;
+  BPPSA_TRY(bppsa_recurrent_create(&one, c->cell, device, &model));
+  *made = (recurrent_network *)model;
+  return BPPSA_OK;
+}
+
+static bppsa_status make_networks(recurrent_chain *c, const bppsa_device *device) {
+  const bppsa_recurrent_config *config = &c->config;
+  const int64_t layers = config->layers, below = layers > 1 ? config->hidden : config->input;
+  if (layers > 1) {
+    BPPSA_TRY(make_network(c, config->input, true, device, &c->networks[0]));
+  }
+  if (layers > 2) {
+    BPPSA_TRY(make_network(c, config->hidden, true, device, &c->networks[1]));
+  }
+  return make_network(c, below, config->loss_all, device, &c->networks[2]);
+}
+
+/* Copies names and shapes from a small network of all layers. */
+static bppsa_status describe_parameters(recurrent_chain *c, const bppsa_device *device) {
+  bppsa_recurrent_config small = c->config;
+  bppsa_model *model = NULL;
+  small.batch = small.seq_len = 1;
+  BPPSA_TRY(bppsa_recurrent_create(&small, c->cell, device, &model));
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    c->parameters[i] = model->parameters[i];
+    c->parameters[i].value.data = c->parameters[i].gradient.data = NULL;
+    memcpy(c->names[i], model->parameters[i].name, strlen(model->parameters[i].name) + 1);
+    c->parameters[i].name = c->names[i];
+  }
+  bppsa_model_destroy(model);
+  return BPPSA_OK;
+}
+
+static void describe_layers(recurrent_chain *c) {
+  const bppsa_recurrent_config *config = &c->config;
+  const int64_t layers = config->layers, states = (config->seq_len + 1) * config->hidden, out = c->cell->gates * config->hidden;
+  const double steps = (double)config->seq_len, rows = config->loss_all ? steps : 1;
+  for (int64_t l = 0; l <= layers; ++l) {
+    char *name = c->names[c->base.parameter_count + l];
+    const bool head = l == layers;
+    const int64_t input = l == 0 ? config->input : config->hidden;
+    memcpy(name, head ? "linear" : "l", head ? sizeof "linear" : sizeof "l");
+    c->layers[l] = (bppsa_chain_layer){.name = name,
+                                       .in = l == 0 ? config->seq_len * config->input : states,
+                                       .out = head ? config->classes * (config->loss_all ? config->seq_len : 1) : states,
+                                       .kept = head ? 0 : config->seq_len * c->cell->saved * config->hidden * size_of(c),
+                                       .first_parameter = l * PARAMETERS_PER_LAYER,
+                                       .parameters = head ? 2 : PARAMETERS_PER_LAYER,
+                                       .flops = head ? 2 * rows * (double)(config->classes * config->hidden)
+                                                     : 2 * steps * (double)(out * (input + config->hidden))};
+  }
+}
+
+static bppsa_status build(recurrent_chain *c, const bppsa_device *device) {
+  const int64_t layers = c->config.layers;
+  c->base.layers = layers + 1;
+  c->base.parameter_count = layers * PARAMETERS_PER_LAYER + 2;
+  c->layers = bppsa_calloc(layers + 1, sizeof *c->layers);
+  c->parameters = bppsa_calloc(c->base.parameter_count, sizeof *c->parameters);
+  c->names = bppsa_calloc(c->base.parameter_count + layers + 1, sizeof *c->names);
+  if (c->layers == NULL || c->parameters == NULL || c->names == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(describe_parameters(c, device));
+  describe_layers(c);
+  return make_networks(c, device);
+}
+
+bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                          const bppsa_device *device, bppsa_chain **chain) {
+  BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && chain != NULL);
+  if (bppsa_device_get_kind(device) != BPPSA_CPU || config->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: %s on %s, expected sequential forward passes on a CPU",
+                      config->forward.kind == BPPSA_FORWARD_SPECULATIVE ? "speculative forward passes" : "recurrent layers",
+                      bppsa_device_get_name(device));
+  }
+  recurrent_chain *c = bppsa_calloc(1, sizeof *c);
+  if (c == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  c->config = *config;
+  c->config.method = (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP, .scan = config->method.scan};
+  c->config.forward = bppsa_forward_method_default();
+  c->config.factory = (bppsa_scan_factory){.create = NULL};
+  c->config.ends = (bppsa_recurrent_ends){.context = NULL};
+  c->cell = cell;
+  c->threads = bppsa_device_get_threads(device);
+  c->base = (bppsa_chain){.ops = &chain_ops, .dtype = config->dtype, .batch = config->batch};
+  const bppsa_status status = build(c, device);
+  if (status != BPPSA_OK) {
+    destroy(&c->base);
+    return status;
+  }
+  c->base.layer = c->layers;
+  c->base.parameters = c->parameters;
+  *chain = &c->base;
+  return BPPSA_OK;
+}
