@@ -1,4 +1,4 @@
-/* Reader: models/plan_cache.c, and the JSON form of methods (scan/method.c). The part is plans.json. */
+/* Reader: models/plan_cache.c, recurrent/forward_text.c, and the JSON form of methods (scan/method.c). The part is plans.json. */
 #include <string.h>
 #include <sys/stat.h>
 
