@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/cut.h"
+#include "core/memory.h"
 #include "distributed/agree.h"
 #include "distributed/scan_internal.h"
 
@@ -65,9 +66,16 @@ static bppsa_status check_shares(const int64_t (*terms)[TERMS], int32_t ranks) {
   return BPPSA_OK;
 }
 
-static bppsa_status check_support(const bppsa_scan_config *c, const bppsa_device *device) {
-  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: device %s, expected cpu", bppsa_device_get_name(device));
+static bppsa_status check_support(const ranks_scan *s) {
+  const bppsa_scan_config *c = s->config;
+  const bool gpu = bppsa_device_get_kind(s->device) == BPPSA_CUDA;
+  if (gpu && bppsa_comm_get_device(s->comm) != s->device) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks scan: device %s, expected a communicator for its arrays",
+                      bppsa_device_get_name(s->device));
+  }
+  if (gpu && c->element == BPPSA_ELEMENT_CSR) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: sparse elements on device %s, expected other elements, or device cpu",
+                      bppsa_device_get_name(s->device));
   }
   if (ranks_method_find(c->method.algorithm) == NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: %s, expected linear, chunked or blelloch",
@@ -110,15 +118,17 @@ static bppsa_status agree(ranks_scan *s) {
 
 /* ---- what a rank holds ---- */
 
-static bppsa_status create_local(const bppsa_scan_config *config, int64_t steps, bool input, const bppsa_device *device,
-                                 local_scan *local) {
-  bppsa_scan_config own = *config;
-  own.method = bppsa_scan_method_of(BPPSA_SCAN_LINEAR);
+/* A rank's own steps one by one; a GPU, which one step at a time does not keep busy, takes them by what its cost model chooses. */
+static bppsa_status create_local(const ranks_scan *s, int64_t steps, bool input, local_scan *local) {
+  const bppsa_device_kind kind = bppsa_device_get_kind(s->device);
+  bppsa_scan_config own = *s->config;
+  own.method = bppsa_scan_method_of(kind == BPPSA_CUDA ? BPPSA_SCAN_AUTO : BPPSA_SCAN_LINEAR);
   own.jacobians = steps; /* those at the beginning of all arrays */
   own.input = input;
-  own.planner = device;
+  own.device = kind;
+  own.planner = s->device;
   BPPSA_TRY(bppsa_scan_plan_create(&own, &local->plan));
-  return bppsa_scan_executor_create(local->plan, device, &local->executor);
+  return bppsa_scan_executor_create(local->plan, s->device, &local->executor);
 }
 
 static void destroy_local(local_scan *local) {
@@ -126,32 +136,39 @@ static void destroy_local(local_scan *local) {
   bppsa_scan_plan_destroy(local->plan);
 }
 
-static bppsa_status allocate(ranks_scan *s, const bppsa_device *device) {
+/* Memory of the device, cleared. */
+static bppsa_status reserve(const ranks_scan *s, int64_t reals, char **data) {
+  const int64_t bytes = reals * (int64_t)bppsa_dtype_size(s->config->dtype);
+  BPPSA_TRY(bppsa_memory_alloc(s->device, bytes, (void **)data));
+  return bppsa_memory_clear(s->device, *data, bytes);
+}
+
+static bppsa_status allocate(ranks_scan *s) {
   const bppsa_scan_config *c = s->config;
   const ranks_method *method = ranks_method_find(c->method.algorithm);
-  int64_t largest = 1, reals;
+  int64_t largest = 1, reals, bytes;
   for (int32_t r = 0; r <= s->ranks; ++r) {
     largest = s->dims[r] > largest ? s->dims[r] : largest;
   }
-  BPPSA_TRY(create_local(c, c->jacobians, false, device, &s->walk));
-  BPPSA_TRY(create_local(c, 1, true, device, &s->edge));
-  if (!bppsa_mul(c->batch, largest, &reals)) {
+  BPPSA_TRY(create_local(s, c->jacobians, false, &s->walk));
+  BPPSA_TRY(create_local(s, 1, true, &s->edge));
+  if (!bppsa_mul(c->batch, largest, &reals) || !bppsa_mul(reals + 1, (int64_t)bppsa_dtype_size(c->dtype), &bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "ranks scan: gradients of size %lld do not fit in 64 bits", (long long)largest);
   }
-  s->here = bppsa_calloc(reals + 1, bppsa_dtype_size(c->dtype));
-  s->there = bppsa_calloc(reals + 1, bppsa_dtype_size(c->dtype));
-  s->result = bppsa_calloc(reals + 1, bppsa_dtype_size(c->dtype));
+  BPPSA_TRY(reserve(s, reals + 1, &s->here));
+  BPPSA_TRY(reserve(s, reals + 1, &s->there));
+  BPPSA_TRY(reserve(s, reals + 1, &s->result));
   s->useless = bppsa_calloc(c->batch, sizeof *s->useless);
   s->late = bppsa_calloc(c->batch, sizeof *s->late);
-  if (s->here == NULL || s->there == NULL || s->result == NULL || s->useless == NULL || s->late == NULL) {
+  if (s->useless == NULL || s->late == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   if (method->multiplies(s)) {
-    BPPSA_TRY(bppsa_transition_maker_create(c, device, &s->maker));
+    BPPSA_TRY(bppsa_transition_maker_create(c, s->device, &s->maker));
     const bppsa_transition_shape shape = bppsa_transition_maker_shape(s->maker);
-    BPPSA_TRY(bppsa_transition_create(&shape, &s->own));
+    BPPSA_TRY(bppsa_transition_create(&shape, s->device, &s->own));
   }
-  return method->prepare == NULL ? BPPSA_OK : method->prepare(s, device);
+  return method->prepare == NULL ? BPPSA_OK : method->prepare(s);
 }
 
 static bppsa_status ranks_execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
@@ -169,6 +186,17 @@ static bppsa_status ranks_execute(bppsa_scan_executor *executor, const bppsa_sca
   return status;
 }
 
+/* Adds what a local scan has redone. */
+static bppsa_status count_redone(bppsa_scan_executor *executor) {
+  ranks_scan *s = (ranks_scan *)executor;
+  if (s->walk.executor != NULL) {
+    BPPSA_TRY(bppsa_scan_executor_count(s->walk.executor));
+    executor->redone += s->walk.executor->redone - s->walked;
+    s->walked = s->walk.executor->redone;
+  }
+  return BPPSA_OK;
+}
+
 static void ranks_destroy(bppsa_scan_executor *executor) {
   ranks_scan *s = (ranks_scan *)executor;
   destroy_local(&s->walk);
@@ -180,9 +208,9 @@ static void ranks_destroy(bppsa_scan_executor *executor) {
   }
   bppsa_transition_destroy(s->own);
   bppsa_transition_maker_destroy(s->maker);
-  bppsa_free(s->here);
-  bppsa_free(s->there);
-  bppsa_free(s->result);
+  bppsa_memory_free(s->device, s->here);
+  bppsa_memory_free(s->device, s->there);
+  bppsa_memory_free(s->device, s->result);
   bppsa_free(s->useless);
   bppsa_free(s->late);
   bppsa_free(s->dims);
@@ -196,14 +224,15 @@ bppsa_status bppsa_ranks_scan_create(bppsa_comm *comm, int32_t tag, const bppsa_
   if (s == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  s->base = (bppsa_scan_executor){.execute = ranks_execute, .destroy = ranks_destroy, .plan = plan};
+  s->base = (bppsa_scan_executor){.execute = ranks_execute, .destroy = ranks_destroy, .count_redone = count_redone, .plan = plan};
   s->comm = comm;
+  s->device = device;
   s->tag = tag;
   s->rank = bppsa_comm_rank(comm);
   s->config = bppsa_scan_plan_config(plan);
   bppsa_status status = agree(s);
-  status = status == BPPSA_OK ? check_support(s->config, device) : status;
-  status = status == BPPSA_OK && s->rank < s->ranks ? allocate(s, device) : status;
+  status = status == BPPSA_OK ? check_support(s) : status;
+  status = status == BPPSA_OK && s->rank < s->ranks ? allocate(s) : status;
   if (status != BPPSA_OK) {
     ranks_destroy(&s->base);
     return status;

@@ -10,7 +10,8 @@
  *     scratch, and may have been written to;
  *   - affine: u_0 .. u_{n-1} are given on every rank. The u_0 of one rank belongs to the gradient g_n of the next.
  *
- * The plan's algorithm says how ranks work together; each rank applies its steps one by one at the end:
+ * The plan's algorithm says how ranks work together; each rank applies its own steps at the end, on a CPU one by one, on a GPU by
+ * the local scan that the cost model chooses:
  *
  *   linear    a rank waits for the gradient of the one before it: p - 1 messages, one after the other
  *   chunked   every rank multiplies its steps, at once; then the gradient passes along the ranks through those products
@@ -36,8 +37,11 @@ void bppsa_ranks_share(int64_t steps, int32_t ranks, int32_t rank, int64_t *firs
  * batch, affine and input. Up-levels and chunks have no meaning: the tree has all its levels, the chunks are the ranks' shares.
  * comm and plan are borrowed. tag: of its messages, which nothing else may use meanwhile.
  * The same error on every rank: ERR_ARGUMENT: plans that differ; shares that bppsa_ranks_share does not give. ERR_SHAPE: neighbours
- * that do not fit. ERR_UNSUPPORTED: a GPU. ERR_MEMORY, ERR_COMM. Sparse elements, by linear and blelloch: the ranks send each other
- * the patterns of their products now, and later values alone; J_1ᵀ of a rank must be set on all ranks but the last. */
+ * that do not fit. ERR_UNSUPPORTED: sparse elements on a GPU. ERR_MEMORY, ERR_CUDA, ERR_COMM. Sparse elements, by linear and
+ * blelloch: the ranks send each other the patterns of their products now, and later values alone; J_1ᵀ of a rank must be set on
+ * all ranks but the last. On a GPU all operands are in its memory, and it must be the communicator's (bppsa_comm_set_device):
+ * gradients and products travel from its memory, and an execution waits for each message, so that it cannot be recorded
+ * (core/graph.h). */
 bppsa_status bppsa_ranks_scan_create(bppsa_comm *comm, int32_t tag, const bppsa_scan_plan *plan, const bppsa_device *device,
                                      bppsa_scan_executor **executor);
 

@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
   bppsa_scan_executor base;
   bppsa_comm *comm;
+  const bppsa_device *device;
   int32_t tag, rank, ranks; /* ranks: those that hold steps */
   const bppsa_scan_config *config;
   int64_t *dims;                 /* size of the gradient in front of each rank, and behind the last, size ranks + 1 */
@@ -25,8 +26,9 @@ typedef struct {
   /* blelloch, by level: the product that arrives from the left, and that one joined with what this rank had */
   bppsa_transition *left[MOST_LEVELS], *joined[MOST_LEVELS];
   bppsa_csr patterns[MOST_LEVELS]; /* csr: of `left` */
-  char *here, *there, *result;     /* gradients: [batch][largest dim] and one number */
-  bool *useless, *late;            /* [batch] */
+  char *here, *there, *result;     /* gradients, in the device's memory: [batch][largest dim] and one number */
+  bool *useless, *late;            /* [batch], in host memory */
+  int64_t walked;                  /* products redone by `walk` that are in base.redone */
 } ranks_scan;
 
 /* How the ranks of a method work together. */
@@ -34,7 +36,7 @@ typedef struct {
   /* Whether this rank needs the product of its steps. */
   bool (*multiplies)(const ranks_scan *s);
   /* Allocates what the method needs besides; NULL: nothing. */
-  bppsa_status (*prepare)(ranks_scan *s, const bppsa_device *device);
+  bppsa_status (*prepare)(ranks_scan *s);
   bppsa_status (*execute)(ranks_scan *s, const bppsa_scan_operands *o);
 } ranks_method;
 

@@ -3,9 +3,12 @@
  * y[r] is the gradient in front of rank r: its g_n, and the g_0 of rank r - 1. P[i:j] is the product of the steps of ranks
  * i .. j - 1; it takes y[i] to y[j].
  */
-#include <string.h>
-
+#include "core/memory.h"
 #include "distributed/scan_internal.h"
+
+static bppsa_status copy(const ranks_scan *s, void *to, const void *from, int64_t bytes) {
+  return bppsa_memory_queue_copy(s->device, to, bytes, from, bytes, bytes, 1);
+}
 
 /* ---- a rank's own work ---- */
 
@@ -30,21 +33,40 @@ static bppsa_status walk_last(ranks_scan *s, const bppsa_scan_operands *o) {
 
 /* Replaces the samples of y[rank] for which a product was useless by those in `done`, which were computed step by step. Other
  * samples keep their bits. */
-static void patch(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank, const bool *useless, const void *done,
-                  char *y) {
+static bppsa_status patch(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank, const bool *useless, const void *done,
+                          char *y) {
   const int64_t bytes = ranks_scan_bytes(s, o, rank) / o->batch;
   for (int64_t b = 0; b < o->batch; ++b) {
-    if (useless[b]) {
-      memcpy(y + b * bytes, (const char *)done + b * bytes, (size_t)bytes);
-    }
+    BPPSA_TRY(useless[b] ? copy(s, y + b * bytes, (const char *)done + b * bytes, bytes) : BPPSA_OK);
   }
+  return BPPSA_OK;
 }
 
 /* ---- messages ---- */
 
 static bppsa_view gradient_view(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank, void *data, bool with_number) {
   const int64_t count = ranks_scan_reals(s, o, rank) + with_number;
-  return bppsa_view_make(data, s->config->dtype, 1, &count);
+  bppsa_view view = bppsa_view_make(data, s->config->dtype, 1, &count);
+  view.device = bppsa_device_get_kind(s->device);
+  return view;
+}
+
+/* The number at the end of such a message: whether the product that its receiver has sent was useless. */
+static bppsa_status put_number(const ranks_scan *s, const bppsa_view *view, bool number) {
+  const int64_t one = 1, size = (int64_t)bppsa_dtype_size(s->config->dtype);
+  char host[sizeof(double)];
+  const bppsa_view value = bppsa_view_make(host, s->config->dtype, 1, &one);
+  bppsa_view_set(&value, 0, number ? 1 : 0);
+  return bppsa_memory_put(s->device, (char *)view->data + (view->shape[0] - 1) * size, host, size);
+}
+
+static bppsa_status get_number(const ranks_scan *s, const bppsa_view *view, bool *number) {
+  const int64_t one = 1, size = (int64_t)bppsa_dtype_size(s->config->dtype);
+  char host[sizeof(double)];
+  const bppsa_view value = bppsa_view_make(host, s->config->dtype, 1, &one);
+  BPPSA_TRY(bppsa_memory_get(s->device, host, (const char *)view->data + (view->shape[0] - 1) * size, size));
+  *number = bppsa_view_get(&value, 0) != 0;
+  return BPPSA_OK;
 }
 
 /* y[rank], to or from another rank. */
@@ -91,11 +113,12 @@ static bppsa_status chunked(ranks_scan *s, const bppsa_scan_operands *o) {
   BPPSA_TRY(bppsa_transition_make(s->maker, o, s->own));
   bppsa_comm_at(s->comm, "the scan's carry", -1);
   BPPSA_TRY(receive_gradient(s, o, s->rank - 1, s->rank, ranks_scan_seed(s, o)));
-  const int64_t redone = bppsa_transition_apply(s->own, ranks_scan_seed(s, o), s->result, s->useless);
+  int64_t redone;
+  BPPSA_TRY(bppsa_transition_apply(s->own, ranks_scan_seed(s, o), s->result, s->useless, &redone));
   if (redone > 0) {
     s->base.redone += redone;
     BPPSA_TRY(walk_through(s, o));
-    patch(s, o, s->rank + 1, s->useless, o->gradients, s->result);
+    BPPSA_TRY(patch(s, o, s->rank + 1, s->useless, o->gradients, s->result));
     return send_gradient(s, o, s->rank + 1, s->rank + 1, s->result);
   }
   BPPSA_TRY(send_gradient(s, o, s->rank + 1, s->rank + 1, s->result));
@@ -184,10 +207,10 @@ static bppsa_status create_left(ranks_scan *s, const ranks_node *n) {
     BPPSA_TRY(receive_pattern(s, n->mid - 1, &s->patterns[n->level]));
     shape.pattern = &s->patterns[n->level];
   }
-  return bppsa_transition_create(&shape, &s->left[n->level]);
+  return bppsa_transition_create(&shape, s->device, &s->left[n->level]);
 }
 
-static bppsa_status prepare_blelloch(ranks_scan *s, const bppsa_device *device) {
+static bppsa_status prepare_blelloch(ranks_scan *s) {
   const int32_t top = top_of(s);
   const bppsa_transition *product = s->own;
   ranks_node n;
@@ -195,7 +218,7 @@ static bppsa_status prepare_blelloch(ranks_scan *s, const bppsa_device *device) 
     if (node_of(s, level, &n) && n.begin > 0) {
       BPPSA_TRY(create_left(s, &n));
       if (n.end < s->ranks) {
-        BPPSA_TRY(bppsa_transition_create_joined(s->left[level], product, device, &s->joined[level]));
+        BPPSA_TRY(bppsa_transition_create_joined(s->left[level], product, s->device, &s->joined[level]));
         product = s->joined[level];
       }
     }
@@ -220,7 +243,8 @@ static bppsa_status climb_level(ranks_scan *s, const bppsa_scan_operands *o, con
     BPPSA_TRY(receive_gradient(s, o, n->mid - 1, n->mid, s->there));
     c->carried = true;
     if (n->end < s->ranks) {
-      const int64_t redone = bppsa_transition_apply(c->product, s->there, s->result, s->late);
+      int64_t redone;
+      BPPSA_TRY(bppsa_transition_apply(c->product, s->there, s->result, s->late, &redone));
       s->base.redone += redone;
       c->late = redone > 0;
     }
@@ -229,7 +253,7 @@ static bppsa_status climb_level(ranks_scan *s, const bppsa_scan_operands *o, con
   bppsa_transition *left = s->left[n->level], *joined = s->joined[n->level];
   const bppsa_view view = bppsa_transition_view(left, o->batch);
   BPPSA_TRY(bppsa_comm_recv(s->comm, n->mid - 1, s->tag, &view));
-  bppsa_transition_received(left);
+  BPPSA_TRY(bppsa_transition_received(left));
   if (joined != NULL) {
     BPPSA_TRY(bppsa_transition_join(left, c->product, joined));
     c->product = joined;
@@ -246,14 +270,15 @@ static void swap(ranks_scan *s) {
 /* One level down: from y[begin] in s->here to y[mid] in its place. */
 static bppsa_status descend_level(ranks_scan *s, const bppsa_scan_operands *o, const ranks_node *n) {
   bppsa_comm_at(s->comm, "the scan's down-sweep", n->level);
-  const int64_t redone = bppsa_transition_apply(s->left[n->level], s->here, s->there, s->useless);
   const bppsa_view view = gradient_view(s, o, n->begin, s->here, true);
+  int64_t redone;
+  BPPSA_TRY(bppsa_transition_apply(s->left[n->level], s->here, s->there, s->useless, &redone));
   s->base.redone += redone;
-  bppsa_view_set(&view, view.shape[0] - 1, redone > 0 ? 1 : 0);
+  BPPSA_TRY(put_number(s, &view, redone > 0));
   BPPSA_TRY(bppsa_comm_send(s->comm, n->mid - 1, s->tag, &view));
   if (redone > 0) { /* receives y[mid] of all samples into s->here, which is free, and takes the useless ones */
     BPPSA_TRY(receive_gradient(s, o, n->mid - 1, n->mid, s->here));
-    patch(s, o, n->mid, s->useless, s->here, s->there);
+    BPPSA_TRY(patch(s, o, n->mid, s->useless, s->here, s->there));
   }
   swap(s);
   return BPPSA_OK;
@@ -277,8 +302,7 @@ static bppsa_status descend(ranks_scan *s, const bppsa_scan_operands *o, int32_t
       BPPSA_TRY(descend_level(s, o, &n));
     }
   }
-  memcpy(ranks_scan_seed(s, o), s->here, (size_t)ranks_scan_bytes(s, o, s->rank));
-  return BPPSA_OK;
+  return copy(s, ranks_scan_seed(s, o), s->here, ranks_scan_bytes(s, o, s->rank));
 }
 
 static bppsa_status blelloch(ranks_scan *s, const bppsa_scan_operands *o) {
@@ -307,7 +331,7 @@ static bppsa_status blelloch(ranks_scan *s, const bppsa_scan_operands *o) {
     bppsa_comm_at(s->comm, "the scan's down-sweep", top);
     const bppsa_view view = gradient_view(s, o, above.begin, s->here, true);
     BPPSA_TRY(bppsa_comm_recv(s->comm, above.end - 1, s->tag, &view));
-    answer = bppsa_view_get(&view, view.shape[0] - 1) != 0;
+    BPPSA_TRY(get_number(s, &view, &answer));
   }
   BPPSA_TRY(descend(s, o, top));
   if (is_last(s)) {
@@ -319,7 +343,7 @@ static bppsa_status blelloch(ranks_scan *s, const bppsa_scan_operands *o) {
   BPPSA_TRY(walk_through(s, o));
   bppsa_comm_at(s->comm, "the scan's redone products", top);
   if (c.late) {
-    patch(s, o, above.mid, s->late, o->gradients, s->result);
+    BPPSA_TRY(patch(s, o, above.mid, s->late, o->gradients, s->result));
   }
   return send_gradient(s, o, above.end - 1, above.mid, c.late ? s->result : o->gradients);
 }

@@ -27,20 +27,29 @@ enum {
   ALGORITHM,
   GRADIENTS,
   GROUPS,
+  DEVICE,
   TERMS
 };
 
-static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_config *c) {
-  static const char *const names[TERMS] = {"seq_len",  "batch",     "input",           "hidden",       "layers",
-                                           "classes",  "loss_all",  "dtype",           "nonlinearity", "forward",
-                                           "backward", "algorithm", "input_gradients", "micro_batches"};
-  int64_t mine[TERMS] = {c->seq_len,         c->batch,
-                         c->input,           c->hidden,
-                         c->layers,          c->classes,
-                         c->loss_all,        c->dtype,
-                         c->nonlinearity,    c->forward.kind,
-                         c->method.backward, c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
-                         c->input_gradients, split->micro_batches};
+static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_config *c, const bppsa_device *device) {
+  static const char *const names[TERMS] = {"seq_len",  "batch",     "input",           "hidden",        "layers",
+                                           "classes",  "loss_all",  "dtype",           "nonlinearity",  "forward",
+                                           "backward", "algorithm", "input_gradients", "micro_batches", "device"};
+  int64_t mine[TERMS] = {c->seq_len,
+                         c->batch,
+                         c->input,
+                         c->hidden,
+                         c->layers,
+                         c->classes,
+                         c->loss_all,
+                         c->dtype,
+                         c->nonlinearity,
+                         c->forward.kind,
+                         c->method.backward,
+                         c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
+                         c->input_gradients,
+                         split->micro_batches,
+                         bppsa_device_get_kind(device)};
   int64_t *all = NULL;
   BPPSA_TRY(bppsa_ranks_agree(split->comm, "split time", TERMS, names, mine, &all));
   bppsa_free(all);
@@ -71,24 +80,20 @@ static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_c
   return BPPSA_OK;
 }
 
-/* On a GPU gradients alone travel, and the layers' own kernels do a rank's work. */
-static bppsa_status check_method(const bppsa_recurrent_config *c, const bppsa_device *device) {
-  const bppsa_scan_algorithm algorithm = c->method.scan.algorithm;
-  if (bppsa_device_get_kind(device) == BPPSA_CPU || c->method.backward != BPPSA_BACKWARD_SCAN || algorithm == BPPSA_SCAN_LINEAR ||
-      (algorithm == BPPSA_SCAN_CHUNKED && c->hidden <= BPPSA_SCAN_FUSED_DIM)) {
-    return BPPSA_OK;
-  }
-  return bppsa_fail(
-      BPPSA_ERR_UNSUPPORTED, "split time: %s of H = %lld on device %s, expected BP, linear, or with H up to %d chunked",
-      bppsa_scan_algorithm_name(algorithm), (long long)c->hidden, bppsa_device_get_name(device), BPPSA_SCAN_FUSED_DIM);
+/* Do the layers run a scan over ranks? On a GPU a layer's own kernels take a rank through BP, linear and, with H up to
+ * BPPSA_SCAN_FUSED_DIM, chunked: then gradients alone travel. */
+static bool scans_over_ranks(const split_network *s) {
+  const bppsa_gradient_method *method = &s->config.method;
+  const bool fused = s->gpu && (method->scan.algorithm == BPPSA_SCAN_LINEAR ||
+                                (method->scan.algorithm == BPPSA_SCAN_CHUNKED && s->config.hidden <= BPPSA_SCAN_FUSED_DIM));
+  return method->backward == BPPSA_BACKWARD_SCAN && !fused;
 }
 
 /* Resolves AUTO. In units of a rank's own BP, the last rank of a pipeline waits (p - 1) / m, and a product costs about H. */
-static bppsa_gradient_method choose(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups, bool gpu) {
+static bppsa_gradient_method choose(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups) {
   bppsa_gradient_method method = c->method;
   if (method.backward == BPPSA_BACKWARD_AUTO) {
-    const bool waits = ranks - 1 > groups * c->hidden && (!gpu || c->hidden <= BPPSA_SCAN_FUSED_DIM);
-    method.backward = waits ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
+    method.backward = ranks - 1 > groups * c->hidden ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
     method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
   }
   if (method.backward == BPPSA_BACKWARD_SCAN && method.scan.algorithm == BPPSA_SCAN_AUTO) {
@@ -121,7 +126,7 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
   split_group *group = &s->groups[g];
   bppsa_recurrent_config c = s->config;
   const int64_t samples = bppsa_cut(c.batch, s->group_count, g + 1) - bppsa_cut(c.batch, s->group_count, g);
-  const bool scans = c.method.backward == BPPSA_BACKWARD_SCAN && !s->gpu;
+  const bool scans = scans_over_ranks(s);
   group->split = s;
   c.seq_len = s->steps > 0 ? s->steps : 1;
   c.batch = samples;
@@ -281,7 +286,7 @@ static bppsa_status count_redone(bppsa_model *model) {
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model) {
   BPPSA_REQUIRE(split != NULL && split->comm != NULL && config != NULL && cell != NULL && device != NULL && model != NULL);
-  BPPSA_TRY(agree(split, config));
+  BPPSA_TRY(agree(split, config, device));
   BPPSA_TRY(check(split, config, device));
   split_network *s = bppsa_calloc(1, sizeof *s);
   if (s == NULL) {
@@ -303,13 +308,12 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   s->config = *config;
   s->device = device;
   s->gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
-  s->config.method = choose(config, s->ranks, split->micro_batches, s->gpu);
+  s->config.method = choose(config, s->ranks, split->micro_batches);
   s->config.forward = bppsa_forward_method_default(); /* AUTO too */
   s->cell = cell;
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
-  bppsa_status status = check_method(&s->config, device);
-  status = status == BPPSA_OK ? build(s, device) : status;
+  const bppsa_status status = build(s, device);
   if (status != BPPSA_OK) {
     destroy(&s->base);
     return status;

@@ -18,10 +18,11 @@
  * The batch goes through the ranks in groups of samples (`micro_batches`) whose sizes differ by at most one. In the forward pass
  * the states of a group pass from the rank with the earlier steps to the next one, which computes while the first goes on to the
  * next group. The backward pass with method BP is the same pipeline from rank 0 on. With a scan (linear, chunked, blelloch) the
- * groups' scans over ranks follow each other (distributed/scan.h). On a GPU all arrays are in its memory, and gradients alone
- * travel: with linear as with BP, and with chunked, H up to 32, through the products of a rank's chunks, which the layer's own
- * kernels make before a gradient arrives; blelloch is refused. AUTO is BP where (p - 1) / micro_batches, the time that ranks
- * of the pipeline wait in units of their own work, is at most H, the work of a product in units of BP's; otherwise chunked.
+ * groups' scans over ranks follow each other (distributed/scan.h). On a GPU all arrays are in its memory. There the layer's own
+ * kernels take a rank through BP, linear and, for H up to 32, chunked, by the products of the rank's chunks, which they make before
+ * a gradient arrives: gradients alone travel. The other scans are scans over ranks on a GPU as well. AUTO is BP where
+ * (p - 1) / micro_batches, the time that ranks of the pipeline wait in units of their own work, is at most H, the work of a product
+ * in units of BP's; otherwise chunked.
  */
 #ifndef BPPSA_DISTRIBUTED_SPLIT_TIME_H
 #define BPPSA_DISTRIBUTED_SPLIT_TIME_H
@@ -46,7 +47,7 @@ typedef struct {
 /* Makes this rank's part of a network; collective. config: of the whole network, seq_len = T, equal on all ranks, without a
  * factory. The parameters start at 0 and must be set alike on all ranks. ERR_ARGUMENT: configurations that differ between the
  * ranks (the same error on every rank), micro_batches or tag out of range, another GPU than the communicator's, and those of
- * bppsa_recurrent_create. ERR_UNSUPPORTED: a method that GPUs do not have, speculative forward passes (AUTO is the sequential one).
+ * bppsa_recurrent_create. ERR_UNSUPPORTED: speculative forward passes (AUTO is the sequential one).
  * ERR_SHAPE, ERR_MEMORY, ERR_CUDA, ERR_COMM. */
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model);

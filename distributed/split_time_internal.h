@@ -57,8 +57,8 @@ static inline int64_t split_logit_steps(const split_network *s) {
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed);
 /* bppsa_recurrent_ends of a group: gradients that go through the ends of this rank's steps. */
-bppsa_status split_time_join_injected(void *group, int64_t layer, void *g); /* scans on a CPU: u_0 comes from the next rank */
-/* BP, and all methods on a GPU: g_T comes from the rank before, and g_0 goes to the next one. */
+bppsa_status split_time_join_injected(void *group, int64_t layer, void *g); /* scans over ranks: u_0 comes from the next rank */
+/* Other methods: g_T comes from the rank before, and g_0 goes to the next one. */
 bppsa_status split_time_receive_carry(void *group, int64_t layer, void *g);
 bppsa_status split_time_send_carry(void *group, int64_t layer, const void *g);
 

@@ -5,10 +5,16 @@
 #include "scan/scan_internal.h"
 
 static const bppsa_scan_element_row rows[BPPSA_ELEMENTS] = {
-    [BPPSA_ELEMENT_DENSE] = {"dense", {bppsa_scan_cpu_create, bppsa_scan_cuda_create}, bppsa_scan_cpu_create},
-    [BPPSA_ELEMENT_DIAGONAL] = {"diagonal", {bppsa_scan_cpu_create, bppsa_scan_cuda_create}, bppsa_scan_cpu_create},
-    [BPPSA_ELEMENT_RECURRENT] = {"recurrent", {bppsa_scan_cpu_create, bppsa_scan_cuda_create}, bppsa_scan_cpu_create},
-    [BPPSA_ELEMENT_CSR] = {"csr", {bppsa_scan_csr_create, bppsa_scan_csr_cuda_create}, bppsa_scan_csr_create},
+    [BPPSA_ELEMENT_DENSE] = {"dense",
+                             {bppsa_scan_cpu_create, bppsa_scan_cuda_create},
+                             {bppsa_scan_cpu_create, bppsa_scan_cuda_create}},
+    [BPPSA_ELEMENT_DIAGONAL] = {"diagonal",
+                                {bppsa_scan_cpu_create, bppsa_scan_cuda_create},
+                                {bppsa_scan_cpu_create, bppsa_scan_cuda_create}},
+    [BPPSA_ELEMENT_RECURRENT] = {"recurrent",
+                                 {bppsa_scan_cpu_create, bppsa_scan_cuda_create},
+                                 {bppsa_scan_cpu_create, bppsa_scan_cuda_create}},
+    [BPPSA_ELEMENT_CSR] = {"csr", {bppsa_scan_csr_create, bppsa_scan_csr_cuda_create}, {bppsa_scan_csr_create, NULL}},
 };
 
 const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element) {

@@ -125,6 +125,38 @@ void launch_matrices(const cuda_executor *x, const scan_chain<real> &c, const bp
   }
 }
 
+/* The products of parts of all elements: the chunks of a chunked scan, of which here the first one has a product too. */
+template <typename real>
+bppsa_status run_products(const cuda_executor *x, const bppsa_scan_operands *operands, int64_t parts,
+                          const bppsa_scan_product *to) {
+  const bppsa_scan_config *config = &x->base.plan->config;
+  const int64_t n = config->jacobians, last = bppsa_scan_plan_dim(x->base.plan, n + 1);
+  scan_chain<real> c = make_chain<real>(x, operands);
+  const bool diagonal = c.element == SCAN_DIAGONAL;
+  const int64_t rows = (diagonal ? 1 : bppsa_scan_plan_dim(x->base.plan, 1)) + c.affine;
+  bppsa_scan_level level = {};
+  level.op = BPPSA_OP_MM;
+  level.span = 1;
+  level.count = parts;
+  const scan_record record = {1, n / parts, 1, n / parts - 1, n % parts, 0};
+  c.planned = operands->batch;
+  c.slot_offsets = NULL;
+  c.slot_rule = parts > 1 ? BPPSA_SLOT_CHUNKS : BPPSA_SLOT_ONE;
+  c.chunks = parts;
+  c.slot_reals = rows * last;
+  c.exponent_rows = diagonal ? rows * last : rows;
+  const int64_t ahead = parts > 1 ? operands->batch : 0; /* by the rule the product of chunk 0 would be in slot -1 */
+  c.slots = (real *)to->values + ahead * c.slot_reals;
+  c.exponents = to->exponents + ahead * c.exponent_rows;
+  c.norms = (real *)to->norms + ahead * c.exponent_rows;
+  if (diagonal) {
+    launch_diagonal(x->stream, c, &level, record);
+  } else {
+    launch_matrices(x, c, &level, record);
+  }
+  return bppsa_cuda_check(cudaGetLastError(), "scan: launch");
+}
+
 template <typename real> bppsa_status run(const cuda_executor *x, const bppsa_scan_operands *operands) {
   const bppsa_scan_plan *plan = x->base.plan;
   const scan_chain<real> c = make_chain<real>(x, operands);
@@ -316,4 +348,11 @@ extern "C" bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, cons
   }
   *executor = &x->base;
   return BPPSA_OK;
+}
+
+extern "C" bppsa_status bppsa_scan_cuda_products(bppsa_scan_executor *executor, const bppsa_scan_operands *o, int64_t parts,
+                                                 const bppsa_scan_product *to) {
+  const cuda_executor *x = (const cuda_executor *)executor;
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(x->index), "scan"));
+  return executor->plan->config.dtype == BPPSA_F32 ? run_products<float>(x, o, parts, to) : run_products<double>(x, o, parts, to);
 }

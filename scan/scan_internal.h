@@ -62,6 +62,11 @@ bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_devi
 /* GPU backend (scan_cuda.cu; scan_nocuda.c in a build without CUDA). */
 bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 
+/* Of such an executor, of elements with one size unless parts is 1: the products of `parts` neighbouring parts of all elements, cut
+ * by bppsa_cut, each with o->batch samples, one behind the other, in GPU memory. It is queued. ERR_CUDA. */
+bppsa_status bppsa_scan_cuda_products(bppsa_scan_executor *executor, const bppsa_scan_operands *o, int64_t parts,
+                                      const bppsa_scan_product *to);
+
 /* Sparse elements (scan_csr.c; scan_csr_cuda.cu, or scan_csr_nocuda.c in a build without CUDA). */
 bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 bppsa_status bppsa_scan_csr_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
@@ -71,7 +76,8 @@ typedef bppsa_status (*bppsa_scan_create)(const bppsa_scan_plan *plan, const bpp
 typedef struct {
   const char *name;            /* "dense" */
   bppsa_scan_create create[2]; /* by kind of device; NULL: no such device runs it */
-  bppsa_scan_create product;   /* the executor with which a transition multiplies all elements; NULL: none can */
+  /* The executor with which a transition multiplies all elements, by kind of device; NULL: none can. */
+  bppsa_scan_create product[2];
 } bppsa_scan_element_row;
 /* NULL: no such kind. */
 const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element);

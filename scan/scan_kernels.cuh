@@ -15,7 +15,7 @@
 #define BPPSA_SCAN_SCAN_KERNELS_CUH
 
 #include "core/launch.cuh"
-#include "scan/scan_numbers.cuh"
+#include "scan/held.cuh"
 #include "scan/slot.h"
 
 enum {
@@ -91,13 +91,16 @@ __device__ inline int64_t scan_exponents_at(const scan_chain<real> &c, int64_t f
   return (scan_slot(c, first, last) * c.planned + b) * c.exponent_rows;
 }
 
-/* The maximum over the warp, ignoring NaN. All lanes of the warp take part. */
-template <typename real> __device__ inline real scan_warp_largest(real size) {
-  for (int other = warpSize / 2; other > 0; other /= 2) {
-    const real theirs = __shfl_xor_sync(0xffffffffu, size, other);
-    size = theirs > size ? theirs : size;
-  }
-  return size;
+/* The held product a[first:last] of sample b. */
+template <typename real>
+__device__ inline scan_held<real> scan_held_at(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b) {
+  const int64_t exponents = scan_exponents_at(c, first, last, b);
+  return {c.slots + scan_product_at(c, first, last, b),
+          c.exponents + exponents,
+          c.norms + exponents,
+          scan_dim(c, first),
+          scan_dim(c, last + 1),
+          c.affine};
 }
 
 /* ---- vectors through leaves ---- */
@@ -186,29 +189,6 @@ template <typename real> __global__ void bppsa_scan_walk(scan_chain<real> c, sca
   }
 }
 
-/* Brings rows back into the window, and updates their exponents e and largest entries: a warp for each row. Ends with a barrier. */
-template <typename real> __device__ void scan_rescale(int rows, int64_t room, int64_t m, real *y, int32_t *e, real *norms) {
-  const int lane = (int)threadIdx.x % warpSize;
-  for (int row = (int)threadIdx.x / warpSize; row < rows; row += (int)blockDim.x / warpSize) {
-    real largest = 0;
-    for (int64_t j = lane; j < m; j += warpSize) {
-      const real size = scan_size(y[row * room + j]);
-      largest = size > largest ? size : largest;
-    }
-    largest = scan_warp_largest(largest);
-    const int32_t excess = scan_excess(largest);
-    const real factor = excess != 0 ? scan_power<real>(-excess) : 1;
-    for (int64_t j = lane; excess != 0 && j < m; j += warpSize) {
-      y[row * room + j] *= factor;
-    }
-    if (lane == 0) {
-      e[row] += excess;
-      norms[row] = largest * factor;
-    }
-  }
-  __syncthreads();
-}
-
 /* Products a[i:i+length] = a[i] ⋄ .. ⋄ a[i+length] of leaves. block x: a tile of `tile` rows of all samples, block y ..:
  * item. Threads: whole warps. shared: 3 · tile · room reals, then tile norms, tile samples and exponents. */
 template <typename real>
@@ -262,32 +242,6 @@ __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t
 
 /* ---- products of products ---- */
 
-/* Finds the largest of `count` rows' exponents. Returns whether all are so close that no stored entry can underflow. */
-__device__ inline bool scan_close(int64_t count, const int32_t *e, int32_t *most) {
-  int32_t least = e[0];
-  *most = e[0];
-  for (int64_t r = 1; r < count; ++r) {
-    least = e[r] < least ? e[r] : least;
-    *most = e[r] > *most ? e[r] : *most;
-  }
-  return *most - least <= 2 * SCAN_WINDOW + 16;
-}
-
-/* The smallest exponent that keeps every x[r] 2^e[r] below 1 in size. */
-template <typename real>
-__device__ inline int64_t scan_common(int64_t count, const real *x, const int32_t *e, int64_t more, int64_t more_until) {
-  int64_t most = INT64_MIN;
-  for (int64_t r = 0; r < count; ++r) {
-    if (x[r] != 0 && isfinite(x[r])) {
-      int exponent;
-      (void)frexp((double)x[r], &exponent);
-      const int64_t here = exponent + e[r] + (r < more_until ? more : 0);
-      most = here > most ? here : most;
-    }
-  }
-  return most == INT64_MIN ? 0 : most;
-}
-
 /* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r]. block (item, sample); threads: whole warps. The right operand is in the result's slot, so the
  * result is computed beside it and then moved. shared: room reals, then room exponents of the right operand and of the result. */
 template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, scan_record record, int64_t room) {
@@ -296,32 +250,17 @@ template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, sca
   real *norms = (real *)(e + room);
   const int64_t b = blockIdx.x % c.batch, i = record.first + blockIdx.x / c.batch * record.stride, split = i + record.span,
                 last = split + record.span - 1;
-  const int64_t rows = scan_dim(c, i) + c.affine, k = scan_dim(c, split), m = scan_dim(c, last + 1), count = k + c.affine;
-  const real *left = c.slots + scan_product_at(c, i, split - 1, b);
+  const scan_held<real> left = scan_held_at(c, i, split - 1, b), held = scan_held_at(c, split, last, b);
+  const int64_t rows = left.rows + c.affine, m = held.columns, count = held.rows + c.affine;
   real *right = c.slots + scan_product_at(c, split, last, b), *out = c.beside + scan_product_at(c, i, last, b);
-  const int32_t *el = c.exponents + scan_exponents_at(c, i, split - 1, b);
   const int64_t result = scan_exponents_at(c, i, last, b);
   for (int64_t q = threadIdx.x; q < count; q += blockDim.x) {
-    er[q] = c.exponents[scan_exponents_at(c, split, last, b) + q];
+    er[q] = held.e[q];
   }
   __syncthreads();
-  int32_t most;
-  const bool together = scan_close(count, er, &most);
-  const bool close = together && (!c.affine || (el[rows - 1] <= SCAN_WINDOW && el[rows - 1] >= -SCAN_WINDOW));
-  for (int64_t r = 0; r < rows; ++r) { /* the row of left, and 1 or 0 for the affine row of right */
-    const bool affine_row = c.affine && r == rows - 1;
-    for (int64_t q = threadIdx.x; q < count; q += blockDim.x) {
-      const real entry = q < k ? left[r * k + q] : !affine_row ? 0 : close ? scan_power<real>(-(int64_t)el[r]) : 1;
-      x[q] = close ? entry * scan_power<real>(er[q] - most) : entry;
-    }
-    __syncthreads();
-    /* As terms of one row: the entries of left are 2^el times what is stored, the 1 is not. */
-    const int64_t common = close ? 0 : scan_common(count, x, er, el[r], k);
-    __syncthreads();
-    for (int64_t q = threadIdx.x; !close && q < count; q += blockDim.x) {
-      x[q] = scan_scaled(x[q], er[q] + (q < k ? el[r] : 0) - common);
-    }
-    __syncthreads();
+  const scan_range range = scan_range_of(left, count, er);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int32_t exponent = scan_join_factors(left, r, range, count, er, x);
     for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
       real sum = 0;
       for (int64_t q = 0; q < count; ++q) {
@@ -330,7 +269,7 @@ template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, sca
       out[r * m + j] = sum;
     }
     if (threadIdx.x == 0) {
-      e[r] = close ? el[r] + most : (int32_t)common;
+      e[r] = exponent;
     }
     __syncthreads();
   }
@@ -345,50 +284,6 @@ template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, sca
 }
 
 /* ---- a gradient through products ---- */
-
-/* y = x a[first:last] to v.out, with x in v.in (overwritten). Returns false, in all threads, if the product is useless. Ends with
- * a barrier. */
-template <typename real>
-__device__ bool scan_try(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b, const scan_vectors<real> &v) {
-  const int64_t k = scan_dim(c, first), m = scan_dim(c, last + 1), count = k + c.affine;
-  const int32_t *e = c.exponents + scan_exponents_at(c, first, last, b);
-  const real *norms = c.norms + scan_exponents_at(c, first, last, b), *product = c.slots + scan_product_at(c, first, last, b);
-  if (c.affine && threadIdx.x == 0) {
-    v.in[k] = 1;
-  }
-  __syncthreads();
-  int32_t most;
-  const bool close = scan_close(count, e, &most);
-  const int64_t common = close ? most : scan_common(count, v.in, e, 0, 0);
-  __syncthreads();
-  for (int64_t r = threadIdx.x; r < count; r += blockDim.x) {
-    v.in[r] = close ? v.in[r] * scan_power<real>(e[r] - common) : scan_scaled(v.in[r], e[r] - common);
-  }
-  __syncthreads();
-  for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
-    real sum = 0;
-    for (int64_t r = 0; r < count; ++r) {
-      sum += v.in[r] * product[r * m + j];
-    }
-    v.out[j] = sum;
-  }
-  __syncthreads();
-  real terms = 0, sum = 0;
-  for (int64_t r = 0; r < count; ++r) {
-    terms += scan_size(v.in[r]) * norms[r];
-  }
-  for (int64_t j = 0; j < m; ++j) {
-    sum += scan_size(v.out[j]);
-  }
-  const bool cancelled = !(terms <= (real)SCAN_CANCELLATION * sum); /* true for NaN */
-  __syncthreads();
-  bool infinite = false;
-  for (int64_t j = threadIdx.x; common != 0 && j < m; j += blockDim.x) {
-    v.out[j] = scan_scaled(v.out[j], common);
-    infinite = infinite || !isfinite(v.out[j]);
-  }
-  return __syncthreads_or(cancelled || infinite) == 0;
-}
 
 /* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products and for leaves among them. block (item, sample). The steps of
  * useless products are redone; that needs the injected gradients, which may be in the memory of the result, so the result is
@@ -405,7 +300,7 @@ template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, sc
       v.in[r] = c.gradients[scan_gradient_at(c, i, b) + r];
     }
     __syncthreads();
-    if (last > i && scan_try(c, i, last, b, v)) {
+    if (last > i && scan_try(scan_held_at(c, i, last, b), v.in, v.out)) {
       for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
         c.gradients[scan_gradient_at(c, last + 1, b) + j] = v.out[j];
       }
@@ -438,12 +333,6 @@ template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, sc
 
 template <typename real> __device__ inline real scan_factor(const scan_chain<real> &c, int64_t i, int64_t b, int64_t j) {
   return c.jt[((c.n - i) * c.batch + b) * c.dim + j];
-}
-
-template <typename real> __device__ inline void scan_rescale_one(real *y, int32_t *e) {
-  const int32_t excess = scan_excess(scan_size(*y));
-  *y *= scan_power<real>(-excess);
-  *e += excess;
 }
 
 /* y[i+1] = a[i] y[i], `length` times; one thread for each item, sample and number, `count` in all. */
@@ -569,24 +458,11 @@ template <typename real> __global__ void bppsa_scan_diagonal_join(scan_chain<rea
   if (at >= count) {
     return;
   }
-  const real *left = c.slots + scan_product_at(c, i, split - 1, b);
-  real *right = c.slots + scan_product_at(c, split, last, b); /* in the slot of the result */
-  const int32_t *el = c.exponents + scan_exponents_at(c, i, split - 1, b);
-  int32_t *er = c.exponents + scan_exponents_at(c, split, last, b);
-  if (c.affine) {
-    const int32_t carried = el[m + j] + er[j], most = carried > er[m + j] ? carried : er[m + j];
-    real u =
-        (real)(ldexp((double)left[m + j] * (double)right[j], carried - most) + ldexp((double)right[m + j], er[m + j] - most));
-    int32_t e = most;
-    scan_rescale_one(&u, &e);
-    right[m + j] = u;
-    er[m + j] = e;
-  }
-  real a = left[j] * right[j];
-  int32_t e = el[j] + er[j];
-  scan_rescale_one(&a, &e);
-  right[j] = a;
-  er[j] = e;
+  const int64_t right = scan_product_at(c, split, last, b),
+                exponents = scan_exponents_at(c, split, last, b); /* the result's too */
+  scan_join_numbers(c.affine, m, j, c.slots + scan_product_at(c, i, split - 1, b),
+                    c.exponents + scan_exponents_at(c, i, split - 1, b), c.slots + right, c.exponents + exponents,
+                    c.slots + right, c.exponents + exponents);
 }
 
 /* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products and for leaves among them. block (item, sample). If the result is
@@ -602,15 +478,14 @@ template <typename real> __global__ void bppsa_scan_diagonal_apply(scan_chain<re
     const int32_t *e = leaf ? NULL : c.exponents + scan_exponents_at(c, i, last, b);
     bool infinite = false;
     for (int64_t j = threadIdx.x; !leaf && j < m; j += blockDim.x) {
-      const real y =
-          (real)(ldexp((double)c.gradients[from + j] * (double)a[j], e[j]) + (c.affine ? ldexp((double)a[m + j], e[m + j]) : 0));
+      const real y = scan_apply_number(c.affine, m, j, a, e, c.gradients[from + j]);
       infinite = infinite || !isfinite(y);
     }
     const bool redo = __syncthreads_or(infinite) != 0, walk = redo || leaf;
     for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
       real y = c.gradients[from + j];
       if (!walk) {
-        y = (real)(ldexp((double)y * (double)a[j], e[j]) + (c.affine ? ldexp((double)a[m + j], e[m + j]) : 0));
+        y = scan_apply_number(c.affine, m, j, a, e, y);
       }
       for (int64_t at = i; walk && at <= last; ++at) {
         y = y * scan_factor(c, at, b, j) + (c.affine ? c.injected[scan_gradient_at(c, at + 1, b) + j] : 0);

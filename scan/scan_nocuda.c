@@ -6,3 +6,9 @@ bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_dev
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: device %s: this build has no CUDA; use device cpu",
                     bppsa_device_get_name(device));
 }
+
+bppsa_status bppsa_scan_cuda_products(bppsa_scan_executor *executor, const bppsa_scan_operands *o, int64_t parts,
+                                      const bppsa_scan_product *to) {
+  (void)executor, (void)o, (void)parts, (void)to;
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan on a GPU: this build has no CUDA; use device cpu");
+}

@@ -1,7 +1,9 @@
-/* A chain cut over the ranks of a communicator: what a rank does, and the formulas of docs/ranks.md. For threads (test_scan.c)
- * and for MPI (mpi_scan.c): a check that fails is an error of the rank. */
+/* A chain cut over the ranks of a communicator: what a rank does, and the formulas of docs/ranks.md. For threads (test_scan.c), for
+ * MPI (mpi_scan.c) and for GPUs (test_scan_device.c): a check that fails is an error of the rank. */
 #ifndef BPPSA_TESTS_DISTRIBUTED_SCAN_RANKS_H
 #define BPPSA_TESTS_DISTRIBUTED_SCAN_RANKS_H
+
+#include <stdio.h>
 
 #include "distributed/scan.h"
 #include "distributed/scan_rounds.h"
@@ -24,7 +26,9 @@ static inline bppsa_scan_config base_config(bppsa_element element, int64_t dim, 
 /* What all ranks of a run share. */
 typedef struct {
   const problem *p;
-  const bppsa_device *device;
+  const bppsa_device *device; /* of all ranks; NULL: rank r computes on GPU r % gpus */
+  int32_t gpus;
+  bool nccl;
   bppsa_scan_algorithm algorithm;
   bool alias;     /* injections lie in the gradients' memory */
   bool count;     /* compare messages and bytes: sizes are uniform and no product is useless */
@@ -93,65 +97,141 @@ static bppsa_status compare_traffic(const job *j, bppsa_comm *comm) {
   return compare_messages(j, comm, &counters);
 }
 
-static const void *moved(const void *base, int64_t elements, bppsa_dtype dtype) {
-  return base == NULL ? NULL : (const char *)base + elements * (int64_t)bppsa_dtype_size(dtype);
+/* What a rank holds. */
+typedef struct {
+  const bppsa_device *device;
+  bppsa_device *own; /* NULL: the device of all */
+  bppsa_comm *comm;  /* of its arrays */
+  bppsa_scan_plan *plan;
+  bppsa_scan_executor *executor;
+  int64_t begin, seed,
+      size;         /* its gradients: where they begin in the problem's, where g_n begins among them, how many there are */
+  double *g;        /* its gradients in host memory */
+  void *gradients;  /* where the device has them; g on a processor */
+  void *copies[12]; /* in GPU memory */
+  int copy_count;
+  const void *columns[3], *weights[3];
+  bppsa_scan_operands operands;
+} scan_part;
+
+/* `count` elements of an array from the given one on, where the device reads them: on a processor in the array itself. */
+static bppsa_status place(scan_part *s, const void *base, int64_t from, int64_t count, const void **placed) {
+  const int64_t size = (int64_t)bppsa_dtype_size(bppsa_scan_plan_config(s->plan)->dtype);
+  const void *at = base == NULL ? NULL : (const char *)base + from * size;
+  *placed = at;
+  if (at == NULL || bppsa_device_get_kind(s->device) == BPPSA_CPU) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_alloc(s->device, count * size, &s->copies[s->copy_count]));
+  *placed = s->copies[s->copy_count++];
+  return bppsa_memory_put(s->device, s->copies[s->copy_count - 1], at, count * size);
 }
 
-/* This rank's part of a problem. */
-static bppsa_status run_rank(bppsa_comm *comm, void *context) {
-  job *j = context;
+static bppsa_status place_operands(scan_part *s, const job *j, int64_t first) {
+  const problem *p = j->p;
+  const bppsa_scan_config *c = bppsa_scan_plan_config(s->plan);
+  const int64_t factor = c->batch * c->dim, factors = c->jacobians * factor;
+  const bool dense = c->element == BPPSA_ELEMENT_DENSE;
+  const int64_t from = dense ? jt_at(p, first + 1) : first * factor;
+  bppsa_scan_operands *o = &s->operands;
+  const void *gradients;
+  *o = (bppsa_scan_operands){.batch = c->batch, .weights = s->weights, .columns = s->columns};
+  BPPSA_TRY(place(s, p->typed_jt, from, dense ? jt_at(p, first + c->jacobians + 1) - from : factors, &o->jt));
+  for (int k = 0; k < 3; ++k) {
+    BPPSA_TRY(place(s, p->columns[k], first * factor, factors, &s->columns[k]));
+    BPPSA_TRY(place(s, p->weights[k], 0, c->dim * c->dim, &s->weights[k]));
+  }
+  BPPSA_TRY(place(s, p->typed_e, first * factor, factors, &o->diagonal));
+  BPPSA_TRY(place(s, s->g, 0, s->size, &gradients));
+  s->gradients = o->gradients = (void *)(uintptr_t)gradients;
+  o->injected = c->affine ? gradients : NULL;
+  return c->affine && !j->alias ? place(s, p->typed_u, s->begin, s->size, &o->injected) : BPPSA_OK;
+}
+
+static bppsa_status prepare_part(bppsa_comm *comm, const job *j, scan_part *s) {
   const problem *p = j->p;
   bppsa_scan_config c = p->config;
   int64_t first, count;
+  char name[24];
   bppsa_ranks_share(c.jacobians, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &count);
-  const int64_t begin = g_at(p, first), seed = g_at(p, first + count) - begin, size = g_at(p, first + count + 1) - begin;
+  s->device = j->device;
+  s->comm = comm;
+  if (j->device == NULL) {
+    snprintf(name, sizeof name, "cuda:%d", (int)bppsa_comm_rank(comm) % (int)j->gpus);
+    BPPSA_TRY(bppsa_device_create(name, 1, &s->own));
+    s->device = s->own;
+    bppsa_comm_set_device(comm, s->own);
+  }
+  BPPSA_TRY(j->nccl ? bppsa_comm_create_nccl(comm, s->own, &s->comm) : BPPSA_OK);
+  s->begin = g_at(p, first);
+  s->seed = g_at(p, first + count) - s->begin;
+  s->size = g_at(p, first + count + 1) - s->begin;
   c.jacobians = count;
   c.dims = c.dims == NULL ? NULL : p->dims + first;
   c.method = bppsa_scan_method_of(j->algorithm);
-  bppsa_scan_plan *plan = NULL;
-  bppsa_scan_executor *executor = NULL;
-  double *g = bppsa_calloc(size, sizeof *g);
-  bppsa_status status = g == NULL ? BPPSA_ERR_MEMORY : bppsa_scan_plan_create(&c, &plan);
-  status = status == BPPSA_OK ? bppsa_ranks_scan_create(comm, TAG, plan, j->device, &executor) : status;
-  const void *columns[3] = {NULL};
-  const int64_t factors = first * c.batch * c.dim;
-  for (int k = 0; k < 3; ++k) {
-    columns[k] = moved(p->columns[k], factors, c.dtype);
+  s->g = bppsa_calloc(s->size, sizeof *s->g);
+  BPPSA_TRY(s->g == NULL ? BPPSA_ERR_MEMORY : bppsa_scan_plan_create(&c, &s->plan));
+  BPPSA_TRY(place_operands(s, j, first));
+  return bppsa_ranks_scan_create(s->comm, TAG, s->plan, s->device, &s->executor);
+}
+
+static void free_part(bppsa_comm *comm, scan_part *s) {
+  bppsa_scan_executor_destroy(s->executor);
+  bppsa_scan_plan_destroy(s->plan);
+  for (int i = 0; i < s->copy_count; ++i) {
+    bppsa_memory_free(s->device, s->copies[i]);
   }
-  const bppsa_scan_operands o = {
-      .batch = c.batch,
-      .jt = moved(p->typed_jt, c.element == BPPSA_ELEMENT_DENSE ? jt_at(p, first + 1) : factors, c.dtype),
-      .weights = (const void *const *)p->weights,
-      .columns = columns,
-      .diagonal = moved(p->typed_e, factors, c.dtype),
-      .injected = !c.affine  ? NULL
-                  : j->alias ? g
-                             : moved(p->typed_u, begin, c.dtype),
-      .gradients = g};
+  if (s->comm != comm) {
+    bppsa_comm_destroy(s->comm);
+  }
+  if (s->own != NULL) {
+    bppsa_comm_set_device(comm, NULL);
+    bppsa_device_destroy(s->own);
+  }
+  bppsa_free(s->g);
+}
+
+static bppsa_status run_part(const job *j, scan_part *s) {
+  const problem *p = j->p;
+  const int64_t bytes = s->size * (int64_t)sizeof *s->g;
+  for (int64_t i = 0; i < s->size; ++i) {
+    s->g[i] = j->alias ? ((const double *)p->typed_u)[s->begin + i] : NAN;
+  }
+  if (bppsa_comm_rank(s->comm) == 0) {
+    memcpy(s->g + s->seed, (const double *)p->seed + s->begin + s->seed, (size_t)(s->size - s->seed) * sizeof *s->g);
+  }
+  if (s->gradients != s->g) {
+    BPPSA_TRY(bppsa_memory_put(s->device, s->gradients, s->g, bytes));
+  }
+  bppsa_comm_reset_counters(s->comm);
+  BPPSA_TRY(s->executor->execute(s->executor, &s->operands));
+  BPPSA_TRY(j->count ? compare_traffic(j, s->comm) : BPPSA_OK);
+  return s->gradients != s->g ? bppsa_memory_get(s->device, s->g, s->gradients, bytes) : BPPSA_OK;
+}
+
+/* This rank's part of a problem, twice. */
+static bppsa_status run_rank(bppsa_comm *comm, void *context) {
+  job *j = context;
+  const problem *p = j->p;
+  int64_t first, count;
+  bppsa_ranks_share(p->config.jacobians, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &count);
+  scan_part s = {0};
+  bppsa_status status = prepare_part(comm, j, &s);
   for (int repeat = 0; status == BPPSA_OK && repeat < 2; ++repeat) {
-    for (int64_t i = 0; i < size; ++i) {
-      g[i] = j->alias ? ((const double *)p->typed_u)[begin + i] : NAN;
-    }
-    if (bppsa_comm_rank(comm) == 0) {
-      memcpy(g + seed, (const double *)p->seed + begin + seed, (size_t)(size - seed) * sizeof *g);
-    }
-    bppsa_comm_reset_counters(comm);
-    status = executor->execute(executor, &o);
-    status = status == BPPSA_OK && j->count ? compare_traffic(j, comm) : status;
+    status = run_part(j, &s);
   }
   if (status == BPPSA_OK && count > 0) { /* g_1 .. g_n of this rank, and the chain's g_0 */
-    const int64_t from = first == 0 && c.input ? 0 : g_at(p, first + 1) - begin;
-    memcpy(j->got + begin + from, g + from, (size_t)(size - from) * sizeof *g);
+    const int64_t from = first == 0 && p->config.input ? 0 : g_at(p, first + 1) - s.begin;
+    memcpy(j->got + s.begin + from, s.g + from, (size_t)(s.size - from) * sizeof *s.g);
   }
-  int64_t redone = status == BPPSA_OK ? executor->redone : 0;
+  status = status == BPPSA_OK ? bppsa_scan_executor_count(s.executor) : status;
+  int64_t redone = status == BPPSA_OK ? s.executor->redone : 0;
   const bppsa_view view = bppsa_view_make(&redone, BPPSA_I64, 0, NULL);
   status = status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_SUM, &view) : status;
   if (bppsa_comm_rank(comm) == 0) {
     j->redone = redone;
   }
-  bppsa_scan_executor_destroy(executor);
-  bppsa_scan_plan_destroy(plan);
-  bppsa_free(g);
+  free_part(comm, &s);
   return status;
 }
 

@@ -1,0 +1,255 @@
+/* On the device that CTest names: transitions of neighbouring parts of a chain, as they are, as messages and joined, against the
+ * recurrence in float64; and products that are useless. */
+#include "scan/transition.h"
+#include "tests/scan/scan_problem.h"
+
+/* The operands of steps first + 1 .. of a problem, all arrays in the device's memory. */
+static bppsa_scan_operands operands_from(const problem *p, const operand_copies *d, int64_t first, const void *columns[3]) {
+  const int64_t width = (int64_t)bppsa_dtype_size(p->config.dtype), factors = first * p->config.batch * p->config.dim * width;
+  const bool dense = p->config.element == BPPSA_ELEMENT_DENSE;
+  bppsa_scan_operands o = operands_of(p, d, false);
+  o.jt = o.jt != NULL ? (const char *)o.jt + (dense ? jt_at(p, first + 1) * width : factors) : NULL;
+  o.diagonal = o.diagonal != NULL ? (const char *)o.diagonal + factors : NULL;
+  o.injected = o.injected != NULL ? (const char *)o.injected + g_at(p, first) * width : NULL;
+  o.gradients = (char *)o.gradients + g_at(p, first) * width;
+  for (int k = 0; k < 3; ++k) {
+    columns[k] = d->columns[k] != NULL ? (const char *)d->columns[k] + factors : NULL;
+  }
+  o.columns = columns;
+  return o;
+}
+
+typedef struct {
+  bppsa_transition_maker *maker;
+  bppsa_transition *made;
+} part;
+
+/* The transition of `count` steps behind the first ones; planned: the samples for which it is planned. */
+static part make_part(const problem *p, const bppsa_device *device, const operand_copies *copies, int64_t first, int64_t count,
+                      int64_t planned) {
+  part made = {0};
+  bppsa_scan_config c = p->config;
+  const void *columns[3];
+  const bppsa_scan_operands o = operands_from(p, copies, first, columns);
+  c.jacobians = count;
+  c.dims = c.dims != NULL ? p->dims + first : NULL;
+  c.batch = planned;
+  assert_int_equal(bppsa_transition_maker_create(&c, device, &made.maker), BPPSA_OK);
+  const bppsa_transition_shape shape = bppsa_transition_maker_shape(made.maker);
+  assert_true(shape.rows == p->dims[first + count] && shape.columns == p->dims[first]);
+  assert_int_equal(bppsa_transition_create(&shape, device, &made.made), BPPSA_OK);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    assert_int_equal(bppsa_transition_make(made.maker, &o, made.made), BPPSA_OK);
+  }
+  return made;
+}
+
+static void free_part(part *made) {
+  bppsa_transition_destroy(made->made);
+  bppsa_transition_maker_destroy(made->maker);
+}
+
+/* A copy that has travelled as a message. */
+static bppsa_transition *send(const bppsa_device *device, bppsa_transition *from, int64_t batch) {
+  bppsa_transition *to = NULL;
+  assert_int_equal(bppsa_transition_create(bppsa_transition_get_shape(from), device, &to), BPPSA_OK);
+  const bppsa_view sent = bppsa_transition_view(from, batch), received = bppsa_transition_view(to, batch);
+  const int64_t bytes = (int64_t)bppsa_view_bytes(&sent);
+  assert_true(sent.device == bppsa_device_get_kind(device) && bytes == (int64_t)bppsa_view_bytes(&received));
+  char *message = bppsa_alloc((size_t)bytes);
+  assert_non_null(message);
+  assert_int_equal(bppsa_memory_get(device, message, sent.data, bytes), BPPSA_OK);
+  assert_int_equal(bppsa_memory_put(device, received.data, message, bytes), BPPSA_OK);
+  bppsa_free(message);
+  assert_int_equal(bppsa_transition_received(to), BPPSA_OK);
+  return to;
+}
+
+/* g_n through a transition: must be the gradient of step `step`, and no sample's product useless. */
+static void check_applied(const problem *p, const bppsa_device *device, const operand_copies *copies, bppsa_transition *t,
+                          int64_t step, const char *what) {
+  const int64_t n = p->config.jacobians, width = (int64_t)bppsa_dtype_size(p->config.dtype), b = p->config.batch;
+  const int64_t size = b * p->dims[step];
+  bool useless[32] = {true};
+  int64_t count = -1;
+  void *out = NULL, *got = bppsa_alloc((size_t)(size * width));
+  assert_non_null(got);
+  assert_int_equal(bppsa_memory_alloc(device, size * width, &out), BPPSA_OK);
+  assert_int_equal(bppsa_transition_apply(t, (char *)copies->gradients + g_at(p, n) * width, out, useless, &count), BPPSA_OK);
+  assert_int_equal(bppsa_memory_get(device, got, out, size * width), BPPSA_OK);
+  const double r = residual(p->config.dtype, got, p->g + g_at(p, step), size, sqrt((double)n));
+  if (!(r < 30) || count != 0 || useless[0]) {
+    fail_msg("%s: element %d, %d steps to %d, size %d: residual %g, %d useless", what, (int)p->config.element, (int)n, (int)step,
+             (int)p->dims[step], r, (int)count);
+  }
+  bppsa_memory_free(device, out);
+  bppsa_free(got);
+}
+
+/* Steps cut + 1 .. n and 1 .. cut. */
+static void check_parts(const bppsa_scan_config *config, int64_t cut, const bppsa_device *device, uint64_t seed) {
+  problem p = make_problem(config, seed);
+  const int64_t n = config->jacobians, planned = config->batch + (int64_t)(seed % 2);
+  operand_copies copies = copy_operands(&p, device);
+  part late = make_part(&p, device, &copies, cut, n - cut, planned), early = make_part(&p, device, &copies, 0, cut, planned);
+  bppsa_transition *arrived = send(device, late.made, config->batch), *joined = NULL;
+  assert_int_equal(bppsa_transition_create_joined(arrived, early.made, device, &joined), BPPSA_OK);
+  assert_int_equal(bppsa_transition_join(arrived, early.made, joined), BPPSA_OK);
+  check_applied(&p, device, &copies, late.made, cut, "as made");
+  check_applied(&p, device, &copies, arrived, cut, "arrived");
+  check_applied(&p, device, &copies, joined, 0, "joined");
+  bppsa_transition *again = send(device, joined, config->batch);
+  check_applied(&p, device, &copies, again, 0, "joined and arrived");
+  bppsa_transition_destroy(again);
+  bppsa_transition_destroy(joined);
+  bppsa_transition_destroy(arrived);
+  free_part(&late);
+  free_part(&early);
+  free_operands(&copies);
+  free_problem(&p);
+}
+
+static void every_element(void **state) {
+  (void)state;
+  static const int64_t sizes[] = {1, 5, 20, 37}, lengths[][2] = {{2, 1}, {3, 1}, {9, 5}, {43, 27}};
+  static const struct {
+    bppsa_element element;
+    int64_t matrices;
+  } elements[] = {
+      {BPPSA_ELEMENT_DENSE, 1}, {BPPSA_ELEMENT_DIAGONAL, 1}, {BPPSA_ELEMENT_RECURRENT, 1}, {BPPSA_ELEMENT_RECURRENT, 3}};
+  bppsa_device *device = test_device(2);
+  uint64_t seed = 1;
+  for (size_t e = 0; e < 4; ++e) {
+    for (size_t s = 0; s < 4; ++s) {
+      for (size_t l = 0; l < 4; ++l, ++seed) {
+        for (int bits = 0; bits < 4; ++bits) {
+          if (is_emulated(device) && ((size_t)bits != (e + s + l) % 4 || sizes[s] * lengths[l][0] > 900)) {
+            continue;
+          }
+          bppsa_scan_config c = bppsa_scan_config_default();
+          c.element = elements[e].element;
+          c.matrices = elements[e].matrices;
+          c.diagonal = c.matrices > 1;
+          c.dtype = (bits & 1) != 0 ? BPPSA_F32 : BPPSA_F64;
+          c.affine = (bits & 2) != 0;
+          c.jacobians = lengths[l][0];
+          c.dim = sizes[s];
+          c.batch = 1 + (int64_t)(seed % 3);
+          check_parts(&c, lengths[l][1], device, seed);
+        }
+      }
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
+static void differing_sizes(void **state) {
+  (void)state;
+  static const int64_t some[] = {3, 8, 1, 5, 2, 9, 4};
+  bppsa_device *device = test_device(1);
+  int64_t dims[32];
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.dtype = seed % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    c.affine = seed % 3 == 0;
+    c.batch = 2;
+    c.jacobians = 2 + (int64_t)(seed % 11);
+    for (int64_t t = 0; t <= c.jacobians; ++t) {
+      dims[t] = some[(seed * 5 + (uint64_t)(t * t)) % 7];
+    }
+    c.dims = dims;
+    check_parts(&c, 1 + (int64_t)seed % (c.jacobians - 1), device, 100 + seed);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* ---- useless products ---- */
+
+/* A problem of two dense steps. J_2ᵀ is [1 1; 1 -1]. J_1ᵀ is the identity in sample 0, and [2^60 -2^60; 1 1] in sample 1. There
+ * the first number of the image of (1, 1), which is the first row of the join, cancels. */
+static problem two_steps(bppsa_dtype dtype) {
+  static const double step1[] = {1, 0, 0, 1, 0x1p60, -0x1p60, 1, 1}, step2[] = {1, 1, 1, -1, 1, 1, 1, -1};
+  problem p = {.config = bppsa_scan_config_default()};
+  double jt[16], seed[12] = {0};
+  memcpy(jt, step1, sizeof step1);
+  memcpy(jt + 8, step2, sizeof step2);
+  seed[8] = seed[9] = seed[10] = seed[11] = 1;
+  p.config.dtype = dtype;
+  p.config.jacobians = p.config.batch = p.config.dim = 2;
+  p.dims[0] = p.dims[1] = p.dims[2] = 2;
+  p.typed_jt = rounded(dtype, jt, 16);
+  p.seed = rounded(dtype, seed, 12);
+  p.typed_u = rounded(dtype, seed, 12);
+  return p;
+}
+
+static void cancelled_rows(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  for (int d = 0; d < 2; ++d) {
+    problem p = two_steps(d == 0 ? BPPSA_F32 : BPPSA_F64);
+    const int64_t width = (int64_t)bppsa_dtype_size(p.config.dtype);
+    operand_copies copies = copy_operands(&p, device);
+    part late = make_part(&p, device, &copies, 1, 1, 2), early = make_part(&p, device, &copies, 0, 1, 2);
+    bppsa_transition *joined = NULL;
+    bool useless[2] = {true, false};
+    int64_t count = 0;
+    assert_int_equal(bppsa_transition_create_joined(late.made, early.made, device, &joined), BPPSA_OK);
+    assert_int_equal(bppsa_transition_join(late.made, early.made, joined), BPPSA_OK);
+    double values[8];
+    const bppsa_view view = bppsa_transition_view(joined, 2);
+    const int64_t eight = 8;
+    assert_int_equal(bppsa_memory_get(device, values, view.data, 8 * width), BPPSA_OK);
+    const bppsa_view numbers = bppsa_view_make(values, p.config.dtype, 1, &eight);
+    for (int64_t i = 0; i < 8; ++i) { /* sample, row, column */
+      assert_true((i / 2 == 2) == (bool)isnan(bppsa_view_get(&numbers, i)));
+    }
+    void *out = on_device(device, p.seed, 4 * width);
+    assert_int_equal(bppsa_transition_apply(joined, (char *)copies.gradients + 8 * width, out, useless, &count), BPPSA_OK);
+    assert_true(count == 1 && !useless[0] && useless[1]);
+    bppsa_memory_free(device, out);
+    bppsa_transition_destroy(joined);
+    free_part(&late);
+    free_part(&early);
+    free_operands(&copies);
+    free_problem(&p);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* A gradient that cancels in a product is found where it is applied; of diagonals, one that is not finite. */
+static void useless_gradients(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  problem p = two_steps(BPPSA_F64);
+  operand_copies copies = copy_operands(&p, device);
+  part early = make_part(&p, device, &copies, 0, 1, 2);
+  bool useless[2] = {true, false};
+  int64_t count = 0;
+  void *out = on_device(device, p.seed, 4 * (int64_t)sizeof(double));
+  assert_int_equal(bppsa_transition_apply(early.made, (char *)copies.gradients + 8 * sizeof(double), out, useless, &count),
+                   BPPSA_OK);
+  assert_true(count == 1 && !useless[0] && useless[1]);
+  free_part(&early);
+  ((double *)p.typed_jt)[2] = 0x1p1000; /* as diagonals [2 steps][2 samples][2] */
+  ((double *)p.typed_jt)[6] = 0x1p1000;
+  p.config.element = BPPSA_ELEMENT_DIAGONAL;
+  operand_copies diagonals = copy_operands(&p, device);
+  part both = make_part(&p, device, &diagonals, 0, 2, 2);
+  useless[0] = true;
+  assert_int_equal(bppsa_transition_apply(both.made, (char *)copies.gradients + 8 * sizeof(double), out, useless, &count),
+                   BPPSA_OK);
+  assert_true(count == 1 && !useless[0] && useless[1]);
+  free_part(&both);
+  free_operands(&diagonals);
+  bppsa_memory_free(device, out);
+  free_operands(&copies);
+  free_problem(&p);
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element), cmocka_unit_test(differing_sizes),
+                                     cmocka_unit_test(cancelled_rows), cmocka_unit_test(useless_gradients)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
