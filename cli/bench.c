@@ -163,6 +163,7 @@ static const bppsa_option_use uses_ranks[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
+    {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_DTYPE},
     {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
     RESULT_USES};
@@ -291,6 +292,7 @@ static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *aske
   asked->point.config.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer;
   asked->point.init = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
   asked->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
+  asked->nccl = bppsa_ranks_over_nccl(cli);
   asked->shares = !split->given                      ? BPPSA_BENCH_SHARES_BOTH
                   : strcmp(split->text, "time") == 0 ? BPPSA_BENCH_SHARES_TIME
                                                      : BPPSA_BENCH_SHARES_BATCH;

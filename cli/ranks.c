@@ -86,8 +86,7 @@ static bppsa_status refuse_all(const bppsa_cli *cli, const bppsa_option_use *lis
   return BPPSA_OK;
 }
 
-/* Do arrays on GPUs travel over NCCL? Threads, or under mpirun MPI, carry everything else. */
-static bool over_nccl(const bppsa_cli *cli) {
+bool bppsa_ranks_over_nccl(const bppsa_cli *cli) {
   const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT);
   return transport->given && strcmp(transport->text, bppsa_comm_transport_name(BPPSA_COMM_NCCL)) == 0;
 }
@@ -99,7 +98,7 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   const bool launched = bppsa_comm_launched();
   *config = (bppsa_comm_config){.transport = launched ? BPPSA_COMM_MPI : BPPSA_COMM_THREADS,
                                 .timeout = bppsa_cli_value(cli, BPPSA_OPTION_TIMEOUT)->real};
-  if (over_nccl(cli)) {
+  if (bppsa_ranks_over_nccl(cli)) {
     const char *device = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text;
     if (device == NULL) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "--transport: nccl carries arrays between GPUs, expected threads or mpi");
@@ -252,7 +251,7 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   }
   BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
   BPPSA_TRY(check_samples(&ranks->split, batch, what));
-  ranks->nccl = over_nccl(cli);
+  ranks->nccl = bppsa_ranks_over_nccl(cli);
   if (config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--forward: speculative beside ranks, expected sequential or auto");
   }

@@ -31,6 +31,8 @@ bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status statu
 bool bppsa_ranks_here(void);
 void bppsa_ranks_end(int code);
 
+/* Do arrays on GPUs travel over NCCL? Threads, or under mpirun MPI, carry everything else. */
+bool bppsa_ranks_over_nccl(const bppsa_cli *cli);
 /* Is this the rank that prints and writes files? */
 static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;

@@ -33,6 +33,7 @@ typedef struct bppsa_bench_settings {
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
   bppsa_mfcc_padding padding;      /* mfcc */
   bppsa_comm *comm;                /* ranks: of all ranks */
+  bool nccl;                       /* ranks: arrays on GPUs travel over NCCL */
   bppsa_bench_shares shares;       /* ranks */
   int64_t micro_batches;           /* ranks: along time */
 } bppsa_bench_settings;

@@ -24,7 +24,11 @@ const char bppsa_bench_notes_ranks[] =
     "Gradients are first compared with those of one rank, by BP in float64; then all rows of a network take turns.\n"
     "model      what the rows alone and the times of messages and broadcasts, measured before, predict (docs/ranks.md)\n"
     "x alone    the median of row alone, bp, over the row's\n"
-    "messages, sent, held: of one pass, on the rank that sends or holds most; collective operations count as messages\n";
+    "messages, sent, held: of one pass, on the rank that sends or holds most; collective operations count as messages\n"
+    "With --device cuda the ranks compute on GPUs, and the reference on a processor. Gradients then set out when the pass is "
+    "over: "
+    "data\n"
+    "parallelism has the rows wait-free alone, and held counts a GPU's memory, with that of other ranks that share it.\n";
 
 /* A row. */
 typedef struct {
@@ -38,6 +42,7 @@ typedef struct session {
   bppsa_bench *bench;
   bppsa_ranks_crew crew;
   bppsa_link link, collective;
+  bppsa_device *host;     /* where the reference computes, with the threads of a rank */
   bppsa_model *reference; /* float64, by BP, on one rank */
   bppsa_buffer x, seed;   /* its numbers */
   lead *leads;            /* size BPPSA_RANKS_ENTRIES */
@@ -62,7 +67,7 @@ static bppsa_status make_reference(session *s, const bppsa_ranks_subject *subjec
   config.dtype = BPPSA_F64;
   config.method.backward = BPPSA_BACKWARD_BP;
   const int64_t sequence[] = {config.steps.seq_len, config.batch, config.input}, images[] = {config.batch, in[0], in[1], in[2]};
-  BPPSA_TRY(bppsa_network_create(&subject->network, &config, s->bench->device, &s->reference));
+  BPPSA_TRY(bppsa_network_create(&subject->network, &config, s->host, &s->reference));
   BPPSA_TRY(bppsa_network_init(&subject->network, s->reference, asked->point.init, asked->request.seed));
   BPPSA_TRY(bppsa_buffer_create(NULL, BPPSA_F64, steps ? 3 : 4, steps ? sequence : images, &s->x));
   bppsa_ranks_fill(subject, asked->request.seed, true, 0, 0, &s->x.view);
@@ -86,8 +91,9 @@ static bppsa_status verify(void *context, double *residual) {
   const bppsa_ranks_subject *subject = subject_of(s);
   const int64_t chain = subject->network.kind->family->steps ? subject->config.steps.seq_len : subject->network.layers.count;
   BPPSA_TRY(bppsa_ranks_crew_count(&s->crew, l->index, &l->report));
-  const bppsa_model *model = s->crew.parts[l->index].model;
+  bppsa_model *model = s->crew.parts[l->index].model;
   double worst = 0;
+  BPPSA_TRY(bppsa_model_pull(model, true));
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     worst = bppsa_residual_worse(
         worst, bppsa_residual(&model->parameters[i].gradient, s->reference->parameters[i].gradient.data, chain));
@@ -133,6 +139,20 @@ static bppsa_status enter_entry(bppsa_bench *bench, int64_t subject, int64_t ind
   return bppsa_bench_enter_contender(bench, &contender, l, e->name, name_share(e->share), NULL);
 }
 
+/* Does the device run the network, for which a GPU may lack a library? If not the reason is the last error. */
+static bool runs(const session *s, const bppsa_ranks_subject *subject) {
+  bppsa_model *model = NULL;
+  bppsa_network_config config = subject->config;
+  if (s->crew.gpus == 0) {
+    return true;
+  }
+  config.batch = 1;
+  config.method.backward = BPPSA_BACKWARD_BP;
+  const bppsa_status status = bppsa_network_create(&subject->network, &config, s->bench->device, &model);
+  bppsa_model_destroy(model);
+  return status == BPPSA_OK;
+}
+
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   session *s = bench->session;
   *more = point < BPPSA_RANKS_NETWORKS;
@@ -145,6 +165,10 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   snprintf(bench->point, sizeof bench->point, "%s", subject->network.kind->name);
   snprintf(bench->label, sizeof bench->label, "%s", subject->network.kind->name);
   s->crew.subject = point;
+  if (!runs(s, subject)) {
+    bench->idle = true;
+    return bppsa_bench_leave_out(bench, subject->network.kind->name, "");
+  }
   BPPSA_TRY(make_reference(s, subject));
   for (int64_t i = 0; i < subject->count; ++i) {
     BPPSA_TRY(enter_entry(bench, point, i));
@@ -196,6 +220,7 @@ static bppsa_ranks_costs costs_of(const bppsa_bench_entrant *bp) {
   const double forward = part->forward_s / (part->forward_s + part->backward_s), all = bp->contender.timing[0].median_s;
   const double hidden = (double)c->steps.hidden, real = (double)bppsa_dtype_size(c->dtype), state = (double)c->batch * hidden;
   const double nodes = (double)bppsa_comm_size(s->crew.world) / bppsa_comm_node_size(s->crew.world);
+  const double processors = (double)bppsa_pool_cpus() / bppsa_device_get_threads(s->bench->device);
   double weights = 0;
   for (int64_t i = 0; i < part->model->parameter_count; ++i) {
     weights += (double)bppsa_view_bytes(&part->model->parameters[i].value);
@@ -208,7 +233,7 @@ static bppsa_ranks_costs costs_of(const bppsa_bench_entrant *bp) {
                              .recurrence = subject->network.kind->cell != NULL ? hidden / (2 * hidden + (double)c->input) : 0,
                              .link = s->link,
                              .collective = s->collective,
-                             .at_once = fmax(1, nodes * bppsa_pool_cpus() / bppsa_device_get_threads(s->bench->device)),
+                             .at_once = fmax(1, nodes * (s->crew.gpus > 0 ? (double)s->crew.gpus : processors)),
                              .steps = c->steps.seq_len,
                              .layers = c->steps.layers,
                              .batch = c->batch,
@@ -349,6 +374,7 @@ static bppsa_status prepare(bppsa_bench *bench) {
   if (s->leads == NULL) {
     return bppsa_bench_no_room();
   }
+  BPPSA_TRY(bppsa_device_create("cpu", bppsa_device_get_threads(bench->device), &s->host));
   BPPSA_TRY(bppsa_ranks_crew_open(bench->asked, bench->device, &s->crew));
   return measure_links(s);
 }
@@ -399,6 +425,7 @@ static void release(bppsa_bench *bench) {
   session *s = bench->session;
   free_reference(s);
   bppsa_ranks_crew_close(&s->crew);
+  bppsa_device_destroy(s->host);
   bppsa_free(s->leads);
 }
 

@@ -25,7 +25,7 @@ enum {
   BPPSA_RANKS_BYTES,
   BPPSA_RANKS_COLLECTIVES,
   BPPSA_RANKS_COLLECTIVE_BYTES,
-  BPPSA_RANKS_HELD, /* bytes of memory that the entry holds */
+  BPPSA_RANKS_HELD, /* bytes of memory that the entry holds; on a GPU with those of ranks that share it */
   BPPSA_RANKS_COUNTS
 };
 typedef struct {
@@ -41,7 +41,7 @@ typedef struct {
   int64_t count;                 /* blocks of samples that it computes one after the other */
   bppsa_view *x;                 /* of each block */
   void **seeds;
-  int64_t before;                     /* bytes that the rank held before */
+  int64_t before;                     /* bytes that the rank, or its GPU, held before */
   double forward_s, backward_s;       /* the fastest passes of an entry that is alone */
   double reduced_s;                   /* the latest pass, of the slowest rank */
   int64_t counts[BPPSA_RANKS_COUNTS]; /* of the latest counted pass */
@@ -61,6 +61,8 @@ typedef struct {
   const struct bppsa_bench_settings *asked;
   const bppsa_device *device;
   bppsa_comm *world;
+  bppsa_comm *arrays; /* of all ranks, for arrays of the device: the world, or NCCL */
+  int64_t gpus;       /* that the ranks of a node compute on; 0: processors */
   int64_t group_count;
   int32_t sizes[BPPSA_RANKS_GROUPS]; /* 1, 2, 4, .. and all ranks */
   bppsa_comm *groups[BPPSA_RANKS_GROUPS];

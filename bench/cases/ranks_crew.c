@@ -7,6 +7,7 @@
 #include "bench/cases/ranks.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/memory.h"
 #include "core/philox.h"
 #include "core/rounds.h"
 #include "distributed/split_time.h"
@@ -53,16 +54,40 @@ int64_t bppsa_ranks_block(const bppsa_ranks_subject *subject, const bppsa_ranks_
 
 /* ---- a part ---- */
 
-static void free_part(bppsa_ranks_part *p) {
+static bool on_gpu(const bppsa_ranks_crew *crew) {
+  return bppsa_device_get_kind(crew->device) == BPPSA_CUDA;
+}
+
+static void free_part(const bppsa_device *device, bppsa_ranks_part *p) {
   bppsa_data_parallel_destroy(p->parallel);
   bppsa_model_destroy(p->model);
   for (int64_t i = 0; i < p->count; ++i) {
-    bppsa_free(p->x != NULL ? p->x[i].data : NULL);
-    bppsa_free(p->seeds != NULL ? p->seeds[i] : NULL);
+    bppsa_memory_free(device, p->x != NULL ? p->x[i].data : NULL);
+    bppsa_memory_free(device, p->seeds != NULL ? p->seeds[i] : NULL);
   }
   bppsa_free(p->x);
   bppsa_free((void *)p->seeds);
   *p = (bppsa_ranks_part){0};
+}
+
+/* Makes an array of inputs or seeds in the device's memory; view->data NULL on failure. */
+static bppsa_status make_numbers(const bppsa_ranks_crew *crew, bool inputs, int64_t from_step, int64_t first, bppsa_view *view) {
+  const int64_t bytes = (int64_t)bppsa_view_bytes(view);
+  view->data = bppsa_calloc(bytes + 1, 1);
+  if (view->data == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_ranks_fill(&crew->subjects[crew->subject], crew->asked->request.seed, inputs, from_step, first, view);
+  if (!on_gpu(crew)) {
+    return BPPSA_OK;
+  }
+  void *host = view->data;
+  view->data = NULL;
+  view->device = BPPSA_CUDA;
+  bppsa_status status = bppsa_memory_alloc(crew->device, bytes, &view->data);
+  status = status == BPPSA_OK ? bppsa_memory_put(crew->device, view->data, host, bytes) : status;
+  bppsa_free(host);
+  return status;
 }
 
 /* Makes the numbers of block i: `samples` samples from the first one on, of `rows` steps. */
@@ -71,19 +96,15 @@ static bppsa_status make_block(const bppsa_ranks_crew *crew, bppsa_ranks_part *p
   const bppsa_ranks_subject *s = &crew->subjects[crew->subject];
   const bppsa_network_config *c = &s->config;
   const bool steps = s->network.kind->family->steps;
-  const int64_t *in = s->network.layers.in, reals = (int64_t)bppsa_dtype_size(c->dtype);
+  const int64_t *in = s->network.layers.in;
   const int64_t sequence[] = {rows, samples, c->input}, images[] = {samples, in[0], in[1], in[2]};
   const int64_t last[] = {samples, c->classes}, all[] = {rows, samples, c->classes};
+  bppsa_view seed = bppsa_view_make(NULL, c->dtype, c->loss_all ? 3 : 2, c->loss_all ? all : last);
   p->x[i] = bppsa_view_make(NULL, c->dtype, steps ? 3 : 4, steps ? sequence : images);
-  p->x[i].data = bppsa_calloc(bppsa_view_count(&p->x[i]) + 1, (size_t)reals);
-  p->seeds[i] = bppsa_calloc((c->loss_all ? rows : 1) * samples * c->classes + 1, (size_t)reals);
-  if (p->x[i].data == NULL || p->seeds[i] == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  const bppsa_view seed = bppsa_view_make(p->seeds[i], c->dtype, c->loss_all ? 3 : 2, c->loss_all ? all : last);
-  bppsa_ranks_fill(s, crew->asked->request.seed, true, from_step, first, &p->x[i]);
-  bppsa_ranks_fill(s, crew->asked->request.seed, false, from_step, first, &seed);
-  return BPPSA_OK;
+  BPPSA_TRY(make_numbers(crew, true, from_step, first, &p->x[i]));
+  const bppsa_status status = make_numbers(crew, false, from_step, first, &seed);
+  p->seeds[i] = seed.data;
+  return status;
 }
 
 static bppsa_status reserve(bppsa_ranks_part *p, int64_t count) {
@@ -149,13 +170,21 @@ static bppsa_comm *group_of(const bppsa_ranks_crew *crew, const bppsa_ranks_entr
 
 /* ---- passes ---- */
 
+/* A GPU has only been given the work. */
+static bppsa_status wait_for(const bppsa_model *model) {
+  return model->device != NULL ? bppsa_device_wait(model->device) : BPPSA_OK;
+}
+
 static bppsa_status compute(bppsa_ranks_part *p, int64_t i) {
   bppsa_view logits;
   const double start = bppsa_now();
   BPPSA_TRY(p->model->ops->forward(p->model, &p->x[i], NULL, &logits));
+  BPPSA_TRY(wait_for(p->model));
   const double between = bppsa_now();
-  const bppsa_view seed = bppsa_view_make(p->seeds[i], logits.dtype, logits.ndim, logits.shape);
+  bppsa_view seed = bppsa_view_make(p->seeds[i], logits.dtype, logits.ndim, logits.shape);
+  seed.device = logits.device;
   BPPSA_TRY(p->model->ops->backward(p->model, &seed));
+  BPPSA_TRY(wait_for(p->model));
   const double forward = between - start, backward = bppsa_now() - between;
   p->forward_s = p->forward_s == 0 || forward < p->forward_s ? forward : p->forward_s;
   p->backward_s = p->backward_s == 0 || backward < p->backward_s ? backward : p->backward_s;
@@ -179,9 +208,11 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
 static bppsa_status work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
   bppsa_data_parallel_sums sums;
   blocks b = {p, 0};
-  return p->parallel != NULL
-             ? bppsa_data_parallel_compute(p->parallel, crew->subjects[crew->subject].config.batch, compute_block, &b, &sums)
-             : compute(p, 0);
+  if (p->parallel == NULL) {
+    return compute(p, 0);
+  }
+  BPPSA_TRY(bppsa_data_parallel_compute(p->parallel, crew->subjects[crew->subject].config.batch, compute_block, &b, &sums));
+  return wait_for(p->model);
 }
 
 /* All ranks of the entry begin together; the pass is over when the slowest one has ended. */
@@ -195,15 +226,28 @@ static bppsa_status timed_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p
   return p->group != NULL ? bppsa_comm_allreduce(p->group, BPPSA_COMM_MAX, &view) : BPPSA_OK;
 }
 
-static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
-  bppsa_comm_counters counters;
+/* Bytes that this rank holds: of the host's memory its own, of its GPU's all that the process holds. */
+static int64_t held_bytes(const bppsa_ranks_crew *crew) {
   int64_t held, peak;
+  bppsa_comm_get_memory(crew->world, &held, &peak);
+  return held + bppsa_memory_held(crew->device);
+}
+
+static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
+  bppsa_comm *const nccl = crew->arrays != crew->world ? p->group : NULL; /* has counts of its own */
+  bppsa_comm_counters counters, own = {0};
   bppsa_comm_reset_counters(crew->world);
+  if (nccl != NULL) {
+    bppsa_comm_reset_counters(nccl);
+  }
   BPPSA_TRY(work(crew, p));
   bppsa_comm_get_counters(crew->world, &counters);
-  bppsa_comm_get_memory(crew->world, &held, &peak);
-  const int64_t counts[BPPSA_RANKS_COUNTS] = {counters.messages_sent, counters.bytes_sent, counters.collectives,
-                                              counters.collective_bytes, held - p->before};
+  if (nccl != NULL) {
+    bppsa_comm_get_counters(nccl, &own);
+  }
+  const int64_t counts[BPPSA_RANKS_COUNTS] = {counters.messages_sent + own.messages_sent, counters.bytes_sent + own.bytes_sent,
+                                              counters.collectives + own.collectives,
+                                              counters.collective_bytes + own.collective_bytes, held_bytes(crew) - p->before};
   memcpy(p->counts, counts, sizeof counts);
   return BPPSA_OK;
 }
@@ -222,13 +266,14 @@ static bppsa_status make_part(bppsa_ranks_crew *crew, const order *o) {
                                                                                               make_data_parallel};
   const bppsa_ranks_entry *e = &crew->subjects[o->subject].entries[o->entry];
   bppsa_ranks_part *p = &crew->parts[o->entry];
-  int64_t peak;
   crew->subject = o->subject;
   if (bppsa_comm_rank(crew->world) >= e->ranks) {
     return BPPSA_OK;
   }
   *p = (bppsa_ranks_part){.entry = e, .group = group_of(crew, e)};
-  bppsa_comm_get_memory(crew->world, &p->before, &peak);
+  p->before = held_bytes(crew);
+  /* ranks that share a GPU make nothing until all of them have counted */
+  BPPSA_TRY(crew->gpus > 0 && p->group != NULL ? bppsa_comm_barrier(p->group) : BPPSA_OK);
   return makers[e->share](crew, p);
 }
 
@@ -247,7 +292,7 @@ static bppsa_status gather(bppsa_ranks_part *p, bppsa_ranks_report *report) {
 
 static void drop(bppsa_ranks_crew *crew) {
   for (int64_t i = BPPSA_RANKS_ENTRIES - 1; crew->parts != NULL && i >= 0; --i) {
-    free_part(&crew->parts[i]);
+    free_part(crew->device, &crew->parts[i]);
   }
 }
 
@@ -273,23 +318,26 @@ static bppsa_status ping_all(bppsa_comm *world, const bppsa_view *view) {
   return rank == 0 ? bppsa_comm_recv(world, last, 0, &answer) : BPPSA_OK;
 }
 
-static bppsa_status time_rounds(bppsa_comm *world, const order *o, void *buffer, double *seconds) {
-  const bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &o->bytes);
+static bppsa_status time_rounds(const bppsa_ranks_crew *crew, const order *o, void *buffer, double *seconds) {
+  bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &o->bytes);
+  view.device = bppsa_device_get_kind(crew->device);
   for (int64_t i = 0; i < o->rounds; ++i) {
     const double start = bppsa_now();
-    BPPSA_TRY(o->broadcast ? ping_all(world, &view) : ping(world, &view));
+    BPPSA_TRY(o->broadcast ? ping_all(crew->arrays, &view) : ping(crew->arrays, &view));
     seconds[i] = (bppsa_now() - start) / (o->broadcast ? 1 : 2);
   }
   return BPPSA_OK;
 }
 
+/* Messages from and to the device's memory. */
 static bppsa_status time_messages(const bppsa_ranks_crew *crew, const order *o, double *median) {
-  void *buffer = bppsa_calloc(o->bytes, 1);
+  void *buffer = NULL;
   double *seconds = bppsa_calloc(o->rounds, sizeof *seconds);
-  bppsa_status status = buffer == NULL || seconds == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  status = status == BPPSA_OK ? time_rounds(crew->world, o, buffer, seconds) : status;
+  bppsa_status status = seconds == NULL ? BPPSA_ERR_MEMORY : bppsa_memory_alloc(crew->device, o->bytes, &buffer);
+  status = status == BPPSA_OK ? bppsa_memory_clear(crew->device, buffer, o->bytes) : status;
+  status = status == BPPSA_OK ? time_rounds(crew, o, buffer, seconds) : status;
   *median = status == BPPSA_OK ? bppsa_timing_of(o->rounds, seconds).median_s : 0;
-  bppsa_free(buffer);
+  bppsa_memory_free(crew->device, buffer);
   bppsa_free(seconds);
   return status;
 }
@@ -388,13 +436,17 @@ static void add_methods(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int3
   }
 }
 
-/* One layer has one order. A recurrent network's weight gradients cannot be put off. */
-static void add_schemes(bppsa_ranks_subject *s, int32_t ranks) {
+/* One layer has one order, and so has a GPU, whose gradients set out when the pass is over. A recurrent network's weight gradients
+ * cannot be put off. */
+static void add_schemes(bppsa_ranks_subject *s, int32_t ranks, bool gpu) {
   int64_t layers = 0; /* with weights */
   for (int64_t i = 0; i < s->network.layers.count; ++i) {
     layers += bppsa_cnn_has_weights(&s->network.layers.layers[i]);
   }
   add(s, BPPSA_RANKS_BATCH, ranks, "wait-free")->scheme = "wait-free";
+  if (gpu) {
+    return;
+  }
   if (layers > 1 || s->config.steps.layers > 1) {
     add(s, BPPSA_RANKS_BATCH, ranks, "priority")->scheme = "priority";
   }
@@ -420,7 +472,7 @@ static void list_entries(const bppsa_ranks_crew *crew, bppsa_ranks_subject *s) {
       add_methods(s, BPPSA_RANKS_TIME, crew->sizes[g]);
     }
     if (crew->asked->shares != BPPSA_BENCH_SHARES_TIME) {
-      add_schemes(s, crew->sizes[g]);
+      add_schemes(s, crew->sizes[g], crew->gpus > 0);
     }
   }
 }
@@ -449,6 +501,21 @@ static bppsa_status open_subjects(bppsa_ranks_crew *crew) {
   return BPPSA_OK;
 }
 
+/* The communicator for the device's arrays, and how many GPUs the ranks of a node compute on: they are dealt out from the first one
+ * on. */
+static bppsa_status connect(bppsa_ranks_crew *crew) {
+  int64_t gpus = (int64_t)bppsa_device_get_index(crew->device) + 1;
+  const bppsa_view view = bppsa_view_make(&gpus, BPPSA_I64, 0, NULL);
+  crew->arrays = crew->world;
+  if (!on_gpu(crew)) {
+    return BPPSA_OK;
+  }
+  bppsa_comm_set_device(crew->world, crew->device);
+  BPPSA_TRY(bppsa_comm_allreduce(crew->world, BPPSA_COMM_MAX, &view));
+  crew->gpus = gpus;
+  return crew->asked->nccl ? bppsa_comm_create_nccl(crew->world, crew->device, &crew->arrays) : BPPSA_OK;
+}
+
 bppsa_status bppsa_ranks_crew_open(const struct bppsa_bench_settings *asked, const bppsa_device *device, bppsa_ranks_crew *crew) {
   *crew = (bppsa_ranks_crew){.asked = asked, .device = device, .world = asked->comm};
   const int32_t size = bppsa_comm_size(crew->world), rank = bppsa_comm_rank(crew->world);
@@ -457,10 +524,11 @@ bppsa_status bppsa_ranks_crew_open(const struct bppsa_bench_settings *asked, con
   if (crew->subjects == NULL || crew->parts == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  BPPSA_TRY(connect(crew));
   for (int32_t ranks = 1; crew->group_count == 0 || crew->sizes[crew->group_count - 1] < size; ranks *= 2) {
     const int64_t g = crew->group_count;
     crew->sizes[g] = ranks < size ? ranks : size;
-    BPPSA_TRY(bppsa_comm_split(crew->world, rank < crew->sizes[g] ? 0 : -1, rank, &crew->groups[g]));
+    BPPSA_TRY(bppsa_comm_split(crew->arrays, rank < crew->sizes[g] ? 0 : -1, rank, &crew->groups[g]));
     ++crew->group_count;
   }
   return open_subjects(crew);
@@ -470,6 +538,12 @@ void bppsa_ranks_crew_close(bppsa_ranks_crew *crew) {
   drop(crew);
   for (int64_t g = crew->group_count - 1; g >= 0; --g) {
     bppsa_comm_destroy(crew->groups[g]);
+  }
+  if (crew->arrays != crew->world) {
+    bppsa_comm_destroy(crew->arrays);
+  }
+  if (crew->gpus > 0) {
+    bppsa_comm_set_device(crew->world, NULL);
   }
   for (int i = 0; crew->subjects != NULL && i < BPPSA_RANKS_NETWORKS; ++i) {
     bppsa_network_close(&crew->subjects[i].network);

@@ -97,7 +97,7 @@ for file in lenet5 vgg11 rnn gru product product_vgg11 scan long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "no document jacobian.json" [ -s results/jacobian.json ]
-for file in ranks_none ranks_1 ranks_1_nccl ranks_2 ranks_2_time_bp ranks_2_time_chunked; do
+for file in ranks_none ranks_1 ranks_1_nccl ranks_2 ranks_2_time_bp ranks_2_time_chunked ranks_3_time_blelloch ranks_bench; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "the bits of ranks are not compared" grep -q '== bits of ranks_1 and ranks_2 ' results/log.txt

@@ -106,7 +106,7 @@ static void test_requests(void **state) {
   assert_fails(2, "--transport: nccl", "bench ranks --transport nccl");
   assert_fails(2, "transport mpi: no launcher has started this process", "bench ranks --transport mpi");
   assert_fails(2, "--model: 'lenet5'", "bench ranks --model lenet5");
-  assert_fails(2, "--device: unknown option", "bench ranks --device cpu");
+  assert_fails(2, "--device: device \"gpu\": expected cpu, cuda or cuda:K", "bench ranks --device gpu");
   assert_fails(2, "--out: missing/F.json: cannot write", "bench ranks --out missing/F.json");
 }
 
