@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "tests/distributed/scan_ranks.h"
+#include "tests/distributed/sparse_ranks.h"
+#include "tests/scan/csr_chain.h"
 
 /* Every method on one problem. A rank compares the gradients that it holds. */
 static bppsa_status compare(bppsa_comm *comm, const bppsa_scan_config *c, const bppsa_device *device) {
@@ -27,6 +29,31 @@ static bppsa_status compare(bppsa_comm *comm, const bppsa_scan_config *c, const 
   return status;
 }
 
+/* Chains of sparse Jacobians; all ranks make the same ones. */
+static bppsa_status compare_sparse(bppsa_comm *comm, int64_t n, bppsa_dtype dtype, const bppsa_device *device) {
+  static const bppsa_scan_algorithm sparse_methods[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH};
+  chain c;
+  make_chain(&c, n, dtype, device);
+  char *gradients = bppsa_calloc(c.offsets[n + 1] * c.batch, sizeof(double));
+  CHECK(gradients != NULL);
+  int64_t first, count;
+  bppsa_ranks_share(n, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &count);
+  bppsa_status status = BPPSA_OK;
+  for (int m = 0; status == BPPSA_OK && m < 2; ++m) {
+    sparse_job j = {.config = config_of(&c, sparse_methods[m], -1, device), .batch = c.batch, .values = c.values};
+    j.gradients = gradients;
+    memcpy(gradients, c.seed, (size_t)sparse_offset(&j, n + 1));
+    status = sparse_rank(comm, &j);
+    for (int64_t t = first == 0 ? 0 : first + 1; status == BPPSA_OK && count > 0 && t < first + count; ++t) {
+      const int64_t from = c.offsets[t] * c.batch, size = (c.offsets[t + 1] - c.offsets[t]) * c.batch;
+      CHECK(residual(dtype, gradients + sparse_offset(&j, t), c.g + from, size, sqrt((double)n)) < 30);
+    }
+  }
+  bppsa_free(gradients);
+  free_chain(&c);
+  return status;
+}
+
 static bppsa_status every_kind(bppsa_comm *comm, void *context) {
   static const int64_t lengths[] = {1, 2, 3, 5, 8, 17, 40, 1000};
   const bppsa_device *device = context;
@@ -40,6 +67,9 @@ static bppsa_status every_kind(bppsa_comm *comm, void *context) {
         BPPSA_TRY(compare(comm, &c, device));
       }
     }
+  }
+  for (int64_t n = 1; n <= 22; n += 3) {
+    BPPSA_TRY(compare_sparse(comm, n, n % 2 == 0 ? BPPSA_F32 : BPPSA_F64, device));
   }
   return BPPSA_OK;
 }

@@ -22,6 +22,15 @@ static void check(const chain *c, const sparse_job *j, int64_t ranks) {
   }
 }
 
+static void run_chain(const chain *c, bppsa_scan_algorithm method, int64_t ranks, const bppsa_device *device, char *gradients) {
+  sparse_job j = job_of(c, method, device, gradients);
+  const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
+  if (bppsa_comm_run(&config, sparse_rank, &j, NULL) != BPPSA_OK) {
+    fail_msg("%s, %d ranks, %d elements: %s", bppsa_scan_algorithm_name(method), (int)ranks, (int)c->n, bppsa_last_error());
+  }
+  check(c, &j, ranks);
+}
+
 static void random_chains(void **state) {
   (void)state;
   static const int64_t rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17};
@@ -33,18 +42,29 @@ static void random_chains(void **state) {
     assert_non_null(gradients);
     for (size_t p = 0; p < sizeof rank_counts / sizeof *rank_counts; ++p) {
       for (int m = 0; m < 2; ++m) {
-        sparse_job j = job_of(&c, methods[m], device, gradients);
-        const bppsa_comm_config config = {.ranks = rank_counts[p], .timeout = 60};
-        if (bppsa_comm_run(&config, sparse_rank, &j, NULL) != BPPSA_OK) {
-          fail_msg("%s, %d ranks, %d elements: %s", bppsa_scan_algorithm_name(methods[m]), (int)rank_counts[p], (int)c.n,
-                   bppsa_last_error());
-        }
-        check(&c, &j, rank_counts[p]);
+        run_chain(&c, methods[m], rank_counts[p], device, gradients);
       }
     }
     bppsa_free(gradients);
     free_chain(&c);
   }
+  bppsa_device_destroy(device);
+}
+
+/* Messages and bytes for every p up to 33, and gradients. */
+static void every_number_of_ranks(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  chain c;
+  make_chain(&c, 34, BPPSA_F64, device);
+  char *gradients = bppsa_alloc((size_t)(c.offsets[c.n + 1] * c.batch) * sizeof(double));
+  assert_non_null(gradients);
+  for (int64_t ranks = 1; ranks <= 33; ++ranks) {
+    run_chain(&c, methods[ranks % 2], ranks, device, gradients);
+    run_chain(&c, BPPSA_SCAN_BLELLOCH, ranks, device, gradients);
+  }
+  bppsa_free(gradients);
+  free_chain(&c);
   bppsa_device_destroy(device);
 }
 
@@ -76,6 +96,7 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(random_chains), cmocka_unit_test(memory_runs_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(random_chains), cmocka_unit_test(every_number_of_ranks),
+                                     cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
-enum { LONGEST = 24 };
+enum { LONGEST = 34 };
 
 static uint64_t counter;
 
