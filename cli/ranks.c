@@ -30,18 +30,11 @@ typedef struct {
   bppsa_rank_work work;
 } job;
 
-/* This rank's share of the processors of its machine. */
-static int64_t threads_of(const bppsa_comm *comm) {
-  const int64_t share = bppsa_pool_cpus() / bppsa_comm_node_size(comm);
-  return share > 1 ? share : 1;
-}
-
 static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   const job *j = context;
   bppsa_cli cli = *j->cli;
   FILE *nowhere = NULL;
   bppsa_option_value *threads = &cli.values[BPPSA_OPTION_THREADS];
-  threads->integer = threads->given ? threads->integer : threads_of(comm);
   bppsa_option_value *device = &cli.values[BPPSA_OPTION_DEVICE];
   char gpu[BPPSA_RANK_DEVICE];
   if (device->present) { /* a command without --device computes on the processor */
@@ -56,6 +49,9 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   }
   bppsa_comm_at(comm, "the command line", -1);
   bppsa_status status = bppsa_job_agree(comm, bppsa_job_compare(comm, cli.argc, cli.argv));
+  if (status == BPPSA_OK && !threads->given) {
+    status = bppsa_job_threads(comm, bppsa_pool_cpus(), bppsa_pool_cpu_set(), &threads->integer);
+  }
   status = status == BPPSA_OK ? j->work(&cli, comm) : status;
   if (nowhere != NULL) {
     fclose(nowhere);

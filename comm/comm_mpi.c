@@ -477,7 +477,10 @@ static bppsa_status start(const bppsa_comm_config *config, mpi_world *world, bpp
   outcome->here = started->rank == 0;
   if (config->ranks != 0 && config->ranks != started->size) {
     stage = outcome->here ? MPI_BROKEN_HERE : MPI_BROKEN_ELSEWHERE;
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks %" PRId64 ": the launcher started %d, expected the same number or none",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "ranks %" PRId64
+                      ": the launcher started %d, expected the same number or none; --transport threads does without "
+                      "a launcher",
                       config->ranks, started->size);
   }
   return BPPSA_OK;

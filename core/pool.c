@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -186,8 +187,24 @@ static struct {
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 static atomic_bool refused; /* a test refuses new threads */
 
+enum { CPU_SETS = 2 * BPPSA_MAX_THREADS / CPU_SETSIZE }; /* more than the 1024 CPUs of one cpu_set_t */
+
+int64_t bppsa_pool_cpu_set(void) {
+  cpu_set_t sets[CPU_SETS];
+  unsigned char bytes[sizeof sets];
+  memset(sets, 0, sizeof sets);
+  uint64_t hash = UINT64_C(0xCBF29CE484222325); /* FNV-1a */
+  if (sched_getaffinity(0, sizeof sets, sets) == 0) {
+    memcpy(bytes, sets, sizeof sets);
+    for (size_t i = 0; i < sizeof bytes; ++i) {
+      hash = (hash ^ bytes[i]) * UINT64_C(0x100000001B3);
+    }
+  }
+  return (int64_t)(hash >> 1);
+}
+
 int32_t bppsa_pool_cpus(void) {
-  cpu_set_t sets[2 * BPPSA_MAX_THREADS / CPU_SETSIZE]; /* more than the 1024 CPUs of one cpu_set_t */
+  cpu_set_t sets[CPU_SETS];
   long cpus = 0;
   if (sched_getaffinity(0, sizeof sets, sets) == 0) {
     cpus = CPU_COUNT_S(sizeof sets, sets);

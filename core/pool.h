@@ -42,6 +42,8 @@ static inline double bppsa_loop_work(double flops, double bytes) {
 
 /* Processors this process may run on, 1 .. BPPSA_MAX_THREADS (core/threads.h). */
 int32_t bppsa_pool_cpus(void);
+/* A number, 0 or more, that stands for them: on one machine it is the same for the same processors. */
+int64_t bppsa_pool_cpu_set(void);
 
 /* Threads that were created and have not ended. */
 int32_t bppsa_pool_size(void);

@@ -3,7 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
+
+#include "core/alloc.h"
 
 /* ---- the split ---- */
 
@@ -112,6 +115,29 @@ bppsa_status bppsa_job_compare(bppsa_comm *comm, int argc, char *const *argv) {
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT,
                           "rank %" PRId64 ": another command line than rank 0, expected the same on all ranks", least);
+}
+
+bppsa_status bppsa_job_threads(bppsa_comm *comm, int64_t cpus, int64_t cpu_set, int64_t *threads) {
+  BPPSA_REQUIRE(comm != NULL && threads != NULL);
+  enum { MACHINE, SET, WORDS };
+  char machine[64] = "";
+  (void)gethostname(machine, sizeof machine - 1);
+  const int64_t words = WORDS, ranks = bppsa_comm_size(comm), shape[2] = {ranks, WORDS};
+  int64_t mine[WORDS] = {(int64_t)crc32_z(0, (const Bytef *)machine, strlen(machine)), cpu_set}, same = 0;
+  int64_t(*all)[WORDS] = bppsa_calloc(ranks, sizeof *all);
+  if (all == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view view = bppsa_view_make(mine, BPPSA_I64, 1, &words), to = bppsa_view_make(all, BPPSA_I64, 2, shape);
+  const bppsa_status status = bppsa_comm_allgather(comm, &view, NULL, &to);
+  for (int64_t r = 0; r < ranks; ++r) {
+    same += memcmp(all[r], mine, sizeof mine) == 0 ? 1 : 0;
+  }
+  bppsa_free(all);
+  if (status == BPPSA_OK) {
+    *threads = same > 0 && cpus / same > 1 ? cpus / same : 1;
+  }
+  return status;
 }
 
 bppsa_status bppsa_job_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome) {

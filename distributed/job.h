@@ -34,6 +34,11 @@ bppsa_status bppsa_job_agree(bppsa_comm *comm, bppsa_status status);
 /* Checks that all ranks have the same words, argv[1] .. argv[argc - 1]. ERR_ARGUMENT on all of them otherwise. Collective. */
 bppsa_status bppsa_job_compare(bppsa_comm *comm, int argc, char *const *argv);
 
+/* *threads: this rank's share of the `cpus` processors of the set `cpu_set` (bppsa_pool_cpus, bppsa_pool_cpu_set): these over the
+ * ranks on this machine that have the same set, at least 1. A launcher that binds its processes gives ranks sets of their own;
+ * other ranks have all processors of the machine in common. Collective. ERR_COMM, ERR_MEMORY. */
+bppsa_status bppsa_job_threads(bppsa_comm *comm, int64_t cpus, int64_t cpu_set, int64_t *threads);
+
 /* The same as bppsa_comm_run; but in the message of an error of a rank's request (ERR_ARGUMENT, ERR_SHAPE, ERR_FORMAT,
  * ERR_UNSUPPORTED) no rank is named, because all have the same request. outcome: not NULL. */
 bppsa_status bppsa_job_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);

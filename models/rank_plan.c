@@ -114,8 +114,10 @@ static void add_messages(const bppsa_rank_plan *plan, bppsa_text *text) {
     text->failed = true;
     return;
   }
-  bppsa_text_add(text, "\n  round  from  to    what%s\n",
-                 plan->split.batch > 1 ? " (of the ranks with the first samples; the others alike)" : "");
+  if (count > 0) {
+    bppsa_text_add(text, "\n  round  from  to    what%s\n",
+                   plan->split.batch > 1 ? " (of the ranks with the first samples; the others alike)" : "");
+  }
   for (int64_t i = 0; i < count && i < ROWS; ++i) {
     int64_t first, last;
     const bool product = is_product(plan, &messages[i], &first, &last);
