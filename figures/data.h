@@ -18,6 +18,10 @@ bppsa_figure_data bppsa_make_table6, bppsa_make_figure9;
 
 bppsa_figure_data bppsa_make_ranks; /* source: a text, what the ranks share: "time" or "batch" */
 
+/* ---- from rows of bench forward ---- */
+
+bppsa_figure_data bppsa_make_forward_path, bppsa_make_forward_steps;
+
 /* ---- from what the library plans and counts ---- */
 
 /* A plan of Blelloch's scan, whose steps are counted but never run. */

@@ -22,7 +22,7 @@ typedef struct {
 typedef struct {
   bppsa_output to;                /* progress goes to its `err`; nothing else is printed */
   const char *directory;          /* directory for the files; made if it does not exist */
-  const char *results;            /* a document of bench rnn, gru or ranks to draw without measuring; NULL: measure */
+  const char *results;            /* a document of bench rnn, gru, ranks or forward to draw without measuring; NULL: measure */
   const bppsa_network_kind *kind; /* which figures: the RNN's or the GRU's */
   bool kind_given;                /* true: results of another kind are refused; false: the results decide the kind */
   bool cnn;                       /* make the convolutional networks' figures instead */

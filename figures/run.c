@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/io.h"
+#include "figures/forward.h"
 #include "figures/keep.h"
 #include "figures/measured.h"
 #include "figures/ranks.h"
@@ -28,10 +29,23 @@ bppsa_recurrent_config bppsa_figures_config(const bppsa_figures *f) {
 
 /* ---- before anything is measured ---- */
 
-/* Are the results of bench ranks? */
-static bool of_ranks(const bppsa_figures *f) {
+/* The benchmarks whose figures are drawn from results alone: the name of benchmark and run, and the check of its rows. */
+typedef struct {
+  const char *bench;
+  bppsa_status (*check)(const char *path, const json_t *rows);
+} drawn_only;
+static const drawn_only drawn[] = {{BPPSA_FIGURES_RANKS, bppsa_ranks_rows_check},
+                                   {BPPSA_FIGURES_FORWARD, bppsa_forward_rows_check}};
+
+/* Which of them the results are of; NULL: none. */
+static const drawn_only *find_drawn(const bppsa_figures *f) {
   const char *bench = json_string_value(json_object_get(f->document, "bench"));
-  return bench != NULL && strcmp(bench, BPPSA_FIGURES_RANKS) == 0;
+  for (size_t i = 0; bench != NULL && i < sizeof drawn / sizeof drawn[0]; ++i) {
+    if (strcmp(bench, drawn[i].bench) == 0) {
+      return &drawn[i];
+    }
+  }
+  return NULL;
 }
 
 static bppsa_status load_results(bppsa_figures *f, const char *path) {
@@ -40,7 +54,8 @@ static bppsa_status load_results(bppsa_figures *f, const char *path) {
   if (!json_is_array(rows)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: no array \"rows\", expected a document of bench rnn", path);
   }
-  return of_ranks(f) ? bppsa_ranks_rows_check(path, rows) : bppsa_measured_check("--results", path, rows);
+  const drawn_only *only = find_drawn(f);
+  return only != NULL ? only->check(path, rows) : bppsa_measured_check("--results", path, rows);
 }
 
 static bool is_run(const bppsa_figure_page *page, const char *name) {
@@ -72,10 +87,10 @@ static bppsa_status check_data(const bppsa_figures *f) {
 static bppsa_status check_kind(bppsa_figures *f) {
   const bppsa_figures_request *r = f->request;
   const char *bench = json_string_value(json_object_get(f->document, "bench"));
-  if (of_ranks(f)) {
+  if (find_drawn(f) != NULL) {
     return r->kind_given || r->data.spec != NULL
-               ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --results of bench ranks, which hold all that is drawn",
-                            r->kind_given ? "--model" : "--data")
+               ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --results of bench %s, which hold all that is drawn",
+                            r->kind_given ? "--model" : "--data", bench)
                : BPPSA_OK;
   }
   const bppsa_network_kind *kind = bench != NULL ? bppsa_network_kind_find(bench) : NULL;
@@ -88,7 +103,8 @@ static bppsa_status check_kind(bppsa_figures *f) {
 }
 
 static bool is_of_run(const bppsa_figures *f, const bppsa_figure_page *page) {
-  return is_run(page, f->request->cnn ? "cnn" : of_ranks(f) ? BPPSA_FIGURES_RANKS : f->kind->name);
+  const drawn_only *only = find_drawn(f);
+  return is_run(page, f->request->cnn ? "cnn" : only != NULL ? only->bench : f->kind->name);
 }
 
 static bool has_page(const char *kind) {
@@ -282,7 +298,7 @@ static bppsa_status run(bppsa_figures *f, bppsa_figures_result *result) {
     BPPSA_TRY(is_of_run(f, &bppsa_figure_pages[i]) ? make_page(f, &bppsa_figure_pages[i]) : BPPSA_OK);
   }
   BPPSA_TRY(finish_document(f));
-  if (!f->request->cnn && !of_ranks(f)) {
+  if (!f->request->cnn && find_drawn(f) == NULL) {
     bppsa_figures_verdict(f->document, &verdict);
   }
   const bppsa_status status = bppsa_text_check(&verdict);

@@ -259,3 +259,48 @@ const char bppsa_script_ranks_batch[] = RANKS("ranks_batch") //
     "set title 'Forward and backward pass of ' . word(networks, k)\n" RANKS_TIMES(
         "word(networks, k)") "}\n" RANKS_KEY "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
                              "unset multiplot\n";
+
+/* ---- forward passes ---- */
+
+const char bppsa_script_forward_path[] = PANELS("forward_path", "1000", "520") //
+    METHODS(
+        "1") "title_of(i) = word(names, i)\n"
+             "only(i, column) = (stringcolumn(1) eq word(names, i) ? column(column) : NaN)\n"
+             "set bmargin at screen 0.21\n"
+             "set tmargin at screen 0.92\n"
+             "set lmargin at screen 0.08\n"
+             "set rmargin at screen 0.97\n"
+             "set title 'Dependent steps of a speculative forward pass, the slowest sample'\n"
+             "set xlabel 'training iterations'\n"
+             "set ylabel 'path / T (sequential: 1)'\n"
+             "set yrange [0:*]\n"
+             "set xrange [0:*]\n"
+             "plot for [i = 1:count] data using (only(i, 2)):(only(i, 4)) every ::1 with linespoints lc rgb colour(i) lw 2 pt 7 "
+             "ps 0.6\n" KEY "set tmargin at screen 0.11\nset key maxrows 2\n"
+             "plot for [i = 1:count] NaN with linespoints lc rgb colour(i) lw 2 pt 7 ps 0.6 title title_of(i)\n"
+             "unset multiplot\n";
+
+const char bppsa_script_forward_steps[] = PANELS("forward_steps", "1100", "520") //
+    "networks = system(\"awk -F, 'NR > 1 && !seen[$1]++ { printf \\\"%s \\\", $1 }' \" . data)\n"
+    "panels = words(networks)\n"
+    "set bmargin at screen 0.26\n"
+    "set tmargin at screen 0.92\n"
+    "set style fill solid 0.9 border lt -1\n"
+    "set boxwidth 0.8\n"
+    "set yrange [0:*]\n"
+    "set ylabel 'time of the step / with a sequential forward pass'\n"
+    "set xtics rotate by 25 right\n"
+    "do for [k = 1:panels] {\n"
+    "  set lmargin at screen (k == 1 ? 0.08 : 0.58)\n"
+    "  set rmargin at screen (panels == 1 ? 0.97 : k == 1 ? 0.47 : 0.97)\n"
+    "  set title 'A step of ' . word(networks, k) . ', one sample'\n"
+    "  set xrange [0.2:*]\n"
+    "  rows = \"< awk -F, 'NR > 1 && $1 == \\\"\" . word(networks, k) . \"\\\"' \" . data\n"
+    "  plot rows using ($0 + 1 + 0.5 * int($0 / 2)):($6 + $7):xtic('T ' . stringcolumn(2) . ' ' . stringcolumn(3)) with boxes lc "
+    "rgb "
+    "'#2166ac', \\\n"
+    "    rows using ($0 + 1 + 0.5 * int($0 / 2)):6 with boxes lc rgb '#f4a582', \\\n"
+    "    rows using ($0 + 1 + 0.5 * int($0 / 2)):($8 == 1 ? $6 + $7 : NaN) with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+    "}\n" KEY "plot NaN with boxes lc rgb '#f4a582' title 'forward', NaN with boxes lc rgb '#2166ac' title 'backward', \\\n"
+    "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+    "unset multiplot\n";

@@ -1,12 +1,13 @@
 /* The table of figures. A row has the figure's page, the name of its files, its data function with its source, the script that
  * draws the data, a title and a caption. To add a figure, add a row here and a data function (figures/data.h). */
 #include "figures/data.h"
+#include "figures/forward.h"
 #include "figures/ranks.h"
 #include "figures/scripts.h"
 
 /* ---- pages ---- */
 
-enum { RNN = 0, SCHEDULES, GRU, RANKS, NETWORKS, PAGES };
+enum { RNN = 0, SCHEDULES, GRU, RANKS, FORWARD, NETWORKS, PAGES };
 
 const int bppsa_figure_page_count = PAGES;
 const bppsa_figure_page bppsa_figure_pages[] = {
@@ -42,6 +43,15 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                    "<p class=\"note\">From the rows of bench ranks, which results.json holds: one forward and one backward pass "
                    "of a batch, by the slowest rank; docs/ranks.md derives the model. Rings are noisy rows.</p>\n",
                .end = ""},
+    [FORWARD] = {.run = BPPSA_FIGURES_FORWARD,
+                 .file = "index.html",
+                 .kept = "results.json",
+                 .list = "rows",
+                 .title = "forward passes",
+                 .heading = "Forward passes in parallel over time",
+                 .intro = "<p class=\"note\">From the rows of bench forward, and of the training and the backward passes that "
+                          "bench/scripts/forward.py adds; results.json holds them, docs/forward.md explains them.</p>\n",
+                 .end = ""},
     [NETWORKS] = {.run = "cnn",
                   .file = "networks.html",
                   .kept = "networks.json",
@@ -218,6 +228,21 @@ const bppsa_figure bppsa_figure_table[] = {
      .script = bppsa_script_ranks_batch,
      .title = "Data parallelism: time of a batch",
      .caption = "Medians, and dashed what the model predicts. A message for every parameter."},
+    {.page = FORWARD,
+     .name = "forward_path",
+     .data = bppsa_make_forward_path,
+     .script = bppsa_script_forward_path,
+     .title = "The path on the way through training",
+     .caption = "Dependent steps of a speculative forward pass on the weights of a training run, over those of the sequential "
+                "pass: of the slowest sample of a batch, in as many chunks as a GPU takes. A curve is a network, the seed of its "
+                "training and T."},
+    {.page = FORWARD,
+     .name = "forward_steps",
+     .data = bppsa_make_forward_steps,
+     .script = bppsa_script_forward_steps,
+     .title = "The time of a step, forward and backward",
+     .caption = "Medians over the step with a sequential forward pass; B = 1, H = 20, default initialisation; backward is the "
+                "fastest method. Without rows of backward passes the bars are forward passes. Rings: noisy."},
     {.page = NETWORKS, .name = "table1", .data = bppsa_make_table1, .title = "Table 1: making transposed Jacobians"},
     {.page = NETWORKS,
      .name = "figure5",

@@ -5,7 +5,8 @@
 
 Runs bench forward over T, H and initialisations (B = 1) for RNN and GRU; then trains both on the bitstream (T 1000, B 16, H 20,
 Adam 1e-3) and runs bench forward on the weights of every 50th iteration, B = 16, in as many chunks as a GPU would take; then on the
-last weights at B = 1. DIR keeps weights and checkpoints. The document has all rows and what was judged:
+last weights at B = 1. Backward passes of bench rnn and gru complete the rows that bppsa figures --results draws. DIR keeps weights
+and checkpoints. The document has all rows and what was judged:
 
   forget    default weights: no mends, gap <= 3e-7, residual <= 5e-7 (f32), error <= 2 times the sequential pass's
   exact     all weights: residual <= 2e-6
@@ -74,6 +75,18 @@ def measure_trained(o):
     return rows
 
 
+def measure_backward(o):
+    """rows of the backward passes of bench rnn and gru where the figure of steps takes them"""
+    rows = []
+    for model in ("rnn", "gru"):
+        for length in [1000] if o.quick else [1000, 10000, 30000]:
+            text = program.run(o, "bench", model, "--seq-len", length, "--batch", 1, "--hidden", 20, "--init", "default",
+                               "--threads", o.threads, "--json", *(["--repeats", 1] if o.quick else []))
+            found = json.loads(text)["rows"]
+            rows += [dict(row, model=model) for row in found if row["phase"] == "backward" and row["median_s"] is not None]
+    return rows
+
+
 def pairs(rows):
     """(sequential, speculative) rows of one point, which follow each other"""
     return [(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)]
@@ -124,12 +137,13 @@ def main():
     document = {}
     for model in ("rnn", "gru"):
         found = bench(o, model, *small)
-        document = document or dict(found, bench="forward_numbers", rows=[])
+        document = document or dict(found, rows=[])
         document["rows"] += found["rows"]
     document["rows"] += measure_trained(o)
     rows = document["rows"]
     wrong = list(missed(o, rows))
     document["trained"], document["gains"] = medians(rows), gains(rows)
+    document["rows"] = rows + measure_backward(o)
     for m in document["trained"]:
         print("%s trained, T %d: median path %g of %d networks" % (m["model"], m["seq_len"], m["median_path"], m["networks"]))
         if not o.quick and m["median_path"] > SHARES[m["seq_len"]] * m["seq_len"]:

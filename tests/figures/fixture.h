@@ -53,9 +53,36 @@ static inline json_t *ranked_rows(void) {
   return rows;
 }
 
-/* run: "rnn", "gru", "ranks" or "cnn". */
+static inline void add_forward(json_t *rows, const char *model, int64_t seq_len, const char *phase, const char *method,
+                               double seconds) {
+  json_t *row =
+      json_pack("{s:s,s:s,s:I,s:i,s:i,s:s,s:s,s:f,s:b}", "model", model, "init", "default", "seq_len", (json_int_t)seq_len,
+                "batch", 1, "hidden", 20, "phase", phase, "method", method, "median_s", seconds, "noisy", seq_len == 3000);
+  assert_int_equal(json_array_append_new(rows, row), 0);
+}
+
+/* Rows of bench forward: half of the time, and half of the path after 50 iterations of training. */
+static inline json_t *forward_rows(void) {
+  json_t *rows = json_array();
+  for (int64_t t = 1000; t <= 3000; t += 2000) {
+    add_forward(rows, "rnn", t, "forward", "sequential", 0.5);
+    add_forward(rows, "rnn", t, "forward", "speculative", 0.25);
+    add_forward(rows, "rnn", t, "backward", "linear", 2);
+    add_forward(rows, "rnn", t, "backward", "bp", 1.5);
+  }
+  for (int64_t iterations = 50; iterations <= 100; iterations += 50) {
+    json_t *row =
+        json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:s,s:I,s:i,s:I,s:i,s:f,s:i}", "model", "gru", "init", "trained", "seq_len", 1000,
+                  "batch", 16, "hidden", 20, "phase", "forward", "method", "speculative", "iterations", (json_int_t)iterations,
+                  "train_seed", 2, "path", (json_int_t)(10 * iterations), "possible", 1000, "work", 2.0, "tails", 0);
+    assert_int_equal(json_array_append_new(rows, row), 0);
+  }
+  return rows;
+}
+
+/* run: "rnn", "gru", "ranks", "forward" or "cnn". */
 static inline void open_run(fixture *f, const char *run) {
-  const bool cnn = strcmp(run, "cnn") == 0, ranks = strcmp(run, "ranks") == 0;
+  const bool cnn = strcmp(run, "cnn") == 0, ranks = strcmp(run, "ranks") == 0, forward = strcmp(run, "forward") == 0;
   const bppsa_figure_page *page = bppsa_figure_pages;
   while (strcmp(page->run, run) != 0) {
     ++page;
@@ -64,7 +91,7 @@ static inline void open_run(fixture *f, const char *run) {
   assert_int_equal(bppsa_device_create("cpu", 1, &f->device), BPPSA_OK);
   f->request = (bppsa_figures_request){.to = {.out = stdout, .err = stderr},
                                        .directory = ".",
-                                       .kind = bppsa_network_kind_find(cnn || ranks ? "rnn" : run),
+                                       .kind = bppsa_network_kind_find(cnn || ranks || forward ? "rnn" : run),
                                        .cnn = cnn,
                                        .quick = true,
                                        .seq_len = 3,
@@ -74,13 +101,16 @@ static inline void open_run(fixture *f, const char *run) {
                                        .repeats = 1,
                                        .device = f->device,
                                        .configuration = json_pack("{s:i}", "--seed", 0)};
-  f->run = (bppsa_figures){
-      .request = &f->request,
-      .kind = f->request.kind,
-      .page = page,
-      .document = json_pack("{s:s,s:o,s:[]}", "bench", run, "rows", ranks ? ranked_rows() : measured_rows(), "parts"),
-      .files = json_array(),
-      .gnuplot = true};
+  f->run = (bppsa_figures){.request = &f->request,
+                           .kind = f->request.kind,
+                           .page = page,
+                           .document = json_pack("{s:s,s:o,s:[]}", "bench", run, "rows",
+                                                 ranks     ? ranked_rows()
+                                                 : forward ? forward_rows()
+                                                           : measured_rows(),
+                                                 "parts"),
+                           .files = json_array(),
+                           .gnuplot = true};
   assert_non_null(f->run.document);
 }
 

@@ -193,6 +193,41 @@ static void test_ranks(void **state) {
   close_run(&f);
 }
 
+/* And so have those of bench forward. */
+static void test_forward(void **state) {
+  (void)state;
+  static const char *const files[] = {"forward_path.csv", "forward_path.gp", "forward_steps.csv",
+                                      "forward_steps.gp", "index.html",      "results.json"};
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "forward");
+  save("R.json", f.run.document);
+  f.request.results = "R.json";
+  f.request.directory = "forward";
+  hide_gnuplot(true);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
+  hide_gnuplot(false);
+  assert_int_equal(json_array_size(result.files), sizeof files / sizeof files[0]);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
+    assert_string_equal(json_string_value(json_array_get(result.files, i)), files[i]);
+  }
+  bppsa_figures_result_free(&result);
+  f.request.data.spec = "bitstream";
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "--data: given beside --results of bench forward, which hold all that is drawn");
+  f.request.data.spec = NULL;
+  static const char *const lost[] = {"seq_len", "model"};
+  for (size_t i = 0; i < 2; ++i) {
+    char expected[120];
+    json_object_del(json_array_get(json_object_get(f.run.document, "rows"), 3), lost[i]);
+    save("R.json", f.run.document);
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+    snprintf(expected, sizeof expected, "--results: R.json: row 3 lacks %s, expected a row of bench forward", lost[i]);
+    assert_string_equal(bppsa_last_error(), expected);
+  }
+  close_run(&f);
+}
+
 static void test_memory(void **state) {
   (void)state;
   int64_t call = 1;
@@ -280,10 +315,11 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_own_figure), cmocka_unit_test(test_without_gnuplot), cmocka_unit_test(test_wrong_script),
-      cmocka_unit_test(test_content),    cmocka_unit_test(test_files),           cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_stop),       cmocka_unit_test(test_refused),         cmocka_unit_test(test_ranks)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_figure),   cmocka_unit_test(test_without_gnuplot),
+                                     cmocka_unit_test(test_wrong_script), cmocka_unit_test(test_content),
+                                     cmocka_unit_test(test_files),        cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_stop),         cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_ranks),        cmocka_unit_test(test_forward)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

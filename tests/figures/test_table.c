@@ -99,7 +99,7 @@ static void test_scripts(void **state) {
     const bool strip = strstr(figure->script, "set key center center horizontal") != NULL;
     assert_true(outside || strip || strstr(figure->script, "with boxes") != NULL);
   }
-  assert_int_equal(scripts, 10);
+  assert_int_equal(scripts, 12);
 }
 
 /* ---- data ---- */
@@ -178,6 +178,40 @@ static void test_values(void **state) {
   assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
   assert_true(made.left_out);
   assert_int_equal(made.csv.size, 0);
+  free_content(&made);
+  close_run(&f);
+}
+
+/* Paths are of batches, times of one sample; a step has its fastest backward pass, or none. */
+static void test_forward(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "forward");
+  const bppsa_figure *figure = find_figure("forward_path");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_string_equal(made.csv.text, "network,iterations,path,share,work,tails\n"
+                                     "gru_2_T1000,50,500,0.5,2,0\ngru_2_T1000,100,1000,1,2,0\n");
+  free_content(&made);
+  figure = find_figure("forward_steps");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\nrnn,1000,sequential,500,1500,0.25,0.75,0\n"));
+  assert_non_null(strstr(made.csv.text, "\nrnn,1000,speculative,250,1500,0.125,0.75,0\n"));
+  assert_non_null(strstr(made.csv.text, "\nrnn,3000,speculative,250,1500,0.125,0.75,1\n"));
+  free_content(&made);
+  json_t *rows = json_object_get(f.run.document, "rows");
+  for (size_t left = 0; left < json_array_size(rows);) {
+    const json_t *row = json_array_get(rows, left);
+    const bool gone = bppsa_measured_is(row, "phase", "backward") || bppsa_measured_is(row, "init", "trained");
+    left += gone ? 0 : 1;
+    (void)(gone && json_array_remove(rows, left));
+  }
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\nrnn,1000,speculative,250,0,0.5,0,0\n"));
+  free_content(&made);
+  figure = find_figure("forward_path");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_true(made.left_out && made.csv.size == 0);
   free_content(&made);
   close_run(&f);
 }
@@ -281,7 +315,7 @@ static void test_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),   cmocka_unit_test(test_scripts), cmocka_unit_test(test_data),
                                      cmocka_unit_test(test_values), cmocka_unit_test(test_noise),   cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_ranks)};
+                                     cmocka_unit_test(test_ranks),  cmocka_unit_test(test_forward)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
