@@ -92,8 +92,35 @@ static void wide(void **state) {
   }
 }
 
+/* Ranks on a processor and on a GPU would not send each other the same messages. */
+static bppsa_status refused_on_all(bppsa_comm *comm, void *context) {
+  const bppsa_recurrent_config c = small(5);
+  const bppsa_split_time split = {.comm = comm, .micro_batches = 1};
+  bppsa_device *device = NULL;
+  bppsa_model *model = NULL;
+  (void)context;
+  BPPSA_TRY(bppsa_device_create(bppsa_comm_rank(comm) == 0 ? "cpu" : "cuda:0", 1, &device));
+  bppsa_comm_set_device(comm, device);
+  CHECK(bppsa_split_time_create(&split, &c, &bppsa_gru_cell, device, &model) == BPPSA_ERR_ARGUMENT && model == NULL);
+  CHECK(strstr(bppsa_last_error(), "split time: device is 1 on rank 1, expected 0 as on rank 0") != NULL);
+  bppsa_comm_set_device(comm, NULL);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void mixed_devices(void **state) {
+  (void)state;
+  const bppsa_comm_config config = {.ranks = 2, .timeout = 60};
+  if (gpus == 0) {
+    skip();
+  }
+  if (bppsa_comm_run(&config, refused_on_all, NULL, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(wide)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(wide), cmocka_unit_test(mixed_devices)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
