@@ -1,6 +1,8 @@
-"""What scripts that train with the program share: their options, and a run of the program."""
+"""What scripts that train with the program share: their options, random images, and a run of the program."""
 import argparse
+import array
 import os
+import random
 import subprocess
 import sys
 
@@ -15,9 +17,28 @@ def parser(description, folder):
     return p
 
 
-def run(o, *arguments):
-    """what the program prints; ends the script with the program's exit status where it fails"""
-    done = subprocess.run([os.path.abspath(o.program), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+def save(path, letter, kind, shape, values):
+    """writes a .npy file"""
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (kind, tuple(shape))
+    header += " " * ((64 - (10 + len(header) + 1) % 64) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+        array.array(letter, values).tofile(file)
+
+
+def images(folder, samples):
+    """the data set of so many random images [3, 32, 32] of ten classes, which it writes to the folder"""
+    x, y = os.path.join(folder, "x.npy"), os.path.join(folder, "y.npy")
+    if not os.path.exists(y):
+        draw = random.Random(1)
+        save(x, "f", "<f4", (samples, 3, 32, 32), (draw.uniform(-1, 1) for _ in range(samples * 3 * 32 * 32)))
+        save(y, "q", "<i8", (samples,), (draw.randrange(10) for _ in range(samples)))
+    return "npy:%s,%s" % (x, y)
+
+
+def run(o, *arguments, before=()):
+    """what the program prints, behind the words `before`; ends the script with the program's exit status where it fails"""
+    done = subprocess.run([*before, os.path.abspath(o.program), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
     return done.stdout

@@ -59,6 +59,22 @@ done
 mpi 3 $train --ranks 3 --reduction library --save-weights library.safetensors
 [ "$status" -eq 0 ] || fail "library: status $status"
 
+# Pipelines: the bits of one device with the same micro-batches, and of an asynchronous scheme those of ranks that are threads.
+pipeline="train gru --layers 3 --seq-len 6 --hidden 5 --samples 64 --batch 16 --validation 0.25 --threads 1 --epochs 2"
+# shellcheck disable=SC2086
+"$program" $pipeline --ranks 1 --micro-batches 4 --save-weights device.safetensors >/dev/null
+# shellcheck disable=SC2086
+"$program" $pipeline --ranks 2 --split pipedream --micro-batches 4 --save-weights threads.safetensors >/dev/null
+for split in "2 1f1b device" "4 chimera device" "3 zb-h1 device" "2 pipedream threads"; do
+  # shellcheck disable=SC2086
+  set -- $split
+  # shellcheck disable=SC2086
+  mpi "$1" $pipeline --split "$2" --micro-batches 4 --save-weights pipeline.safetensors --checkpoint "ck$2"
+  [ "$status" -eq 0 ] || fail "$2 on $1: status $status"
+  cmp "$3.safetensors" pipeline.safetensors || fail "$2 on $1: other bits"
+  [ "$(grep -c '^final loss' out)" -eq 1 ] || fail "$2 on $1: expected one summary"
+done
+
 evaluation="eval gru --weights one.safetensors --samples 50 --seq-len 6 --batch 7 --threads 1 --json"
 # shellcheck disable=SC2086
 "$program" $evaluation >alone.json
@@ -79,6 +95,8 @@ mpi 2 bench ranks --split batch --seq-len 5 --hidden 3 --batch 4 --threads 1 --r
   refuses "ranks 2: the launcher started 3, expected the same number or none" 3 $train --ranks 2
   refuses "--transport: 'udp', expected threads, mpi or nccl" 2 $train --transport udp
   refuses "--ranks: 3, more than the 2 samples of a batch" 3 $train --batch 2
+  refuses "--split gpipe: layers: 4 for gpipe over 5 stages" 5 $pipeline --split gpipe --batch 10 --samples 80
+  refuses "--split: split \"gpip\": .* did you mean gpipe?" 2 $pipeline --split gpip
   refuses "'x.safetensors'\|x.safetensors: " 2 eval gru --weights x.safetensors
 }
 status=0

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Trains networks as pipelines on 2, 4 and 8 ranks, threads and processes under mpirun, and compares losses, norms of the gradients
+and weights with those of one device that takes the same micro-batches, bit for bit.
+
+    bench/scripts/pipeline_bits.py --program build/cpu/bppsa --folder DIR --out bench/results/pipeline_bits.json
+
+50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous pipeline;
+under mpirun with two of them. Exits 1 where a bit differs.
+"""
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+
+import program
+
+SCHEMES = ["model-parallel", "gpipe", "1f1b", "interleaved", "gems", "chimera", "chimera --doubling", "zb-h1", "fast-forward",
+           "modulo"]
+OVER_MPI = ["1f1b", "chimera"]
+STAGES = {"lenet5": 4, "gru16": 8, "mlp32": 8}
+
+
+def mlp(o):
+    """the path of a network of 32 linear layers"""
+    path = os.path.join(o.folder, "mlp.json")
+    layers = []
+    for i in range(1, 33):
+        layers += [{"name": "fc%d" % i, "op": "linear", "out": o.width}, {"name": "relu%d" % i, "op": "relu"}]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"input": [3, 32, 32], "layers": layers + [{"name": "head", "op": "linear", "out": 10}]}, file)
+    return path
+
+
+def words_of(o, model):
+    """the words that say what is trained"""
+    if model == "gru16":
+        return ["gru", "--layers", 16, "--seq-len", 20, "--samples", 512]
+    return [mlp(o) if model == "mlp32" else model, "--data", program.images(o.folder, 512), "--lr", 0.01]
+
+
+def train(o, model, ranks, split, transport):
+    """a row: digests of losses and norms, and of the weights"""
+    weights = os.path.join(o.folder, "weights.safetensors")
+    words = ["train", *words_of(o, model), "--batch", o.batch, "--iterations", o.steps, *split.split(), "--micro-batches",
+             o.micro_batches, "--threads", 1, "--timeout", 600, "--save-weights", weights, "--json"]
+    before = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(ranks)] if transport == "mpi" else []
+    begin = time.monotonic()
+    document = json.loads(program.run(o, *words, *([] if before else ["--ranks", ranks]), before=before))
+    with open(weights, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    steps = [[row["loss"], row["grad_norm"]] for row in document["rows"]]
+    row = {"model": model, "ranks": ranks, "split": split.replace("--split ", ""), "transport": transport, "steps": len(steps),
+           "cut": document["ranks"]["cut"], "first_loss": steps[0][0], "last_loss": steps[-1][0],
+           "steps_sha256": hashlib.sha256(json.dumps(steps).encode()).hexdigest(), "weights_sha256": digest,
+           "seconds": round(time.monotonic() - begin, 1)}
+    return document, row
+
+
+def runs_of(o, model):
+    """(ranks, split, transport), the one device first"""
+    yield 1, "--split gpipe", "threads"
+    for ranks in map(int, o.ranks.split(",")):
+        for scheme in SCHEMES:
+            even = ranks % 2 == 0 or scheme.split()[0] not in ("chimera", "gems")
+            room = "--doubling" not in scheme or o.micro_batches >= 2 * ranks
+            stages = ranks * (2 if scheme == "interleaved" else 1)
+            if ranks <= STAGES[model] and even and room and (model != "lenet5" or stages <= 11):
+                yield ranks, "--split " + scheme, "threads"
+                if scheme in OVER_MPI and shutil.which("mpirun"):
+                    yield ranks, "--split " + scheme, "mpi"
+
+
+def main():
+    p = program.parser(__doc__, "for the data, the network and the weights")
+    p.add_argument("--models", default="lenet5,gru16,mlp32", help="[%(default)s]")
+    p.add_argument("--ranks", default="2,4,8", help="[%(default)s]")
+    p.add_argument("--steps", type=int, default=50, help="[%(default)s]")
+    p.add_argument("--batch", type=int, default=32, help="[%(default)s]")
+    p.add_argument("--micro-batches", type=int, default=8, help="[%(default)s]")
+    p.add_argument("--width", type=int, default=64, help="of the 32 linear layers; SpecTrain has 2048 [%(default)s]")
+    o = p.parse_args()
+    os.makedirs(o.folder, exist_ok=True)
+    rows, different, about = [], 0, {}
+    for model in o.models.split(","):
+        first = None
+        for ranks, split, transport in runs_of(o, model):
+            about, row = train(o, model, ranks, split, transport)
+            first = first or row
+            same = all(row[key] == first[key] for key in ("steps_sha256", "weights_sha256"))
+            different += not same
+            rows.append({**row, "same_bits": same})
+            print("%-6s %d ranks, %-7s, %-18s %d steps: loss %.9g, weights %.12s, %s, %.1f s" % (
+                model, ranks, transport, row["split"] + ",", row["steps"], row["last_loss"], row["weights_sha256"],
+                "the same bits" if same else "OTHER BITS", row["seconds"]), flush=True)
+    if o.out:
+        with open(o.out, "w", encoding="utf-8") as file:
+            document = {"bench": "pipeline_bits", "hardware": about["config"]["hardware"], "commit": about["commit"],
+                        "date": time.strftime("%Y-%m-%d"), "batch": o.batch, "micro_batches": o.micro_batches, "width": o.width,
+                        "rows": rows}
+            json.dump(document, file, indent=1)
+            file.write("\n")
+    return 1 if different else 0
+
+
+sys.exit(main())
