@@ -1,11 +1,13 @@
 /* The parallel forward pass: its states satisfy the recurrence for any weights and inputs, whatever path it took; its plan, its
- * statistics and its pauses. BPPSA_TEST_CONFIGURATIONS: the number of random configurations (100); 2000 take a minute. */
+ * statistics and its pauses. BPPSA_TEST_CONFIGURATIONS: the number of random configurations (100); 2000 take a minute.
+ * BPPSA_TEST_RECORD: the path of a JSON document about them (bench/scripts/forward_random.py). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/json.h"
 #include "gru/gru.h"
 #include "recurrent/pause.h"
 #include "rnn/rnn.h"
@@ -54,6 +56,8 @@ static forward_problem random_problem(uint64_t seed) {
 /* What the random configurations went through, so that none of it is left out. */
 typedef struct {
   int64_t speculated, untouched, mended, reseeded, tails, not_finite, exact;
+  int64_t layers, spoiled, longest, widest, most_samples;
+  double worst; /* the largest residual over the tolerance, where there is one */
 } seen;
 
 /* Rows of f(h_{t-1}, x_t) against rows of h_t: the largest difference, relative where states are unbounded. What is not finite must
@@ -103,6 +107,7 @@ static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
   for (int64_t l = 0; l < p.config.layers; ++l) {
     double *next = one_step(&p, &run, l, device);
     const double worst = largest_residual(&p, run.h[l], next, run.count, s);
+    s->worst = tolerance > 0 ? fmax(s->worst, worst / tolerance) : s->worst;
     if (!(worst <= tolerance)) { /* the step has the same kernels, so its bits */
       fail_msg("%s: layer %d: residual %g, expected at most %g", describe(&p), (int)l, worst, tolerance);
     }
@@ -121,6 +126,12 @@ static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
   }
   const bppsa_forward_stats *f = &run.stats;
   assert_true(f->path >= 1 && f->work >= 1 - 1e-9 && f->path <= (int64_t)ceil(f->work * (double)(f->possible * p.config.batch)));
+  const bppsa_recurrent_config *c = &p.config;
+  s->layers += c->layers;
+  s->spoiled += p.spoiled > 0;
+  s->longest = c->seq_len > s->longest ? c->seq_len : s->longest;
+  s->widest = c->hidden > s->widest ? c->hidden : s->widest;
+  s->most_samples = c->batch > s->most_samples ? c->batch : s->most_samples;
   s->speculated += f->speculated;
   s->untouched += f->speculated && f->mended == 0;
   s->mended += f->mended > 0;
@@ -128,6 +139,33 @@ static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
   s->tails += f->tails > 0;
   free_run(&run, device);
   free_run(&reference, device);
+}
+
+/* Writes what the configurations went through, for records. */
+static void record(const char *path, int64_t count, const seen *s) {
+  const struct {
+    const char *key;
+    int64_t value;
+  } numbers[] = {{"configurations", count},
+                 {"layers", s->layers},
+                 {"with_nan_or_1e30", s->spoiled},
+                 {"longest", s->longest},
+                 {"widest", s->widest},
+                 {"most_samples", s->most_samples},
+                 {"speculated", s->speculated},
+                 {"nothing_mended", s->untouched},
+                 {"mended", s->mended},
+                 {"reseeded", s->reseeded},
+                 {"tails", s->tails},
+                 {"states_not_finite", s->not_finite},
+                 {"tolerance_0_and_same_bits", s->exact}};
+  json_t *object = json_object();
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
+    assert_true(bppsa_json_put_integer(object, numbers[i].key, numbers[i].value));
+  }
+  assert_true(bppsa_json_put_real(object, "largest_residual_over_tolerance", s->worst));
+  assert_int_equal(json_dump_file(object, path, JSON_INDENT(1)), 0);
+  json_decref(object);
 }
 
 static void test_random(void **state) {
@@ -138,6 +176,10 @@ static void test_random(void **state) {
   seen s = {0};
   for (int64_t i = 0; i < count; ++i) {
     check_random(1000 + (uint64_t)i, device, &s);
+  }
+  const char *path = getenv("BPPSA_TEST_RECORD");
+  if (path != NULL) {
+    record(path, count, &s);
   }
   const int64_t least = count / 30;
   assert_true(s.speculated > count / 2 && s.untouched > least && s.mended > least && s.reseeded > least && s.tails > least &&

@@ -43,6 +43,8 @@ static const struct {
     {"--iterations 40 --backward bp --dtype f64 --clip-norm 1 --validation 0.25", "--checkpoint-every 7"},
     {"--epochs 6 --validation 0.25 --optimizer sgd --momentum 0.9 --algorithm blelloch", "--checkpoint-every 3"},
     {"--epochs 8 --chunks 3 --layers 2 --loss all", ""}, /* at the end of every epoch */
+    /* speculative forward passes that fail, so that three are followed by a pause of fifty */
+    {"--iterations 70 --forward-chunks 12 --warm-up 0 --tolerance 1e-30", "--checkpoint-every 2"},
 };
 
 enum { MODES = sizeof modes / sizeof modes[0] };

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""forward_random.py BUILD COUNT OUT.json: random configurations of parallel forward passes, any weights and inputs.
+
+Runs BUILD/tests/test_recurrent_forward with COUNT random configurations (T 1 .. 5000, H 1 .. 200, B 1 .. 40, weights times
+0.1 .. 10, NaN and 1e30 among the inputs): every state must follow from the one in front of it, up to the tolerance, what is not
+finite must stand where the sequential pass puts it, and with tolerance 0 all bits must be the sequential pass's. Writes what the
+configurations went through.
+BUILD: a build of the preset cpu. Exits with the status of the tests. 2000 configurations take a minute.
+"""
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+from gradients import commit, processor
+
+
+def main():
+    if len(sys.argv) != 4:
+        print("forward_random.py: expected BUILD COUNT OUT.json", file=sys.stderr)
+        return 2
+    out = os.path.abspath(sys.argv[3])
+    settings = dict(os.environ, BPPSA_TEST_CONFIGURATIONS=str(int(sys.argv[2])), BPPSA_TEST_RECORD=out)
+    done = subprocess.run([os.path.join(sys.argv[1], "tests", "test_recurrent_forward")], env=settings, check=False)
+    if done.returncode:
+        return done.returncode
+    with open(out, encoding="utf-8") as file:
+        found = json.load(file)
+    document = {"bench": "forward_random", "commit": commit(),
+                "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "device": processor(), **found}
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
