@@ -73,10 +73,6 @@ static bppsa_status check_support(const ranks_scan *s) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks scan: device %s, expected a communicator for its arrays",
                       bppsa_device_get_name(s->device));
   }
-  if (gpu && c->element == BPPSA_ELEMENT_CSR) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: sparse elements on device %s, expected other elements, or device cpu",
-                      bppsa_device_get_name(s->device));
-  }
   if (ranks_method_find(c->method.algorithm) == NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: %s, expected linear, chunked or blelloch",
                       bppsa_scan_algorithm_name(c->method.algorithm));
@@ -118,11 +114,13 @@ static bppsa_status agree(ranks_scan *s) {
 
 /* ---- what a rank holds ---- */
 
-/* A rank's own steps one by one; a GPU, which one step at a time does not keep busy, takes them by what its cost model chooses. */
+/* A rank's own steps one by one. A GPU, which one step at a time does not keep busy, takes them by what its cost model chooses, but
+ * for sparse ones: a network's operators are few and large. */
 static bppsa_status create_local(const ranks_scan *s, int64_t steps, bool input, local_scan *local) {
   const bppsa_device_kind kind = bppsa_device_get_kind(s->device);
   bppsa_scan_config own = *s->config;
-  own.method = bppsa_scan_method_of(kind == BPPSA_CUDA ? BPPSA_SCAN_AUTO : BPPSA_SCAN_LINEAR);
+  const bool chosen = kind == BPPSA_CUDA && own.element != BPPSA_ELEMENT_CSR;
+  own.method = bppsa_scan_method_of(chosen ? BPPSA_SCAN_AUTO : BPPSA_SCAN_LINEAR);
   own.jacobians = steps; /* those at the beginning of all arrays */
   own.input = input;
   own.device = kind;

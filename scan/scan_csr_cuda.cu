@@ -383,3 +383,9 @@ extern "C" bppsa_status bppsa_scan_csr_cuda_create(const bppsa_scan_plan *plan, 
   *executor = &x->base;
   return BPPSA_OK;
 }
+
+extern "C" bppsa_csr_values bppsa_scan_csr_cuda_product(const bppsa_scan_executor *executor,
+                                                        const bppsa_scan_operands *operands) {
+  const csr_executor *x = (const csr_executor *)executor;
+  return operand(x, operands, name_of(executor->plan, 1, executor->plan->config.jacobians));
+}

@@ -82,8 +82,9 @@ typedef struct {
 /* NULL: no such kind. */
 const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element);
 
-/* After an execution on the CPU: the values of the product of all elements, which the plan must make. */
+/* After an execution on the CPU, or on a GPU: the values of the product of all elements, which the plan must make. */
 bppsa_csr_values bppsa_scan_csr_product(const bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
+bppsa_csr_values bppsa_scan_csr_cuda_product(const bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
 /* ERR_ARGUMENT: a plan that only counts, or whose products were planned for another device. */
 bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_device *device);
 

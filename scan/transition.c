@@ -9,12 +9,14 @@
 #include "core/flush.h"
 #include "core/memory.h"
 #include "core/view.h"
+#include "jacobian/apply.h"
 #include "scan/transition_internal.h"
 
 struct bppsa_transition {
   bppsa_transition_shape shape;
   const bppsa_device *device;
   bppsa_product *product; /* csr: of a joined one; otherwise NULL */
+  bppsa_apply *apply;     /* csr: of the pattern; otherwise NULL */
   int64_t batch;          /* samples that it holds now */
   /* In the device's memory: */
   char *message; /* values, then exponents, of `batch` samples */
@@ -80,13 +82,14 @@ static bppsa_transition_sizes sizes_of(const bppsa_transition_shape *s) {
 bppsa_status bppsa_transition_received(bppsa_transition *t) {
   BPPSA_REQUIRE(t != NULL);
   const bppsa_scan_product product = product_of(t);
+  const bppsa_transition_sizes sizes = sizes_of(&t->shape);
+  if (is_sparse(&t->shape)) {
+    return BPPSA_OK;
+  }
   if (on_gpu(t->device)) {
-    const bppsa_transition_sizes sizes = sizes_of(&t->shape);
     return bppsa_transition_cuda_measure(t->device, &sizes, t->batch, &product);
   }
-  if (!is_sparse(&t->shape)) {
-    (t->shape.dtype == BPPSA_F32 ? measure_f32 : measure_f64)(t);
-  }
+  (t->shape.dtype == BPPSA_F32 ? measure_f32 : measure_f64)(t);
   return BPPSA_OK;
 }
 
@@ -116,23 +119,14 @@ static bppsa_status join_on_gpu(const bppsa_transition *first, const bppsa_trans
 bppsa_status bppsa_transition_join(const bppsa_transition *first, const bppsa_transition *second, bppsa_transition *result) {
   BPPSA_REQUIRE(first != NULL && second != NULL && result != NULL);
   result->batch = first->batch;
-  if (on_gpu(result->device)) {
-    return join_on_gpu(first, second, 1, first->batch, first->batch, 0, result);
-  }
   if (is_sparse(&result->shape)) {
     return bppsa_product_execute(result->product, first->batch, sparse_values(second), sparse_values(first), result->message);
   }
+  if (on_gpu(result->device)) {
+    return join_on_gpu(first, second, 1, first->batch, first->batch, 0, result);
+  }
   (result->shape.dtype == BPPSA_F32 ? join_f32 : join_f64)(first, second, result);
   return BPPSA_OK;
-}
-
-static void apply_sparse(const bppsa_transition *t, const void *in, void *out) {
-  const bppsa_transition_shape *s = &t->shape;
-  if (s->pattern->identity) {
-    memcpy(out, in, (size_t)(t->batch * s->rows) * bppsa_dtype_size(s->dtype));
-  } else {
-    bppsa_csr_apply(s->pattern, s->dtype, 1, t->batch, sparse_values(t), in, out);
-  }
 }
 
 static bppsa_status apply_on_gpu(bppsa_transition *t, const void *in, void *out, bool *useless, int64_t *count) {
@@ -151,14 +145,14 @@ static bppsa_status apply_on_gpu(bppsa_transition *t, const void *in, void *out,
 
 bppsa_status bppsa_transition_apply(bppsa_transition *t, const void *in, void *out, bool *useless, int64_t *count) {
   BPPSA_REQUIRE(t != NULL && in != NULL && out != NULL && useless != NULL && count != NULL);
-  if (on_gpu(t->device)) {
-    return apply_on_gpu(t, in, out, useless, count);
-  }
   if (is_sparse(&t->shape)) {
-    apply_sparse(t, in, out);
+    BPPSA_TRY(bppsa_apply_execute(t->apply, t->batch, sparse_values(t), in, out));
     memset(useless, 0, (size_t)t->batch * sizeof *useless);
     *count = 0;
     return BPPSA_OK;
+  }
+  if (on_gpu(t->device)) {
+    return apply_on_gpu(t, in, out, useless, count);
   }
   *count = (t->shape.dtype == BPPSA_F32 ? apply_f32 : apply_f64)(t, in, out, useless);
   return BPPSA_OK;
@@ -168,6 +162,7 @@ bppsa_status bppsa_transition_apply(bppsa_transition *t, const void *in, void *o
 
 void bppsa_transition_destroy(bppsa_transition *t) {
   if (t != NULL) {
+    bppsa_apply_destroy(t->apply);
     bppsa_product_destroy(t->product);
     bppsa_memory_free(t->device, t->message);
     bppsa_memory_free(t->device, t->norms);
@@ -192,7 +187,8 @@ static bppsa_status reserve_sparse(bppsa_transition *t) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "transition: %lld values for %lld samples do not fit in 64 bits",
                       (long long)s->pattern->nnz, (long long)s->batch);
   }
-  return reserve(t->device, bytes, (void **)&t->message);
+  BPPSA_TRY(reserve(t->device, bytes, (void **)&t->message));
+  return bppsa_apply_create(s->pattern, s->dtype, t->device, &t->apply);
 }
 
 /* What joins and gradients need besides the products. */
@@ -226,10 +222,6 @@ static bppsa_status reserve_rows(bppsa_transition *t) {
 bppsa_status bppsa_transition_create(const bppsa_transition_shape *shape, const bppsa_device *device,
                                      bppsa_transition **transition) {
   BPPSA_REQUIRE(shape != NULL && device != NULL && transition != NULL);
-  if (is_sparse(shape) && on_gpu(device)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transition of sparse elements on device %s, expected other elements, or cpu",
-                      bppsa_device_get_name(device));
-  }
   bppsa_transition *t = bppsa_calloc(1, sizeof *t);
   if (t == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -312,7 +304,7 @@ static int64_t parts_of(const bppsa_scan_config *c) {
 
 static bppsa_status hold_parts(bppsa_transition_maker *m, const bppsa_device *device) {
   bppsa_transition_shape shape = bppsa_transition_maker_shape(m);
-  m->parts = on_gpu(device) ? parts_of(&m->plan->config) : 1;
+  m->parts = parts_of(&m->plan->config);
   for (int i = 0; i < 2 && m->parts >> i > 1; ++i) { /* two parts are joined to the result */
     shape.batch = m->plan->config.batch * (m->parts >> i);
     BPPSA_TRY(bppsa_transition_create(&shape, device, &m->held[i]));
@@ -333,20 +325,19 @@ bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, cons
                       "transition of %s elements on device %s, where they have no product, expected others", element->name,
                       bppsa_device_get_name(device));
   }
+  /* parts are held by the transitions, and their plan holds nothing */
+  const bool sparse = config->element == BPPSA_ELEMENT_CSR, parts = kind == BPPSA_CUDA && !sparse;
   bppsa_scan_config own = *config;
-  /* a GPU keeps products in the transition, and its plan holds none */
-  const bool plain = kind == BPPSA_CUDA || config->element == BPPSA_ELEMENT_CSR;
-  own.method = bppsa_scan_method_of(plain ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_CHUNKED);
+  own.method = bppsa_scan_method_of(sparse || parts ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_CHUNKED);
   own.planner = device;
   own.input = false;
   bppsa_transition_maker *m = bppsa_calloc(1, sizeof *m);
   if (m == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_status status =
-      kind == BPPSA_CUDA ? bppsa_scan_plan_create(&own, &m->plan) : bppsa_scan_create_row(&own, &transition_row, &m->plan);
+  bppsa_status status = parts ? bppsa_scan_plan_create(&own, &m->plan) : bppsa_scan_create_row(&own, &transition_row, &m->plan);
   status = status == BPPSA_OK ? element->product[kind](m->plan, device, &m->executor) : status;
-  status = status == BPPSA_OK ? hold_parts(m, device) : status;
+  status = status == BPPSA_OK && parts ? hold_parts(m, device) : status;
   if (status != BPPSA_OK) {
     bppsa_transition_maker_destroy(m);
     return status;
@@ -379,11 +370,13 @@ bppsa_transition_shape bppsa_transition_maker_shape(const bppsa_transition_maker
 
 /* The values of the product of all sparse elements, one sample behind the other. */
 static bppsa_status make_sparse(bppsa_transition_maker *maker, const bppsa_scan_operands *operands, bppsa_transition *t) {
-  const int64_t size = (int64_t)bppsa_dtype_size(t->shape.dtype), nnz = t->shape.pattern->nnz;
+  const int64_t size = (int64_t)bppsa_dtype_size(t->shape.dtype), bytes = t->shape.pattern->nnz * size;
   BPPSA_TRY(maker->executor->execute(maker->executor, operands));
-  const bppsa_csr_values product = bppsa_scan_csr_product(maker->executor, operands);
+  const bppsa_csr_values product = on_gpu(t->device) ? bppsa_scan_csr_cuda_product(maker->executor, operands)
+                                                     : bppsa_scan_csr_product(maker->executor, operands);
   for (int64_t b = 0; b < operands->batch && !t->shape.pattern->identity; ++b) {
-    memcpy(t->message + b * nnz * size, (const char *)product.data + b * product.stride * size, (size_t)(nnz * size));
+    const char *from = (const char *)product.data + b * product.stride * size;
+    BPPSA_TRY(bppsa_memory_queue_copy(t->device, t->message + b * bytes, bytes, from, bytes, bytes, 1));
   }
   return BPPSA_OK;
 }

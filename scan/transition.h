@@ -28,8 +28,8 @@ typedef struct {
 
 typedef struct bppsa_transition bppsa_transition;
 
-/* Memory for a transition on a device. ERR_MEMORY. On a GPU also ERR_CUDA, and ERR_UNSUPPORTED: sparse elements, or rows that are
- * too long. */
+/* Memory for a transition on a device. ERR_MEMORY. Of sparse elements also errors of bppsa_apply_create. On a GPU also ERR_CUDA,
+ * and ERR_UNSUPPORTED: rows that are too long. */
 bppsa_status bppsa_transition_create(const bppsa_transition_shape *shape, const bppsa_device *device,
                                      bppsa_transition **transition);
 /* Memory for the join of first and second, in this order, both on `device`. For sparse elements it plans their product on `device`
@@ -64,7 +64,7 @@ bppsa_status bppsa_transition_apply(bppsa_transition *transition, const void *in
 typedef struct bppsa_transition_maker bppsa_transition_maker;
 
 /* For all elements of a chain, at least one; config's method and `input` have no meaning. ERR_ARGUMENT: no elements, or those of
- * bppsa_scan_plan_create. ERR_UNSUPPORTED: sparse elements on a GPU. ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
+ * bppsa_scan_plan_create. ERR_UNSUPPORTED: elements without product. ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, const bppsa_device *device,
                                            bppsa_transition_maker **maker);
 void bppsa_transition_maker_destroy(bppsa_transition_maker *maker); /* NULL is legal */

@@ -2,9 +2,11 @@
 #ifndef BPPSA_TESTS_DISTRIBUTED_SPARSE_RANKS_H
 #define BPPSA_TESTS_DISTRIBUTED_SPARSE_RANKS_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "distributed/scan.h"
 #include "distributed/scan_rounds.h"
 #include "tests/comm/cases.h"
@@ -14,6 +16,7 @@ typedef struct {
   int64_t batch;            /* of the execution */
   const bppsa_csr_values *values;
   char *gradients; /* g_0 .. g_n: the seed is read, the others are written */
+  int32_t gpus;    /* rank r computes on GPU r % gpus; 0: on processors */
 } sparse_job;
 
 /* Bytes of g_0 .. g_{t-1}. */
@@ -99,44 +102,109 @@ static inline bppsa_status compare_sparse_messages(bppsa_comm *comm, const spars
   return BPPSA_OK;
 }
 
+/* What a rank holds. */
+typedef struct {
+  bppsa_device *device;
+  bppsa_scan_plan *plan;
+  bppsa_scan_executor *executor;
+  int64_t first, count, begin, seed,
+      size; /* its steps; bytes of gradients: in front of its own, of those in front of g_n, its own */
+  char *g;
+  void *gradients; /* where the device has them; g on a processor */
+  bppsa_csr_values *values;
+} sparse_part;
+
+/* The values of this rank's elements where its device reads them. */
+static inline bppsa_status place_values(const sparse_job *j, sparse_part *s) {
+  const int64_t size = (int64_t)bppsa_dtype_size(j->config.dtype);
+  s->values = bppsa_calloc(s->count + 1, sizeof *s->values);
+  if (s->values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t t = 0; t < s->count; ++t) {
+    const bppsa_csr_values *from = &j->values[s->first + t];
+    const int64_t bytes = j->config.patterns[s->first + t]->nnz * (from->stride == 0 ? 1 : j->batch) * size;
+    if (j->gpus == 0 || from->data == NULL) {
+      s->values[t] = *from;
+      continue;
+    }
+    void *copy = NULL;
+    BPPSA_TRY(bppsa_memory_alloc(s->device, bytes, &copy));
+    s->values[t] = (bppsa_csr_values){copy, from->stride};
+    BPPSA_TRY(bppsa_memory_put(s->device, copy, from->data, bytes));
+  }
+  return BPPSA_OK;
+}
+
+static inline bppsa_status prepare_sparse(bppsa_comm *comm, const sparse_job *j, sparse_part *s) {
+  bppsa_scan_config c = j->config;
+  char name[24] = "cpu";
+  bppsa_ranks_share(c.jacobians, bppsa_comm_size(comm), bppsa_comm_rank(comm), &s->first, &s->count);
+  s->begin = sparse_offset(j, s->first);
+  s->seed = sparse_offset(j, s->first + s->count) - s->begin;
+  s->size = sparse_offset(j, s->first + s->count + 1) - s->begin;
+  c.jacobians = s->count;
+  c.patterns += s->first;
+  c.dim = 1;
+  c.memory_limit = 0;
+  if (j->gpus > 0) {
+    snprintf(name, sizeof name, "cuda:%d", (int)bppsa_comm_rank(comm) % (int)j->gpus);
+  }
+  s->gradients = s->g = bppsa_calloc(s->size, 1);
+  BPPSA_TRY(s->g == NULL ? BPPSA_ERR_MEMORY : bppsa_device_create(name, 1, &s->device));
+  if (j->gpus > 0) {
+    bppsa_comm_set_device(comm, s->device);
+    s->gradients = NULL;
+    BPPSA_TRY(bppsa_memory_alloc(s->device, s->size, &s->gradients));
+  }
+  c.planner = s->device;
+  c.device = bppsa_device_get_kind(s->device);
+  BPPSA_TRY(place_values(j, s));
+  BPPSA_TRY(bppsa_scan_plan_create(&c, &s->plan));
+  return bppsa_ranks_scan_create(comm, 1, s->plan, s->device, &s->executor);
+}
+
+static inline void free_sparse(bppsa_comm *comm, const sparse_job *j, sparse_part *s) {
+  bppsa_scan_executor_destroy(s->executor);
+  bppsa_scan_plan_destroy(s->plan);
+  for (int64_t t = 0; j->gpus > 0 && s->values != NULL && t < s->count; ++t) {
+    bppsa_memory_free(s->device, (void *)(uintptr_t)s->values[t].data);
+  }
+  if (j->gpus > 0) {
+    bppsa_memory_free(s->device, s->gradients);
+    bppsa_comm_set_device(comm, NULL);
+  }
+  bppsa_device_destroy(s->device);
+  bppsa_free(s->values);
+  bppsa_free(s->g);
+}
+
+static inline bppsa_status run_sparse(bppsa_comm *comm, const sparse_job *j, sparse_part *s) {
+  const bppsa_scan_operands o = {.batch = j->batch, .values = s->values, .gradients = s->gradients};
+  memset(s->g, 0xff, (size_t)s->size); /* NaN */
+  if (bppsa_comm_rank(comm) == 0) {
+    memcpy(s->g + s->seed, j->gradients + s->begin + s->seed, (size_t)(s->size - s->seed));
+  }
+  BPPSA_TRY(s->gradients != s->g ? bppsa_memory_put(s->device, s->gradients, s->g, s->size) : BPPSA_OK);
+  bppsa_comm_reset_counters(comm);
+  BPPSA_TRY(s->executor->execute(s->executor, &o));
+  BPPSA_TRY(compare_sparse_messages(comm, j));
+  return s->gradients != s->g ? bppsa_memory_get(s->device, s->g, s->gradients, s->size) : BPPSA_OK;
+}
+
 /* This rank's part, twice. */
 static inline bppsa_status sparse_rank(bppsa_comm *comm, void *context) {
   const sparse_job *j = context;
-  bppsa_scan_config c = j->config;
-  int64_t first, count;
-  bppsa_ranks_share(c.jacobians, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &count);
-  const int64_t begin = sparse_offset(j, first), seed = sparse_offset(j, first + count) - begin,
-                size = sparse_offset(j, first + count + 1) - begin;
-  bppsa_device *device = NULL;
-  bppsa_scan_plan *plan = NULL;
-  bppsa_scan_executor *executor = NULL;
-  char *g = bppsa_calloc(size, 1);
-  c.jacobians = count;
-  c.patterns += first;
-  c.dim = 1;
-  c.memory_limit = 0;
-  bppsa_status status = g == NULL ? BPPSA_ERR_MEMORY : bppsa_device_create("cpu", 1, &device);
-  c.planner = device;
-  status = status == BPPSA_OK ? bppsa_scan_plan_create(&c, &plan) : status;
-  status = status == BPPSA_OK ? bppsa_ranks_scan_create(comm, 1, plan, device, &executor) : status;
-  const bppsa_scan_operands o = {.batch = j->batch, .values = j->values + first, .gradients = g};
+  sparse_part s = {0};
+  bppsa_status status = prepare_sparse(comm, j, &s);
   for (int repeat = 0; status == BPPSA_OK && repeat < 2; ++repeat) {
-    memset(g, 0xff, (size_t)size); /* NaN */
-    if (bppsa_comm_rank(comm) == 0) {
-      memcpy(g + seed, j->gradients + begin + seed, (size_t)(size - seed));
-    }
-    bppsa_comm_reset_counters(comm);
-    status = executor->execute(executor, &o);
-    status = status == BPPSA_OK ? compare_sparse_messages(comm, j) : status;
+    status = run_sparse(comm, j, &s);
   }
-  if (status == BPPSA_OK && count > 0) {
-    const int64_t from = first == 0 && c.input ? 0 : sparse_offset(j, first + 1) - begin;
-    memcpy(j->gradients + begin + from, g + from, (size_t)(size - from));
+  if (status == BPPSA_OK && s.count > 0) {
+    const int64_t from = s.first == 0 && j->config.input ? 0 : sparse_offset(j, s.first + 1) - s.begin;
+    memcpy(j->gradients + s.begin + from, s.g + from, (size_t)(s.size - from));
   }
-  bppsa_scan_executor_destroy(executor);
-  bppsa_scan_plan_destroy(plan);
-  bppsa_device_destroy(device);
-  bppsa_free(g);
+  free_sparse(comm, j, &s);
   return status;
 }
 
