@@ -82,7 +82,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bppsa_status load_module(void) {
   (void)pthread_once(&once, load);
-  return module != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport mpi: %s", problem);
+  return module != NULL ? BPPSA_OK
+                        : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                                     "transport mpi: %s; --transport threads with --ranks P does without it", problem);
 }
 
 void bppsa_comm_probe_mpi(bppsa_comm_transport_report *report) {

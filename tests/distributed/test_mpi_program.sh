@@ -99,6 +99,18 @@ mpi 2 bench ranks --split batch --seq-len 5 --hidden 3 --batch 4 --threads 1 --r
   refuses "--split: split \"gpip\": .* did you mean gpipe?" 2 $pipeline --split gpip
   refuses "'x.safetensors'\|x.safetensors: " 2 eval gru --weights x.safetensors
 }
+# A program without the module, in a shell that inherited a launcher's variables.
+mkdir -p alone/bin
+cp "$program" alone/bin/bppsa
+status=0
+# shellcheck disable=SC2086
+PMI_RANK=0 alone/bin/bppsa $train >out 2>err || status=$?
+[ "$status" -eq 2 ] || fail "no module: status $status"
+grep -q '^bppsa: error: transport mpi: .*; --transport threads with --ranks P does without it$' err || fail "no module"
+# shellcheck disable=SC2086
+PMI_RANK=0 alone/bin/bppsa $train --transport threads --ranks 1 --save-weights alone.safetensors >out 2>err || fail "threads"
+cmp one.safetensors alone.safetensors || fail "threads beside a launcher's variables: other bits"
+
 status=0
 # shellcheck disable=SC2086
 timeout -k 5 120 mpirun $root --oversubscribe -n 2 "$program" $train : -n 1 "$program" $train --seed 1 >out 2>err || status=$?
