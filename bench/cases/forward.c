@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/cases/case.h"
+#include "bench/cases/forward.h"
 #include "bench/harness/machine.h"
 #include "core/alloc.h"
 #include "core/buffer.h"
@@ -29,14 +29,14 @@ const char bppsa_bench_notes_forward[] =
     "  mean    of 200 passes: a network on which speculation failed pauses it for some passes. The first of the 200 is\n"
     "          failing_s in the document. Only networks that failed, and the sequential pass, have a mean, up to T = 2000.\n"
     "The methods of --rivals take part in the rounds, with forward passes alone: bench/rivals/recurrent.py has PyTorch's and\n"
-    "JAX's layers. Their residuals may be 2e-6 (2e-14 in f64). Of several layers their error is held against that of the\n"
+    "JAX's layers. On a GPU rows named _graph are recordings, and rows named cudnn_ are cuDNN's algorithms, whose last states\n"
+    "are held against float64: their error may be 2e-6 and 4 times the sequential pass's. Of --rivals residuals may be 2e-6 "
+    "(2e-14 in f64). Of several layers their error is held against that of the\n"
     "sequential pass instead, because their first layer's states are not known.\n"
     "Without --weights the rows go over T, H and the initialisation: default, and orthogonal W_hh times 1, 1.2 and 1.5.\n"
     "--seq-len and --hidden fix one of the sizes; --batch sets B of all rows.\n";
 
 enum { ROWS = 1024, CYCLE = 200, CYCLE_STEPS = 2000 }; /* rows of a one-step network; passes of a mean, and the longest T of it */
-
-typedef enum { SEQUENTIAL, SPECULATIVE, PASSES } pass_kind;
 
 static const struct {
   const char *name;
@@ -48,31 +48,10 @@ static const struct {
              {"orthogonal x 1.5", BPPSA_INIT_ORTHOGONAL, 1.5}};
 static const int64_t lengths[] = {1000, 10000, 30000}, quick_lengths[] = {1000}, widths[] = {20, 64, 200};
 
+typedef bppsa_forward_session session;
+typedef bppsa_forward_entry entry;
+
 enum { INITS = sizeof inits / sizeof inits[0], LENGTHS = 3, WIDTHS = 3 };
-
-typedef struct session session;
-
-typedef struct {
-  session *s;
-  pass_kind kind;
-  bppsa_model *model; /* NULL: a method of --rivals */
-  const char *guest;
-  bppsa_forward_stats stats; /* of the first pass */
-  double worst, error;       /* the largest residual; the largest difference from float64 */
-  double failing_s, mean_s;  /* NAN: not measured */
-} entry;
-
-struct session {
-  bppsa_bench *bench;
-  bppsa_recurrent_config config;
-  const char *init;
-  bppsa_buffer x;    /* [T,B,I] */
-  bppsa_buffer in;   /* the same where the passes run */
-  double *reference; /* [T·B·H]: the top layer's states in float64 */
-  entry entries[PASSES];
-  bppsa_guest *guest; /* the program of --rivals; NULL: none */
-  entry guests[BPPSA_GUEST_METHODS];
-};
 
 /* ---- points ---- */
 
@@ -144,7 +123,12 @@ static bppsa_status make_bits(const session *s, bppsa_buffer *x) {
 static bppsa_status make_input(session *s) {
   BPPSA_TRY(make_bits(s, &s->x));
   BPPSA_TRY(make_bits(s, &s->in));
-  return bppsa_buffer_move(s->bench->device, &s->in);
+  BPPSA_TRY(bppsa_buffer_move(s->bench->device, &s->in));
+  if (!s->bench->gpu) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_buffer_create(NULL, s->config.dtype, 3, s->x.view.shape, &s->zero));
+  return bppsa_buffer_move(s->bench->device, &s->zero);
 }
 
 /* The top layer's states in the host's memory, as float64. */
@@ -207,8 +191,7 @@ static bppsa_status step_rows(bppsa_model *step, const bppsa_recurrent_config *c
   return status;
 }
 
-/* max |h_t - f(h_{t-1}, x_t)| of the first layer, on the host, by the weights of the sequential pass. */
-static bppsa_status find_residual(const session *s, const double *h, double *worst) {
+bppsa_status bppsa_forward_find_residual(const session *s, const double *h, double *worst) {
   bppsa_recurrent_config c = s->config;
   bppsa_model *step = NULL;
   const int64_t all = c.seq_len * c.batch, state = c.batch * c.hidden;
@@ -219,7 +202,7 @@ static bppsa_status find_residual(const session *s, const double *h, double *wor
   c.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
   status = status == BPPSA_OK ? bppsa_recurrent_create(&c, s->bench->asked->point.kind->cell, s->bench->host, &step) : status;
   for (int64_t i = 0; status == BPPSA_OK && i < 4; ++i) {
-    const bppsa_view *from = &s->entries[SEQUENTIAL].model->parameters[i].value;
+    const bppsa_view *from = &s->entries[BPPSA_PASS_SEQUENTIAL].model->parameters[i].value;
     memcpy(step->parameters[i].value.data, from->data, bppsa_view_bytes(from));
   }
   for (int64_t i = 0; status == BPPSA_OK && i < all * c.input; ++i) {
@@ -236,15 +219,6 @@ static bppsa_status find_residual(const session *s, const double *h, double *wor
   bppsa_free(before);
   bppsa_free(in);
   return status;
-}
-
-/* The largest difference from the reference. */
-static double find_error(const session *s, const double *top) {
-  double worst = 0;
-  for (int64_t i = 0; i < s->config.seq_len * s->config.batch * s->config.hidden; ++i) {
-    worst = bppsa_residual_worse(worst, fabs(top[i] - s->reference[i]));
-  }
-  return worst;
 }
 
 static bppsa_status run_pass(void *context) {
@@ -274,89 +248,26 @@ static bppsa_status judge(void *context, double *residual) {
   bppsa_status status = fetch_states(s->bench->device, e->model, s->config.layers - 1, &top);
   status = status == BPPSA_OK ? fetch_states(s->bench->device, e->model, 0, &first) : status;
   e->worst = 0;
-  status = status == BPPSA_OK ? find_residual(s, first, &e->worst) : status;
-  e->error = status == BPPSA_OK ? find_error(s, top) : 0;
+  status = status == BPPSA_OK ? bppsa_forward_find_residual(s, first, &e->worst) : status;
+  e->error = 0;
+  for (int64_t i = 0; status == BPPSA_OK && i < s->config.seq_len * s->config.batch * s->config.hidden; ++i) {
+    e->error = bppsa_residual_worse(e->error, fabs(top[i] - s->reference[i]));
+  }
   *residual = e->worst / allowed;
   bppsa_free(top);
   bppsa_free(first);
-  e->failing_s = e->mean_s = NAN;
-  const bool right = *residual < s->bench->kind->bound, times = e->kind == SEQUENTIAL || e->stats.tails > 0;
-  return status == BPPSA_OK && right && times && s->config.seq_len <= CYCLE_STEPS ? time_failing(e) : status;
+  const bool right = *residual < s->bench->kind->bound, times = e->kind == BPPSA_PASS_SEQUENTIAL || e->stats.tails > 0;
+  const bool known = isfinite(e->mean_s); /* of the queued passes; a recording has none */
+  return status == BPPSA_OK && right && times && !known && s->config.seq_len <= CYCLE_STEPS ? time_failing(e) : status;
 }
 
-static const bppsa_bench_work work = {run_pass, NULL, judge};
-
-/* ---- the methods of --rivals ---- */
-
-/* Takes the states of a guest's first pass. More is allowed than of the project's passes, because the residual is found by the
- * project's step, whose rounding is not the guest's. */
-static bppsa_status judge_guest(entry *e, const bppsa_view *states, double *residual) {
-  const session *s = e->s;
-  const double rounding = s->config.dtype == BPPSA_F64 ? 2e-14 : 2e-6;
-  const int64_t count = bppsa_view_count(states);
-  double *top = bppsa_calloc(count, sizeof *top);
-  if (top == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    top[i] = bppsa_view_get(states, i);
-  }
-  const bool one = s->config.layers == 1;
-  e->worst = one ? 0 : (double)NAN;
-  const bppsa_status status = one ? find_residual(s, top, &e->worst) : BPPSA_OK;
-  e->error = find_error(s, top);
-  *residual = one ? e->worst / rounding : e->error / (rounding + 4 * s->entries[SEQUENTIAL].error);
-  bppsa_free(top);
-  return status;
-}
-
-static bppsa_status verify_guest(void *context, double *residual) {
-  entry *e = context;
-  const bppsa_recurrent_config *c = &e->s->config;
-  bppsa_buffer states = {0};
-  BPPSA_TRY(bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->hidden}, &states));
-  bppsa_status status = bppsa_guest_enter(e->s->guest, e->guest, (int64_t)bppsa_view_bytes(&states.view), states.view.data);
-  status = status == BPPSA_OK ? judge_guest(e, &states.view, residual) : status;
-  bppsa_buffer_free(&states);
-  return status;
-}
-
-static bppsa_status pass_of_guest(void *context, double seconds[BPPSA_TIMING_PARTS]) {
+/* A pass of zeros, whose states are others. */
+static bppsa_status clear_pass(void *context) {
   const entry *e = context;
-  return bppsa_guest_pass(e->s->guest, e->guest, 1, seconds);
+  return bppsa_recurrent_forward_layers(e->model, &e->s->zero.view, NULL);
 }
 
-/* Hands the point over, then enters every method. What the program refuses is left out, by name. */
-static bppsa_status enter_guests(session *s) {
-  const bppsa_recurrent_config *c = &s->config;
-  const bppsa_model *model = s->entries[SEQUENTIAL].model;
-  bppsa_buffer seed = {0};
-  if (s->guest == NULL) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_buffer_create(NULL, c->dtype, 2, (int64_t[]){c->batch, c->hidden}, &seed));
-  const bppsa_guest_point point = {.model = s->bench->asked->point.kind->name,
-                                   .config = c,
-                                   .parameter_count =
-                                       model->parameter_count - s->bench->asked->point.kind->family->head_parameters,
-                                   .parameters = model->parameters,
-                                   .x = s->x.view,
-                                   .seed = seed.view,
-                                   .forward_only = true};
-  bppsa_status status = bppsa_guest_send_point(s->guest, &point);
-  bppsa_buffer_free(&seed);
-  const bool refused = status == BPPSA_ERR_UNSUPPORTED;
-  status = refused ? BPPSA_OK : status;
-  for (int m = 0; status == BPPSA_OK && m < bppsa_guest_method_count(s->guest); ++m) {
-    entry *e = &s->guests[m];
-    *e = (entry){.s = s, .guest = bppsa_guest_method(s->guest, m), .failing_s = NAN, .mean_s = NAN};
-    const bppsa_contender contender = {
-        .verification = {.verify = verify_guest, .context = e}, .pass = pass_of_guest, .context = e, .parts = 1};
-    status = refused ? bppsa_bench_leave_out(s->bench, e->guest, "forward")
-                     : bppsa_bench_enter_contender(s->bench, &contender, e, e->guest, "forward", NULL);
-  }
-  return status;
-}
+static const bppsa_bench_work work = {run_pass, NULL, judge}, recorded_work = {run_pass, clear_pass, judge};
 
 /* ---- points ---- */
 
@@ -380,8 +291,29 @@ static void release(bppsa_bench *bench) {
   bppsa_guest_stop(((session *)bench->session)->guest);
 }
 
+/* A pass that the device has no kernels for is left out. */
+static bppsa_status enter_pass(session *s, bppsa_pass_kind kind, int64_t init) {
+  static const char *const names[BPPSA_PASSES] = {"sequential", "speculative"};
+  bppsa_bench *bench = s->bench;
+  entry *e = &s->entries[kind];
+  bppsa_recurrent_config config = s->config;
+  char graph[24];
+  bool entered = false;
+  *e = (entry){.s = s, .kind = kind, .failing_s = NAN, .mean_s = NAN};
+  config.forward.kind = kind == BPPSA_PASS_SEQUENTIAL ? BPPSA_FORWARD_SEQUENTIAL : BPPSA_FORWARD_SPECULATIVE;
+  const bppsa_status status = bppsa_recurrent_create(&config, bench->asked->point.kind->cell, bench->device, &e->model);
+  if (status == BPPSA_ERR_UNSUPPORTED) {
+    return bppsa_bench_leave_out(bench, names[kind], "forward");
+  }
+  BPPSA_TRY(status);
+  BPPSA_TRY(set_weights(s, init, e->model));
+  BPPSA_TRY(kind == BPPSA_PASS_SEQUENTIAL ? make_reference(s, e->model) : BPPSA_OK);
+  BPPSA_TRY(bppsa_bench_enter(bench, &work, bench->device, e, names[kind], "forward", &entered));
+  snprintf(graph, sizeof graph, "%s_graph", names[kind]);
+  return bench->gpu && entered ? bppsa_bench_enter_recording(bench, &recorded_work, e, graph, "forward") : BPPSA_OK;
+}
+
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
-  static const char *const names[PASSES] = {"sequential", "speculative"};
   session *s = bench->session;
   int64_t init = 0;
   s->bench = bench;
@@ -391,29 +323,22 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   }
   snprintf(bench->point, sizeof bench->point, "%s", s->init);
   BPPSA_TRY(make_input(s));
-  for (int k = 0; k < PASSES; ++k) {
-    entry *e = &s->entries[k];
-    bppsa_recurrent_config config = s->config;
-    *e = (entry){.s = s, .kind = (pass_kind)k};
-    config.forward.kind = k == SEQUENTIAL ? BPPSA_FORWARD_SEQUENTIAL : BPPSA_FORWARD_SPECULATIVE;
-    BPPSA_TRY(bppsa_recurrent_create(&config, bench->asked->point.kind->cell, bench->device, &e->model));
-    BPPSA_TRY(set_weights(s, init, e->model));
-    if (k == 0) {
-      BPPSA_TRY(make_reference(s, e->model));
-    }
-    BPPSA_TRY(bppsa_bench_enter(bench, &work, bench->device, e, names[k], "forward", NULL));
+  for (int k = 0; k < BPPSA_PASSES; ++k) {
+    BPPSA_TRY(enter_pass(s, (bppsa_pass_kind)k, init));
   }
-  return enter_guests(s);
+  return bppsa_forward_enter_rivals(s);
 }
 
 static void leave(bppsa_bench *bench) {
   session *s = bench->session;
-  for (int k = 0; k < PASSES; ++k) {
+  for (int k = 0; k < BPPSA_PASSES; ++k) {
     bppsa_model_destroy(s->entries[k].model);
     s->entries[k].model = NULL;
   }
+  bppsa_forward_end_rivals(s);
   bppsa_buffer_free(&s->x);
   bppsa_buffer_free(&s->in);
+  bppsa_buffer_free(&s->zero);
   bppsa_free(s->reference);
   s->reference = NULL;
 }

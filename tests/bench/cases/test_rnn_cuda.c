@@ -250,6 +250,41 @@ static void bytes_of_small_networks(void **state) {
   json_decref(document);
 }
 
+/* `bench forward` on a GPU: both passes and cuDNN's exact algorithms, queued and recorded; what is refused is left out. */
+static void forward_passes(void **state) {
+  (void)state;
+  static const char line[] =
+      "bench forward --json --device cuda --seq-len 12 --batch 3 --forward-chunks 3 --repeats 1 --threads 1";
+  static const char train[] = "train rnn --seq-len 5 --samples 32 --iterations 1 --threads 1";
+  static const char *const own[] = {"sequential", "sequential_graph", "speculative", "speculative_graph"};
+  static const char *const rivals[] = {"cudnn_standard", "cudnn_standard_graph", "cudnn_persist_dynamic",
+                                       "cudnn_standard_packed_graph"};
+  assert_runs("%s --hidden 4 --save-weights narrow.st", train);
+  assert_runs("%s --hidden 33 --save-weights wide.st", train);
+  json_t *document = run_json("%s --weights narrow.st", line);
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t m = 0; m < 4; ++m) {
+    const json_t *row = find(rows, "forward", own[m]);
+    assert_true(get_real(row, "median_s") > 0 && get_real(row, "residual") <= 1e-6 && get_integer(row, "possible") == 12);
+    if (is_emulated(device)) {
+      row = find(rows, "forward", rivals[m]);
+      assert_true(get_real(row, "median_s") > 0 && get_real(row, "error") < 1e-5 &&
+                  json_is_null(json_object_get(row, "residual")));
+    }
+  }
+  assert_true(json_array_size(json_object_get(document, "left_out")) > 0 || !is_emulated(device));
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    assert_null(strstr(get_text(json_array_get(rows, i), "method"), "tf32"));
+  }
+  json_decref(document);
+  document = run_json("%s --weights wide.st", line); /* wider than a warp: no kernels for the speculative pass */
+  const json_t *left_out = json_array_get(json_object_get(document, "left_out"), 0);
+  assert_string_equal(get_text(left_out, "method"), "speculative");
+  assert_non_null(strstr(get_text(left_out, "reason"), "speculative on a GPU with H 33"));
+  assert_string_equal(get_text(json_array_get(json_object_get(document, "rows"), 0), "method"), "sequential");
+  json_decref(document);
+}
+
 /* Seconds that the cost model expects of a method's plans at T = 40, B = 3, H = 4 and two layers. */
 static double expected_seconds(bppsa_bench_method method) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
@@ -489,11 +524,11 @@ int main(void) {
     return 77;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_pass),  cmocka_unit_test(bounded_rivals), cmocka_unit_test(bytes_of_small_networks),
-      cmocka_unit_test(predictions),   cmocka_unit_test(names),          cmocka_unit_test(refused_way),
-      cmocka_unit_test(program),       cmocka_unit_test(idle_graphs),    cmocka_unit_test(refused_graphs),
-      cmocka_unit_test(generators),    cmocka_unit_test(idle_fills),     cmocka_unit_test(refused_fills),
-      cmocka_unit_test(limit_of_fills)};
+      cmocka_unit_test(refused_pass),   cmocka_unit_test(bounded_rivals), cmocka_unit_test(bytes_of_small_networks),
+      cmocka_unit_test(forward_passes), cmocka_unit_test(predictions),    cmocka_unit_test(names),
+      cmocka_unit_test(refused_way),    cmocka_unit_test(program),        cmocka_unit_test(idle_graphs),
+      cmocka_unit_test(refused_graphs), cmocka_unit_test(generators),     cmocka_unit_test(idle_fills),
+      cmocka_unit_test(refused_fills),  cmocka_unit_test(limit_of_fills)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;
