@@ -114,13 +114,18 @@ __device__ __forceinline__ void cluster_gate_wait(cluster_gate *gate, unsigned p
 }
 #endif
 
-/* More than eight blocks are the GPU's choice, which the kernel must be allowed. ERR_CUDA: the GPU does not answer. */
+/* More than eight blocks are the GPU's choice, which the kernel must be allowed, as more than 48 KiB of shared memory are.
+ * ERR_CUDA: the GPU does not answer. */
 template <typename F>
 bppsa_status cluster_fits(F *kernel, unsigned cluster, unsigned threads, size_t shared, int device, bool *fits) {
   enum { PORTABLE = 8 };
-  int has = 0, clusters = 0;
+  int has = 0, clusters = 0, most = 0;
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&has, cudaDevAttrClusterLaunch, device), "clusters of blocks"));
-  if (has != 0) {
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                             "clusters of blocks: shared memory"));
+  if (has != 0 && shared <= (size_t)most) {
+    BPPSA_TRY(bppsa_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+                               "clusters of blocks: shared memory"));
     const cluster_config c(cluster, cluster, threads, shared, NULL);
     if (cluster > PORTABLE) {
       BPPSA_TRY(bppsa_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),

@@ -9,6 +9,7 @@
  *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
  *     tile = launch_held(tile);     in a loop that waits for shared memory: keeps the address in a register
  *     data = launch_kept(data);     the same for an address in the GPU's memory
+ *     x = launch_number(x);         the same for a number: the compiler does not reckon with what it can be
  */
 #ifndef BPPSA_CORE_LAUNCH_CUH
 #define BPPSA_CORE_LAUNCH_CUH
@@ -36,6 +37,14 @@ template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
 #else
   return shared;
 #endif
+}
+
+/* The same number, of which the compiler knows nothing. */
+__device__ __forceinline__ int launch_number(int x) {
+#ifdef __CUDA_ARCH__
+  asm("" : "+r"(x));
+#endif
+  return x;
 }
 
 /* The same place in the GPU's memory. Otherwise the compiler computes the address from the kernel's parameters at every use. */

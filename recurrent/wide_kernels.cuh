@@ -1,9 +1,10 @@
 /* Sequential passes of a wide recurrent layer, 32 < H <= 512, one launch each: the forward pass, and BP.
  *
- * A cluster of thread blocks takes one sample through all steps. W_hh is in registers: it is read once, and never again. A block
- * owns H / CLUSTER units. In each step every unit hands its number (BP: K numbers) to all blocks of the cluster; each block waits
- * for all of them, and multiplies its part of W_hh with the vector. The vectors of two steps in turn share two buffers: a block
- * that hands out the next step's numbers has read the last step's, so that nobody waits for a buffer.
+ * A cluster of thread blocks takes one sample through all steps. W_hh is read once from the GPU's memory and stays in registers;
+ * of the largest layers some columns are in shared memory. A block owns H / CLUSTER units. In each step every unit hands its
+ * number (BP: K numbers) to all blocks of the cluster; each block waits for all of them, and multiplies its part of W_hh with the
+ * vector. The vectors of two steps in turn share two buffers: a block that hands out the next step's numbers has read the last
+ * step's, so that nobody waits for a buffer.
  *
  * PARTS neighbouring threads compute UNITS units: each has the numbers of W_hh that belong to its columns of these units, and so
  * reads a number of the vector once for UNITS multiply-adds of each matrix. Their sums are added by shuffles, halving the units
@@ -18,26 +19,29 @@
 #include "core/cluster.cuh"
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/lanes.cuh"
+#include "scan/scan_numbers.cuh"
 
 enum { WIDE_AHEAD = 2 }; /* steps from a read to its use, and buffers of vectors */
 
-/* How many blocks share a sample's step, how many units a group of threads has, and how many threads; 0: no kernel. */
+/* How many blocks share a sample's step, how many units a group of threads has, how many threads it has, and how many of a
+ * thread's columns are in shared memory; 0 threads: no kernel. */
 struct wide_row {
-  int cluster, units, parts;
+  int cluster, units, parts, lent;
 };
 
 /* By the words of 4 bytes that W_hh has for each pair of units (1: RNN f32, 2: f64, 3: GRU f32, 6: f64; others take the row above),
- * and by H padded. A thread holds at most 128 words of it, two of the rows 192. */
-enum { WIDE_SIZES = 4, WIDE_WORDS = 4 };
-constexpr int wide_sizes[WIDE_SIZES] = {64, 128, 256, 512}, wide_words[WIDE_WORDS] = {1, 2, 3, 6};
-constexpr wide_row wide_forward_rows[WIDE_WORDS][WIDE_SIZES] = {{{1, 4, 8}, {1, 4, 8}, {4, 4, 16}, {8, 4, 32}},
-                                                                {{1, 4, 8}, {1, 4, 8}, {4, 4, 16}, {16, 4, 32}},
-                                                                {{1, 2, 8}, {2, 2, 8}, {8, 2, 16}, {0, 0, 0}},
-                                                                {{1, 2, 8}, {4, 2, 16}, {16, 2, 32}, {0, 0, 0}}},
-                   wide_back_rows[WIDE_WORDS][WIDE_SIZES] = {{{1, 4, 8}, {1, 4, 8}, {4, 4, 16}, {8, 4, 32}},
-                                                             {{1, 4, 8}, {1, 4, 8}, {4, 4, 16}, {16, 4, 32}},
-                                                             {{1, 4, 16}, {2, 4, 16}, {8, 4, 32}, {0, 0, 0}},
-                                                             {{1, 4, 16}, {4, 4, 32}, {16, 2, 32}, {0, 0, 0}}};
+ * and by H padded. A thread has at most 132 words of it in registers. */
+enum { WIDE_SIZES = 5, WIDE_WORDS = 4 };
+constexpr int wide_sizes[WIDE_SIZES] = BPPSA_SCAN_WALK_SIZES, wide_words[WIDE_WORDS] = {1, 2, 3, 6};
+constexpr wide_row wide_forward_rows[WIDE_WORDS]
+                                    [WIDE_SIZES] = {{{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {8, 4, 32, 0}, {8, 4, 32, 0}},
+                                                    {{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {16, 4, 32, 0}, {16, 4, 32, 0}},
+                                                    {{1, 2, 8, 0}, {2, 2, 8, 0}, {8, 2, 16, 0}, {16, 2, 32, 0}, {16, 4, 32, 5}},
+                                                    {{1, 2, 8, 0}, {4, 2, 16, 0}, {16, 2, 32, 0}, {16, 2, 32, 6}, {0, 0, 0, 0}}},
+       wide_back_rows[WIDE_WORDS][WIDE_SIZES] = {{{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {8, 4, 32, 0}, {8, 4, 32, 0}},
+                                                 {{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {16, 4, 32, 0}, {16, 4, 32, 0}},
+                                                 {{1, 4, 16, 0}, {2, 4, 16, 0}, {8, 4, 32, 0}, {16, 2, 32, 0}, {16, 4, 32, 5}},
+                                                 {{1, 4, 16, 0}, {4, 4, 32, 0}, {16, 2, 32, 0}, {16, 2, 32, 6}, {0, 0, 0, 0}}};
 
 /* SIZE: the place of HP in wide_sizes. */
 template <typename real, int K, int SIZE, bool BACK> struct wide_shape {
@@ -49,19 +53,21 @@ template <typename real, int K, int SIZE, bool BACK> struct wide_shape {
     return at;
   }
   static constexpr wide_row row_of(int at) {
-    return at == WIDE_WORDS ? wide_row{0, 0, 0} : BACK ? wide_back_rows[at][SIZE] : wide_forward_rows[at][SIZE];
+    return at == WIDE_WORDS ? wide_row{0, 0, 0, 0} : BACK ? wide_back_rows[at][SIZE] : wide_forward_rows[at][SIZE];
   }
   static constexpr wide_row ROW = row_of(words_of(K * (int)sizeof(real) / 4));
   static constexpr bool EXISTS = ROW.parts > 0;
-  static constexpr int HP = wide_sizes[SIZE], CLUSTER = EXISTS ? ROW.cluster : 1, UNITS = EXISTS ? ROW.units : 1,
+  static constexpr int MATRICES = K, HP = wide_sizes[SIZE], CLUSTER = EXISTS ? ROW.cluster : 1, UNITS = EXISTS ? ROW.units : 1,
                        PARTS = EXISTS ? ROW.parts : 1, SAME = PARTS / UNITS, /* threads that have one unit's sum */
       OWN = HP / CLUSTER,                                                    /* units of a block */
       THREADS = OWN / UNITS * PARTS, COLUMNS = HP / PARTS,                   /* of a matrix, for a thread */
+      LENT = ROW.lent, HELD = COLUMNS - LENT,                                /* of these, in shared memory and in registers */
       SENDS = (CLUSTER + SAME - 1) / SAME,                                   /* blocks that a thread sends to */
       COUNT = (BACK ? K : 1) * HP,                                           /* numbers of a step */
       GATES = WIDE_AHEAD * COUNT * (int)sizeof(real),                        /* bytes in front of the gates */
-      SHARED = GATES + WIDE_AHEAD * (int)sizeof(cluster_gate);
-  static_assert(COLUMNS % quad<real>::SIZE == 0, "a thread reads whole quads");
+      WEIGHTS = GATES + WIDE_AHEAD * (int)sizeof(cluster_gate),              /* bytes in front of the weights */
+      SHARED = WEIGHTS + K * LENT * UNITS * THREADS * (int)sizeof(real);
+  static_assert(COLUMNS % quad<real>::SIZE == 0 && (LENT == 0 || UNITS == quad<real>::SIZE), "a thread reads whole quads");
 };
 
 /* A thread's place, and what it knows of the vector. */
@@ -130,9 +136,16 @@ template <typename real, typename shape> struct wide_lane {
   }
 };
 
+/* A thread's numbers of W_hh, [K][COLUMNS][UNITS]: those of the first columns, and in shared memory those of the others, a column's
+ * units in one quad. The quads of all threads lie side by side, so that they are in different banks. */
+template <typename real, int K, typename shape> struct wide_weights {
+  real held[K][shape::HELD][shape::UNITS];
+  quad<real> *lent;
+};
+
 /* sums[k][u] = Σ over the thread's columns of w[k][column][u] times the vector: one for all matrices or, EACH, one for each. */
 template <bool EACH, typename real, int K, typename shape>
-__device__ __forceinline__ void wide_multiply(const real *in, int part, const real (&w)[K][shape::COLUMNS][shape::UNITS],
+__device__ __forceinline__ void wide_multiply(const real *in, int part, const wide_weights<real, K, shape> &w,
                                               real (&sums)[K][shape::UNITS]) {
   enum { Q = quad<real>::SIZE, QUADS = shape::COLUMNS / Q, VECTORS = EACH ? K : 1 };
   quad<real> numbers[VECTORS * QUADS];
@@ -143,12 +156,28 @@ __device__ __forceinline__ void wide_multiply(const real *in, int part, const re
   BPPSA_UNROLL
   for (int at = 0; at < K * QUADS * Q; ++at) {
     const int k = EACH ? at / Q / QUADS : at / Q % K, q = EACH ? at / Q % QUADS : at / Q / K, l = at % Q;
+    const int column = q * Q + l, lent = column - shape::HELD;
     const real number = numbers[EACH ? k * QUADS + q : q].v[l];
+    quad<real> units = {};
+    if (lent >= 0) {
+      units = w.lent[(k * shape::LENT + lent) * shape::THREADS];
+    }
     BPPSA_UNROLL
     for (int u = 0; u < shape::UNITS; ++u) {
-      sums[k][u] += number * w[k][q * Q + l][u];
+      sums[k][u] += number * (lent < 0 ? w.held[k][lent < 0 ? column : 0][u] : units.v[u % Q]);
     }
   }
+}
+
+/* first ? a : b. With several matrices by their bits, because the compiler makes two branches of it otherwise, each with the
+ * shuffle that follows, which lanes then reach one half after the other. */
+template <typename shape, typename real> __device__ __forceinline__ real wide_choice(bool first, real a, real b) {
+  typedef decltype(scan_bits(a)) bits;
+  if (shape::MATRICES == 1) {
+    return first ? a : b;
+  }
+  const bits mask = launch_number(first ? -1 : 0);
+  return scan_number((bits)((scan_bits(a) & mask) | (scan_bits(b) & ~mask)));
 }
 
 /* The sum of the thread's unit over all threads of its group. */
@@ -156,10 +185,11 @@ template <typename real, typename shape> __device__ __forceinline__ real wide_su
   int other = shape::PARTS / 2;
   BPPSA_UNROLL
   for (int half = shape::UNITS / 2; half > 0; half /= 2, other /= 2) {
+    const bool upper = (part & other) != 0;
     BPPSA_UNROLL
     for (int u = 0; u < half; ++u) {
-      const bool upper = (part & other) != 0;
-      const real theirs = upper ? sums[u] : sums[u + half], mine = upper ? sums[u + half] : sums[u];
+      const real theirs = wide_choice<shape>(upper, sums[u], sums[u + half]),
+                 mine = wide_choice<shape>(upper, sums[u + half], sums[u]);
       sums[u] = mine + __shfl_xor_sync(0xffffffffu, theirs, other);
     }
   }
@@ -171,23 +201,42 @@ template <typename real, typename shape> __device__ __forceinline__ real wide_su
   return sum;
 }
 
-/* The thread's numbers of W_hh. Forward: rows of its units; BACK: their columns. */
+/* The number of W_hh that unit `u` of a thread has in a column. */
+template <typename real, bool BACK, typename shape>
+__device__ __forceinline__ real wide_weight(const layer_arrays<real> &c, const wide_lane<real, shape> &l, int k, int column,
+                                            int u) {
+  enum { Q = quad<real>::SIZE };
+  const int64_t r = (column / Q * shape::PARTS + l.part) * Q + column % Q, j = l.at + u;
+  const int64_t place = BACK ? (k * c.hidden + r) * c.hidden + j : (k * c.hidden + j) * c.hidden + r;
+  return r < c.hidden && j < c.hidden ? c.w_hh[place] : 0;
+}
+
+/* Reads the thread's numbers of W_hh. Forward: rows of its units; BACK: their columns. */
 template <typename real, int K, bool BACK, typename shape>
 __device__ __forceinline__ void wide_load(const layer_arrays<real> &c, const wide_lane<real, shape> &l,
-                                          real (&w)[K][shape::COLUMNS][shape::UNITS]) {
+                                          wide_weights<real, K, shape> *w) {
   enum { Q = quad<real>::SIZE };
+  w->lent = (quad<real> *)((char *)l.in + shape::WEIGHTS) + threadIdx.x;
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL_BY(1)
+    for (int at = 0; at < shape::LENT; ++at) {
+      BPPSA_UNROLL
+      for (int u = 0; u < shape::UNITS; ++u) {
+        w->lent[(k * shape::LENT + at) * shape::THREADS].v[u % Q] = wide_weight<real, BACK>(c, l, k, shape::HELD + at, u);
+      }
+    }
+  }
   BPPSA_UNROLL
-  for (int at = 0; at < K * shape::COLUMNS * shape::UNITS; ++at) {
-    const int u = at % shape::UNITS, column = at / shape::UNITS % shape::COLUMNS, k = at / shape::UNITS / shape::COLUMNS;
-    const int64_t r = (column / Q * shape::PARTS + l.part) * Q + column % Q, j = l.at + u;
-    const int64_t place = BACK ? (k * c.hidden + r) * c.hidden + j : (k * c.hidden + j) * c.hidden + r;
-    w[k][column][u] = r < c.hidden && j < c.hidden ? c.w_hh[place] : 0;
+  for (int at = 0; at < K * shape::HELD * shape::UNITS; ++at) {
+    const int u = at % shape::UNITS, column = at / shape::UNITS % shape::HELD, k = at / shape::UNITS / shape::HELD;
+    w->held[k][column][u] = wide_weight<real, BACK>(c, l, k, column, u);
   }
 }
 
 /* What a thread keeps during a forward pass. Addresses are those of the next reads and of this step's results. */
 template <typename real, int K, typename shape> struct wide_forward_lane {
-  real w[K][shape::COLUMNS][shape::UNITS], bias[K], h;
+  wide_weights<real, K, shape> w;
+  real bias[K], h;
   real pre[WIDE_AHEAD][K]; /* of the next steps */
   bool exists, writes;
   const real *pre_at;
@@ -250,7 +299,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_forward(l
   s.h_to = c.h + s.state + l.b * s.hidden + j;
   s.saved_to = cell<real>::SAVED > 0 ? c.saved + l.b * cell<real>::SAVED * s.hidden + j : NULL;
   s.h = c.h[l.b * s.hidden + j];
-  wide_load<real, K, false>(c, l, s.w);
+  wide_load<real, K, false>(c, l, &s.w);
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD * K; ++i) {
     s.bias[i % K] = c.b_hh[i % K * s.hidden + j];
@@ -271,7 +320,8 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_forward(l
 /* What a thread keeps during BP. */
 template <typename real, template <typename> class cell, typename shape> struct wide_walk_lane {
   enum { K = cell<real>::MATRICES };
-  real w[K][shape::COLUMNS][shape::UNITS], g, u[WIDE_AHEAD];
+  wide_weights<real, K, shape> w;
+  real g, u[WIDE_AHEAD];
   cell<real> units[WIDE_AHEAD]; /* of the next steps, as u */
   unit_place<real, cell> place;
   bool exists, writes, reads_u, stores_x, stores_h, stores_g, wants_first;
@@ -350,7 +400,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_walk(laye
   s.x_to = s.stores_x ? c.delta_x + row * K * s.hidden + j : NULL;
   s.h_to = s.stores_h ? c.delta_h + row * K * s.hidden + j : NULL;
   s.g = c.last[l.b * s.hidden + j];
-  wide_load<real, K, true>(c, l, s.w);
+  wide_load<real, K, true>(c, l, &s.w);
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD; ++i) {
     s.u[i] = 0;

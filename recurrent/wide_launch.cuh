@@ -14,6 +14,7 @@ template <typename F> bppsa_status wide_sized(int64_t hidden, bppsa_status other
          : hidden <= wide_sizes[1] ? f(std::integral_constant<int, 1>())
          : hidden <= wide_sizes[2] ? f(std::integral_constant<int, 2>())
          : hidden <= wide_sizes[3] ? f(std::integral_constant<int, 3>())
+         : hidden <= wide_sizes[4] ? f(std::integral_constant<int, 4>())
                                    : otherwise;
 }
 

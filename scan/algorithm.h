@@ -34,13 +34,15 @@ const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm);
 bool bppsa_scan_algorithm_is_bp(bppsa_scan_algorithm algorithm);
 
 /* How a recurrent layer's own kernels run a scan on a GPU instead of an executor: not at all; as one walk through all steps; or
- * chunk by chunk. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. A walk also takes up to BPPSA_SCAN_WALK_DIM where the
- * matrices have at most BPPSA_SCAN_WALK_BYTES, which is what the registers of 16 multiprocessors hold beside other things; a GPU
- * without clusters of that many blocks runs an executor all the same. */
+ * chunk by chunk. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. A walk also takes up to BPPSA_SCAN_WALK_DIM, padded to
+ * one of BPPSA_SCAN_WALK_SIZES, where the matrices have at most BPPSA_SCAN_WALK_BYTES, which is what 16 multiprocessors hold in
+ * registers and shared memory beside other things; a GPU without clusters of that many blocks runs an executor all the same. */
 typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } bppsa_scan_fusion;
 #define BPPSA_SCAN_FUSED_DIM 32
 #define BPPSA_SCAN_WALK_DIM 512
-#define BPPSA_SCAN_WALK_BYTES (2 << 20)
+#define BPPSA_SCAN_WALK_SIZES                                                                                                    \
+  { 64, 128, 256, 384, BPPSA_SCAN_WALK_DIM }
+#define BPPSA_SCAN_WALK_BYTES (3 * 384 * 384 * 8)
 
 #ifdef __cplusplus
 }

@@ -461,14 +461,22 @@ void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
 
 /* ---- access ---- */
 
-/* Is a walk through matrices of this size a kernel's work? It pads them to a power of two. */
-static bool may_walk(const bppsa_scan_config *config) {
-  int64_t padded = 64;
-  while (padded < config->dim && padded < BPPSA_SCAN_WALK_DIM) {
-    padded *= 2;
+int bppsa_scan_walk_place(int64_t dim, int64_t *size) {
+  static const int64_t sizes[] = BPPSA_SCAN_WALK_SIZES;
+  int place = 0;
+  while (sizes[place] < dim && sizes[place] < BPPSA_SCAN_WALK_DIM) {
+    ++place;
   }
-  return config->dim <= padded &&
-         config->matrices * padded * padded * (int64_t)bppsa_dtype_size(config->dtype) <= BPPSA_SCAN_WALK_BYTES;
+  *size = sizes[place];
+  return place;
+}
+
+/* Is a walk through matrices of this size a kernel's work? */
+static bool may_walk(const bppsa_scan_config *config) {
+  int64_t size;
+  (void)bppsa_scan_walk_place(config->dim, &size);
+  return config->dim <= size &&
+         config->matrices * size * size * (int64_t)bppsa_dtype_size(config->dtype) <= BPPSA_SCAN_WALK_BYTES;
 }
 
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config) {

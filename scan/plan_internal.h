@@ -62,6 +62,9 @@ int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t
 /* The first real of a slot, for one sample (multiply it by the batch). */
 int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
 
+/* The place in BPPSA_SCAN_WALK_SIZES of the smallest size that has room for `dim`, or of the largest one, and that size. */
+int bppsa_scan_walk_place(int64_t dim, int64_t *size);
+
 /* Makes a plan from a checked configuration: create_fixed if its algorithm is not AUTO, create_auto if it is (plan_auto.c).
  * Errors of bppsa_scan_plan_create. */
 bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out);

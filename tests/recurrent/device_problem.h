@@ -4,6 +4,7 @@
 #define BPPSA_TESTS_RECURRENT_DEVICE_PROBLEM_H
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -14,6 +15,13 @@
 #include "tests/support/support.h"
 
 static bppsa_device *device, *host;
+
+/* How much shared memory a block of the emulated device has, and how many blocks a cluster; NULL: as much as a block of any GPU,
+ * as many as may be. */
+static void set_most(const char *what, const char *most) {
+  assert_int_equal(most != NULL ? setenv(what, most, 1) : unsetenv(what), 0);
+}
+static const char LARGE_SHARED[] = "232448"; /* of an H200 */
 
 typedef struct {
   bppsa_backward backward;
@@ -49,6 +57,46 @@ static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *v
   bppsa_free(typed);
   bppsa_free(copy);
   return view;
+}
+
+/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU); the weights
+ * are those for the Jacobian J [H][H]. seed: [H] */
+static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
+                                const double *jacobian, const double *seed, int64_t *redone) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  bppsa_view logits, gradients;
+  c.seq_len = steps;
+  c.batch = 1;
+  c.hidden = hidden;
+  c.dtype = dtype;
+  c.method.backward = w->backward;
+  c.method.scan.algorithm = w->algorithm;
+  c.method.scan.chunks = w->chunks;
+  assert_int_equal(bppsa_recurrent_create(&c, gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, &model), BPPSA_OK);
+  const bppsa_view *w_hh = &model->parameters[1].value;
+  for (int64_t i = 0; i < hidden * hidden; ++i) {
+    const double diagonal = i % hidden == i / hidden;
+    bppsa_view_set(w_hh, (gru ? 2 * hidden * hidden : 0) + i, gru ? 4 * jacobian[i] - 2 * diagonal : jacobian[i]);
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  double *x = bppsa_calloc(steps, sizeof *x), *result = bppsa_calloc(steps * hidden, sizeof *result);
+  bppsa_view in = put(on, dtype, x, 3, (int64_t[]){steps, 1, 1}), from = put(on, dtype, seed, 2, (int64_t[]){1, hidden});
+  assert_int_equal(model->ops->forward(model, &in, NULL, &logits), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_hidden_gradients(model, &from, &gradients), BPPSA_OK);
+  bppsa_view wide = bppsa_view_make(result, BPPSA_F64, 3, gradients.shape),
+             typed = bppsa_view_make(NULL, dtype, 3, gradients.shape);
+  typed.data = bppsa_alloc(bppsa_view_bytes(&typed));
+  assert_int_equal(bppsa_memory_get(on, typed.data, gradients.data, (int64_t)bppsa_view_bytes(&typed)), BPPSA_OK);
+  assert_int_equal(bppsa_view_convert(&typed, &wide), BPPSA_OK);
+  assert_int_equal(bppsa_model_update_redone(model), BPPSA_OK);
+  *redone = model->redone;
+  bppsa_free(typed.data);
+  bppsa_free(x);
+  bppsa_memory_free(on, in.data);
+  bppsa_memory_free(on, from.data);
+  bppsa_model_destroy(model);
+  return result;
 }
 
 /* A device's array against the host's float64. */

@@ -82,46 +82,6 @@ static void test_gru_f64(void **state) {
   check_shapes(true, BPPSA_F64);
 }
 
-/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU); the weights
- * are those for the Jacobian J [H][H]. seed: [H] */
-static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
-                                const double *jacobian, const double *seed, int64_t *redone) {
-  bppsa_recurrent_config c = bppsa_recurrent_config_default();
-  bppsa_model *model = NULL;
-  bppsa_view logits, gradients;
-  c.seq_len = steps;
-  c.batch = 1;
-  c.hidden = hidden;
-  c.dtype = dtype;
-  c.method.backward = w->backward;
-  c.method.scan.algorithm = w->algorithm;
-  c.method.scan.chunks = w->chunks;
-  assert_int_equal(bppsa_recurrent_create(&c, gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, &model), BPPSA_OK);
-  const bppsa_view *w_hh = &model->parameters[1].value;
-  for (int64_t i = 0; i < hidden * hidden; ++i) {
-    const double diagonal = i % hidden == i / hidden;
-    bppsa_view_set(w_hh, (gru ? 2 * hidden * hidden : 0) + i, gru ? 4 * jacobian[i] - 2 * diagonal : jacobian[i]);
-  }
-  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
-  double *x = bppsa_calloc(steps, sizeof *x), *result = bppsa_calloc(steps * hidden, sizeof *result);
-  bppsa_view in = put(on, dtype, x, 3, (int64_t[]){steps, 1, 1}), from = put(on, dtype, seed, 2, (int64_t[]){1, hidden});
-  assert_int_equal(model->ops->forward(model, &in, NULL, &logits), BPPSA_OK);
-  assert_int_equal(bppsa_recurrent_hidden_gradients(model, &from, &gradients), BPPSA_OK);
-  bppsa_view wide = bppsa_view_make(result, BPPSA_F64, 3, gradients.shape),
-             typed = bppsa_view_make(NULL, dtype, 3, gradients.shape);
-  typed.data = bppsa_alloc(bppsa_view_bytes(&typed));
-  assert_int_equal(bppsa_memory_get(on, typed.data, gradients.data, (int64_t)bppsa_view_bytes(&typed)), BPPSA_OK);
-  assert_int_equal(bppsa_view_convert(&typed, &wide), BPPSA_OK);
-  assert_int_equal(bppsa_model_update_redone(model), BPPSA_OK);
-  *redone = model->redone;
-  bppsa_free(typed.data);
-  bppsa_free(x);
-  bppsa_memory_free(on, in.data);
-  bppsa_memory_free(on, from.data);
-  bppsa_model_destroy(model);
-  return result;
-}
-
 /* D⁻¹ Q diag(e) Qᵀ D of eigenvalues `growth` and 0.9 in turn. q: NULL: the identity. d: NULL: the identity */
 static void make_jacobian(int64_t hidden, const double *q, const double *d, double growth, double *jacobian) {
   for (int64_t i = 0; i < hidden; ++i) {
@@ -150,6 +110,47 @@ static void check_steps(int64_t steps, int64_t hidden, const double *d, const do
 
 static const way by_bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0};
 static const way in_chunks[] = {{BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3}, {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 5}};
+
+/* All rows of products grow alike, or vanish alike, so that their exponents are far from 0 and near each other. */
+static void test_alike(void **state) {
+  (void)state;
+  enum { STEPS = 81, HIDDEN = 20 };
+  double jacobian[HIDDEN * HIDDEN], seed[HIDDEN], *q = orthogonal(9, HIDDEN, 1);
+  for (int i = 0; i < 2 * 2 * 2; ++i) {
+    const double growth = i / 4 == 0 ? 2.7 : 0.35; /* over all steps 2^±120 */
+    int64_t redone;
+    for (int64_t k = 0; k < HIDDEN * HIDDEN; ++k) {
+      jacobian[k] = growth * q[k];
+    }
+    for (int64_t k = 0; k < HIDDEN; ++k) {
+      seed[k] = ldexp(1 + (double)k / HIDDEN, i / 4 == 0 ? -60 : 60);
+    }
+    double *expected = hidden_gradients(i % 2, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, BPPSA_F32, &in_chunks[i / 2 % 2], STEPS, HIDDEN, jacobian, seed, &redone);
+    check_steps(STEPS, HIDDEN, NULL, got, expected);
+    assert_int_equal(redone, 0);
+    bppsa_free(expected);
+    bppsa_free(got);
+  }
+  bppsa_free(q);
+}
+
+/* A block has no room for the transition that the size would have. */
+static void test_little_memory(void **state) {
+  (void)state;
+  problem p = {.config = bppsa_recurrent_config_default(), .gru = true, .init = BPPSA_INIT_ORTHOGONAL, .batch = 4};
+  p.config.seq_len = 40;
+  p.config.batch = 4;
+  p.config.hidden = 20;
+  p.config.classes = 3;
+  make_numbers(&p, 8);
+  set_most("SIMT_MOST_SHARED", NULL);
+  check_way(&p, &ways[5]); /* as many chunks as steps */
+  set_most("SIMT_MOST_SHARED", LARGE_SHARED);
+  bppsa_free(p.x);
+  bppsa_free(p.h0);
+  bppsa_free(p.seed);
+}
 
 /* The rows of products grow beyond the type's range. Gradients that do not grow are right all the same, and nothing is redone. */
 static void test_growth(void **state) {
@@ -519,6 +520,7 @@ static void test_ends(void **state) {
 }
 
 int main(void) {
+  set_most("SIMT_MOST_SHARED", LARGE_SHARED);
   device = test_device(2);
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {
@@ -526,7 +528,8 @@ int main(void) {
       cmocka_unit_test(test_gru_f64),      cmocka_unit_test(test_growth),   cmocka_unit_test(test_exponents),
       cmocka_unit_test(test_moving),       cmocka_unit_test(test_overflow), cmocka_unit_test(test_overflow_is_found),
       cmocka_unit_test(test_cancellation), cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),
-      cmocka_unit_test(test_factory),      cmocka_unit_test(test_ends)};
+      cmocka_unit_test(test_factory),      cmocka_unit_test(test_ends),     cmocka_unit_test(test_alike),
+      cmocka_unit_test(test_little_memory)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

@@ -18,6 +18,7 @@ typedef struct {
 static const shape shapes[] = {{33, 7, 3, 2, 1, 2, true, true, true, true},    {64, 5, 1, 1, 3, 1, false, true, false, false},
                                {100, 4, 2, 2, 1, 1, true, false, false, true}, {128, 4, 2, 2, 1, 1, false, false, false, true},
                                {200, 3, 1, 1, 2, 1, false, false, true, true}, {256, 3, 2, 1, 1, 1, false, false, false, false},
+                               {257, 3, 1, 1, 1, 1, false, false, true, true}, {511, 2, 1, 1, 1, 1, false, false, false, true},
                                {512, 3, 1, 1, 1, 1, false, false, false, true}};
 
 static problem problem_of(const shape *s, bool gru, bppsa_dtype dtype) {
@@ -126,6 +127,42 @@ static void test_long(void **state) {
   }
 }
 
+/* Every step moves the gradient's only numbers to units of other blocks, doubles them, and cancels what they leave behind: all of
+ * it exactly. */
+static void test_moving(void **state) {
+  (void)state;
+  enum { STEPS = 9, BY = 197 };
+  static const struct {
+    int64_t hidden;
+    bppsa_dtype dtype;
+  } sizes[] = {{257, BPPSA_F32}, {300, BPPSA_F64}, {512, BPPSA_F32}};
+  for (int i = 0; i < 2 * 3; ++i) {
+    const int64_t hidden = sizes[i / 2].hidden;
+    double *jacobian = bppsa_calloc(hidden * hidden, sizeof *jacobian), *seed = bppsa_calloc(hidden, sizeof *seed);
+    int64_t redone;
+    assert_true(jacobian != NULL && seed != NULL);
+    for (int64_t j = 0; j < hidden; ++j) {
+      jacobian[j * hidden + (j + BY) % hidden] = 2;
+    }
+    seed[3] = 1;
+    seed[hidden - 1] = -3;
+    double *got = hidden_gradients(i % 2, device, sizes[i / 2].dtype, &by_bp, STEPS, hidden, jacobian, seed, &redone);
+    for (int64_t s = 0; s < STEPS; ++s) {
+      for (int64_t j = 0; j < hidden; ++j) {
+        const double expected = ldexp(seed[j], (int)s), found = got[(STEPS - 1 - s) * hidden + (j + s * BY) % hidden];
+        if (found != expected) {
+          fail_msg("%s, H %d, %d steps back, unit %d: %g, expected %g", i % 2 != 0 ? "gru" : "rnn", (int)hidden, (int)s, (int)j,
+                   found, expected);
+        }
+      }
+    }
+    void *const blocks[] = {jacobian, seed, got};
+    for (size_t k = 0; k < sizeof blocks / sizeof *blocks; ++k) {
+      bppsa_free(blocks[k]);
+    }
+  }
+}
+
 typedef struct {
   bppsa_model *model;
   const bppsa_view *x, *seed;
@@ -170,12 +207,9 @@ static void count_nodes(int64_t hidden, bool gru, bppsa_dtype dtype, int64_t nod
   free_numbers(&p);
 }
 
-static void set_most_cluster(const char *blocks) {
-  assert_int_equal(blocks != NULL ? setenv("SIMT_MOST_CLUSTER", blocks, 1) : unsetenv("SIMT_MOST_CLUSTER"), 0);
-}
-
 /* A recorded pass has a launch for all its steps, beside h0's, the products with inputs, and two a weight gradient; a device whose
- * clusters are too small, or which has none, and a layer that no kernel takes, run as many as their scans have. */
+ * clusters or shared memory are too small, or which has no clusters, and a layer that no kernel takes, run as many as their scans
+ * have. */
 static void test_launches(void **state) {
   (void)state;
   if (!is_emulated(device)) { /* another device may have no clusters */
@@ -189,17 +223,22 @@ static void test_launches(void **state) {
   } cases[] = {{33, "1", false, true, BPPSA_F32},   {64, "1", true, true, BPPSA_F64},    {128, "1", false, true, BPPSA_F64},
                {128, "1", true, false, BPPSA_F32},  {128, "2", true, true, BPPSA_F32},   {256, "1", false, false, BPPSA_F32},
                {256, "8", false, true, BPPSA_F32},  {256, "8", true, true, BPPSA_F32},   {256, "8", true, false, BPPSA_F64},
-               {257, "8", false, true, BPPSA_F32},  {512, NULL, true, false, BPPSA_F32}, {512, NULL, false, true, BPPSA_F64},
-               {512, "8", false, false, BPPSA_F64}, {512, NULL, true, false, BPPSA_F64}, {513, NULL, false, false, BPPSA_F32}};
+               {257, "8", false, true, BPPSA_F32},  {257, "8", true, false, BPPSA_F32},  {300, NULL, true, true, BPPSA_F32},
+               {384, NULL, true, true, BPPSA_F64},  {385, NULL, true, false, BPPSA_F64}, {512, NULL, true, true, BPPSA_F32},
+               {512, NULL, false, true, BPPSA_F64}, {512, "8", false, false, BPPSA_F64}, {513, NULL, false, false, BPPSA_F32}};
+  int64_t nodes[2];
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
-    int64_t nodes[2];
-    set_most_cluster(cases[i].cluster);
+    set_most("SIMT_MOST_CLUSTER", cases[i].cluster);
     count_nodes(cases[i].hidden, cases[i].gru, cases[i].dtype, nodes);
-    set_most_cluster(NULL);
+    set_most("SIMT_MOST_CLUSTER", NULL);
     if (nodes[0] != (cases[i].one ? 3 : 4) || (nodes[1] == 5) != cases[i].one) {
       fail_msg("case %d: H %d: %d and %d launches", (int)i, (int)cases[i].hidden, (int)nodes[0], (int)nodes[1]);
     }
   }
+  set_most("SIMT_MOST_SHARED", NULL);
+  count_nodes(384, true, BPPSA_F64, nodes);
+  set_most("SIMT_MOST_SHARED", LARGE_SHARED);
+  assert_true(nodes[0] == 4 && nodes[1] != 5);
 }
 
 /* What runs where no kernel of wide layers does. */
@@ -208,20 +247,21 @@ static void test_fallback(void **state) {
   static const shape s[] = {{70, 3, 2, 2, 2, 1, true, true, false, true},
                             {130, 3, 1, 1, 1, 1, false, false, false, true},
                             {513, 2, 1, 1, 1, 1, false, false, false, true}};
-  set_most_cluster("1");
+  set_most("SIMT_MOST_CLUSTER", "1");
   for (size_t i = 0; i < 2 * (sizeof s / sizeof *s); ++i) {
     check_shape(&s[i / 2], i % 2 != 0, i % 2 != 0 ? BPPSA_F32 : BPPSA_F64, &by_bp);
   }
-  set_most_cluster(NULL);
+  set_most("SIMT_MOST_CLUSTER", NULL);
 }
 
 int main(void) {
+  set_most("SIMT_MOST_SHARED", LARGE_SHARED);
   device = test_device(2);
   host = cpu_device(2);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32), cmocka_unit_test(test_rnn_f64),
-                                     cmocka_unit_test(test_gru_f32), cmocka_unit_test(test_gru_f64),
-                                     cmocka_unit_test(test_long),    cmocka_unit_test(test_launches),
-                                     cmocka_unit_test(test_fallback)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64),
+                                     cmocka_unit_test(test_gru_f32),  cmocka_unit_test(test_gru_f64),
+                                     cmocka_unit_test(test_long),     cmocka_unit_test(test_moving),
+                                     cmocka_unit_test(test_launches), cmocka_unit_test(test_fallback)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

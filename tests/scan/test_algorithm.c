@@ -157,10 +157,15 @@ static void test_fusion(void **state) {
     assert_int_equal(bppsa_scan_fusion_of(&c), walks ? BPPSA_FUSION_WALK : BPPSA_FUSION_NONE);
     c.dim = BPPSA_SCAN_WALK_DIM;
     assert_int_equal(bppsa_scan_fusion_of(&c), walks ? BPPSA_FUSION_WALK : BPPSA_FUSION_NONE);
-    c.matrices = 3; /* too many bytes */
-    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
-    c.dim = BPPSA_SCAN_WALK_DIM / 2;
+    c.matrices = 3;
     assert_int_equal(bppsa_scan_fusion_of(&c), walks ? BPPSA_FUSION_WALK : BPPSA_FUSION_NONE);
+    c.dtype = BPPSA_F64; /* too many bytes, up to the next size that is padded to */
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+    c.dim = 385;
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+    c.dim = 384;
+    assert_int_equal(bppsa_scan_fusion_of(&c), walks ? BPPSA_FUSION_WALK : BPPSA_FUSION_NONE);
+    c.dtype = BPPSA_F32;
     c.matrices = 1;
     c.dim = BPPSA_SCAN_WALK_DIM + 1;
     assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);

@@ -225,6 +225,11 @@ cudaError_t simt_allow(const void *function, cudaFuncAttribute attribute, int va
   return cudaSuccess;
 }
 
+size_t simt_most_shared() {
+  const char *text = getenv("SIMT_MOST_SHARED");
+  return text != nullptr ? (size_t)atoi(text) : (size_t)99 * 1024;
+}
+
 /* Blocks in the device's largest cluster. */
 static unsigned most_cluster() {
   const char *text = getenv("SIMT_MOST_CLUSTER");
@@ -238,7 +243,7 @@ static bool may_cluster(const void *function, unsigned cluster) {
 
 cudaError_t simt_most_clusters(int *clusters, const void *function, const cluster_config *config) {
   SIMT_LOCK;
-  *clusters = may_cluster(function, config->cluster) && config->shared <= SIMT_MOST_SHARED;
+  *clusters = may_cluster(function, config->cluster) && config->shared <= simt_most_shared();
   return cudaSuccess;
 }
 
@@ -649,7 +654,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
-  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)SIMT_MOST_SHARED
+  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)simt_most_shared()
            : attribute == cudaDevAttrClusterLaunch              ? most_cluster() > 1
                                                                 : properties.multiProcessorCount;
   return error;

@@ -318,8 +318,8 @@ bool simt_launch_is_valid(const char *kernel, unsigned cluster, dim3 grid, dim3 
   static checker at_end;
   const size_t threads = (size_t)block.x * block.y * block.z;
   ++launches()[simt_plain_name(kernel)];
-  return threads >= 1 && threads <= MOST_THREADS && shared <= SIMT_MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535 &&
-         cluster >= 1 && grid.x % cluster == 0;
+  return threads >= 1 && threads <= MOST_THREADS && shared <= simt_most_shared() && grid.x >= 1 && grid.y >= 1 &&
+         grid.y <= 65535 && cluster >= 1 && grid.x % cluster == 0;
 }
 
 void simt_run(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {

@@ -9,8 +9,8 @@
 /* "(name<float, 4>)" -> "name" */
 std::string simt_plain_name(const char *kernel);
 
-/* Bytes of shared memory that a block can have: those of the GPUs that have least. */
-enum { SIMT_MOST_SHARED = 99 * 1024 };
+/* Bytes of shared memory that a block can have: those of the GPUs that have least, or as many as SIMT_MOST_SHARED says. */
+size_t simt_most_shared();
 
 /* Counts the launch; returns whether a device would accept its sizes. */
 bool simt_launch_is_valid(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared);
