@@ -116,8 +116,8 @@ bppsa_status launch_products(cudaStream_t stream, const layer_arrays<real> &c, c
 
 template <typename real, template <typename> class cell, int HP>
 bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS, sizeof(carry_tile<real, HP>), stream, c,
-               s);
+  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS<real>, sizeof(carry_tile<real, HP>),
+               stream, c, s);
   return launched("gradients between chunks: launch");
 }
 

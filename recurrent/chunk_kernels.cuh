@@ -27,87 +27,138 @@
 /* ---- phase 1 ---- */
 
 /* A thread holds V rows of the product of one chunk and sample (an item); GROUPS threads of a warp share an item. The rows are in
- * shared memory, so that the loop over their entries need not be unrolled; sums are in registers; all lanes read W_k's rows at
- * the same time. Factors are computed once for an item, a step before they are used, from what was loaded a step earlier. A thread
- * loads MINE units; those beyond H are memory behind the row, which also belongs to the layer, and are not used. shared: see
- * SHARED. */
+ * shared memory, so that the loop over their entries need not be unrolled; sums are in registers. Once in a step an item's threads
+ * compute its factors, from what was loaded a step earlier. If the cell has one matrix and no diagonal, all lanes read W's rows at
+ * the same time, and scale by the factors what they multiply. Otherwise (MADE) the item's threads also make its Jacobian, H numbers
+ * a row for K H multiply-adds, which saves K - 1 of K products with the rows. A thread loads MINE units; those beyond H are memory
+ * behind the row, which also belongs to the layer, and are not used. shared: see SHARED. */
 template <typename real, template <typename> class cell, int HP, int V> struct transition_shape {
   enum {
     K = cell<real>::MATRICES,
-    E = K + cell<real>::DIAGONAL,
     GROUPS = (HP + V - 1) / V,
     ITEMS = WARP_LANES / GROUPS, /* of a warp */
     MINE = (HP + GROUPS - 1) / GROUPS,
     WARPS = CHUNK_THREADS / WARP_LANES,
+    MADE = K > 1 || cell<real>::DIAGONAL,
     W_REALS = K * HP * HP,
     X_REALS = HP * V * CHUNK_THREADS,
-    D_REALS = E * HP,
-    SHARED = (W_REALS + X_REALS + 2 * WARPS * ITEMS * D_REALS) * (int)sizeof(real)
+    D_REALS = MADE ? HP * HP + quad<real>::SIZE : 2 * HP, /* of an item: J, and a gap, for different banks; or d of two steps */
+    SHARED = (W_REALS + X_REALS + WARPS * ITEMS * D_REALS) * (int)sizeof(real)
   };
 };
 
-/* Takes V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` the rows are brought
- * back into the window. */
-template <typename real, template <typename> class cell, int HP, int V>
-__device__ __forceinline__ void transition_step(const real *w, const real *d, real *x, int hidden, bool rescale, int32_t e[V],
-                                                real norms[V]) {
-  enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, ROWS = K == 1 ? 4 : 2 }; /* of x at once: HP is a multiple */
-  real y[V][HP] = {};
+/* y = x J, of V rows x [HP][V][threads]. matrix: J; unless it is MADE, W, and J = diag(d) W. */
+template <typename real, bool MADE, int HP, int V>
+__device__ __forceinline__ void transition_multiply(const real *matrix, const real *d, const real *x, int hidden,
+                                                    real (&y)[V][HP]) {
+  enum { Q = quad<real>::SIZE, ROWS = HP == 20 ? 10 : 8 }; /* of x at once: HP is a multiple */
   for (int first = 0; first < hidden; first += ROWS) {
     BPPSA_UNROLL
     for (int r = first; r < first + ROWS; ++r) {
+      const quad<real> *row = (const quad<real> *)(matrix + r * HP);
       real in[V];
       BPPSA_UNROLL
       for (int v = 0; v < V; ++v) {
-        in[v] = x[(r * V + v) * CHUNK_THREADS];
+        in[v] = MADE ? x[(r * V + v) * CHUNK_THREADS] : x[(r * V + v) * CHUNK_THREADS] * d[r];
       }
       BPPSA_UNROLL
-      for (int k = 0; k < K; ++k) {
-        const quad<real> *row = (const quad<real> *)(w + (k * HP + r) * HP);
-        real scaled[V];
+      for (int q = 0; q < HP / Q; ++q) {
+        const quad<real> part = row[q];
         BPPSA_UNROLL
-        for (int v = 0; v < V; ++v) {
-          scaled[v] = in[v] * d[k * HP + r];
-        }
-        BPPSA_UNROLL
-        for (int q = 0; q < HP / Q; ++q) {
-          const quad<real> part = row[q];
-          BPPSA_UNROLL
-          for (int at = 0; at < Q * V; ++at) {
-            y[at % V][q * Q + at / V] += scaled[at % V] * part.v[at / V];
-          }
+        for (int at = 0; at < Q * V; ++at) {
+          y[at % V][q * Q + at / V] += in[at % V] * part.v[at / V];
         }
       }
     }
   }
+}
+
+/* The first link's rows are J's own. row: the thread's first. */
+template <typename real, bool MADE, int HP, int V>
+__device__ __forceinline__ void transition_begin(const real *matrix, const real *d, int row, real (&y)[V][HP]) {
+  enum { Q = quad<real>::SIZE };
   BPPSA_UNROLL
-  for (int at = 0; cell<real>::DIAGONAL && at < HP * V; ++at) {
-    y[at % V][at / V] += x[at * CHUNK_THREADS] * d[K * HP + at / V];
-  }
-  if (rescale) {
-    real largest[V] = {};
+  for (int v = 0; v < V; ++v) {
+    const int from = HP % V == 0 || row + v < HP ? row + v : 0; /* rows beyond HP are not used */
     BPPSA_UNROLL
-    for (int at = 0; at < HP * V; ++at) {
-      largest[at % V] = scan_larger(largest[at % V], scan_size(y[at % V][at / V]));
-    }
-    BPPSA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      const int32_t excess = scan_excess(largest[v]);
-      norms[v] = largest[v];
-      if (excess != 0) {
-        const real factor = scan_normal_power<real>(-excess);
-        e[v] += excess;
-        norms[v] *= factor;
-        BPPSA_UNROLL
-        for (int j = 0; j < HP; ++j) {
-          y[v][j] *= factor;
-        }
+    for (int q = 0; q < HP / Q; ++q) {
+      const quad<real> part = ((const quad<real> *)(matrix + from * HP))[q];
+      BPPSA_UNROLL
+      for (int l = 0; l < Q; ++l) {
+        y[v][q * Q + l] = MADE ? part.v[l] : d[from] * part.v[l];
       }
     }
   }
+}
+
+/* Brings rows back into the window. */
+template <typename real, int HP, int V>
+__device__ __forceinline__ void transition_rescale(real (&y)[V][HP], int32_t e[V], real norms[V]) {
+  real largest[V] = {};
   BPPSA_UNROLL
   for (int at = 0; at < HP * V; ++at) {
-    x[at * CHUNK_THREADS] = y[at % V][at / V];
+    largest[at % V] = scan_larger(largest[at % V], scan_size(y[at % V][at / V]));
+  }
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const int32_t excess = scan_excess(largest[v]);
+    norms[v] = largest[v];
+    if (excess != 0) {
+      const real factor = scan_normal_power<real>(-excess);
+      e[v] += excess;
+      norms[v] *= factor;
+      BPPSA_UNROLL
+      for (int j = 0; j < HP; ++j) {
+        y[v][j] *= factor;
+      }
+    }
+  }
+}
+
+/* Makes what transition_multiply needs of a step: J [HP][HP], or d [HP]. A thread of the item makes the rows of its units. */
+template <typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void transition_make(const cell<real> *mine, const real *w, bool relu, int group, int hidden,
+                                                real *to) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  enum { K = shape::K, Q = quad<real>::SIZE, WHOLE = shape::MINE * shape::GROUPS == HP };
+  real own[K], diagonal[shape::MINE], unused;
+  quad<real> rows[shape::MINE][HP / Q] = {}; /* none is stored before all have been computed: reads would wait for that */
+  BPPSA_UNROLL
+  for (int i = 0; i < shape::MINE; ++i) {
+    const int r = WHOLE || group + i * shape::GROUPS < HP ? group + i * shape::GROUPS : 0;
+    mine[i].factors(relu, own, &diagonal[i], &unused);
+    diagonal[i] = r < hidden ? diagonal[i] : 0;
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      own[k] = r < hidden ? own[k] : 0;
+    }
+    if (!shape::MADE && (WHOLE || group + i * shape::GROUPS < HP)) {
+      to[r] = own[0];
+    }
+    BPPSA_UNROLL
+    for (int at = 0; shape::MADE && at < K * HP; ++at) {
+      const int k = at / HP, q = at % HP / Q, l = at % Q;
+      rows[i][q].v[l] += own[k] * ((const quad<real> *)(w + (k * HP + r) * HP))[q].v[l];
+    }
+  }
+  BPPSA_UNROLL
+  for (int at = 0; shape::MADE && at < shape::MINE * (HP / Q); ++at) {
+    const int i = at / (HP / Q), q = at % (HP / Q), r = group + i * shape::GROUPS;
+    if (WHOLE || r < HP) {
+      ((quad<real> *)(to + r * HP))[q] = rows[i][q];
+    }
+  }
+  BPPSA_UNROLL
+  for (int i = 0; cell<real>::DIAGONAL && i < shape::MINE; ++i) { /* all reads are in flight before the first is used */
+    const int r = group + i * shape::GROUPS;
+    diagonal[i] += WHOLE || r < HP ? to[r * HP + r] : 0;
+  }
+  BPPSA_UNROLL
+  for (int i = 0; cell<real>::DIAGONAL && i < shape::MINE; ++i) {
+    const int r = group + i * shape::GROUPS;
+    if (WHOLE || r < HP) {
+      to[r * HP + r] = diagonal[i];
+    }
   }
 }
 
@@ -120,7 +171,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
   const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
   real *x = launch_held(memory + shape::W_REALS + thread); /* [HP][V][threads] */
-  real *factors = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * 2 * shape::D_REALS;
+  real *factors = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * shape::D_REALS;
   const int64_t hidden = c.hidden, items = s.links * c.batch;
   const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
   const bool active = place < shape::ITEMS && item < items;
@@ -138,9 +189,6 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   BPPSA_UNROLL
   for (int v = 0; v < V; ++v) {
     e[v] = 0;
-    for (int r = 0; r < HP; ++r) {
-      x[(r * V + v) * CHUNK_THREADS] = group * V + v == r ? 1 : 0;
-    }
   }
   BPPSA_UNROLL
   for (int i = 0; i < shape::MINE; ++i) {
@@ -149,21 +197,12 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   __syncthreads();
   for (int link = 0; link < longest; ++link) {
     const bool works = active && link < count;
-    real *d = factors + link % 2 * shape::D_REALS; /* [K, then e][HP] */
-    BPPSA_UNROLL
-    for (int i = 0; i < shape::MINE; ++i) { /* all factors, then all loads: a factor would wait for a load before it */
-      const int r = group + i * shape::GROUPS;
-      real own[K], diagonal, unused;
-      mine[i].factors(c.relu, own, &diagonal, &unused);
-      if (works && (shape::MINE * shape::GROUPS == HP || r < HP)) {
-        BPPSA_UNROLL
-        for (int k = 0; k < K; ++k) {
-          d[k * HP + r] = r < hidden ? own[k] : 0;
-        }
-        if (cell<real>::DIAGONAL) {
-          d[K * HP + r] = r < hidden ? diagonal : 0;
-        }
-      }
+    real *d = factors + (shape::MADE ? 0 : link % 2 * HP);
+    if (shape::MADE) {
+      __syncwarp(); /* the last link's Jacobian has been read */
+    }
+    if (works) { /* all factors, then all loads: a factor would wait for a load before it */
+      transition_make<real, cell, HP, V>(mine, w, c.relu, group, (int)hidden, d);
     }
     __syncwarp();
     if (link + 1 < count) {
@@ -174,7 +213,20 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
       mine[i] = cell<real>::load(at, i * shape::GROUPS);
     }
     if (works) {
-      transition_step<real, cell, HP, V>(w, d, x, (int)hidden, link % SCAN_RESCALE_LINKS == 0 || link + 1 == count, e, norms);
+      const real *matrix = shape::MADE ? d : w;
+      real y[V][HP] = {};
+      if (link == 0) {
+        transition_begin<real, shape::MADE>(matrix, d, group * V, y);
+      } else {
+        transition_multiply<real, shape::MADE>(matrix, d, x, (int)hidden, y);
+      }
+      if (link % SCAN_RESCALE_LINKS == 0 || link + 1 == count) {
+        transition_rescale(y, e, norms);
+      }
+      BPPSA_UNROLL
+      for (int at = 0; at < HP * V; ++at) {
+        x[at * CHUNK_THREADS] = y[at % V][at / V];
+      }
     }
   }
   BPPSA_UNROLL
@@ -204,7 +256,9 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
 
 /* ---- phase 2 ---- */
 
-enum { CARRY_THREADS = 256, CARRY_HELPERS = CARRY_THREADS - WARP_LANES, CARRY_NONE = -(1 << 30) };
+/* CARRY_NEAR: exponents of a product's rows that differ by no more are taken off at once, before the gradient is known. */
+template <typename real> constexpr int CARRY_THREADS = sizeof(real) == 4 ? 512 : 256;
+enum { CARRY_NONE = -(1 << 30), CARRY_NEAR = 24, CARRY_LEAST = -64 }; /* exponents */
 
 template <typename real> __device__ inline real warp_sum(real x) {
   for (int other = WARP_LANES / 2; other > 0; other /= 2) {
@@ -242,13 +296,16 @@ template <typename real, int HP> struct carry_tile {
   enum {
     Q = quad<real>::SIZE,
     COLUMN = HP / Q | 1, /* quads from one column to the next: odd, so that lanes use different banks */
-    LINK_BYTES = 2 * HP * COLUMN * 16 + 10 * HP * (int)sizeof(real) + 3 * HP * 4 + 8,
+    LINK_BYTES = 2 * HP * COLUMN * 16 + 12 * HP * (int)sizeof(real) + 2 * HP * 4 + 24,
+    HELPERS = CARRY_THREADS<real> / WARP_LANES - 1, /* warps, which are not fewer than links */
     FITTING = 46 * 1024 / LINK_BYTES,
-    LINKS = FITTING < 16 ? FITTING : 16
+    LINKS = FITTING < HELPERS ? FITTING : HELPERS
   };
   quad<real> m[2][LINKS][HP * COLUMN];           /* products, stored by columns */
   real norm[3][LINKS][HP], offset[3][LINKS][HP]; /* of the products' rows; offset: 0 if nothing is injected */
-  int32_t e[3][LINKS][HP];                       /* exponents of the products' rows */
+  real by[2][LINKS][HP];                         /* 2^(a row's exponent - top); 0 of a row that is 0 */
+  int32_t e[2][LINKS][HP];                       /* exponents of the products' rows, */
+  int32_t top[2][LINKS], range[2][LINKS];        /* the largest one of a row that is not 0, and that less the smallest */
   real scaled[2][LINKS][HP], sum[2][LINKS][HP];  /* the gradient as it was multiplied, and the result: sum 2^after */
   int32_t after[2][LINKS];
 };
@@ -312,55 +369,75 @@ __device__ inline bool carry_useless(real scaled, real norm, real offset, real s
   return !(warp_sum(!unit ? (real)0 : isfinite(result) ? left : -(real)INFINITY) >= 0); /* true for NaN */
 }
 
-/* Loads a tile. threads: at least CARRY_HELPERS. */
-template <typename real, int HP>
-__device__ __forceinline__ void carry_load(const chunk_arrays<real> &s, int64_t batch, int64_t b, int hidden, int64_t first,
-                                           int links, int buffer, int buffer3, int thread, int threads,
-                                           carry_tile<real, HP> *to) {
+/* The numbers that a thread carries from memory to a tile: of its products, and of row `lane` of link `warp`. */
+template <typename real, int HP> struct carry_load {
+  typedef carry_tile<real, HP> tile;
   enum {
     Q = quad<real>::SIZE,
     PRODUCT = HP * HP / Q,
-    MOST = (carry_tile<real, HP>::LINKS * PRODUCT + CARRY_HELPERS - 1) / CARRY_HELPERS
+    MOST = (tile::LINKS * PRODUCT + tile::HELPERS * WARP_LANES - 1) / (tile::HELPERS * WARP_LANES)
   };
-  const quad<real> *products = (const quad<real> *)s.products + (first * batch + b) * PRODUCT;
-  quad<real> part[MOST] = {}; /* all reads are in flight before the first is stored */
-  BPPSA_UNROLL
-  for (int i = 0; i < MOST; ++i) {
-    const int at = thread + i * threads;
-    if (at < links * PRODUCT) {
-      part[i] = products[at / PRODUCT * batch * PRODUCT + at % PRODUCT];
-    }
-  }
-  BPPSA_UNROLL
-  for (int i = 0; i < MOST; ++i) {
-    const int at = thread + i * threads, in = at % PRODUCT;
-    if (at < links * PRODUCT) {
-      to->m[buffer][at / PRODUCT][in / (HP / Q) * carry_tile<real, HP>::COLUMN + in % (HP / Q)] = part[i];
-    }
-  }
-  for (int at = thread; at < links * HP; at += threads) {
-    const int link = at / HP, r = at % HP;
-    const int64_t from = ((first + link) * batch + b) * hidden + r;
-    to->norm[buffer3][link][r] = r < hidden ? s.norms[from] : 0;
-    to->e[buffer3][link][r] = r < hidden ? s.exponents[from] : 0;
-    to->offset[buffer3][link][r] = r < hidden && s.offsets != NULL ? s.offsets[from] : 0;
-  }
-}
+  quad<real> part[MOST];
+  real norm, offset;
+  int32_t e;
 
-/* Follows the chain through one tile. */
-template <typename real, int HP, bool INJECTED>
+  /* Begins the reads. warps: at least HELPERS; more than LINKS. */
+  __device__ __forceinline__ void fetch(const chunk_arrays<real> &s, int64_t batch, int64_t b, int hidden, int64_t first,
+                                        int links, int warp, int warps, int lane) {
+    const quad<real> *products = (const quad<real> *)s.products + (first * batch + b) * PRODUCT;
+    const bool row = warp < links && lane < hidden;
+    const int64_t from = row ? ((first + warp) * batch + b) * hidden + lane : 0;
+    BPPSA_UNROLL
+    for (int i = 0; i < MOST; ++i) {
+      const int at = (i * warps + warp) * WARP_LANES + lane;
+      part[i] = {};
+      if (at < links * PRODUCT) {
+        part[i] = products[at / PRODUCT * batch * PRODUCT + at % PRODUCT];
+      }
+    }
+    norm = row ? s.norms[from] : 0;
+    e = row ? s.exponents[from] : 0;
+    offset = row && s.offsets != NULL ? s.offsets[from] : 0;
+  }
+  __device__ __forceinline__ void store(int links, int buffer, int buffer3, int warp, int warps, int lane, tile *to) const {
+    BPPSA_UNROLL
+    for (int i = 0; i < MOST; ++i) {
+      const int at = (i * warps + warp) * WARP_LANES + lane, in = at % PRODUCT;
+      if (at < links * PRODUCT) {
+        to->m[buffer][at / PRODUCT][in / (HP / Q) * tile::COLUMN + in % (HP / Q)] = part[i];
+      }
+    }
+    if (warp >= links) {
+      return;
+    }
+    const bool some = norm != 0; /* NaN too */
+    const int32_t top = __reduce_max_sync(0xffffffffu, some ? e : (int32_t)CARRY_NONE),
+                  low = -__reduce_max_sync(0xffffffffu, some ? -e : (int32_t)CARRY_NONE);
+    if (lane < HP) {
+      to->norm[buffer3][warp][lane] = norm;
+      to->offset[buffer3][warp][lane] = offset;
+      to->e[buffer][warp][lane] = e;
+      to->by[buffer][warp][lane] = some ? scan_normal_power<real>(e - top) : 0;
+    }
+    to->top[buffer][warp] = top == CARRY_NONE ? 0 : top;
+    to->range[buffer][warp] = top == CARRY_NONE ? 0 : top - low;
+  }
+};
+
+/* Follows the chain through one tile, whose offsets are 0 if nothing is injected. */
+template <typename real, int HP>
 __device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, int links, int buffer, int buffer3, int hidden,
                                                           int lane, carry_tile<real, HP> *tile) {
   typedef carry_tile<real, HP> type;
   const int j = lane < HP ? lane : 0; /* the other lanes read the same */
   const quad<real> *m = launch_held(tile->m[buffer][0] + j * type::COLUMN);
-  const int32_t *e = launch_held(&tile->e[buffer3][0][j]);
+  const int32_t *e = launch_held(&tile->e[buffer][0][j]);
   real *in = launch_held(tile->scaled[buffer][0]), *sum = launch_held(&tile->sum[buffer][0][j]);
   int32_t *after = launch_held(tile->after[buffer]), now = *e;
   BPPSA_UNROLL_BY(2)
   for (int link = 0; link < links; ++link) {
     const int32_t next = link + 1 < links ? e[HP] : 0;
-    g = carry_apply<real, HP>(g, m, now, INJECTED ? tile->offset[buffer3][link][j] : 0, INJECTED, hidden, lane, in);
+    g = carry_apply<real, HP>(g, m, now, tile->offset[buffer3][link][j], true, hidden, lane, in);
     if (lane < HP) {
       *sum = g.v;
     }
@@ -371,6 +448,70 @@ __device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, i
     in += HP;
     sum += HP;
     ++after;
+  }
+  return g;
+}
+
+/* The same, faster, where nothing is injected and all products' rows have exponents near each other. A result is scaled by the size
+ * of what was multiplied, so that no product waits for the largest number of all lanes. A row's largest entry is within
+ * 2^±SCAN_WINDOW: unless the product is useless, the largest scaled result is between 2^-38 and 2^29, and the largest number that
+ * is multiplied next at least 2^(-38 - CARRY_NEAR), which is above 2^CARRY_LEAST. */
+template <typename real, int HP>
+__device__ __forceinline__ carry_value<real> carry_follow_near(carry_value<real> g, int links, int buffer, int lane,
+                                                               carry_tile<real, HP> *tile) {
+  enum { Q = quad<real>::SIZE, PRODUCT = HP * carry_tile<real, HP>::COLUMN };
+  const int j = lane < HP ? lane : 0; /* the other lanes compute the same as lane 0 */
+  const quad<real> *m_at = launch_held(tile->m[buffer][0] + j * carry_tile<real, HP>::COLUMN);
+  const real *by_at = launch_held(&tile->by[buffer][0][j]);
+  const int32_t *top_at = launch_held(tile->top[buffer]);
+  real *in = launch_held(tile->scaled[buffer][0]), *sum_at = launch_held(&tile->sum[buffer][0][j]), by = *by_at;
+  int32_t *after_at = launch_held(tile->after[buffer]), top = *top_at;
+  quad<real> m[HP / Q], rows[HP / Q];
+  BPPSA_UNROLL
+  for (int q = 0; q < HP / Q; ++q) {
+    m[q] = m_at[q];
+  }
+  BPPSA_UNROLL_BY(2)
+  for (int link = 0; link < links; ++link) {
+    const real own = g.v * by;
+    const int32_t after = g.e + top;
+    real part[4] = {};
+    quad<real> next[HP / Q];
+    if (lane < HP) {
+      in[lane] = own;
+    }
+    __syncwarp();
+    BPPSA_UNROLL
+    for (int q = 0; q < HP / Q; ++q) {
+      rows[q] = ((const quad<real> *)in)[q];
+    }
+    const bool more = link + 1 < links; /* the last link reads its own numbers again */
+    m_at += more ? PRODUCT : 0;
+    by_at += more ? HP : 0;
+    top_at += more ? 1 : 0;
+    BPPSA_UNROLL
+    for (int q = 0; q < HP / Q; ++q) {
+      next[q] = m_at[q];
+    }
+    by = *by_at;
+    top = *top_at;
+    __syncwarp(); /* all reads are in flight before the first is used */
+    const int32_t size = max(__reduce_max_sync(0xffffffffu, scan_exponent(own)), (int32_t)CARRY_LEAST); /* 0 has the least */
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      part[r % 4] += rows[r / Q].v[r % Q] * m[r / Q].v[r % Q];
+    }
+    const real sum = (part[0] + part[1]) + (part[2] + part[3]);
+    *sum_at = sum;
+    *after_at = after;
+    g = {sum * scan_normal_power<real>(-size), after + size};
+    in += HP;
+    sum_at += HP;
+    ++after_at;
+    BPPSA_UNROLL
+    for (int q = 0; q < HP / Q; ++q) {
+      m[q] = next[q];
+    }
   }
   return g;
 }
@@ -408,13 +549,29 @@ __device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<re
   }
 }
 
+/* Writes the result of a link of the last tile, and looks whether its product was useless. */
+template <typename real, int HP>
+__device__ __forceinline__ bool carry_check(const chunk_arrays<real> &s, int64_t batch, int64_t b, int hidden, int64_t p,
+                                            int link, int buffer, int buffer3, int lane, const carry_tile<real, HP> *from) {
+  const bool unit = lane < hidden;
+  const int32_t e = from->after[buffer][link];
+  const int j = unit ? lane : 0;
+  const real sum = from->sum[buffer][link][j], result = scan_shifted(sum, e);
+  if (unit) {
+    s.carried[((p + 1) * batch + b) * hidden + lane] = result;
+  }
+  return carry_useless(from->scaled[buffer][link][j], from->norm[buffer3][link][j],
+                       scan_shifted(from->offset[buffer3][link][j], -e), sum, result, unit);
+}
+
 /* carried[p + 1] = carried[p] · product of chunk p + offset, one block for each sample. One warp follows the chain without
- * checks; the other warps check its results. If a product was useless, which is rare, the chain is followed again with checks. */
+ * checks; the other warps check its results, a link each. If a product was useless, which is rare, the chain is followed again with
+ * checks. */
 template <typename real, template <typename> class cell, int HP>
-__global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
+__global__ void __launch_bounds__(CARRY_THREADS<real>, 1) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef carry_tile<real, HP> tile;
   BPPSA_SHARED(tile, memory);
-  const int lane = (int)threadIdx.x % WARP_LANES, helpers = CARRY_HELPERS / WARP_LANES, hidden = (int)c.hidden;
+  const int lane = (int)threadIdx.x % WARP_LANES, hidden = (int)c.hidden;
   /* the same in all lanes of a warp, which the compiler must see */
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0);
   const int64_t b = blockIdx.x, links = s.links, tiles = (links + tile::LINKS - 1) / tile::LINKS;
@@ -423,35 +580,28 @@ __global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arr
   carry_value<real> g = carry_value_of(v, unit);
   tile *shared = launch_held(memory);
   bool useless = false;
-  carry_load<real, HP>(s, c.batch, b, hidden, 0, (int)min(links, (int64_t)tile::LINKS), 0, 0, (int)threadIdx.x, CARRY_THREADS,
-                       shared);
+  carry_load<real, HP> load;
+  load.fetch(s, c.batch, b, hidden, 0, (int)min(links, (int64_t)tile::LINKS), warp, tile::HELPERS + 1, lane);
+  load.store((int)min(links, (int64_t)tile::LINKS), 0, 0, warp, tile::HELPERS + 1, lane, shared);
   if (warp == 0 && unit) {
     s.carried[b * hidden + lane] = v;
   }
   __syncthreads();
   for (int64_t k = 0; k <= tiles; ++k) {
-    const int64_t first = k * tile::LINKS;
+    const int64_t first = k * tile::LINKS, next = first + tile::LINKS;
     const int here = (int)min(links - first, (int64_t)tile::LINKS), buffer = (int)(k % 2), buffer3 = (int)(k % 3);
     if (warp == 0 && k < tiles) {
-      g = s.offsets == NULL ? carry_follow<real, HP, false>(g, here, buffer, buffer3, hidden, lane, shared)
-                            : carry_follow<real, HP, true>(g, here, buffer, buffer3, hidden, lane, shared);
+      const bool apart = __any_sync(0xffffffffu, lane < here && shared->range[buffer][lane < here ? lane : 0] > CARRY_NEAR) != 0;
+      g = s.offsets == NULL && !apart ? carry_follow_near<real, HP>(g, here, buffer, lane, shared)
+                                      : carry_follow<real, HP>(g, here, buffer, buffer3, hidden, lane, shared);
     } else if (warp > 0) {
-      if (k + 1 < tiles) {
-        carry_load<real, HP>(s, c.batch, b, hidden, first + tile::LINKS,
-                             (int)min(links - first - tile::LINKS, (int64_t)tile::LINKS), 1 - buffer, (buffer3 + 1) % 3,
-                             (int)threadIdx.x - WARP_LANES, CARRY_HELPERS, shared);
+      const int coming = k + 1 < tiles ? (int)min(links - next, (int64_t)tile::LINKS) : 0, helper = warp - 1;
+      load.fetch(s, c.batch, b, hidden, next, coming, helper, tile::HELPERS, lane);
+      if (k > 0 && helper < (k < tiles ? (int)tile::LINKS : (int)(links - first + tile::LINKS))) {
+        useless |= carry_check<real, HP>(s, c.batch, b, hidden, first - tile::LINKS + helper, helper, 1 - buffer,
+                                         (buffer3 + 2) % 3, lane, shared);
       }
-      const int j = unit ? lane : 0, past = (buffer3 + 2) % 3;
-      for (int link = warp - 1; k > 0 && link < (k < tiles ? (int)tile::LINKS : (int)(links - first + tile::LINKS));
-           link += helpers) {
-        const int32_t e = shared->after[1 - buffer][link];
-        const real sum = shared->sum[1 - buffer][link][j], result = scan_shifted(sum, e);
-        useless |= carry_useless(shared->scaled[1 - buffer][link][j], shared->norm[past][link][j],
-                                 scan_shifted(shared->offset[past][link][j], -e), sum, result, unit);
-        if (unit) {
-          s.carried[((first - tile::LINKS + link + 1) * c.batch + b) * hidden + lane] = result;
-        }
-      }
+      load.store(coming, 1 - buffer, (buffer3 + 1) % 3, helper, tile::HELPERS, lane, shared);
     }
     __syncthreads();
   }
