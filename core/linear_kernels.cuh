@@ -143,7 +143,7 @@ template <typename real> struct sum_targets {
   int targets;
 };
 
-/* Sums entries [parts][count] over the parts: 32 entries in a block, 8 threads for each entry, whose sums are added in order. */
+/* Sums entries [parts][count] over the parts: 32 entries in a block, 16 threads for each entry, whose sums are added in order. */
 template <typename real>
 __global__ void bppsa_linear_sum(const real *entries, int64_t parts, int64_t count, sum_targets<real> to) {
   BPPSA_SHARED(real, sums); /* [THREADS] */

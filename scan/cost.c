@@ -56,9 +56,11 @@ static const costs table[] = {
  *     seconds of a level = max(steps of the longest item · alone, steps of all items · busy / schedulers) / clock
  *
  * transition   a link, a rescale every fourth. few: rows_of::FEW rows a thread; otherwise V; busy: slots of a warp shared by its
- *              items (8 at H = 20, 4 at H = 32)
- * carry        a link of carry_follow; busy: of all warps of the block, estimated
- * walk         a step of a whole round, WALK_PLAIN; K = 3, H = 32: WALK_FREE, without the products for weight gradients
+ *              items (8 at H = 20, 4 at H = 32). The first link is no product, but a Jacobian: 0.2 to 0.45 of a link
+ * carry        a link of carry_follow_near, and its part of a tile's beginning and end (10 links at H = 20, 4 at H = 32); busy: of
+ *              all warps of the block, estimated
+ * walk         a step of a whole round, WALK_PLAIN; K = 3, H = 32: WALK_FREE, without the products for weight gradients. One launch
+ *              takes all chunks, so that the plan's records of single chunks do not count
  *
  * The table has K = 1 (the RNN) and K = 3 (the GRU), and H = 20 and H = 32. Other K are interpolated, or extrapolated, linearly. H
  * up to 20 counts as 20, every larger H as 32. f64 counts twice. */
@@ -70,25 +72,28 @@ typedef struct {
 
 static const cycles fused_cycles[][2][2] = {
     /* H = 20: K = 1, K = 3, H = 32: K = 1, K = 3 */
-    [TRANSITION] = {{{2610, 4070, 339}, {6620, 9570, 936}}, {{3750, 6440, 1265}, {16670, 16650, 3610}}},
-    [CARRY] = {{{185, 185, 460}, {185, 185, 460}}, {{230, 230, 900}, {230, 230, 900}}},
+    [TRANSITION] = {{{2310, 3940, 326}, {2910, 4220, 374}}, {{3630, 6000, 1244}, {4370, 8280, 1356}}},
+    [CARRY] = {{{147, 147, 560}, {147, 147, 560}}, {{211, 211, 900}, {211, 211, 900}}},
     [WALK] = {{{112, 112, 64}, {255, 255, 188}}, {{147, 147, 91}, {359, 359, 199}}},
 };
-/* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): H = 64, 128, 256, 512, for each K = 1 and K = 3. alone: a
- * warp's path through a step of a whole round, replayed: 295, 296, 338, 370 and 447, 592, 565; the multiply-adds of the other warps
- * on its scheduler, 0, 64, 64, 192 and 48, 96, 96; and where several blocks share a step (all but H = 64, and 128 of K = 1) 250
- * cycles, assumed, until a number sent has arrived and opened the gate. busy: issue slots of all warps of all blocks; K = 3, H 512
- * has no kernel: its row serves K = 2 and is H = 256 times the ratio of K = 1. */
-static const cycles wide_cycles[][2] = {{{295, 295, 424}, {495, 495, 1300}},
-                                        {{360, 360, 956}, {938, 938, 3776}},
-                                        {{652, 652, 4128}, {911, 911, 14208}},
-                                        {{812, 812, 16768}, {1135, 1135, 57700}}};
+/* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): BPPSA_SCAN_WALK_SIZES, for each K = 1 and K = 3. alone: a
+ * warp's path through a step of a whole round, replayed: 295, 296, 341, 422, 372 and 458, 578, 532, 497, 647; the multiply-adds
+ * of the other warps on its scheduler, 0, 64, 64, 96, 192 and 48, 96, 96, 144; and where several blocks share a step (all but
+ * H = 64, and 128 of K = 1) 250 cycles, assumed, until a number sent has arrived and opened the gate. K = 3, H = 512 waits for
+ * shared memory instead: for 864 cycles at 128 bytes a cycle, 30 in front of them and 290 behind. busy: issue slots of all warps of
+ * all blocks. */
+static const cycles wide_cycles[][2] = {{{295, 295, 424}, {506, 506, 1320}},
+                                        {{360, 360, 956}, {924, 924, 3760}},
+                                        {{655, 655, 4192}, {878, 878, 14336}},
+                                        {{768, 768, 10848}, {891, 891, 34944}},
+                                        {{814, 814, 17024}, {1434, 1434, 44800}}};
 
 static const double few_items[] = {132 * 16, 132 * 8}; /* a block of four warps on each multiprocessor */
 
 /* H200. Between two levels: a launch, assumed to take 1.2 µs, and the beginning and end of a kernel, on average 3500 cycles with
  * the sums behind the walk. */
 static const double clock_rate = 1.98e9, schedulers = 132 * 4, fused_level = 3.4e-6;
+static const double first_link = 0.4; /* of a transition, in links */
 
 static bool is_fused(const bppsa_scan_config *config) {
   return config->device == BPPSA_CUDA && bppsa_scan_fusion_of(config) != BPPSA_FUSION_NONE;
@@ -97,7 +102,8 @@ static bool is_fused(const bppsa_scan_config *config) {
 /* Seconds of `items` items of a kernel, `longest` and on average `mean` steps long. */
 static double fused_seconds(const bppsa_scan_config *config, int kernel, double items, double longest, double mean) {
   const bool wide = config->dim > 20, few = items <= few_items[wide];
-  const int size = config->dim <= 64 ? 0 : config->dim <= 128 ? 1 : config->dim <= 256 ? 2 : 3;
+  int64_t padded;
+  const int size = bppsa_scan_walk_place(config->dim, &padded);
   const cycles *c = config->dim > BPPSA_SCAN_FUSED_DIM ? wide_cycles[size] : fused_cycles[kernel][wide];
   const double more = ((double)config->matrices - 1) / 2, width = config->dtype == BPPSA_F64 ? 2 : 1;
   const double first = few ? c[0].few : c[0].alone, third = few ? c[1].few : c[1].alone;
@@ -146,7 +152,10 @@ static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
   double item = 0; /* of the first item, which stands for all unless sizes differ */
   const double items = (double)level->count * (double)plan->config.batch;
   if (is_fused(&plan->config)) {
-    return fused_seconds(&plan->config, level->op == BPPSA_OP_MM ? TRANSITION : held ? CARRY : WALK, items, longest, mean);
+    const int kernel = level->op == BPPSA_OP_MM ? TRANSITION : held ? CARRY : WALK;
+    const double begin = kernel == TRANSITION ? first_link : 0;
+    const bool beside = kernel == WALK && level->count == 1 && plan->config.method.chunks > 2; /* other chunks' walks */
+    return beside ? 0 : fused_seconds(&plan->config, kernel, items, longest + begin, mean + begin);
   }
   for (int64_t i = 0; i < looked_at; ++i) {
     bppsa_scan_plan_next(plan, &iterator, &step);
