@@ -197,6 +197,9 @@ bppsa_status bppsa_comm_wait_all(int64_t count, bppsa_comm_request **requests);
 bppsa_status bppsa_comm_wait_any(int64_t count, bppsa_comm_request **requests, int64_t *index);
 /* Says whether the request is done, without waiting. */
 bppsa_status bppsa_comm_test(bppsa_comm_request **request, bool *done);
+/* The failure of a request for which the caller has waited by bppsa_comm_test for longer than the communicator's timeout: ERR_COMM,
+ * with the words that bppsa_comm_wait has then. The request remains the caller's. */
+bppsa_status bppsa_comm_expired(const bppsa_comm_request *request);
 /* Cancels requests and sets them to NULL. A function that fails for another reason calls this for its requests before it
  * returns. */
 void bppsa_comm_cancel(int64_t count, bppsa_comm_request **requests);

@@ -421,7 +421,8 @@ static void progress(const bppsa_comm *comm) {
   }
 }
 
-static bppsa_status expired(const bppsa_comm_request *r) {
+bppsa_status bppsa_comm_expired(const bppsa_comm_request *r) {
+  BPPSA_REQUIRE(r != NULL);
   char operation[BPPSA_COMM_TEXT], whom[64];
   r->comm->table->blame(r, whom, sizeof whom);
   const bppsa_comm_endpoint *endpoint = r->comm->endpoint;
@@ -459,7 +460,7 @@ static bppsa_status first_done(int64_t count, bppsa_comm_request **requests, dou
       return with_place(first, BPPSA_ERR_COMM);
     }
     if (bppsa_now() >= deadline) {
-      return expired(first);
+      return bppsa_comm_expired(first);
     }
     progress(comm);
     comm->table->idle(comm, seen, deadline);

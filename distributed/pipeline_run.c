@@ -384,6 +384,36 @@ static int64_t waiting_for(const bppsa_pipeline *p) {
   return first;
 }
 
+/* A message or a broadcast that has been begun and is not over; NULL: none. */
+static const bppsa_comm_request *pending(const bppsa_pipeline *p) {
+  for (int64_t i = 0; i < p->workers; ++i) {
+    for (int64_t k = 0; k < 2 * (p->most_micros + 1); ++k) {
+      if (p->worker[i].requests[k] != NULL) {
+        return p->worker[i].requests[k];
+      }
+    }
+  }
+  for (int64_t layer = 0; layer < p->layers; ++layer) {
+    if (p->sums[layer].request != NULL) {
+      return p->sums[layer].request;
+    }
+  }
+  return NULL;
+}
+
+/* The failure of a run in which nothing has gone on for longer than the timeout. */
+static bppsa_status stuck(const bppsa_pipeline *p, double timeout) {
+  const int64_t id = waiting_for(p);
+  const bppsa_schedule_op *op = &p->list->ops[id];
+  const bppsa_comm_request *request = pending(p);
+  if (request == NULL) { /* the parts of a sum, which travel on their own */
+    return bppsa_fail(BPPSA_ERR_COMM, "rank %" PRId64 " waited %g s: schedule %s: operation %" PRId64 ", %s of layer %d", p->rank,
+                      timeout, p->list->scheme->id, id, bppsa_schedule_kind_name(op->kind), op->layer);
+  }
+  return bppsa_fail_prefix(bppsa_comm_expired(request), "schedule %s: operation %" PRId64 ", %s of layer %d", p->list->scheme->id,
+                           id, bppsa_schedule_kind_name(op->kind), op->layer);
+}
+
 static bppsa_status run_lanes(bppsa_pipeline *p) {
   /* messages first, so that they travel while a pass is computed */
   static const bppsa_schedule_lane order[] = {BPPSA_LANE_RECEIVE, BPPSA_LANE_SEND, BPPSA_LANE_SYNC, BPPSA_LANE_COMPUTE,
@@ -405,10 +435,7 @@ static bppsa_status run_lanes(bppsa_pipeline *p) {
     if (moved) {
       latest = bppsa_now();
     } else if (bppsa_now() - latest > timeout) {
-      const int64_t id = waiting_for(p);
-      return bppsa_fail(BPPSA_ERR_COMM, "schedule %s: operation %" PRId64 ", %s of layer %d, waited for longer than %g s",
-                        p->list->scheme->id, id, bppsa_schedule_kind_name(p->list->ops[id].kind), p->list->ops[id].layer,
-                        timeout);
+      return stuck(p, timeout);
     } else {
       const struct timespec nap = {.tv_nsec = 20000};
       (void)nanosleep(&nap, NULL);

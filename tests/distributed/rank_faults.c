@@ -1,4 +1,6 @@
-/* rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json]
+/* rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json [WORDS]]
+ *
+ * WORDS go on behind the words of the run, such as "--layers 4 --split 1f1b --micro-batches 8".
  *
  * Ranks that die or hang: COUNT injected deaths among four ranks that are threads (of which every fifth rank hangs instead), COUNT
  * kills (SIGKILL) and COUNT stops (SIGSTOP) of a random process of `mpirun -n 4`, each at a random moment of a training run with a
@@ -58,6 +60,8 @@ typedef struct {
   double longest;             /* seconds from the fault to the end */
 } counts;
 
+static const char *more_words = "";
+
 static void fail(const counts *c, const char *what, const char *output) {
   fprintf(stderr, "rank_faults: %s %" PRId64 ": %s\n%s", c->name, c->runs + 1, what, output);
   exit(1);
@@ -94,7 +98,7 @@ static void resume(counts *c) {
   const bool begun = access("ck/checkpoint.safetensors", F_OK) == 0 || access("ck/checkpoint.previous.safetensors", F_OK) == 0;
   char line[512] = "", *argv[RUN_WORDS], *text = NULL;
   size_t size = 0;
-  snprintf(line, sizeof line, "bppsa " RUN " --ranks 2 --checkpoint ck --save-weights weights.safetensors%s",
+  snprintf(line, sizeof line, "bppsa " RUN " %s --ranks 2 --checkpoint ck --save-weights weights.safetensors%s", more_words,
            begun ? " --resume" : "");
   FILE *out = fopen("/dev/null", "w"), *err = open_memstream(&text, &size);
   const int code = bppsa_cli_main(run_words(line, argv), argv, out, err);
@@ -148,7 +152,7 @@ static void die_among_threads(counts *c) {
   const bppsa_comm_fault fault = {.die_at = hangs ? 0 : operation, .stall_at = hangs ? operation : 0};
   char line[512] = "", *argv[RUN_WORDS], *text = NULL;
   size_t size = 0;
-  snprintf(line, sizeof line, "bppsa " RUN " --ranks %d --timeout %d --checkpoint ck", RANKS, TIMEOUT);
+  snprintf(line, sizeof line, "bppsa " RUN " %s --ranks %d --timeout %d --checkpoint ck", more_words, RANKS, TIMEOUT);
   clear();
   FILE *out = fopen("/dev/null", "w"), *err = open_memstream(&text, &size);
   bppsa_comm_set_run_fault((int32_t)(run_uniform() * RANKS), &fault);
@@ -187,8 +191,8 @@ static int children(pid_t parent, pid_t found[RANKS]) {
 
 static pid_t start_mpi(const char *program) {
   char line[1024], *argv[RUN_WORDS];
-  snprintf(line, sizeof line, "mpirun %s--oversubscribe -n %d %s " RUN " --timeout %d --checkpoint ck",
-           geteuid() == 0 ? "--allow-run-as-root " : "", RANKS, program, TIMEOUT);
+  snprintf(line, sizeof line, "mpirun %s--oversubscribe -n %d %s " RUN " %s --timeout %d --checkpoint ck",
+           geteuid() == 0 ? "--allow-run-as-root " : "", RANKS, program, more_words, TIMEOUT);
   (void)run_words(line, argv);
   posix_spawn_file_actions_t actions;
   pid_t child = -1;
@@ -306,7 +310,8 @@ static void report(const counts *c, json_t *results) {
 }
 
 static void train_whole(void) {
-  char line[512] = "bppsa " RUN " --ranks 1 --save-weights whole.safetensors --checkpoint ck", *argv[RUN_WORDS];
+  char line[512] = "", *argv[RUN_WORDS];
+  snprintf(line, sizeof line, "bppsa " RUN " %s --ranks 1 --save-weights whole.safetensors --checkpoint ck", more_words);
   FILE *out = fopen("/dev/null", "w");
   clear();
   if (bppsa_cli_main(run_words(line, argv), argv, out, stderr) != 0) {
@@ -332,17 +337,18 @@ static void describe(json_t *results) {
   json_object_set_new(results, "commit", json_string(BPPSA_COMMIT));
   json_object_set_new(results, "ranks", json_integer(RANKS));
   json_object_set_new(results, "timeout_s", json_integer(TIMEOUT));
-  json_object_set_new(results, "command", json_string(RUN));
+  json_object_set_new(results, "command", json_sprintf("%s%s%s", RUN, more_words[0] != '\0' ? " " : "", more_words));
 }
 
 int main(int argc, char **argv) {
   if (argc < 5) {
-    fprintf(stderr, "rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json]\n");
+    fprintf(stderr, "rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json [WORDS]]\n");
     return 2;
   }
   const int64_t count = atoll(argv[2]);
   run_seed = (uint64_t)atoll(argv[3]);
   json_t *results = json_object();
+  more_words = argc > 6 ? argv[6] : "";
   if ((mkdir(argv[4], 0755) != 0 && errno != EEXIST) || chdir(argv[4]) != 0 || results == NULL) {
     perror(argv[4]);
     return 1;

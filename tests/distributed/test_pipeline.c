@@ -487,6 +487,29 @@ static void failures_end_the_run(void **state) {
   bppsa_cnn_network_free(&network);
 }
 
+/* A message that does not come: what the executor says when its timeout is over. */
+static bppsa_status expire(bppsa_comm *comm, void *context) {
+  const int64_t count = 3;
+  double values[3];
+  bppsa_comm_request *request = NULL;
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F64, 1, &count);
+  (void)context;
+  bppsa_comm_at(comm, "training step", 7);
+  BPPSA_TRY(bppsa_comm_irecv(comm, 1 - bppsa_comm_rank(comm), 5, &view, &request));
+  CHECK(bppsa_comm_expired(request) == BPPSA_ERR_COMM);
+  CHECK(strstr(bppsa_last_error(), "tag 5, 24 bytes, at training step 7") != NULL);
+  CHECK(strstr(bppsa_last_error(), " waited ") != NULL && request != NULL); /* it is still the caller's */
+  bppsa_comm_cancel(1, &request);
+  return BPPSA_OK;
+}
+
+static void requests_that_expire_are_described(void **state) {
+  bppsa_comm_config comm = bppsa_comm_config_default();
+  (void)state;
+  comm.ranks = 2;
+  assert_int_equal(bppsa_comm_run(&comm, expire, NULL, NULL), BPPSA_OK);
+}
+
 /* Every allocation of a run in its turn. */
 static void memory_runs_out(void **state) {
   bppsa_cnn_network network;
@@ -517,6 +540,7 @@ int main(void) {
                                      cmocka_unit_test(activations_peak_where_the_simulator_says),
                                      cmocka_unit_test(what_cannot_run_is_refused),
                                      cmocka_unit_test(failures_end_the_run),
+                                     cmocka_unit_test(requests_that_expire_are_described),
                                      cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
