@@ -12,7 +12,7 @@ help:
 	@echo "make check             what takes longer: CUDA compiles and links, the tests under the sanitizers"
 	@echo "make coverage          which statements the tests run, a row a folder (long; needs python3)"
 	@echo "make build             build the program: build/cpu/bppsa"
-	@echo "make install PREFIX=P  install program, library and headers under P (default $(PREFIX))"
+	@echo "make install PREFIX=P  install program, library, headers, completions and manual pages under P (default $(PREFIX))"
 	@echo "make gpu-bundle        build what bench/gpu.sh runs on a machine with a GPU: build/gpu/bundle"
 	@echo "make setup             install the packages that are missing (as root), or name them"
 	@echo "make format            clang-format 14 over all sources"
@@ -22,7 +22,7 @@ setup:
 	@tools/setup
 
 build: setup
-	@tools/build cpu bppsa_program
+	@tools/build cpu bppsa_program bppsa_shell_files
 
 demo: setup
 	@tools/build cpu bppsa_program bppsa_demo

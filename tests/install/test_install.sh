@@ -28,6 +28,9 @@ check_cell() { # check_cell PROGRAM: it runs, and every method's gradients and t
   done
 }
 
+for file in man/man1/bppsa.1 man/man1/bppsa-train.1 bash-completion/completions/bppsa zsh/site-functions/_bppsa; do
+  [ -s "$prefix/share/$file" ] || fail "share/$file is not installed"
+done
 if find "$prefix/include" -name '*_internal.h' | grep .; then
   fail "internal headers are installed"
 fi
