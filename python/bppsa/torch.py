@@ -133,29 +133,28 @@ class _Pool:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._idle: collections.OrderedDict[Any, list[_native.Layer]] = collections.OrderedDict()
+        self._idle: collections.deque[tuple[Any, _native.Layer]] = collections.deque()  # the latest ones last
+        self._returned: collections.deque[tuple[Any, _native.Layer]] = collections.deque()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
         return _Pool, (self._limit,)
 
     def take(self, key: tuple[Any, ...]) -> _native.Layer:
-        with self._lock:
-            if self._idle.get(key):
-                return self._idle[key].pop()
-        return _native.Layer(*key)
-
-    def give_back(self, key: tuple[Any, ...], layer: _native.Layer) -> None:
         dropped = []  # destroyed outside the lock
         with self._lock:
-            self._idle.setdefault(key, []).append(layer)
-            self._idle.move_to_end(key)
-            while sum(len(layers) for layers in self._idle.values()) > self._limit:
-                oldest = next(iter(self._idle))
-                dropped += self._idle[oldest][:1]
-                del self._idle[oldest][:1]
-                if not self._idle[oldest]:
-                    del self._idle[oldest]
+            while self._returned:
+                self._idle.append(self._returned.popleft())
+            found = next((entry for entry in reversed(self._idle) if entry[0] == key), None)
+            if found is not None:
+                self._idle.remove(found)
+            while len(self._idle) > self._limit:
+                dropped.append(self._idle.popleft())
+        return _native.Layer(*key) if found is None else found[1]
+
+    def give_back(self, key: tuple[Any, ...], layer: _native.Layer) -> None:
+        """Takes no lock: a destructor calls it, and these run anywhere, in the middle of take too."""
+        self._returned.append((key, layer))
 
 
 class _Lease:
@@ -191,14 +190,15 @@ def _address(tensor: Tensor | None) -> int | None:
 
 
 class _Layer(torch.autograd.Function):
-    """One layer in one direction: x [T,B,I], h0 [B,H] and four weights, of which biases may be None, to h_1 .. h_T [T,B,H]. With
-    `recorded` a backward pass may follow."""
+    """One layer in one direction: x [T,B,I], h0 [B,H] or None, and four weights, of which biases may be None, to h_1 .. h_T
+    [T,B,H]. With `recorded` a backward pass may follow."""
 
     @staticmethod
-    def forward(ctx: Any, lease: _Lease, recorded: bool, flops: float, x: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
+    def forward(ctx: Any, lease: _Lease, recorded: bool, flops: float, x: Tensor, h0: Tensor | None,
+                *weights: Tensor | None) -> Tensor:
         # What the call works with belongs to the closure, which outlives an interrupted call.
-        states = _call(flops, lambda: lease.layer.forward(x.data_ptr(), h0.data_ptr(), [_address(weight) for weight in weights]))
-        output = _shared(states, (x.shape[0], x.shape[1], h0.shape[1]), x.dtype, lease)
+        states = _call(flops, lambda: lease.layer.forward(x.data_ptr(), _address(h0), [_address(weight) for weight in weights]))
+        output = _shared(states, (x.shape[0], x.shape[1], weights[1].shape[1]), x.dtype, lease)
         if not recorded:
             return output.clone()  # a kept output would keep all memory of the layer
         ctx.lease, ctx.flops = lease, flops
@@ -229,23 +229,22 @@ class _Recurrent:
 
     def _prepare(self, scan: str, forward: str) -> None:
         self.scan, self.forward_method = scan, forward
+        endings = [f"_l{layer}{direction}" for layer in range(self.num_layers)
+                   for direction in (("", "_reverse") if self.bidirectional else ("",))]
+        self._names = [["weight_ih" + ending, "weight_hh" + ending, "bias_ih" + ending, "bias_hh" + ending] for ending in endings]
         self._pool = _Pool(4 * self.num_layers * (2 if self.bidirectional else 1))
 
     def extra_repr(self) -> str:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
-    def _weights(self, layer: int, reverse: bool) -> list[Tensor | None]:
-        ending = f"_l{layer}" + ("_reverse" if reverse else "")
-        names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
-        return [getattr(self, name + ending) if self.bias or name.startswith("weight") else None for name in names]
-
-    def _run(self, x: Tensor, h0: Tensor, layer: int, reverse: bool) -> Tensor:
-        """h_1 .. h_T [T,B,H] of one direction of one layer, in the order in which that direction walks."""
-        weights = [None if weight is None else _checked(f"the weights of layer {layer}", weight, x)
-                   for weight in self._weights(layer, reverse)]
-        inputs = [x, h0, *weights]
-        recorded = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
-        to_inputs = recorded and (x.requires_grad or h0.requires_grad)
+    def _run(self, x: Tensor, h0: Tensor | None, number: int) -> Tensor:
+        """h_1 .. h_T [T,B,H] of one direction of one layer, counted together, in the order in which that direction walks."""
+        names = self._names[number]
+        weights = [_checked(name, getattr(self, name), x) for name in (names if self.bias else names[:2])]
+        weights += [] if self.bias else [None, None]
+        to_inputs = x.requires_grad or (h0 is not None and h0.requires_grad)
+        recorded = torch.is_grad_enabled() and (to_inputs or any(weight is not None and weight.requires_grad for weight in weights))
+        to_inputs = recorded and to_inputs
         shape = (*x.shape, self.hidden_size)
         key = (self._cell, self.scan, self.forward_method, getattr(self, "nonlinearity", "") == "relu", x.dtype == torch.float64,
                shape, to_inputs, torch.get_num_threads())
@@ -273,14 +272,15 @@ class _Recurrent:
         if x.shape[2] != self.input_size or 0 in x.shape[:2]:
             raise ValueError(f"{name}: input is {list(input.shape)}, expected {self.input_size} numbers in each step, at least "
                              "one step and one sequence")
-        h0 = x.new_zeros(expected) if hx is None else _checked(f"{name}: hx", hx if batched else hx.unsqueeze(1), x)
-        if h0.shape != expected:
+        h0 = None if hx is None else _checked(f"{name}: hx", hx if batched else hx.unsqueeze(1), x)
+        if h0 is not None and h0.shape != expected:
             raise ValueError(f"{name}: hx is {list(h0.shape)}, expected {list(expected)}")
         last = []
         for layer in range(self.num_layers):
             outputs = []
             for direction in range(directions):
-                states = self._run(x.flip(0) if direction else x, h0[layer * directions + direction], layer, direction == 1)
+                number = layer * directions + direction
+                states = self._run(x.flip(0) if direction else x, None if h0 is None else h0[number], number)
                 last.append(states[-1])
                 outputs.append(states.flip(0) if direction else states)
             x = outputs[0] if directions == 1 else torch.cat(outputs, 2)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh PACKAGE FILE [SANITIZER]: runs a test of the Python package, which lies in PACKAGE, with the first python3 that has numpy;
-# skipped (77) where none has. SANITIZER: the runtime that the library needs and that Python lacks.
+# skipped (77) where none has. SANITIZER: the libraries, with colons between them, that have to be loaded before Python.
 set -eu
 package=$1
 file=$2

@@ -245,7 +245,7 @@ class Module(Torch):
         for wrong, kind, message in (
                 ((packed,), NotImplementedError, "input is a PackedSequence, expected a tensor"),
                 ((x.half(),), TypeError, "input: torch.float16, expected torch.float32 or torch.float64"),
-                ((x.double(),), TypeError, "weights of layer 0: torch.float32, expected torch.float64"),
+                ((x.double(),), TypeError, "weight_ih_l0: torch.float32, expected torch.float64"),
                 ((x[..., :2],), ValueError, "input is .5, 2, 2., expected 3 numbers"),
                 ((x[:0],), ValueError, "at least one step"),
                 ((x[0, 0],), ValueError, "input has 1 dimensions, expected 3"),
@@ -295,11 +295,28 @@ class Memory(Torch):
         for _ in range(CALLS):
             once()
         self.assertEqual(_native.allocated(), blocks)
-        self.assertLess(self.resident() - begin, 1 << 20)
+        if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # it keeps what is freed for a while
+            self.assertLess(self.resident() - begin, 1 << 20)
         del layer, once
         x.grad = None
         gc.collect()
         self.assertEqual(_native.allocated(), before)
+
+    def test_a_layer_comes_back_at_any_time(self):
+        layer = bppsa.torch.RNN(2, 3)
+        pool, output = layer._pool, [layer(torch.randn(4, 1, 2))[0]]
+
+        def release():  # as the garbage collector does in the middle of take
+            with pool._lock:
+                output.clear()
+
+        thread = threading.Thread(target=release, daemon=True)
+        thread.start()
+        thread.join(10)
+        self.assertFalse(thread.is_alive())
+        before = _native.allocated()
+        layer(torch.randn(4, 1, 2))
+        self.assertEqual(_native.allocated(), before)  # the same layer again
 
     def test_many_lengths_keep_few_layers(self):
         layer = bppsa.torch.RNN(2, 3)

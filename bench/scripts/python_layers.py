@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""bppsa.torch beside torch.nn: gradients, memory and times, with the PyTorch of the Python that runs it.
+
+    PYTHONPATH=build/cpu/python python3 bench/scripts/python_layers.py --out layers.json [--threads 1]
+
+It runs tests/python/test_torch.py with many random configurations (gradients against torch.nn's float64 autograd) and many calls
+(memory), then times a forward and a backward pass of both as a drop-in, at T = 1000, B = 16 and H = 20 and 128, and what the
+library's own passes take of ours. The passes take turns; bench/rivals/noise.py says which rows are noisy. Exits 1 where a test
+fails.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import torch
+
+import bppsa
+import bppsa.torch
+from bppsa import _native
+
+ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
+sys.path.append(os.path.join(ROOT, "bench", "rivals"))
+import noise  # noqa: E402
+
+
+def run_tests(configurations, calls):
+    """The tests' verdict, and the worst residual."""
+    counts = {"BPPSA_PYTHON_CONFIGURATIONS": str(configurations), "BPPSA_PYTHON_CALLS": str(calls)}
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "python", "test_torch.py")], env={**os.environ, **counts},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    worst = re.search(r"worst residual ([0-9.]+)", done.stdout)
+    if done.returncode != 0 or worst is None:
+        sys.exit(done.stdout)
+    return {"configurations": configurations, "worst_residual": float(worst[1]), "calls": calls, "memory": "below 1 MiB"}
+
+
+def module_pass(layer, x, seed):
+    def run():
+        layer.zero_grad(set_to_none=True)
+        layer(x)[0].backward(seed)
+
+    return run
+
+
+def library_pass(cell, layer, x, seed, threads):
+    """The two passes that bppsa.torch calls, and nothing around them."""
+    steps, batch, inputs = x.shape
+    shape = (steps, batch, inputs, layer.hidden_size)
+    native = _native.Layer(cell.lower(), "auto", "sequential", False, False, shape, False, threads)
+    weights = [parameter.data.clone() for parameter in layer.parameters()]
+    gradients = [torch.empty_like(weight) for weight in weights]
+    h0 = torch.zeros(batch, layer.hidden_size)
+
+    def run():
+        native.forward(x.data_ptr(), h0.data_ptr(), [weight.data_ptr() for weight in weights])
+        native.backward(seed.data_ptr(), [gradient.data_ptr() for gradient in gradients], None, None)
+
+    return run
+
+
+def time_passes(passes, seconds):
+    times = {name: [] for name in passes}
+    for run in passes.values():
+        run()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times["library"]) < 5:
+        for name, run in passes.items():
+            for _ in range(1 if name == "torch.nn" else 5):
+                begin = time.perf_counter()
+                run()
+                times[name].append(time.perf_counter() - begin)
+    return {name: noise.timing(each) for name, each in times.items()}
+
+
+def measure(cell, hidden, options):
+    torch.manual_seed(0)
+    x, seed = torch.randn(options.seq_len, options.batch, 1), torch.randn(options.seq_len, options.batch, hidden)
+    theirs, ours = getattr(torch.nn, cell)(1, hidden), getattr(bppsa.torch, cell)(1, hidden)
+    ours.load_state_dict(theirs.state_dict())
+    times = time_passes({"torch.nn": module_pass(theirs, x, seed), "bppsa.torch": module_pass(ours, x, seed),
+                         "library": library_pass(cell, ours, x, seed, options.threads)}, options.seconds)
+    row = {"cell": cell, "seq_len": options.seq_len, "batch": options.batch, "hidden": hidden, **times,
+           "times_as_fast": times["torch.nn"]["median_s"] / times["bppsa.torch"]["median_s"],
+           "wrapper_s": times["bppsa.torch"]["median_s"] - times["library"]["median_s"]}
+    print("%s, H = %3d: torch.nn %8.2f ms%s, bppsa.torch %7.2f ms%s, %5.1f times as fast; around the library's passes %4.0f us" %
+          (cell, hidden, 1e3 * times["torch.nn"]["median_s"], noise.mark(times["torch.nn"]),
+           1e3 * times["bppsa.torch"]["median_s"], noise.mark(times["bppsa.torch"]), row["times_as_fast"], 1e6 * row["wrapper_s"]))
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, help="where the JSON document goes")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seq-len", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=5, help="for each row [5]")
+    parser.add_argument("--configurations", type=int, default=500)
+    parser.add_argument("--calls", type=int, default=10000)
+    parser.add_argument("--no-times", action="store_true", help="for a machine on which others work")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    document = {"bench": "python_layers", "torch": torch.__version__, "python": sys.version.split()[0],
+                "bppsa": bppsa.__version__, "threads": options.threads,
+                "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "tests": run_tests(options.configurations, options.calls)}
+    print("PyTorch %s: %d configurations, worst residual %.2f" % (torch.__version__, options.configurations,
+                                                                  document["tests"]["worst_residual"]))
+    if not options.no_times:
+        document["rows"] = [measure(cell, hidden, options) for cell in ("RNN", "GRU") for hidden in (20, 128)]
+    with open(options.out, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+
+
+main()
