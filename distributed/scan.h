@@ -40,7 +40,7 @@ void bppsa_ranks_share(int64_t steps, int32_t ranks, int32_t rank, int64_t *firs
  * that do not fit. ERR_UNSUPPORTED: no such method. ERR_MEMORY, ERR_CUDA, ERR_COMM. Sparse elements, by linear and blelloch: the
  * ranks send each other the patterns of their products now, and later values alone; J_1ᵀ of a rank must be set on all ranks but
  * the last. On a GPU all operands are in its memory, and it must be the communicator's (bppsa_comm_set_device): gradients and
- * products travel from its memory, and an execution waits for each message, so that it cannot be recorded (core/graph.h). */
+ * products travel from its memory, and an execution waits for each message, so that it cannot be recorded. */
 bppsa_status bppsa_ranks_scan_create(bppsa_comm *comm, int32_t tag, const bppsa_scan_plan *plan, const bppsa_device *device,
                                      bppsa_scan_executor **executor);
 
