@@ -217,39 +217,136 @@ static void cancelled_rows(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* A gradient that cancels in a product is found where it is applied; of diagonals, one that is not finite. */
+/* A problem of n steps of one sample, without injected gradients; jt and seed are copied. */
+static problem one_sample(bppsa_element element, bppsa_dtype dtype, int64_t n, int64_t dim, double *jt, const double *seed) {
+  problem p = {.config = bppsa_scan_config_default()};
+  double *all = bppsa_calloc((n + 1) * dim, sizeof *all);
+  assert_non_null(all);
+  memcpy(all + n * dim, seed, (size_t)dim * sizeof *all);
+  p.config.element = element;
+  p.config.dtype = dtype;
+  p.config.jacobians = n;
+  p.config.batch = 1;
+  p.config.dim = dim;
+  for (int64_t t = 0; t <= n; ++t) {
+    p.dims[t] = dim;
+  }
+  p.typed_jt = rounded(dtype, jt, n * dim * (element == BPPSA_ELEMENT_DENSE ? dim : 1));
+  p.seed = rounded(dtype, all, (n + 1) * dim);
+  p.typed_u = rounded(dtype, all, (n + 1) * dim);
+  bppsa_free(all);
+  return p;
+}
+
+/* Is the product of all steps useless for the seed? As it was made and, if `sent`, as it arrives in a message. */
+static bool is_useless(const problem *p, const bppsa_device *device, bool sent) {
+  const int64_t width = (int64_t)bppsa_dtype_size(p->config.dtype), size = p->dims[0] * width;
+  operand_copies copies = copy_operands(p, device);
+  part all = make_part(p, device, &copies, 0, p->config.jacobians, 1);
+  bppsa_transition *arrived = send(device, all.made, 1);
+  bool useless = false;
+  int64_t count = -1;
+  void *out = on_device(device, p->seed, size);
+  assert_int_equal(bppsa_transition_apply(sent ? arrived : all.made, (char *)copies.gradients + p->config.jacobians * size, out,
+                                          &useless, &count),
+                   BPPSA_OK);
+  assert_int_equal(count, useless ? 1 : 0);
+  bppsa_memory_free(device, out);
+  bppsa_transition_destroy(arrived);
+  free_part(&all);
+  free_operands(&copies);
+  return useless;
+}
+
+/* A gradient that cancels in a product is found where it is applied, wherever the largest entries of its rows are: the image of
+ * (1, 1, 0, ..) is (2, 0, ..), and rows 0 and 1 have 2^60 and -2^60 in some column. */
 static void useless_gradients(void **state) {
   (void)state;
+  enum { D = 40 };
+  static const int64_t columns[] = {1, 9, 20, 31, 36};
   bppsa_device *device = test_device(1);
-  problem p = two_steps(BPPSA_F64);
-  operand_copies copies = copy_operands(&p, device);
-  part early = make_part(&p, device, &copies, 0, 1, 2);
-  bool useless[2] = {true, false};
-  int64_t count = 0;
-  void *out = on_device(device, p.seed, 4 * (int64_t)sizeof(double));
-  assert_int_equal(bppsa_transition_apply(early.made, (char *)copies.gradients + 8 * sizeof(double), out, useless, &count),
-                   BPPSA_OK);
-  assert_true(count == 1 && !useless[0] && useless[1]);
-  free_part(&early);
-  ((double *)p.typed_jt)[2] = 0x1p1000; /* as diagonals [2 steps][2 samples][2] */
-  ((double *)p.typed_jt)[6] = 0x1p1000;
-  p.config.element = BPPSA_ELEMENT_DIAGONAL;
-  operand_copies diagonals = copy_operands(&p, device);
-  part both = make_part(&p, device, &diagonals, 0, 2, 2);
-  useless[0] = true;
-  assert_int_equal(bppsa_transition_apply(both.made, (char *)copies.gradients + 8 * sizeof(double), out, useless, &count),
-                   BPPSA_OK);
-  assert_true(count == 1 && !useless[0] && useless[1]);
-  free_part(&both);
-  free_operands(&diagonals);
-  bppsa_memory_free(device, out);
-  free_operands(&copies);
-  free_problem(&p);
+  double *jt = bppsa_calloc(D * D, sizeof *jt), seed[D] = {1, 1};
+  assert_non_null(jt);
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; ++i) {
+    memset(jt, 0, D * D * sizeof *jt);
+    jt[0] = jt[1] = 1;
+    jt[columns[i] * D] = 0x1p60;
+    jt[columns[i] * D + 1] = -0x1p60;
+    for (int d = 0; d < 2; ++d) {
+      problem p = one_sample(BPPSA_ELEMENT_DENSE, d == 0 ? BPPSA_F32 : BPPSA_F64, 1, D, jt, seed);
+      assert_true(is_useless(&p, device, false));
+      assert_true(is_useless(&p, device, true));
+      free_problem(&p);
+    }
+  }
+  bppsa_free(jt);
+  bppsa_device_destroy(device);
+}
+
+/* One number of a gradient leaves the range, the first one or a later one; of matrices and of diagonals. */
+static void infinite_gradients(void **state) {
+  (void)state;
+  enum { N = 8, D = 3 };
+  static const double seed[] = {1, 1, 1};
+  bppsa_device *device = test_device(1);
+  for (int large = 0; large < D; ++large) {
+    for (int d = 0; d < 2; ++d) {
+      double dense[N * D * D] = {0}, diagonal[N * D];
+      for (int i = 0; i < N * D; ++i) {
+        diagonal[i] = i % D != large ? 1 : d == 0 ? 0x1p30 : 0x1p140;
+        dense[i / D * D * D + i % D * (D + 1)] = diagonal[i];
+      }
+      problem matrices = one_sample(BPPSA_ELEMENT_DENSE, d == 0 ? BPPSA_F32 : BPPSA_F64, N, D, dense, seed);
+      problem numbers = one_sample(BPPSA_ELEMENT_DIAGONAL, d == 0 ? BPPSA_F32 : BPPSA_F64, N, D, diagonal, seed);
+      assert_true(is_useless(&matrices, device, false));
+      assert_true(is_useless(&numbers, device, false));
+      free_problem(&matrices);
+      free_problem(&numbers);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
+/* A join of wide rows, each with one entry: no row is taken for a cancelled one, wherever the entries of both operands are. */
+static void wide_joins(void **state) {
+  (void)state;
+  enum { D = 40 };
+  bppsa_device *device = test_device(1);
+  double *jt = bppsa_calloc(2 * D * D, sizeof *jt), seed[D];
+  assert_non_null(jt);
+  for (int64_t i = 0; i < D; ++i) {
+    jt[i * D + (i + 17) % D] = jt[D * D + i * (D + 1)] = 1; /* J_1ᵀ turns, J_2ᵀ = I */
+    seed[i] = (double)(i + 1);
+  }
+  for (int d = 0; d < 2; ++d) {
+    problem p = one_sample(BPPSA_ELEMENT_DENSE, d == 0 ? BPPSA_F32 : BPPSA_F64, 2, D, jt, seed);
+    const int64_t width = (int64_t)bppsa_dtype_size(p.config.dtype), count = D * D;
+    operand_copies copies = copy_operands(&p, device);
+    part late = make_part(&p, device, &copies, 1, 1, 1), early = make_part(&p, device, &copies, 0, 1, 1);
+    bppsa_transition *joined = NULL;
+    assert_int_equal(bppsa_transition_create_joined(late.made, early.made, device, &joined), BPPSA_OK);
+    assert_int_equal(bppsa_transition_join(late.made, early.made, joined), BPPSA_OK);
+    void *values = bppsa_alloc((size_t)(count * width));
+    assert_non_null(values);
+    assert_int_equal(bppsa_memory_get(device, values, bppsa_transition_view(joined, 1).data, count * width), BPPSA_OK);
+    const bppsa_view view = bppsa_view_make(values, p.config.dtype, 1, &count);
+    for (int64_t i = 0; i < count; ++i) { /* row r is the image of basis vector r */
+      assert_true(bppsa_view_get(&view, i) == ((i % D + 17) % D == i / D ? 1 : 0));
+    }
+    bppsa_free(values);
+    bppsa_transition_destroy(joined);
+    free_part(&late);
+    free_part(&early);
+    free_operands(&copies);
+    free_problem(&p);
+  }
+  bppsa_free(jt);
   bppsa_device_destroy(device);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element), cmocka_unit_test(differing_sizes),
-                                     cmocka_unit_test(cancelled_rows), cmocka_unit_test(useless_gradients)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element),      cmocka_unit_test(differing_sizes),
+                                     cmocka_unit_test(cancelled_rows),     cmocka_unit_test(useless_gradients),
+                                     cmocka_unit_test(infinite_gradients), cmocka_unit_test(wide_joins)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
