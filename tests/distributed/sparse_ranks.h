@@ -17,6 +17,7 @@ typedef struct {
   const bppsa_csr_values *values;
   char *gradients; /* g_0 .. g_n: the seed is read, the others are written */
   int32_t gpus;    /* rank r computes on GPU r % gpus; 0: on processors */
+  bool nccl;       /* NCCL carries what is in the GPUs' memory */
 } sparse_job;
 
 /* Bytes of g_0 .. g_{t-1}. */
@@ -105,6 +106,7 @@ static inline bppsa_status compare_sparse_messages(bppsa_comm *comm, const spars
 /* What a rank holds. */
 typedef struct {
   bppsa_device *device;
+  bppsa_comm *comm; /* the ranks' own, or NCCL's */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *executor;
   int64_t first, count, begin, seed,
@@ -157,16 +159,21 @@ static inline bppsa_status prepare_sparse(bppsa_comm *comm, const sparse_job *j,
     s->gradients = NULL;
     BPPSA_TRY(bppsa_memory_alloc(s->device, s->size, &s->gradients));
   }
+  s->comm = comm;
+  BPPSA_TRY(j->nccl ? bppsa_comm_create_nccl(comm, s->device, &s->comm) : BPPSA_OK);
   c.planner = s->device;
   c.device = bppsa_device_get_kind(s->device);
   BPPSA_TRY(place_values(j, s));
   BPPSA_TRY(bppsa_scan_plan_create(&c, &s->plan));
-  return bppsa_ranks_scan_create(comm, 1, s->plan, s->device, &s->executor);
+  return bppsa_ranks_scan_create(s->comm, 1, s->plan, s->device, &s->executor);
 }
 
 static inline void free_sparse(bppsa_comm *comm, const sparse_job *j, sparse_part *s) {
   bppsa_scan_executor_destroy(s->executor);
   bppsa_scan_plan_destroy(s->plan);
+  if (s->comm != comm) {
+    bppsa_comm_destroy(s->comm);
+  }
   for (int64_t t = 0; j->gpus > 0 && s->values != NULL && t < s->count; ++t) {
     bppsa_memory_free(s->device, (void *)(uintptr_t)s->values[t].data);
   }
@@ -186,9 +193,9 @@ static inline bppsa_status run_sparse(bppsa_comm *comm, const sparse_job *j, spa
     memcpy(s->g + s->seed, j->gradients + s->begin + s->seed, (size_t)(s->size - s->seed));
   }
   BPPSA_TRY(s->gradients != s->g ? bppsa_memory_put(s->device, s->gradients, s->g, s->size) : BPPSA_OK);
-  bppsa_comm_reset_counters(comm);
+  bppsa_comm_reset_counters(s->comm);
   BPPSA_TRY(s->executor->execute(s->executor, &o));
-  BPPSA_TRY(compare_sparse_messages(comm, j));
+  BPPSA_TRY(compare_sparse_messages(s->comm, j));
   return s->gradients != s->g ? bppsa_memory_get(s->device, s->g, s->gradients, s->size) : BPPSA_OK;
 }
 

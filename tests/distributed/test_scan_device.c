@@ -138,20 +138,25 @@ static void sparse_chains(void **state) {
     const int64_t reals = c.offsets[c.n + 1] * c.batch, wanted = c.offsets[c.n] * c.batch;
     char *gradients = bppsa_alloc((size_t)reals * sizeof(double));
     assert_non_null(gradients);
-    for (int m = 0; m < 2; ++m) {
+    for (int run = 0; run < 4; ++run) {
       const bppsa_comm_config config = {.ranks = rank_counts[i / 2], .timeout = 60};
-      sparse_job j = {.config = config_of(&c, sparse[m], -1, host),
+      sparse_job j = {.config = config_of(&c, sparse[run % 2], -1, host),
                       .batch = c.batch,
                       .values = c.values,
                       .gradients = gradients,
-                      .gpus = gpus};
+                      .gpus = gpus,
+                      .nccl = run >= 2};
+      if (j.nccl && !(nccl && config.ranks <= gpus)) {
+        continue;
+      }
       memcpy(gradients, c.seed, (size_t)reals * bppsa_dtype_size(c.dtype));
       if (bppsa_comm_run(&config, sparse_rank, &j, NULL) != BPPSA_OK) {
-        fail_msg("%s, chain %d, %d elements: %s", bppsa_scan_algorithm_name(sparse[m]), i, (int)c.n, bppsa_last_error());
+        fail_msg("%s%s, chain %d, %d elements: %s", bppsa_scan_algorithm_name(sparse[run % 2]), j.nccl ? " over NCCL" : "", i,
+                 (int)c.n, bppsa_last_error());
       }
       const double r = residual(c.dtype, gradients, c.g, wanted, sqrt((double)c.n));
       if (!(r < 30)) {
-        fail_msg("%s, chain %d, %d elements: residual %g", bppsa_scan_algorithm_name(sparse[m]), i, (int)c.n, r);
+        fail_msg("%s, chain %d, %d elements: residual %g", bppsa_scan_algorithm_name(sparse[run % 2]), i, (int)c.n, r);
       }
     }
     bppsa_free(gradients);
