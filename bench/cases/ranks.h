@@ -25,7 +25,7 @@ enum {
   BPPSA_RANKS_BYTES,
   BPPSA_RANKS_COLLECTIVES,
   BPPSA_RANKS_COLLECTIVE_BYTES,
-  BPPSA_RANKS_HELD, /* bytes of memory that the entry holds; on a GPU with those of ranks that share it */
+  BPPSA_RANKS_HELD, /* bytes of memory that the entry holds; ranks that share a GPU each count the bytes of all of them */
   BPPSA_RANKS_COUNTS
 };
 typedef struct {

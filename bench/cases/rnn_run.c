@@ -145,11 +145,9 @@ static bppsa_status prepare(bppsa_bench *bench) {
                                                           bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
 }
 
-/* The versions of the rivals' libraries stand beside those of the machine. */
 static bool put_versions(const bppsa_bench *bench, json_t *document) {
   const bppsa_bench_session *s = bench->session;
-  return s->guest == NULL || json_object_update_missing(json_object_get(document, "device"),
-                                                        (json_t *)(uintptr_t)bppsa_guest_versions(s->guest)) == 0;
+  return s->guest == NULL || bppsa_guest_put_versions(s->guest, json_object_get(document, "device"));
 }
 
 static void release(bppsa_bench *bench) {

@@ -253,8 +253,8 @@ const char *bppsa_guest_method(const bppsa_guest *guest, int method) {
   return json_string_value(json_array_get(json_object_get(guest->first, "methods"), (size_t)method));
 }
 
-const json_t *bppsa_guest_versions(const bppsa_guest *guest) {
-  return json_object_get(guest->first, "versions");
+bool bppsa_guest_put_versions(const bppsa_guest *guest, json_t *device) {
+  return json_object_update_missing(device, json_object_get(guest->first, "versions")) == 0;
 }
 
 static bppsa_status send_request(bppsa_guest *guest, json_t *request, int64_t count, const bppsa_view *sent) {

@@ -40,7 +40,8 @@ void bppsa_guest_stop(bppsa_guest *guest);
 
 int bppsa_guest_method_count(const bppsa_guest *guest);
 const char *bppsa_guest_method(const bppsa_guest *guest, int method);
-const json_t *bppsa_guest_versions(const bppsa_guest *guest); /* an object, borrowed */
+/* Adds the versions of the guest's libraries to an object that describes the machine. False: no memory. */
+bool bppsa_guest_put_versions(const bppsa_guest *guest, json_t *device);
 
 /* Sends a request, whose member "bytes" it sets, and the arrays; takes the answer (release it), and so many bytes behind it into
  * `received`. ERR_UNSUPPORTED: the answer is a refusal, or the program ended, was silent for too long or answered something else:
