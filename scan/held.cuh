@@ -63,6 +63,17 @@ __device__ inline bool scan_close(int64_t count, const int32_t *e, int32_t *most
   return *most - least <= 2 * SCAN_WINDOW + 16;
 }
 
+/* Whether numbers are so small that their products with stored rows, whose exponents a close range puts off, may be lost to
+ * underflow. */
+template <typename real> __device__ bool scan_tiny(int64_t count, const real *x) {
+  typedef scan_format<real> format;
+  real largest = 0;
+  for (int64_t r = 0; r < count; ++r) {
+    largest = scan_larger(largest, scan_size(x[r]));
+  }
+  return largest > 0 && largest < scan_normal_power<real>(1 - format::MOST + format::DIGITS + 3 * SCAN_WINDOW + 16);
+}
+
 /* The smallest exponent that keeps every x[r] 2^e[r] below 1 in size. */
 template <typename real>
 __device__ inline int64_t scan_common(int64_t count, const real *x, const int32_t *e, int64_t more, int64_t more_until) {
@@ -127,7 +138,7 @@ template <typename real> __device__ bool scan_try(const scan_held<real> &p, real
   }
   __syncthreads();
   int32_t most;
-  const bool close = scan_close(count, p.e, &most);
+  const bool together = scan_close(count, p.e, &most), close = together && !(most > 0 && scan_tiny(p.rows, in));
   const int64_t common = close ? most : scan_common(count, in, p.e, 0, 0);
   __syncthreads();
   for (int64_t r = threadIdx.x; r < count; r += blockDim.x) {
@@ -152,8 +163,8 @@ template <typename real> __device__ bool scan_try(const scan_held<real> &p, real
   const bool cancelled = !(terms <= (real)SCAN_CANCELLATION * sum); /* true for NaN */
   __syncthreads();
   bool infinite = false;
-  for (int64_t j = threadIdx.x; common != 0 && j < m; j += blockDim.x) {
-    out[j] = scan_scaled(out[j], common);
+  for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+    out[j] = common != 0 ? scan_scaled(out[j], common) : out[j];
     infinite = infinite || !isfinite(out[j]);
   }
   return __syncthreads_or(cancelled || infinite) == 0;

@@ -230,8 +230,32 @@ static void test_overflow_is_redone(void **state) {
   check_overflow(BPPSA_F64);
 }
 
+/* Three steps overflow together before anything is rescaled, wherever a chunk begins; a tiny gradient passes through them one by
+ * one. */
+static void check_step_overflow(bppsa_dtype dtype) {
+  enum { H = 2, B = 2, UNIT = 5, GROWING = 3, SHRINKING = 11, PERIOD = UNIT + GROWING + SHRINKING, N = 6 * PERIOD };
+  const int shrink = dtype == BPPSA_F64 ? 96 : 12, growth = SHRINKING * shrink / GROWING; /* powers of two a step */
+  const double w[] = {0.75, 0.25, 0.25, 0.75}, tiny = ldexp(1, -5 * growth / 2), seed[] = {tiny, tiny, tiny / 2, tiny};
+  double *d = bppsa_calloc((int64_t)N * B * H, sizeof *d);
+  for (int64_t i = 0; i < N * B * H; ++i) {
+    const int64_t at = (N - 1 - i / (B * H)) % PERIOD; /* in the order of the scan */
+    d[i] = at < UNIT ? 1 : ldexp(1, at < UNIT + GROWING ? growth : -shrink);
+  }
+  problem p = make_recurrence(dtype, N, H, B, w, d, seed);
+  assert_true(check_recurrence(&p, INFINITY) > 0);
+  free_problem(&p);
+  bppsa_free(d);
+}
+
+static void test_overflow_within_a_product_is_redone(void **state) {
+  (void)state;
+  check_step_overflow(BPPSA_F32);
+  check_step_overflow(BPPSA_F64);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_block), cmocka_unit_test(test_dense_growth),
-                                     cmocka_unit_test(test_cancellation_is_redone), cmocka_unit_test(test_overflow_is_redone)};
+                                     cmocka_unit_test(test_cancellation_is_redone), cmocka_unit_test(test_overflow_is_redone),
+                                     cmocka_unit_test(test_overflow_within_a_product_is_redone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
