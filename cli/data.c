@@ -126,7 +126,34 @@ const bppsa_command bppsa_command_data_irmas = {
     .uses = irmas_uses,
     .run = run_irmas};
 
-/* ---- instruments ---- */
+/* ---- instruments and cifar10: files in a folder ---- */
+
+/* A data set that is made as files in --out. */
+typedef struct {
+  bppsa_option count; /* which option says how many there are */
+  const char *things; /* what it counts */
+  json_t *(*json)(const char *directory, int64_t count, int64_t seed);
+  bppsa_status (*text)(const char *directory, int64_t count, bppsa_text *text);
+  bppsa_status (*write)(const char *directory, int64_t count, uint64_t seed, int32_t threads,
+                        void (*progress)(void *context, int64_t done, int64_t total), void *context);
+} folder_set;
+
+static bppsa_status write_folder(bppsa_cli *cli, const folder_set *set) {
+  const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
+  const int64_t number = bppsa_cli_value(cli, set->count)->integer, seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  bppsa_device *device = NULL;
+  BPPSA_TRY(bppsa_setup_device(cli, &device));
+  counter count = {bppsa_progress_start(cli->to.err), set->things};
+  bppsa_text shown = {0};
+  bppsa_status status =
+      cli->to.json ? bppsa_json_render(set->json(directory, number, seed), &shown.text) : set->text(directory, number, &shown);
+  status = status == BPPSA_OK
+               ? set->write(directory, number, (uint64_t)seed, bppsa_device_get_threads(device), show_progress, &count)
+               : status;
+  bppsa_progress_clear(&count.line);
+  bppsa_device_destroy(device);
+  return bppsa_setup_finish(cli, status, &shown);
+}
 
 static const bppsa_option_use instruments_uses[] = {{.option = BPPSA_OPTION_FILES, .fallback = "1100"},
                                                     {.option = BPPSA_OPTION_SEED, .help = "of everything that varies"},
@@ -149,27 +176,10 @@ static const char instruments_notes[] =
     "class folders\n"
     "hold WAV files already is refused, so that two sets never mix: remove it, or name another.\n";
 
-static bppsa_status write_instruments(bppsa_cli *cli, const bppsa_device *device) {
-  const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
-  const int64_t files = bppsa_cli_value(cli, BPPSA_OPTION_FILES)->integer,
-                seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
-  const int32_t threads = bppsa_device_get_threads(device);
-  counter count = {bppsa_progress_start(cli->to.err), "files"};
-  bppsa_text shown = {0};
-  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_instruments_json(directory, files, seed), &shown.text)
-                                     : bppsa_instruments_text(directory, files, &shown);
-  status =
-      status == BPPSA_OK ? bppsa_instruments_write(directory, files, (uint64_t)seed, threads, show_progress, &count) : status;
-  bppsa_progress_clear(&count.line);
-  return bppsa_setup_finish(cli, status, &shown);
-}
-
 static bppsa_status run_instruments(bppsa_cli *cli) {
-  bppsa_device *device = NULL;
-  BPPSA_TRY(bppsa_setup_device(cli, &device));
-  const bppsa_status status = write_instruments(cli, device);
-  bppsa_device_destroy(device);
-  return status;
+  static const folder_set instruments = {BPPSA_OPTION_FILES, "files", bppsa_instruments_json, bppsa_instruments_text,
+                                         bppsa_instruments_write};
+  return write_folder(cli, &instruments);
 }
 
 const bppsa_command bppsa_command_data_instruments = {.verb = "data",
@@ -180,8 +190,6 @@ const bppsa_command bppsa_command_data_instruments = {.verb = "data",
                                                       .notes = instruments_notes,
                                                       .uses = instruments_uses,
                                                       .run = run_instruments};
-
-/* ---- cifar10 ---- */
 
 static const bppsa_option_use cifar10_uses[] = {
     {.option = BPPSA_OPTION_SYNTHETIC},
@@ -208,30 +216,13 @@ static const char cifar10_notes[] =
     "holds\n"
     "any of the files is refused.\n";
 
-static bppsa_status write_images(bppsa_cli *cli, const bppsa_device *device) {
-  const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
-  const int64_t samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer,
-                seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
-  const int32_t threads = bppsa_device_get_threads(device);
-  counter count = {bppsa_progress_start(cli->to.err), "images"};
-  bppsa_text shown = {0};
-  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_cifar10_json(directory, samples, seed), &shown.text)
-                                     : bppsa_cifar10_text(directory, samples, &shown);
-  status = status == BPPSA_OK ? bppsa_cifar10_write(directory, samples, (uint64_t)seed, threads, show_progress, &count) : status;
-  bppsa_progress_clear(&count.line);
-  return bppsa_setup_finish(cli, status, &shown);
-}
-
 static bppsa_status run_cifar10(bppsa_cli *cli) {
-  bppsa_device *device = NULL;
-  if (!bppsa_cli_value(cli, BPPSA_OPTION_SYNTHETIC)->given) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--synthetic: missing, expected this option: CIFAR-10 itself needs no conversion, see --data cifar10:DIR");
-  }
-  BPPSA_TRY(bppsa_setup_device(cli, &device));
-  const bppsa_status status = write_images(cli, device);
-  bppsa_device_destroy(device);
-  return status;
+  static const folder_set images = {BPPSA_OPTION_SAMPLES, "images", bppsa_cifar10_json, bppsa_cifar10_text, bppsa_cifar10_write};
+  return bppsa_cli_value(cli, BPPSA_OPTION_SYNTHETIC)->given
+             ? write_folder(cli, &images)
+             : bppsa_fail(
+                   BPPSA_ERR_ARGUMENT,
+                   "--synthetic: missing, expected this option: CIFAR-10 itself needs no conversion, see --data cifar10:DIR");
 }
 
 const bppsa_command bppsa_command_data_cifar10 = {.verb = "data",

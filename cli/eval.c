@@ -1,11 +1,10 @@
 /* `bppsa eval MODEL`: loss and accuracy of trained weights on a data set. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "cli/ranks.h"
 #include "cli/setup.h"
-#include "core/alloc.h"
 #include "distributed/evaluate.h"
+#include "models/eval_report.h"
 #include "models/outputs.h"
 
 #define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
@@ -98,45 +97,17 @@ static bppsa_status create(const bppsa_cli *cli, evaluation *e) {
   return bppsa_setup_model(cli, &e->network, e->file, e->model);
 }
 
-static json_t *evaluation_json(const bppsa_evaluation *result) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_real(object, "loss", result->loss);
-  ok = ok && bppsa_json_put_real(object, "accuracy", result->accuracy);
-  ok = ok && bppsa_json_put_integer(object, "samples", result->samples);
-  if (result->forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&result->forward));
-  }
-  return bppsa_json_finish(object, ok);
-}
-
-static bppsa_status print_result(bppsa_cli *cli, const evaluation *e, const bppsa_evaluation *result) {
-  BPPSA_TRY(bppsa_output_print(&cli->to, "samples   %" PRId64 "%s\nloss      %.6f\n", result->samples,
-                               e->split.validation > 0 ? ", held out" : "", result->loss));
-  if (!e->objective.mse) {
-    BPPSA_TRY(bppsa_output_print(&cli->to, "accuracy  %.4f\n", result->accuracy));
-  }
-  if (result->forward.passes > 0) {
-    char words[BPPSA_FORWARD_TEXT];
-    BPPSA_TRY(bppsa_output_print(&cli->to, "forward   in parallel: %s\n",
-                                 bppsa_forward_stats_text(&result->forward, words, sizeof words)));
-  }
-  const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
-  return out->given ? bppsa_output_print(&cli->to, "outputs   written to %s\n", out->text) : BPPSA_OK;
-}
-
-/* The document is made before the output files are put in place, and printed after that. */
+/* The text is made before the output files are put in place, and printed after that. */
 static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation *result) {
-  char *text = NULL;
-  if (cli->to.json) {
-    BPPSA_TRY(bppsa_json_render(evaluation_json(result), &text));
-  }
-  bppsa_status status = bppsa_outputs_commit(e->out);
-  e->out = NULL;
+  bppsa_text shown = {0};
+  const char *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
+  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_evaluation_json(result), &shown.text)
+                                     : bppsa_evaluation_text(result, e->split.validation > 0, !e->objective.mse, out, &shown);
   if (status == BPPSA_OK) {
-    status = cli->to.json ? bppsa_output_document(&cli->to, text) : print_result(cli, e, result);
+    status = bppsa_outputs_commit(e->out);
+    e->out = NULL;
   }
-  bppsa_free(text);
-  return status;
+  return bppsa_setup_finish(cli, status, &shown);
 }
 
 /* Ranks share the batches, of which each takes whole ones, and along time the steps. Only a run without ranks writes --out, whose
