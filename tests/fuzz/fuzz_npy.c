@@ -1,5 +1,5 @@
 /* Reader: core/npy.c. Options: 0 the part is a file; 1, 2, 3 the first part is the header's text behind magic, version 1, 2 or 3
- * and its length, the second the elements. */
+ * and its length, the second the elements. 4 more: in memory only, not on disk too; such an input takes a tenth of the time. */
 #include <string.h>
 
 #include "core/npy.h"
@@ -25,6 +25,20 @@ static bppsa_status load(const char *path) {
   return status;
 }
 
+/* The file on disk, read in every way. Returns the reader's status. */
+static bppsa_status run_on_disk(const fuzz_bytes *file) {
+  const char *path = fuzz_file("a.npy", file->data, file->size);
+  const bppsa_status status = load(path);
+  for (int wide = 0; wide < 2; ++wide) {
+    bppsa_buffer reals = {0};
+    if (bppsa_npy_load_reals(path, wide != 0 ? BPPSA_F64 : BPPSA_F32, &reals) == BPPSA_OK) {
+      FUZZ_CHECK(status == BPPSA_OK);
+      bppsa_buffer_free(&reals);
+    }
+  }
+  return status;
+}
+
 bppsa_status fuzz_run(const fuzz_input *input) {
   fuzz_bytes file = {0};
   const int version = input->options & 3;
@@ -33,23 +47,16 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   } else {
     fuzz_add_npy(&file, version, input->part[0].data, input->part[0].size, input->part[1].data, input->part[1].size);
   }
-  const char *path = fuzz_file("a.npy", file.data, file.size);
-  const bppsa_status status = load(path);
   bppsa_view view;
   const bppsa_status parsed = bppsa_npy_parse("memory", file.data, (int64_t)file.size, &view);
-  FUZZ_CHECK((status == BPPSA_OK) == (parsed == BPPSA_OK));
   if (parsed == BPPSA_OK) {
     FUZZ_CHECK((const uint8_t *)view.data + bppsa_view_bytes(&view) == file.data + file.size || bppsa_view_bytes(&view) == 0);
   }
-  for (int wide = 0; wide < 2; ++wide) {
-    bppsa_buffer reals = {0};
-    if (bppsa_npy_load_reals(path, wide != 0 ? BPPSA_F64 : BPPSA_F32, &reals) == BPPSA_OK) {
-      FUZZ_CHECK(status == BPPSA_OK);
-      bppsa_buffer_free(&reals);
-    }
+  if ((input->options & 4) == 0) {
+    FUZZ_CHECK((run_on_disk(&file) == BPPSA_OK) == (parsed == BPPSA_OK));
   }
   free(file.data);
-  return status;
+  return parsed;
 }
 
 bool fuzz_seed(int index, fuzz_bytes *seed) {
@@ -68,10 +75,11 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n", "\0\0\0\0", 4},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }\n", "\0\0\0\0", 4},
   };
-  if (index < (int)(sizeof seeds / sizeof seeds[0])) {
-    fuzz_add_number(seed, seeds[index].options, 1);
-    fuzz_add_part_text(seed, seeds[index].header);
-    fuzz_add_part(seed, seeds[index].elements, seeds[index].size);
+  const int count = (int)(sizeof seeds / sizeof seeds[0]), at = index % count;
+  if (index < 2 * count) { /* on disk, then in memory only */
+    fuzz_add_number(seed, (uint64_t)(seeds[at].options | (index < count ? 0 : 4)), 1);
+    fuzz_add_part_text(seed, seeds[at].header);
+    fuzz_add_part(seed, seeds[at].elements, seeds[at].size);
     return true;
   }
   fuzz_bytes file = {0};
@@ -79,5 +87,5 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
   fuzz_add_number(seed, 0, 1);
   fuzz_add_part(seed, file.data, file.size);
   free(file.data);
-  return index == (int)(sizeof seeds / sizeof seeds[0]);
+  return index == 2 * count;
 }
