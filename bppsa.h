@@ -25,6 +25,7 @@
 #include "core/status.h"
 #include "core/threads.h"
 #include "core/view.h"
+#include "distributed/chain_costs.h"
 #include "distributed/data_parallel.h"
 #include "distributed/evaluate.h"
 #include "distributed/job.h"

@@ -321,10 +321,11 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_GRADIENT_SIZE] = {"--gradient", COST("WORDS", "1", "weight gradients of a layer")},
     [BPPSA_OPTION_PRODUCT_COST] = {"--product", COST("T", "1", "schemes of scans: time of a product of two matrices")},
     [BPPSA_OPTION_APPLY_COST] = {"--apply", COST("T", "1", "schemes of scans: time of a product with a vector")},
-    [BPPSA_OPTION_COSTS] =
-        {"--costs", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,
-         "costs a layer: forward, input_grad, weight_grad, sync, step, activation, message, gradient; product, apply",
-         "the path of a JSON file", .path = BPPSA_PATH_READ},
+    [BPPSA_OPTION_COSTS] = {"--costs", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,
+                            "costs a layer: forward, input_grad, weight_grad, backward, sync, step, activation, message, "
+                            "gradient; product, apply, alpha, "
+                            "beta",
+                            "the path of a JSON file", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_ALPHA] = {"--alpha", BPPSA_REAL, BPPSA_GROUP_MACHINE, "T", "0", "latency of a message", COST_EXPECTED, .low = 0,
                             .high = 1e15},
     [BPPSA_OPTION_BETA] = {"--beta", BPPSA_REAL, BPPSA_GROUP_MACHINE, "T", "0", "time of a word", COST_EXPECTED, .low = 0,

@@ -285,6 +285,10 @@ const double *bppsa_pipeline_norms(const bppsa_pipeline *p) {
   return p->norm;
 }
 
+double bppsa_pipeline_began(const bppsa_pipeline *p) {
+  return p->began;
+}
+
 const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *p) {
   return p->events;
 }

@@ -2,6 +2,8 @@
 #ifndef BPPSA_DISTRIBUTED_PIPELINE_INTERNAL_H
 #define BPPSA_DISTRIBUTED_PIPELINE_INTERNAL_H
 
+#include <time.h>
+
 #include "comm/ordered.h"
 #include "distributed/pipeline.h"
 
@@ -110,6 +112,7 @@ struct bppsa_pipeline {
   double *norms;                /* of the gradients, [updates][layers] */
   double *norm;                 /* of all layers together, size updates */
   bppsa_pipeline_event *events;
+  double began; /* the latest run */
   const bppsa_pipeline_data *data;
 };
 
@@ -156,6 +159,12 @@ int64_t bppsa_pipeline_update_of(const bppsa_pipeline *p, int64_t replica, int64
 /* Ŵ (pipeline.h) of a layer's parameters, `ahead` updates from now. */
 bppsa_status bppsa_pipeline_predict(const bppsa_model *model, bppsa_optimizer *optimizer, const bppsa_optimizer_config *config,
                                     int64_t ahead, void *const *predicted);
+
+/* Sleeps until the executor asks for its messages again. */
+static inline void pipeline_nap(void) {
+  const struct timespec nap = {.tv_nsec = 20000};
+  (void)nanosleep(&nap, NULL);
+}
 
 /* Where an operation runs. */
 static inline int64_t pipeline_rank_of(const bppsa_pipeline *p, int64_t worker) {

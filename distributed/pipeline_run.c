@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/clock.h"
 #include "distributed/pipeline_internal.h"
@@ -420,6 +419,7 @@ static bppsa_status run_lanes(bppsa_pipeline *p) {
                                               BPPSA_LANE_GRADIENT};
   const double start = bppsa_now(), timeout = bppsa_comm_get_timeout(p->comm);
   double latest = start;
+  p->began = start;
   for (;;) {
     bool moved = false, over = true;
     for (int64_t i = 0; i < p->workers; ++i) {
@@ -437,8 +437,7 @@ static bppsa_status run_lanes(bppsa_pipeline *p) {
     } else if (bppsa_now() - latest > timeout) {
       return stuck(p, timeout);
     } else {
-      const struct timespec nap = {.tv_nsec = 20000};
-      (void)nanosleep(&nap, NULL);
+      pipeline_nap();
     }
   }
 }

@@ -149,20 +149,9 @@ static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedul
     c->cut = *cut;
     return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "--cut");
   }
-  bppsa_schedule_config one = *c; /* a list without operations knows its stages */
-  bppsa_schedule *empty = NULL;
-  one.iterations = 1;
-  BPPSA_TRY(bppsa_schedule_create_empty(scheme->id, &one, &empty));
-  const int64_t stages = empty->stages;
-  const bool neighbours = !scheme->data_parallel && stages < c->layers; /* modulo has a stage for each layer */
-  bppsa_schedule_destroy(empty);
-  if (!neighbours || stages < 2) {
-    return BPPSA_OK;
-  }
-  *cut = bppsa_calloc(stages, sizeof **cut);
+  BPPSA_TRY(bppsa_schedule_cut_scheme(scheme->id, c, costs, cut, &c->cuts));
   c->cut = *cut;
-  c->cuts = stages - 1;
-  return *cut == NULL ? BPPSA_ERR_MEMORY : bppsa_schedule_cut_evenly(c->layers, costs, stages, *cut);
+  return BPPSA_OK;
 }
 
 /* Makes the list of a scheme, with the layers' FLOPs as costs. costs: of whole layers, size L; parts: [2][L]. */

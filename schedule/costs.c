@@ -1,12 +1,20 @@
-/* Files of costs: {"forward": 1, "weight_grad": [1, 2, ...], ..., "profile": {...}}. */
+/* Files of costs: {"forward": 1, "weight_grad": [1, 2, ...], ..., "alpha": 0.1, "beta": 0.01, "profile": {...}}. */
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "schedule/timed.h"
+
+/* The link's numbers, members of a configuration. */
+static const struct {
+  const char *name;
+  size_t offset;
+} links[] = {{"alpha", offsetof(bppsa_schedule_config, alpha)}, {"beta", offsetof(bppsa_schedule_config, beta)}};
+enum { LINKS = sizeof links / sizeof links[0] };
 
 static bppsa_status wrong_number(const char *path, const char *key, int64_t row) {
   return row < 0 ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a number, 0 or more, or an array of them", path, key)
@@ -77,11 +85,45 @@ static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_
   return BPPSA_OK;
 }
 
+/* A key that is not known. The message suggests one. */
+static bppsa_status unknown_key(const char *path, const char *key) {
+  const char *names[BPPSA_COST_COUNT + LINKS + 1] = {NULL};
+  char hint[96];
+  for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
+    names[i] = bppsa_schedule_cost_name(i);
+  }
+  for (int i = 0; i < LINKS; ++i) {
+    names[BPPSA_COST_COUNT + i] = links[i].name;
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "%s: unknown key '%.40s', expected forward, input_grad, weight_grad, ...%s", path, key,
+                    bppsa_suggestion(key, names, hint, sizeof hint));
+}
+
+/* Takes a number of the link. *taken: the key names one. */
+static bppsa_status take_link(const char *path, const char *key, const json_t *value, bppsa_schedule_config *c, bool *taken) {
+  *taken = false;
+  for (int i = 0; i < LINKS; ++i) {
+    if (strcmp(key, links[i].name) == 0) {
+      *taken = true;
+      if (!good_number(value)) {
+        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a number, 0 or more", path, key);
+      }
+      *(double *)((char *)c + links[i].offset) = json_number_value(value);
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status take_costs(const char *path, const json_t *document, bppsa_schedule_config *c, double *costs[]) {
   const char *key;
   json_t *value;
   json_object_foreach((json_t *)document, key, value) {
     int cost = 0;
+    bool taken;
+    BPPSA_TRY(take_link(path, key, value, c, &taken));
+    if (taken) {
+      continue;
+    }
     if (strcmp(key, "profile") == 0) {
       BPPSA_TRY(take_profile(path, value, c, &costs[BPPSA_COST_COUNT]));
       continue;
@@ -90,13 +132,7 @@ static bppsa_status take_costs(const char *path, const json_t *document, bppsa_s
       ++cost;
     }
     if (cost == BPPSA_COST_COUNT) {
-      const char *names[BPPSA_COST_COUNT + 1] = {NULL};
-      char hint[96];
-      for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
-        names[i] = bppsa_schedule_cost_name(i);
-      }
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: unknown key '%.40s', expected forward, input_grad, weight_grad, ...%s", path, key,
-                        bppsa_suggestion(key, names, hint, sizeof hint));
+      return unknown_key(path, key);
     }
     if (json_is_array(value) && cost < BPPSA_COST_PRODUCT) {
       BPPSA_TRY(take_array(path, key, value, &costs[cost]));
@@ -119,4 +155,27 @@ bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *
                                   : bppsa_fail(BPPSA_ERR_FORMAT, "%s: no object, expected {\"forward\": ..., ...}", path);
   json_decref(document);
   return status;
+}
+
+bppsa_status bppsa_schedule_costs_write(const bppsa_schedule_config *config, bppsa_text *text) {
+  const char *before = "{";
+  for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
+    if (config->cost[cost] == NULL) {
+      continue;
+    }
+    bppsa_text_add(text, "%s\n  \"%s\": [", before, bppsa_schedule_cost_name(cost));
+    before = ",";
+    for (int64_t row = 0; row < config->rows[cost]; ++row) {
+      bppsa_text_add(text, "%s", row > 0 ? ", " : "");
+      bppsa_text_add_real(text, config->cost[cost][row]);
+    }
+    bppsa_text_add(text, "]");
+  }
+  for (int i = 0; i < LINKS; ++i) {
+    bppsa_text_add(text, "%s\n  \"%s\": ", before, links[i].name);
+    bppsa_text_add_real(text, *(const double *)((const char *)config + links[i].offset));
+    before = ",";
+  }
+  bppsa_text_add(text, "\n}\n");
+  return bppsa_text_check(text);
 }

@@ -137,3 +137,30 @@ bppsa_status bppsa_schedule_cut_evenly(int64_t layers, const double *costs, int6
   bppsa_free(s.from);
   return room ? BPPSA_OK : BPPSA_ERR_MEMORY;
 }
+
+bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, const double *costs,
+                                       int64_t **cut, int64_t *cuts) {
+  BPPSA_REQUIRE(scheme != NULL && config != NULL && costs != NULL && cut != NULL && cuts != NULL);
+  bppsa_schedule_config one = *config; /* a list without operations knows its stages */
+  bppsa_schedule *empty = NULL;
+  one.iterations = 1;
+  BPPSA_TRY(bppsa_schedule_create_empty(scheme, &one, &empty));
+  const int64_t stages = empty->stages;
+  /* modulo has a stage for each layer */
+  const bool neighbours = !empty->scheme->data_parallel && !empty->scheme->scan && stages < empty->config.layers;
+  bppsa_schedule_destroy(empty);
+  if (!neighbours || stages < 2) {
+    *cut = NULL;
+    *cuts = 0;
+    return BPPSA_OK;
+  }
+  int64_t *made = bppsa_calloc(stages, sizeof *made);
+  const bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : bppsa_schedule_cut_evenly(config->layers, costs, stages, made);
+  if (status != BPPSA_OK) {
+    bppsa_free(made);
+    return status;
+  }
+  *cut = made;
+  *cuts = stages - 1;
+  return BPPSA_OK;
+}

@@ -99,7 +99,10 @@ bppsa_status bppsa_schedule_model(const bppsa_schedule *list, double *time, int6
   bppsa_status status = count_critical(list, &run, forward, backward);
   const double per_stage = (double)c->layers / (double)c->stages, p2p = c->alpha + c->beta * c->uniform[BPPSA_COST_MESSAGE];
   const double f = c->uniform[BPPSA_COST_FORWARD] * per_stage;
-  const double b = (c->uniform[BPPSA_COST_INPUT_GRAD] + c->uniform[BPPSA_COST_WEIGHT_GRAD]) * per_stage + (c->recompute ? f : 0);
+  const double both = c->uniform[BPPSA_COST_BACKWARD] >= 0
+                          ? c->uniform[BPPSA_COST_BACKWARD]
+                          : c->uniform[BPPSA_COST_INPUT_GRAD] + c->uniform[BPPSA_COST_WEIGHT_GRAD];
+  const double b = both * per_stage + (c->recompute ? f : 0);
   const double unoverlapped = end_of(list, &run, true) - end_of(list, &run, false);
   bppsa_schedule_run_free(&run);
   *time = (f + p2p) * (double)*forward + (b + p2p) * (double)*backward + unoverlapped;

@@ -12,8 +12,8 @@ static const char *const kinds[BPPSA_KIND_COUNT] = {"F",     "I",       "W",    
                                                     "RECV",  "SYNC",    "COLLECTIVE", "HALO", "STEP",      "PREDICT",
                                                     "STASH", "PRODUCT", "CARRY",      "APPLY"};
 static const char *const lanes[BPPSA_LANE_COUNT] = {"compute", "gradient", "send", "receive", "sync"};
-static const char *const costs[BPPSA_COST_COUNT] = {"forward",    "input_grad", "weight_grad", "sync",    "step",
-                                                    "activation", "message",    "gradient",    "product", "apply"};
+static const char *const costs[BPPSA_COST_COUNT] = {"forward",    "input_grad", "weight_grad", "backward", "sync", "step",
+                                                    "activation", "message",    "gradient",    "product",  "apply"};
 
 const char *bppsa_schedule_kind_name(int32_t kind) {
   return kind >= 0 && kind < BPPSA_KIND_COUNT ? kinds[kind] : "?";
@@ -51,6 +51,7 @@ bppsa_schedule_config bppsa_schedule_config_default(void) {
                                  .uniform = {[BPPSA_COST_FORWARD] = 1,
                                              [BPPSA_COST_INPUT_GRAD] = 1,
                                              [BPPSA_COST_WEIGHT_GRAD] = 1,
+                                             [BPPSA_COST_BACKWARD] = -1,
                                              [BPPSA_COST_SYNC] = -1,
                                              [BPPSA_COST_ACTIVATION] = 1,
                                              [BPPSA_COST_MESSAGE] = 1,
@@ -119,6 +120,16 @@ static double allreduce(const bppsa_schedule *list, double words) {
   return 2 * log2(r) * list->config.alpha + 2 * (r - 1) * list->config.beta * words / r;
 }
 
+/* Of B, which has only the weight gradient of a first layer whose input gradient is not wanted. */
+static double backward(const bppsa_schedule_config *c, const bppsa_schedule_op *op, bool skipped) {
+  if (bppsa_schedule_cost_of(c, BPPSA_COST_BACKWARD, op->layer) >= 0) {
+    return sum_of(c, BPPSA_COST_WEIGHT_GRAD, op->layer, skipped) +
+           sum_of(c, BPPSA_COST_BACKWARD, op->layer + skipped, op->layers - skipped);
+  }
+  return sum_of(c, BPPSA_COST_INPUT_GRAD, op->layer + skipped, op->layers - skipped) +
+         sum_of(c, BPPSA_COST_WEIGHT_GRAD, op->layer, op->layers);
+}
+
 static double cost_of(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bppsa_schedule_config *c = &list->config;
   const double share = (double)op->micros * (op->part >= 0 ? 0.5 : 1);
@@ -133,8 +144,7 @@ static double cost_of(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   case BPPSA_KIND_W:
     return share * sum_of(c, BPPSA_COST_WEIGHT_GRAD, op->layer, op->layers);
   case BPPSA_KIND_B:
-    return share * (sum_of(c, BPPSA_COST_INPUT_GRAD, op->layer + skipped, op->layers - skipped) +
-                    sum_of(c, BPPSA_COST_WEIGHT_GRAD, op->layer, op->layers));
+    return share * backward(c, op, skipped);
   case BPPSA_KIND_SYNC:
     sync = sum_of(c, BPPSA_COST_SYNC, op->layer, op->layers);
     return sync >= 0 ? sync : allreduce(list, sum_of(c, BPPSA_COST_GRADIENT, op->layer, op->layers));

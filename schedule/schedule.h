@@ -87,6 +87,7 @@ typedef enum {
   BPPSA_COST_FORWARD = 0, /* one layer, one micro-batch */
   BPPSA_COST_INPUT_GRAD,
   BPPSA_COST_WEIGHT_GRAD,
+  BPPSA_COST_BACKWARD,   /* both gradients at once, in one B; negative: the sum of the two */
   BPPSA_COST_SYNC,       /* allreduce of a layer's gradients; negative: calculated from the link by Rabenseifner's algorithm */
   BPPSA_COST_STEP,       /* update of a layer */
   BPPSA_COST_ACTIVATION, /* size of a layer's activations; the mean of a stage is 1 M_a */
@@ -188,6 +189,11 @@ bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_
  * part p + 1, size parts - 1. Of several such cuts it takes the one with the least sum of squares, then with larger first parts.
  * Every part has a layer, so 1 <= parts <= layers. costs: 0 or more. ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_schedule_cut_evenly(int64_t layers, const double *costs, int64_t parts, int64_t *first);
+/* Cuts the layers in this way into the stages of a scheme: *cut becomes what config.cut takes (the caller frees it with
+ * bppsa_free), *cuts its size; NULL and 0 where the scheme has no stages of neighbouring layers, or only one. costs: of each layer,
+ * size config->layers. ERR_* of bppsa_schedule_create_empty. */
+bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, const double *costs,
+                                       int64_t **cut, int64_t *cuts);
 /* Reads a configuration's cut, "3,5" or "3:5"; the caller frees it with bppsa_free. ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_schedule_cut_parse(const char *text, int64_t **cut, int64_t *cuts);
 
@@ -270,6 +276,9 @@ typedef struct {
 /* Runs every lane's operations in order, each as soon as possible. O(n log n). ERR_ARGUMENT: operations wait for each other;
  * ERR_MEMORY. Free with bppsa_schedule_times_free. */
 bppsa_status bppsa_schedule_simulate(const bppsa_schedule *schedule, bppsa_schedule_times *times);
+/* What given times of the operations tell, copied; they begin at 0: of a list that was executed. ERR_MEMORY. */
+bppsa_status bppsa_schedule_times_of(const bppsa_schedule *schedule, const double *start, const double *end,
+                                     bppsa_schedule_times *times);
 void bppsa_schedule_times_free(bppsa_schedule_times *times);
 
 /* Activations over time: from `time` on the worker holds `level` M_a. The points of worker w are curves[first[w]] ..

@@ -146,8 +146,8 @@ static bppsa_status check_counts(const bppsa_schedule_config *c) {
 }
 
 static bppsa_status check_cost(const bppsa_schedule_config *c, int cost, double value, int64_t row) {
-  const bool from_link = cost == BPPSA_COST_SYNC && c->cost[cost] == NULL;
-  if (isfinite(value) && (value >= 0 || from_link)) {
+  const bool calculated = (cost == BPPSA_COST_SYNC || cost == BPPSA_COST_BACKWARD) && c->cost[cost] == NULL;
+  if (isfinite(value) && (value >= 0 || calculated)) {
     return BPPSA_OK;
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s, row %" PRId64 ": %g, expected a number, 0 or more", bppsa_schedule_cost_name(cost),

@@ -1,6 +1,7 @@
 /* The results of a simulated schedule: makespan, bubble ratio, and each worker's time and memory. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"
@@ -162,6 +163,21 @@ static void find_busy(const bppsa_schedule *list, bppsa_schedule_times *times) {
   times->bubble_ratio = times->makespan > 0 ? 1 - all / ((double)list->workers * times->makespan) : 0;
 }
 
+/* Completes times whose starts and ends are set; frees them on failure. */
+static bppsa_status complete(const bppsa_schedule *list, bppsa_schedule_times *times) {
+  times->worker = bppsa_calloc(list->workers, sizeof *times->worker);
+  bppsa_status status = times->worker != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  if (status == BPPSA_OK) {
+    find_window(list, times);
+    find_busy(list, times);
+    status = find_peaks(list, times);
+  }
+  if (status != BPPSA_OK) {
+    bppsa_schedule_times_free(times);
+  }
+  return status;
+}
+
 bppsa_status bppsa_schedule_simulate(const bppsa_schedule *list, bppsa_schedule_times *times) {
   BPPSA_REQUIRE(list != NULL && times != NULL);
   bppsa_schedule_run run;
@@ -174,17 +190,23 @@ bppsa_status bppsa_schedule_simulate(const bppsa_schedule *list, bppsa_schedule_
   bppsa_schedule_times made = {.start = run.start, .end = run.end};
   run.start = run.end = NULL;
   bppsa_schedule_run_free(&run);
-  made.worker = bppsa_calloc(list->workers, sizeof *made.worker);
-  bppsa_status status = made.worker != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
-  if (status == BPPSA_OK) {
-    find_window(list, &made);
-    find_busy(list, &made);
-    status = find_peaks(list, &made);
-  }
-  if (status != BPPSA_OK) {
+  BPPSA_TRY(complete(list, &made));
+  *times = made;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_schedule_times_of(const bppsa_schedule *list, const double *start, const double *end,
+                                     bppsa_schedule_times *times) {
+  BPPSA_REQUIRE(list != NULL && start != NULL && end != NULL && times != NULL);
+  const size_t bytes = (size_t)list->count * sizeof *start;
+  bppsa_schedule_times made = {.start = bppsa_alloc(bytes + 1), .end = bppsa_alloc(bytes + 1)};
+  if (made.start == NULL || made.end == NULL) {
     bppsa_schedule_times_free(&made);
-    return status;
+    return BPPSA_ERR_MEMORY;
   }
+  memcpy(made.start, start, bytes);
+  memcpy(made.end, end, bytes);
+  BPPSA_TRY(complete(list, &made));
   *times = made;
   return BPPSA_OK;
 }

@@ -65,6 +65,51 @@ static void test_costs(void **state) {
   assert_null(request.costs);
 }
 
+/* B has a cost of its own, and of a first layer without an input gradient that of W; the link is in the file too. What is written
+ * reads back. */
+static void test_backward_and_link(void **state) {
+  (void)state;
+  static const char costs[] =
+      "{\"forward\": 1, \"input_grad\": 2, \"weight_grad\": [3, 3], \"backward\": [4, 4.25], \"alpha\": 0.5, "
+      "\"beta\": 0.125, \"message\": [2, 2]}";
+  bppsa_schedule_request request = bppsa_schedule_request_default(), again = request;
+  bppsa_timed timed;
+  bppsa_text text = {0};
+  put_file("request_costs.json", costs, sizeof costs - 1);
+  assert_int_equal(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_OK);
+  request.config.stages = request.config.layers = 2;
+  request.config.micro_batches = 1;
+  assert_int_equal(bppsa_schedule_request_make(&request, "gpipe", 0, &timed), BPPSA_OK);
+  assert_true(timed.times.makespan == 1 + 0.75 + 1 + 4.25 + 0.75 + 4);
+  bppsa_timed_free(&timed);
+  request.config.skip_first_input_grad = true;
+  assert_int_equal(bppsa_schedule_request_make(&request, "gpipe", 0, &timed), BPPSA_OK);
+  assert_true(timed.times.makespan == 1 + 0.75 + 1 + 4.25 + 0.75 + 3);
+  bppsa_timed_free(&timed);
+  request.config.split = BPPSA_SPLIT_IW; /* no B */
+  assert_int_equal(bppsa_schedule_request_make(&request, "gpipe", 0, &timed), BPPSA_OK);
+  assert_true(timed.times.makespan == 1 + 0.75 + 1 + 2 + 0.75 + 3);
+  bppsa_timed_free(&timed);
+  assert_int_equal(bppsa_schedule_costs_write(&request.config, &text), BPPSA_OK);
+  put_file("request_costs.json", text.text, text.size);
+  assert_int_equal(bppsa_schedule_request_costs(&again, "request_costs.json"), BPPSA_OK);
+  assert_true(again.config.alpha == 0.5 && again.config.beta == 0.125);
+  for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
+    const double *array = request.config.cost[cost], *found = again.config.cost[cost];
+    assert_true((array == NULL) == (found == NULL));
+    assert_true(array == NULL || (again.config.rows[cost] == 2 && found[0] == array[0] && found[1] == array[1]));
+  }
+  bppsa_text_free(&text);
+  bppsa_schedule_request_free(&request);
+  bppsa_schedule_request_free(&again);
+  request = bppsa_schedule_request_default();
+  put_file("request_costs.json", "{\"alpha\": [1]}", 14);
+  assert_error(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_ERR_FORMAT,
+               "alpha: expected a number, 0 or more");
+  put_file("request_costs.json", "{\"alhpa\": 1}", 12);
+  assert_error(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_ERR_FORMAT, "did you mean alpha?");
+}
+
 /* Schemes are compared for one model: the most layers that one of them takes by itself. */
 static void test_compare(void **state) {
   (void)state;
@@ -131,7 +176,8 @@ static void test_memory(void **state) {
 
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_costs),
-                                     cmocka_unit_test(test_compare), cmocka_unit_test(test_load), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_defaults), cmocka_unit_test(test_costs), cmocka_unit_test(test_backward_and_link),
+      cmocka_unit_test(test_compare),  cmocka_unit_test(test_load),  cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

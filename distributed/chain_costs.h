@@ -1,0 +1,65 @@
+/* What the calls of a chain of layers cost on this machine, measured as the executor of schedules makes them, and what a message
+ * costs between two ranks: the costs with which schedule/ predicts what the executor (distributed/pipeline.h) then does.
+ *
+ * A layer's forward pass (F), input gradient (I), weight gradient (W), both at once (B) and update (STEP) are the operations of two
+ * lists that the executor runs on one rank, with a stage for each layer. Their times are medians over the runs. F of the first
+ * layer contains the loading of the input, F of the last one the loss.
+ */
+#ifndef BPPSA_DISTRIBUTED_CHAIN_COSTS_H
+#define BPPSA_DISTRIBUTED_CHAIN_COSTS_H
+
+#include "distributed/pipeline.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- data that nobody has to load ---- */
+
+typedef struct bppsa_chain_noise bppsa_chain_noise;
+
+/* Inputs of variance 1, and the loss (y - t)² / 2, mean over all logits y of an update, to targets t of variance 1, for
+ * micro-batches of so many samples. A micro-batch's numbers depend on the seed, its update and its block alone. The caller destroys
+ * it; the chain is read while it is made. ERR_ARGUMENT: samples below 1; ERR_MEMORY. */
+bppsa_status bppsa_chain_noise_create(const bppsa_chain *chain, int64_t samples, uint64_t seed, bppsa_chain_noise **noise);
+void bppsa_chain_noise_destroy(bppsa_chain_noise *noise); /* NULL is legal */
+/* What bppsa_pipeline_run takes; borrowed. */
+const bppsa_pipeline_data *bppsa_chain_noise_data(const bppsa_chain_noise *noise);
+
+/* ---- costs ---- */
+
+typedef struct {
+  int64_t layers; /* L */
+  /* Seconds and bytes for a micro-batch, size L each: forward, input_grad, weight_grad, backward, step; activation, message,
+   * gradient. The others are NULL. */
+  const double *cost[BPPSA_COST_COUNT];
+  double alpha, beta; /* seconds of a message, and of a byte; 0: there is one rank */
+  double *memory;     /* owned: of all arrays */
+} bppsa_chain_costs;
+
+void bppsa_chain_costs_free(bppsa_chain_costs *costs); /* NULL and a zeroed one are legal */
+/* Makes a configuration borrow the costs: of L layers, in seconds and bytes. */
+void bppsa_chain_costs_set(const bppsa_chain_costs *costs, bppsa_schedule_config *config);
+typedef struct {
+  int64_t samples; /* of a micro-batch, 1 .. the chain's batch */
+  bppsa_optimizer_config optimizer;
+  const bppsa_view *values;        /* of all the chain's parameters */
+  const bppsa_pipeline_data *data; /* NULL: noise */
+  int64_t at_once; /* ranks that measure side by side, as they compute side by side later; the others wait. 1 or more */
+  int64_t repeats; /* runs of each list behind one that is not counted; 0: as many as fit into the budget, 3 .. 101 */
+  double budget_s; /* of each list */
+} bppsa_chain_measuring;
+
+/* Measures on the ranks of comm; collective. All ranks get rank 0's numbers; free them with bppsa_chain_costs_free. ERR_ARGUMENT,
+ * ERR_MEMORY, ERR_COMM; ERR_* of bppsa_pipeline_create and _run. */
+bppsa_status bppsa_chain_measure(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how,
+                                 bppsa_chain_costs *costs);
+/* Measures a message from rank 0 to rank 1, received as the executor receives: it asks for the message and sleeps in between. Half
+ * of the median time there and back gives alpha from a short message, and beta from a long one. Collective; all ranks get the
+ * numbers, 0 on a communicator of one. ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_chain_measure_link(bppsa_comm *comm, double *alpha, double *beta);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
