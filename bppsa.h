@@ -34,6 +34,7 @@
 #include "distributed/reduction.h"
 #include "distributed/scan.h"
 #include "distributed/split_time.h"
+#include "distributed/staleness.h"
 #include "gru/gru.h"
 #include "jacobian/apply.h"
 #include "jacobian/csr.h"

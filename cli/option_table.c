@@ -182,6 +182,11 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_CLIP_NORM] = {"--clip-norm", BPPSA_REAL, BPPSA_GROUP_TRAINING, "NORM", NULL,
                                 "scale gradients down to this norm", "a number above 0", .low = DBL_MIN, .high = DBL_MAX,
                                 .otherwise = "no clipping"},
+    [BPPSA_OPTION_PREDICT_AHEAD] =
+        {"--predict-ahead", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "S", NULL,
+         "log how far weights predicted 1 .. S updates ahead (SpecTrain), and weights so old, are from "
+         "those that come",
+         "a whole number from 1 to 8", SPAN(1, BPPSA_MOST_AHEAD)},
     [BPPSA_OPTION_SEED] = {"--seed", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", "0", "of weights, data and shuffling",
                            "a whole number, 0 or more", SPAN(0, INT64_MAX)},
     [BPPSA_OPTION_DEVICE] = {"--device", BPPSA_TEXT, BPPSA_GROUP_MACHINE, "cpu|cuda[:K]", "cpu", "where to run",

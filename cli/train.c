@@ -19,7 +19,7 @@
       BPPSA_USE(EPOCHS), BPPSA_USE(TRAIN_ITERATIONS)
 #define RATE_USES                                                                                                                \
   BPPSA_USE(WEIGHT_DECAY), BPPSA_USE(LR_SCHEDULE), BPPSA_USE(LR_STEP_SIZE), BPPSA_USE(LR_GAMMA), BPPSA_USE(LR_PERIOD),           \
-      BPPSA_USE(LR_MIN), BPPSA_USE(WARMUP), BPPSA_USE(CLIP_NORM)
+      BPPSA_USE(LR_MIN), BPPSA_USE(WARMUP), BPPSA_USE(CLIP_NORM), BPPSA_USE(PREDICT_AHEAD)
 #define RUN_USES                                                                                                                 \
   BPPSA_USE(DEVICE), BPPSA_USE(DTYPE), BPPSA_USE(THREADS), BPPSA_RANKS_USES, BPPSA_USE(STAGES), BPPSA_SCHEDULE_USES,             \
       BPPSA_USE(ALLOW_OTHER_RANKS), {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, BPPSA_USE(LOG),            \
@@ -140,6 +140,7 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   run->config = bppsa_network_config_default(&run->network);
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &run->config));
   BPPSA_TRY(setup_training(cli, &run->train));
+  run->ahead = bppsa_cli_value(cli, BPPSA_OPTION_PREDICT_AHEAD)->integer;
   BPPSA_TRY(check_weights(cli));
   BPPSA_TRY(bppsa_setup_device(cli, &run->device));
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {

@@ -28,6 +28,15 @@ static const char *order_name(const bppsa_train_run *run) {
 
 /* ---- rows ---- */
 
+static json_t *errors_json(int64_t count, const double *errors) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int64_t i = 0; ok && i < count; ++i) {
+    ok = json_array_append_new(array, bppsa_json_real(errors[i])) == 0;
+  }
+  return bppsa_json_finish(array, ok);
+}
+
 json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "step", record->step);
@@ -47,6 +56,11 @@ json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   if (record->has_validation) {
     ok = ok && bppsa_json_put_real(object, "validation_loss", record->validation_loss);
     ok = ok && bppsa_json_put_real(object, "validation_accuracy", record->validation_accuracy);
+  }
+  const bppsa_weight_errors *errors = &record->weight_errors;
+  if (errors->ahead > 0) {
+    ok = ok && bppsa_json_put(object, "stale_rmse", errors_json(errors->ahead, errors->stale));
+    ok = ok && bppsa_json_put(object, "predicted_rmse", errors_json(errors->ahead, errors->predicted));
   }
   return bppsa_json_finish(object, ok);
 }
@@ -175,6 +189,11 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
                    share_text(last.validation_accuracy, share));
   }
   bppsa_text_add(text, "\n");
+  const bppsa_weight_errors *errors = &r->last.weight_errors;
+  for (int64_t i = 0; i < errors->ahead; ++i) {
+    bppsa_text_add(text, "weights %" PRId64 " update%s ahead: RMSE predicted %.3g, stale %.3g\n", i + 1, i > 0 ? "s" : "",
+                   errors->predicted[i], errors->stale[i]);
+  }
   if (run->on.comm != NULL && run->on.parallel.reverse_first < 0) {
     bppsa_text_add(text, "%s\n", bppsa_data_parallel_order(run->ranks));
   }

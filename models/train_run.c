@@ -13,6 +13,7 @@ void bppsa_train_run_free(bppsa_train_run *run) {
   bppsa_data_parallel_destroy(run->ranks);
   bppsa_pipeline_train_destroy(run->pipeline);
   bppsa_rank_schedule_free(&run->schedule);
+  bppsa_staleness_destroy(run->staleness);
   bppsa_model_destroy(run->model);
   bppsa_rank_network_free(&run->on);
   bppsa_dataset_destroy(run->dataset);
@@ -51,10 +52,24 @@ static bppsa_status join_ranks(bppsa_train_run *run) {
   return BPPSA_OK;
 }
 
+/* Follows the weights of a run by iterations on one processor, from its first step on. */
+static bppsa_status follow_weights(bppsa_train_run *run) {
+  const char *beside = run->on.comm != NULL            ? "beside ranks"
+                       : run->model->device != NULL    ? "beside --device cuda"
+                       : run->train.epochs > 0         ? "without --iterations, whose rows have the errors"
+                       : run->train.checkpoint != NULL ? "beside --checkpoint, which keeps no older weights"
+                                                       : NULL;
+  return run->ahead == 0 ? BPPSA_OK
+         : beside == NULL
+             ? bppsa_staleness_create(run->model, run->ahead, &run->staleness)
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--predict-ahead: given %s, expected a run by iterations on one processor", beside);
+}
+
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_rank_network_create(&run->network, &run->config, run->device, &run->on, &run->model));
   run->plan_s = bppsa_now() - start;
+  BPPSA_TRY(follow_weights(run));
   return run->on.comm == NULL ? BPPSA_OK : run->schedule.list != NULL ? join_stages(run) : join_ranks(run);
 }
 

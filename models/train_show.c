@@ -47,6 +47,13 @@ static bppsa_status on_step(void *context, const bppsa_train_record *record) {
   return due || show->json ? show_row(show, record, 1) : BPPSA_OK;
 }
 
+static bppsa_status on_update(void *context, bppsa_optimizer *optimizer, const bppsa_optimizer_config *next,
+                              bppsa_train_record *record) {
+  const bppsa_train_show *show = context;
+  bppsa_staleness *staleness = show->run->staleness;
+  return staleness == NULL ? BPPSA_OK : bppsa_staleness_update(staleness, optimizer, next, &record->weight_errors);
+}
+
 static bppsa_status on_epoch(void *context, const bppsa_train_record *record) {
   bppsa_train_show *show = context;
   const int64_t steps = record->step - show->run->epoch.step;
@@ -79,7 +86,8 @@ static void note(void *context, const char *text) {
 }
 
 bppsa_train_callbacks bppsa_train_show_callbacks(bppsa_train_show *show) {
-  return (bppsa_train_callbacks){.context = show, .on_step = on_step, .on_epoch = on_epoch, .started = started, .note = note};
+  return (bppsa_train_callbacks){
+      .context = show, .on_update = on_update, .on_step = on_step, .on_epoch = on_epoch, .started = started, .note = note};
 }
 
 /* ---- at the end ---- */

@@ -194,6 +194,15 @@ static void add_forward(bppsa_line *line, const bppsa_forward_stats *f) {
   bppsa_line_add(line, "}");
 }
 
+/* Nine digits are enough for what is compared as pictures, and a line has room for 16 such numbers. */
+static void add_errors(bppsa_line *line, const char *name, int64_t count, const double *errors) {
+  bppsa_line_add(line, ",\"%s\":[", name);
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_line_add(line, isfinite(errors[i]) ? "%s%.9g" : "%snull", i > 0 ? "," : "", errors[i]);
+  }
+  bppsa_line_add(line, "]");
+}
+
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   BPPSA_REQUIRE(log != NULL && record != NULL);
   bppsa_line l = {.length = 0}; /* a record needs less than the room */
@@ -216,6 +225,10 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   if (record->has_validation) {
     add_real(&l, "validation_loss", record->validation_loss);
     add_real(&l, "validation_accuracy", record->validation_accuracy);
+  }
+  if (record->weight_errors.ahead > 0) {
+    add_errors(&l, "stale_rmse", record->weight_errors.ahead, record->weight_errors.stale);
+    add_errors(&l, "predicted_rmse", record->weight_errors.ahead, record->weight_errors.predicted);
   }
   if (record->interrupted) {
     bppsa_line_add(&l, ",\"interrupted\":true");

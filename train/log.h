@@ -12,6 +12,16 @@
 extern "C" {
 #endif
 
+enum { BPPSA_MOST_AHEAD = 8 };
+
+/* How far weights that are 1 .. ahead updates old, and predictions that were made so many updates ahead, are from the weights of a
+ * step (distributed/staleness.h). */
+typedef struct {
+  int64_t ahead;                      /* 0: not compared */
+  double stale[BPPSA_MOST_AHEAD];     /* root mean square; NaN: no weights are that old */
+  double predicted[BPPSA_MOST_AHEAD]; /* likewise */
+} bppsa_weight_errors;
+
 /* The results of a step, or of an epoch. */
 typedef struct {
   int64_t step;      /* from 1; of an epoch: its last step */
@@ -30,7 +40,8 @@ typedef struct {
   bool has_validation;         /* whether the following two are set */
   double validation_loss;
   double validation_accuracy;
-  bool interrupted; /* the run was stopped in this epoch; the record covers the part before that */
+  bppsa_weight_errors weight_errors; /* after the update; of an epoch: left out */
+  bool interrupted;                  /* the run was stopped in this epoch; the record covers the part before that */
 } bppsa_train_record;
 
 typedef struct bppsa_log bppsa_log;
@@ -59,8 +70,8 @@ bppsa_status bppsa_log_sync(bppsa_log *log);
 bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text);
 
 /* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null; validation_loss
- * and validation_accuracy appear if the record has them, and "interrupted":true if it is. A line that was written only in part is
- * removed. Allocates nothing. ERR_IO. */
+ * and validation_accuracy appear if the record has them, stale_rmse and predicted_rmse if it has errors of weights, and
+ * "interrupted":true if it is interrupted. A line that was written only in part is removed. Allocates nothing. ERR_IO. */
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record);
 
 /* Closes the file and destroys the log in every case; NULL is legal. ERR_IO when closing failed. */

@@ -171,6 +171,16 @@ static bppsa_status begin_ranks(bppsa_training *run) {
   return run->ranks != NULL && run->ranks->updates > 0 ? run->ranks->begin(run->ranks->context, &run->lead) : BPPSA_OK;
 }
 
+/* Shows the weights that an update has made to the caller. */
+static bppsa_status report_update(const bppsa_training *run, bppsa_train_record *record) {
+  if (run->callbacks.on_update == NULL || run->nonfinite.length > 0 || run->ranks != NULL || run->gpu != NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_optimizer_config next = run->config->optimizer;
+  next.lr = rate_at(run, 0);
+  return run->callbacks.on_update(run->callbacks.context, run->optimizer, &next, record);
+}
+
 /* Takes one step; `record` is also complete if something is not finite. */
 static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   bppsa_loss_result loss;
@@ -188,6 +198,7 @@ static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   add_to_epoch(run, record, &loss, seconds);
   run->result.steps += 1;
   run->result.epochs = record->epoch;
+  BPPSA_TRY(report_update(run, record));
   run->result.first = record->step == run->result.resumed + 1 ? *record : run->result.first;
   run->result.last = *record;
   return BPPSA_OK;

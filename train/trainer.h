@@ -78,11 +78,15 @@ typedef struct {
 
 /* Each may be NULL. `started` comes before the first step, when all checks have passed. on_step comes after every step's update,
  * and `progress` too, which should limit how often it prints. on_epoch comes after every complete epoch, with validation only in
- * a run by epochs. If started, on_step or on_epoch returns anything but OK, the run ends and bppsa_train returns that status.
+ * a run by epochs. on_update comes before on_step, with the weights that the update has made, and may fill in weight_errors of
+ * the record; next: the optimiser's configuration, with the learning rate of the next update. It never comes on a GPU or with
+ * ranks. If started, on_update, on_step or on_epoch returns anything but OK, the run ends and bppsa_train returns that status.
  * `stop` is asked after every step: true ends the run, with a checkpoint if there are checkpoints; the log of a run by epochs
  * then ends with a line for the incomplete epoch, which the checkpoint does not count. */
 typedef struct {
   void *context;
+  bppsa_status (*on_update)(void *context, bppsa_optimizer *optimizer, const bppsa_optimizer_config *next,
+                            bppsa_train_record *record);
   bppsa_status (*on_step)(void *context, const bppsa_train_record *record);
   bppsa_status (*on_epoch)(void *context, const bppsa_train_record *record);
   void (*progress)(void *context, const bppsa_progress *progress);

@@ -83,6 +83,65 @@ static void test_requests(void **state) {
   }
 }
 
+/* ---- predicted weights ---- */
+
+static double error_of(const json_t *row, const char *key, size_t ahead) {
+  const json_t *value = json_array_get(json_object_get(row, key), ahead - 1);
+  assert_true(json_is_real(value));
+  return json_real_value(value);
+}
+
+/* Without a momentum an update is lr g: weights of one update ago are lr |g| / sqrt(number of weights) away, in the table and in
+ * the log alike. With one, predictions are nearer than old weights. The run itself does not change. */
+static void test_predictions(void **state) {
+  (void)state;
+  setup(NULL);
+  const char *const line = SMALL " --iterations 6 --optimizer sgd --lr 0.05 --dtype f64";
+  assert_runs("%s --save-weights plain.safetensors", line);
+  json_t *plain = run_json("%s --predict-ahead 3 --log run.jsonl --save-weights same.safetensors --json", line);
+  assert_equal_files("plain.safetensors", "same.safetensors");
+  const json_t *rows = json_object_get(plain, "rows");
+  const double weights = (double)get_integer(plain, "parameters");
+  for (size_t i = 0; i < 6; ++i) {
+    const json_t *row = json_array_get(rows, i);
+    assert_int_equal(json_array_size(json_object_get(row, "stale_rmse")), 3);
+    for (size_t ahead = 1; ahead <= 3; ++ahead) {
+      const bool known = i >= ahead; /* the first weights that are kept are those of the first update */
+      assert_true(known || json_is_null(json_array_get(json_object_get(row, "predicted_rmse"), ahead - 1)));
+      assert_true(!known || error_of(row, "stale_rmse", ahead) > 0);
+    }
+    const double distance = 0.05 * get_real(row, "grad_norm") / sqrt(weights);
+    assert_true(i == 0 || fabs(error_of(row, "stale_rmse", 1) - distance) < 1e-12 * distance);
+  }
+  size_t size = 0;
+  char *log = read_bytes("run.jsonl", &size), found[200];
+  const json_t *last = json_array_get(rows, 5);
+  snprintf(found, sizeof found, "\"stale_rmse\":[%.9g,%.9g,%.9g],\"predicted_rmse\":[", error_of(last, "stale_rmse", 1),
+           error_of(last, "stale_rmse", 2), error_of(last, "stale_rmse", 3));
+  assert_non_null(strstr(log, found));
+  free(log);
+  json_decref(plain);
+  json_t *smooth = run_json(SMALL " --iterations 60 --optimizer sgd --lr 0.01 --momentum 0.9 --predict-ahead 2 --json");
+  const json_t *row = json_array_get(json_object_get(smooth, "rows"), 59);
+  assert_true(error_of(row, "predicted_rmse", 2) < error_of(row, "stale_rmse", 2));
+  json_decref(smooth);
+  run_result text = run(SMALL " --iterations 4 --predict-ahead 2");
+  assert_non_null(strstr(text.out, "\nweights 1 update ahead: RMSE predicted "));
+  assert_non_null(strstr(text.out, "\nweights 2 updates ahead: RMSE predicted "));
+  release(&text);
+  static const struct {
+    const char *options, *says;
+  } cases[] = {{"--epochs 1 --predict-ahead 3", "--predict-ahead: given without --iterations, whose rows have the errors"},
+               {"--iterations 2 --predict-ahead 0", "--predict-ahead: '0', expected a whole number from 1 to 8"},
+               {"--iterations 2 --predict-ahead 9", "--predict-ahead: '9', expected a whole number from 1 to 8"},
+               {"--iterations 2 --predict-ahed 3", "did you mean --predict-ahead"},
+               {"--iterations 2 --predict-ahead 3 --ranks 2", "--predict-ahead: given beside ranks"},
+               {"--iterations 2 --predict-ahead 3 --checkpoint d", "--predict-ahead: given beside --checkpoint"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    assert_fails(2, cases[i].says, SMALL " %s", cases[i].options);
+  }
+}
+
 /* ---- checkpoints ---- */
 
 /* A run in two pieces ends with the bits of a run in one piece; options that contradict the checkpoint are named. */
@@ -155,7 +214,7 @@ static void test_defaults(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules), cmocka_unit_test(test_rates_are_used),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_resume),
-                                     cmocka_unit_test(test_defaults)};
+                                     cmocka_unit_test(test_requests),  cmocka_unit_test(test_resume),
+                                     cmocka_unit_test(test_defaults),  cmocka_unit_test(test_predictions)};
   return cmocka_run_group_tests_name("cli_training", tests, enter_directory, leave_directory);
 }

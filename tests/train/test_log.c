@@ -45,6 +45,7 @@ static void lines_have_the_keys(void **state) {
   with.gradients = "chunked 44";
   with.validation_loss = 0.75;
   with.validation_accuracy = 0.625;
+  with.weight_errors = (bppsa_weight_errors){2, {0.25, (double)NAN}, {0.125, 1e-7}};
   assert_int_equal(bppsa_log_write(log, &record), BPPSA_OK);
   assert_int_equal(bppsa_log_write(log, &with), BPPSA_OK);
   (void)setlocale(LC_ALL, "C");
@@ -61,7 +62,13 @@ static void lines_have_the_keys(void **state) {
     assert_int_equal(json_integer_value(json_object_get(line, "redone")), 7);
     const char *gradients = json_string_value(json_object_get(line, "gradients"));
     assert_true(i == 0 ? gradients == NULL : strcmp(gradients, "chunked 44") == 0);
-    assert_int_equal(json_object_size(line), 3 + reals + i);
+    assert_int_equal(json_object_size(line), 3 + reals + 3 * i);
+    const json_t *stale = json_object_get(line, "stale_rmse"), *predicted = json_object_get(line, "predicted_rmse");
+    assert_true(json_array_size(stale) == 2 * i && json_array_size(predicted) == 2 * i);
+    if (i == 1) {
+      assert_true(json_number_value(json_array_get(stale, 0)) == 0.25 && json_is_null(json_array_get(stale, 1)));
+      assert_true(json_number_value(json_array_get(predicted, 1)) == 1e-7);
+    }
     for (size_t k = 0; k < reals; ++k) {
       assert_true(json_is_number(json_object_get(line, keys[k])));
       assert_true(json_number_value(json_object_get(line, keys[k])) == values[k]);
@@ -90,6 +97,53 @@ static void nonfinite_numbers_are_null_and_the_file_starts_empty(void **state) {
   assert_true(json_is_null(json_object_get(line, "grad_norm")));
   assert_true(json_is_null(json_object_get(line, "samples_per_s")));
   assert_true(json_is_number(json_object_get(line, "accuracy")));
+  json_decref(line);
+}
+
+/* The longest line that a record can make is a whole line. */
+static void the_longest_line_is_whole(void **state) {
+  (void)state;
+  const double long_number = -1.2345678901234567e-300;
+  char gradients[61];
+  memset(gradients, 'm', 60);
+  gradients[60] = '\0';
+  bppsa_train_record longest = {.step = INT64_MIN,
+                                .epoch = INT64_MIN,
+                                .loss = long_number,
+                                .accuracy = long_number,
+                                .grad_norm = long_number,
+                                .lr = long_number,
+                                .forward_s = long_number,
+                                .backward_s = long_number,
+                                .update_s = long_number,
+                                .redone = INT64_MIN,
+                                .samples_per_s = long_number,
+                                .gradients = gradients,
+                                .has_validation = true,
+                                .validation_loss = long_number,
+                                .validation_accuracy = long_number,
+                                .interrupted = true};
+  longest.forward = (bppsa_forward_stats){.passes = INT64_MAX,
+                                          .path = INT64_MIN,
+                                          .possible = INT64_MIN,
+                                          .work = long_number,
+                                          .rounds = INT64_MIN,
+                                          .mended = INT64_MIN,
+                                          .reseeded = INT64_MIN,
+                                          .tails = INT64_MIN,
+                                          .gap = long_number};
+  longest.weight_errors.ahead = BPPSA_MOST_AHEAD;
+  for (int i = 0; i < BPPSA_MOST_AHEAD; ++i) {
+    longest.weight_errors.stale[i] = longest.weight_errors.predicted[i] = long_number;
+  }
+  bppsa_log *log = NULL;
+  assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &longest), BPPSA_OK);
+  assert_int_equal(bppsa_log_close(log), BPPSA_OK);
+  json_t *line = json_load_file(PATH, JSON_REJECT_DUPLICATES, NULL);
+  assert_non_null(line);
+  assert_int_equal(json_array_size(json_object_get(line, "predicted_rmse")), BPPSA_MOST_AHEAD);
+  assert_true(json_is_true(json_object_get(line, "interrupted")));
   json_decref(line);
 }
 
@@ -125,6 +179,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_have_the_keys),
       cmocka_unit_test(nonfinite_numbers_are_null_and_the_file_starts_empty),
+      cmocka_unit_test(the_longest_line_is_whole),
       cmocka_unit_test(failures_name_the_path),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
