@@ -22,6 +22,11 @@ bppsa_figure_data bppsa_make_ranks; /* source: a text, what the ranks share: "ti
 
 bppsa_figure_data bppsa_make_forward_path, bppsa_make_forward_steps;
 
+/* ---- from rows of bench/scripts/spectrain.py ---- */
+
+bppsa_figure_data bppsa_make_prediction, bppsa_make_prediction_table;
+bppsa_figure_data bppsa_make_staleness, bppsa_make_staleness_table; /* source: a text, the study: "accuracy" or "adam" */
+
 /* ---- from what the library plans and counts ---- */
 
 /* A plan of Blelloch's scan, whose steps are counted but never run. */

@@ -20,9 +20,10 @@ typedef struct {
 } bppsa_figures_data;
 
 typedef struct {
-  bppsa_output to;                /* progress goes to its `err`; nothing else is printed */
-  const char *directory;          /* directory for the files; made if it does not exist */
-  const char *results;            /* a document of bench rnn, gru, ranks or forward to draw without measuring; NULL: measure */
+  bppsa_output to;       /* progress goes to its `err`; nothing else is printed */
+  const char *directory; /* directory for the files; made if it does not exist */
+  const char
+      *results; /* a document of bench rnn, gru, ranks or forward, or of spectrain.py, to draw without measuring; NULL: measure */
   const bppsa_network_kind *kind; /* which figures: the RNN's or the GRU's */
   bool kind_given;                /* true: results of another kind are refused; false: the results decide the kind */
   bool cnn;                       /* make the convolutional networks' figures instead */

@@ -11,6 +11,7 @@
 #include "figures/keep.h"
 #include "figures/measured.h"
 #include "figures/ranks.h"
+#include "figures/staleness.h"
 #include "figures/verdict.h"
 #include "train/line.h"
 
@@ -35,7 +36,8 @@ typedef struct {
   bppsa_status (*check)(const char *path, const json_t *rows);
 } drawn_only;
 static const drawn_only drawn[] = {{BPPSA_FIGURES_RANKS, bppsa_ranks_rows_check},
-                                   {BPPSA_FIGURES_FORWARD, bppsa_forward_rows_check}};
+                                   {BPPSA_FIGURES_FORWARD, bppsa_forward_rows_check},
+                                   {BPPSA_FIGURES_STALENESS, bppsa_staleness_rows_check}};
 
 /* Which of them the results are of; NULL: none. */
 static const drawn_only *find_drawn(const bppsa_figures *f) {

@@ -304,3 +304,61 @@ const char bppsa_script_forward_steps[] = PANELS("forward_steps", "1100", "520")
     "}\n" KEY "plot NaN with boxes lc rgb '#f4a582' title 'forward', NaN with boxes lc rgb '#2166ac' title 'backward', \\\n"
     "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
     "unset multiplot\n";
+
+/* ---- old and predicted weights ---- */
+
+/* Panels in columns, one for each task, under each other in two rows. `found` are the tasks, `task` is the column's. */
+#define TASKS                                                                                                                    \
+  "found = system(\"awk -F, 'NR > 1 && !seen[$1]++ { printf \\\"%s \\\", $1 }' \" . data)\n"                                     \
+  "columns = words(found)\n"                                                                                                     \
+  "array colours[6] = ['#555555', '#b2182b', '#2166ac', '#1b7837', '#7b3294', '#b8860b']\n"                                      \
+  "title_of(i) = word(names, i)\n"                                                                                               \
+  "set format y '%g'\n"
+#define PLACE                                                                                                                    \
+  "    task = word(found, k)\n"                                                                                                  \
+  "    set lmargin at screen (k - 1 + 0.2) / columns\n"                                                                          \
+  "    set rmargin at screen (k - 0.04) / columns\n"                                                                             \
+  "    set tmargin at screen (panel == 1 ? 0.95 : 0.50)\n"                                                                       \
+  "    set bmargin at screen (panel == 1 ? 0.60 : 0.15)\n"
+
+const char bppsa_script_prediction[] = PANELS("prediction", "1200", "760") //
+    METHODS("2") TASKS
+    "only(i, ahead, column) = (stringcolumn(1) eq task && stringcolumn(2) eq word(names, i) && column(3) == "
+    "ahead ? column(column) : NaN)\n"
+    "set datafile missing NaN\n"
+    "set logscale y\n"
+    "set format y '%.0e'\n"
+    "set xlabel 'updates' offset 0,0.5\n"
+    "do for [panel = 1:count] {\n"
+    "  do for [k = 1:columns] {\n" PLACE "    set title task . ', ' . title_of(panel) offset 0,-0.5\n"
+    "    set ylabel (k == 1 ? 'RMSE' : '')\n"
+    "    plot for [s = 1:3] data using 4:(only(panel, s, 5)) every ::1 with lines lc rgb colours[s + 1] lw 1.5 dt 2, \\\n"
+    "      for [s = 1:3] data using 4:(only(panel, s, 6)) every ::1 with lines lc rgb colours[s + 1] lw 2\n"
+    "  }\n"
+    "}\n" KEY "set tmargin at screen 0.09\nset key maxrows 2\n"
+    "plot for [s = 1:3] NaN with lines lc rgb colours[s + 1] lw 2 title sprintf('predicted, s = %d', s), \\\n"
+    "  for [s = 1:3] NaN with lines lc rgb colours[s + 1] lw 1.5 dt 2 title sprintf('stale, s = %d', s)\n"
+    "unset multiplot\n";
+
+/* Means as curves, ranges as bars, accuracy above, loss below. */
+#define STALENESS(name)                                                                                                          \
+  PANELS(name, "1200", "760")                                                                                                    \
+  METHODS("2")                                                                                                                   \
+  TASKS                                                                                                                          \
+  "only(i, column) = (stringcolumn(1) eq task && stringcolumn(2) eq word(names, i) ? column(column) : NaN)\n"                    \
+  "beside(i) = column(3) + 0.15 * (i - (count + 1) / 2.0)\n"                                                                     \
+  "set datafile missing NaN\n"                                                                                                   \
+  "set xlabel 'epochs' offset 0,0.5\n"                                                                                           \
+  "do for [panel = 1:2] {\n"                                                                                                     \
+  "  at = 2 + 3 * panel\n"                                                                                                       \
+  "  do for [k = 1:columns] {\n" PLACE "    set title task offset 0,-0.5\n"                                                      \
+  "    set ylabel (k > 1 ? '' : panel == 1 ? 'validation accuracy' : 'validation loss')\n"                                       \
+  "    plot for [i = 1:count] data using (beside(i)):(only(i, at)):(only(i, at + 1)):(only(i, at + 2)) every ::1 \\\n"           \
+  "      with yerrorbars lc rgb colours[i] lw 1 pt 7 ps 0.3, \\\n"                                                               \
+  "      for [i = 1:count] data using (beside(i)):(only(i, at)) every ::1 with lines lc rgb colours[i] lw 2\n"                   \
+  "  }\n"                                                                                                                        \
+  "}\n" KEY "plot for [i = 1:count] NaN with lines lc rgb colours[i] lw 2 title title_of(i)\n"                                   \
+  "unset multiplot\n"
+
+const char bppsa_script_staleness[] = STALENESS("staleness");
+const char bppsa_script_adam[] = STALENESS("adam");

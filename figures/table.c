@@ -4,10 +4,11 @@
 #include "figures/forward.h"
 #include "figures/ranks.h"
 #include "figures/scripts.h"
+#include "figures/staleness.h"
 
 /* ---- pages ---- */
 
-enum { RNN = 0, SCHEDULES, GRU, RANKS, FORWARD, NETWORKS, PAGES };
+enum { RNN = 0, SCHEDULES, GRU, RANKS, FORWARD, STALENESS, NETWORKS, PAGES };
 
 const int bppsa_figure_page_count = PAGES;
 const bppsa_figure_page bppsa_figure_pages[] = {
@@ -52,6 +53,16 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                  .intro = "<p class=\"note\">From the rows of bench forward, and of the training and the backward passes that "
                           "bench/scripts/forward.py adds; results.json holds them, docs/forward.md explains them.</p>\n",
                  .end = ""},
+    [STALENESS] = {.run = BPPSA_FIGURES_STALENESS,
+                   .file = "index.html",
+                   .kept = "results.json",
+                   .list = "rows",
+                   .title = "old and predicted weights",
+                   .heading = "Pipelines without a flush: old weights, and predicted ones",
+                   .intro = "<p class=\"note\">From the rows of bench/scripts/spectrain.py, which results.json holds; "
+                            "docs/schedules.md says what was trained. Updates are equally many, of equally many samples, for "
+                            "every scheme.</p>\n",
+                   .end = ""},
     [NETWORKS] = {.run = "cnn",
                   .file = "networks.html",
                   .kept = "networks.json",
@@ -243,6 +254,48 @@ const bppsa_figure bppsa_figure_table[] = {
      .title = "The time of a step, forward and backward",
      .caption = "Medians over the step with a sequential forward pass; B = 1, H = 20, default initialisation; backward is the "
                 "fastest method. Without rows of backward passes the bars are forward passes. Rings: noisy."},
+    {.page = STALENESS,
+     .name = "prediction",
+     .data = bppsa_make_prediction,
+     .script = bppsa_script_prediction,
+     .title = "Predicted and stale weights against the weights that come (SpecTrain, figure 8)",
+     .caption = "Root mean square over all weights, means of windows of updates. Stale: the weights of s updates ago; predicted: "
+                "what was then predicted from the smoothed gradient. One device trains; a network is a column, an optimiser a "
+                "row."},
+    {.page = STALENESS,
+     .name = "prediction_table",
+     .data = bppsa_make_prediction_table,
+     .title = "The same over the whole run",
+     .caption = "Means of the root mean squares over all updates. A ratio below 1: the prediction is nearer on average."},
+    {.page = STALENESS,
+     .name = "staleness_table",
+     .data = bppsa_make_staleness_table,
+     .of = "accuracy",
+     .title = "Losses and accuracy of four schemes (SpecTrain, table 1)",
+     .caption =
+         "Mean and standard deviation over runs from different seeds; the best epoch of each run, as in the paper's table. "
+         "Differences within the deviations say nothing."},
+    {.page = STALENESS,
+     .name = "staleness",
+     .data = bppsa_make_staleness,
+     .of = "accuracy",
+     .script = bppsa_script_staleness,
+     .title = "Validation accuracy and loss over epochs",
+     .caption = "Curves are means over the seeds, bars their range."},
+    {.page = STALENESS,
+     .name = "adam_table",
+     .data = bppsa_make_staleness_table,
+     .of = "adam",
+     .title = "Adam on one device and in PipeDream (BPPSA, appendix C)",
+     .caption = "Mean and standard deviation over runs from different seeds; the best epoch of each run. The paper: VGG-16 on "
+                "ImageNet, 2.6 points of top-1 accuracy less with PipeDream."},
+    {.page = STALENESS,
+     .name = "adam",
+     .data = bppsa_make_staleness,
+     .of = "adam",
+     .script = bppsa_script_adam,
+     .title = "Validation accuracy and loss over epochs with Adam (BPPSA, figure 12)",
+     .caption = "Curves are means over the seeds, bars their range. The learning rate falls by ten after each third."},
     {.page = NETWORKS, .name = "table1", .data = bppsa_make_table1, .title = "Table 1: making transposed Jacobians"},
     {.page = NETWORKS,
      .name = "figure5",

@@ -80,9 +80,46 @@ static inline json_t *forward_rows(void) {
   return rows;
 }
 
-/* run: "rnn", "gru", "ranks", "forward" or "cnn". */
+static inline void add_staleness(json_t *rows, const char *study, const char *scheme, int64_t seed, double accuracy) {
+  json_t *row = json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f,s:[[f,f,f],[f,f,f]]}", "study", study, "task", "lenet5", "scheme", scheme,
+                          "seed", (json_int_t)seed, "min_train_loss", 1 - accuracy, "min_validation_loss", 2 - accuracy,
+                          "max_validation_accuracy", accuracy, "epochs", 2.0, 2.0, 0.125, 1 - accuracy, 2 - accuracy, accuracy);
+  assert_int_equal(json_array_append_new(rows, row), 0);
+}
+
+/* Rows of bench/scripts/spectrain.py: predictions half as far off as old weights; accuracies of 0.5 and 0.75, and of 0.25. */
+static inline json_t *staleness_rows(void) {
+  json_t *rows = json_array();
+  for (int64_t ahead = 1; ahead <= 3; ++ahead) {
+    const double stale = 0.25 * (double)ahead;
+    json_t *row = json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f,s:[[i,f,f],[i,f,f]]}", "study", "rmse", "task", "gru", "optimizer",
+                            "sgd", "ahead", (json_int_t)ahead, "stale", stale, "predicted", stale / 2, "nearer", 0.875, "curve",
+                            5, stale, stale / 2, 15, stale, stale / 4);
+    assert_int_equal(json_array_append_new(rows, row), 0);
+  }
+  for (int64_t seed = 1; seed <= 2; ++seed) {
+    add_staleness(rows, "accuracy", "vanilla", seed, 0.25 + 0.25 * (double)seed);
+    add_staleness(rows, "accuracy", "SpecTrain", seed, 0.25);
+    add_staleness(rows, "adam", "PipeDream", seed, 0.5);
+  }
+  return rows;
+}
+
+/* The runs whose rows a document gives, and their rows. */
+static const struct {
+  const char *run;
+  json_t *(*rows)(void);
+} drawn_runs[] = {{"ranks", ranked_rows}, {"forward", forward_rows}, {"staleness", staleness_rows}};
+
+/* run: "rnn", "gru", "cnn" or one of these. */
 static inline void open_run(fixture *f, const char *run) {
-  const bool cnn = strcmp(run, "cnn") == 0, ranks = strcmp(run, "ranks") == 0, forward = strcmp(run, "forward") == 0;
+  const bool cnn = strcmp(run, "cnn") == 0;
+  bool drawn = false;
+  json_t *(*rows)(void) = measured_rows;
+  for (size_t i = 0; i < sizeof drawn_runs / sizeof drawn_runs[0]; ++i) {
+    drawn = drawn || strcmp(run, drawn_runs[i].run) == 0;
+    rows = strcmp(run, drawn_runs[i].run) == 0 ? drawn_runs[i].rows : rows;
+  }
   const bppsa_figure_page *page = bppsa_figure_pages;
   while (strcmp(page->run, run) != 0) {
     ++page;
@@ -91,7 +128,7 @@ static inline void open_run(fixture *f, const char *run) {
   assert_int_equal(bppsa_device_create("cpu", 1, &f->device), BPPSA_OK);
   f->request = (bppsa_figures_request){.to = {.out = stdout, .err = stderr},
                                        .directory = ".",
-                                       .kind = bppsa_network_kind_find(cnn || ranks || forward ? "rnn" : run),
+                                       .kind = bppsa_network_kind_find(cnn || drawn ? "rnn" : run),
                                        .cnn = cnn,
                                        .quick = true,
                                        .seq_len = 3,
@@ -104,11 +141,7 @@ static inline void open_run(fixture *f, const char *run) {
   f->run = (bppsa_figures){.request = &f->request,
                            .kind = f->request.kind,
                            .page = page,
-                           .document = json_pack("{s:s,s:o,s:[]}", "bench", run, "rows",
-                                                 ranks     ? ranked_rows()
-                                                 : forward ? forward_rows()
-                                                           : measured_rows(),
-                                                 "parts"),
+                           .document = json_pack("{s:s,s:o,s:[]}", "bench", run, "rows", rows(), "parts"),
                            .files = json_array(),
                            .gnuplot = true};
   assert_non_null(f->run.document);

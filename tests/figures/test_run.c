@@ -228,6 +228,53 @@ static void test_forward(void **state) {
   close_run(&f);
 }
 
+/* And so have those of bench/scripts/spectrain.py, whatever studies they hold; a row that lacks a field is named. */
+static void test_staleness(void **state) {
+  (void)state;
+  static const char *const files[] = {"prediction.csv", "prediction.gp", "prediction_table.csv", "staleness_table.csv",
+                                      "staleness.csv",  "staleness.gp",  "adam_table.csv",       "adam.csv",
+                                      "adam.gp",        "index.html",    "results.json"};
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "staleness");
+  json_t *rows = json_object_get(f.run.document, "rows");
+  save("R.json", f.run.document);
+  f.request.results = "R.json";
+  f.request.directory = "staleness";
+  hide_gnuplot(true);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
+  assert_int_equal(json_array_size(result.files), sizeof files / sizeof files[0]);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
+    assert_string_equal(json_string_value(json_array_get(result.files, i)), files[i]);
+  }
+  bppsa_figures_result_free(&result);
+  static const struct {
+    size_t row;
+    const char *lacks;
+  } lost[] = {{4, "scheme"}, {3, "max_validation_accuracy"}, {2, "ahead"}, {1, "nearer"}, {0, "task"}};
+  for (size_t i = 0; i < sizeof lost / sizeof lost[0]; ++i) {
+    char expected[120];
+    json_object_del(json_array_get(rows, lost[i].row), lost[i].lacks);
+    save("R.json", f.run.document);
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+    snprintf(expected, sizeof expected, "--results: R.json: row %zu lacks %s, expected a row of bench/scripts/spectrain.py",
+             lost[i].row, lost[i].lacks);
+    assert_string_equal(bppsa_last_error(), expected);
+  }
+  while (json_array_size(rows) > 6) {
+    json_array_remove(rows, 6);
+  }
+  for (size_t i = 0; i < 5; ++i) { /* one good row is left, whose epochs are no triples */
+    json_array_remove(rows, 0);
+  }
+  json_array_append_new(json_array_get(json_object_get(json_array_get(rows, 0), "epochs"), 1), json_integer(4));
+  save("R.json", f.run.document);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+  assert_string_equal(bppsa_last_error(), "--results: R.json: row 0 lacks epochs, expected a row of bench/scripts/spectrain.py");
+  hide_gnuplot(false);
+  close_run(&f);
+}
+
 static void test_memory(void **state) {
   (void)state;
   int64_t call = 1;
@@ -315,11 +362,11 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_figure),   cmocka_unit_test(test_without_gnuplot),
-                                     cmocka_unit_test(test_wrong_script), cmocka_unit_test(test_content),
-                                     cmocka_unit_test(test_files),        cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_stop),         cmocka_unit_test(test_refused),
-                                     cmocka_unit_test(test_ranks),        cmocka_unit_test(test_forward)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_own_figure), cmocka_unit_test(test_without_gnuplot), cmocka_unit_test(test_wrong_script),
+      cmocka_unit_test(test_content),    cmocka_unit_test(test_files),           cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_stop),       cmocka_unit_test(test_refused),         cmocka_unit_test(test_ranks),
+      cmocka_unit_test(test_forward),    cmocka_unit_test(test_staleness)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

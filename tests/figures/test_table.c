@@ -99,7 +99,7 @@ static void test_scripts(void **state) {
     const bool strip = strstr(figure->script, "set key center center horizontal") != NULL;
     assert_true(outside || strip || strstr(figure->script, "with boxes") != NULL);
   }
-  assert_int_equal(scripts, 12);
+  assert_int_equal(scripts, 15);
 }
 
 /* ---- data ---- */
@@ -241,6 +241,50 @@ static void test_ranks(void **state) {
   close_run(&f);
 }
 
+/* Means, deviations and ranges are of the runs of one study, task and scheme; studies without rows are left out. */
+static void test_staleness(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "staleness");
+  const bppsa_figure *figure = find_figure("prediction");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "task,optimizer,ahead,update,stale,predicted\ngru,sgd,1,5,0.25,0.125\n"
+                                        "gru,sgd,1,15,0.25,0.0625\ngru,sgd,2,5,0.5,0.25\n"));
+  free_content(&made);
+  figure = find_figure("prediction_table");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\ngru,sgd,2,0.5,0.25,0.5,0.875\n"));
+  assert_non_null(strstr(made.html.text, "<td>2</td><td>0.5</td><td>0.25</td><td>0.50</td><td>87.5 %</td></tr>\n"));
+  free_content(&made);
+  figure = find_figure("staleness_table");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\nlenet5,vanilla,2,0.375,0.17677669529663"));              /* 0.25 / √2 */
+  assert_non_null(strstr(made.csv.text, ",0.5,0.75\nlenet5,SpecTrain,2,0.75,0,0.75,0.75,1.75,0,")); /* and the range */
+  assert_non_null(strstr(made.html.text, "<td>lenet5</td><td>vanilla</td><td>2</td><td>0.3750 &plusmn; 0.1768</td>"));
+  assert_non_null(strstr(made.html.text, "<td>62.50 &plusmn; 17.68 %</td>"));
+  assert_null(strstr(made.html.text, "PipeDream"));
+  free_content(&made);
+  figure = find_figure("staleness");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\nlenet5,vanilla,1,2,0.125,0.125,0.125,2,2,2\n"
+                                        "lenet5,vanilla,2,2,0.625,0.5,0.75,1.375,1.25,1.5\nlenet5,SpecTrain,1,2,"));
+  free_content(&made);
+  figure = find_figure("adam");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\nlenet5,PipeDream,2,2,0.5,0.5,0.5,1.5,1.5,1.5\n"));
+  free_content(&made);
+  static const char *const names[] = {"prediction", "prediction_table", "staleness_table", "staleness", "adam_table", "adam"};
+  json_array_clear(json_object_get(f.run.document, "rows"));
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    figure = find_figure(names[i]);
+    assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+    assert_true(made.left_out && made.csv.size == 0 && made.html.size == 0);
+    free_content(&made);
+  }
+  close_run(&f);
+}
+
 /* A row that does not say whether it is noisy is judged by its median and minimum; one that does is believed. */
 static void test_noise(void **state) {
   (void)state;
@@ -313,9 +357,10 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),   cmocka_unit_test(test_scripts), cmocka_unit_test(test_data),
-                                     cmocka_unit_test(test_values), cmocka_unit_test(test_noise),   cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_ranks),  cmocka_unit_test(test_forward)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rows),   cmocka_unit_test(test_scripts), cmocka_unit_test(test_data),
+      cmocka_unit_test(test_values), cmocka_unit_test(test_noise),   cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_ranks),  cmocka_unit_test(test_forward), cmocka_unit_test(test_staleness)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
