@@ -51,6 +51,8 @@ static int64_t operand_reals(const bppsa_scan_plan *plan, int64_t first, int64_t
     return c->dim + injected;
   case BPPSA_ELEMENT_RECURRENT:
     return (c->matrices + c->diagonal) * c->dim + injected;
+  case BPPSA_ELEMENT_PAIR:
+    return (c->matrices + 2) * bppsa_scan_shared_dim(c) + injected;
   case BPPSA_ELEMENT_CSR: /* bppsa_scan_csr_cost */
   case BPPSA_ELEMENTS:
     break;
@@ -74,9 +76,9 @@ static void step_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
     return;
   }
   const int64_t columns = mm ? (diagonal ? 1 : step->n) + c->affine : 1;
-  const int64_t factor = c->element == BPPSA_ELEMENT_RECURRENT && applied == step->last ? c->matrices : 1;
-  const int64_t pairs = diagonal ? step->m : step->m * step->k;
-  step->flops = 2 * factor * pairs * columns;
+  const bool shared = bppsa_scan_shares(c) && applied == step->last;
+  const int64_t pairs = diagonal ? step->m : shared ? bppsa_scan_shared_pairs(c) : step->m * step->k;
+  step->flops = 2 * pairs * columns;
   step->nnz = mm && !diagonal ? step->m * step->n : step->m;
   const int64_t size = (int64_t)bppsa_dtype_size(c->dtype);
   const int64_t applied_reals = operand_reals(plan, applied, step->last);
@@ -332,8 +334,12 @@ static bppsa_status check_config(const bppsa_scan_config *c) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: batch %lld and chunks %lld, expected at least 1 and 0", (long long)c->batch,
                       (long long)c->method.chunks);
   }
-  if (c->element == BPPSA_ELEMENT_RECURRENT && c->matrices < 1) {
+  if (bppsa_scan_shares(c) && c->matrices < 1) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld shared matrices, expected at least 1", (long long)c->matrices);
+  }
+  if (c->element == BPPSA_ELEMENT_PAIR && (c->dim % 2 != 0 || !c->diagonal)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: pairs of size %lld%s, expected an even size and a diagonal",
+                      (long long)c->dim, c->diagonal ? "" : " without a diagonal");
   }
   if (c->element == BPPSA_ELEMENT_CSR) {
     if (!bppsa_scan_algorithm_find(c->method.algorithm)->sparse || c->affine) {

@@ -37,6 +37,14 @@ typedef enum {
   BPPSA_ELEMENT_DIAGONAL,  /* J_tᵀ = diag(j_t) */
   BPPSA_ELEMENT_RECURRENT, /* J_tᵀ = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), never formed for all t */
   BPPSA_ELEMENT_CSR,       /* J_tᵀ sparse [d_{t-1}, d_t], with differing shapes (BPPSA §3.3) */
+  /* A state is a pair (h, c) of the same size, so that the gradients of h and c stand side by side, g_t = (g_h, g_c). Never formed
+   * for all t:
+   *
+   *     J_tᵀ g_t = (Σ_{k < K-1} W_kᵀ (d_{k,t} ∘ δ) + W_{K-1}ᵀ (d_{K-1,t} ∘ g_h),  e_t ∘ δ)
+   *     δ = g_c + d_{K,t} ∘ g_h
+   *
+   * What goes through c reaches the first K - 1 matrices; the last one stands between h and h alone (the LSTM's output gate). */
+  BPPSA_ELEMENT_PAIR,
   BPPSA_ELEMENTS
 } bppsa_element;
 
@@ -46,10 +54,10 @@ typedef struct {
   bppsa_dtype dtype;        /* f32, f64 */
   int64_t jacobians;        /* n >= 0 */
   int64_t batch;            /* B >= 1: samples, each with its own chain; FLOPs and bytes of steps are for one sample */
-  int64_t dim;              /* size of every g_t if dims is NULL */
+  int64_t dim;              /* size of every g_t if dims is NULL; pair: of both halves together */
   const int64_t *dims;      /* dense only: size of g_t for t = 0 .. n (copied), or NULL */
-  int64_t matrices;         /* recurrent: K >= 1 */
-  bool diagonal;            /* recurrent: e_t is present */
+  int64_t matrices;         /* recurrent, pair: K >= 1 */
+  bool diagonal;            /* recurrent: e_t is present; pair: must be true */
   bool affine;              /* gradients u_t are injected */
   bool input;               /* g_0 is wanted too */
   bppsa_device_kind device; /* where the plan will run; only AUTO uses it */

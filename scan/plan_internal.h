@@ -55,6 +55,20 @@ static inline int64_t bppsa_scan_reach(const bppsa_scan_level *level, int64_t li
   return link * level->span + (link < level->wider ? link : level->wider);
 }
 
+/* Does every element have the same matrices W_k? */
+static inline bool bppsa_scan_shares(const bppsa_scan_config *c) {
+  return c->element == BPPSA_ELEMENT_RECURRENT || c->element == BPPSA_ELEMENT_PAIR;
+}
+/* The size of these matrices, and of d_k and e. */
+static inline int64_t bppsa_scan_shared_dim(const bppsa_scan_config *c) {
+  return c->element == BPPSA_ELEMENT_PAIR ? c->dim / 2 : c->dim;
+}
+
+/* Multiplications of such an element with one gradient. */
+static inline int64_t bppsa_scan_shared_pairs(const bppsa_scan_config *c) {
+  return c->matrices * bppsa_scan_shared_dim(c) * bppsa_scan_shared_dim(c);
+}
+
 /* Size of y[i], i = 1 .. n + 1. */
 int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y);
 /* The slot that holds the product a[first:last], first < last. */

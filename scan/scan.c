@@ -17,6 +17,7 @@ static const bppsa_scan_element_row rows[BPPSA_ELEMENTS] = {
     [BPPSA_ELEMENT_CSR] = {"csr",
                            {bppsa_scan_csr_create, bppsa_scan_csr_cuda_create},
                            {bppsa_scan_csr_create, bppsa_scan_csr_cuda_create}},
+    [BPPSA_ELEMENT_PAIR] = {"pair", {bppsa_scan_cpu_create, NULL}, {bppsa_scan_cpu_create, NULL}},
 };
 
 const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element) {
@@ -61,10 +62,13 @@ bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_
     missing = "gradients";
   } else if (c->affine && o->injected == NULL) {
     missing = "injected gradients";
-  } else if (c->element == BPPSA_ELEMENT_RECURRENT) {
+  } else if (bppsa_scan_shares(c)) {
     missing = o->weights == NULL ? "weights" : o->columns == NULL ? "columns" : NULL;
     for (int64_t k = 0; missing == NULL && k < c->matrices; ++k) {
       missing = o->weights[k] == NULL || o->columns[k] == NULL ? "a weight or column factor" : NULL;
+    }
+    if (missing == NULL && c->element == BPPSA_ELEMENT_PAIR && o->columns[c->matrices] == NULL) {
+      missing = "the column factor from h to c";
     }
     missing = missing == NULL && c->diagonal && o->diagonal == NULL ? "diagonal" : missing;
   } else if (c->element == BPPSA_ELEMENT_CSR) {
@@ -75,9 +79,9 @@ bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_
   } else if (o->jt == NULL) {
     missing = "transposed Jacobians";
   }
-  if (c->element == BPPSA_ELEMENT_RECURRENT && o->weight_row != 0 && o->weight_row < c->dim) {
+  if (bppsa_scan_shares(c) && o->weight_row != 0 && o->weight_row < bppsa_scan_shared_dim(c)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: rows of weights %lld elements apart, expected 0 or at least %lld",
-                      (long long)o->weight_row, (long long)c->dim);
+                      (long long)o->weight_row, (long long)bppsa_scan_shared_dim(c));
   }
   if (missing != NULL && c->jacobians > 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: operand '%s' is missing", missing);

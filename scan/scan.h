@@ -20,10 +20,10 @@ typedef struct {
   int64_t batch; /* b: 1 .. the plan's batch */
   /* dense: J_1ᵀ, .., J_nᵀ one behind the other, each [b][d_{t-1}][d_t]. diagonal: their diagonals [n][b][H]. */
   const void *jt;
-  /* recurrent: */
+  /* recurrent, and pair, of which H is half of a gradient's size: */
   const void *const *weights;     /* W_k, K pointers to [H][weight_row] (rows: the cell's outputs) */
   int64_t weight_row;             /* elements from one row of W_k to the next; 0: H */
-  const void *const *columns;     /* d_k, K pointers to [n][b][H] */
+  const void *const *columns;     /* d_k, K pointers to [n][b][H]; pair: K + 1 */
   const void *diagonal;           /* e [n][b][H]; NULL unless planned */
   const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ; J_1ᵀ is not used unless g_0 is wanted */
   /* u_0 .. u_{n-1}, laid out like gradients; NULL unless planned affine. It may be the array of gradients itself, because each

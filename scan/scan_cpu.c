@@ -37,8 +37,8 @@ static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level
   if (c->element == BPPSA_ELEMENT_DIAGONAL) {
     return bppsa_loop_work(0, products * 3 * (1 + c->affine) * m * (double)bppsa_dtype_size(c->dtype));
   }
-  const double matrices = c->element == BPPSA_ELEMENT_RECURRENT && level->span == 1 ? (double)c->matrices : 1;
-  return bppsa_loop_work(products * 2 * matrices * k * m * (level->op == BPPSA_OP_MM ? k + c->affine : 1), 0);
+  const double pairs = bppsa_scan_shares(c) && level->span == 1 ? (double)bppsa_scan_shared_pairs(c) : k * m;
+  return bppsa_loop_work(products * 2 * pairs * (level->op == BPPSA_OP_MM ? k + c->affine : 1), 0);
 }
 
 #define EACH_REAL "scan/scan_cpu.inc"
@@ -185,12 +185,12 @@ static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   if (!bppsa_mul(AREAS * cpu->area + cpu->factors, size * cpu->threads, &bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: scratch for size %lld does not fit in 64 bits", (long long)dim);
   }
-  const int64_t matrices = plan->config.element == BPPSA_ELEMENT_RECURRENT ? plan->config.matrices : 0;
+  const int64_t matrices = bppsa_scan_shares(&plan->config) ? plan->config.matrices : 0, h = bppsa_scan_shared_dim(&plan->config);
   int64_t weights;
-  cpu->weight_row = bppsa_dtype_padded(plan->config.dtype, dim);
-  if (!bppsa_mul(matrices * cpu->weight_row, dim, &weights)) {
+  cpu->weight_row = bppsa_dtype_padded(plan->config.dtype, h);
+  if (!bppsa_mul(matrices * cpu->weight_row, h, &weights)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: %lld matrices of size %lld do not fit in 64 bits", (long long)matrices,
-                      (long long)dim);
+                      (long long)h);
   }
   cpu->weights = bppsa_calloc(weights, (size_t)size);
   cpu->scratch = bppsa_alloc((size_t)bytes);

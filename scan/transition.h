@@ -49,9 +49,9 @@ bppsa_view bppsa_transition_view(bppsa_transition *transition, int64_t batch);
 bppsa_status bppsa_transition_received(bppsa_transition *transition);
 
 /* result = first, then second: x ↦ (x P_1 + v_1) P_2 + v_2, for first's number of samples, which must be second's. The
- * result was created for both. Dense and recurrent elements: a row in which everything cancels becomes NaN, so that the result,
- * and what is made of it, is useless for every gradient. Diagonal and sparse elements are not checked here. On a GPU it is queued.
- * ERR_CUDA. */
+ * result was created for both. Dense, recurrent and pair elements: a row in which everything cancels becomes NaN, so that the
+ * result, and what is made of it, is useless for every gradient. Diagonal and sparse elements are not checked here. On a GPU
+ * it is queued. ERR_CUDA. */
 bppsa_status bppsa_transition_join(const bppsa_transition *first, const bppsa_transition *second, bppsa_transition *result);
 
 /* out [b][columns] = in [b][rows] P + v, in the device's memory. useless [b], in host memory: set where the result is rounding

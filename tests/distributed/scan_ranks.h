@@ -110,7 +110,7 @@ typedef struct {
   void *gradients;  /* where the device has them; g on a processor */
   void *copies[12]; /* in GPU memory */
   int copy_count;
-  const void *columns[3], *weights[3];
+  const void *columns[MOST_COLUMNS], *weights[MOST_MATRICES];
   bppsa_scan_operands operands;
 } scan_part;
 
@@ -130,16 +130,16 @@ static bppsa_status place(scan_part *s, const void *base, int64_t from, int64_t 
 static bppsa_status place_operands(scan_part *s, const job *j, int64_t first) {
   const problem *p = j->p;
   const bppsa_scan_config *c = bppsa_scan_plan_config(s->plan);
-  const int64_t factor = c->batch * c->dim, factors = c->jacobians * factor;
+  const int64_t size = factor_size(c), factor = c->batch * size, factors = c->jacobians * factor;
   const bool dense = c->element == BPPSA_ELEMENT_DENSE;
   const int64_t from = dense ? jt_at(p, first + 1) : first * factor;
   bppsa_scan_operands *o = &s->operands;
   const void *gradients;
   *o = (bppsa_scan_operands){.batch = c->batch, .weights = s->weights, .columns = s->columns};
   BPPSA_TRY(place(s, p->typed_jt, from, dense ? jt_at(p, first + c->jacobians + 1) - from : factors, &o->jt));
-  for (int k = 0; k < 3; ++k) {
+  for (int k = 0; k < MOST_COLUMNS; ++k) {
     BPPSA_TRY(place(s, p->columns[k], first * factor, factors, &s->columns[k]));
-    BPPSA_TRY(place(s, p->weights[k], 0, c->dim * c->dim, &s->weights[k]));
+    BPPSA_TRY(k < MOST_MATRICES ? place(s, p->weights[k], 0, size * size, &s->weights[k]) : BPPSA_OK);
   }
   BPPSA_TRY(place(s, p->typed_e, first * factor, factors, &o->diagonal));
   BPPSA_TRY(place(s, s->g, 0, s->size, &gradients));

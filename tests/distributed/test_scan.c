@@ -72,6 +72,22 @@ static void diagonal_elements(void **state) {
   every_length(c, true);
 }
 
+static void pair_elements(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {1, 2, 7, 19, 40};
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_PAIR, 6, 2);
+  c.matrices = 4;
+  c.diagonal = true;
+  for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; ++i) {
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; ++l) {
+      c.jacobians = lengths[l];
+      c.input = l % 2 == 1;
+      c.affine = (i + l) % 2 == 0;
+      compare(&c, rank_counts[i], c.affine && l % 2 == 0, 17 + l);
+    }
+  }
+}
+
 static void dense_elements(void **state) {
   (void)state;
   bppsa_scan_config c = base_config(BPPSA_ELEMENT_DENSE, 4, 2);
@@ -352,16 +368,10 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_elements),
-                                     cmocka_unit_test(gated_elements),
-                                     cmocka_unit_test(diagonal_elements),
-                                     cmocka_unit_test(dense_elements),
-                                     cmocka_unit_test(long_chains),
-                                     cmocka_unit_test(every_number_of_ranks),
-                                     cmocka_unit_test(rounds),
-                                     cmocka_unit_test(useless_products),
-                                     cmocka_unit_test(long_products),
-                                     cmocka_unit_test(refused),
-                                     cmocka_unit_test(memory_runs_out)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(recurrent_elements),    cmocka_unit_test(gated_elements), cmocka_unit_test(diagonal_elements),
+      cmocka_unit_test(pair_elements),         cmocka_unit_test(dense_elements), cmocka_unit_test(long_chains),
+      cmocka_unit_test(every_number_of_ranks), cmocka_unit_test(rounds),         cmocka_unit_test(useless_products),
+      cmocka_unit_test(long_products),         cmocka_unit_test(refused),        cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@
 #include "scan/scan.h"
 #include "tests/support/support.h"
 
+enum { MOST_MATRICES = 4, MOST_COLUMNS = MOST_MATRICES + 1 };
+
 /* One problem: explicit Jᵀ for the reference, and the operands an executor takes. */
 typedef struct {
   bppsa_scan_config config;
@@ -18,7 +20,7 @@ typedef struct {
   double *jt;    /* J_tᵀ of sample b at jt_at(t) + b d_{t-1} d_t */
   double *g, *u; /* reference gradients and injections, laid out as the executor's */
   void *typed_jt, *typed_u, *typed_e;
-  void *weights[3], *columns[3];
+  void *weights[MOST_MATRICES], *columns[MOST_COLUMNS];
   int64_t weight_row; /* elements between rows of weights on the device; 0: H */
   void *seed;         /* typed copy of g before the scan: the seed, zeros elsewhere */
 } problem;
@@ -101,13 +103,54 @@ static inline void make_recurrent(problem *p, uint64_t seed) {
   }
 }
 
+/* Pairs: orthogonal W_k; a row of c keeps about 0.9 of itself. */
+static inline void make_pair(problem *p, uint64_t seed) {
+  const int64_t n = p->config.jacobians, h = p->config.dim / 2, b = p->config.batch, last = p->config.matrices - 1;
+  const int64_t count = n * b * h, width = 2 * h;
+  double *w[MOST_MATRICES], *d[MOST_COLUMNS], *e = uniform(seed + 200, count, 0.1);
+  for (int64_t k = 0; k <= last + 1; ++k) {
+    d[k] = uniform(seed + 100 + (uint64_t)k, count, 0.3);
+    for (int64_t i = 0; k == last && i < count; ++i) {
+      d[k][i] += 0.5;
+    }
+    p->columns[k] = rounded(p->config.dtype, d[k], count);
+    w[k > last ? 0 : k] = k > last ? w[0] : orthogonal(seed + 7 * (uint64_t)k, h, 1);
+  }
+  for (int64_t k = 0; k <= last; ++k) {
+    p->weights[k] = rounded(p->config.dtype, w[k], h * h);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    e[i] += 0.8;
+  }
+  p->typed_e = rounded(p->config.dtype, e, count);
+  p->jt = bppsa_calloc(n * b * width * width, sizeof(double));
+  for (int64_t i = 0; i < n * b; ++i) {
+    double *jt = p->jt + i * width * width;
+    for (int64_t c = 0; c < h; ++c) {
+      const double bridge = d[last + 1][i * h + c];
+      for (int64_t r = 0; r < h; ++r) {
+        for (int64_t k = 0; k < last; ++k) {
+          jt[r * width + h + c] += w[k][c * h + r] * d[k][i * h + c];
+        }
+        jt[r * width + c] = jt[r * width + h + c] * bridge + w[last][c * h + r] * d[last][i * h + c];
+      }
+      jt[(h + c) * width + h + c] = e[i * h + c];
+      jt[(h + c) * width + c] = e[i * h + c] * bridge;
+    }
+  }
+  for (int64_t k = 0; k <= last + 1; ++k) {
+    bppsa_free(d[k]);
+    bppsa_free(k > last ? e : w[k]);
+  }
+}
+
 static inline problem make_problem(const bppsa_scan_config *config, uint64_t seed) {
   problem p = {.config = *config};
   const int64_t n = config->jacobians, b = config->batch;
   for (int64_t t = 0; t <= n; ++t) {
     p.dims[t] = config->dims != NULL ? config->dims[t] : config->dim;
   }
-  static void (*const makers[])(problem *, uint64_t) = {make_dense, make_diagonal, make_recurrent};
+  static void (*const makers[])(problem *, uint64_t) = {make_dense, make_diagonal, make_recurrent, NULL, make_pair};
   makers[config->element](&p, seed);
   const int64_t size = g_at(&p, n + 1), last = g_at(&p, n);
   p.g = uniform(seed + 300, size, 1);
@@ -131,22 +174,30 @@ static inline problem make_problem(const bppsa_scan_config *config, uint64_t see
 }
 
 static inline void free_problem(problem *p) {
-  void *const blocks[] = {p->jt,         p->g,          p->u,          p->typed_jt,   p->typed_u,    p->typed_e, p->weights[0],
-                          p->weights[1], p->weights[2], p->columns[0], p->columns[1], p->columns[2], p->seed};
+  void *const blocks[] = {p->jt, p->g, p->u, p->typed_jt, p->typed_u, p->typed_e, p->seed};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
+  }
+  for (int k = 0; k < MOST_COLUMNS; ++k) {
+    bppsa_free(k < MOST_MATRICES ? p->weights[k] : NULL);
+    bppsa_free(p->columns[k]);
   }
 }
 
 /* The operands in the device's memory; injected is set by who runs. */
 typedef struct {
   const bppsa_device *device;
-  void *jt, *u, *e, *weights[3], *columns[3], *gradients;
+  void *jt, *u, *e, *weights[MOST_MATRICES], *columns[MOST_COLUMNS], *gradients;
 } operand_copies;
+
+/* H: the size of W_k, d_k and e. */
+static inline int64_t factor_size(const bppsa_scan_config *c) {
+  return c->element == BPPSA_ELEMENT_PAIR ? c->dim / 2 : c->dim;
+}
 
 /* W_k [H][H] with its rows `row` elements apart, on the device; NaN between them. row 0: packed. */
 static inline void *copy_weight(const problem *p, const bppsa_device *device, int64_t k) {
-  const int64_t h = p->config.dim, width = (int64_t)bppsa_dtype_size(p->config.dtype), row = p->weight_row;
+  const int64_t h = factor_size(&p->config), width = (int64_t)bppsa_dtype_size(p->config.dtype), row = p->weight_row;
   if (row == 0) {
     return on_device(device, p->weights[k], h * h * width);
   }
@@ -164,15 +215,16 @@ static inline void *copy_weight(const problem *p, const bppsa_device *device, in
 static inline operand_copies copy_operands(const problem *p, const bppsa_device *device) {
   const bppsa_scan_config *c = &p->config;
   const int64_t n = c->jacobians, width = (int64_t)bppsa_dtype_size(c->dtype), size = g_at(p, n + 1) * width;
-  const int64_t factors = n * c->batch * c->dim * width;
+  const int64_t factors = n * c->batch * factor_size(c) * width;
+  const bool pairs = c->element == BPPSA_ELEMENT_PAIR;
   const int64_t jt = c->element == BPPSA_ELEMENT_DENSE ? jt_at(p, n + 1) * width : factors;
   operand_copies d = {.device = device,
                       .jt = on_device(device, p->typed_jt, jt),
                       .u = on_device(device, p->typed_u, size),
                       .e = on_device(device, p->typed_e, factors),
                       .gradients = on_device(device, p->seed, size)};
-  for (int64_t k = 0; c->element == BPPSA_ELEMENT_RECURRENT && k < c->matrices; ++k) {
-    d.weights[k] = copy_weight(p, device, k);
+  for (int64_t k = 0; (pairs || c->element == BPPSA_ELEMENT_RECURRENT) && k < c->matrices + pairs; ++k) {
+    d.weights[k < c->matrices ? k : 0] = k < c->matrices ? copy_weight(p, device, k) : d.weights[0];
     d.columns[k] = on_device(device, p->columns[k], factors);
   }
   return d;
@@ -192,10 +244,13 @@ static inline bppsa_scan_operands operands_of(const problem *p, const operand_co
 }
 
 static inline void free_operands(operand_copies *d) {
-  void *const blocks[] = {d->jt,         d->u,          d->e,          d->weights[0], d->weights[1],
-                          d->weights[2], d->columns[0], d->columns[1], d->columns[2], d->gradients};
+  void *const blocks[] = {d->jt, d->u, d->e, d->gradients};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_memory_free(d->device, blocks[i]);
+  }
+  for (int k = 0; k < MOST_COLUMNS; ++k) {
+    bppsa_memory_free(d->device, k < MOST_MATRICES ? d->weights[k] : NULL);
+    bppsa_memory_free(d->device, d->columns[k]);
   }
 }
 

@@ -50,7 +50,7 @@ static void check_element(bppsa_element element, int64_t matrices, bool diagonal
         c.affine = (bits & 2) != 0;
         c.input = (bits & 4) != 0;
         c.jacobians = lengths[l];
-        c.dim = sizes[s];
+        c.dim = sizes[s] * (element == BPPSA_ELEMENT_PAIR ? 2 : 1);
         c.batch = batches[is_emulated(device) ? seed % 2 : seed % 3];
         check_variants(&c, device, seed);
       }
@@ -77,6 +77,66 @@ static void test_recurrent_rnn(void **state) {
 static void test_recurrent_gru(void **state) {
   (void)state;
   check_element(BPPSA_ELEMENT_RECURRENT, 3, true);
+}
+
+/* A GPU has no kernels of pairs, and says so. */
+static void test_pairs(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    check_element(BPPSA_ELEMENT_PAIR, 1, true);
+    check_element(BPPSA_ELEMENT_PAIR, 4, true);
+  } else {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    bppsa_scan_plan *plan = NULL;
+    bppsa_scan_executor *executor = NULL;
+    c.element = BPPSA_ELEMENT_PAIR;
+    c.dim = 2;
+    c.diagonal = true;
+    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+    assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_UNSUPPORTED);
+    assert_non_null(strstr(bppsa_last_error(), "scan: pair elements have no kernels for device cuda"));
+    assert_null(executor);
+    bppsa_scan_plan_destroy(plan);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* Half a pair, a pair that keeps nothing of c, an operand that is not there. */
+static void test_bad_pairs(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_scan_config c = bppsa_scan_config_default();
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  c.element = BPPSA_ELEMENT_PAIR;
+  c.jacobians = 3;
+  c.dim = 5;
+  c.diagonal = true;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "scan plan: pairs of size 5, expected an even size and a diagonal");
+  c.dim = 4;
+  c.diagonal = false;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_ARGUMENT);
+  c.diagonal = true;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  problem p = make_problem(&c, 3);
+  operand_copies copies = copy_operands(&p, device);
+  bppsa_scan_operands operands = operands_of(&p, &copies, false);
+  operands.weight_row = 1;
+  assert_int_equal(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "scan: rows of weights 1 elements apart, expected 0 or at least 2");
+  operands.weight_row = 0;
+  const void *const without[] = {copies.columns[0], NULL};
+  operands.columns = without;
+  assert_int_equal(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "scan: operand 'the column factor from h to c' is missing");
+  free_operands(&copies);
+  free_problem(&p);
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_device_destroy(device);
 }
 
 static void test_differing_sizes(void **state) {
@@ -281,6 +341,8 @@ int main(void) {
       cmocka_unit_test(test_diagonal),
       cmocka_unit_test(test_recurrent_rnn),
       cmocka_unit_test(test_recurrent_gru),
+      cmocka_unit_test(test_pairs),
+      cmocka_unit_test(test_bad_pairs),
       cmocka_unit_test(test_differing_sizes),
       cmocka_unit_test(test_large_size),
       cmocka_unit_test(test_every_algorithm),

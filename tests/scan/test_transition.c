@@ -4,15 +4,17 @@
 #include "tests/scan/scan_problem.h"
 
 /* The operands of steps first + 1 .. of a problem, all arrays in the device's memory. */
-static bppsa_scan_operands operands_from(const problem *p, const operand_copies *d, int64_t first, const void *columns[3]) {
-  const int64_t width = (int64_t)bppsa_dtype_size(p->config.dtype), factors = first * p->config.batch * p->config.dim * width;
+static bppsa_scan_operands operands_from(const problem *p, const operand_copies *d, int64_t first,
+                                         const void *columns[MOST_COLUMNS]) {
+  const int64_t width = (int64_t)bppsa_dtype_size(p->config.dtype),
+                factors = first * p->config.batch * factor_size(&p->config) * width;
   const bool dense = p->config.element == BPPSA_ELEMENT_DENSE;
   bppsa_scan_operands o = operands_of(p, d, false);
   o.jt = o.jt != NULL ? (const char *)o.jt + (dense ? jt_at(p, first + 1) * width : factors) : NULL;
   o.diagonal = o.diagonal != NULL ? (const char *)o.diagonal + factors : NULL;
   o.injected = o.injected != NULL ? (const char *)o.injected + g_at(p, first) * width : NULL;
   o.gradients = (char *)o.gradients + g_at(p, first) * width;
-  for (int k = 0; k < 3; ++k) {
+  for (int k = 0; k < MOST_COLUMNS; ++k) {
     columns[k] = d->columns[k] != NULL ? (const char *)d->columns[k] + factors : NULL;
   }
   o.columns = columns;
@@ -29,7 +31,7 @@ static part make_part(const problem *p, const bppsa_device *device, const operan
                       int64_t planned) {
   part made = {0};
   bppsa_scan_config c = p->config;
-  const void *columns[3];
+  const void *columns[MOST_COLUMNS];
   const bppsa_scan_operands o = operands_from(p, copies, first, columns);
   c.jacobians = count;
   c.dims = c.dims != NULL ? p->dims + first : NULL;
@@ -115,11 +117,15 @@ static void every_element(void **state) {
   static const struct {
     bppsa_element element;
     int64_t matrices;
-  } elements[] = {
-      {BPPSA_ELEMENT_DENSE, 1}, {BPPSA_ELEMENT_DIAGONAL, 1}, {BPPSA_ELEMENT_RECURRENT, 1}, {BPPSA_ELEMENT_RECURRENT, 3}};
+  } elements[] = {{BPPSA_ELEMENT_DENSE, 1},
+                  {BPPSA_ELEMENT_DIAGONAL, 1},
+                  {BPPSA_ELEMENT_RECURRENT, 1},
+                  {BPPSA_ELEMENT_RECURRENT, 3},
+                  {BPPSA_ELEMENT_PAIR, 4}};
   bppsa_device *device = test_device(2);
+  const size_t count = bppsa_device_get_kind(device) == BPPSA_CPU ? 5 : 4; /* a GPU has no kernels of pairs */
   uint64_t seed = 1;
-  for (size_t e = 0; e < 4; ++e) {
+  for (size_t e = 0; e < count; ++e) {
     for (size_t s = 0; s < 4; ++s) {
       for (size_t l = 0; l < 4; ++l, ++seed) {
         for (int bits = 0; bits < 4; ++bits) {
@@ -133,7 +139,7 @@ static void every_element(void **state) {
           c.dtype = (bits & 1) != 0 ? BPPSA_F32 : BPPSA_F64;
           c.affine = (bits & 2) != 0;
           c.jacobians = lengths[l][0];
-          c.dim = sizes[s];
+          c.dim = sizes[s] * (c.element == BPPSA_ELEMENT_PAIR ? 2 : 1);
           c.batch = 1 + (int64_t)(seed % 3);
           check_parts(&c, lengths[l][1], device, seed);
         }

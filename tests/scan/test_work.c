@@ -53,6 +53,10 @@ static void test_uniform(void **state) {
     c.matrices = 3;
     c.diagonal = true;
     check_chain(c, 3 * 2 * 25 * steps, 3 * 2 * 25 * last);
+    c.element = BPPSA_ELEMENT_PAIR; /* an LSTM's: four */
+    c.matrices = 4;
+    c.dim = 10;
+    check_chain(c, 4 * 2 * 25 * steps, 4 * 2 * 25 * last);
   }
 }
 
