@@ -51,8 +51,8 @@ typedef struct {
 typedef struct {
   const char *name; /* "rnn" */
 
-  /* x: [b, ...] in the model's shape, b <= planned batch ([T, b, I] for recurrent models). h0: [L, b, H], or NULL for zeros or a
-   * model without state. ERR_SHAPE. */
+  /* x: [b, ...] in the model's shape, b <= planned batch ([T, b, I] for recurrent models). h0: [L, b, H], of an LSTM [L, b, 2H],
+   * or NULL for zeros or a model without state. ERR_SHAPE. */
   bppsa_status (*forward)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 
   /* seed: of the shape of the preceding forward pass's logits. Overwrites every parameter's gradient. */

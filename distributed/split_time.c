@@ -286,6 +286,10 @@ static bppsa_status count_redone(bppsa_model *model) {
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model) {
   BPPSA_REQUIRE(split != NULL && split->comm != NULL && config != NULL && cell != NULL && device != NULL && model != NULL);
+  if (cell->pair) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "split time: the state of %s is a pair (h, c), expected a cell with a state h alone",
+                      cell->name);
+  }
   BPPSA_TRY(agree(split, config, device));
   BPPSA_TRY(check(split, config, device));
   split_network *s = bppsa_calloc(1, sizeof *s);

@@ -15,7 +15,7 @@ bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_
                                     bppsa_device_kind device, bppsa_layer_plans *plans) {
   bppsa_layer_plans made = {.kind = kind, .config = *config, .plans = bppsa_calloc(config->layers, sizeof *made.plans)};
   const bppsa_forward_shape shape =
-      bppsa_recurrent_forward_shape(config, kind->cell->gates, device, device == BPPSA_CPU ? 0 : PLANNED_MULTIPROCESSORS);
+      bppsa_recurrent_forward_shape(config, kind->cell, device, device == BPPSA_CPU ? 0 : PLANNED_MULTIPROCESSORS);
   bppsa_recurrent_config chosen = *config;
   bppsa_status status = made.plans == NULL ? BPPSA_ERR_MEMORY : bppsa_network_choose(kind, config, device, &chosen);
   for (int64_t layer = 0; status == BPPSA_OK && layer < config->layers; ++layer) {

@@ -59,7 +59,7 @@ bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind) {
 }
 
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {
-  return bppsa_recurrent_scan_config(config, kind->cell->matrices, kind->cell->diagonal, layer);
+  return bppsa_recurrent_scan_config(config, kind->cell, layer);
 }
 
 double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {
@@ -70,7 +70,7 @@ double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_r
 
 bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,
                                   bppsa_recurrent_config *chosen) {
-  return bppsa_recurrent_choose(config, kind->cell->matrices, kind->cell->diagonal, device, chosen);
+  return bppsa_recurrent_choose(config, kind->cell, device, chosen);
 }
 
 const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size) {

@@ -6,7 +6,9 @@
  *
  *     Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t)        k = 0 .. K - 1
  *
- * where W_k is the k-th H x H block of W_hh. The network handles biases, products with x, weight gradients, windows, threads and
+ * where W_k is the k-th H x H block of W_hh. A cell whose state is a pair (h_t, c_t), H numbers each, has the Jacobian of a pair
+ * (BPPSA_ELEMENT_PAIR in scan/plan.h) instead, f is given c_{t-1} as well, and h alone is its output. S is the size of a state: H,
+ * or 2H of a pair, h in front of c. The network handles biases, products with x, weight gradients, windows, threads and
  * the scan; the cell computes what is between the products. A program may define a cell of its own: the sources of bppsa have one
  * as an example, a minimal gated unit with its gradients checked.
  *
@@ -39,14 +41,15 @@ typedef struct {
   const void *b_hh;       /* [G·H] */
   void *pre;   /* forward: [steps][b][G·H], x W_ihᵀ + b_ih (+ b_hh unless separate_bias); the cell may overwrite it */
   void *h;     /* [steps + 1][b][H]: row t is h after step t of the window, row 0 the state before it */
+  void *c;     /* likewise c of a pair; otherwise NULL */
   void *saved; /* [steps][b][saved·H]: row t - 1 is what forward keeps of step t for backward; NULL if `saved` is 0 */
-  void *g;     /* [steps + 1][b][H]: row t is the gradient of h_t; the last row is given */
+  void *g;     /* [steps + 1][b][S]: row t is the gradient of state t; the last row is given */
   /* backward: the other rows of g hold u_t, to which the carried gradient is added; otherwise they are undefined */
   bool injected;
   bool input;           /* backward: row 0 of g is wanted too */
   void *delta_x;        /* [steps][b][G·H]: row t - 1 is the gradient of x_t W_ihᵀ + b_ih */
   void *delta_h;        /* likewise of h_{t-1} W_hhᵀ (+ b_hh if separate_bias); the same memory as delta_x unless `split` */
-  void *const *columns; /* coefficients: d_k, K pointers to [steps][b][H]; row t - 1 belongs to step t */
+  void *const *columns; /* coefficients: d_k, K pointers (of a pair K + 1) to [steps][b][H]; row t - 1 belongs to step t */
   void *diagonal;       /* coefficients: e [steps][b][H] if `diagonal` */
 } bppsa_cell_block;
 
@@ -59,6 +62,7 @@ typedef struct {
   int64_t gates;      /* G >= 1 */
   int64_t matrices;   /* K: 1 .. G, at most BPPSA_CELL_MATRICES */
   bool diagonal;      /* e is present */
+  bool pair;          /* the state is a pair (h, c); `diagonal` must be set */
   bool relu;          /* the nonlinearity can be ReLU; otherwise it must be BPPSA_NONLINEARITY_TANH, the cell's own */
   bool split;         /* delta_h differs from delta_x */
   int64_t split_from; /* only in the gates from this one on */
@@ -66,8 +70,9 @@ typedef struct {
   int64_t saved;      /* H-vectors kept for each step and sample */
   /* On a CPU, for BPPSA_F32 and BPPSA_F64. forward is always needed; backward for sequential BP and linear scans; coefficients
    * and deltas for the other scans. */
-  bppsa_cell_fn forward[2]; /* pre, h_0 -> h_1 .. h_T, saved */
-  /* g_T, u -> g_{T-1} .. g_1 (g_0 if `input`), deltas: g_{t-1} = delta_h_t W_hh + e_t ∘ g_t + u_{t-1} */
+  bppsa_cell_fn forward[2]; /* pre, h_0 -> h_1 .. h_T, saved; of a pair also c_0 -> c_1 .. c_T */
+  /* g_T, u -> g_{T-1} .. g_1 (g_0 if `input`), deltas: g_{t-1} = delta_h_t W_hh + e_t ∘ g_t + u_{t-1}, where
+   * e_t ∘ stands for the part of the Jacobian that does not go through W_hh */
   bppsa_cell_fn backward[2];
   bppsa_cell_fn coefficients[2]; /* h, saved -> columns, diagonal */
   bppsa_cell_fn deltas[2];       /* g_1 .. g_T, h, saved -> deltas */

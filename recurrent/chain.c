@@ -252,6 +252,10 @@ static bppsa_status build(recurrent_chain *c, const bppsa_device *device) {
 bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                           const bppsa_device *device, bppsa_chain **chain) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && chain != NULL);
+  if (cell->pair) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: the state of %s is a pair (h, c), expected a cell with a state h alone",
+                      cell->name);
+  }
   if (bppsa_device_get_kind(device) != BPPSA_CPU || config->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: %s on %s, expected sequential forward passes on a CPU",
                       config->forward.kind == BPPSA_FORWARD_SPECULATIVE ? "speculative forward passes" : "recurrent layers",

@@ -116,10 +116,14 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU with H %lld, expected at most %d, or sequential",
                       (long long)shape->hidden, (int)BPPSA_SCAN_FUSED_DIM);
   }
+  if (method->kind == BPPSA_FORWARD_SPECULATIVE && shape->pair) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "forward pass: speculative of a cell whose state is a pair (h, c), expected sequential");
+  }
   if (shape->device != BPPSA_CPU) {
     p.rounds = least(p.rounds, BPPSA_FORWARD_GPU_ROUNDS);
   }
-  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact || wide ||
+  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact || wide || shape->pair ||
       (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {
     p.speculative = false;
     p.chunks = 1;

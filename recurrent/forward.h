@@ -57,6 +57,7 @@ typedef struct {
   bppsa_dtype dtype;
   bppsa_device_kind device;
   int multiprocessors; /* of a GPU; 0 on a CPU */
+  bool pair;           /* the state is a pair (h, c): there is no speculative pass, and AUTO is sequential */
 } bppsa_forward_shape;
 
 typedef struct {
@@ -70,7 +71,7 @@ typedef struct {
   double most_work;
 } bppsa_forward_plan;
 
-/* ERR_ARGUMENT: a number of the method is out of range. */
+/* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: a speculative pass that there is no code for. */
 bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const bppsa_forward_shape *shape,
                                      bppsa_forward_plan *plan);
 

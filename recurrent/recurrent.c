@@ -42,7 +42,7 @@ static bppsa_status check_inputs(const recurrent_network *n, const bppsa_view *x
     return bppsa_fail(BPPSA_ERR_SHAPE, "x: batch %lld, expected 1 .. %lld", (long long)batch, (long long)c->batch);
   }
   BPPSA_TRY(check_view(n, "x", x, 3, (int64_t[]){c->seq_len, batch > 0 ? batch : c->batch, c->input}));
-  return h0 == NULL ? BPPSA_OK : check_view(n, "h0", h0, 3, (int64_t[]){c->layers, batch, c->hidden});
+  return h0 == NULL ? BPPSA_OK : check_view(n, "h0", h0, 3, (int64_t[]){c->layers, batch, bppsa_recurrent_state_size(n)});
 }
 
 /* A view of the network's memory. */
@@ -176,22 +176,33 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(seed_layers(n, seed));
   BPPSA_TRY(n->backend->layer_backward(n, c->layers - 1));
-  const int64_t shape[] = {c->seq_len, n->batch, c->hidden};
-  *gradients = view_of(n, bppsa_recurrent_offset(n, n->g, n->batch * c->hidden), 3, shape);
+  const int64_t shape[] = {c->seq_len, n->batch, bppsa_recurrent_state_size(n)};
+  *gradients = view_of(n, bppsa_recurrent_offset(n, n->g, n->batch * shape[2]), 3, shape);
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states) {
-  BPPSA_REQUIRE(model != NULL && states != NULL);
-  const recurrent_network *n = (const recurrent_network *)model;
+static bppsa_status states_of(const recurrent_network *n, bool cells, int64_t layer, bppsa_view *states) {
   const bppsa_recurrent_config *c = &n->config;
   if (layer < 0 || layer >= c->layers || n->batch == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "states of layer %lld, expected 0 .. %lld after a forward pass", (long long)layer,
                       (long long)c->layers - 1);
   }
-  *states = view_of(n, bppsa_recurrent_offset(n, n->layers[layer].h, n->batch * c->hidden), 3,
-                    (int64_t[]){c->seq_len, n->batch, c->hidden});
+  const void *from = cells ? n->layers[layer].c : n->layers[layer].h;
+  *states = view_of(n, bppsa_recurrent_offset(n, from, n->batch * c->hidden), 3, (int64_t[]){c->seq_len, n->batch, c->hidden});
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states) {
+  BPPSA_REQUIRE(model != NULL && states != NULL);
+  return states_of((const recurrent_network *)model, false, layer, states);
+}
+
+bppsa_status bppsa_recurrent_cell_states(const bppsa_model *model, int64_t layer, bppsa_view *states) {
+  BPPSA_REQUIRE(model != NULL && states != NULL);
+  const recurrent_network *n = (const recurrent_network *)model;
+  return n->cell->pair
+             ? states_of(n, true, layer, states)
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "states c of %s, expected a cell whose state is a pair (h, c)", n->cell->name);
 }
 
 static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {
@@ -207,7 +218,7 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
     *x = view_of(n, n->dx, 3, (int64_t[]){c->seq_len, n->batch, c->input});
   }
   if (h0 != NULL) {
-    *h0 = view_of(n, n->dh0, 3, (int64_t[]){c->layers, n->batch, c->hidden});
+    *h0 = view_of(n, n->dh0, 3, (int64_t[]){c->layers, n->batch, bppsa_recurrent_state_size(n)});
   }
   return BPPSA_OK;
 }

@@ -3,11 +3,14 @@
  * Layer l, with x the layer's input and G the cell's number of gates (1 for the RNN):
  *
  *     pre [T,B,G·H] = x W_ihᵀ + b_ih                     one GEMM for all steps
- *     h_t = cell(pre_t, h_{t-1} W_hhᵀ + b_hh)            the sweep over time
+ *     h_t = cell(pre_t, h_{t-1} W_hhᵀ + b_hh)            the sweep over time; of a pair (h_t, c_t)
  *     logits = h_T W_linᵀ + b_lin                        or for every h_t
  *
  * Backward, from the top layer down: g_T and the injected u_t come from the head (or the layer above); g_t by sequential BP or by a
- * scan over Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t); then one GEMM for each weight gradient.
+ * scan over Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), or over those of a pair; then one GEMM for each weight gradient.
+ *
+ * S is the size of a state: H, or 2H of a cell whose state is a pair, h in front of c. An initial state and its gradient are
+ * [L,b,S]; everything else sees h alone.
  *
  * Parameters have PyTorch's names, layouts and order: PREFIX.weight_ih_lK [G·H, I or H], PREFIX.weight_hh_lK [G·H, H],
  * PREFIX.bias_ih_lK, PREFIX.bias_hh_lK [G·H], then linear.weight [C, H], linear.bias [C].
@@ -30,8 +33,8 @@ const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity); /* "tanh" 
 typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
 
 /* What a caller does at the two ends of a layer's time in a backward pass, so that gradients can come from later steps and go to
- * earlier ones (distributed/split_time.h). g [T+1][b][H], in the device's memory: row t is the gradient of h_t. On a GPU the work
- * of both is queued on its stream, or waits for it. An error ends the pass. */
+ * earlier ones (distributed/split_time.h). g [T+1][b][S], in the device's memory: row t is the gradient of state t. On a GPU the
+ * work of both is queued on its stream, or waits for it. An error ends the pass. */
 typedef struct {
   void *context;
   /* Before the layer's pass: u_t in row t, g_T in row T; the rows may be changed. NULL: nothing. */
@@ -72,32 +75,33 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
 /* Resolves AUTO in the backward pass (BP or a scan; with a factory a scan) or in the scan. *chosen has the candidate with the
  * least predicted time over all layers (bppsa_scan_plan_seconds) that fits memory_limit, the same for all layers; if none fits,
  * BP or linear. A configuration without AUTO is returned unchanged. Errors of the plans. */
-bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
-                                    bppsa_device_kind device, bppsa_recurrent_config *chosen);
+bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
+                                    bppsa_recurrent_config *chosen);
 
 /* The plan of layer l's scan (borrowed), or NULL if the model runs sequential BP. A linear plan on the local device is executed
  * by the cell's own sweep, which is sequential BP. */
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer);
-/* The scan configuration that a layer would get; `plan rnn` prints it. matrices and diagonal are the cell's. */
-bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
-                                              int64_t layer);
+/* The scan configuration that a layer of the cell would get; `plan rnn` prints it. */
+bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t layer);
 
-/* The sizes from which the network's forward pass is planned; gates: the cell's; multiprocessors: of the GPU, 0 on a CPU. */
-bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *config, int64_t gates, bppsa_device_kind device,
-                                                  int multiprocessors);
+/* The sizes from which the network's forward pass is planned; multiprocessors: of the GPU, 0 on a CPU. */
+bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                                  bppsa_device_kind device, int multiprocessors);
 
-/* Passes without the head, for benchmarks. Forward: x [T,b,I], h0 [L,b,H] or NULL. Backward: seed is the gradient of the top
+/* Passes without the head, for benchmarks. Forward: x [T,b,I], h0 [L,b,S] or NULL. Backward: seed is the gradient of the top
  * layer's last hidden states [b,H], or of all of them [T,b,H] with loss_all; it sets the gradients of all parameters except the
  * head's. ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
-/* The gradients of the top layer's states h_1 .. h_T, *gradients [T,b,H] (borrowed, until the next pass), for a seed as above.
+/* The gradients of the top layer's states 1 .. T, *gradients [T,b,S] (borrowed, until the next pass), for a seed as above.
  * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
 /* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], on the model's device (borrowed, until the next pass).
  * ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
+/* Likewise c_1 .. c_T of a cell whose state is a pair. ERR_UNSUPPORTED: it is not. */
+bppsa_status bppsa_recurrent_cell_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
 
 /* Looks at the latest forward pass alone, and computes nothing. True, with *where filled, if one of its states, h0 included (step
  * 0), or logits is not finite: the first one, layer by layer and step by step, then the logits. */

@@ -23,6 +23,10 @@ bppsa_status bppsa_recurrent_check_cell(const bppsa_recurrent_config *config, co
                         (long long)counts[i].value, (long long)counts[i].least, (long long)counts[i].most);
     }
   }
+  if (cell->pair && !cell->diagonal) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "cell '%s': a pair without a diagonal, expected e, which leads from c to c",
+                      cell->name);
+  }
   if (config->nonlinearity != BPPSA_NONLINEARITY_TANH && !cell->relu) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: nonlinearity %d, expected tanh: the cell has no other", cell->name,
                       (int)config->nonlinearity);

@@ -4,13 +4,13 @@
 #include "recurrent/recurrent.h"
 
 /* Predicted seconds and bytes of held products, for all layers. */
-static bppsa_status cost(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal, bppsa_device_kind device,
-                         double *seconds, int64_t *held) {
+static bppsa_status cost(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device, double *seconds,
+                         int64_t *held) {
   *seconds = 0;
   *held = 0;
   for (int64_t layer = config->layers > 1 ? config->layers - 2 : 0; layer < config->layers; ++layer) {
     const int64_t times = layer + 1 < config->layers ? config->layers - 1 : 1; /* all layers below the top are alike */
-    bppsa_scan_config scan = bppsa_recurrent_scan_config(config, matrices, diagonal, layer);
+    bppsa_scan_config scan = bppsa_recurrent_scan_config(config, cell, layer);
     bppsa_scan_plan *plan = NULL;
     scan.device = device;
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &plan));
@@ -27,11 +27,11 @@ static bppsa_status cost(const bppsa_recurrent_config *config, int64_t matrices,
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
-                                    bppsa_device_kind device, bppsa_recurrent_config *chosen) {
-  BPPSA_REQUIRE(config != NULL && chosen != NULL);
+bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
+                                    bppsa_recurrent_config *chosen) {
+  BPPSA_REQUIRE(config != NULL && cell != NULL && chosen != NULL);
   bppsa_recurrent_config best = *config, tried = *config;
-  bppsa_scan_config candidate = bppsa_recurrent_scan_config(config, matrices, diagonal, 0);
+  bppsa_scan_config candidate = bppsa_recurrent_scan_config(config, cell, 0);
   candidate.device = device;
   const bppsa_scan_config asked = candidate;
   double best_seconds = 0;
@@ -43,7 +43,7 @@ bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_
     tried.method.backward =
         any && bppsa_scan_algorithm_is_bp(candidate.method.algorithm) ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
     tried.method.scan = candidate.method;
-    BPPSA_TRY(cost(&tried, matrices, diagonal, device, &seconds, &held));
+    BPPSA_TRY(cost(&tried, cell, device, &seconds, &held));
     if (index == 0 || (seconds < best_seconds && (config->memory_limit == 0 || held <= config->memory_limit))) {
       best = tried;
       best_seconds = seconds;

@@ -70,7 +70,7 @@ static int64_t window_steps(const recurrent_network *n) {
 static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
                         int64_t first, int64_t samples) {
   const recurrent_layer *layer = &n->layers[l];
-  const int64_t batch = n->batch, passed = w->first * batch * n->config.hidden;
+  const int64_t batch = n->batch, passed = w->first * batch * n->config.hidden; /* of c likewise; NULL stays NULL */
   const bppsa_cell_block arrays = {.steps = w->steps,
                                    .batch = batch,
                                    .hidden = n->config.hidden,
@@ -84,6 +84,7 @@ static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int6
                                    .b_hh = parameter(n, l, B_HH)->value.data,
                                    .pre = w->pre,
                                    .h = bppsa_recurrent_offset(n, layer->h, passed),
+                                   .c = bppsa_recurrent_offset(n, layer->c, passed),
                                    .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
                                    .g = w->g,
                                    .injected = injected,
@@ -158,24 +159,37 @@ static void forward_layer(const recurrent_network *n, int64_t l, const void *x) 
   }
 }
 
+/* The state in front of the first step, of layer l: from h0 [L][b][S], or zeros. */
+static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
+  const recurrent_layer *layer = &n->layers[l];
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
+  const size_t half = (size_t)(hidden * size_of(n));
+  for (int64_t b = 0; b < n->batch; ++b) {
+    const void *from = bppsa_recurrent_offset(n, h0, (l * n->batch + b) * size);
+    void *const to[] = {bppsa_recurrent_offset(n, layer->h, b * hidden), bppsa_recurrent_offset(n, layer->c, b * hidden)};
+    for (int64_t part = 0; part * hidden < size; ++part) {
+      if (from != NULL) {
+        memcpy(to[part], bppsa_recurrent_offset(n, from, part * hidden), half);
+      } else {
+        memset(to[part], 0, half);
+      }
+    }
+  }
+}
+
 static bppsa_status forward(recurrent_network *n, const void *h0) {
   const bppsa_recurrent_config *c = &n->config;
-  const int64_t state = n->batch * c->hidden;
   const bool speculates = bppsa_forward_begin(n);
   const void *input = n->x;
   for (int64_t l = 0; l < c->layers; ++l) {
-    if (h0 != NULL) {
-      memcpy(n->layers[l].h, bppsa_recurrent_offset(n, h0, l * state), (size_t)(state * size_of(n)));
-    } else {
-      memset(n->layers[l].h, 0, (size_t)(state * size_of(n)));
-    }
+    begin_layer(n, l, h0);
     if (speculates) {
       prepare_weights(n, l);
       bppsa_forward_layer(n, l, input);
     } else {
       forward_layer(n, l, input);
     }
-    input = bppsa_recurrent_offset(n, n->layers[l].h, state);
+    input = bppsa_recurrent_offset(n, n->layers[l].h, n->batch * c->hidden);
   }
   bppsa_forward_end(n);
   return BPPSA_OK;
@@ -199,31 +213,45 @@ static bppsa_status logits(recurrent_network *n) {
 
 /* ---- backward ---- */
 
+/* The end of g, `rows` rows of so many numbers each. */
+static void *end_of_g(const recurrent_network *n, int64_t rows, int64_t width) {
+  return bppsa_recurrent_offset(n, n->g, (n->config.seq_len + 1) * n->batch * bppsa_recurrent_state_size(n) - rows * width);
+}
+
+/* Makes the gradients of h in the last `rows` rows, which stand without gaps at the end of g, gradients of states, and u_0 = 0: of
+ * a pair a row moves to the front, to its place, and 0 for c follows. It never reaches a row that has not moved. */
+static void spread_gradients(const recurrent_network *n, int64_t rows) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
+  memset(n->g, 0, (size_t)(n->batch * size * size_of(n)));
+  for (int64_t r = rows; size > hidden && r > 0; --r) {
+    char *to = end_of_g(n, r, size);
+    memmove(to, end_of_g(n, r, hidden), (size_t)(hidden * size_of(n)));
+    memset(to + hidden * size_of(n), 0, (size_t)((size - hidden) * size_of(n)));
+  }
+}
+
 static bppsa_status seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const void *h;
-  int64_t first;
   const bppsa_linear head = head_of(n, &h);
-  (void)bppsa_recurrent_head_rows(n, &first);
-  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
-  bppsa_linear_input_gradient(&head, n->seed, parameter(n, c->layers, 0)->value.data, bppsa_recurrent_offset(n, n->g, first));
+  bppsa_linear_input_gradient(&head, n->seed, parameter(n, c->layers, 0)->value.data, end_of_g(n, head.rows, c->hidden));
+  spread_gradients(n, head.rows);
   return BPPSA_OK;
 }
 
 static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first), hidden = n->config.hidden;
-  memset(n->g, 0, (size_t)(n->batch * hidden * size_of(n))); /* u_0 = 0 */
-  memcpy(bppsa_recurrent_offset(n, n->g, first), seed, (size_t)(rows * hidden * size_of(n)));
+  memcpy(end_of_g(n, rows, hidden), seed, (size_t)(rows * hidden * size_of(n)));
+  spread_gradients(n, rows);
   return BPPSA_OK;
 }
 
 static bppsa_status pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const bppsa_linear project = linear(n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden);
-  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n)));
-  bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data,
-                              bppsa_recurrent_offset(n, n->g, n->batch * c->hidden));
+  bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, end_of_g(n, project.rows, project.in));
+  spread_gradients(n, project.rows);
   return BPPSA_OK;
 }
 
@@ -317,14 +345,14 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
  * not kept: deltas are kept if a layer below or the input's gradient needs them, gradients of the states if some are injected;
  * otherwise all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
 static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
-  const int64_t state = n->batch * n->config.hidden;
+  const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
   window w = whole(n);
   w.first = first;
   w.steps = steps;
   w.input = first > 0 || wants_first(n);
   if (l > 0 || n->config.input_gradients) {
-    w.pre = bppsa_recurrent_offset(n, n->pre, first * n->cell->gates * state);
+    w.pre = bppsa_recurrent_offset(n, n->pre, first * deltas);
     w.delta_h = n->cell->split ? n->delta_h : w.pre;
   }
   if (injected) {
@@ -340,7 +368,7 @@ static window bp_window(const recurrent_network *n, int64_t l, int64_t first, in
 static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
   const layer_products p = products_of(n, l);
   const int64_t run = p.from_h.run, rows = p.from_h.rows;
-  const void *seed = bppsa_recurrent_offset(n, n->g, n->config.seq_len * n->batch * n->config.hidden);
+  const void *seed = end_of_g(n, n->batch, bppsa_recurrent_state_size(n));
   for (int64_t part = cut.parts - 1; part >= 0; --part) {
     const int64_t start = part * cut.length, size = rows - start < cut.length ? rows - start : cut.length;
     for (int64_t r = (size - 1) / run * run; r >= 0; r -= run) {
@@ -358,7 +386,7 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
 static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
   const int64_t all = n->config.seq_len, part = cut.length / n->batch, fitting = window_steps(n) / part,
                 parts = fitting > 1 ? fitting : 1;
-  const void *seed = bppsa_recurrent_offset(n, n->g, all * n->batch * n->config.hidden);
+  const void *seed = end_of_g(n, n->batch, bppsa_recurrent_state_size(n));
   for (int64_t first = (cut.parts - 1) / parts * parts; first >= 0; first -= parts) {
     const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
     const window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
@@ -377,7 +405,7 @@ static void bp_layer(const recurrent_network *n, int64_t l) {
 
 static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
-  const int64_t state = n->batch * c->hidden;
+  const int64_t state = n->batch * bppsa_recurrent_state_size(n);
   if (n->layers[l].scan != NULL) {
     const window all = whole(n);
     const layer_products p = products_of(n, l);
@@ -443,17 +471,20 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
   const bppsa_cell *cell = n->cell;
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const int64_t widest = c->input > hidden ? c->input : hidden, most = gates > c->classes ? gates : c->classes;
-  const int64_t sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
+  const int64_t state = bppsa_recurrent_state_size(n), sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
   if (sums < 0 || hidden_sums < 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
   }
   for (int64_t l = 0; l < c->layers; ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    if (cell->pair) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
+    }
     if (cell->saved > 0) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
     }
   }
-  for (int64_t k = 0; scans && k < cell->matrices; ++k) {
+  for (int64_t k = 0; scans && k < cell->matrices + cell->pair; ++k) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
   }
   const struct {
@@ -461,7 +492,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
     int64_t steps, rows, width;
     void **array;
   } arrays[] = {{true, steps, batch, gates, &n->pre},
-                {true, steps + 1, batch, hidden, &n->g},
+                {true, steps + 1, batch, state, &n->g},
                 {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
                 {true, 1, 1, gates, &n->bias},
                 {true, 1, widest, most, &n->w_t},
@@ -470,7 +501,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
                 {cell->split, steps, batch, gates, &n->delta_h},
                 {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
-                {c->input_gradients, c->layers, batch, hidden, &n->dh0}};
+                {c->input_gradients, c->layers, batch, state, &n->dh0}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
@@ -495,9 +526,10 @@ static bppsa_status allocate(recurrent_network *n, bool scans) {
 static void destroy(recurrent_network *n) {
   for (int64_t l = 0; n->layers != NULL && l < n->config.layers; ++l) {
     bppsa_free(n->layers[l].h);
+    bppsa_free(n->layers[l].c);
     bppsa_free(n->layers[l].saved);
   }
-  for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
+  for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices + n->cell->pair; ++k) {
     bppsa_free(n->columns[k]);
   }
   bppsa_forward_free(n);

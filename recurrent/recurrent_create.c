@@ -17,16 +17,15 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void) {
                                   .forward = bppsa_forward_method_default()};
 }
 
-bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
-                                              int64_t layer) {
+bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t layer) {
   return (bppsa_scan_config){.method = config->method.scan,
-                             .element = BPPSA_ELEMENT_RECURRENT,
+                             .element = cell->pair ? BPPSA_ELEMENT_PAIR : BPPSA_ELEMENT_RECURRENT,
                              .dtype = config->dtype,
                              .jacobians = config->seq_len,
                              .batch = config->batch,
-                             .dim = config->hidden,
-                             .matrices = matrices,
-                             .diagonal = diagonal,
+                             .dim = (cell->pair ? 2 : 1) * config->hidden,
+                             .matrices = cell->matrices,
+                             .diagonal = cell->diagonal,
                              .affine = config->loss_all || layer + 1 < config->layers,
                              .input = config->input_gradients || config->ends.after != NULL};
 }
@@ -136,9 +135,9 @@ static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device,
     return BPPSA_OK;
   }
   const bppsa_device_kind kind = bppsa_device_get_kind(device);
-  BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell->matrices, n->cell->diagonal, kind, &chosen));
+  BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell, kind, &chosen));
   for (int64_t l = 0; l < n->config.layers; ++l) {
-    bppsa_scan_config scan = bppsa_recurrent_scan_config(&chosen, n->cell->matrices, n->cell->diagonal, l);
+    bppsa_scan_config scan = bppsa_recurrent_scan_config(&chosen, n->cell, l);
     scan.method.algorithm = n->config.method.backward == BPPSA_BACKWARD_BP ? BPPSA_SCAN_LINEAR : scan.method.algorithm;
     scan.device = kind;
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->layers[l].plan));
@@ -194,13 +193,14 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
                     (long long)bytes, (long long)held, (long long)limit);
 }
 
-bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *c, int64_t gates, bppsa_device_kind device,
-                                                  int multiprocessors) {
+bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *c, const bppsa_cell *cell,
+                                                  bppsa_device_kind device, int multiprocessors) {
   return (bppsa_forward_shape){.seq_len = c->seq_len,
                                .batch = c->batch,
                                .input = c->layers > 1 && c->hidden > c->input ? c->hidden : c->input,
                                .hidden = c->hidden,
-                               .gates = gates,
+                               .gates = cell->gates,
+                               .pair = cell->pair,
                                .dtype = c->dtype,
                                .device = device,
                                .multiprocessors = multiprocessors};
@@ -211,7 +211,7 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
   const bppsa_forward_shape shape =
-      bppsa_recurrent_forward_shape(&n->config, n->cell->gates, bppsa_device_get_kind(device), n->forward.multiprocessors);
+      bppsa_recurrent_forward_shape(&n->config, n->cell, bppsa_device_get_kind(device), n->forward.multiprocessors);
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
@@ -228,7 +228,7 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
   n->layers = bppsa_calloc(c->layers, sizeof *n->layers);
   n->base.parameters = bppsa_calloc(n->base.parameter_count, sizeof *n->base.parameters);
   n->names = bppsa_calloc(n->base.parameter_count, sizeof *n->names);
-  n->columns = bppsa_calloc(n->cell->matrices, sizeof *n->columns);
+  n->columns = bppsa_calloc(n->cell->matrices + n->cell->pair, sizeof *n->columns);
   if (n->layers == NULL || n->base.parameters == NULL || n->names == NULL || n->columns == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -247,7 +247,7 @@ static const recurrent_backend *const backends[] = {[BPPSA_CPU] = &bppsa_recurre
 static bppsa_status choose_method(recurrent_network *n, const bppsa_device *device) {
   bppsa_recurrent_config chosen;
   if (n->config.method.backward == BPPSA_BACKWARD_AUTO) {
-    BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell->matrices, n->cell->diagonal, bppsa_device_get_kind(device), &chosen));
+    BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell, bppsa_device_get_kind(device), &chosen));
     n->config.method = chosen.method;
   }
   return BPPSA_OK;

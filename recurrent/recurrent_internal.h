@@ -15,6 +15,7 @@ enum { PARAMETERS_PER_LAYER = 4, W_IH = 0, W_HH, B_IH, B_HH, NAME_SIZE = 40 };
 typedef struct {
   int64_t input; /* numbers in a step's input: I, or H above the first layer */
   void *h;       /* [T+1][B][H] */
+  void *c;       /* likewise, of a cell whose state is a pair; otherwise NULL */
   void *saved;   /* [T][B][saved·H] or NULL */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan; /* NULL: sequential BP */
@@ -22,15 +23,15 @@ typedef struct {
 
 /* The network's memory, all allocated at creation (B is the planned batch; a smaller batch packs its rows more tightly):
  *
- *   per layer   h, saved
+ *   per layer   h, c, saved
  *   shared      pre      [T][B][G·H]   forward: pre-activations; backward: delta_x
  *               delta_h  [T][B][G·H]   only for cells that split the deltas
- *               g        [T+1][B][H]   gradients of one layer, then (as u) of the one below
- *               columns  K x [T][B][H], diagonal [T][B][H]   only with a scan
+ *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
+ *               columns  K x [T][B][H], of a pair one more, diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
  *               bias [G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows)   of the present layer
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
- *               dx [T][B][I], dh0 [L][B][H]   only with input gradients
+ *               dx [T][B][I], dh0 [L][B][S]   only with input gradients
  */
 typedef struct recurrent_gpu recurrent_gpu;
 typedef struct recurrent_backend recurrent_backend;
@@ -69,8 +70,13 @@ typedef struct {
   char (*names)[NAME_SIZE];
   void *values, *gradients; /* all parameters, one behind the other */
   void *pre, *delta_h, *g, *diagonal, *logits, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
-  void **columns; /* size K */
+  void **columns; /* size K, of a pair K + 1 */
 } recurrent_network;
+
+/* Numbers in a state: H, or 2H of a pair. */
+static inline int64_t bppsa_recurrent_state_size(const recurrent_network *n) {
+  return (n->cell->pair ? 2 : 1) * n->config.hidden;
+}
 
 /* Is something injected into layer l? With a loss on the last step only g_T of the top layer is set, and nothing is injected into
  * it. */

@@ -39,6 +39,26 @@ static bool find_in(const recurrent_network *n, const void *base, int64_t width,
   return found >= 0;
 }
 
+/* The first state of layer l that is not finite. c may be infinite where h is not. */
+static bool find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where) {
+  const recurrent_layer *layer = &n->layers[l];
+  const struct {
+    const void *states;
+    const char *what;
+  } arrays[] = {{layer->h, "hidden state"}, {layer->c, "cell state"}};
+  int64_t last = n->config.seq_len;
+  bool found = false;
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].states != NULL && find_in(n, arrays[i].states, n->config.hidden, 0, last, 1, where)) {
+      where->what = arrays[i].what;
+      where->layer = l;
+      last = where->step - 1;
+      found = true;
+    }
+  }
+  return found;
+}
+
 bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite *where) {
   const recurrent_network *n = (const recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
@@ -47,9 +67,7 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
     return false;
   }
   for (int64_t l = 0; l < c->layers; ++l) {
-    if (find_in(n, n->layers[l].h, c->hidden, 0, c->seq_len, 1, where)) {
-      where->what = "hidden state";
-      where->layer = l;
+    if (find_state(n, l, where)) {
       return true;
     }
   }
@@ -70,7 +88,7 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
     if (n->backend->layer_backward(n, l) != BPPSA_OK) {
       return false;
     }
-    if (find_in(n, n->g, c->hidden, c->seq_len, c->input_gradients ? 0 : 1, -1, where)) {
+    if (find_in(n, n->g, bppsa_recurrent_state_size(n), c->seq_len, c->input_gradients ? 0 : 1, -1, where)) {
       where->what = "gradient of the hidden state";
       where->layer = l;
       return true;

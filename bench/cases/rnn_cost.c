@@ -101,7 +101,7 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
 bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recurrent_config *asked, bppsa_bench_method method,
                                bppsa_device_kind device, bppsa_bench_row *row) {
   bppsa_recurrent_config chosen, *config = &chosen;
-  BPPSA_TRY(bppsa_recurrent_choose(asked, kind->cell->matrices, kind->cell->diagonal, device, &chosen));
+  BPPSA_TRY(bppsa_recurrent_choose(asked, kind->cell, device, &chosen));
   const double rows = (double)config->seq_len * (double)config->batch, hidden = (double)config->hidden,
                gates = (double)kind->cell->gates * hidden;
   const double size = (double)bppsa_dtype_size(config->dtype);

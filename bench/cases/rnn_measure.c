@@ -135,10 +135,12 @@ static bppsa_status make_reference(bppsa_bench_session *s) {
 
 /* ---- which methods fit ---- */
 
-/* Bytes a model needs at least: h of every layer, pre, g and the Jacobians' columns, and the products its plans hold. */
+/* Bytes a model needs at least: states of every layer, pre, g and the Jacobians' columns, and the products its plans hold. */
 static double least_memory(const bppsa_network_kind *kind, const bppsa_recurrent_config *c, double workspace) {
   const bool scan = c->method.backward == BPPSA_BACKWARD_SCAN;
-  const int64_t vectors = c->layers + 1 + kind->cell->gates + (scan ? kind->cell->matrices + kind->cell->diagonal : 0);
+  const bppsa_cell *cell = kind->cell;
+  const int64_t states = (c->layers + 1) * (cell->pair ? 2 : 1);
+  const int64_t vectors = states + cell->gates + (scan ? cell->matrices + cell->pair + cell->diagonal : 0);
   const double steps = (double)vectors * (double)c->hidden + (double)(c->loss_all ? c->classes : 0);
   return (double)bppsa_dtype_size(c->dtype) * ((double)c->seq_len + 1) * (double)c->batch * steps + workspace;
 }

@@ -26,6 +26,16 @@ static int64_t in_of(const bppsa_recurrent_config *c, int64_t l) {
   return l == 0 ? c->input : c->hidden;
 }
 
+/* Numbers in a state. */
+static int64_t state_of(const bppsa_recurrent_config *c) {
+  return (cell.pair ? 2 : 1) * c->hidden;
+}
+
+/* From one row to the next of a layer's inputs, which are the states of the layer below. */
+static int64_t input_row(const bppsa_recurrent_config *c, int64_t l) {
+  return l == 0 ? c->input : state_of(c);
+}
+
 static double *zeros(int64_t count) {
   double *to = bppsa_calloc(count, sizeof *to);
   assert_non_null(to);
@@ -48,27 +58,27 @@ static void pre_activations(const problem *p, int64_t l, const double *x, const 
   }
 }
 
-/* h [L][T+1][B][H], logits: forward, one scalar at a time. Returns the mean cross-entropy. */
+/* h [L][T+1][B][S], logits: forward, one scalar at a time. Returns the mean cross-entropy. */
 static double reference_forward(const problem *p, double *h, double *probabilities) {
   const bppsa_recurrent_config *c = &p->c;
-  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes;
+  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes, S = state_of(c);
   for (int64_t l = 0; l < c->layers; ++l) {
-    const int64_t I = in_of(c, l);
-    double *hl = h + l * (T + 1) * B * H;
-    const double *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * H + B * H;
-    memcpy(hl, p->h0 + l * B * H, (size_t)(B * H) * sizeof *hl);
+    const int64_t I = input_row(c, l);
+    double *hl = h + l * (T + 1) * B * S;
+    const double *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * S + B * S;
+    memcpy(hl, p->h0 + l * B * S, (size_t)(B * S) * sizeof *hl);
     double *px = zeros(2 * cell.gates * H), *ph = px + cell.gates * H;
     for (int64_t row = 0; row < T * B; ++row) {
-      pre_activations(p, l, in + row * I, hl + row * H, px, ph);
-      cell.forward(c, px, ph, hl + row * H, hl + (B + row) * H);
+      pre_activations(p, l, in + row * I, hl + row * S, px, ph);
+      cell.forward(c, px, ph, hl + row * S, hl + (B + row) * S);
     }
     bppsa_free(px);
   }
-  const double *top = h + (c->layers - 1) * (T + 1) * B * H, *const *head = (const double *const *)p->w + 4 * c->layers;
+  const double *top = h + (c->layers - 1) * (T + 1) * B * S, *const *head = (const double *const *)p->w + 4 * c->layers;
   const int64_t rows = c->loss_all ? T * B : B;
   double loss = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    const double *hr = top + (c->loss_all ? B * H : T * B * H) + r * H;
+    const double *hr = top + ((c->loss_all ? B : T * B) + r) * S;
     double *pr = probabilities + r * C, most = -INFINITY, sum = 0;
     for (int64_t k = 0; k < C; ++k) {
       pr[k] = head[1][k];
@@ -96,53 +106,53 @@ static void accumulate(problem *p, int64_t tensor, int64_t index, double term) {
 
 static void reference_backward(problem *p, const double *h, const double *seed) {
   const bppsa_recurrent_config *c = &p->c;
-  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes, L = c->layers;
+  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes, L = c->layers, S = state_of(c);
   const int64_t G = cell.gates * H;
-  double *g = zeros((T + 1) * B * H), *down = zeros((T + 1) * B * H), *px = zeros(4 * G + H), *ph = px + G;
+  double *g = zeros((T + 1) * B * S), *down = zeros((T + 1) * B * S), *px = zeros(4 * G + S), *ph = px + G;
   double *dx = ph + G, *dh = dx + G, *carried = dh + G;
-  const double *top = h + (L - 1) * (T + 1) * B * H;
+  const double *top = h + (L - 1) * (T + 1) * B * S;
   const int64_t from = c->loss_all ? 1 : T;
   for (int64_t t = from; t <= T; ++t) {
     for (int64_t b = 0; b < B; ++b) {
-      const double *s = seed + ((t - from) * B + b) * C, *hr = top + (t * B + b) * H;
+      const double *s = seed + ((t - from) * B + b) * C, *hr = top + (t * B + b) * S;
       for (int64_t k = 0; k < C; ++k) {
         accumulate(p, 4 * L + 1, k, s[k]);
         for (int64_t j = 0; j < H; ++j) {
           accumulate(p, 4 * L, k * H + j, s[k] * hr[j]);
-          g[(t * B + b) * H + j] += s[k] * p->w[4 * L][k * H + j];
+          g[(t * B + b) * S + j] += s[k] * p->w[4 * L][k * H + j];
         }
       }
     }
   }
   for (int64_t l = L - 1; l >= 0; --l) {
-    const int64_t I = in_of(c, l);
-    const double *hl = h + l * (T + 1) * B * H, *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * H + B * H;
-    double *const *w = p->w + 4 * l, *din = l == 0 ? p->dx : down + B * H;
-    memset(down, 0, (size_t)((T + 1) * B * H) * sizeof *down);
+    const int64_t I = in_of(c, l), R = input_row(c, l);
+    const double *hl = h + l * (T + 1) * B * S, *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * S + B * S;
+    double *const *w = p->w + 4 * l, *din = l == 0 ? p->dx : down + B * S;
+    memset(down, 0, (size_t)((T + 1) * B * S) * sizeof *down);
     for (int64_t t = T; t >= 1; --t) {
       for (int64_t b = 0; b < B; ++b) {
         const int64_t row = (t - 1) * B + b;
-        const double *gt = g + (t * B + b) * H, *ht = hl + (t * B + b) * H, *before = hl + row * H;
-        pre_activations(p, l, in + row * I, before, px, ph);
+        const double *gt = g + (t * B + b) * S, *ht = hl + (t * B + b) * S, *before = hl + row * S;
+        pre_activations(p, l, in + row * R, before, px, ph);
         cell.backward(c, px, ph, before, ht, gt, dx, dh, carried);
-        for (int64_t j = 0; j < H; ++j) {
-          g[row * H + j] += carried[j];
+        for (int64_t j = 0; j < S; ++j) {
+          g[row * S + j] += carried[j];
         }
         for (int64_t j = 0; j < G; ++j) {
           accumulate(p, 4 * l + 2, j, dx[j]);
           accumulate(p, 4 * l + 3, j, dh[j]);
           for (int64_t k = 0; k < I; ++k) {
-            accumulate(p, 4 * l, j * I + k, dx[j] * in[row * I + k]);
-            din[row * I + k] += dx[j] * w[0][j * I + k];
+            accumulate(p, 4 * l, j * I + k, dx[j] * in[row * R + k]);
+            din[row * R + k] += dx[j] * w[0][j * I + k];
           }
           for (int64_t k = 0; k < H; ++k) {
             accumulate(p, 4 * l + 1, j * H + k, dh[j] * before[k]);
-            g[row * H + k] += dh[j] * w[1][j * H + k];
+            g[row * S + k] += dh[j] * w[1][j * H + k];
           }
         }
       }
     }
-    memcpy(p->dh0 + l * B * H, g, (size_t)(B * H) * sizeof *g);
+    memcpy(p->dh0 + l * B * S, g, (size_t)(B * S) * sizeof *g);
     double *swap = g;
     g = down;
     down = swap;
@@ -153,7 +163,7 @@ static void reference_backward(problem *p, const double *h, const double *seed) 
 }
 
 static double *hidden_states(const problem *p) {
-  return zeros(p->c.layers * (p->c.seq_len + 1) * p->c.batch * p->c.hidden);
+  return zeros(p->c.layers * (p->c.seq_len + 1) * p->c.batch * state_of(&p->c));
 }
 
 static int64_t logit_count(const bppsa_recurrent_config *c) {
@@ -191,9 +201,10 @@ static problem make_problem(const bppsa_recurrent_config *config, bool orthogona
   p.x = uniform(seed + 50, rows * config->input, 1);
   bppsa_free(rounded(config->dtype, p.x, rows * config->input));
   p.dx = zeros(rows * config->input);
-  p.h0 = uniform(seed + 51, config->layers * config->batch * H, 0.5);
-  bppsa_free(rounded(config->dtype, p.h0, config->layers * config->batch * H));
-  p.dh0 = zeros(config->layers * config->batch * H);
+  const int64_t states = config->layers * config->batch * state_of(config);
+  p.h0 = uniform(seed + 51, states, 0.5);
+  bppsa_free(rounded(config->dtype, p.h0, states));
+  p.dh0 = zeros(states);
   const int64_t labels = config->loss_all ? rows : config->batch;
   p.labels = bppsa_calloc(labels, sizeof *p.labels);
   assert_non_null(p.labels);

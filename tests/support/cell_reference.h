@@ -4,9 +4,11 @@
 
 #include "recurrent/recurrent.h"
 
-/* px = W_ih x + b_ih and ph = W_hh h + b_hh are [G·H]; before, h, g and carried [H]. */
+/* px = W_ih x + b_ih and ph = W_hh h + b_hh are [G·H]; before, h, g and carried are states or their gradients, [H], or of a pair
+ * [2H], h in front of c. */
 typedef struct {
   int64_t gates;
+  bool pair; /* the state is a pair */
   bool relu; /* the cell has this nonlinearity */
   const bppsa_cell *cell;
   void (*forward)(const bppsa_recurrent_config *c, const double *px, const double *ph, const double *before, double *h);

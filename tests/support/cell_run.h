@@ -23,13 +23,13 @@ static void set_weights(bppsa_model *model, const problem *p) {
 /* Forward, seed from the library's own logits in float64, backward. */
 static run run_model(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
   run r = {0};
-  const int64_t T = config->seq_len, B = p->c.batch, L = config->layers, H = config->hidden, C = config->classes;
+  const int64_t T = config->seq_len, B = p->c.batch, L = config->layers, S = state_of(config), C = config->classes;
   assert_int_equal(bppsa_recurrent_create(config, cell.cell, device, &r.model), BPPSA_OK);
   set_weights(r.model, p);
   r.x = rounded(config->dtype, p->x, T * B * config->input);
-  r.h0 = rounded(config->dtype, p->h0, L * B * H);
+  r.h0 = rounded(config->dtype, p->h0, L * B * S);
   const bppsa_view x = bppsa_view_make(r.x, config->dtype, 3, (int64_t[]){T, B, config->input});
-  const bppsa_view h0 = bppsa_view_make(r.h0, config->dtype, 3, (int64_t[]){L, B, H});
+  const bppsa_view h0 = bppsa_view_make(r.h0, config->dtype, 3, (int64_t[]){L, B, S});
   bppsa_view logits;
   assert_int_equal(r.model->ops->forward(r.model, &x, &h0, &logits), BPPSA_OK);
   const int64_t rows = bppsa_view_count(&logits) / C;

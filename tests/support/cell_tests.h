@@ -189,7 +189,7 @@ static void test_finite_differences(void **state) {
       check_differences(&p, p.w[i], r.model->parameters[i].gradient.data, p.sizes[i]);
     }
     check_differences(&p, p.x, dx.data, c.seq_len * c.batch * c.input);
-    check_differences(&p, p.h0, dh0.data, c.layers * c.batch * c.hidden);
+    check_differences(&p, p.h0, dh0.data, c.layers * c.batch * state_of(&c));
     free_run(&r);
     free_problem(&p);
   }
