@@ -15,7 +15,7 @@
 /* The options of a schedule that ranks execute; bppsa schedule has them too. */
 #define BPPSA_SCHEDULE_USES                                                                                                      \
   BPPSA_USE(WIDTH), BPPSA_USE(REPLICAS), BPPSA_USE(CUT), BPPSA_USE(RECOMPUTE), BPPSA_USE(SYNC), BPPSA_USE(DOUBLING),             \
-      BPPSA_USE(SPLIT_BACKWARD), BPPSA_USE(REVERSE_K)
+      BPPSA_USE(HALVING), BPPSA_USE(SPLIT_BACKWARD), BPPSA_USE(REVERSE_K)
 
 /* The work of one rank; comm NULL: the command runs without ranks. */
 typedef bppsa_status (*bppsa_rank_work)(bppsa_cli *cli, bppsa_comm *comm);

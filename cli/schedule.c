@@ -16,7 +16,7 @@
       BPPSA_USE(COSTS), BPPSA_USE(LOAD)
 #define SHAPE_USES                                                                                                               \
   BPPSA_USE(MICRO_BATCHES), BPPSA_USE(MODEL_LAYERS), BPPSA_USE(STAGE_CHUNKS), BPPSA_SCHEDULE_USES, BPPSA_USE(ELEMENTS),          \
-      BPPSA_USE(SKIP_FIRST_INPUT_GRAD), BPPSA_USE(HALVING), BPPSA_USE(WINDOW)
+      BPPSA_USE(SKIP_FIRST_INPUT_GRAD), BPPSA_USE(WINDOW)
 static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_SCHEME, .operand = true},
                                         {.option = BPPSA_OPTION_STAGES, .fallback = "4"},
                                         SHAPE_USES,

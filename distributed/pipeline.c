@@ -8,6 +8,10 @@
 #include "core/alloc.h"
 #include "distributed/pipeline_internal.h"
 
+int64_t bppsa_pipeline_parts(const bppsa_schedule *list) {
+  return list->config.scale == BPPSA_SCALE_HALVING ? 2 : 1;
+}
+
 /* ---- what it can execute ---- */
 
 static bppsa_status unsupported(const bppsa_schedule *list, const char *what) {
@@ -18,9 +22,6 @@ static bppsa_status check_list(const bppsa_schedule *list) {
   if (list->scheme->scan) {
     return unsupported(list, "scans, expected a scheme with layers and micro-batches");
   }
-  if (list->config.scale == BPPSA_SCALE_HALVING) {
-    return unsupported(list, "halves of micro-batches");
-  }
   if (list->rounds != list->config.iterations) {
     return unsupported(list, "window from backward to forward, expected whole iterations");
   }
@@ -28,9 +29,6 @@ static bppsa_status check_list(const bppsa_schedule *list) {
     const bppsa_schedule_op *op = &list->ops[id];
     if (op->kind == BPPSA_KIND_COLLECTIVE || op->kind == BPPSA_KIND_HALO) {
       return unsupported(list, "collectives inside layers and no exchange of borders");
-    }
-    if (op->kind <= BPPSA_KIND_RECOMPUTE && op->part >= 0) {
-      return unsupported(list, "halves of micro-batches");
     }
   }
   return bppsa_schedule_validate(list);
@@ -42,9 +40,10 @@ static bppsa_status check(const bppsa_pipeline_config *config, const bppsa_chain
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule %s: %" PRId64 " layers, expected the network's %" PRId64, list->scheme->id,
                       list->config.layers, chain->layers);
   }
-  if (config->samples < 1 || config->samples > chain->batch) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "pipeline: micro-batches of %" PRId64 " samples, expected 1 .. %" PRId64,
-                      config->samples, chain->batch);
+  const int64_t parts = bppsa_pipeline_parts(list);
+  if (config->samples < 1 || config->samples % parts != 0 || config->samples / parts > chain->batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "pipeline: micro-batches of %" PRId64 " samples, expected %s1 .. %" PRId64,
+                      config->samples, parts > 1 ? "an even number in " : "", parts * chain->batch);
   }
   const int64_t most = (list->workers + ranks - 1) / ranks, tags = chain->layers + 2 * most * most;
   if (config->tag < 0 || config->tag > BPPSA_COMM_MAX_TAG || tags > BPPSA_COMM_MAX_TAG - config->tag) {
@@ -77,8 +76,11 @@ static bppsa_status find_updates(bppsa_pipeline *p) {
       if (op->kind == BPPSA_KIND_STEP) {
         p->updates = ++*step > p->updates ? *step : p->updates;
       } else if (op->kind == BPPSA_KIND_W || op->kind == BPPSA_KIND_B) {
-        p->micro[op->micro].update = *step;
-        p->micro[op->micro].blocks = 1; /* it is used */
+        const pipeline_span span = pipeline_span_of(p, op);
+        for (int64_t m = span.first; m < span.end; ++m) {
+          p->micro[m].update = *step;
+          p->micro[m].blocks = 1; /* it is used */
+        }
       }
     }
   }
@@ -104,7 +106,7 @@ static void find_holders(bppsa_pipeline *p) {
   }
   for (int64_t id = 0; id < p->list->count; ++id) {
     const bppsa_schedule_op *op = &p->list->ops[id];
-    if (op->kind != BPPSA_KIND_F) {
+    if (op->kind != BPPSA_KIND_F && op->kind != BPPSA_KIND_STEP) { /* a pipeline without micro-batches has STEP alone */
       continue;
     }
     p->first_layer[op->stage] = op->layer < p->first_layer[op->stage] ? op->layer : p->first_layer[op->stage];
@@ -127,7 +129,8 @@ static bppsa_status find_transfers(bppsa_pipeline *p) {
     if (op->kind != BPPSA_KIND_SEND && op->kind != BPPSA_KIND_RECV) {
       continue;
     }
-    p->most_micros = op->micros > p->most_micros ? op->micros : p->most_micros;
+    const pipeline_span span = pipeline_span_of(p, op);
+    p->most_micros = span.end - span.first > p->most_micros ? span.end - span.first : p->most_micros;
     if (first[op->group] < 0) {
       first[op->group] = id;
       continue;
@@ -233,7 +236,9 @@ bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const b
   p->list = config->schedule;
   p->rank = bppsa_comm_rank(comm);
   p->ranks = bppsa_comm_size(comm);
-  p->micros = p->list->micros;
+  p->parts = bppsa_pipeline_parts(p->list);
+  p->micros = p->list->micros * p->parts;
+  p->samples = config->samples / p->parts;
   p->layers = chain->layers;
   bppsa_status status = bppsa_device_create("cpu", 1, &p->device);
   status = status == BPPSA_OK ? make_tables(p) : status;
@@ -295,4 +300,13 @@ const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *p) {
 
 int64_t bppsa_pipeline_peak_activations(const bppsa_pipeline *p, int64_t worker) {
   return worker >= 0 && worker < p->list->workers && worker % p->ranks == p->rank ? p->worker[worker / p->ranks].peak : 0;
+}
+
+int64_t bppsa_pipeline_peak_versions(const bppsa_pipeline *p, int64_t worker) {
+  int64_t most = 0;
+  for (int64_t cell = 0; cell < p->list->replicas * p->layers; ++cell) {
+    const pipeline_held *h = p->held[cell];
+    most = h != NULL && p->holder[cell] == worker && h->kept_most + 1 > most ? h->kept_most + 1 : most;
+  }
+  return most;
 }

@@ -13,6 +13,10 @@
  * An update's gradient is the sum over its micro-batches along a fixed binary tree over their numbers (comm/ordered.h), whichever
  * rank computed them. So all synchronous schemes with equal micro-batches give the same bits, on any number of ranks.
  *
+ * With backward halving (Chimera, section 3.5) every micro-batch consists of two halves of its samples. A forward pass takes both,
+ * one after the other, a backward pass one of them; each half is a term of its own in the sum. So N micro-batches with halving have
+ * the bits of 2N micro-batches of half the size.
+ *
  * Every message carries its kind, layer, micro-batch and iteration, and the version of the weights that made it, and the receiver
  * compares them with the list.
  */
@@ -30,7 +34,7 @@ extern "C" {
 
 typedef struct {
   const bppsa_schedule *schedule; /* borrowed; its layers are the chain's */
-  int64_t samples;                /* of a micro-batch, 1 .. the chain's batch */
+  int64_t samples;                /* of a micro-batch, 1 .. the chain's batch; with halving an even number, at most twice that */
   bppsa_optimizer_config optimizer;
   int32_t tag; /* the first of its messages' tags, of which it uses L + 2 m²; m: workers on a rank */
 } bppsa_pipeline_config;
@@ -39,21 +43,24 @@ typedef struct bppsa_pipeline bppsa_pipeline;
 
 /* Makes this rank's part; collective. comm and chain are borrowed; values: of all the chain's parameters, copied, equal on all
  * ranks. The caller destroys it. ERR_ARGUMENT: a list that breaks a rule (the message names it), layers or samples that are not the
- * chain's. ERR_UNSUPPORTED: a list for scans, halves of micro-batches, a window that ends behind forward passes, updates that add
- * up different micro-batches. ERR_MEMORY, ERR_COMM. */
+ * chain's. ERR_UNSUPPORTED: a list for scans, a window that ends behind forward passes, updates that add up different
+ * micro-batches. ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_pipeline_config *config,
                                    const bppsa_view *values, bppsa_pipeline **pipeline);
 void bppsa_pipeline_destroy(bppsa_pipeline *pipeline); /* NULL is legal */
 
-/* A micro-batch, as the data callbacks see it: number `block` of the `blocks` that the update adds up. Updates count from 0 over
- * all runs. */
+/* The equal parts that a backward pass takes of a micro-batch one after the other: 2 with halving, otherwise 1. */
+int64_t bppsa_pipeline_parts(const bppsa_schedule *schedule);
+
+/* A micro-batch, with halving a half of one, as the data callbacks see it: number `block` of the `blocks` that the update adds up.
+ * Updates count from 0 over all runs. */
 typedef struct {
   int64_t update, block, blocks;
 } bppsa_pipeline_micro;
 
 typedef struct {
   void *context;
-  /* Writes the micro-batch's input, [samples][in of the first layer]. */
+  /* Writes the micro-batch's input, [samples / parts][in of the first layer]. */
   bppsa_status (*input)(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *x);
   /* Writes the gradient of the loss with respect to the logits, and the micro-batch's share of the loss; both such that the sum
    * over the update's micro-batches is the update's. */
@@ -94,6 +101,9 @@ double bppsa_pipeline_began(const bppsa_pipeline *pipeline);
 const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *pipeline);
 /* The most bytes of activations that a worker of this rank has held at once, without its inputs; 0 for other workers. */
 int64_t bppsa_pipeline_peak_activations(const bppsa_pipeline *pipeline, int64_t worker);
+/* The most versions of a layer's weights that a worker of this rank has held at once: the present one and kept older ones, no
+ * predicted ones; 0 for other workers. */
+int64_t bppsa_pipeline_peak_versions(const bppsa_pipeline *pipeline, int64_t worker);
 
 #ifdef __cplusplus
 }

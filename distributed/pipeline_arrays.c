@@ -47,9 +47,9 @@ int64_t bppsa_pipeline_bytes(const bppsa_pipeline *p, pipeline_array array, int6
   const bppsa_chain_layer *layers = p->chain->layer;
   const int64_t values = layer < p->layers ? layers[layer].in : layers[p->layers - 1].out;
   if (array == PIPELINE_KEPT) {
-    return layer < p->layers ? p->config.samples * layers[layer].kept : 0;
+    return layer < p->layers ? p->samples * layers[layer].kept : 0;
   }
-  return p->config.samples * values * (int64_t)bppsa_dtype_size(p->chain->dtype);
+  return p->samples * values * (int64_t)bppsa_dtype_size(p->chain->dtype);
 }
 
 /* Do an operation's own activations count from it on? With recomputation those of RECOMPUTE do. */
@@ -124,7 +124,8 @@ static void visit_backward(bppsa_pipeline *p, pipeline_worker *w, const bppsa_sc
 
 void bppsa_pipeline_read(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool make) {
   const bppsa_schedule_op *op = &p->list->ops[id];
-  for (int64_t micro = op->micro; micro < op->micro + op->micros; ++micro) {
+  const pipeline_span span = pipeline_span_of(p, op);
+  for (int64_t micro = span.first; micro < span.end; ++micro) {
     switch ((bppsa_schedule_kind)op->kind) {
     case BPPSA_KIND_F:
     case BPPSA_KIND_RECOMPUTE:

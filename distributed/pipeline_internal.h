@@ -7,6 +7,9 @@
 #include "comm/ordered.h"
 #include "distributed/pipeline.h"
 
+/* With halving the executor counts halves of micro-batches: 2 m and 2 m + 1 are those of the list's micro-batch m. Below, and in the
+ * files of the executor, they are the micro-batches. */
+
 /* ---- arrays of micro-batches (pipeline_arrays.c) ---- */
 
 /* Blocks of equal size that are taken and given back; the memory of the first run serves all later ones. */
@@ -48,7 +51,7 @@ typedef struct {
   int64_t *readers;       /* of each version in a run: operations that read it, size updates of a run + 1 */
   int64_t *left;          /* likewise, in the present run */
   pipeline_version *kept; /* size kept_count */
-  int64_t kept_count, kept_room;
+  int64_t kept_count, kept_room, kept_most;
   pipeline_pool pool;
   int64_t predicted_from, predicted_ahead; /* what `predicted` holds; -1: nothing */
 } pipeline_held;
@@ -94,9 +97,10 @@ struct bppsa_pipeline {
   bppsa_chain *chain;
   bppsa_pipeline_config config;
   const bppsa_schedule *list;
-  int64_t rank, ranks, micros, layers, updates, runs;
-  bppsa_device *device; /* one thread: of the optimisers */
-  int64_t workers;      /* of this rank */
+  int64_t rank, ranks, layers, updates, runs;
+  int64_t parts, micros, samples; /* of a micro-batch of the list; all of them; of each */
+  bppsa_device *device;           /* one thread: of the optimisers */
+  int64_t workers;                /* of this rank */
   pipeline_worker *worker;
   bool *done;                   /* size of the list */
   bool *taken;                  /* of a SEND to a worker of the same rank: its RECV has copied it */
@@ -115,6 +119,16 @@ struct bppsa_pipeline {
   double began; /* the latest run */
   const bppsa_pipeline_data *data;
 };
+
+/* The micro-batches of an operation: first .. end - 1. */
+typedef struct {
+  int64_t first, end;
+} pipeline_span;
+
+static inline pipeline_span pipeline_span_of(const bppsa_pipeline *p, const bppsa_schedule_op *op) {
+  const int64_t first = op->micro * p->parts + (op->part > 0 ? op->part : 0);
+  return (pipeline_span){first, first + (op->part >= 0 ? 1 : op->micros * p->parts)};
+}
 
 static inline pipeline_slot *pipeline_slot_of(const bppsa_pipeline *p, const pipeline_worker *w, pipeline_array array,
                                               int64_t micro, int64_t layer) {

@@ -31,13 +31,13 @@ static bppsa_status load_input(bppsa_pipeline *p, pipeline_worker *w, int64_t id
   const bppsa_pipeline_micro m = micro_of(p, micro);
   BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_VALUES, micro, 0));
   const bppsa_view x = bppsa_view_make(array_of(p, w, PIPELINE_VALUES, micro, 0), p->chain->dtype, 2,
-                                       (int64_t[]){p->config.samples, p->chain->layer[0].in});
+                                       (int64_t[]){p->samples, p->chain->layer[0].in});
   return p->data->input(p->data->context, &m, &x);
 }
 
 static bppsa_status make_seed(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
   const bppsa_pipeline_micro m = micro_of(p, micro);
-  const int64_t shape[] = {p->config.samples, p->chain->layer[p->layers - 1].out};
+  const int64_t shape[] = {p->samples, p->chain->layer[p->layers - 1].out};
   BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_GRADIENTS, micro, p->layers));
   const bppsa_view logits = bppsa_view_make(array_of(p, w, PIPELINE_VALUES, micro, p->layers), p->chain->dtype, 2, shape);
   const bppsa_view seed = bppsa_view_make(array_of(p, w, PIPELINE_GRADIENTS, micro, p->layers), p->chain->dtype, 2, shape);
@@ -55,15 +55,16 @@ static bppsa_status forward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_t
   BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_KEPT, micro, layer));
   BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_VALUES, micro, layer + 1));
   BPPSA_TRY(bppsa_pipeline_weights(p, id, layer, weights));
-  return p->chain->ops->forward(p->chain, layer, p->config.samples, weights, x, array_of(p, w, PIPELINE_KEPT, micro, layer),
+  return p->chain->ops->forward(p->chain, layer, p->samples, weights, x, array_of(p, w, PIPELINE_KEPT, micro, layer),
                                 array_of(p, w, PIPELINE_VALUES, micro, layer + 1));
 }
 
 /* F, or RECOMPUTE, which calculates no loss. */
 static bppsa_status forward(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
   const bppsa_schedule_op *op = &p->list->ops[id];
+  const pipeline_span span = pipeline_span_of(p, op);
   const int64_t end = op->layer + op->layers;
-  for (int64_t micro = op->micro; micro < op->micro + op->micros; ++micro) {
+  for (int64_t micro = span.first; micro < span.end; ++micro) {
     const bool load = op->layer == 0 && op->kind == BPPSA_KIND_F;
     if (load) {
       BPPSA_TRY(load_input(p, w, id, micro));
@@ -93,9 +94,10 @@ typedef struct {
 } backward_arrays;
 
 /* The passes of one layer: its weight gradient, its input gradient, or both. */
-static bppsa_status backward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t layer, bool weights, bool input) {
+static bppsa_status backward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro, int64_t layer, bool weights,
+                                   bool input) {
   const bppsa_chain_ops *ops = p->chain->ops;
-  const int64_t micro = p->list->ops[id].micro, samples = p->config.samples;
+  const int64_t samples = p->samples;
   backward_arrays a = {.dy = array_of(p, w, PIPELINE_GRADIENTS, micro, layer + 1),
                        .x = array_of(p, w, PIPELINE_VALUES, micro, layer),
                        .y = array_of(p, w, PIPELINE_VALUES, micro, layer + 1),
@@ -121,20 +123,28 @@ static bppsa_status backward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_
   return input ? ops->input_gradient(p->chain, layer, samples, a.weights, a.dy, a.x, a.y, a.kept, a.dx) : BPPSA_OK;
 }
 
-/* I, W, or B, which is both. */
-static bppsa_status backward(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
+static bppsa_status backward_micro(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
   const bppsa_schedule_op *op = &p->list->ops[id];
   const bool inputs = op->kind != BPPSA_KIND_W, weights = op->kind != BPPSA_KIND_I;
   for (int64_t layer = op->layer + op->layers - 1; layer >= op->layer; --layer) {
-    if (array_of(p, w, PIPELINE_GRADIENTS, op->micro, layer + 1) == NULL ||
-        array_of(p, w, PIPELINE_VALUES, op->micro, layer + 1) == NULL) {
+    if (array_of(p, w, PIPELINE_GRADIENTS, micro, layer + 1) == NULL ||
+        array_of(p, w, PIPELINE_VALUES, micro, layer + 1) == NULL) {
       return fail_at(p, id, "a gradient or an activation is not there");
     }
-    BPPSA_TRY(backward_layer(p, w, id, layer, weights && p->chain->layer[layer].parameters > 0,
+    BPPSA_TRY(backward_layer(p, w, id, micro, layer, weights && p->chain->layer[layer].parameters > 0,
                              inputs && !(layer == 0 && p->list->config.skip_first_input_grad)));
   }
   for (int64_t layer = op->layer; inputs && layer < op->layer + op->layers; ++layer) {
-    bppsa_pipeline_release(p, w, PIPELINE_GRADIENTS, op->micro, layer);
+    bppsa_pipeline_release(p, w, PIPELINE_GRADIENTS, micro, layer);
+  }
+  return BPPSA_OK;
+}
+
+/* I, W, or B, which is both. */
+static bppsa_status backward(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
+  const pipeline_span span = pipeline_span_of(p, &p->list->ops[id]);
+  for (int64_t micro = span.first; micro < span.end; ++micro) {
+    BPPSA_TRY(backward_micro(p, w, id, micro));
   }
   return BPPSA_OK;
 }
@@ -183,17 +193,18 @@ static bppsa_status begin_send(bppsa_pipeline *p, pipeline_worker *w, int64_t id
   const bppsa_schedule_op *op = &p->list->ops[id], *other = &p->list->ops[p->transfers[id].other];
   int64_t layer;
   const pipeline_array array = array_sent(p, id, &layer);
-  for (int64_t i = 0; i < op->micros; ++i) {
-    pipeline_slot *slot = pipeline_slot_of(p, w, array, op->micro + i, layer);
+  const pipeline_span span = pipeline_span_of(p, op);
+  for (int64_t micro = span.first; micro < span.end; ++micro) {
+    pipeline_slot *slot = pipeline_slot_of(p, w, array, micro, layer);
     if (slot->block == NULL) {
       return fail_at(p, id, "what it sends is not there");
     }
-    const header about = header_of(p, id, op->micro + i);
+    const header about = header_of(p, id, micro);
     memcpy(slot->block, &about, sizeof about);
     if (local(p, other->worker) == NULL) {
       const bppsa_view view = message_of(p, slot, array, layer);
       BPPSA_TRY(bppsa_comm_isend(p->comm, (int32_t)pipeline_rank_of(p, other->worker), tag_of(p, array, op, other), &view,
-                                 &requests[i]));
+                                 &requests[micro - span.first]));
     }
   }
   return BPPSA_OK;
@@ -203,13 +214,14 @@ static bppsa_status begin_recv(bppsa_pipeline *p, pipeline_worker *w, int64_t id
   const bppsa_schedule_op *op = &p->list->ops[id], *other = &p->list->ops[p->transfers[id].other];
   int64_t layer;
   const pipeline_array array = array_sent(p, id, &layer);
-  for (int64_t i = 0; i < op->micros; ++i) {
-    BPPSA_TRY(bppsa_pipeline_take(p, w, id, array, op->micro + i, layer));
-    pipeline_slot *slot = pipeline_slot_of(p, w, array, op->micro + i, layer);
+  const pipeline_span span = pipeline_span_of(p, op);
+  for (int64_t micro = span.first; micro < span.end; ++micro) {
+    BPPSA_TRY(bppsa_pipeline_take(p, w, id, array, micro, layer));
+    pipeline_slot *slot = pipeline_slot_of(p, w, array, micro, layer);
     const bppsa_view view = message_of(p, slot, array, layer);
     if (local(p, other->worker) == NULL) {
       BPPSA_TRY(bppsa_comm_irecv(p->comm, (int32_t)pipeline_rank_of(p, other->worker), tag_of(p, array, other, op), &view,
-                                 &requests[i]));
+                                 &requests[micro - span.first]));
     }
   }
   return BPPSA_OK;
@@ -225,9 +237,10 @@ static bool take_over(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
   }
   int64_t layer;
   const pipeline_array array = array_sent(p, id, &layer);
-  for (int64_t i = 0; i < op->micros; ++i) {
-    pipeline_slot *to = pipeline_slot_of(p, w, array, op->micro + i, layer);
-    const pipeline_slot *source = pipeline_slot_of(p, from, array, op->micro + i, layer);
+  const pipeline_span span = pipeline_span_of(p, op);
+  for (int64_t micro = span.first; micro < span.end; ++micro) {
+    pipeline_slot *to = pipeline_slot_of(p, w, array, micro, layer);
+    const pipeline_slot *source = pipeline_slot_of(p, from, array, micro, layer);
     memcpy(to->block, source->block, (size_t)(PIPELINE_HEADER + bppsa_pipeline_bytes(p, array, layer)));
   }
   p->taken[p->transfers[id].other] = true;
@@ -238,10 +251,11 @@ static bppsa_status check_message(bppsa_pipeline *p, pipeline_worker *w, int64_t
   const bppsa_schedule_op *op = &p->list->ops[id];
   int64_t layer;
   const pipeline_array array = array_sent(p, id, &layer);
-  for (int64_t i = 0; i < op->micros; ++i) {
+  const pipeline_span span = pipeline_span_of(p, op);
+  for (int64_t micro = span.first; micro < span.end; ++micro) {
     header found;
-    const header expected = header_of(p, p->transfers[id].other, op->micro + i);
-    memcpy(&found, pipeline_slot_of(p, w, array, op->micro + i, layer)->block, sizeof found);
+    const header expected = header_of(p, p->transfers[id].other, micro);
+    memcpy(&found, pipeline_slot_of(p, w, array, micro, layer)->block, sizeof found);
     if (memcmp(&found, &expected, sizeof found) != 0) {
       return bppsa_fail(BPPSA_ERR_COMM,
                         "schedule %s: operation %" PRId64 " received %s of layer %" PRId64 ", micro-batch %" PRId64
@@ -251,7 +265,7 @@ static bppsa_status check_message(bppsa_pipeline *p, pipeline_worker *w, int64_t
                         found.micro, found.update, found.version, array == PIPELINE_GRADIENTS ? "gradients" : "values",
                         expected.layer, expected.micro, expected.update, expected.version);
     }
-    bppsa_pipeline_release(p, w, array, op->micro + i, layer);
+    bppsa_pipeline_release(p, w, array, micro, layer);
   }
   return BPPSA_OK;
 }
@@ -267,7 +281,8 @@ static bppsa_status transfer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, 
   if (local(p, other->worker) != NULL) {
     *done = sends ? p->taken[id] : take_over(p, w, id);
   }
-  for (int64_t i = 0; i < op->micros; ++i) {
+  const pipeline_span span = pipeline_span_of(p, op);
+  for (int64_t i = 0; i < span.end - span.first; ++i) {
     bool over = true;
     if (requests[i] != NULL) {
       BPPSA_TRY(bppsa_comm_test(&requests[i], &over));

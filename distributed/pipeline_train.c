@@ -19,8 +19,8 @@ struct bppsa_pipeline_train {
   bppsa_view *values; /* of the model's parameters */
   const bppsa_schedule *list;
   bppsa_pipeline *pipeline;
-  int64_t samples; /* of a micro-batch */
-  int64_t micros;  /* of a step */
+  int64_t samples; /* of a micro-batch, with halving of a half */
+  int64_t micros;  /* of a step: micro-batches, with halving their halves */
   int64_t steps;   /* of a run of the list */
   int64_t updates; /* of a step */
   bppsa_train_ranks ranks;
@@ -233,12 +233,12 @@ bppsa_status bppsa_pipeline_train_create(bppsa_comm *comm, bppsa_chain *chain, b
                               .chain = chain,
                               .model = model,
                               .list = config->schedule,
-                              .samples = config->samples,
-                              .micros = bppsa_pipeline_train_micros(config->schedule),
+                              .samples = config->samples / bppsa_pipeline_parts(config->schedule),
+                              .micros = bppsa_pipeline_train_micros(config->schedule) * bppsa_pipeline_parts(config->schedule),
                               .steps = config->schedule->rounds};
   t->ranks = (bppsa_train_ranks){.context = t,
                                  .first = bppsa_comm_rank(comm) == 0,
-                                 .capacity = config->samples,
+                                 .capacity = t->samples,
                                  .forward_backward = forward_backward,
                                  .describe_nonfinite = describe_nonfinite,
                                  .evaluate = evaluate,

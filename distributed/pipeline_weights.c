@@ -128,24 +128,32 @@ static int32_t rank_in_group(const bppsa_pipeline *p, const bool *mark, int64_t 
   return place;
 }
 
+/* Notes that the operation's worker computes a micro-batch's gradient. */
+static bppsa_status own_block(const bppsa_pipeline *p, const bppsa_schedule_op *op, const bppsa_pipeline_micro *micro,
+                              const bool *marks, int64_t blocks, int32_t *owners) {
+  for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+    const int32_t found = rank_in_group(p, &marks[layer * p->ranks], op->worker);
+    int32_t *owner = micro->blocks == blocks ? &owners[layer * blocks + micro->block] : NULL;
+    if (owner == NULL || (*owner >= 0 && *owner != found)) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                        "schedule %s: update %" PRId64
+                        " of layer %s adds up other micro-batches than the first, expected the same in every update",
+                        p->list->scheme->id, micro->update, p->chain->layer[layer].name);
+    }
+    *owner = found;
+  }
+  return BPPSA_OK;
+}
+
 /* Fills in who computes each block of every layer's updates, the same in all updates. owners: [layers][blocks] */
 static bppsa_status find_owners(const bppsa_pipeline *p, const bool *marks, int64_t blocks, int32_t *owners) {
   memset(owners, 0xff, (size_t)(p->layers * blocks) * sizeof *owners); /* -1 */
   for (int64_t id = 0; id < p->list->count; ++id) {
     const bppsa_schedule_op *op = &p->list->ops[id];
     const bool makes = op->kind == BPPSA_KIND_W || op->kind == BPPSA_KIND_B;
-    for (int64_t layer = op->layer; makes && layer < op->layer + op->layers; ++layer) {
-      const bppsa_pipeline_micro *micro = &p->micro[op->micro];
-      const int32_t found = rank_in_group(p, &marks[layer * p->ranks], op->worker);
-      int32_t *owner = micro->blocks == blocks ? &owners[layer * blocks + micro->block] : NULL;
-      if (owner == NULL || (*owner >= 0 && *owner != found)) {
-        return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                          "schedule %s: update %" PRId64
-                          " of layer %s adds up other micro-batches than the first, expected the same "
-                          "in every update",
-                          p->list->scheme->id, micro->update, p->chain->layer[layer].name);
-      }
-      *owner = found;
+    const pipeline_span span = pipeline_span_of(p, op);
+    for (int64_t micro = span.first; makes && micro < span.end; ++micro) {
+      BPPSA_TRY(own_block(p, op, &p->micro[micro], marks, blocks, owners));
     }
   }
   return BPPSA_OK;
@@ -332,6 +340,7 @@ static bppsa_status keep(bppsa_pipeline *p, pipeline_held *h) {
   BPPSA_TRY(bppsa_pipeline_pool_take(&h->pool, &copy));
   memcpy(copy, h->values, (size_t)h->bytes);
   h->kept[h->kept_count++] = (pipeline_version){now, copy};
+  h->kept_most = h->kept_count > h->kept_most ? h->kept_count : h->kept_most;
   return BPPSA_OK;
 }
 

@@ -202,13 +202,13 @@ static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *
 /* ---- batches ---- */
 
 static bppsa_status check_batches(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples) {
-  const int64_t micros = bppsa_pipeline_train_micros(s->list), batch = train->batch;
-  const int64_t left = steps_between(train, epoch_samples), steps = s->list->rounds;
-  if (batch % micros != 0) {
+  const int64_t micros = bppsa_pipeline_train_micros(s->list), blocks = micros * bppsa_pipeline_parts(s->list);
+  const int64_t batch = train->batch, left = steps_between(train, epoch_samples), steps = s->list->rounds;
+  if (batch % blocks != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--batch: %" PRId64 " samples for the %" PRId64 " micro-batches of --split %s, which are equal, expected a "
-                      "multiple",
-                      batch, micros, s->split);
+                      "--batch: %" PRId64 " samples for the %" PRId64 " %smicro-batches of --split %s, which are equal, expected "
+                      "a multiple",
+                      batch, blocks, blocks > micros ? "halves of " : "", s->split);
   }
   if (epoch_samples % batch != 0 && !ends_early(train, epoch_samples)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -250,7 +250,7 @@ bppsa_status bppsa_rank_schedule_make(bppsa_rank_schedule *s, const bppsa_networ
   BPPSA_TRY(make_list(s, train, epoch_samples, ranks));
   BPPSA_TRY(check_list(s, train));
   BPPSA_TRY(check_batches(s, train, epoch_samples));
-  one.batch = s->samples;
+  one.batch = s->samples / bppsa_pipeline_parts(s->list);
   BPPSA_TRY(make_chain(s, network, &one, device));
   *config = one;
   return BPPSA_OK;
@@ -281,12 +281,12 @@ static uLong checksum(const bppsa_schedule *list) {
 }
 
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
-  const int64_t micros = bppsa_pipeline_train_micros(s->list);
-  if (bppsa_rank_schedule_synchronous(s)) {
-    snprintf(text, size, "a tree over %" PRId64 " micro-batches of %" PRId64 " samples", micros, s->samples);
+  const int64_t parts = bppsa_pipeline_parts(s->list), micros = bppsa_pipeline_train_micros(s->list) * parts;
+  if (bppsa_rank_schedule_synchronous(s)) { /* halves round as micro-batches of half the size do */
+    snprintf(text, size, "a tree over %" PRId64 " micro-batches of %" PRId64 " samples", micros, s->samples / parts);
   } else {
-    snprintf(text, size, "%s over %" PRId64 " micro-batches of %" PRId64 " samples (list %08lx)", s->list->scheme->id, micros,
-             s->samples, checksum(s->list));
+    snprintf(text, size, "the schedule %s, %" PRId64 " micro-batches of %" PRId64 " samples a step (list %08lx)",
+             s->list->scheme->id, micros, s->samples, checksum(s->list));
   }
   return text;
 }

@@ -24,7 +24,7 @@ typedef struct {
   int64_t layers;
   int32_t *forward;     /* F of [micro][layer] */
   int32_t *gradient[2]; /* I or B of [micro][layer]; of its second half */
-  int32_t *again;       /* RECOMPUTE of [micro][layer] */
+  int32_t *again[2];    /* RECOMPUTE of [micro][layer]; of its second half */
   int32_t *made;        /* gradients of [replica][layer] not yet synchronised: the latest; chained by `before` */
   int32_t *synced;      /* SYNC of [replica][layer] since the last STEP: the latest; chained by `before` */
   int32_t *step;        /* the last STEP of [replica][layer] */
@@ -49,7 +49,8 @@ static bppsa_status make_tables(tables *t) {
   } made[] = {{&t->forward, cells},
               {&t->gradient[0], cells},
               {&t->gradient[1], halves(list) ? cells : 0},
-              {&t->again, list->config.recompute ? cells : 0},
+              {&t->again[0], list->config.recompute ? cells : 0},
+              {&t->again[1], list->config.recompute && halves(list) ? cells : 0},
               {&t->made, held},
               {&t->synced, held},
               {&t->step, held},
@@ -91,7 +92,7 @@ static void note_producers(const tables *t) {
       break;
     case BPPSA_KIND_RECOMPUTE:
       if (t->list->config.recompute) {
-        note(t, t->again, op, id);
+        note(t, t->again[op->part == 1 && halves(t->list)], op, id);
       }
       break;
     case BPPSA_KIND_CARRY:
@@ -135,19 +136,22 @@ static bppsa_status need_table(const tables *t, int64_t id, const int32_t *table
   return BPPSA_OK;
 }
 
+/* Adds what made the half that the operation works on, or both halves: tables of the first, or the whole, and of the second. */
+static bppsa_status need_half(const tables *t, int64_t id, int32_t *const made[2], int64_t layer) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  const int32_t second = halves(t->list) ? made[1][op.micro * t->layers + layer] : -1;
+  if (op.part != 1 || second < 0) {
+    BPPSA_TRY(need_table(t, id, made[0], layer));
+  }
+  return op.part == 0 ? BPPSA_OK : need(t, id, second);
+}
+
 /* Adds the gradient behind the operation's last layer, and the operation's own F. */
 static bppsa_status need_gradient(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int64_t last = op.layer + op.layers - 1;
   BPPSA_TRY(need_table(t, id, t->forward, last));
-  if (last + 1 == t->layers) {
-    return BPPSA_OK;
-  }
-  const int32_t second = halves(t->list) ? t->gradient[1][op.micro * t->layers + last + 1] : -1;
-  if (op.part != 1 || second < 0) {
-    BPPSA_TRY(need_table(t, id, t->gradient[0], last + 1));
-  }
-  return op.part == 0 ? BPPSA_OK : need(t, id, second);
+  return last + 1 == t->layers ? BPPSA_OK : need_half(t, id, t->gradient, last + 1);
 }
 
 static bppsa_status need_chain(const tables *t, int64_t id, int32_t *head) {
@@ -204,7 +208,7 @@ static bppsa_status need_backward(const tables *t, int64_t id) {
   BPPSA_TRY(need_gradient(t, id));
   BPPSA_TRY(need_preparation(t, id));
   if (op.kind != BPPSA_KIND_RECOMPUTE && t->list->config.recompute) {
-    BPPSA_TRY(need_table(t, id, t->again, op.layer));
+    BPPSA_TRY(need_half(t, id, t->again, op.layer));
   }
   if (op.kind == BPPSA_KIND_W || op.kind == BPPSA_KIND_B) {
     t->before[id] = t->made[key];
@@ -297,8 +301,8 @@ bppsa_status bppsa_schedule_derive(bppsa_schedule *list) {
     list->ops[id].dep_count = 0;
     status = needs(&t, id);
   }
-  int32_t *const made[] = {t.forward, t.gradient[0], t.gradient[1], t.again,   t.made,  t.synced,
-                           t.step,    t.prepared,    t.before,      t.reaches, t.carry, t.product};
+  int32_t *const made[] = {t.forward, t.gradient[0], t.gradient[1], t.again[0], t.again[1], t.made,   t.synced,
+                           t.step,    t.prepared,    t.before,      t.reaches,  t.carry,    t.product};
   for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
     bppsa_free(made[i]);
   }

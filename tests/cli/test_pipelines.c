@@ -38,6 +38,8 @@ static const struct {
     {"--ranks 2 --split gems --micro-batches 4", 4},
     {"--ranks 4 --split chimera --micro-batches 4 --sync eager-opt", 4},
     {"--ranks 4 --split chimera --micro-batches 8 --doubling", 8},
+    {"--ranks 4 --split chimera --micro-batches 4 --halving", 8},
+    {"--ranks 2 --split chimera --micro-batches 2 --halving --recompute", 4},
     {"--ranks 4 --split chimera --replicas 4 --micro-batches 4", 4},
     {"--ranks 4 --split zb-h1 --micro-batches 8", 8},
     {"--ranks 2 --split fast-forward", 2},
@@ -193,6 +195,9 @@ static void test_resumes_with_another_schedule(void **state) {
   (void)state;
   assert_runs(TRAIN " --iterations 9 --ranks 1 --micro-batches 4 --momentum 0.9 --save-weights whole.safetensors --log w.jsonl");
   assert_runs(TRAIN " --iterations 4 --ranks 4 --split 1f1b --momentum 0.9 --checkpoint ck --log l.jsonl");
+  assert_runs(TRAIN
+              " --iterations 6 --ranks 2 --split chimera --micro-batches 2 --halving --momentum 0.9 --checkpoint ck --resume "
+              "--log l.jsonl");
   assert_runs(
       TRAIN " --iterations 7 --ranks 2 --split chimera --micro-batches 4 --momentum 0.9 --checkpoint ck --resume --log l.jsonl");
   assert_runs(TRAIN
@@ -258,8 +263,8 @@ static void test_texts(void **state) {
   assert_null(strstr(line + 1, "\nranks ")); /* printed once */
   release(&text);
   text = run(TRAIN " --iterations 2 --ranks 2 --split pipedream");
-  assert_non_null(
-      strstr(text.out, ", a flush every 2 steps, gradients added up by pipedream over 2 micro-batches of 8 samples (list "));
+  assert_non_null(strstr(text.out, ", a flush every 2 steps, gradients added up by the schedule pipedream, 2 micro-batches of 8 "
+                                   "samples a step (list "));
   assert_non_null(strstr(text.out, "): the bits depend on the schedule\n"));
   release(&text);
   json_t *document = run_json(TRAIN " --iterations 2 --ranks 4 --split chimera --json");
@@ -293,6 +298,11 @@ static void test_refused(void **state) {
       {"--ranks 4 --split gpipe --cut 3", "--split gpipe: cut: 1 layers, expected 3, the first of every stage but the first"},
       {"--ranks 4 --split gpipe --cut 3,x", "--cut: '3,x', expected the first layers of all stages but the first"},
       {"--ranks 2 --split modulo --cut 3", "cut: given for modulo, expected a scheme whose stages are neighbouring layers"},
+      {"--ranks 4 --split chimera --halving --micro-batches 16",
+       "--batch: 16 samples for the 32 halves of micro-batches of --split chimera, which are equal, expected a multiple"},
+      {"--ranks 2 --split gpipe --halving", "--split gpipe: doubling or halving for gpipe, expected chimera"},
+      {"--ranks 2 --split chimera --halving --doubling", "--halving: given beside --doubling, expected one of the two"},
+      {"--ranks 2 --halving", "--halving: given without a schedule, expected --split SCHEME"},
       {"--ranks 3 --split chimera --batch 12", "stages: 3 for chimera, expected an even number"},
       {"--ranks 2 --split interleaved --micro-batches 1", "for interleaved, expected a multiple of the 2 stages"},
       {"--ranks 3 --split gpipe --width 2", "--width: 2 copies over 3 ranks, expected a divisor, or --stages D too"},

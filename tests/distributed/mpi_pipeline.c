@@ -16,7 +16,7 @@ static bppsa_status every_scheme(bppsa_comm *comm, void *context) {
       continue;
     }
     one = new_case(network, cases[i].scheme, 1, 1);
-    train_on_one_device(&one, many.updates, blocks_of(&cases[i]));
+    train_on_one_device(&one, many.updates, blocks_of(&cases[i]), SAMPLES / parts_of(&cases[i]));
     if (memcmp(one.losses, many.losses, (size_t)many.updates * sizeof *one.losses) != 0 ||
         memcmp(one.values, many.values, MOST_BYTES) != 0) {
       return bppsa_fail(BPPSA_ERR_NUMERIC, "%s, case %d: not the bits of one device", cases[i].scheme, (int)i);

@@ -18,7 +18,7 @@
 #include "tests/support/support.h"
 #include "train/loss.h"
 
-enum { SAMPLES = 2, MOST_PARAMETERS = 16, MOST_UPDATES = 64, MOST_BYTES = 1 << 19 };
+enum { SAMPLES = 2, MOST_PARAMETERS = 16, MOST_UPDATES = 800, MOST_BYTES = 1 << 19 };
 
 static const char small_network[] =
     "{\"input\": [2, 6, 6], \"layers\": [{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 3, \"kernel\": 3},"
@@ -30,12 +30,16 @@ static const char small_network[] =
 /* ---- data: the same for all ---- */
 
 typedef struct {
-  int64_t values, classes;
+  int64_t values, classes, samples; /* samples: of a micro-batch, with halving of a half */
 } problem;
 
+static inline problem problem_of(const bppsa_cnn_network *network, int64_t samples) {
+  return (problem){bppsa_cnn_size(network, 0), network->layers[network->count - 1].op.out_channels, samples};
+}
+
 static inline void fill_input(const problem *about, const bppsa_pipeline_micro *micro, const bppsa_view *x) {
-  const int64_t first = (micro->update * micro->blocks + micro->block) * SAMPLES * about->values;
-  for (int64_t i = 0; i < SAMPLES * about->values; ++i) {
+  const int64_t count = about->samples * about->values, first = (micro->update * micro->blocks + micro->block) * count;
+  for (int64_t i = 0; i < count; ++i) {
     bppsa_view_set(x, i, bppsa_random_double(11, 3, (uint64_t)(first + i)) - 0.5);
   }
 }
@@ -44,11 +48,11 @@ static inline bppsa_status fill_seed(const problem *about, const bppsa_pipeline_
                                      const bppsa_view *seed, double *loss) {
   int64_t labels[SAMPLES];
   bppsa_loss_result result;
-  for (int64_t i = 0; i < SAMPLES; ++i) {
-    const int64_t sample = (micro->update * micro->blocks + micro->block) * SAMPLES + i;
+  for (int64_t i = 0; i < about->samples; ++i) {
+    const int64_t sample = (micro->update * micro->blocks + micro->block) * about->samples + i;
     labels[i] = (int64_t)bppsa_random_below(11, 4, (uint64_t)sample, (uint64_t)about->classes);
   }
-  const bppsa_loss_rows rows = {.labels = labels, .mean_rows = SAMPLES * micro->blocks};
+  const bppsa_loss_rows rows = {.labels = labels, .mean_rows = about->samples * micro->blocks};
   BPPSA_TRY(bppsa_loss_part(NULL, logits, &rows, seed, &result));
   *loss = result.loss;
   return BPPSA_OK;
@@ -79,6 +83,7 @@ typedef struct {
   double losses[MOST_UPDATES];
   char values[MOST_BYTES];
   double peaks[64], predicted[64];
+  int64_t versions[64];         /* likewise */
   bppsa_pipeline_event *events; /* of all ranks; NULL: not wanted */
 } pipeline_case;
 
@@ -109,7 +114,7 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
   bppsa_model *model; /* holds the weights */
   bppsa_schedule *list;
   bppsa_pipeline *p;
-  problem about = {bppsa_cnn_size(c->network, 0), c->network->layers[c->network->count - 1].op.out_channels};
+  problem about;
   const bppsa_pipeline_data data = {&about, input_of, loss_of, NULL};
   bppsa_view views[MOST_PARAMETERS];
   bppsa_schedule_times times;
@@ -129,6 +134,7 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
   config.cost[BPPSA_COST_ACTIVATION] = activations;
   config.rows[BPPSA_COST_ACTIVATION] = chain->layers;
   BPPSA_TRY(bppsa_schedule_create(c->scheme, &config, &list));
+  about = problem_of(c->network, SAMPLES / bppsa_pipeline_parts(list));
   const bppsa_pipeline_config settings = {.schedule = list, .samples = SAMPLES, .optimizer = c->optimizer};
   BPPSA_TRY(bppsa_pipeline_create(comm, chain, &settings, views, &p));
   const int64_t updates = bppsa_pipeline_updates(p);
@@ -143,9 +149,14 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
     memcpy(c->losses, losses, (size_t)c->updates * sizeof *losses);
     (void)pack(model, c->values);
   }
+  for (int64_t id = 0; id < list->count; ++id) { /* activations alone: the list of multi-stream counts gradients as well */
+    list->ops[id].memory_delta = NAN;
+    bppsa_schedule_price(list, &list->ops[id]);
+  }
   BPPSA_TRY(bppsa_schedule_simulate(list, &times));
   for (int64_t w = bppsa_comm_rank(comm); w < list->workers; w += bppsa_comm_size(comm)) {
     c->peaks[w] = (double)bppsa_pipeline_peak_activations(p, w);
+    c->versions[w] = bppsa_pipeline_peak_versions(p, w);
     c->predicted[w] =
         times.worker[w].peak_activations * list->activations / (list->scheme->data_parallel ? 1.0 : (double)list->config.stages);
   }
@@ -163,20 +174,21 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* One device: a model takes the micro-batches one after the other, and their gradients are added up along the tree. */
-static inline void train_on_one_device(pipeline_case *c, int64_t updates, int64_t blocks) {
+/* One device: a model takes the micro-batches, of so many samples, one after the other, and their gradients are added up along the
+ * tree. */
+static inline void train_on_one_device(pipeline_case *c, int64_t updates, int64_t blocks, int64_t samples) {
   bppsa_device *device;
   bppsa_model *model;
   bppsa_optimizer *optimizer;
   bppsa_ordered_sum *sums[MOST_PARAMETERS];
   bppsa_buffer x = {0}, seed = {0};
-  const problem about = {bppsa_cnn_size(c->network, 0), c->network->layers[c->network->count - 1].op.out_channels};
+  const problem about = problem_of(c->network, samples);
   const int64_t *in = c->network->in;
   assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
-  assert_int_equal(make_model(c, SAMPLES, device, &model), BPPSA_OK);
+  assert_int_equal(make_model(c, samples, device, &model), BPPSA_OK);
   assert_int_equal(bppsa_optimizer_create(&c->optimizer, model, &optimizer), BPPSA_OK);
-  assert_int_equal(bppsa_buffer_create(NULL, c->dtype, 4, (int64_t[]){SAMPLES, in[0], in[1], in[2]}, &x), BPPSA_OK);
-  assert_int_equal(bppsa_buffer_create(NULL, c->dtype, 2, (int64_t[]){SAMPLES, about.classes}, &seed), BPPSA_OK);
+  assert_int_equal(bppsa_buffer_create(NULL, c->dtype, 4, (int64_t[]){samples, in[0], in[1], in[2]}, &x), BPPSA_OK);
+  assert_int_equal(bppsa_buffer_create(NULL, c->dtype, 2, (int64_t[]){samples, about.classes}, &seed), BPPSA_OK);
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     const int64_t count = bppsa_view_count(&model->parameters[i].value);
     assert_int_equal(bppsa_ordered_sum_create(NULL, blocks, NULL, c->dtype, count, 0, &sums[i]), BPPSA_OK);
@@ -256,8 +268,18 @@ static const synchronous cases[] = {
     {.scheme = "chimera", .stages = 4, .micro_batches = 3, .sync = BPPSA_SYNC_EAGER},
     {.scheme = "chimera", .stages = 4, .micro_batches = 8, .scale = BPPSA_SCALE_DOUBLING, .sync = BPPSA_SYNC_EAGER_OPT},
     {.scheme = "chimera", .stages = 4, .micro_batches = 6, .width = 2},
+    {.scheme = "chimera", .stages = 4, .micro_batches = 8, .scale = BPPSA_SCALE_HALVING},
+    {.scheme = "chimera", .stages = 4, .micro_batches = 3, .scale = BPPSA_SCALE_HALVING, .recompute = true, .skip = true},
+    {.scheme = "chimera", .stages = 2, .micro_batches = 2, .scale = BPPSA_SCALE_HALVING, .width = 2, .sync = BPPSA_SYNC_EAGER},
     {.scheme = "chimera", .stages = 4, .micro_batches = 4, .replicas = 4, .recompute = true},
     {.scheme = "zb-h1", .stages = 4, .micro_batches = 8},
+    {.scheme = "model-parallel", .stages = 2, .micro_batches = 1},
+    {.scheme = "1f1b", .stages = 4, .micro_batches = 1},
+    {.scheme = "gems", .stages = 2, .micro_batches = 1},    /* one of the two pipelines has no micro-batch */
+    {.scheme = "chimera", .stages = 4, .micro_batches = 1}, /* likewise */
+    {.scheme = "chimera", .stages = 2, .micro_batches = 1, .scale = BPPSA_SCALE_HALVING},
+    {.scheme = "zb-h1", .stages = 4, .micro_batches = 1},
+    {.scheme = "modulo", .stages = 3, .micro_batches = 1},
     {.scheme = "fast-forward", .stages = 2, .micro_batches = 2, .split = BPPSA_SPLIT_IW},
     {.scheme = "modulo", .stages = 3, .micro_batches = 2, .split = BPPSA_SPLIT_IW},
     {.scheme = "wait-free", .stages = 3, .micro_batches = 1},
@@ -277,10 +299,14 @@ static inline void apply(const synchronous *from, bppsa_schedule_config *config)
   config->skip_first_input_grad = from->skip;
 }
 
-/* Micro-batches of an update: data-parallel schemes have one on each copy. */
+static inline int64_t parts_of(const synchronous *about) {
+  return about->scale == BPPSA_SCALE_HALVING ? 2 : 1;
+}
+
+/* Micro-batches of an update: data-parallel schemes have one on each copy, and with halving every half is one. */
 static inline int64_t blocks_of(const synchronous *about) {
   const bool copies = bppsa_schedule_find(about->scheme)->data_parallel;
-  return about->micro_batches * (about->width > 0 ? about->width : 1) * (copies ? about->stages : 1);
+  return about->micro_batches * (about->width > 0 ? about->width : 1) * (copies ? about->stages : 1) * parts_of(about);
 }
 
 #endif
