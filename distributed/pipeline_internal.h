@@ -7,8 +7,8 @@
 #include "comm/ordered.h"
 #include "distributed/pipeline.h"
 
-/* With halving the executor counts halves of micro-batches: 2 m and 2 m + 1 are those of the list's micro-batch m. Below, and in the
- * files of the executor, they are the micro-batches. */
+/* With halving the executor counts halves of micro-batches: 2 m and 2 m + 1 are those of the list's micro-batch m. Below, and in
+ * the files of the executor, they are the micro-batches. */
 
 /* ---- arrays of micro-batches (pipeline_arrays.c) ---- */
 

@@ -22,8 +22,8 @@ typedef struct bppsa_pipeline_train bppsa_pipeline_train;
 
 /* Makes this rank's part; collective. config: its schedule's iterations are the steps between two flushes; a batch of the loop has
  * config->samples for each micro-batch of an iteration. model: of the same parameters as the chain, planned for config->samples
- * or, with halving, half of them; its weights are those that the loop begins with. All are borrowed. The caller destroys the object, before the others. ERR_* of
- * bppsa_pipeline_create. */
+ * or, with halving, half of them; its weights are those that the loop begins with. All are borrowed. The caller destroys the
+ * object, before the others. ERR_* of bppsa_pipeline_create. */
 bppsa_status bppsa_pipeline_train_create(bppsa_comm *comm, bppsa_chain *chain, bppsa_model *model,
                                          const bppsa_pipeline_config *config, bppsa_pipeline_train **made);
 void bppsa_pipeline_train_destroy(bppsa_pipeline_train *train); /* NULL is legal */

@@ -417,6 +417,7 @@ const bppsa_checker_rule bppsa_checker_rules[] = {
     {{"step-synchronised", "STEP waits for every SYNC and every gradient of its layers since the last STEP"},
      bppsa_rule_step_synchronised},
     {{"step-count", "as many updates of every layer as the scheme makes"}, bppsa_rule_step_count},
+    {{"step-micro-batches", "an update adds up the gradients of its own micro-batches"}, bppsa_rule_step_micro_batches},
     {{"version-step", "the updates of a stage count up by one"}, bppsa_rule_version_step},
     {{"version-forward", "F sees the weights its scheme promises"}, bppsa_rule_version_forward},
     {{"version-backward", "a backward pass sees the weights its scheme promises"}, bppsa_rule_version_backward},

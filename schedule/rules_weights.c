@@ -107,11 +107,14 @@ bppsa_status bppsa_rule_step_synchronised(bppsa_checker *c, bool *kept) {
 }
 
 /* There is one update for each iteration; asynchronous schemes except 2BW have one for each micro-batch. */
+static bool updates_each(const bppsa_schedule *list) {
+  return list->scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS && list->scheme->weights != BPPSA_WEIGHTS_BUFFERED;
+}
+
 bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
-  const bool each = list->scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS && list->scheme->weights != BPPSA_WEIGHTS_BUFFERED;
   const int64_t layers = list->scheme->scan ? 0 : list->config.layers,
-                expected = list->config.iterations * (each ? list->config.micro_batches : 1);
+                expected = list->config.iterations * (updates_each(list) ? list->config.micro_batches : 1);
   bppsa_checker_fill(c->first, list->replicas * layers, 0);
   for (int64_t id = 0; id < list->count; ++id) {
     const bppsa_schedule_op *op = &list->ops[id];
@@ -123,6 +126,37 @@ bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept) {
     *kept =
         c->first[i] == expected || bppsa_checker_broken(c, -1, "replica %d, layer %d: %d updates, expected %d", (int)(i / layers),
                                                         (int)(i % layers), (int)c->first[i], (int)expected);
+  }
+  return BPPSA_OK;
+}
+
+/* c->first: updates of [replica][layer] in front of an operation that makes gradients. */
+static bool made_in_time(bppsa_checker *c, int64_t id) {
+  const bppsa_schedule *list = c->list;
+  const bppsa_schedule_op *op = &list->ops[id];
+  for (int64_t micro = op->micro; micro < op->micro + op->micros; ++micro) {
+    const int64_t n = list->config.micro_batches, within = micro % (n * list->rounds),
+                  update = updates_each(list) ? within : within / n;
+    for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+      const int32_t updates = c->first[op->replica * list->config.layers + layer];
+      if (updates != update) {
+        return bppsa_checker_broken(c, id, "makes the gradient of layer %d behind %d updates, expected %d", (int)layer,
+                                    (int)updates, (int)update);
+      }
+    }
+  }
+  return true;
+}
+
+bppsa_status bppsa_rule_step_micro_batches(bppsa_checker *c, bool *kept) {
+  const int64_t layers = c->list->config.layers;
+  bppsa_checker_fill(c->first, c->list->scheme->scan ? 0 : c->list->replicas * layers, 0);
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    for (int64_t i = 0; c->sane[id] && op->kind == BPPSA_KIND_STEP && i < op->layers; ++i) {
+      c->first[op->replica * layers + op->layer + i] += 1;
+    }
+    *kept = !c->sane[id] || !makes_weights(op) || made_in_time(c, id);
   }
   return BPPSA_OK;
 }

@@ -77,6 +77,9 @@ static void test_variants(void **state) {
     assert_valid("chimera", &config);
     config.scale = BPPSA_SCALE_HALVING;
     assert_valid("chimera", &config);
+    config.recompute = true; /* each half again */
+    assert_valid("chimera", &config);
+    config.recompute = false;
     if (n >= 8) {
       config.scale = BPPSA_SCALE_DOUBLING;
       assert_valid("chimera", &config);
@@ -324,6 +327,23 @@ static void unsynchronised(bppsa_schedule *l) {
 static void no_step(bppsa_schedule *l) {
   drop(l, find(l, BPPSA_KIND_STEP, 0));
 }
+/* The last gradient of an update is made behind it. */
+static void late_gradient(bppsa_schedule *l) {
+  bppsa_schedule_op *step = find(l, BPPSA_KIND_STEP, 0), *last = step;
+  while (last->kind != BPPSA_KIND_B || last->worker != step->worker) {
+    --last;
+  }
+  const int32_t at = (int32_t)(last - l->ops), behind = (int32_t)(step - l->ops);
+  exchange(last, step);
+  for (int64_t i = 0; i < l->dep_count; ++i) {
+    l->deps[i] = l->deps[i] == at ? behind : l->deps[i] == behind ? at : l->deps[i];
+  }
+  for (int32_t k = 0; k < last->dep_count; ++k) { /* `last` is the STEP now */
+    if (l->deps[last->deps + k] == behind) {
+      l->deps[last->deps + k] = l->deps[last->deps + --last->dep_count];
+    }
+  }
+}
 static void same_version(bppsa_schedule *l) {
   find(l, BPPSA_KIND_STEP, 0)->weight_version = 7;
 }
@@ -418,6 +438,7 @@ static const struct {
                  {"1f1b", "step-synchronised", early_step},
                  {"chimera", "step-synchronised", unsynchronised},
                  {"1f1b", "step-count", no_step},
+                 {"2bw", "step-micro-batches", late_gradient},
                  {"1f1b", "version-step", same_version},
                  {"1f1b", "version-forward", stale},
                  {"2bw", "version-forward", stale},
