@@ -43,6 +43,7 @@ static const char notes[] =
     "numbers. gnuplot draws figures 7 and 8\n"
     "and all PNG files; without it they are left out and a line says so.\n"
     "schedules.html: the papers' timelines and tables of schedules, computed, with their .svg and .csv files.\n"
+    "oracle.html: ParaDL's strategies, projected, beside what its text publishes.\n"
     "With --model gru, or --results of bench gru: table3.csv, table6.csv, figure9 and a page of their own; "
     "figure13 with --data. With --results of bench ranks: ranks_time and ranks_batch; of bench forward: "
     "forward_path\n"

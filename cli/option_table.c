@@ -29,7 +29,7 @@ static const char *const splits[] = {"wi", "iw", NULL};
 static const char *const syncs[] = {"post", "eager", "eager-opt", NULL};
 static const char *const windows[] = {"iteration", "backward-forward", NULL};
 static const char *const scalings[] = {"weak", "strong", NULL};
-static const char *const collectives[] = {"auto", "ring", "tree", NULL};
+static const char *const collectives[] = {"auto", "ring", "tree", "ordered", NULL};
 static const char *const contentions[] = {"port", "none", "network", NULL};
 
 /* ---- choices that other tables list ---- */
@@ -351,8 +351,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_SYSTEM] = {"--system", BPPSA_TEXT, BPPSA_GROUP_MODEL, "SYSTEM", NULL,
                              "a name of --list or a system file (.json); may be given without --system",
                              "a system that bppsa oracle --list names, or a file .json", .choices = NULL},
-    [BPPSA_OPTION_STRATEGY] = {"--strategy", BPPSA_TEXT, BPPSA_GROUP_MODEL, "STRATEGY", "all", "one of --list, or all",
-                               "a strategy that bppsa oracle --list names, or all", .choices = NULL},
+    [BPPSA_OPTION_STRATEGY] = {"--strategy", BPPSA_TEXT, BPPSA_GROUP_MODEL, "A,B", "all", "one or several of --list, or all",
+                               "strategies that bppsa oracle --list names, or all", .choices = NULL},
     [BPPSA_OPTION_PROCESSORS] = {"--processors", BPPSA_TEXT, BPPSA_GROUP_MODEL, "P|A..B", NULL,
                                  "processors; A..B: A, twice that, and so on, and B", "a number, or two as 4..1024",
                                  .choices = NULL, .otherwise = "all that the system has"},
@@ -362,8 +362,10 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_GROUP_SIZE] = {"--group", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "P2", NULL,
                                  "processors of a group of data+filter and data+spatial", MILLION_EXPECTED, SPAN(1, 1000000),
                                  .otherwise = "those of the system's innermost level"},
-    [BPPSA_OPTION_COLLECTIVE] = {"--collective", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "auto",
-                                 "how an allreduce runs; auto: the faster one for its size", .choices = collectives},
+    [BPPSA_OPTION_COLLECTIVE] =
+        {"--collective", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "auto",
+         "how an allreduce runs; auto: ring or tree, the faster one; ordered: as bppsa train adds gradients",
+         .choices = collectives},
     [BPPSA_OPTION_PLOT] = {"--plot", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.svg", NULL, "a bar a strategy, and lines over processors",
                            "the path of the file to write", .path = BPPSA_PATH_WRITTEN},
     [BPPSA_OPTION_SAVE_MODEL] = {"--save-model", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,

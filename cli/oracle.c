@@ -124,7 +124,8 @@ static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
   }
   BPPSA_TRY(bppsa_oracle_system_open(place->text, &system));
   BPPSA_TRY(bppsa_oracle_model_open(name->text, &model));
-  const bppsa_status status = ask(cli, &model, &system, shown);
+  bppsa_status status = bppsa_oracle_system_times(place->text, &model);
+  status = status == BPPSA_OK ? ask(cli, &model, &system, shown) : status;
   bppsa_oracle_model_free(&model);
   return status;
 }

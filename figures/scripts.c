@@ -362,3 +362,45 @@ const char bppsa_script_prediction[] = PANELS("prediction", "1200", "760") //
 
 const char bppsa_script_staleness[] = STALENESS("staleness");
 const char bppsa_script_adam[] = STALENESS("adam");
+
+/* ---- the oracle ---- */
+
+/* Lines are projected, points are published; a published line joins two points. */
+#define PROJECTED(name)                                                                                                          \
+  PANELS(name, "900", "520")                                                                                                     \
+  "curves = \"awk -F, 'NR > 1 && !seen[$1]++ { print $1 }' \" . data\n"                                                          \
+  "count = int(system(curves . ' | wc -l'))\n"                                                                                   \
+  "array titles[count]\n"                                                                                                        \
+  "do for [i = 1:count] { titles[i] = system(curves . ' | sed -n ' . i . 'p') }\n"                                               \
+  "array colours[6] = ['#2166ac', '#b2182b', '#1b7837', '#b8860b', '#7b3294', '#555555']\n"                                      \
+  "only(i, column) = (stringcolumn(1) eq titles[i] ? column(column) : NaN)\n"                                                    \
+  "set bmargin at screen 0.21\n"                                                                                                 \
+  "set tmargin at screen 0.92\n"                                                                                                 \
+  "set lmargin at screen 0.11\n"                                                                                                 \
+  "set rmargin at screen 0.97\n"                                                                                                 \
+  "set logscale x 2\n"
+#define PROJECTED_PLOT                                                                                                           \
+  "plot for [i = 1:count] data using (only(i, 2)):3 every ::1 with lines lc rgb colours[i] lw 2, \\\n"                           \
+  "  for [i = 1:count] data using (only(i, 2)):4 every ::1 with linespoints lc rgb colours[i] lw 1.5 dt 3 pt 7 ps 1.2\n" KEY     \
+  "set tmargin at screen 0.11\n"                                                                                                 \
+  "set key maxrows 2\n"                                                                                                          \
+  "plot for [i = 1:count] NaN with lines lc rgb colours[i] lw 4 title titles[i]\n"                                               \
+  "unset multiplot\n"
+
+const char bppsa_script_paradl_figure3[] = PROJECTED("paradl_figure3") //
+    "set title 'Halo exchange / gradient exchange of data+spatial'\n"
+    "set xlabel 'processors'\n"
+    "set ylabel 'ratio'\n"
+    "set yrange [0:*]\n" PROJECTED_PLOT;
+
+const char bppsa_script_paradl_figure5[] = PROJECTED("paradl_figure5") //
+    "set title 'Seconds an epoch'\n"
+    "set xlabel 'processors'\n"
+    "set ylabel 's'\n"
+    "set logscale y\n" PROJECTED_PLOT;
+
+const char bppsa_script_paradl_figure7[] = PROJECTED("paradl_figure7") //
+    "set title 'Weight update / computing'\n"
+    "set xlabel 'samples of a mini-batch on one processor'\n"
+    "set ylabel 'share'\n"
+    "set yrange [0:*]\n" PROJECTED_PLOT;

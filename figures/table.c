@@ -2,13 +2,14 @@
  * draws the data, a title and a caption. To add a figure, add a row here and a data function (figures/data.h). */
 #include "figures/data.h"
 #include "figures/forward.h"
+#include "figures/oracle.h"
 #include "figures/ranks.h"
 #include "figures/scripts.h"
 #include "figures/staleness.h"
 
 /* ---- pages ---- */
 
-enum { RNN = 0, SCHEDULES, GRU, RANKS, FORWARD, STALENESS, NETWORKS, PAGES };
+enum { RNN = 0, SCHEDULES, ORACLE, GRU, RANKS, FORWARD, STALENESS, NETWORKS, PAGES };
 
 const int bppsa_figure_page_count = PAGES;
 const bppsa_figure_page bppsa_figure_pages[] = {
@@ -19,7 +20,7 @@ const bppsa_figure_page bppsa_figure_pages[] = {
              .title = "tables and figures",
              .heading = "Back-propagation as a parallel scan: tables 4 and 5, figures 1, 3, 7 and 8",
              .end = "<h2>Schedules</h2>\n<p><a href=\"schedules.html\">Timelines of pipelines, data parallelism and "
-                    "scans</a></p>\n"},
+                    "scans</a></p>\n<p><a href=\"oracle.html\">The oracle: parallel strategies, projected</a></p>\n"},
     [SCHEDULES] = {.run = "rnn",
                    .file = "schedules.html",
                    .title = "schedules",
@@ -27,6 +28,15 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                    .intro = "<p class=\"note\">Nothing here is measured: every picture and number comes from validated lists of "
                             "operations, as bppsa schedule makes them. F = I = W = 1 unless a title says otherwise.</p>\n",
                    .end = ""},
+    [ORACLE] = {.run = "rnn",
+                .file = "oracle.html",
+                .title = "the oracle",
+                .heading = "The oracle: parallel strategies on ParaDL's cluster",
+                .intro =
+                    "<p class=\"note\">Nothing here is measured: every number is a projection, as bppsa oracle makes it for the "
+                    "paper's cluster of V100s, whose start-up times and efficiency are assumptions (docs/oracle.md). Published "
+                    "numbers are read from the paper's text; it prints those of its figures nowhere.</p>\n",
+                .end = ""},
     [GRU] = {.run = "gru",
              .file = "index.html",
              .kept = "results.json",
@@ -192,6 +202,83 @@ const bppsa_figure bppsa_figure_table[] = {
     TIMELINE("spectrain_7c", "Figure 7(c): PipeDream's stashed weights", "pipedream", 3, 8, 0, 1, 0, 0, 0, 0.5, NULL),
     TIMELINE("spectrain_7d", "Figure 7(d): SpecTrain's predicted weights (versions in the tooltips)", "spectrain", 3, 8, 0, 1, 0,
              0, 0, 0.5, NULL),
+    {.page = ORACLE,
+     .name = "oracle_vgg16",
+     .data = bppsa_make_oracle,
+     .of = &(const bppsa_oracle_figure){"vgg16", 4, 1024, 1024},
+     .title = "VGG-16 on 4 to 1024 V100s, mini-batches of 1024 samples",
+     .caption =
+         "An epoch. Filter and channel parallelism end at 64 processors, as the paper's text says: the narrowest layer has 64 "
+         "filters. Data+filter beats data at scale."},
+    {.page = ORACLE,
+     .name = "oracle_resnet50",
+     .data = bppsa_make_oracle,
+     .of = &(const bppsa_oracle_figure){"resnet50", 4, 1024, 1024},
+     .title = "ResNet-50 on 4 to 1024 V100s, mini-batches of 1024 samples"},
+    {.page = ORACLE,
+     .name = "oracle_cosmoflow512",
+     .data = bppsa_make_oracle,
+     .of = &(const bppsa_oracle_figure){"cosmoflow512", 4, 64, 16},
+     .title = "CosmoFlow at 512&sup3; on 4 to 64 V100s, mini-batches of 16 samples",
+     .caption = "Data parallelism needs more memory than a processor has; data+spatial fits."},
+    {.page = ORACLE,
+     .name = "paradl_figure3",
+     .data = bppsa_make_oracle_curves,
+     .of =
+         &(const bppsa_oracle_curves){.value = BPPSA_ORACLE_HALO,
+                                      .first = 16,
+                                      .last = 1024,
+                                      .curves = {{.name = "ResNet-50",
+                                                  .model = "resnet50",
+                                                  .strategy = "data+spatial",
+                                                  .batch = 32,
+                                                  .says = "the text: ResNet-50 on 128 GPUs",
+                                                  .published = 0.6,
+                                                  .published_at = 128},
+                                                 {.name = "VGG-16", .model = "vgg16", .strategy = "data+spatial", .batch = 32}}},
+     .script = bppsa_script_paradl_figure3,
+     .title = "ParaDL, figure 3, section 5.3.1: the halo exchange of data+spatial over its gradient exchange",
+     .caption =
+         "Projected with 32 samples a processor. The text: about 60 % for ResNet-50 on 128 GPUs, whose halos travelled by MPI "
+         "through the hosts, gradients by NCCL; the projection has one link for both."},
+    {.page = ORACLE,
+     .name = "paradl_figure5",
+     .data = bppsa_make_oracle_curves,
+     .of = &(const bppsa_oracle_curves){.value = BPPSA_ORACLE_EPOCH,
+                                        .first = 4,
+                                        .last = 1024,
+                                        .curves = {{.name = "CosmoFlow at 512^3",
+                                                    .model = "cosmoflow512",
+                                                    .strategy = "data+spatial",
+                                                    .samples_of_node = 1,
+                                                    .says = "the text: perfect scaling",
+                                                    .perfect = true},
+                                                   {.name = "CosmoFlow at 256^3",
+                                                    .model = "cosmoflow256",
+                                                    .strategy = "data+spatial",
+                                                    .samples_of_node = 1}}},
+     .script = bppsa_script_paradl_figure5,
+     .title = "ParaDL, figure 5: CosmoFlow by data+spatial, one sample a node of four",
+     .caption = "The text calls the curve of 512&sup3; perfect scaling: half of the time on twice the processors."},
+    {.page = ORACLE,
+     .name = "paradl_figure7",
+     .data = bppsa_make_oracle_curves,
+     .of = &(const bppsa_oracle_curves){.value = BPPSA_ORACLE_UPDATE,
+                                        .over_batch = true,
+                                        .first = 1,
+                                        .last = 64,
+                                        .curves = {{.name = "VGG-16",
+                                                    .model = "vgg16",
+                                                    .strategy = "serial",
+                                                    .says = "the text: up to 15 % for VGG-16",
+                                                    .published = 0.15},
+                                                   {.name = "ResNet-50", .model = "resnet50", .strategy = "serial"},
+                                                   {.name = "ResNet-152", .model = "resnet152", .strategy = "serial"}}},
+     .script = bppsa_script_paradl_figure7,
+     .title = "ParaDL, figure 7, section 5.3.3: the weight update's share of computing",
+     .caption =
+         "Projected for one V100 by mini-batch: an update is made once a mini-batch, so its share falls with the samples. The "
+         "text gives no mini-batch."},
     {.page = GRU,
      .name = "table3",
      .data = bppsa_make_table3,

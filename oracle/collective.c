@@ -26,10 +26,16 @@ double bppsa_allreduce_s(bppsa_collective how, bppsa_link link, int64_t p, doubl
   if (p <= 1) {
     return 0;
   }
-  if (how == BPPSA_COLLECTIVE_AUTO) {
+  switch (how) {
+  case BPPSA_COLLECTIVE_RING:
+    return ring(link, (double)p, m);
+  case BPPSA_COLLECTIVE_TREE:
+    return tree(link, p, m);
+  case BPPSA_COLLECTIVE_ORDERED:
+    return 2 * ceil(log2((double)p)) * bppsa_point_to_point_s(link, m);
+  default:
     return fmin(ring(link, (double)p, m), tree(link, p, m));
   }
-  return how == BPPSA_COLLECTIVE_RING ? ring(link, (double)p, m) : tree(link, p, m);
 }
 
 double bppsa_allgather_s(bppsa_link link, int64_t p, double m) {

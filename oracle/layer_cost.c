@@ -3,35 +3,59 @@
 #include <math.h>
 
 double bppsa_flops_s(const bppsa_oracle_query *q, double flops) {
-  return flops / (q->system->peak_flops * q->system->efficiency);
+  return q->slowdown * flops / (q->system->peak_flops * q->system->efficiency);
 }
 
-static double roofline(const bppsa_oracle_query *q, double flops, double elements) {
+/* What was measured of one processor by itself; otherwise by FLOPs and elements. */
+static double seconds_of(const bppsa_oracle_query *q, double measured_s, double flops, double elements) {
   const double bandwidth = q->system->memory_bandwidth;
-  return fmax(bppsa_flops_s(q, flops), bandwidth > 0 ? elements * (double)q->item_bytes / bandwidth : 0);
+  const double moved_s = bandwidth > 0 ? q->slowdown * elements * (double)q->item_bytes / bandwidth : 0;
+  return measured_s >= 0 ? q->slowdown * measured_s : fmax(bppsa_flops_s(q, flops), moved_s);
 }
 
 double bppsa_layer_forward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
-  return layer->forward_s >= 0 ? layer->forward_s : roofline(q, layer->flops, layer->x + layer->y);
+  return seconds_of(q, layer->forward_s, layer->flops, layer->x + layer->y);
 }
 
 double bppsa_layer_backward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
   const double times = layer->w > 0 ? 2 : 1;
-  return layer->backward_s >= 0 ? layer->backward_s : roofline(q, times * layer->flops, times * (layer->x + layer->y));
+  return seconds_of(q, layer->backward_s, times * layer->flops, times * (layer->x + layer->y));
 }
 
 double bppsa_layer_update_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
   const double parameters = layer->w + layer->bias;
-  return layer->update_s >= 0 ? layer->update_s : roofline(q, 4 * parameters, 5 * parameters);
+  return seconds_of(q, layer->update_s, 4 * parameters, 5 * parameters);
+}
+
+double bppsa_layer_product_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
+  return seconds_of(q, layer->product_s, layer->product_flops, 0);
 }
 
 double bppsa_layer_elements(const bppsa_oracle_layer *layer, double batch, double activations, double weights) {
   return 2 * batch * (layer->x + layer->y) * activations + 2 * layer->w * weights + layer->bias;
 }
 
-bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, int64_t p, bool shared) {
+bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, bppsa_oracle_operation operation, int64_t p, bool shared) {
   const bppsa_oracle_level *level = bppsa_oracle_system_level(q->system, p);
-  return (bppsa_link){level->alpha_s, level->beta_s * (shared ? level->contention : 1)};
+  const bppsa_link own = level->own[operation];
+  const bppsa_link link = own.beta_s > 0 ? own : (bppsa_link){level->alpha_s, level->beta_s};
+  return (bppsa_link){link.alpha_s, link.beta_s * (shared ? level->contention : 1)};
+}
+
+double bppsa_oracle_allreduce_s(const bppsa_oracle_query *q, int64_t p, bool shared, int64_t ways, double bytes) {
+  const bool ordered = q->collective == BPPSA_COLLECTIVE_ORDERED;
+  const bppsa_oracle_operation operation = ordered ? BPPSA_OPERATION_ORDERED_SUM : BPPSA_OPERATION_ALLREDUCE;
+  const bool measured = bppsa_oracle_system_level(q->system, p)->own[BPPSA_OPERATION_ALLREDUCE].beta_s > 0;
+  const bppsa_collective how = q->collective == BPPSA_COLLECTIVE_AUTO && measured ? BPPSA_COLLECTIVE_RING : q->collective;
+  return bppsa_allreduce_s(how, bppsa_oracle_link(q, operation, p, shared), ways, bytes);
+}
+
+double bppsa_oracle_allgather_s(const bppsa_oracle_query *q, int64_t p, double bytes) {
+  return bppsa_allgather_s(bppsa_oracle_link(q, BPPSA_OPERATION_ALLGATHER, p, false), p, bytes);
+}
+
+double bppsa_oracle_message_s(const bppsa_oracle_query *q, int64_t p, double bytes) {
+  return bppsa_point_to_point_s(bppsa_oracle_link(q, BPPSA_OPERATION_POINT_TO_POINT, p, false), bytes);
 }
 
 int64_t bppsa_mini_batch(const bppsa_oracle_query *q, int64_t p) {

@@ -5,19 +5,29 @@
 #include "oracle/query.h"
 
 /* FW, BW: of one sample; WU: of one update. Measured where the model has it; otherwise the longer of FLOP / (peak efficiency) and
- * bytes / bandwidth. BW of a layer with weights takes twice the forward pass's FLOP (gradients of inputs and of weights). An
- * update by SGD with momentum reads three arrays and writes two, and takes 4 FLOP a weight. */
+ * bytes / bandwidth. All times of computing are those of one processor by itself times the query's slowdown. BW of a layer with
+ * weights takes twice the forward pass's FLOP (gradients of inputs and of weights). An update by SGD with momentum reads three
+ * arrays and writes two, and takes 4 FLOP a weight. */
 double bppsa_layer_forward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
 double bppsa_layer_backward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
 double bppsa_layer_update_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
 /* Seconds of `flops` on one processor. */
 double bppsa_flops_s(const bppsa_oracle_query *q, double flops);
+/* The product of two steps' Jacobians of a recurrent layer, one sample: measured, or by its FLOPs. */
+double bppsa_layer_product_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
 
 /* ParaDL, table 3: 2 B (|x| + |y|) + 2 |w| + |bi|, in elements; `batch` samples, shares of activations and of weights. */
 double bppsa_layer_elements(const bppsa_oracle_layer *layer, double batch, double activations, double weights);
 
-/* The level that joins p processors, as a link; `shared`: groups of a hybrid strategy talk at the same time (phi). */
-bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, int64_t p, bool shared);
+/* An operation over the level that joins p processors, as a link; `shared`: groups of a hybrid strategy talk at the same time
+ * (phi). */
+bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, bppsa_oracle_operation operation, int64_t p, bool shared);
+/* An allreduce of so many bytes among `ways` processors, over the level that joins p; the query says how. */
+double bppsa_oracle_allreduce_s(const bppsa_oracle_query *q, int64_t p, bool shared, int64_t ways, double bytes);
+/* An allgather among the p processors of a group; bytes: of one processor's segment. */
+double bppsa_oracle_allgather_s(const bppsa_oracle_query *q, int64_t p, double bytes);
+/* A message between two of p processors. */
+double bppsa_oracle_message_s(const bppsa_oracle_query *q, int64_t p, double bytes);
 
 /* The mini-batch at p processors: b with strong scaling, b p with weak scaling. */
 int64_t bppsa_mini_batch(const bppsa_oracle_query *q, int64_t p);

@@ -6,6 +6,11 @@
 
 #include "core/text.h"
 
+bool bppsa_oracle_is_file(const char *name) {
+  const size_t length = strlen(name);
+  return length > 5 && strcmp(name + length - 5, ".json") == 0;
+}
+
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names) {
   if (!json_is_object(object)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: expected a JSON object", where);

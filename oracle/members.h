@@ -12,6 +12,8 @@ typedef struct {
   double low, high;
 } bppsa_oracle_member;
 
+/* Is it a file's name, which ends in .json, and not that of something built in? */
+bool bppsa_oracle_is_file(const char *name);
 /* ERR_FORMAT: the document is no object, or has a member that `names` (NULL-terminated) lacks; the message suggests one. */
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names);
 /* A required text that fits into `size` bytes with its final 0, and is not empty. ERR_FORMAT. */

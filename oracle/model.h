@@ -15,6 +15,7 @@
  *   w, bias       elements; default 0. x and y, the elements of `in` and `out`, may be given and are checked
  *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
  *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system
+ *   product_flops, product_s   of a recurrent layer: FLOPs and measured seconds of the product of two steps' Jacobians, one sample
  *   gather        true: from this layer on, spatial strategies hold whole samples; default: the first linear or recurrent one
  */
 #ifndef BPPSA_ORACLE_MODEL_H
@@ -28,7 +29,7 @@
 extern "C" {
 #endif
 
-enum { BPPSA_ORACLE_NAME = 48, BPPSA_ORACLE_AXES = 3, BPPSA_ORACLE_MOST_LAYERS = 100000 };
+enum { BPPSA_ORACLE_NAME = 48, BPPSA_ORACLE_AXES = 3, BPPSA_ORACLE_MOST_LAYERS = 100000, BPPSA_ORACLE_MEASURED = 160 };
 
 typedef enum {
   BPPSA_LAYER_CONV = 0,
@@ -56,14 +57,16 @@ typedef struct {
   double backward_s;    /* likewise */
   double update_s;      /* measured, one update; negative: not measured */
   double product_flops; /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
+  double product_s;     /* measured, one sample; negative: not measured */
 } bppsa_oracle_layer;
 
 typedef struct {
   char name[BPPSA_ORACLE_NAME];
-  int64_t samples;            /* D */
-  int64_t count;              /* G */
-  int64_t gather;             /* layers in front of it are split by spatial strategies; `count`: all */
-  bppsa_oracle_layer *layers; /* size count, owned */
+  int64_t samples;                      /* D */
+  int64_t count;                        /* G */
+  int64_t gather;                       /* layers in front of it are split by spatial strategies; `count`: all */
+  bppsa_oracle_layer *layers;           /* size count, owned */
+  char measured[BPPSA_ORACLE_MEASURED]; /* when and on what its layers were measured; "": nobody says */
 } bppsa_oracle_model;
 
 /* Makes the model `name`: a built-in one (bppsa_oracle_model_name), or one from a file, whose name ends in .json: a model file, or

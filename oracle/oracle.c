@@ -71,8 +71,11 @@ static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   }
 }
 
-static bppsa_status make_row(const bppsa_oracle_query *q, const bppsa_oracle_strategy *strategy, int64_t p,
+static bppsa_status make_row(const bppsa_oracle_query *query, const bppsa_oracle_strategy *strategy, int64_t p,
                              bppsa_oracle_row *row) {
+  bppsa_oracle_query at_p = *query;
+  const bppsa_oracle_query *q = &at_p;
+  at_p.slowdown = bppsa_oracle_system_slowdown(query->system, p);
   *row = (bppsa_oracle_row){.strategy = strategy->name,
                             .processors = p,
                             .groups = 1,
@@ -97,19 +100,35 @@ static bppsa_status make_row(const bppsa_oracle_query *q, const bppsa_oracle_str
   return BPPSA_OK;
 }
 
-static bppsa_status find(const char *name, int64_t *first, int64_t *count) {
+/* Marks the strategy `name`. */
+static bppsa_status mark(const char *name, bool asked[STRATEGIES]) {
   const char *names[STRATEGIES + 1] = {NULL};
   char hint[96];
   for (int64_t i = 0; i < STRATEGIES; ++i) {
     names[i] = strategies[i].name;
     if (strcmp(name, names[i]) == 0) {
-      *first = i;
-      *count = 1;
+      asked[i] = true;
       return BPPSA_OK;
     }
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown strategy, expected one that bppsa oracle --list names, or all%s", name,
                     bppsa_suggestion(name, names, hint, sizeof hint));
+}
+
+/* Marks the strategies of a list with commas; NULL: all. */
+static bppsa_status mark_list(const char *list, bool asked[STRATEGIES]) {
+  for (int64_t i = 0; i < STRATEGIES; ++i) {
+    asked[i] = list == NULL;
+  }
+  while (list != NULL) {
+    const char *comma = strchr(list, ',');
+    const size_t length = comma != NULL ? (size_t)(comma - list) : strlen(list);
+    char name[BPPSA_ORACLE_NAME];
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), list);
+    BPPSA_TRY(mark(name, asked));
+    list = comma != NULL ? comma + 1 : NULL;
+  }
+  return BPPSA_OK;
 }
 
 static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t last) {
@@ -131,32 +150,30 @@ static int64_t next(int64_t p, int64_t last) {
   return p < last && p > last / 2 ? last : 2 * p;
 }
 
-/* The fastest feasible row among those with the largest p. */
-static int64_t best_of(const bppsa_oracle_rows *rows, int64_t last) {
+int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p) {
   int64_t best = -1;
   for (int64_t i = 0; i < rows->count; ++i) {
     const bppsa_oracle_row *row = &rows->rows[i];
-    if (row->processors == last && row->feasible && (best < 0 || row->time_s < rows->rows[best].time_s)) {
+    if (row->processors == p && row->feasible && (best < 0 || row->time_s < rows->rows[best].time_s)) {
       best = i;
     }
   }
   return best;
 }
 
-bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *strategy, int64_t first, int64_t last,
+bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *list, int64_t first, int64_t last,
                               bppsa_oracle_rows *rows) {
-  int64_t begin = 0, count = STRATEGIES, sizes = 0;
+  int64_t sizes = 0;
+  bool asked[STRATEGIES];
   BPPSA_TRY(check(query, first, last));
-  if (strategy != NULL) {
-    BPPSA_TRY(find(strategy, &begin, &count));
-  }
+  BPPSA_TRY(mark_list(list, asked));
   for (int64_t p = first; p <= last; p = next(p, last)) {
     ++sizes;
   }
-  bppsa_oracle_rows made = {.rows = bppsa_calloc(count * sizes, sizeof *made.rows), .best = -1};
+  bppsa_oracle_rows made = {.rows = bppsa_calloc(STRATEGIES * sizes, sizeof *made.rows), .best = -1};
   bppsa_status status = made.rows == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  for (int64_t i = begin; i < begin + count; ++i) {
-    for (int64_t p = first; p <= last && status == BPPSA_OK; p = next(p, last)) {
+  for (int64_t i = 0; i < STRATEGIES; ++i) {
+    for (int64_t p = first; asked[i] && p <= last && status == BPPSA_OK; p = next(p, last)) {
       status = make_row(query, &strategies[i], p, &made.rows[made.count++]);
     }
   }
@@ -164,7 +181,7 @@ bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *strat
     bppsa_oracle_rows_free(&made);
     return status;
   }
-  made.best = best_of(&made, last);
+  made.best = bppsa_oracle_fastest(&made, last);
   *rows = made;
   return BPPSA_OK;
 }

@@ -34,16 +34,19 @@ typedef struct {
   int64_t best; /* index of the fastest feasible row at the largest p; -1: none */
 } bppsa_oracle_rows;
 
-/* Rows of one strategy (NULL: all) for p = first, twice that, ... and last. A strategy that cannot run gives a row with
- * feasible = false and the reason. ERR_ARGUMENT: an unknown strategy (with a suggestion), sizes below 1, first > last, more
- * processors than the system has; ERR_MEMORY. */
-bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *strategy, int64_t first, int64_t last,
+/* Rows of the strategies of a list, "data" or "data,filter" (NULL: all), for p = first, twice that, ... and last. A strategy that
+ * cannot run gives a row with feasible = false and the reason. ERR_ARGUMENT: an unknown strategy (with a suggestion), sizes below
+ * 1, first > last, more processors than the system has; ERR_MEMORY. */
+bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *list, int64_t first, int64_t last,
                               bppsa_oracle_rows *rows);
 void bppsa_oracle_rows_free(bppsa_oracle_rows *rows);
+/* The index of the fastest feasible row at p processors; -1: none is feasible. */
+int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p);
 
 /* ---- what is shown ---- */
 
-/* A table, and a sentence: which strategy to take at the largest p, and why the others are not it. ERR_MEMORY. */
+/* A table, and a sentence: which strategy to take at the largest p, why the others are not it, and, where there are several
+ * numbers of processors, which strategy is the fastest from which number on. ERR_MEMORY. */
 bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text);
 /* {"model", "system", "parameters", "rows": [...], "verdict"}; NULL when out of memory. */
 json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows);

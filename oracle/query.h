@@ -37,6 +37,7 @@ typedef struct {
   int64_t micro_batches; /* S of pipelines; 0: 4 p, at most the mini-batch */
   int64_t group;         /* p2 of hybrid strategies; 0: processors of the innermost level */
   bppsa_collective collective;
+  double slowdown; /* of computing; set for each row by the system's level */
 } bppsa_oracle_query;
 
 /* D of the model, 4 bytes, gamma of the system, weak scaling, b = 32. */

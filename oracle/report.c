@@ -73,6 +73,24 @@ static void add_refused(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *te
   bppsa_text_add(text, strcmp(before, ", ") == 0 ? "." : "");
 }
 
+/* Adds which strategy is the fastest from which number of processors on, where there are several numbers. */
+static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
+  const char *before = NULL, *words = " Fastest: ";
+  for (int64_t i = 1; i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
+    before = ""; /* there are several */
+  }
+  for (int64_t i = 0; before != NULL && i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
+    const int64_t best = bppsa_oracle_fastest(rows, rows->rows[i].processors);
+    const char *name = best >= 0 ? rows->rows[best].strategy : "none";
+    if (strcmp(name, before) != 0) {
+      bppsa_text_add(text, "%s%s from %" PRId64, words, name, rows->rows[i].processors);
+      words = ", ";
+    }
+    before = name;
+  }
+  bppsa_text_add(text, before != NULL ? "." : "");
+}
+
 static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {
   const int64_t p = largest(rows);
   if (rows->best < 0) {
@@ -86,6 +104,7 @@ static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *ro
     add_slower(rows, p, text);
   }
   add_refused(rows, p, text);
+  add_leaders(rows, text);
 }
 
 /* ---- the table ---- */
@@ -107,6 +126,9 @@ bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bpps
   bppsa_text_add(text, "%s: %" PRId64 " layers, %s parameters, %" PRId64 " samples an epoch; %s\n", query->model->name,
                  query->model->count, bppsa_text_si(bppsa_oracle_parameters(query->model), "", parameters, sizeof parameters),
                  query->samples, query->system->name);
+  if (query->model->measured[0] != '\0') {
+    bppsa_text_add(text, "layers measured: %s\n", query->model->measured);
+  }
   bppsa_text_add(text, "%-13s %9s %10s %10s %10s %10s %10s  %s\n", "strategy", "p", "mini-batch", "compute s", "commun. s",
                  "epoch s", "memory", "possible");
   for (int64_t i = 0; i < rows->count; ++i) {
@@ -174,6 +196,7 @@ json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_orac
   ok = ok && bppsa_json_put_real(object, "parameters", bppsa_oracle_parameters(query->model));
   ok = ok && bppsa_json_put_integer(object, "samples", query->samples) && bppsa_json_put_integer(object, "batch", query->batch);
   ok = ok && bppsa_json_put_text(object, "scaling", query->strong ? "strong" : "weak");
+  ok = ok && (query->model->measured[0] == '\0' || bppsa_json_put_text(object, "measured", query->model->measured));
   ok = ok && bppsa_json_put_text(object, "verdict", verdict.text);
   bppsa_text_free(&verdict);
   if (!ok) {

@@ -60,14 +60,28 @@ static void try_grid(const bppsa_oracle_model *model, const int64_t parts[BPPSA_
   }
 }
 
+int64_t bppsa_oracle_next_divisor(int64_t n, int64_t d) {
+  int64_t k = d + 1;
+  for (; k <= n / k; ++k) {
+    if (n % k == 0) {
+      return k;
+    }
+  }
+  /* Above the root of n the divisors are n / c, for the divisors c below it. */
+  for (int64_t c = n / (d + 1) < k ? n / (d + 1) : k - 1; c >= 1; --c) {
+    if (n % c == 0) {
+      return n / c;
+    }
+  }
+  return n + 1;
+}
+
 /* The grid of p parts with the smallest borders. */
 static grid best_grid(const bppsa_oracle_model *model, int64_t p) {
   grid best = {.halo = -1};
-  for (int64_t a = 1; a <= p; ++a) {
-    for (int64_t b = 1; p % a == 0 && b <= p / a; ++b) {
-      if (p / a % b == 0) {
-        try_grid(model, (const int64_t[]){a, b, p / a / b}, &best);
-      }
+  for (int64_t a = 1; a <= p; a = bppsa_oracle_next_divisor(p, a)) {
+    for (int64_t b = 1; b <= p / a; b = bppsa_oracle_next_divisor(p / a, b)) {
+      try_grid(model, (const int64_t[]){a, b, p / a / b}, &best);
     }
   }
   return best;
@@ -123,12 +137,12 @@ static void project(const bppsa_oracle_query *q, bppsa_oracle_row *row, int64_t 
   }
   /* Equation 10: 2 I sum(2 alpha + B delta beta (halo x + halo dL/dy)), the sum over layers that have a border to exchange. */
   const grid g = best_grid(model, p2);
-  const bppsa_link link = bppsa_oracle_link(q, p2, false);
+  const bppsa_link link = bppsa_oracle_link(q, BPPSA_OPERATION_POINT_TO_POINT, p2, false);
   const double bytes = batch * (double)q->item_bytes;
   row->phase_s[BPPSA_PHASE_HALO] = 2 * iterations * (2 * link.alpha_s * (double)g.exchanges + bytes * g.halo * link.beta_s);
   if (model->gather < model->count) { /* forwards; backwards every processor takes its part of what it has */
     row->phase_s[BPPSA_PHASE_COLLECTIVES] =
-        iterations * bppsa_allgather_s(link, p2, bytes * model->layers[model->gather - 1].y / ways);
+        iterations * bppsa_oracle_allgather_s(q, p2, bytes * model->layers[model->gather - 1].y / ways);
   }
 }
 
@@ -137,8 +151,7 @@ bppsa_status bppsa_oracle_spatial(const bppsa_oracle_query *q, bppsa_oracle_row 
   row->mini_batch = bppsa_mini_batch(q, p);
   project(q, row, p);
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
-      (double)q->samples / (double)row->mini_batch *
-      bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, false), p, bppsa_oracle_weight_bytes(q));
+      (double)q->samples / (double)row->mini_batch * bppsa_oracle_allreduce_s(q, p, false, p, bppsa_oracle_weight_bytes(q));
   return BPPSA_OK;
 }
 
@@ -157,7 +170,6 @@ bppsa_status bppsa_oracle_data_spatial(const bppsa_oracle_query *q, bppsa_oracle
   project(q, row, p2);
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
       (double)q->samples / (double)row->mini_batch *
-      (bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p2, false), p2, weights) +
-       bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, false), row->groups, weights));
+      (bppsa_oracle_allreduce_s(q, p2, false, p2, weights) + bppsa_oracle_allreduce_s(q, p, false, row->groups, weights));
   return BPPSA_OK;
 }

@@ -8,7 +8,7 @@
 #include "oracle/strategies.h"
 #include "schedule/schedule.h"
 
-enum { MOST_SIMULATED = 64 };
+enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 16 }; /* stages; stages times micro-batches */
 
 /* Sums over the layers of a stage; of one sample, `update_s` of one update. */
 typedef struct {
@@ -95,8 +95,7 @@ static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *st
   row->phase_s[BPPSA_PHASE_UPDATE] = samples / batch * update;
   if (p > 1) {
     row->phase_s[BPPSA_PHASE_POINT_TO_POINT] =
-        2 * samples * ((double)p + s - 2) / batch *
-        bppsa_point_to_point_s(bppsa_oracle_link(q, p, false), batch / s * y * (double)q->item_bytes);
+        2 * samples * ((double)p + s - 2) / batch * bppsa_oracle_message_s(q, p, batch / s * y * (double)q->item_bytes);
   }
   return BPPSA_OK;
 }
@@ -151,7 +150,7 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
   bppsa_schedule_config config = bppsa_schedule_config_default();
   const int64_t p = row->processors;
   const double micro = (double)row->mini_batch / (double)row->micro_batches, bytes = (double)q->item_bytes;
-  const bppsa_link link = bppsa_oracle_link(q, p, false);
+  const bppsa_link link = bppsa_oracle_link(q, BPPSA_OPERATION_POINT_TO_POINT, p, false);
   for (int64_t i = 0; i < p; ++i) {
     const stage *s = &stages[i];
     const double values[ARRAYS] = {micro * s->forward_s,
@@ -233,8 +232,13 @@ static bppsa_status iteration_s(const bppsa_oracle_query *q, const stage *stages
 
 static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
   const double iterations = (double)q->samples / (double)row->mini_batch;
-  double *costs = bppsa_calloc(ARRAYS * row->processors, sizeof *costs);
   double seconds = 0;
+  if (row->micro_batches > MOST_PASSES / row->processors) {
+    row->feasible = false;
+    snprintf(row->reason, sizeof row->reason, "simulated for up to %d micro-batches times stages", MOST_PASSES);
+    return BPPSA_OK;
+  }
+  double *costs = bppsa_calloc(ARRAYS * row->processors, sizeof *costs);
   if (costs == NULL) {
     return BPPSA_ERR_MEMORY;
   }

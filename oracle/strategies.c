@@ -78,7 +78,7 @@ bppsa_status bppsa_oracle_data(const bppsa_oracle_query *q, bppsa_oracle_row *ro
   const double iterations = (double)q->samples / (double)row->mini_batch;
   bppsa_oracle_compute(q, row, 1 / (double)p, 1);
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
-      iterations * bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, false), p, bppsa_oracle_weight_bytes(q));
+      iterations * bppsa_oracle_allreduce_s(q, p, false, p, bppsa_oracle_weight_bytes(q));
   row->memory_bytes = bppsa_oracle_memory(q, (double)row->mini_batch / (double)p, 1, 1);
   return BPPSA_OK;
 }
@@ -96,7 +96,7 @@ static bool next_weighted(const bppsa_oracle_model *model, int64_t *l) {
  * Filter: in the forward pass an allgather of y behind every weighted layer but the last, in the backward pass an allreduce of
  * dL/dx in front of every one but the first; channel the other way round. With rings, and where |x_l| = |y_{l-1}|, both are
  * 3 (p - 1) sum_{l<G}(alpha + B |y| delta beta / p) (equations 15 and 19). */
-static double exchange_s(const bppsa_oracle_query *q, bppsa_link link, int64_t p, double batch, bool channel) {
+static double exchange_s(const bppsa_oracle_query *q, int64_t p, double batch, bool channel) {
   const bppsa_oracle_model *model = q->model;
   const double bytes = batch * (double)q->item_bytes;
   double seconds = 0;
@@ -105,7 +105,7 @@ static double exchange_s(const bppsa_oracle_query *q, bppsa_link link, int64_t p
     const bppsa_oracle_layer *layer = &model->layers[l];
     if (before != NULL) {
       const double gathered = bytes * (channel ? layer->x : before->y), reduced = bytes * (channel ? before->y : layer->x);
-      seconds += bppsa_allgather_s(link, p, gathered / (double)p) + bppsa_allreduce_s(q->collective, link, p, reduced);
+      seconds += bppsa_oracle_allgather_s(q, p, gathered / (double)p) + bppsa_oracle_allreduce_s(q, p, false, p, reduced);
     }
     before = layer;
   }
@@ -153,7 +153,7 @@ static bppsa_status split(const bppsa_oracle_query *q, bppsa_oracle_row *row, bo
   row->mini_batch = q->batch;
   const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
   bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p);
-  row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, bppsa_oracle_link(q, p, false), p, batch, channel);
+  row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, p, batch, channel);
   row->memory_bytes = bppsa_oracle_memory(q, batch, 1, 1 / (double)p);
   if (channel) {
     add_first_layer(q, row);
@@ -193,10 +193,9 @@ bppsa_status bppsa_oracle_data_filter(const bppsa_oracle_query *q, bppsa_oracle_
   row->mini_batch = bppsa_mini_batch(q, p);
   const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
   bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p2);
-  row->phase_s[BPPSA_PHASE_COLLECTIVES] =
-      iterations * exchange_s(q, bppsa_oracle_link(q, p2, false), p2, batch / (double)p1, false);
-  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] = iterations * bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, p2 > 1), p1,
-                                                                               bppsa_oracle_weight_bytes(q) / (double)p2);
+  row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, p2, batch / (double)p1, false);
+  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+      iterations * bppsa_oracle_allreduce_s(q, p, p2 > 1, p1, bppsa_oracle_weight_bytes(q) / (double)p2);
   row->memory_bytes = bppsa_oracle_memory(q, batch / (double)p1, 1, 1 / (double)p2);
   return BPPSA_OK;
 }

@@ -37,6 +37,8 @@ double bppsa_oracle_weight_bytes(const bppsa_oracle_query *q);
 /* The limit of data parallelism between groups of `group` processors: a sample for each group, and no mini-batch beyond the data
  * set. */
 int64_t bppsa_oracle_samples_limit(const bppsa_oracle_query *q, int64_t p, int64_t group, char reason[160]);
+/* The smallest divisor of n above d; n + 1 where there is none. All divisors of n take about 2 sqrt(n) divisions. */
+int64_t bppsa_oracle_next_divisor(int64_t n, int64_t d);
 /* p2 of a hybrid strategy: the largest divisor of p up to the group. */
 int64_t bppsa_oracle_group(const bppsa_oracle_query *q, int64_t p);
 

@@ -10,6 +10,12 @@
 /* ParaDL's cluster (section 5.1): nodes of 4 V100, NVLink with 20 GB/s; 17 nodes a rack, each on two InfiniBand links of 12.5 GB/s
  * that its four GPUs share; 1:3 oversubscription between racks. The paper gives no start-up times: these are assumptions, as are
  * the efficiencies. phi = 2 is what the paper's data + filter projection uses (section 5.2). */
+#define LEVEL(name, processors, alpha, beta, phi)                                                                                \
+  {                                                                                                                              \
+    name, (processors), (alpha), (beta), (phi), 1, {                                                                             \
+      { 0, 0 }                                                                                                                   \
+    }                                                                                                                            \
+  }
 static const struct {
   const char *summary;
   bppsa_oracle_system system;
@@ -22,7 +28,7 @@ static const struct {
       16e9,
       0.5,
       3,
-      {{"node", 4, 5e-6, 1 / 20e9, 1}, {"rack", 68, 1e-5, 1 / 25e9, 2}, {"cluster", 1088, 2e-5, 3 / 25e9, 2}}}},
+      {LEVEL("node", 4, 5e-6, 1 / 20e9, 1), LEVEL("rack", 68, 1e-5, 1 / 25e9, 2), LEVEL("cluster", 1088, 2e-5, 3 / 25e9, 2)}}},
     {"nodes of 8 H100 80 GB, NVLink 4, eight InfiniBand NDR links a node",
      {"dgx-h100",
       67e12,
@@ -31,8 +37,10 @@ static const struct {
       80e9,
       0.5,
       3,
-      {{"node", 8, 3e-6, 1 / 450e9, 1}, {"pod", 256, 8e-6, 1 / 50e9, 1}, {"cluster", 1 << 20, 15e-6, 1 / 50e9, 1}}}},
-    {"one node of 4 H200 141 GB, NVLink 4", {"h200x4", 67e12, 0.5, 4800e9, 141e9, 0.5, 1, {{"node", 4, 3e-6, 1 / 450e9, 1}}}},
+      {LEVEL("node", 8, 3e-6, 1 / 450e9, 1), LEVEL("pod", 256, 8e-6, 1 / 50e9, 1),
+       LEVEL("cluster", 1 << 20, 15e-6, 1 / 50e9, 1)}}},
+    {"one node of 4 H200 141 GB, NVLink 4",
+     {"h200x4", 67e12, 0.5, 4800e9, 141e9, 0.5, 1, {LEVEL("node", 4, 3e-6, 1 / 450e9, 1)}}},
 };
 
 const char *bppsa_oracle_system_name(int64_t i) {
@@ -55,26 +63,63 @@ int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system) {
   return system->levels[system->count - 1].processors;
 }
 
+double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, int64_t processors) {
+  const double slowdown = bppsa_oracle_system_level(system, processors)->slowdown;
+  return processors > 1 && slowdown > 0 ? slowdown : 1;
+}
+
+static const char *const operations[] = {"point_to_point", "allreduce", "ordered_sum", "allgather"};
+
+const char *bppsa_oracle_operation_name(int32_t operation) {
+  return operation >= 0 && operation < BPPSA_OPERATIONS ? operations[operation] : NULL;
+}
+
 /* ---- files ---- */
 
-static bppsa_status read_level(const char *where, const json_t *object, int64_t inside, bppsa_oracle_level *level) {
-  static const char *const names[] = {"name", "processors", "alpha_s", "bandwidth", "contention", NULL};
-  double processors = 0, alpha = -1, bandwidth = 0;
-  level->contention = 1;
-  const bppsa_oracle_member members[] = {{"processors", &processors, 1, BPPSA_ORACLE_MOST_PROCESSORS},
-                                         {"alpha_s", &alpha, 0, 1e6},
-                                         {"bandwidth", &bandwidth, 1e-3, 1e18},
-                                         {"contention", &level->contention, 1, 1e6}};
-  BPPSA_TRY(bppsa_oracle_known(where, object, names));
-  BPPSA_TRY(bppsa_oracle_text(where, object, "name", BPPSA_ORACLE_NAME, level->name));
-  BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof members / sizeof members[0], members));
+/* The numbers of a link: an object that may have other members too. */
+static bppsa_status read_link(const char *where, const json_t *object, bppsa_link *link) {
+  double alpha = -1, bandwidth = 0;
+  const bppsa_oracle_member members[] = {{"alpha_s", &alpha, 0, 1e6}, {"bandwidth", &bandwidth, 1e-3, 1e18}};
+  BPPSA_TRY(bppsa_oracle_numbers(where, object, 2, members));
   if (alpha < 0 || bandwidth <= 0) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected %s", where, alpha < 0 ? "alpha_s" : "bandwidth",
                       alpha < 0 ? "the seconds that a message takes to start" : "bytes a second between two processors");
   }
+  *link = (bppsa_link){alpha, 1 / bandwidth};
+  return BPPSA_OK;
+}
+
+static bppsa_status read_operations(const char *where, const json_t *object, bppsa_oracle_level *level) {
+  static const char *const names[] = {"alpha_s", "bandwidth", NULL};
+  for (int i = 0; i < BPPSA_OPERATIONS; ++i) {
+    const json_t *own = json_object_get(object, operations[i]);
+    char what[200];
+    snprintf(what, sizeof what, "%s: \"%s\"", where, operations[i]);
+    if (own != NULL) {
+      BPPSA_TRY(bppsa_oracle_known(what, own, names));
+      BPPSA_TRY(read_link(what, own, &level->own[i]));
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status read_level(const char *where, const json_t *object, int64_t inside, bppsa_oracle_level *level) {
+  static const char *const names[] = {"name",           "processors", "alpha_s",     "bandwidth", "contention", "slowdown",
+                                      "point_to_point", "allreduce",  "ordered_sum", "allgather", NULL};
+  double processors = 0;
+  bppsa_link link = {0};
+  *level = (bppsa_oracle_level){.contention = 1, .slowdown = 1};
+  const bppsa_oracle_member members[] = {{"processors", &processors, 1, BPPSA_ORACLE_MOST_PROCESSORS},
+                                         {"contention", &level->contention, 1, 1e6},
+                                         {"slowdown", &level->slowdown, 1, 1e6}};
+  BPPSA_TRY(bppsa_oracle_known(where, object, names));
+  BPPSA_TRY(bppsa_oracle_text(where, object, "name", BPPSA_ORACLE_NAME, level->name));
+  BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof members / sizeof members[0], members));
+  BPPSA_TRY(read_link(where, object, &link));
+  BPPSA_TRY(read_operations(where, object, level));
   level->processors = (int64_t)processors;
-  level->alpha_s = alpha;
-  level->beta_s = 1 / bandwidth;
+  level->alpha_s = link.alpha_s;
+  level->beta_s = link.beta_s;
   if (level->processors <= inside) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"processors\": %" PRId64 ", expected more than the %" PRId64 " inside it", where,
                       level->processors, inside);
@@ -84,7 +129,8 @@ static bppsa_status read_level(const char *where, const json_t *object, int64_t 
 
 bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document, bppsa_oracle_system *system) {
   static const char *const names[] = {"name",         "peak_flops",   "efficiency", "memory_bandwidth",
-                                      "memory_bytes", "memory_reuse", "levels",     NULL};
+                                      "memory_bytes", "memory_reuse", "levels",     "measured",
+                                      "layer_times",  "fits",         NULL};
   bppsa_oracle_system made = {.efficiency = 1, .memory_reuse = 0.5};
   const bppsa_oracle_member members[] = {{"peak_flops", &made.peak_flops, 1, 1e24},
                                          {"efficiency", &made.efficiency, 1e-6, 1},
@@ -113,13 +159,23 @@ bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document
   return BPPSA_OK;
 }
 
+static bool put_link(json_t *object, bppsa_link link) {
+  return object != NULL && bppsa_json_put_real(object, "alpha_s", link.alpha_s) &&
+         bppsa_json_put_real(object, "bandwidth", 1 / link.beta_s);
+}
+
 static json_t *level_json(const bppsa_oracle_level *level) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "name", level->name);
   ok = ok && bppsa_json_put_integer(object, "processors", level->processors);
-  ok =
-      ok && bppsa_json_put_real(object, "alpha_s", level->alpha_s) && bppsa_json_put_real(object, "bandwidth", 1 / level->beta_s);
-  return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "contention", level->contention));
+  ok = ok && put_link(object, (bppsa_link){level->alpha_s, level->beta_s});
+  ok = ok && bppsa_json_put_real(object, "contention", level->contention);
+  ok = ok && bppsa_json_put_real(object, "slowdown", level->slowdown > 0 ? level->slowdown : 1);
+  for (int i = 0; ok && i < BPPSA_OPERATIONS; ++i) {
+    json_t *own = level->own[i].beta_s > 0 ? json_object() : NULL;
+    ok = level->own[i].beta_s <= 0 || bppsa_json_put(object, operations[i], bppsa_json_finish(own, put_link(own, level->own[i])));
+  }
+  return bppsa_json_finish(object, ok);
 }
 
 json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
@@ -143,8 +199,7 @@ json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
 bppsa_status bppsa_oracle_system_open(const char *name, bppsa_oracle_system *system) {
   const char *names[sizeof systems / sizeof systems[0] + 1] = {NULL};
   char hint[96];
-  const size_t length = strlen(name);
-  if (length > 5 && strcmp(name + length - 5, ".json") == 0) {
+  if (bppsa_oracle_is_file(name)) {
     json_t *document = NULL;
     BPPSA_TRY(bppsa_input_status(bppsa_json_load(name, &document)));
     const bppsa_status status = bppsa_oracle_system_parse(name, document, system);

@@ -15,10 +15,18 @@
  *                            at most 2^24
  *   alpha_s, bandwidth       the start of a message, and bytes/s between two processors: beta = 1 / bandwidth
  *   contention               phi >= 1: messages that share a link when the groups of a hybrid strategy talk at once; default 1
+ *   slowdown                 how many times longer a processor computes when all processors of the level compute; default 1.
+ *                            Measured on machines whose processors share caches, memory or cores
+ *   point_to_point, allreduce, ordered_sum, allgather
+ *                            {"alpha_s", "bandwidth"} of one operation, by its formula in oracle/collective.h; default: the
+ *                            level's. With an allreduce of its own, a level's allreduce is a ring unless another one is asked for
+ *   measured, layer_times, fits   what bppsa calibrate adds: when and on what it measured, the times of a model's layers
+ *                            (bppsa_oracle_system_times), and the measurements behind the alpha and beta above
  */
 #ifndef BPPSA_ORACLE_SYSTEM_H
 #define BPPSA_ORACLE_SYSTEM_H
 
+#include "oracle/collective.h"
 #include "oracle/model.h"
 
 #ifdef __cplusplus
@@ -27,11 +35,24 @@ extern "C" {
 
 enum { BPPSA_ORACLE_MOST_LEVELS = 8, BPPSA_ORACLE_MOST_PROCESSORS = 1 << 24 };
 
+/* Operations that may have an alpha and a beta of their own. */
+typedef enum {
+  BPPSA_OPERATION_POINT_TO_POINT = 0,
+  BPPSA_OPERATION_ALLREDUCE,
+  BPPSA_OPERATION_ORDERED_SUM,
+  BPPSA_OPERATION_ALLGATHER,
+  BPPSA_OPERATIONS
+} bppsa_oracle_operation;
+
+const char *bppsa_oracle_operation_name(int32_t operation); /* "point_to_point"; NULL beyond the last */
+
 typedef struct {
   char name[BPPSA_ORACLE_NAME];
   int64_t processors;
-  double alpha_s, beta_s; /* beta_s: seconds a byte */
-  double contention;      /* phi */
+  double alpha_s, beta_s;           /* beta_s: seconds a byte */
+  double contention;                /* phi */
+  double slowdown;                  /* 0: 1 */
+  bppsa_link own[BPPSA_OPERATIONS]; /* beta_s 0: the level's */
 } bppsa_oracle_level;
 
 typedef struct {
@@ -49,10 +70,22 @@ const char *bppsa_oracle_system_summary(int64_t i);
 bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document, bppsa_oracle_system *system);
 json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system);
 
+/* Gives the model's layers the times that the system file `name` has measured of them, where it has any of a model of that name:
+ *
+ *     "measured": {"date": "2026-01-31T12:00:00Z", "hardware": "..", ..},
+ *     "layer_times": {"model": "lenet5", "batch": 16,
+ *                     "layers": [{"name": "conv1", "forward_s": 1e-5, "backward_s": 2e-5, "update_s": 1e-6}, ..]}
+ *
+ * model->measured then says when and where. Nothing happens for a built-in system or another model. ERR_FORMAT: other layers than
+ * the model's, a member that is missing or no number. */
+bppsa_status bppsa_oracle_system_times(const char *name, bppsa_oracle_model *model);
+
 /* The innermost level that joins `processors` processors; the outermost where none does. */
 const bppsa_oracle_level *bppsa_oracle_system_level(const bppsa_oracle_system *system, int64_t processors);
 /* Processors of the outermost level. */
 int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system);
+/* How many times longer a processor computes when `processors` of them do. */
+double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, int64_t processors);
 
 #ifdef __cplusplus
 }

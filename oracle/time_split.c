@@ -36,18 +36,17 @@ static int64_t limit(const bppsa_oracle_query *q, char reason[160]) {
 static void add_backward(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, double iterations, double batch,
                          bppsa_oracle_row *row) {
   const double p = (double)row->processors, rounds = ceil(log2(p)), hidden = (double)layer->out[0], bytes = (double)q->item_bytes;
-  const bppsa_link link = bppsa_oracle_link(q, row->processors, false);
   const double vector = batch * hidden * bytes, matrix = vector * hidden, steps = (double)layer->in[1] / p;
-  const double product = bppsa_flops_s(q, batch * layer->product_flops);
+  const double product = batch * bppsa_layer_product_s(q, layer);
   const double full = bppsa_flops_s(q, batch * 2 * hidden * hidden * hidden),
                apply = bppsa_flops_s(q, batch * 2 * hidden * hidden);
   double compute = steps * product, messages = 0;
   if (how == BY_CHUNKED) {
     compute += (p - 1) * apply;
-    messages = (p - 1) * bppsa_point_to_point_s(link, vector);
+    messages = (p - 1) * bppsa_oracle_message_s(q, row->processors, vector);
   } else {
     compute += rounds * (full + apply);
-    messages = rounds * (bppsa_point_to_point_s(link, matrix) + bppsa_point_to_point_s(link, vector));
+    messages = rounds * (bppsa_oracle_message_s(q, row->processors, matrix) + bppsa_oracle_message_s(q, row->processors, vector));
   }
   row->phase_s[BPPSA_PHASE_BACKWARD] += iterations * compute;
   row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += iterations * messages;
@@ -57,7 +56,7 @@ static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer 
   const double p = (double)row->processors, s = (double)row->micro_batches, samples = (double)q->samples;
   const double batch = (double)row->mini_batch, iterations = samples / batch, slots = (p + s - 1) / s;
   const double state = batch / s * (double)layer->out[0] * (double)q->item_bytes;
-  const double relay = (p + s - 2) * bppsa_point_to_point_s(bppsa_oracle_link(q, row->processors, false), state);
+  const double relay = (p + s - 2) * bppsa_oracle_message_s(q, row->processors, state);
   const double passes = how == BY_BP ? 2 : 1;
   row->phase_s[BPPSA_PHASE_FORWARD] += samples * slots * bppsa_layer_forward_s(q, layer) / p;
   row->phase_s[BPPSA_PHASE_BACKWARD] += samples * (how == BY_BP ? slots : 1) * bppsa_layer_backward_s(q, layer) / p;
@@ -89,8 +88,7 @@ static bppsa_status project(const bppsa_oracle_query *q, way how, bppsa_oracle_r
     }
   }
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
-      iterations * bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, row->processors, false), row->processors,
-                                     bppsa_oracle_weight_bytes(q));
+      iterations * bppsa_oracle_allreduce_s(q, row->processors, false, row->processors, bppsa_oracle_weight_bytes(q));
   row->memory_bytes = q->memory_reuse * (double)q->item_bytes * elements;
   return BPPSA_OK;
 }

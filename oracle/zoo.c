@@ -6,6 +6,7 @@
 #include "cnn/network.h"
 #include "core/alloc.h"
 #include "core/text.h"
+#include "oracle/members.h"
 #include "oracle/model.h"
 
 /* ---- building a chain ---- */
@@ -26,7 +27,7 @@ static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *n
     model->layers = grown != NULL ? grown : model->layers;
   }
   bppsa_oracle_layer *layer = c->failed ? &c->lost : &model->layers[model->count++];
-  *layer = (bppsa_oracle_layer){.kind = kind, .forward_s = -1, .backward_s = -1, .update_s = -1};
+  *layer = (bppsa_oracle_layer){.kind = kind, .forward_s = -1, .backward_s = -1, .update_s = -1, .product_s = -1};
   snprintf(layer->name, sizeof layer->name, "%s", name);
   memcpy(layer->in, c->at, sizeof layer->in);
   memcpy(layer->out, c->at, sizeof layer->out);
@@ -360,8 +361,7 @@ bppsa_status bppsa_oracle_model_open(const char *name, bppsa_oracle_model *model
   bppsa_oracle_model made = {.count = 0};
   bppsa_status status = BPPSA_ERR_ARGUMENT;
   const char *names[MODELS + 1] = {NULL};
-  const size_t length = strlen(name);
-  if (length > 5 && strcmp(name + length - 5, ".json") == 0) {
+  if (bppsa_oracle_is_file(name)) {
     status = open_file(name, &made);
   } else {
     int64_t found = 0;

@@ -26,6 +26,8 @@ static void test_errors(void **state) {
   expect_error("oracle vgg16 h200x4 --processors 1..4x", 2, "--processors: '1..4x'");
   expect_error("oracle vgg16 h200x4 --batch -1", 2, "--batch: '-1'");
   expect_error("oracle vgg16 h200x4 --strategy dta", 2, "did you mean data?");
+  expect_error("oracle vgg16 h200x4 --strategy data,dta", 2, "did you mean data?");
+  expect_error("oracle vgg16 h200x4 --strategy data,", 2, "'': unknown strategy");
   expect_error("oracle vgg16 h200x4 --scaling wek", 2, "did you mean weak?");
   expect_error("oracle no.json h200x4", 2, "no.json");
   expect_error("oracle vgg16 no.json", 2, "no.json");
@@ -38,6 +40,13 @@ static void test_table(void **state) {
   assert_non_null(strstr(result.out, "Take data+filter for vgg16 on 1024 processors of paradl-v100"));
   assert_non_null(strstr(result.out, "filter (the narrowest layer has 64 filters)"));
   assert_non_null(strstr(result.out, "time-bp, time-chunked, time-blelloch (the model has no recurrent layer)"));
+  release(&result);
+  /* Data + filter beats data at scale: the sentence names the number. */
+  result = run("oracle vgg16 paradl-v100 --processors 16..1024 --scaling strong --batch 1024 --collective ring "
+               "--strategy data,data+filter");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "Fastest: data from 16, data+filter from 256."));
+  assert_null(strstr(result.out, "filter (the narrowest"));
   release(&result);
   result = run("oracle cosmoflow512 paradl-v100 --processors 4 --batch 1 --strategy data");
   assert_int_equal(result.code, 0);

@@ -99,7 +99,7 @@ static void test_scripts(void **state) {
     const bool strip = strstr(figure->script, "set key center center horizontal") != NULL;
     assert_true(outside || strip || strstr(figure->script, "with boxes") != NULL);
   }
-  assert_int_equal(scripts, 15);
+  assert_int_equal(scripts, 18);
 }
 
 /* ---- data ---- */

@@ -10,6 +10,7 @@
 
 #include "core/alloc.h"
 #include "oracle/oracle.h"
+#include "oracle/strategies.h"
 
 /* D = 100. FW = 1 + 4 ms, BW = 2 + 5 ms, WU = 3 + 6 ms; sum |w| = 288, sum |bi| = 10; |x| + |y| = 384 + 640 = 1024. */
 static const char two_layers[] =
@@ -206,6 +207,11 @@ static void test_simulated(void **state) {
   row = row_of(&a, "chimera", 3);
   assert_false(row.feasible);
   assert_non_null(strstr(row.reason, "even"));
+  a.query.batch = a.query.micro_batches = 65536 / 4 + 1; /* more passes than are simulated */
+  a.query.samples = 1 << 20;
+  row = row_of(&a, "gpipe", 4);
+  assert_false(row.feasible);
+  assert_non_null(strstr(row.reason, "simulated for up to 65536 micro-batches times stages"));
   row = row_of(&a, "gpipe", 5);
   assert_false(row.feasible);
   assert_int_equal(row.limit, 4);
@@ -233,6 +239,10 @@ static void test_time(void **state) {
   row = row_of(&a, "time-blelloch", 2);
   check(&row, 0.006 + 0.008 + 2 * (4 * 4 * 54e-6 + 4 * 54e-6 + 72e-6) + 0.006, 4.96e-4 + 2 * (2.44e-4 + 1.48e-4) + 5.2e-4,
         4 * (160 + 30 + 36), 8);
+  /* A measured product instead of 54 FLOP. */
+  a.model.layers[0].product_s = 1e-3;
+  row = row_of(&a, "time-chunked", 2);
+  near(row.compute_s, 0.006 + 0.008 + 2 * (4 * 4 * 1e-3 + 72e-6) + 0.006);
   row = row_of(&a, "filter", 2);
   assert_false(row.feasible);
   row = row_of(&a, "spatial", 2);
@@ -248,6 +258,9 @@ static void test_collectives(void **state) {
   near(bppsa_allreduce_s(BPPSA_COLLECTIVE_RING, link, 4, 8), 2 * 3 * (2 + 2 * 0.5));
   /* 64 bytes, p = 16: depth 4; (4 + k)(2 + 32/k) is least at k = sqrt(4 * 32/2) = 8. */
   near(bppsa_allreduce_s(BPPSA_COLLECTIVE_TREE, link, 16, 64), 2 * 12 * (2 + 32.0 / 8));
+  /* Whole buffers, up four rounds and down four. */
+  near(bppsa_allreduce_s(BPPSA_COLLECTIVE_ORDERED, link, 16, 64), 2 * 4 * (2 + 64 * 0.5));
+  near(bppsa_allreduce_s(BPPSA_COLLECTIVE_ORDERED, link, 1, 64), 0);
   /* Rings win for large buffers, trees for small ones; one processor talks to nobody. */
   near(bppsa_allreduce_s(BPPSA_COLLECTIVE_AUTO, link, 16, 1e9), bppsa_allreduce_s(BPPSA_COLLECTIVE_RING, link, 16, 1e9));
   near(bppsa_allreduce_s(BPPSA_COLLECTIVE_AUTO, link, 16, 8), bppsa_allreduce_s(BPPSA_COLLECTIVE_TREE, link, 16, 8));
@@ -256,6 +269,119 @@ static void test_collectives(void **state) {
 }
 
 /* A link is as slow as the innermost level that joins all processors. */
+/* Two levels; the inner one has operations with an alpha and a beta of their own, and processors that slow each other down. */
+static const char measured_levels[] =
+    "{\"name\": \"measured\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"memory_reuse\": 1, \"levels\": ["
+    "{\"name\": \"two\", \"processors\": 2, \"alpha_s\": 1e-4, \"bandwidth\": 1e6, \"slowdown\": 1.5,"
+    " \"allreduce\": {\"alpha_s\": 2e-4, \"bandwidth\": 5e5}, \"ordered_sum\": {\"alpha_s\": 3e-4, \"bandwidth\": 2.5e5},"
+    " \"allgather\": {\"alpha_s\": 4e-4, \"bandwidth\": 2e6}, \"point_to_point\": {\"alpha_s\": 5e-4, \"bandwidth\": 4e6}},"
+    "{\"name\": \"four\", \"processors\": 4, \"alpha_s\": 1e-4, \"bandwidth\": 1e6, \"slowdown\": 3}]}";
+
+/* B = 20, so I = 5 iterations; sums of 288 * 4 bytes. */
+static void test_measured_levels(void **state) {
+  (void)state;
+  asked a = parse(two_layers, measured_levels, 20);
+  /* Computing: 1.5 (100/2 * 12e-3 + 5 * 9e-3). A ring over the allreduce's link: 2 * 5 (2e-4 + 1152/2 * 2e-6). */
+  bppsa_oracle_row row = row_of(&a, "data", 2);
+  check(&row, 1.5 * 0.645, 10 * (2e-4 + 576 * 2e-6), 4 * (20 * 1024 + 586), 20);
+  a.query.collective = BPPSA_COLLECTIVE_AUTO; /* a tree over this link would be slower or faster; it was measured as a ring */
+  near(row_of(&a, "data", 2).communication_s, 10 * (2e-4 + 576 * 2e-6));
+  /* One round up and one down: 2 * 5 (3e-4 + 1152 * 4e-6). */
+  a.query.collective = BPPSA_COLLECTIVE_ORDERED;
+  near(row_of(&a, "data", 2).communication_s, 10 * (3e-4 + 1152 * 4e-6));
+  /* An allgather of 20 * 256/2 * 4 bytes, and an ordered sum of 20 * 256 * 4. */
+  near(row_of(&a, "filter", 2).communication_s, 5 * (4e-4 + 10240 * 5e-7) + 5 * 2 * (3e-4 + 20480 * 4e-6));
+  /* S = 4 micro-batches of 5 samples: 2 * 100 (2 + 4 - 2)/20 (5e-4 + 5 * 256 * 4 * 2.5e-7). */
+  a.query.micro_batches = 4;
+  near(row_of(&a, "pipeline", 2).communication_s, 40 * (5e-4 + 5120 * 2.5e-7));
+  /* Four processors: another level, without operations of its own; two rounds up and two down over its link. */
+  row = row_of(&a, "data", 4);
+  near(row.compute_s, 3 * 0.345);
+  near(row.communication_s, 5 * 4 * (1e-4 + 1152e-6));
+  /* One processor is never slowed down. */
+  near(row_of(&a, "serial", 1).compute_s, 1.245);
+  json_t *document = bppsa_oracle_system_json(&a.system);
+  bppsa_oracle_system copy;
+  assert_int_equal(bppsa_oracle_system_parse("copy", document, &copy), BPPSA_OK);
+  json_decref(document);
+  near(copy.levels[0].slowdown, 1.5);
+  for (int i = 0; i < BPPSA_OPERATIONS; ++i) {
+    near(copy.levels[0].own[i].alpha_s, a.system.levels[0].own[i].alpha_s);
+    assert_true(fabs(copy.levels[0].own[i].beta_s / a.system.levels[0].own[i].beta_s - 1) < 1e-12);
+    assert_true(copy.levels[1].own[i].beta_s == 0);
+  }
+  assert_string_equal(bppsa_oracle_operation_name(BPPSA_OPERATION_ALLGATHER), "allgather");
+  assert_null(bppsa_oracle_operation_name(BPPSA_OPERATIONS));
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* All divisors, in order; those of 2^24 cost about 2 * 2^12 divisions, which two loops over all numbers would not. */
+static void test_divisors(void **state) {
+  (void)state;
+  for (int64_t n = 1; n <= 400; ++n) {
+    int64_t d = 0;
+    for (int64_t k = 1; k <= n; ++k) {
+      if (n % k == 0) {
+        d = bppsa_oracle_next_divisor(n, d);
+        assert_int_equal(d, k);
+      }
+    }
+    assert_int_equal(bppsa_oracle_next_divisor(n, n), n + 1);
+  }
+  int64_t count = 0;
+  for (int64_t d = 1; d <= (int64_t)1 << 24; d = bppsa_oracle_next_divisor((int64_t)1 << 24, d)) {
+    ++count;
+  }
+  assert_int_equal(count, 25);
+}
+
+/* The times of layers in a system file. */
+static void write_times(const char *model, const char *layers) {
+  FILE *file = fopen("oracle_times.json", "w");
+  assert_non_null(file);
+  fprintf(file,
+          "{\"name\": \"here\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"levels\": [{\"name\": \"n\", \"processors\": 2,"
+          " \"alpha_s\": 0, \"bandwidth\": 1}], \"measured\": {\"date\": \"2026-01-31\", \"hardware\": \"a machine\"},"
+          " \"layer_times\": {\"model\": \"%s\", \"batch\": 16, \"layers\": [%s]}}",
+          model, layers);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void refuse_times(const char *layers, const char *part) {
+  asked a = parse(two_layers, plain, 20);
+  write_times("two", layers);
+  assert_int_equal(bppsa_oracle_system_times("oracle_times.json", &a.model), BPPSA_ERR_FORMAT);
+  if (strstr(bppsa_last_error(), part) == NULL) {
+    fail_msg("%s lacks '%s'", bppsa_last_error(), part);
+  }
+  bppsa_oracle_model_free(&a.model);
+}
+
+#define TIMES(name) "{\"name\": \"" name "\", \"forward_s\": 1, \"backward_s\": 2, \"update_s\": 3}"
+
+static void test_measured_layers(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  write_times("two", TIMES("a") "," TIMES("b"));
+  assert_int_equal(bppsa_oracle_system_open("oracle_times.json", &a.system), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_times("oracle_times.json", &a.model), BPPSA_OK);
+  assert_string_equal(a.model.measured, "2026-01-31, a machine, 16 samples at once");
+  near(row_of(&a, "serial", 1).compute_s, 100 * 6 + 5 * 6);
+  bppsa_oracle_model_free(&a.model);
+  a = parse(two_layers, plain, 20);
+  write_times("three", "{}"); /* of another model: nothing happens */
+  assert_int_equal(bppsa_oracle_system_times("oracle_times.json", &a.model), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_times("h200x4", &a.model), BPPSA_OK);
+  assert_string_equal(a.model.measured, "");
+  assert_int_equal(bppsa_oracle_system_times("no_such.json", &a.model), BPPSA_ERR_ARGUMENT);
+  bppsa_oracle_model_free(&a.model);
+  refuse_times(TIMES("a"), "1 layers, expected the 2 of two");
+  refuse_times(TIMES("a") "," TIMES("c"), "layer 1: \"name\": c, expected b");
+  refuse_times(TIMES("a") ", {\"name\": \"b\", \"forward_s\": 1, \"update_s\": 1}", "\"backward_s\" missing");
+  refuse_times(TIMES("a") ", {\"name\": \"b\", \"forward_s\": -1}", "\"forward_s\"");
+  refuse_times(TIMES("a") ", {\"nam\": \"b\"}", "did you mean name?");
+}
+
 static void test_levels(void **state) {
   (void)state;
   bppsa_oracle_system system;
@@ -404,6 +530,12 @@ static void test_bad_files(void **state) {
   refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1},"
                        "{\"name\": \"m\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1}"),
                 "level 1: \"processors\": 4, expected more than the 4 inside it");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"slowdown\": 0.5}"),
+                "\"slowdown\": expected a number from 1");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"allgather\": {\"alpha_s\": 1}}"),
+                "level 0: \"allgather\": \"bandwidth\" missing");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"allgather\": {\"beta\": 1}}"),
+                "unknown member \"beta\"");
   refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 16777217, \"alpha_s\": 1, \"bandwidth\": 1}"),
                 "\"processors\": expected a number from 1 to 16777216");
 }
@@ -418,7 +550,7 @@ static void test_bad_questions(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "expected 1 to the 4 of h200x4"));
   assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 0, 4, &rows), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 4, 2, &rows), BPPSA_ERR_ARGUMENT);
-  assert_int_equal(bppsa_oracle_ask(&a.query, "dta", 1, 1, &rows), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_ask(&a.query, "data,dta", 1, 1, &rows), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "did you mean data?"));
   a.query.batch = INT64_MAX;
   assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 1, 1, &rows), BPPSA_ERR_ARGUMENT);
@@ -460,8 +592,10 @@ int main(void) {
                                      cmocka_unit_test(test_scaling),          cmocka_unit_test(test_pipeline),
                                      cmocka_unit_test(test_simulated),        cmocka_unit_test(test_time),
                                      cmocka_unit_test(test_collectives),      cmocka_unit_test(test_levels),
-                                     cmocka_unit_test(test_statements),       cmocka_unit_test(test_parameters),
-                                     cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_bad_files),
-                                     cmocka_unit_test(test_bad_questions),    cmocka_unit_test(test_memory_runs_out)};
+                                     cmocka_unit_test(test_measured_levels),  cmocka_unit_test(test_measured_layers),
+                                     cmocka_unit_test(test_divisors),         cmocka_unit_test(test_statements),
+                                     cmocka_unit_test(test_parameters),       cmocka_unit_test(test_round_trip),
+                                     cmocka_unit_test(test_bad_files),        cmocka_unit_test(test_bad_questions),
+                                     cmocka_unit_test(test_memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

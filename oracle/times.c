@@ -1,0 +1,94 @@
+/* Measured times of a model's layers, from a system file (bppsa calibrate). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/text.h"
+#include "oracle/members.h"
+#include "oracle/system.h"
+
+static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
+  static const char *const names[] = {"name", "forward_s", "backward_s", "update_s", "product_s", NULL};
+  char name[BPPSA_ORACLE_NAME];
+  double forward = -1, backward = -1, update = -1, product = -1;
+  const bppsa_oracle_member numbers[] = {{"forward_s", &forward, 0, 1e9},
+                                         {"backward_s", &backward, 0, 1e9},
+                                         {"update_s", &update, 0, 1e9},
+                                         {"product_s", &product, 0, 1e9}};
+  BPPSA_TRY(bppsa_oracle_known(where, object, names));
+  BPPSA_TRY(bppsa_oracle_text(where, object, "name", sizeof name, name));
+  BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof numbers / sizeof numbers[0], numbers));
+  if (strcmp(name, layer->name) != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"name\": %s, expected %s, the model's layer", where, name, layer->name);
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (*numbers[i].value < 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected seconds", where, numbers[i].name);
+    }
+  }
+  layer->forward_s = forward;
+  layer->backward_s = backward;
+  layer->update_s = update;
+  layer->product_s = product;
+  return BPPSA_OK;
+}
+
+static bppsa_status read_times(const char *file, const json_t *times, bppsa_oracle_model *model) {
+  const json_t *layers = json_object_get(times, "layers");
+  if ((int64_t)json_array_size(layers) != model->count) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer_times: %zu layers, expected the %" PRId64 " of %s", file,
+                      json_array_size(layers), model->count, model->name);
+  }
+  for (int64_t l = 0; l < model->count; ++l) {
+    char where[160];
+    snprintf(where, sizeof where, "%.100s: layer_times: layer %" PRId64, file, l);
+    BPPSA_TRY(read_layer(where, json_array_get(layers, (size_t)l), &model->layers[l]));
+  }
+  return BPPSA_OK;
+}
+
+/* When and on what, in a line. */
+static bppsa_status describe(const char *file, const json_t *document, const json_t *times, bppsa_oracle_model *model) {
+  const json_t *measured = json_object_get(document, "measured");
+  char where[160], date[BPPSA_ORACLE_NAME], hardware[BPPSA_ORACLE_MEASURED / 2];
+  double batch = 0;
+  const bppsa_oracle_member number = {"batch", &batch, 1, 9e15};
+  snprintf(where, sizeof where, "%.100s: measured", file);
+  BPPSA_TRY(bppsa_oracle_text(where, measured, "date", sizeof date, date));
+  BPPSA_TRY(bppsa_oracle_text(where, measured, "hardware", sizeof hardware, hardware));
+  snprintf(where, sizeof where, "%.100s: layer_times", file);
+  BPPSA_TRY(bppsa_oracle_numbers(where, times, 1, &number));
+  if (batch < 1) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"batch\" missing, expected the samples of a pass", where);
+  }
+  snprintf(model->measured, sizeof model->measured, "%s, %s, %.0f samples at once", date, hardware, batch);
+  return BPPSA_OK;
+}
+
+static bppsa_status take(const char *file, const json_t *document, bppsa_oracle_model *model) {
+  static const char *const names[] = {"model", "batch", "dtype", "layers", NULL};
+  const json_t *times = json_object_get(document, "layer_times");
+  char where[160], name[BPPSA_ORACLE_NAME];
+  if (times == NULL) {
+    return BPPSA_OK;
+  }
+  snprintf(where, sizeof where, "%.100s: layer_times", file);
+  BPPSA_TRY(bppsa_oracle_known(where, times, names));
+  BPPSA_TRY(bppsa_oracle_text(where, times, "model", sizeof name, name));
+  if (strcmp(name, model->name) != 0) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(read_times(file, times, model));
+  return describe(file, document, times, model);
+}
+
+bppsa_status bppsa_oracle_system_times(const char *name, bppsa_oracle_model *model) {
+  json_t *document = NULL;
+  if (!bppsa_oracle_is_file(name)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_input_status(bppsa_json_load(name, &document)));
+  const bppsa_status status = take(name, document, model);
+  json_decref(document);
+  return status;
+}
