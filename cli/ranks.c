@@ -248,10 +248,6 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
   BPPSA_TRY(check_samples(&ranks->split, batch, what));
   ranks->nccl = bppsa_ranks_over_nccl(cli);
-  if (config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--forward: speculative beside ranks, expected sequential or auto");
-  }
-  config->steps.forward = bppsa_forward_method_default();
   ranks->parallel = bppsa_data_parallel_config_default();
   ranks->parallel.batch = batch;
   ranks->parallel.reduction =
@@ -259,5 +255,6 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   BPPSA_TRY(read_reverse_first(cli, &ranks->parallel.reverse_first));
   config->delayed = ranks->parallel.reverse_first < 0 ? INT64_MAX : ranks->parallel.reverse_first;
   config->batch = at_once > 0 ? at_once : bppsa_rank_network_samples(ranks);
+  BPPSA_TRY(bppsa_rank_network_forward(ranks, at_once > 0 ? at_once : batch, config));
   return read_micro_batches(cli, ranks, config->batch, &ranks->micro_batches);
 }

@@ -46,10 +46,9 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
 /* --ranks and --split of a command that only shows what ranks would do; zero without --ranks. ERR_ARGUMENT. */
 bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split);
 /* --split, --reduction, --reverse-first and --micro-batches for so many samples, which the ranks share and `what` names.
- * config->batch becomes what a rank's model takes at once, `at_once` samples, or, with 0, its part of them; and its forward pass
- * the sequential one. Without ranks it does nothing. ERR_ARGUMENT:
- * another split, more ranks than samples, more micro-batches than samples of a rank, images along time, speculative forward
- * passes. */
+ * config->batch becomes what a rank's model takes at once, `at_once` samples, or, with 0, its part of them; for its forward pass
+ * see bppsa_rank_network_forward. Without ranks it does nothing. ERR_ARGUMENT: another split, more ranks than samples, more
+ * micro-batches than samples of a rank, images along time, speculative forward passes where ranks share samples. */
 bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, const char *what,
                                int64_t at_once, bppsa_rank_network *ranks, bppsa_network_config *config);
 

@@ -69,6 +69,8 @@ typedef struct {
   bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
   /* bppsa_model_delay, with a checked k. NULL: the model cannot. */
   bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
+  /* The model that knows how the forward passes are computed (recurrent/forward.h); NULL: this one. */
+  const bppsa_model *(*inner)(const bppsa_model *model);
 } bppsa_model_ops;
 
 /* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1

@@ -305,11 +305,16 @@ static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, cons
                       ", tag %d, expected 1 or more, 1 or more, -1 or more, 0 or more",
                       config->batch, config->bucket_bytes, config->reverse_first, config->tag);
   }
-  return ranks <= config->batch
+  if (ranks > config->batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many",
+                      ranks, config->batch);
+  }
+  const bppsa_forward_plan *forward = bppsa_forward_plan_of(model);
+  return forward == NULL || !forward->speculative || bppsa_data_parallel_block(config, ranks) >= config->batch
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT,
-                          "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many", ranks,
-                          config->batch);
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                          "data parallelism: speculative forward passes of parts of a batch, whose samples would decide about "
+                          "pauses, expected whole batches, or sequential passes");
 }
 
 /* Makes the buckets for the present k. */

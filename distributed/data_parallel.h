@@ -53,7 +53,8 @@ typedef struct bppsa_data_parallel bppsa_data_parallel;
  * and equal on all ranks. A model on a GPU needs a communicator that knows the GPU (bppsa_comm_set_device, bppsa_comm_create_nccl);
  * its gradients stay there, except that ordered sums add in host memory. The caller destroys the object, before the model.
  * ERR_ARGUMENT: a number out of its range, more ranks than samples in a batch, another GPU than the communicator's.
- * ERR_UNSUPPORTED: reverse first-k with a model that computes all gradients of a layer together, or on a GPU. ERR_MEMORY. */
+ * ERR_UNSUPPORTED: reverse first-k with a model that computes all gradients of a layer together, or on a GPU; speculative forward
+ * passes of blocks that are not the whole batch. ERR_MEMORY. */
 bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, const bppsa_data_parallel_config *config,
                                         bppsa_data_parallel **made);
 void bppsa_data_parallel_destroy(bppsa_data_parallel *dp); /* NULL is legal */

@@ -5,9 +5,9 @@
 
 enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
 
-/* Evaluates this rank's parts and writes their numbers to `parts`. */
+/* Evaluates this rank's parts and writes their numbers to `parts`; *forward: what their forward passes did. */
 static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int64_t first, int64_t count, int64_t all,
-                                 double *parts) {
+                                 double *parts, bppsa_forward_stats *forward) {
   const int64_t size = batch->capacity;
   for (int64_t i = bppsa_comm_rank(comm); i < all; i += bppsa_comm_size(comm)) {
     const int64_t from = i * size, here = count - from < size ? count - from : size;
@@ -17,6 +17,7 @@ static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int
     to[0] = part.loss;
     to[1] = (double)part.correct;
     to[2] = (double)part.rows;
+    bppsa_forward_stats_add(forward, &part.forward);
   }
   return BPPSA_OK;
 }
@@ -29,10 +30,10 @@ bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *world, const bppsa_comm *com
     return BPPSA_ERR_MEMORY;
   }
   const bppsa_view view = bppsa_view_make(parts, BPPSA_F64, 1, &numbers);
-  bppsa_status status = evaluate_own(comm, batch, first, count, all, parts);
+  bppsa_batch_sums sums = {0};
+  bppsa_status status = evaluate_own(comm, batch, first, count, all, parts, &sums.forward);
   /* exact without ranks along time: at most one of the terms is not 0 */
   status = status == BPPSA_OK ? bppsa_comm_allreduce(world, BPPSA_COMM_SUM, &view) : status;
-  bppsa_batch_sums sums = {0};
   for (int64_t i = 0; i < all; ++i) {
     sums.loss += parts[i * PART_NUMBERS];
     sums.correct += (int64_t)parts[i * PART_NUMBERS + 1];

@@ -23,6 +23,11 @@ enum {
   DTYPE,
   NONLINEARITY,
   FORWARD,
+  CHUNKS,
+  WARM_UP,
+  ROUNDS,
+  TOLERANCE,
+  MOST_WORK,
   BACKWARD,
   ALGORITHM,
   GRADIENTS,
@@ -31,10 +36,34 @@ enum {
   TERMS
 };
 
+/* A number whose bits must be equal. */
+static int64_t bits_of(double number) {
+  int64_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
 static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_config *c, const bppsa_device *device) {
-  static const char *const names[TERMS] = {"seq_len",  "batch",     "input",           "hidden",        "layers",
-                                           "classes",  "loss_all",  "dtype",           "nonlinearity",  "forward",
-                                           "backward", "algorithm", "input_gradients", "micro_batches", "device"};
+  static const char *const names[TERMS] = {"seq_len",
+                                           "batch",
+                                           "input",
+                                           "hidden",
+                                           "layers",
+                                           "classes",
+                                           "loss_all",
+                                           "dtype",
+                                           "nonlinearity",
+                                           "forward",
+                                           "chunks of the forward pass",
+                                           "its warm-up",
+                                           "its rounds",
+                                           "its tolerance (bits)",
+                                           "its most work (bits)",
+                                           "backward",
+                                           "algorithm",
+                                           "input_gradients",
+                                           "micro_batches",
+                                           "device"};
   int64_t mine[TERMS] = {c->seq_len,
                          c->batch,
                          c->input,
@@ -45,6 +74,11 @@ static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_c
                          c->dtype,
                          c->nonlinearity,
                          c->forward.kind,
+                         c->forward.chunks,
+                         c->forward.warm_up,
+                         c->forward.rounds,
+                         bits_of(c->forward.tolerance),
+                         bits_of(c->forward.most_work),
                          c->method.backward,
                          c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
                          c->input_gradients,
@@ -61,11 +95,8 @@ static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_c
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: device %s, expected a communicator for its arrays",
                       bppsa_device_get_name(device));
   }
-  if (c->factory.create != NULL || c->ends.before != NULL || c->ends.after != NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: a configuration with a factory or ends of its own, expected none");
-  }
-  if (c->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "split time: speculative forward passes, expected sequential ones, or auto");
+  if (c->factory.create != NULL || c->ends.before != NULL || c->ends.after != NULL || c->part.seq_len != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: a configuration with a factory, ends or a part of its own, expected none");
   }
   if (c->seq_len < 1 || split->micro_batches < 1 || split->micro_batches > c->batch) {
     return bppsa_fail(
@@ -138,8 +169,12 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
                                     .before = scans ? split_time_join_injected : split_time_receive_carry,
                                     .after = scans || s->rank + 1 == s->ranks ? NULL : split_time_send_carry};
   }
+  if (s->ranks > 1 && !s->gpu) {
+    c.part = split_time_part(group);
+  }
   BPPSA_TRY(bppsa_recurrent_create(&c, s->cell, device, &group->model));
-  group->sent = bppsa_calloc(c.layers, sizeof(bppsa_comm_request *));
+  s->models[g] = group->model;
+  group->sent = bppsa_calloc(s->requests, sizeof(bppsa_comm_request *));
   if (group->sent == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -173,8 +208,11 @@ static bppsa_status build(split_network *s, const bppsa_device *device) {
     BPPSA_TRY(bppsa_comm_split(s->comm, s->rank < s->ranks ? 0 : -1, s->rank, &s->active));
   }
   s->scan = (bppsa_ranks_scan_context){.comm = s->active, .tag = s->tag + TAG_SCAN};
+  s->requests = c->layers > 2 ? c->layers : 2;
   s->groups = bppsa_calloc(s->group_count, sizeof *s->groups);
-  if (s->groups == NULL) {
+  s->models = bppsa_calloc(s->group_count, sizeof(bppsa_model *));
+  s->samples = bppsa_calloc(s->group_count, sizeof *s->samples);
+  if (s->groups == NULL || s->models == NULL || s->samples == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t g = 0; g < s->group_count; ++g) {
@@ -204,7 +242,7 @@ static void destroy(bppsa_model *model) {
   for (int64_t g = 0; s->groups != NULL && g < s->group_count; ++g) {
     split_group *group = &s->groups[g];
     if (group->sent != NULL) {
-      bppsa_comm_cancel(s->config.layers, group->sent);
+      bppsa_comm_cancel(s->requests, group->sent);
     }
     bppsa_model_destroy(group->model);
     bppsa_free(group->sent);
@@ -221,6 +259,8 @@ static void destroy(bppsa_model *model) {
     bppsa_memory_free(s->device, own[i]);
   }
   bppsa_free(s->groups);
+  bppsa_free(s->models);
+  bppsa_free(s->samples);
   bppsa_free(s);
 }
 
@@ -272,6 +312,11 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return bppsa_model_parameter_nonfinite(model, s->backward_done, where);
 }
 
+/* All groups have the plan, statistics and pauses of the first one. */
+static const bppsa_model *inner(const bppsa_model *model) {
+  return ((const split_network *)model)->groups[0].model;
+}
+
 static bppsa_status count_redone(bppsa_model *model) {
   split_network *s = (split_network *)model;
   int64_t redone = 0;
@@ -303,7 +348,8 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
                              .input_gradients = input_gradients,
                              .find_nonfinite = find_nonfinite,
                              .destroy = destroy,
-                             .count = count_redone};
+                             .count = count_redone,
+                             .inner = inner};
   s->base = (bppsa_model){.ops = &s->ops, .dtype = config->dtype, .classes = config->classes};
   s->comm = split->comm;
   s->tag = split->tag;
@@ -313,11 +359,11 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   s->device = device;
   s->gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
   s->config.method = choose(config, s->ranks, split->micro_batches);
-  s->config.forward = bppsa_forward_method_default(); /* AUTO too */
   s->cell = cell;
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
-  const bppsa_status status = build(s, device);
+  bppsa_status status = split_time_forward_method(config, cell, s->gpu, &s->config.forward);
+  status = status == BPPSA_OK ? build(s, device) : status;
   if (status != BPPSA_OK) {
     destroy(&s->base);
     return status;

@@ -18,7 +18,7 @@ typedef struct {
   /* Arrays of the device. */
   char *x, *seed;            /* [t][samples][I], like the logits: the group's part of the batch; NULL with one group */
   char *states;              /* [L][samples][H]: h0 of the group, then what goes to another rank */
-  bppsa_comm_request **sent; /* [L]: messages under way */
+  bppsa_comm_request **sent; /* [requests]: messages under way */
 } split_group;
 
 struct split_network {
@@ -33,8 +33,11 @@ struct split_network {
   bool gpu;
   int64_t first, steps; /* this rank's steps: first + 1 .. first + steps */
   int64_t group_count;
-  split_group *groups; /* size group_count */
-  int64_t batch;       /* b of the latest forward pass; 0: none */
+  split_group *groups;  /* size group_count */
+  bppsa_model **models; /* size group_count: those of the groups, and */
+  int64_t *samples;     /* their samples in the latest pass, for bppsa_forward_groups_end */
+  int64_t requests;     /* the most messages of a group under way: one a layer, or the two of a speculative pass */
+  int64_t batch;        /* b of the latest forward pass; 0: none */
   bool backward_done;
   char *logits, *dx, *dh0; /* of the whole batch; NULL with one group, whose network has them */
   char *carry;             /* [samples][H]: a gradient that arrives */
@@ -53,6 +56,16 @@ static inline bool split_has_head(const split_network *s) {
 static inline int64_t split_logit_steps(const split_network *s) {
   return !split_has_head(s) ? 0 : s->config.loss_all ? s->steps : 1;
 }
+
+/* How the states are computed, with AUTO resolved for the whole sequence: SPECULATIVE with the plan's chunks and largest work, or
+ * sequential. ERR_UNSUPPORTED: SPECULATIVE on GPUs; errors of bppsa_forward_plan_make. */
+bppsa_status split_time_forward_method(const bppsa_recurrent_config *config, const bppsa_cell *cell, bool gpu,
+                                       bppsa_forward_method *method);
+bppsa_forward_part split_time_part(split_group *g);
+/* Before a pass. Does it speculate? Then ranks do not wait for each other's states. *pause: as it is now, in all groups. */
+bppsa_status split_time_begin(const split_network *s, bool *speculates, bppsa_forward_pause *pause);
+/* Behind it: makes the passes of all groups one pass. before: the pause that they began with. */
+bppsa_status split_time_end(const split_network *s, const bppsa_forward_pause *before);
 
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed);

@@ -58,7 +58,7 @@ static bppsa_status send_off(const split_network *s, int32_t to, int32_t tag, co
 static bppsa_status wait_for_sent(split_network *s) {
   bppsa_status status = BPPSA_OK;
   for (int64_t g = 0; g < s->group_count; ++g) {
-    const bppsa_status one = bppsa_comm_wait_all(s->config.layers, s->groups[g].sent);
+    const bppsa_status one = bppsa_comm_wait_all(s->requests, s->groups[g].sent);
     status = status == BPPSA_OK ? one : status;
   }
   return status;
@@ -70,7 +70,7 @@ static bppsa_status finish(split_network *s, bppsa_status status) {
     status = wait_for_sent(s);
   }
   for (int64_t g = 0; g < s->group_count; ++g) {
-    bppsa_comm_cancel(s->config.layers, s->groups[g].sent);
+    bppsa_comm_cancel(s->requests, s->groups[g].sent);
   }
   bppsa_comm_at(s->comm, NULL, -1);
   return status;
@@ -119,9 +119,13 @@ static bppsa_status copy_parameters(const split_network *s) {
   return BPPSA_OK;
 }
 
-/* The states in front of this rank's steps: *has is false where they are 0. */
-static bppsa_status begin_states(split_network *s, split_group *g, const bppsa_view *h0, bool *has) {
+/* The states in front of this rank's steps: *has is false where they are 0, or where a speculative pass sends them itself. */
+static bppsa_status begin_states(split_network *s, split_group *g, const bppsa_view *h0, bool speculates, bool *has) {
   const bppsa_recurrent_config *c = &s->config;
+  if (speculates && !is_last(s)) {
+    *has = false;
+    return BPPSA_OK;
+  }
   *has = true;
   if (!is_last(s)) {
     const bppsa_view view = reals(s, g->states, c->layers * g->samples * c->hidden);
@@ -144,11 +148,11 @@ static bppsa_status end_states(split_network *s, split_group *g) {
   return send_off(s, s->rank - 1, s->tag + TAG_STATES, &view, &g->sent[0]);
 }
 
-static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_view *x, const bppsa_view *h0,
+static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_view *x, const bppsa_view *h0, bool speculates,
                                   bppsa_view *logits) {
   const bppsa_recurrent_config *c = &s->config;
   bool has;
-  BPPSA_TRY(begin_states(s, g, h0, &has));
+  BPPSA_TRY(begin_states(s, g, h0, speculates, &has));
   if (s->group_count > 1) {
     BPPSA_TRY(take(s, g, s->steps, c->input, x->data, g->x));
   }
@@ -165,7 +169,7 @@ static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_
   } else {
     BPPSA_TRY(bppsa_recurrent_forward_layers(g->model, &own_x, has ? &own_h0 : NULL));
   }
-  return s->rank > 0 ? end_states(s, g) : BPPSA_OK;
+  return s->rank > 0 && !speculates ? end_states(s, g) : BPPSA_OK;
 }
 
 static bppsa_view logits_view(const split_network *s) {
@@ -181,15 +185,20 @@ bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const b
   s->batch = x->shape[1];
   s->backward_done = false;
   bppsa_view view = logits_view(s);
+  bool speculates;
+  bppsa_forward_pause pause;
+  BPPSA_TRY(split_time_begin(s, &speculates, &pause));
   status = copy_parameters(s);
   for (int64_t i = 0; status == BPPSA_OK && i < s->group_count && s->steps > 0; ++i) {
     split_group *g = &s->groups[i];
     g->first = bppsa_cut(s->batch, s->group_count, i);
     g->samples = bppsa_cut(s->batch, s->group_count, i + 1) - g->first;
     bppsa_comm_at(s->comm, "the forward pass along time, group", i);
-    status = g->samples > 0 ? forward_group(s, g, x, h0, &view) : BPPSA_OK;
+    s->samples[i] = g->samples;
+    status = g->samples > 0 ? forward_group(s, g, x, h0, speculates, &view) : BPPSA_OK;
   }
   BPPSA_TRY(finish(s, status));
+  BPPSA_TRY(s->steps > 0 ? split_time_end(s, &pause) : BPPSA_OK);
   *logits = view;
   return BPPSA_OK;
 }

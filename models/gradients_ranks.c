@@ -87,7 +87,7 @@ static bppsa_status collect(const share *s, const sampled *array, int64_t first,
 
 static bppsa_status compute_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
   share *s = context;
-  const bppsa_gradients *g = s->g;
+  bppsa_gradients *g = s->g;
   const bool state = g->h0.view.data != NULL;
   bppsa_view x, h0, logits, dx, dh0;
   bppsa_loss_result loss;
@@ -99,6 +99,7 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
   BPPSA_TRY(g->model->ops->forward(g->model, &x, state ? &h0 : NULL, &logits));
+  BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
   bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
   seed.device = logits.device;
   BPPSA_TRY(block_loss(s, count, &logits, &seed, &loss));

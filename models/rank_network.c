@@ -16,6 +16,21 @@ int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks) {
                                        : bppsa_data_parallel_block(&ranks->parallel, bppsa_comm_size(ranks->comm));
 }
 
+bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t samples, bppsa_network_config *config) {
+  bppsa_forward_method *forward = &config->steps.forward;
+  if (ranks->split.batch == 1 && config->batch >= samples) {
+    config->batch = forward->kind == BPPSA_FORWARD_SEQUENTIAL ? config->batch : samples;
+    return BPPSA_OK;
+  }
+  if (forward->kind == BPPSA_FORWARD_SPECULATIVE) {
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT,
+        "--forward: speculative beside ranks that take parts of a batch, expected --split time, sequential or auto");
+  }
+  *forward = bppsa_forward_method_default();
+  return BPPSA_OK;
+}
+
 bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks) {
   return bppsa_rank_network_cut(ranks) ? ranks->batch : ranks->gpus != NULL ? ranks->gpus : ranks->comm;
 }

@@ -28,6 +28,11 @@ int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks);
 const char *bppsa_rank_device(const bppsa_comm *comm, const char *name, char *text, size_t size);
 #define BPPSA_RANK_DEVICE 24
 
+/* The forward pass of this rank's model, which the user asks for by config->steps.forward. Where ranks share the samples, each
+ * would pause by itself: then AUTO becomes the sequential pass. samples: of a batch; a model that takes all of them at
+ * once (config->batch) is planned for that many, as on one device. ERR_ARGUMENT: SPECULATIVE where ranks share the samples. */
+bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t samples, bppsa_network_config *config);
+
 /* The ranks that share a batch. */
 bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks);
 

@@ -51,6 +51,20 @@ const char *bppsa_forward_name(bppsa_forward_kind kind); /* "sequential", "specu
 /* ERR_FORMAT: no such name; *kind is then untouched. */
 bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind);
 
+/* Neighbouring parts of a sequence, each held by a network of its own (distributed/split_time.h), whose speculative passes are
+ * those of the whole sequence: the same chunks, and so the same bits. All parts call the functions, on a CPU. An error ends the
+ * pass. */
+typedef struct {
+  void *context;
+  int64_t first, seq_len; /* the network has steps first + 1 .. first + its own, of seq_len; seq_len 0: of its own alone */
+  /* Sends two arrays to the part with the next steps, and receives them from the part in front; numbers NULL: the second alone.
+   * They are in host memory and stay as they are until the next `send` or `join`, or the end of the pass. */
+  bppsa_status (*send)(void *context, const bppsa_view *numbers, const bppsa_view *states);
+  bppsa_status (*receive)(void *context, const bppsa_view *numbers, const bppsa_view *states);
+  /* Sets numbers, on all parts, to the sums over all parts; from the number `sums` on to the largest ones. */
+  bppsa_status (*join)(void *context, int64_t sums, int64_t count, double *numbers);
+} bppsa_forward_part;
+
 /* What the plan depends on. */
 typedef struct {
   int64_t seq_len, batch, input, hidden, gates; /* T, B, the layer's input size, H, G */
@@ -140,6 +154,12 @@ bppsa_status bppsa_forward_stats_of(bppsa_model *model, bppsa_forward_stats *sta
 /* Reads and sets the state of pauses. ERR_ARGUMENT: not a recurrent model; set: a negative number; ERR_CUDA. */
 bppsa_status bppsa_forward_pause_get(bppsa_model *model, bppsa_forward_pause *pause);
 bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pause *pause);
+
+/* Makes one pass of those of `count` models, each of samples[i] samples of one batch (0: it made none) by the same plan: the path
+ * is that of the slowest sample, the work the mean over all samples. From `before`, the pauses before the pass, it works out those
+ * behind it. Sets statistics and pauses of all models. ERR_ARGUMENT: not recurrent models on a CPU. */
+bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,
+                                      const bppsa_forward_pause *before);
 
 #ifdef __cplusplus
 }

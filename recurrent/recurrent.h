@@ -55,6 +55,7 @@ typedef struct {
   bppsa_nonlinearity nonlinearity;
   bppsa_gradient_method method;
   bppsa_forward_method forward;
+  bppsa_forward_part part;    /* zero: the network holds the whole sequence */
   bool input_gradients;       /* computes the gradients of x and h0 too */
   int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
   bppsa_scan_factory factory; /* zero: the local executor */
@@ -67,8 +68,8 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void);
 /* Makes a network of layers of the cell and a linear head. Checks the configuration and the table, and allocates everything, so
  * that later passes allocate nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
  * cell and the device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a
- * nonlinearity that the cell does not have, a table that contradicts itself; ERR_UNSUPPORTED: an entry that the configuration
- * needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
+ * nonlinearity that the cell does not have, a table that contradicts itself, a part that does not fit into its sequence;
+ * ERR_UNSUPPORTED: an entry that the configuration needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model);
 

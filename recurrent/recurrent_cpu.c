@@ -185,7 +185,7 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
     begin_layer(n, l, h0);
     if (speculates) {
       prepare_weights(n, l);
-      bppsa_forward_layer(n, l, input);
+      BPPSA_TRY(bppsa_forward_layer(n, l, input));
     } else {
       forward_layer(n, l, input);
     }

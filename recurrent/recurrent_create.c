@@ -56,6 +56,11 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity,
                       (int)c->method.backward);
   }
+  const bppsa_forward_part *part = &c->part;
+  if (part->seq_len != 0 && (part->first < 0 || part->first > part->seq_len - c->seq_len)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "steps %lld .. %lld of a sequence of %lld, expected a part of it",
+                      (long long)part->first + 1, (long long)(part->first + c->seq_len), (long long)part->seq_len);
+  }
   return BPPSA_OK;
 }
 
@@ -195,7 +200,7 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
 
 bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *c, const bppsa_cell *cell,
                                                   bppsa_device_kind device, int multiprocessors) {
-  return (bppsa_forward_shape){.seq_len = c->seq_len,
+  return (bppsa_forward_shape){.seq_len = c->part.seq_len > 0 ? c->part.seq_len : c->seq_len,
                                .batch = c->batch,
                                .input = c->layers > 1 && c->hidden > c->input ? c->hidden : c->input,
                                .hidden = c->hidden,
@@ -213,6 +218,11 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   const bppsa_forward_shape shape =
       bppsa_recurrent_forward_shape(&n->config, n->cell, bppsa_device_get_kind(device), n->forward.multiprocessors);
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
+  n->forward.seq_len = shape.seq_len;
+  if (n->config.part.seq_len > 0 && n->forward.plan.speculative && shape.device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU that holds a part of the sequence, expected "
+                                             "sequential, or ranks on CPUs");
+  }
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
   BPPSA_TRY(n->backend->allocate(n, scans));

@@ -1,9 +1,13 @@
 /* A recurrent network's plan of its forward pass, and what its passes did (recurrent/forward.h). */
+#include <math.h>
+
+#include "recurrent/pause.h"
 #include "recurrent/recurrent_internal.h"
 
 /* The network behind a model; NULL if the model is of another kind. */
 static recurrent_network *network_of(const bppsa_model *model) {
-  return model->ops->destroy == bppsa_recurrent_destroy ? (recurrent_network *)model : NULL;
+  const bppsa_model *inner = model->ops->inner != NULL ? model->ops->inner(model) : model;
+  return inner->ops->destroy == bppsa_recurrent_destroy ? (recurrent_network *)inner : NULL;
 }
 
 static bppsa_status find_network(const bppsa_model *model, recurrent_network **n) {
@@ -51,5 +55,44 @@ bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats
   }
   BPPSA_TRY(bppsa_forward_stats_of(model, &pass));
   bppsa_forward_stats_add(sum, &pass);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,
+                                      const bppsa_forward_pause *before) {
+  BPPSA_REQUIRE(count > 0 && models != NULL && samples != NULL && before != NULL);
+  bppsa_forward_stats all = {.passes = 1};
+  bppsa_forward_pause pause = {0};
+  const bppsa_forward_plan *plan = NULL;
+  double steps = 0;
+  int64_t batch = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    recurrent_network *n;
+    BPPSA_TRY(find_network(models[i], &n));
+    BPPSA_REQUIRE(n->gpu == NULL);
+    const bppsa_forward_stats *one = &n->forward.stats;
+    if (samples[i] == 0) {
+      continue;
+    }
+    const int64_t path = one->path > all.path ? one->path : all.path;
+    bppsa_forward_stats_add(&all, one);
+    all.path = path;
+    all.possible = one->possible;
+    plan = &n->forward.plan;
+    pause = n->forward.pause;
+    steps += round(one->work * (double)one->possible * (double)samples[i]);
+    batch += samples[i];
+  }
+  BPPSA_REQUIRE(batch > 0);
+  all.passes = 1;
+  all.work = steps / ((double)all.possible * (double)batch);
+  if (all.speculated) {
+    pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(all.path, all.possible) || all.work > plan->most_work, *before);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    recurrent_network *n = network_of(models[i]);
+    n->forward.stats = all;
+    n->forward.pause = pause;
+  }
   return BPPSA_OK;
 }

@@ -1,453 +1,364 @@
-/* The parallel forward pass on a CPU (recurrent/forward.h).
+/* The parallel forward pass on a CPU (recurrent/forward.h): its phases, in each of which lanes walk (recurrent/walk.h).
  *
- * A lane is a sample in a chunk that walks from some step on. A group of lanes is a batch for the cell's own forward function:
- * their inputs are gathered, a window of steps is computed at once, and the results are written to their places in the
- * layer's arrays, lane by lane. Lanes that have arrived leave the group, the others move together. Groups are shared among
- * threads; a group of lanes, and with it every bit, depends on the plan and on values alone.
- *
- * A lane of a round starts from a copy of the end of the chunk in front of it, which another lane may overwrite meanwhile;
- * within its own chunk it alone reads and writes.
+ * Where the network holds a part of a sequence, every phase ends with a message from each part to the next one: the lanes that
+ * cross the border, and the last state, which is the next part's first one. Parts send it before they walk on with what they
+ * receive, unless a lane may walk through all of the part. Then they add up what all lanes did, so that every part goes on with
+ * the same phase.
  */
 #include <math.h>
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/cut.h"
-#include "core/flush.h"
-#include "core/pool.h"
 #include "recurrent/pause.h"
-#include "recurrent/recurrent_internal.h"
-
-#define EACH_REAL "recurrent/recurrent_forward.inc"
-#include "core/each_real.inc"
+#include "recurrent/walk.h"
 
 enum { PATIENCE = 3 }; /* rounds that a long memory may need before most chunks stop moving */
-enum { GROUP = 16 };   /* lanes of a group: rows that fill the vectors of a product */
 
-typedef enum { SPECULATE, MEND, TAIL } phase;
+typedef bppsa_walk walk;
+typedef bppsa_walk_lane lane;
+typedef bppsa_walk_crossing crossing;
 
-typedef struct {
-  int64_t sample, chunk;
-  int64_t at, end; /* the next step, from 0, and the step after the chunk's last */
-  int64_t steps;   /* walked so far */
-  int64_t mended;  /* chunks whose states it changed */
-  double gap;      /* the largest difference that it accepted */
-  bool reached;    /* it changed the chunk's last state */
-  bool far;        /* and by much */
-} lane;
-
-/* The properties that all lanes of one phase in one layer share. */
-typedef struct {
-  recurrent_network *n;
-  int64_t layer, input, count;            /* count: lanes */
-  const char *x;                          /* [T][b][input] */
-  char *h, *saved;                        /* [T+1][b][H], [T][b][saved·H] */
-  size_t input_row, state_row, saved_row; /* bytes of a sample in a step of each */
-  lane *lanes;
-  phase phase;
-} walk;
-
-/* The arrays of one group: for `count` lanes rows of a step lie one behind the other. */
-typedef struct {
-  char *x, *pre, *h, *saved;
-  int64_t members[GROUP]; /* numbers of the lanes */
-  int64_t count;
-} group;
+/* What the lanes of a phase did, added up over all parts: sums, then largest numbers. Behind them are two numbers for each sample:
+ * the steps of its longest lane, and how many chunks begin with the first one that moved far. */
+enum { STEPS, MENDED, FAR, TAILS, DOUBTS, SUMS, GAP = SUMS, TOTALS };
 
 static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
 }
 
-static void *at(const recurrent_network *n, const void *base, int64_t reals) {
-  return bppsa_recurrent_offset(n, base, reals);
+static double *totals_of(const recurrent_network *n) {
+  return n->forward.totals;
 }
 
-static int64_t chunk_begin(const recurrent_network *n, int64_t chunk) {
-  return bppsa_cut(n->config.seq_len, n->forward.plan.chunks, chunk);
+static double *longest_of(const recurrent_network *n) {
+  return totals_of(n) + TOTALS;
 }
 
-/* The state after `steps` steps. */
-static void *state_of(const walk *w, int64_t steps, int64_t sample) {
-  return w->h + (size_t)(steps * w->n->batch + sample) * w->state_row;
+/* 0: no chunk moved far; otherwise it is the chunk C - left. */
+static double *left_of(const recurrent_network *n) {
+  return longest_of(n) + n->batch;
 }
 
-static unsigned char *doubtful(const recurrent_network *n, int64_t sample) {
-  return (unsigned char *)n->forward.doubtful + sample * n->forward.plan.chunks;
+static crossing *leaving(const recurrent_network *n) {
+  return n->forward.out;
 }
 
-/* ---- a lane after a window ---- */
+static crossing *arriving(const recurrent_network *n) {
+  return n->forward.in;
+}
 
-static void copy_saved(const walk *w, const lane *l, int64_t step, const void *saved) {
-  if (w->saved_row > 0) {
-    memcpy(w->saved + (size_t)(step * w->n->batch + l->sample) * w->saved_row, saved, w->saved_row);
+static bool begins_here(const walk *w, int64_t step) {
+  return step >= w->first && step < w->border;
+}
+
+/* ---- parts of a sequence ---- */
+
+/* The first step of a chunk's lanes that begin `early` steps in front of it, but not in front of step `least`. */
+static int64_t start_of(const recurrent_network *n, int64_t chunk, int64_t early, int64_t least) {
+  const int64_t start = bppsa_walk_chunk_begin(n, chunk) - early;
+  return start > least ? start : least;
+}
+
+/* Chunks that may have lanes on both sides of a border: the one that begins there or contains it, and those behind it whose
+ * warm-up begins in front of the border. At the ends of the sequence: one, for the tail's count of steps. */
+static int64_t crossing_chunks(const recurrent_network *n, int64_t border) {
+  const int64_t all = n->forward.seq_len, ahead = border + n->forward.plan.warm_up;
+  if (border == 0 || border == all) {
+    return 1;
   }
+  const int64_t count = bppsa_walk_chunk_of(n, (ahead < all ? ahead : all) - 1) - bppsa_walk_chunk_of(n, border) + 1;
+  return count > 1 ? count : 1;
 }
 
-static void keep(const walk *w, const lane *l, int64_t step, const void *state, const void *saved) {
-  memcpy(state_of(w, step + 1, l->sample), state, w->state_row);
-  copy_saved(w, l, step, saved);
+/* The most chunks that have lanes in this part. */
+static int64_t chunks_here(const recurrent_network *n) {
+  const int64_t first = n->config.part.first, border = first + n->config.seq_len;
+  const int64_t own = bppsa_walk_chunk_of(n, border - 1) - bppsa_walk_chunk_of(n, first) + 1;
+  return own + (border < n->forward.seq_len ? crossing_chunks(n, border) : 0);
 }
 
-/* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit, and so must a
- * state that has overflowed. *distance: the largest difference. */
-static bool agrees(const recurrent_network *n, const void *state, const void *stored, double tolerance, double *distance) {
-  const int64_t hidden = n->config.hidden;
-  double largest;
-  if (n->config.dtype == BPPSA_F32) {
-    float of;
-    *distance = (double)distance_f32(hidden, state, stored, &of);
-    largest = (double)of;
-  } else {
-    *distance = distance_f64(hidden, state, stored, &largest);
-  }
-  const double most = tolerance * (n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1);
-  return tolerance > 0 && isfinite(most) ? *distance <= most : memcmp(state, stored, (size_t)(hidden * size_of(n))) == 0;
+static int64_t slots_at(const walk *w, int64_t border) {
+  return w->phase == BPPSA_WALK_SPECULATE ? crossing_chunks(w->n, border) : 1;
 }
 
-/* Goes on in the next chunk of the sample that must be verified. False: it was the last. */
-static bool next_doubt(const walk *w, lane *l) {
-  const int64_t chunks = w->n->forward.plan.chunks;
-  unsigned char *doubts = doubtful(w->n, l->sample);
-  int64_t chunk = l->chunk + 1;
-  while (chunk < chunks && !doubts[chunk]) {
-    ++chunk;
-  }
-  if (chunk == chunks) {
-    return false;
-  }
-  doubts[chunk] = 0;
-  l->chunk = chunk;
-  l->at = chunk_begin(w->n, chunk);
-  l->end = chunk_begin(w->n, chunk + 1);
-  return true;
+static bool has_before(const walk *w) {
+  return w->first > 0;
 }
 
-/* Where a lane's rows of step s of the window stand in its group. */
-static const void *walked(const walk *w, const group *g, int64_t s, int64_t row) {
-  return g->h + (size_t)((s + 1) * g->count + row) * w->state_row;
+static bool has_after(const walk *w) {
+  return w->border < w->n->forward.seq_len;
 }
 
-static const void *walked_saved(const walk *w, const group *g, int64_t s, int64_t row) {
-  return g->saved + (size_t)(s * g->count + row) * w->saved_row;
-}
-
-/* Stores the steps of the chunk itself, not those of the warm-up. True: the lane goes on. */
-static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t steps, lane *l) {
-  const int64_t begin = chunk_begin(w->n, l->chunk), end = l->at + steps < l->end ? l->at + steps : l->end;
-  for (int64_t step = begin > l->at ? begin : l->at; step < end; ++step) {
-    keep(w, l, step, walked(w, g, step - l->at, row), walked_saved(w, g, step - l->at, row));
-  }
-  l->steps += end - l->at;
-  l->at = end;
-  return end < l->end;
-}
-
-/* Settles a lane that has reached the end of its chunk and changed its last state. True: the lane goes on. */
-static bool settle_end(const walk *w, lane *l) {
-  l->reached = true;
-  if (w->phase == MEND || l->chunk + 1 == w->n->forward.plan.chunks) {
-    return false;
-  }
-  ++l->chunk; /* the tail verifies the next chunk by walking on */
-  doubtful(w->n, l->sample)[l->chunk] = 0;
-  l->end = chunk_begin(w->n, l->chunk + 1);
-  return true;
-}
-
-/* Stores steps until one agrees with the stored state, which then stays. The values that were saved with that step do not: they
- * belong to the state in front of it. *jumped: the lane goes on elsewhere, so that it needs the state there. True: the lane goes
- * on. */
-static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t steps, lane *l, bool *jumped) {
+/* The message at a border: `slots` chunks of every sample, and then a state of every sample. */
+static bppsa_status pass_on(const walk *w, int64_t slots, void *numbers, void *states,
+                            bppsa_status (*pass)(void *context, const bppsa_view *numbers, const bppsa_view *states)) {
   const recurrent_network *n = w->n;
-  const bppsa_forward_plan *plan = &n->forward.plan;
-  for (int64_t s = 0; s < steps; ++s) {
-    const void *state = walked(w, g, s, row), *saved = walked_saved(w, g, s, row);
-    const bool first = l->at == chunk_begin(n, l->chunk);
-    double distance;
-    ++l->steps;
-    if (agrees(n, state, state_of(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance)) {
-      l->gap = fmax(l->gap, distance);
-      copy_saved(w, l, l->at, saved);
-      *jumped = w->phase == TAIL && next_doubt(w, l);
-      return *jumped;
-    }
-    l->mended += first;
-    keep(w, l, l->at, state, saved);
-    if (++l->at == l->end) {
-      l->far = distance > plan->far;
-      if (!settle_end(w, l)) {
-        return false;
-      }
-    }
-  }
-  return true;
+  const int64_t rows = slots * n->batch;
+  const bppsa_view first = bppsa_view_make(numbers, BPPSA_I64, 2, (int64_t[]){rows, 2});
+  const bppsa_view second = bppsa_view_make(states, n->config.dtype, 2, (int64_t[]){rows + n->batch, n->config.hidden});
+  return pass(n->config.part.context, &first, &second);
 }
 
-/* ---- a group ---- */
-
-/* Inputs of `steps` steps of all lanes; those of steps behind the last one are the last one's. */
-static void gather(const walk *w, group *g, int64_t steps) {
-  const int64_t last = w->n->config.seq_len - 1;
-  for (int64_t i = 0; i < g->count; ++i) {
-    const lane *l = &w->lanes[g->members[i]];
-    for (int64_t s = 0; s < steps; ++s) {
-      const int64_t step = l->at + s < last ? l->at + s : last;
-      const char *from = w->x + (size_t)(step * w->n->batch + l->sample) * w->input_row;
-      char *to = g->x + (size_t)(s * g->count + i) * w->input_row;
-      if (w->input_row == sizeof(float)) { /* the size of a copy that the compiler knows */
-        memcpy(to, from, sizeof(float));
-      } else {
-        memcpy(to, from, w->input_row);
-      }
-    }
-  }
-}
-
-/* Computes `steps` steps of all lanes from the states in row 0 of h. */
-static void compute_window(const walk *w, group *g, int64_t steps) {
+static bppsa_status send(const walk *w) {
   const recurrent_network *n = w->n;
-  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
-  gather(w, g, steps);
-  const bppsa_linear from_x = {n->config.dtype, 1, steps * g->count, w->input, out, .unit = g->count};
-  bppsa_linear_forward(&from_x, g->x, n->w_t, n->bias, g->pre);
-  const bppsa_cell_block block = {.steps = steps,
-                                  .batch = g->count,
-                                  .hidden = hidden,
-                                  .samples = g->count,
-                                  .nonlinearity = n->config.nonlinearity,
-                                  .w_hh = n->w_hh,
-                                  .w_hh_t = n->w_hh_t,
-                                  .w_row = bppsa_dtype_padded(n->config.dtype, hidden),
-                                  .w_row_t = bppsa_dtype_padded(n->config.dtype, out),
-                                  .b_hh = n->base.parameters[w->layer * PARAMETERS_PER_LAYER + B_HH].value.data,
-                                  .pre = g->pre,
-                                  .h = g->h,
-                                  .saved = g->saved};
-  const unsigned mode = bppsa_flush_begin();
-  n->cell->forward[n->config.dtype == BPPSA_F64](&block);
-  bppsa_flush_end(mode);
-}
-
-/* Settles every lane and moves those that go on together, their states to row 0. */
-static void settle(const walk *w, group *g, int64_t steps) {
-  int64_t left = 0;
-  for (int64_t i = 0; i < g->count; ++i) {
-    lane *l = &w->lanes[g->members[i]];
-    bool jumped = false;
-    if (w->phase == SPECULATE ? settle_guess(w, g, i, steps, l) : settle_mend(w, g, i, steps, l, &jumped)) {
-      memcpy(g->h + (size_t)left * w->state_row, jumped ? state_of(w, l->at, l->sample) : walked(w, g, steps - 1, i),
-             w->state_row);
-      g->members[left++] = g->members[i];
-    }
+  const int64_t slots = slots_at(w, w->border);
+  if (!has_after(w)) {
+    return BPPSA_OK;
   }
-  g->count = left;
+  memcpy((char *)n->forward.states_out + (size_t)(slots * n->batch) * w->state_row, bppsa_walk_state(w, w->border, 0),
+         (size_t)n->batch * w->state_row);
+  return pass_on(w, slots, n->forward.out, n->forward.states_out, n->config.part.send);
 }
 
-/* Steps of the next window: most mends end after a few. */
-static int64_t window_steps(const walk *w, const group *g, int64_t before) {
-  const int64_t most = w->n->forward.window, grown = w->phase == SPECULATE || 2 * before > most ? most : 2 * before;
-  int64_t longest = 1;
-  for (int64_t i = 0; w->phase != TAIL && i < g->count; ++i) {
-    const lane *l = &w->lanes[g->members[i]];
-    longest = l->end - l->at > longest ? l->end - l->at : longest;
-  }
-  return before == 0 && w->phase != SPECULATE ? 1 : w->phase != TAIL && longest < grown ? longest : grown;
-}
-
-/* Numbers in a step's input: at most so many in any layer. */
-static int64_t widest_input(const recurrent_network *n) {
-  return n->config.hidden > n->config.input ? n->config.hidden : n->config.input;
-}
-
-/* A worker's part of the scratch memory: reals for one lane and one step of a window, in the order of struct group. */
-static int64_t lane_reals(const recurrent_network *n, int64_t input) {
-  return input + (n->cell->gates + 1 + n->cell->saved) * n->config.hidden;
-}
-
-/* All of a worker's part, in reals: a window of a group, and the states in front of it. */
-static int64_t group_reals(const recurrent_network *n) {
-  return n->forward.window * GROUP * lane_reals(n, widest_input(n)) + GROUP * n->config.hidden;
-}
-
-static group group_of(const walk *w, int32_t worker) {
+static bppsa_status receive(const walk *w) {
   const recurrent_network *n = w->n;
-  const int64_t hidden = n->config.hidden, rows = n->forward.window * GROUP;
-  group g = {.x = at(n, n->forward.scratch, worker * group_reals(n))};
-  g.pre = at(n, g.x, rows * widest_input(n));
-  g.saved = at(n, g.pre, rows * n->cell->gates * hidden);
-  g.h = at(n, g.saved, rows * n->cell->saved * hidden);
-  return g;
+  const int64_t slots = slots_at(w, w->first);
+  if (!has_before(w)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(pass_on(w, slots, n->forward.in, n->forward.states_in, n->config.part.receive));
+  memcpy(bppsa_walk_state(w, w->first, 0), (const char *)n->forward.states_in + (size_t)(slots * n->batch) * w->state_row,
+         (size_t)n->batch * w->state_row);
+  return BPPSA_OK;
 }
 
-static void walk_groups(const void *context, int32_t worker, int64_t first, int64_t end) {
-  const walk *w = context;
+/* ---- a phase ---- */
+
+/* Adds a lane that starts at step `at` from a state, or from 0. */
+static lane *add_lane(walk *w, int64_t sample, int64_t chunk, int64_t at, const void *state) {
   const recurrent_network *n = w->n;
-  const int64_t hidden = n->config.hidden;
-  group g = group_of(w, worker);
-  for (int64_t index = first; index < end; ++index) {
-    const int64_t from = index * GROUP;
-    g.count = w->count - from < GROUP ? w->count - from : GROUP;
-    for (int64_t i = 0; i < g.count; ++i) {
-      g.members[i] = from + i;
-    }
-    memcpy(g.h, at(n, n->forward.starts, from * hidden), (size_t)(g.count * hidden * size_of(n)));
-    for (int64_t steps = 0; g.count > 0;) {
-      steps = window_steps(w, &g, steps);
-      compute_window(w, &g, steps);
-      settle(w, &g, steps);
-    }
-  }
-}
-
-/* Adds what the lanes did: a sample's lanes run side by side, so its path grows by the longest. */
-static void account(const walk *w) {
-  recurrent_forward *f = &w->n->forward;
-  int64_t *paths = f->paths, steps = 0;
-  for (int64_t i = 0; i < w->count; ++i) {
-    const lane *l = &w->lanes[i];
-    steps += l->steps;
-    f->stats.mended += l->mended;
-    f->stats.gap = fmax(f->stats.gap, l->gap);
-    paths[2 * l->sample + 1] = l->steps > paths[2 * l->sample + 1] ? l->steps : paths[2 * l->sample + 1];
-  }
-  for (int64_t b = 0; b < w->n->batch; ++b) {
-    paths[2 * b] += paths[2 * b + 1];
-    paths[2 * b + 1] = 0;
-  }
-  f->stats.work += (double)steps; /* in steps until the pass ends */
-}
-
-static void run(walk *w) {
-  const recurrent_network *n = w->n;
-  const double flops = 2 * (double)n->cell->gates * (double)n->config.hidden * (double)n->config.hidden;
-  double steps = 0;
-  for (int64_t i = 0; i < w->count; ++i) {
-    steps += (double)(w->lanes[i].end - w->lanes[i].at);
-  }
-  bppsa_parallel_for((int32_t)n->forward.workers, (w->count + GROUP - 1) / GROUP, bppsa_loop_work(flops * steps, 0), walk_groups,
-                     w);
-  account(w);
-}
-
-/* ---- the phases ---- */
-
-/* Adds a lane that starts `early` steps in front of a chunk, but not in front of step `least`, from a state, or from 0. */
-static lane *add_lane(walk *w, int64_t sample, int64_t chunk, int64_t early, int64_t least, const void *state) {
-  const recurrent_network *n = w->n;
-  const int64_t begin = chunk_begin(n, chunk), hidden = n->config.hidden;
   lane *l = &w->lanes[w->count];
-  *l = (lane){
-      .sample = sample, .chunk = chunk, .at = begin - early > least ? begin - early : least, .end = chunk_begin(n, chunk + 1)};
-  void *to = at(n, n->forward.starts, w->count++ * hidden);
+  *l = (lane){.sample = sample, .chunk = chunk, .at = at, .end = bppsa_walk_chunk_begin(n, chunk + 1)};
+  void *to = bppsa_recurrent_offset(n, n->forward.starts, w->count++ * n->config.hidden);
   if (state != NULL) {
-    memcpy(to, state, (size_t)(hidden * size_of(n)));
+    memcpy(to, state, w->state_row);
   } else {
-    memset(to, 0, (size_t)(hidden * size_of(n)));
+    memset(to, 0, w->state_row);
   }
   return l;
 }
 
-static void speculate(walk *w) {
-  const recurrent_network *n = w->n;
-  const bppsa_forward_plan *plan = &n->forward.plan;
-  w->phase = SPECULATE;
-  w->count = 0;
-  for (int64_t chunk = 0; chunk < plan->chunks; ++chunk) {
-    for (int64_t b = 0; b < n->batch; ++b) {
-      const bool known = chunk_begin(n, chunk) <= plan->warm_up; /* it begins with the sequence */
-      add_lane(w, b, chunk, plan->warm_up, 0, known ? state_of(w, 0, b) : NULL);
-      doubtful(n, b)[chunk] = !known;
+/* The chunk behind one whose last state has changed must be verified, by the part in which it begins. */
+static void doubt_next(const walk *w, const lane *l) {
+  if (l->end < w->border) {
+    bppsa_walk_doubts(w->n, l->sample)[l->chunk + 1] = 1;
+  } else if (has_after(w)) {
+    leaving(w->n)[l->sample] = (crossing){.steps = l->steps, .goes_on = 1};
+  }
+}
+
+/* All lanes walk; then what they did is added up. */
+static void walk_and_count(const walk *w) {
+  recurrent_network *n = w->n;
+  double *totals = totals_of(n), *longest = longest_of(n), *left = left_of(n);
+  if (w->count > 0) {
+    bppsa_walk_run(w);
+  }
+  for (int64_t i = 0; i < w->count; ++i) {
+    const lane *l = &w->lanes[i];
+    totals[STEPS] += (double)(l->steps - l->earlier);
+    totals[MENDED] += (double)l->mended;
+    totals[FAR] += l->far;
+    totals[GAP] = fmax(totals[GAP], l->gap);
+    longest[l->sample] = fmax(longest[l->sample], (double)l->steps);
+    if (l->far) {
+      left[l->sample] = fmax(left[l->sample], (double)(n->forward.plan.chunks - l->chunk));
+    }
+    if (w->phase == BPPSA_WALK_MEND && l->reached) {
+      doubt_next(w, l);
+    }
+    if (w->phase == BPPSA_WALK_TAIL && !leaving(n)[l->sample].goes_on) {
+      leaving(n)[l->sample].steps = l->steps;
     }
   }
-  run(w);
+}
+
+/* Lists the lanes that come from the part in front of this one. */
+static void list_arrivals(walk *w) {
+  const recurrent_network *n = w->n;
+  const int64_t first_chunk = bppsa_walk_chunk_of(n, w->first), slots = has_before(w) ? slots_at(w, w->first) : 0;
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    for (int64_t b = 0; b < n->batch; ++b) {
+      const crossing *c = &arriving(n)[slot * n->batch + b];
+      if (c->goes_on && w->phase == BPPSA_WALK_MEND && bppsa_walk_chunk_begin(n, first_chunk) == w->first) {
+        bppsa_walk_doubts(n, b)[first_chunk] = 1;
+      } else if (c->goes_on) {
+        const char *state = (const char *)n->forward.states_in + (size_t)(slot * n->batch + b) * w->state_row;
+        lane *l = add_lane(w, b, first_chunk + slot, w->first, state);
+        l->steps = l->earlier = c->steps;
+      }
+    }
+  }
+}
+
+/* Lists the lanes of the tail, one for each sample: it goes on where it crossed the border, or at the next chunk that must be
+ * verified. */
+static void list_tail(walk *w) {
+  recurrent_network *n = w->n;
+  for (int64_t b = 0; b < n->batch; ++b) {
+    const crossing c = has_before(w) ? arriving(n)[b] : (crossing){0};
+    const int64_t chunk = bppsa_walk_chunk_of(n, w->first);
+    lane next = {.sample = b};
+    leaving(n)[b].steps = c.steps;
+    if (c.goes_on) {
+      bppsa_walk_doubts(n, b)[chunk] = 0;
+      add_lane(w, b, chunk, w->first, (const char *)n->forward.states_in + (size_t)b * w->state_row);
+    } else if (bppsa_walk_next_doubt(w, &next)) {
+      totals_of(n)[TAILS] += c.steps == 0;
+      add_lane(w, b, next.chunk, next.at, bppsa_walk_state(w, next.at, b));
+    } else {
+      continue;
+    }
+    w->lanes[w->count - 1].steps = w->lanes[w->count - 1].earlier = c.steps;
+  }
+}
+
+/* Adds up what the lanes of all parts did. Those of a sample walk side by side, so its path grows by the longest. */
+static bppsa_status join_totals(const walk *w) {
+  recurrent_network *n = w->n;
+  recurrent_forward *f = &n->forward;
+  const bppsa_forward_part *part = &n->config.part;
+  double *totals = totals_of(n);
+  int64_t *paths = f->paths;
+  totals[DOUBTS] = memchr(f->doubtful, 1, (size_t)(n->batch * f->plan.chunks)) != NULL;
+  BPPSA_TRY(part->join == NULL ? BPPSA_OK : part->join(part->context, SUMS, TOTALS + 2 * n->batch, totals));
+  for (int64_t b = 0; b < n->batch; ++b) {
+    paths[b] += (int64_t)longest_of(n)[b];
+  }
+  f->stats.work += totals[STEPS]; /* in steps until the pass ends */
+  f->stats.mended += (int64_t)totals[MENDED];
+  f->stats.tails += (int64_t)totals[TAILS];
+  f->stats.gap = fmax(f->stats.gap, totals[GAP]);
+  return BPPSA_OK;
+}
+
+static void begin_phase(walk *w, bppsa_walk_phase phase) {
+  w->phase = phase;
+  w->count = 0;
+}
+
+/* Walks the lanes listed, which begin in this part, and those that come from the part in front of it. */
+static bppsa_status finish_phase(walk *w) {
+  const recurrent_network *n = w->n;
+  const int64_t early = w->phase == BPPSA_WALK_SPECULATE ? n->forward.plan.warm_up : 0;
+  /* May a lane that comes from another part reach the end of this one? */
+  const bool waits = w->phase == BPPSA_WALK_TAIL || start_of(n, bppsa_walk_chunk_of(n, w->border - 1), early, 0) < w->first;
+  memset(totals_of(n), 0, (size_t)(TOTALS + 2 * n->batch) * sizeof(double));
+  memset(leaving(n), 0, (size_t)(slots_at(w, w->border) * n->batch) * sizeof(crossing));
+  walk_and_count(w);
+  BPPSA_TRY(waits ? BPPSA_OK : send(w));
+  BPPSA_TRY(receive(w));
+  w->count = 0;
+  if (w->phase == BPPSA_WALK_TAIL) {
+    list_tail(w);
+  } else {
+    list_arrivals(w);
+  }
+  walk_and_count(w);
+  BPPSA_TRY(waits ? send(w) : BPPSA_OK);
+  return join_totals(w);
+}
+
+/* ---- the phases ---- */
+
+static bppsa_status speculate(walk *w) {
+  const recurrent_network *n = w->n;
+  const bppsa_forward_plan *plan = &n->forward.plan;
+  begin_phase(w, BPPSA_WALK_SPECULATE);
+  memset(n->forward.doubtful, 0, (size_t)(n->batch * plan->chunks));
+  for (int64_t chunk = 0; chunk < plan->chunks; ++chunk) {
+    const int64_t begin = bppsa_walk_chunk_begin(n, chunk), start = start_of(n, chunk, plan->warm_up, 0);
+    const bool known = begin <= plan->warm_up; /* it begins with the sequence */
+    for (int64_t b = 0; b < n->batch; ++b) {
+      if (begins_here(w, start)) {
+        add_lane(w, b, chunk, start, known ? bppsa_walk_state(w, 0, b) : NULL);
+      }
+      bppsa_walk_doubts(n, b)[chunk] = !known && begins_here(w, begin);
+    }
+  }
+  return finish_phase(w);
+}
+
+/* Brings the states after firsts [b] steps to all parts behind them; 0: of no use. */
+static bppsa_status share_seeds(const walk *w, const int64_t *firsts) {
+  const recurrent_network *n = w->n;
+  char *seeds = n->forward.seeds;
+  const bppsa_forward_part *part = &n->config.part;
+  const bppsa_view view = bppsa_view_make(seeds, n->config.dtype, 2, (int64_t[]){n->batch, n->config.hidden});
+  BPPSA_TRY(has_before(w) ? part->receive(part->context, NULL, &view) : BPPSA_OK);
+  for (int64_t b = 0; b < n->batch; ++b) {
+    if (firsts[b] > w->first && firsts[b] <= w->border) {
+      memcpy(seeds + (size_t)b * w->state_row, bppsa_walk_state(w, firsts[b], b), w->state_row);
+    }
+  }
+  return has_after(w) ? part->send(part->context, NULL, &view) : BPPSA_OK;
 }
 
 /* A chunk that was mended to its end by much shows that its sample's guesses were in the wrong basin: later chunks begin anew, from
  * that end. At most once a sample. */
-static void reseed(walk *w, const int64_t *ends) {
+static bppsa_status reseed(walk *w) {
   recurrent_network *n = w->n;
   const bppsa_forward_plan *plan = &n->forward.plan;
   unsigned char *reseeded = n->forward.reseeded;
-  w->phase = SPECULATE;
-  w->count = 0;
+  int64_t *firsts = (int64_t *)n->forward.paths + n->batch, samples = 0; /* firsts [b]: the steps in front of the later chunks */
   for (int64_t b = 0; b < n->batch; ++b) {
-    const int64_t from = ends[b] + 1;
-    if (reseeded[b] || from >= plan->chunks) {
-      continue;
-    }
-    reseeded[b] = 1;
-    ++n->forward.stats.reseeded;
-    for (int64_t chunk = from; chunk < plan->chunks; ++chunk) {
-      const int64_t start = chunk_begin(n, from);
-      const lane *l = add_lane(w, b, chunk, plan->warm_up, start, state_of(w, start, b));
-      doubtful(n, b)[chunk] = l->at > start;
+    const int64_t from = plan->chunks - (int64_t)left_of(n)[b] + 1;
+    firsts[b] = reseeded[b] || from >= plan->chunks ? 0 : bppsa_walk_chunk_begin(n, from);
+    reseeded[b] = reseeded[b] || firsts[b] > 0;
+    samples += firsts[b] > 0;
+  }
+  if (samples == 0) {
+    return BPPSA_OK;
+  }
+  n->forward.stats.reseeded += samples;
+  BPPSA_TRY(share_seeds(w, firsts));
+  begin_phase(w, BPPSA_WALK_SPECULATE);
+  for (int64_t b = 0; b < n->batch; ++b) {
+    int64_t chunk = firsts[b] > 0 ? bppsa_walk_chunk_of(n, firsts[b]) : plan->chunks;
+    for (; chunk < plan->chunks; ++chunk) {
+      const int64_t start = start_of(n, chunk, plan->warm_up, firsts[b]);
+      if (begins_here(w, start)) {
+        add_lane(w, b, chunk, start, (const char *)n->forward.seeds + (size_t)b * w->state_row);
+      }
+      bppsa_walk_doubts(n, b)[chunk] = start > firsts[b] && begins_here(w, bppsa_walk_chunk_begin(n, chunk));
     }
   }
-  if (w->count > 0) {
-    run(w);
-  }
+  return finish_phase(w);
 }
 
-/* Mends all doubtful chunks at once. firsts [b]: of each sample the first chunk that moved far, or C. Returns how many chunks moved
- * far. */
-static int64_t mend(walk *w, int64_t *firsts) {
+/* Mends all doubtful chunks at once. */
+static bppsa_status mend(walk *w) {
   recurrent_network *n = w->n;
   const int64_t chunks = n->forward.plan.chunks;
-  int64_t moved = 0, changed = 0;
-  w->phase = MEND;
-  w->count = 0;
+  begin_phase(w, BPPSA_WALK_MEND);
   for (int64_t chunk = 1; chunk < chunks; ++chunk) {
     for (int64_t b = 0; b < n->batch; ++b) {
-      if (doubtful(n, b)[chunk]) {
-        doubtful(n, b)[chunk] = 0;
-        add_lane(w, b, chunk, 0, 0, state_of(w, chunk_begin(n, chunk), b));
+      if (bppsa_walk_doubts(n, b)[chunk]) {
+        const int64_t begin = bppsa_walk_chunk_begin(n, chunk);
+        bppsa_walk_doubts(n, b)[chunk] = 0;
+        add_lane(w, b, chunk, begin, bppsa_walk_state(w, begin, b));
       }
     }
   }
-  run(w);
-  for (int64_t b = 0; b < n->batch; ++b) {
-    firsts[b] = chunks;
-  }
-  for (int64_t i = w->count - 1; i >= 0; --i) {
-    const lane *l = &w->lanes[i];
-    moved += l->far;
-    changed += l->mended;
-    if (l->reached && l->chunk + 1 < chunks) {
-      doubtful(n, l->sample)[l->chunk + 1] = 1;
-    }
-    firsts[l->sample] = l->far ? l->chunk : firsts[l->sample];
-  }
-  n->forward.stats.rounds += changed > 0;
-  return moved;
+  BPPSA_TRY(finish_phase(w));
+  n->forward.stats.rounds += totals_of(n)[MENDED] > 0;
+  return BPPSA_OK;
 }
 
 /* Every sample with doubtful chunks walks on from the first of them, one chunk after the other. */
-static void finish(walk *w) {
-  recurrent_network *n = w->n;
-  w->phase = TAIL;
-  w->count = 0;
-  for (int64_t b = 0; b < n->batch; ++b) {
-    lane first = {.sample = b};
-    if (next_doubt(w, &first)) {
-      add_lane(w, b, first.chunk, 0, 0, state_of(w, first.at, b));
-    }
-  }
-  if (w->count > 0) {
-    n->forward.stats.tails += w->count;
-    run(w);
-  }
+static bppsa_status finish(walk *w) {
+  begin_phase(w, BPPSA_WALK_TAIL);
+  return finish_phase(w);
 }
 
-static bool any_doubt(const recurrent_network *n) {
-  return memchr(n->forward.doubtful, 1, (size_t)(n->batch * n->forward.plan.chunks)) != NULL;
-}
-
-void bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x) {
+bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x) {
   const bppsa_forward_plan *plan = &n->forward.plan;
   const size_t size = (size_t)size_of(n);
   walk w = {.n = n,
             .layer = l,
             .input = n->layers[l].input,
+            .first = n->config.part.first,
+            .border = n->config.part.first + n->config.seq_len,
             .x = x,
             .h = n->layers[l].h,
             .saved = n->layers[l].saved,
@@ -455,33 +366,34 @@ void bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x) {
             .state_row = (size_t)n->config.hidden * size,
             .saved_row = (size_t)(n->cell->saved * n->config.hidden) * size,
             .lanes = n->forward.lanes};
-  int64_t *firsts = (int64_t *)n->forward.paths + 2 * n->batch;
   const int64_t rounds = n->forward.stats.rounds;
   n->forward.stats.rounds = 0;
   memset(n->forward.reseeded, 0, (size_t)n->batch);
-  speculate(&w);
-  for (int64_t round = 0; round < plan->rounds && any_doubt(n); ++round) {
-    const int64_t moved = mend(&w, firsts);
-    reseed(&w, firsts);
+  BPPSA_TRY(speculate(&w));
+  for (int64_t round = 0; round < plan->rounds && totals_of(n)[DOUBTS] > 0; ++round) {
+    BPPSA_TRY(mend(&w));
+    const double moved = totals_of(n)[FAR];
+    BPPSA_TRY(reseed(&w));
     /* Where the last states of most chunks still move far, nothing is forgotten: each round fixes one chunk alone, and the tail
      * does so with less work. */
-    if (round >= PATIENCE && 2 * moved > plan->chunks * n->batch) {
+    if (round >= PATIENCE && 2 * moved > (double)(plan->chunks * n->batch)) {
       break;
     }
   }
-  finish(&w);
+  BPPSA_TRY(totals_of(n)[DOUBTS] > 0 ? finish(&w) : BPPSA_OK);
   n->forward.stats.rounds = n->forward.stats.rounds > rounds ? n->forward.stats.rounds : rounds;
+  return BPPSA_OK;
 }
 
 /* ---- a pass, and its memory ---- */
 
 bool bppsa_forward_begin(recurrent_network *n) {
   recurrent_forward *f = &n->forward;
-  const int64_t steps = n->config.seq_len * n->config.layers;
+  const int64_t steps = f->seq_len * n->config.layers;
   const bool speculates = bppsa_forward_pause_begin(&f->plan, &f->pause);
   f->stats = (bppsa_forward_stats){.speculated = speculates, .passes = 1, .path = steps, .possible = steps, .work = 1};
   if (speculates) {
-    memset(f->paths, 0, (size_t)(2 * n->batch) * sizeof(int64_t));
+    memset(f->paths, 0, (size_t)n->batch * sizeof(int64_t));
     f->stats.work = 0;
   }
   return speculates;
@@ -495,7 +407,7 @@ void bppsa_forward_end(recurrent_network *n) {
   }
   f->stats.path = 0;
   for (int64_t b = 0; b < n->batch; ++b) {
-    f->stats.path = paths[2 * b] > f->stats.path ? paths[2 * b] : f->stats.path;
+    f->stats.path = paths[b] > f->stats.path ? paths[b] : f->stats.path;
   }
   f->stats.work /= (double)f->stats.possible * (double)n->batch;
   f->pause = bppsa_forward_pause_end(
@@ -503,36 +415,54 @@ void bppsa_forward_end(recurrent_network *n) {
 }
 
 void bppsa_forward_choose(recurrent_network *n) {
-  enum { BYTES = 1 << 16, MOST = 16 };
+  enum { BYTES = 1 << 16, MOST = 16, GROUP = BPPSA_WALK_GROUP };
   recurrent_forward *f = &n->forward;
-  const int64_t groups = (f->plan.chunks * n->config.batch + GROUP - 1) / GROUP;
-  const int64_t fitting = BYTES / (GROUP * lane_reals(n, n->config.input) * size_of(n));
+  const int64_t groups = (chunks_here(n) * n->config.batch + GROUP - 1) / GROUP;
+  const int64_t fitting = BYTES / (GROUP * bppsa_walk_lane_reals(n, n->config.input) * size_of(n));
   f->workers = groups < n->threads ? groups : n->threads;
   f->window = fitting > MOST ? MOST : fitting < 1 ? 1 : fitting;
+}
+
+/* The messages at the ends of a part: what crosses a border, and the states, with room for a state of every sample behind them. */
+static bppsa_status visit_messages(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+  recurrent_forward *f = &n->forward;
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t first = c->part.first, border = first + c->seq_len;
+  const int64_t in = crossing_chunks(n, first), out = crossing_chunks(n, border), number = c->batch * (int64_t)sizeof(crossing);
+  BPPSA_TRY(visit(&f->in, in * number, bytes));
+  BPPSA_TRY(visit(&f->out, out * number, bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, in + 1, c->batch, c->hidden, &f->states_in, bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, out + 1, c->batch, c->hidden, &f->states_out, bytes));
+  return bppsa_recurrent_visit_array(n, visit, 1, c->batch, c->hidden, &f->seeds, bytes);
 }
 
 bppsa_status bppsa_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
   recurrent_forward *f = &n->forward;
   const bppsa_recurrent_config *c = &n->config;
-  int64_t lanes, lane_bytes;
+  int64_t flags, lanes, lane_bytes;
   if (!f->plan.speculative) {
     return BPPSA_OK;
   }
-  if (!bppsa_mul(f->plan.chunks, c->batch, &lanes) || !bppsa_mul(lanes, (int64_t)sizeof(lane), &lane_bytes)) {
+  const int64_t here = chunks_here(n);
+  if (!bppsa_mul(f->plan.chunks, c->batch, &flags) || !bppsa_mul(here, c->batch, &lanes) ||
+      !bppsa_mul(lanes, (int64_t)sizeof(lane), &lane_bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "forward pass: %lld chunks of %lld samples do not fit in 64 bits",
                       (long long)f->plan.chunks, (long long)c->batch);
   }
   BPPSA_TRY(visit(&f->lanes, lane_bytes, bytes));
-  BPPSA_TRY(visit(&f->doubtful, lanes, bytes));
-  BPPSA_TRY(visit(&f->paths, 3 * c->batch * (int64_t)sizeof(int64_t), bytes));
+  BPPSA_TRY(visit(&f->doubtful, flags, bytes));
+  BPPSA_TRY(visit(&f->paths, 2 * c->batch * (int64_t)sizeof(int64_t), bytes));
+  BPPSA_TRY(visit(&f->totals, (TOTALS + 2 * c->batch) * (int64_t)sizeof(double), bytes));
   BPPSA_TRY(visit(&f->reseeded, c->batch, bytes));
-  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, f->plan.chunks, c->batch, c->hidden, &f->starts, bytes));
-  return bppsa_recurrent_visit_array(n, visit, f->workers, 1, group_reals(n), &f->scratch, bytes);
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, here, c->batch, c->hidden, &f->starts, bytes));
+  BPPSA_TRY(visit_messages(n, visit, bytes));
+  return bppsa_recurrent_visit_array(n, visit, f->workers, 1, bppsa_walk_scratch(n), &f->scratch, bytes);
 }
 
 void bppsa_forward_free(recurrent_network *n) {
   recurrent_forward *f = &n->forward;
-  void *const arrays[] = {f->lanes, f->starts, f->scratch, f->doubtful, f->paths, f->reseeded};
+  void *const arrays[] = {f->lanes,    f->starts, f->scratch, f->doubtful,  f->paths,      f->totals,
+                          f->reseeded, f->in,     f->out,     f->states_in, f->states_out, f->seeds};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     bppsa_free(arrays[i]);
   }

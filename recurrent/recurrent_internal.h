@@ -42,15 +42,19 @@ typedef struct {
   bppsa_forward_stats stats; /* of the latest pass */
   bppsa_forward_pause pause;
   int multiprocessors; /* of the GPU; 0 on a CPU */
+  int64_t seq_len;     /* T of the whole sequence, of which the network may hold a part */
   int64_t workers;     /* on a CPU: threads that walk at the same time, each with its own part of `scratch` */
   int64_t window;      /* steps that lanes take between two looks at them */
-  void *lanes;         /* [C·B], struct lane of recurrent_forward_cpu.c */
-  void *starts;        /* [C·B][H]: the states from which lanes start */
+  void *lanes;         /* [chunks with lanes in this part · B], bppsa_walk_lane */
+  void *starts;        /* the same, [H]: the states from which lanes start */
   void *scratch;       /* [workers], the arrays of a group of lanes */
-  void *doubtful;      /* [B][C] bytes: the chunk must be verified */
-  void *paths;         /* int64: [B][2], dependent steps of each sample, in all layers so far and in the present phase; then
-                        * [B], its first chunk that moved far */
+  void *doubtful;      /* [B][C] bytes: the chunk begins in this part and must be verified */
+  void *paths;         /* int64: [B], dependent steps of each sample in all layers so far; then [B], for reseeding */
+  void *totals;        /* double: what the lanes of a phase did, see recurrent_forward_cpu.c */
   void *reseeded;      /* [B] bytes: the layer's later chunks began anew */
+  void *seeds;         /* [B][H]: the states from which they did */
+  /* What crosses the ends of this part, bppsa_walk_crossing and states: [chunks that cross · B], then [B] last states */
+  void *in, *out, *states_in, *states_out;
 } recurrent_forward;
 
 typedef struct {
@@ -144,8 +148,9 @@ void bppsa_forward_choose(recurrent_network *n);
 bppsa_status bppsa_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_forward_free(recurrent_network *n);
 bool bppsa_forward_begin(recurrent_network *n); /* a pass over all layers: does it speculate? */
-/* Layer l's states from x, its input, and the state in front of the first step. Its weights have been prepared. */
-void bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x);
+/* Layer l's states from x, its input, and the state in front of the first step. Its weights have been prepared. Errors of
+ * config.part. */
+bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x);
 void bppsa_forward_end(recurrent_network *n);
 
 extern const bppsa_model_ops bppsa_recurrent_ops;

@@ -79,10 +79,6 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->model->device != NULL) {
     BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
   }
-  const bppsa_forward_plan *forward = bppsa_forward_plan_of(run->model);
-  if (run->ranks != NULL && forward != NULL && forward->speculative) { /* a rank's samples would decide about its pauses */
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "training: speculative forward passes on several ranks, expected sequential ones");
-  }
   BPPSA_TRY(bppsa_model_update_redone(run->model));
   run->redone = run->model->redone;
   return bppsa_training_open_files(run);
@@ -107,8 +103,8 @@ static bppsa_status next_batch(bppsa_training *run) {
 /* Counts scan products redone since the last call, and what the forward pass did. On a GPU this waits, so it is called only where
  * the numbers are shown. */
 static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
-  if (run->ranks != NULL) { /* they have counted */
-    return BPPSA_OK;
+  if (run->ranks != NULL) { /* they have counted products */
+    return bppsa_forward_stats_collect(run->model, &record->forward);
   }
   const bool looked_at =
       run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->samples || run->gpu == NULL;

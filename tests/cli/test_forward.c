@@ -182,6 +182,42 @@ static void test_resume_open(void **state) {
   json_decref(document);
 }
 
+/* Ranks along time: their passes are those of one device, and do the same on any number of ranks. */
+static void test_ranks(void **state) {
+  (void)state;
+  static const char *const commands[] = {
+      "eval rnn --weights W.safetensors --seq-len 1000 --samples 6 --batch 2 --threads 1 --forward speculative --json",
+      "grad rnn --weights W.safetensors --input X.npy --labels Y.npy --out P.safetensors --threads 1 --forward-chunks 3 --json",
+      "train gru --seq-len 300 --samples 8 --batch 4 --hidden 8 --iterations 1 --threads 1 --warm-up 9 --json"};
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0]; ++i) {
+    json_t *alone = run_json("%s", commands[i]);
+    for (int ranks = 1; ranks <= 3; ++ranks) {
+      json_t *cut = run_json("%s --ranks %d --split time", commands[i], ranks);
+      assert_true(json_equal(at(cut, "forward"), at(alone, "forward")));
+      json_decref(cut);
+    }
+    json_decref(alone);
+  }
+}
+
+/* The same for a run on ranks along time that is resumed in a pause. */
+static void test_resume_ranks(void **state) {
+  (void)state;
+  const char *train = "train rnn " HOPELESS " --ranks 3 --split time --micro-batches 2 --threads 1";
+  assert_int_equal(system("rm -rf d"), 0);
+  assert_runs("%s --iterations 8 --log F.jsonl --save-weights A.safetensors", train);
+  json_t *whole = logged("F.jsonl");
+  assert_runs("%s --iterations 4 --log F.jsonl --checkpoint d", train);
+  assert_runs("%s --iterations 8 --log F.jsonl --checkpoint d --resume --save-weights R.safetensors", train);
+  json_t *resumed = logged("F.jsonl");
+  assert_true(json_equal(whole, resumed));
+  assert_equal_files("A.safetensors", "R.safetensors");
+  assert_true(get_integer(json_array_get(whole, 0), "tails") > 0);
+  assert_true(json_is_false(at(json_array_get(whole, json_array_size(whole) - 1), "speculated")));
+  json_decref(whole);
+  json_decref(resumed);
+}
+
 /* auto by the cost model, whose plan says up to which work it pays, and by measurement. */
 static void test_auto(void **state) {
   (void)state;
@@ -231,6 +267,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_plan),        cmocka_unit_test(test_grad),   cmocka_unit_test(test_eval),
       cmocka_unit_test(test_train),       cmocka_unit_test(test_losses), cmocka_unit_test(test_resume),
-      cmocka_unit_test(test_resume_open), cmocka_unit_test(test_auto),   cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_resume_open), cmocka_unit_test(test_ranks),  cmocka_unit_test(test_resume_ranks),
+      cmocka_unit_test(test_auto),        cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, enter_with_batch, NULL);
 }

@@ -401,8 +401,8 @@ static void test_refused(void **state) {
                                          "grad rnn --weights W.safetensors --input X.npy --labels Y.npy --out o.safetensors"};
   for (size_t i = 0; i < sizeof commands / sizeof commands[0]; ++i) {
     for (int time = 0; time < 2; ++time) {
-      assert_fails(2, "--forward: speculative beside ranks, expected sequential or auto", "%s --ranks 2 --split %s --warm-up 2",
-                   commands[i], time == 1 ? "time" : "batch");
+      assert_fails(2, "--forward: speculative beside ranks that take parts of a batch, expected --split time, sequential or auto",
+                   "%s --warm-up 2 %s", commands[i], time == 1 ? "--ranks 4 --split time:2,batch:2" : "--ranks 2 --split batch");
     }
   }
 }

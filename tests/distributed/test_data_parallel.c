@@ -497,7 +497,7 @@ static void refused(void **state) {
   run = ranked(&network, dataset, BPPSA_F32, 8, 2);
   run.config.steps.forward = (bppsa_forward_method){.kind = BPPSA_FORWARD_SPECULATIVE, .chunks = 2, .warm_up = 1, .rounds = 1};
   assert_int_equal(train_on(2, 60, &run, NULL), BPPSA_ERR_UNSUPPORTED);
-  assert_says("speculative forward passes on several ranks, expected sequential ones");
+  assert_says("speculative forward passes of parts of a batch");
   bppsa_dataset_destroy(dataset);
   bppsa_network_close(&network);
 }

@@ -75,6 +75,18 @@ for split in "2 1f1b device" "4 chimera device" "3 zb-h1 device" "2 pipedream th
   [ "$(grep -c '^final loss' out)" -eq 1 ] || fail "$2 on $1: expected one summary"
 done
 
+# Speculative forward passes along time: the bits and the words of ranks that are threads.
+speculation="train gru --seq-len 120 --hidden 5 --samples 32 --batch 8 --threads 1 --epochs 1 --forward-chunks 7 --warm-up 5"
+# shellcheck disable=SC2086
+"$program" $speculation --ranks 3 --split time --save-weights threads.safetensors >out
+grep 'forward passes in parallel\|^forward .*spec' out >threads.txt
+# shellcheck disable=SC2086
+mpi 3 $speculation --split time --save-weights mpi.safetensors
+[ "$status" -eq 0 ] || fail "speculation: status $status"
+cmp threads.safetensors mpi.safetensors || fail "speculation: other bits"
+grep 'forward passes in parallel\|^forward .*spec' out | cmp - threads.txt || fail "speculation: other words"
+[ "$(wc -l <threads.txt)" -eq 2 ] || fail "speculation: expected two lines"
+
 evaluation="eval gru --weights one.safetensors --samples 50 --seq-len 6 --batch 7 --threads 1 --json"
 # shellcheck disable=SC2086
 "$program" $evaluation >alone.json

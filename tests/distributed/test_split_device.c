@@ -108,6 +108,39 @@ static bppsa_status refused_on_all(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
+/* Ranks on GPUs do not speculate: it is refused, and AUTO is the sequential pass. */
+static bppsa_status speculates_on_all(bppsa_comm *comm, void *context) {
+  bppsa_recurrent_config c = small(2000);
+  const bppsa_split_time split = {.comm = comm, .micro_batches = 1};
+  bppsa_device *device = NULL;
+  bppsa_model *model = NULL;
+  (void)context;
+  c.batch = 1;
+  c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
+  BPPSA_TRY(bppsa_device_create("cuda:0", 1, &device));
+  bppsa_comm_set_device(comm, device);
+  CHECK(bppsa_split_time_create(&split, &c, &bppsa_gru_cell, device, &model) == BPPSA_ERR_UNSUPPORTED && model == NULL);
+  CHECK(strstr(bppsa_last_error(), "split time: speculative forward passes on GPUs, expected sequential ones, auto") != NULL);
+  c.forward.kind = BPPSA_FORWARD_AUTO;
+  BPPSA_TRY(bppsa_split_time_create(&split, &c, &bppsa_gru_cell, device, &model));
+  CHECK(!bppsa_forward_plan_of(model)->speculative);
+  bppsa_model_destroy(model);
+  bppsa_comm_set_device(comm, NULL);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void forward_passes(void **state) {
+  (void)state;
+  const bppsa_comm_config config = {.ranks = 2, .timeout = 60};
+  if (gpus == 0) {
+    skip();
+  }
+  if (bppsa_comm_run(&config, speculates_on_all, NULL, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+}
+
 static void mixed_devices(void **state) {
   (void)state;
   const bppsa_comm_config config = {.ranks = 2, .timeout = 60};
@@ -120,7 +153,8 @@ static void mixed_devices(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(wide), cmocka_unit_test(mixed_devices)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(wide), cmocka_unit_test(mixed_devices),
+                                     cmocka_unit_test(forward_passes)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

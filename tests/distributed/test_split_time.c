@@ -198,7 +198,6 @@ static void refused(void **state) {
       {fits, fits, 1, BPPSA_ERR_ARGUMENT, "seq_len is 5 on rank 1, expected 1000 as on rank 0"},
       {fits, fits, 1, BPPSA_ERR_ARGUMENT, "backward is 1 on rank 1, expected 0 as on rank 0"},
       {fits, speculates, 1, BPPSA_ERR_ARGUMENT, "forward is 1 on rank 1, expected 0 as on rank 0"},
-      {speculates, speculates, 1, BPPSA_ERR_UNSUPPORTED, "speculative forward passes, expected sequential ones, or auto"},
       {fits, fits, 4, BPPSA_ERR_ARGUMENT, "4 micro-batches, expected at least 1 step, and 1 .. 3 micro-batches as samples"},
       {fits, fits, 0, BPPSA_ERR_ARGUMENT, "0 micro-batches"}};
   r[0].rank1.seq_len = 5;
@@ -241,50 +240,11 @@ static bppsa_status choices(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* With forward passes AUTO the states are those of the sequential pass, bit for bit, where AUTO would speculate without ranks. */
-static bppsa_status forward_choices(bppsa_comm *comm, void *context) {
-  enum { LONG = 6000, CLASSES = 3 };
-  bppsa_device *device = NULL;
-  (void)context;
-  int64_t first, steps;
-  double *found[2] = {0};
-  bppsa_ranks_share(LONG, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &steps);
-  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
-  double *x = uniform(1, LONG, 1.0);
-  for (int automatic = 0; automatic < 2; ++automatic) {
-    bppsa_recurrent_config c = small();
-    c.seq_len = LONG;
-    c.batch = c.input = 1;
-    c.loss_all = true;
-    c.forward.kind = automatic ? BPPSA_FORWARD_AUTO : BPPSA_FORWARD_SEQUENTIAL;
-    const bppsa_split_time split = {.comm = comm, .micro_batches = 1};
-    const bppsa_view view = bppsa_view_make(x + first, BPPSA_F64, 3, (int64_t[]){steps, 1, 1});
-    bppsa_model *model = NULL;
-    bppsa_view logits;
-    BPPSA_TRY(bppsa_split_time_create(&split, &c, &bppsa_rnn_cell, device, &model));
-    BPPSA_TRY(bppsa_split_time_init(model, BPPSA_INIT_ORTHOGONAL, 7));
-    BPPSA_TRY(model->ops->forward(model, &view, NULL, &logits));
-    found[automatic] = bppsa_calloc(steps * CLASSES, sizeof(double));
-    memcpy(found[automatic], logits.data, bppsa_view_bytes(&logits));
-    bppsa_model_destroy(model);
-  }
-  const bool same = memcmp(found[0], found[1], (size_t)(steps * CLASSES) * sizeof(double)) == 0;
-  bppsa_free(found[0]);
-  bppsa_free(found[1]);
-  bppsa_free(x);
-  bppsa_device_destroy(device);
-  CHECK(same);
-  return BPPSA_OK;
-}
-
 static void chosen(void **state) {
   (void)state;
   const bppsa_comm_config config = {.ranks = 5, .timeout = 60};
-  const bppsa_comm_body bodies[] = {choices, forward_choices};
-  for (int i = 0; i < 2; ++i) {
-    if (bppsa_comm_run(&config, bodies[i], NULL, NULL) != BPPSA_OK) {
-      fail_msg("%s", bppsa_last_error());
-    }
+  if (bppsa_comm_run(&config, choices, NULL, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
   }
 }
 

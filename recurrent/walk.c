@@ -1,0 +1,283 @@
+/* How the lanes of a parallel forward pass walk, in groups, on a CPU (recurrent/walk.h). */
+#include "recurrent/walk.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/flush.h"
+#include "core/pool.h"
+
+#define EACH_REAL "recurrent/walk.inc"
+#include "core/each_real.inc"
+
+enum { GROUP = BPPSA_WALK_GROUP };
+
+typedef bppsa_walk walk;
+typedef bppsa_walk_lane lane;
+
+/* The arrays of one group: for `count` lanes rows of a step lie one behind the other. */
+typedef struct {
+  char *x, *pre, *h, *saved;
+  int64_t members[GROUP]; /* numbers of the lanes */
+  int64_t count;
+} group;
+
+static int64_t size_of(const recurrent_network *n) {
+  return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+/* The step in front of which a lane stops in this part. */
+static int64_t stop_of(const walk *w, const lane *l) {
+  return l->end < w->border ? l->end : w->border;
+}
+
+/* ---- a lane after a window ---- */
+
+static void copy_saved(const walk *w, const lane *l, int64_t step, const void *saved) {
+  if (w->saved_row > 0) {
+    memcpy(w->saved + (size_t)((step - w->first) * w->n->batch + l->sample) * w->saved_row, saved, w->saved_row);
+  }
+}
+
+static void keep(const walk *w, const lane *l, int64_t step, const void *state, const void *saved) {
+  memcpy(bppsa_walk_state(w, step + 1, l->sample), state, w->state_row);
+  copy_saved(w, l, step, saved);
+}
+
+/* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit, and so must a
+ * state that has overflowed. *distance: the largest difference. */
+static bool agrees(const recurrent_network *n, const void *state, const void *stored, double tolerance, double *distance) {
+  const int64_t hidden = n->config.hidden;
+  double largest;
+  if (n->config.dtype == BPPSA_F32) {
+    float of;
+    *distance = (double)distance_f32(hidden, state, stored, &of);
+    largest = (double)of;
+  } else {
+    *distance = distance_f64(hidden, state, stored, &largest);
+  }
+  const double most = tolerance * (n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1);
+  return tolerance > 0 && isfinite(most) ? *distance <= most : memcmp(state, stored, (size_t)(hidden * size_of(n))) == 0;
+}
+
+bool bppsa_walk_next_doubt(const walk *w, lane *l) {
+  const int64_t chunks = w->n->forward.plan.chunks;
+  unsigned char *doubts = bppsa_walk_doubts(w->n, l->sample);
+  int64_t chunk = l->chunk + 1;
+  while (chunk < chunks && !doubts[chunk]) {
+    ++chunk;
+  }
+  if (chunk == chunks) {
+    return false;
+  }
+  doubts[chunk] = 0;
+  l->chunk = chunk;
+  l->at = bppsa_walk_chunk_begin(w->n, chunk);
+  l->end = bppsa_walk_chunk_begin(w->n, chunk + 1);
+  return true;
+}
+
+/* Where a lane's rows of step s of the window stand in its group. */
+static const void *walked(const walk *w, const group *g, int64_t s, int64_t row) {
+  return g->h + (size_t)((s + 1) * g->count + row) * w->state_row;
+}
+
+static const void *walked_saved(const walk *w, const group *g, int64_t s, int64_t row) {
+  return g->saved + (size_t)(s * g->count + row) * w->saved_row;
+}
+
+/* A lane comes to the end of this part, and goes on in the next one. */
+static void cross(const walk *w, const lane *l, const void *state) {
+  const recurrent_forward *f = &w->n->forward;
+  const int64_t slot = (l->chunk - bppsa_walk_chunk_of(w->n, w->border)) * w->n->batch + l->sample;
+  ((bppsa_walk_crossing *)f->out)[slot] = (bppsa_walk_crossing){.steps = l->steps, .goes_on = 1};
+  memcpy((char *)f->states_out + (size_t)slot * w->state_row, state, w->state_row);
+}
+
+/* Stores the steps of the chunk itself, not those of the warm-up. True: the lane goes on. */
+static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t steps, lane *l) {
+  const int64_t begin = bppsa_walk_chunk_begin(w->n, l->chunk), stop = stop_of(w, l);
+  const int64_t end = l->at + steps < stop ? l->at + steps : stop;
+  const void *last = walked(w, g, end - 1 - l->at, row);
+  for (int64_t step = begin > l->at ? begin : l->at; step < end; ++step) {
+    keep(w, l, step, walked(w, g, step - l->at, row), walked_saved(w, g, step - l->at, row));
+  }
+  l->steps += end - l->at;
+  l->at = end;
+  if (end == w->border && end < l->end) {
+    cross(w, l, last);
+  }
+  return end < stop;
+}
+
+/* Settles a lane that has reached the end of its chunk and changed its last state. True: the lane goes on. */
+static bool settle_end(const walk *w, lane *l) {
+  l->reached = true;
+  if (w->phase == BPPSA_WALK_MEND || l->chunk + 1 == w->n->forward.plan.chunks) {
+    return false;
+  }
+  ++l->chunk; /* the tail verifies the next chunk by walking on */
+  bppsa_walk_doubts(w->n, l->sample)[l->chunk] = 0;
+  l->end = bppsa_walk_chunk_begin(w->n, l->chunk + 1);
+  return true;
+}
+
+/* Stores steps until one agrees with the stored state, which then stays. The values that were saved with that step do not: they
+ * belong to the state in front of it. *jumped: the lane goes on elsewhere, so that it needs the state there. True: the lane goes
+ * on. */
+static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t steps, lane *l, bool *jumped) {
+  const recurrent_network *n = w->n;
+  const bppsa_forward_plan *plan = &n->forward.plan;
+  for (int64_t s = 0; s < steps; ++s) {
+    const void *state = walked(w, g, s, row), *saved = walked_saved(w, g, s, row);
+    const bool first = l->at == bppsa_walk_chunk_begin(n, l->chunk);
+    double distance;
+    ++l->steps;
+    if (agrees(n, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance)) {
+      l->gap = fmax(l->gap, distance);
+      copy_saved(w, l, l->at, saved);
+      *jumped = w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);
+      return *jumped;
+    }
+    l->mended += first;
+    keep(w, l, l->at, state, saved);
+    if (++l->at == l->end) {
+      l->far = distance > plan->far;
+      if (!settle_end(w, l)) {
+        return false;
+      }
+    }
+    if (l->at == w->border) {
+      cross(w, l, state);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- a group ---- */
+
+/* Inputs of `steps` steps of all lanes; those of steps behind the part's last one are the last one's. */
+static void gather(const walk *w, group *g, int64_t steps) {
+  const int64_t last = w->n->config.seq_len - 1;
+  for (int64_t i = 0; i < g->count; ++i) {
+    const lane *l = &w->lanes[g->members[i]];
+    for (int64_t s = 0; s < steps; ++s) {
+      const int64_t at = l->at - w->first + s, step = at < last ? at : last;
+      const char *from = w->x + (size_t)(step * w->n->batch + l->sample) * w->input_row;
+      char *to = g->x + (size_t)(s * g->count + i) * w->input_row;
+      if (w->input_row == sizeof(float)) { /* the size of a copy that the compiler knows */
+        memcpy(to, from, sizeof(float));
+      } else {
+        memcpy(to, from, w->input_row);
+      }
+    }
+  }
+}
+
+/* Computes `steps` steps of all lanes from the states in row 0 of h. */
+static void compute_window(const walk *w, group *g, int64_t steps) {
+  const recurrent_network *n = w->n;
+  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
+  gather(w, g, steps);
+  const bppsa_linear from_x = {n->config.dtype, 1, steps * g->count, w->input, out, .unit = g->count};
+  bppsa_linear_forward(&from_x, g->x, n->w_t, n->bias, g->pre);
+  const bppsa_cell_block block = {.steps = steps,
+                                  .batch = g->count,
+                                  .hidden = hidden,
+                                  .samples = g->count,
+                                  .nonlinearity = n->config.nonlinearity,
+                                  .w_hh = n->w_hh,
+                                  .w_hh_t = n->w_hh_t,
+                                  .w_row = bppsa_dtype_padded(n->config.dtype, hidden),
+                                  .w_row_t = bppsa_dtype_padded(n->config.dtype, out),
+                                  .b_hh = n->base.parameters[w->layer * PARAMETERS_PER_LAYER + B_HH].value.data,
+                                  .pre = g->pre,
+                                  .h = g->h,
+                                  .saved = g->saved};
+  const unsigned mode = bppsa_flush_begin();
+  n->cell->forward[n->config.dtype == BPPSA_F64](&block);
+  bppsa_flush_end(mode);
+}
+
+/* Settles every lane and moves those that go on together, their states to row 0. */
+static void settle(const walk *w, group *g, int64_t steps) {
+  int64_t left = 0;
+  for (int64_t i = 0; i < g->count; ++i) {
+    lane *l = &w->lanes[g->members[i]];
+    bool jumped = false;
+    if (w->phase == BPPSA_WALK_SPECULATE ? settle_guess(w, g, i, steps, l) : settle_mend(w, g, i, steps, l, &jumped)) {
+      memcpy(g->h + (size_t)left * w->state_row, jumped ? bppsa_walk_state(w, l->at, l->sample) : walked(w, g, steps - 1, i),
+             w->state_row);
+      g->members[left++] = g->members[i];
+    }
+  }
+  g->count = left;
+}
+
+/* Steps of the next window: most mends end after a few. */
+static int64_t window_steps(const walk *w, const group *g, int64_t before) {
+  const int64_t most = w->n->forward.window, grown = w->phase == BPPSA_WALK_SPECULATE || 2 * before > most ? most : 2 * before;
+  int64_t longest = 1;
+  for (int64_t i = 0; w->phase != BPPSA_WALK_TAIL && i < g->count; ++i) {
+    const lane *l = &w->lanes[g->members[i]];
+    longest = stop_of(w, l) - l->at > longest ? stop_of(w, l) - l->at : longest;
+  }
+  return before == 0 && w->phase != BPPSA_WALK_SPECULATE ? 1 : w->phase != BPPSA_WALK_TAIL && longest < grown ? longest : grown;
+}
+
+/* Numbers in a step's input: at most so many in any layer. */
+static int64_t widest_input(const recurrent_network *n) {
+  return n->config.hidden > n->config.input ? n->config.hidden : n->config.input;
+}
+
+/* A worker's part of the scratch memory: reals for one lane and one step of a window, in the order of struct group. */
+int64_t bppsa_walk_lane_reals(const recurrent_network *n, int64_t input) {
+  return input + (n->cell->gates + 1 + n->cell->saved) * n->config.hidden;
+}
+
+/* All of a worker's part, in reals: a window of a group, and the states in front of it. */
+int64_t bppsa_walk_scratch(const recurrent_network *n) {
+  return n->forward.window * GROUP * bppsa_walk_lane_reals(n, widest_input(n)) + GROUP * n->config.hidden;
+}
+
+static group group_of(const walk *w, int32_t worker) {
+  const recurrent_network *n = w->n;
+  const int64_t hidden = n->config.hidden, rows = n->forward.window * GROUP;
+  group g = {.x = bppsa_recurrent_offset(n, n->forward.scratch, worker * bppsa_walk_scratch(n))};
+  g.pre = bppsa_recurrent_offset(n, g.x, rows * widest_input(n));
+  g.saved = bppsa_recurrent_offset(n, g.pre, rows * n->cell->gates * hidden);
+  g.h = bppsa_recurrent_offset(n, g.saved, rows * n->cell->saved * hidden);
+  return g;
+}
+
+static void walk_groups(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const walk *w = context;
+  const recurrent_network *n = w->n;
+  const int64_t hidden = n->config.hidden;
+  group g = group_of(w, worker);
+  for (int64_t index = first; index < end; ++index) {
+    const int64_t from = index * GROUP;
+    g.count = w->count - from < GROUP ? w->count - from : GROUP;
+    for (int64_t i = 0; i < g.count; ++i) {
+      g.members[i] = from + i;
+    }
+    memcpy(g.h, bppsa_recurrent_offset(n, n->forward.starts, from * hidden), (size_t)(g.count * hidden * size_of(n)));
+    for (int64_t steps = 0; g.count > 0;) {
+      steps = window_steps(w, &g, steps);
+      compute_window(w, &g, steps);
+      settle(w, &g, steps);
+    }
+  }
+}
+
+void bppsa_walk_run(const walk *w) {
+  const recurrent_network *n = w->n;
+  const double flops = 2 * (double)n->cell->gates * (double)n->config.hidden * (double)n->config.hidden;
+  double steps = 0;
+  for (int64_t i = 0; i < w->count; ++i) {
+    steps += (double)(stop_of(w, &w->lanes[i]) - w->lanes[i].at);
+  }
+  bppsa_parallel_for((int32_t)n->forward.workers, (w->count + GROUP - 1) / GROUP, bppsa_loop_work(flops * steps, 0), walk_groups,
+                     w);
+}

@@ -1,0 +1,83 @@
+/* Lanes of a parallel forward pass on a CPU, and how they walk (recurrent/forward.h). Internal.
+ *
+ * A lane is a sample in a chunk that walks from some step on. A group of lanes is a batch for the cell's own forward function:
+ * their inputs are gathered, a window of steps is computed at once, and the results are written to their places in the
+ * layer's arrays, lane by lane. Lanes that have arrived leave the group, the others move together. Groups are shared among
+ * threads; a group of lanes, and with it every bit, depends on the plan and on values alone.
+ *
+ * A lane of a round starts from a copy of the end of the chunk in front of it, which another lane may overwrite meanwhile;
+ * within its own chunk it alone reads and writes.
+ *
+ * A network may hold a part of a longer sequence (bppsa_forward_part). Steps are counted in the whole sequence. A lane that comes
+ * to the end of the part, but not of its chunk, crosses the border: it leaves its state in `states_out`, and the network with the
+ * next steps walks on.
+ */
+#ifndef BPPSA_RECURRENT_WALK_H
+#define BPPSA_RECURRENT_WALK_H
+
+#include "core/cut.h"
+#include "recurrent/recurrent_internal.h"
+
+enum { BPPSA_WALK_GROUP = 16 }; /* lanes of a group: rows that fill the vectors of a product */
+
+typedef enum { BPPSA_WALK_SPECULATE, BPPSA_WALK_MEND, BPPSA_WALK_TAIL } bppsa_walk_phase;
+
+typedef struct {
+  int64_t sample, chunk;
+  int64_t at, end; /* the next step, from 0, and the step after the chunk's last */
+  int64_t steps;   /* walked so far */
+  int64_t earlier; /* of them, in front of this part of the sequence */
+  int64_t mended;  /* chunks whose states it changed */
+  double gap;      /* the largest difference that it accepted */
+  bool reached;    /* it changed the chunk's last state */
+  bool far;        /* and by much */
+} bppsa_walk_lane;
+
+/* What crosses a border, of one sample in one chunk. */
+typedef struct {
+  int64_t steps;   /* that its lane has walked so far; 0: there is no lane */
+  int64_t goes_on; /* 1: the lane crosses the border, or, where a chunk begins there, that chunk must be verified */
+} bppsa_walk_crossing;
+
+/* The properties that all lanes of one phase in one layer share. */
+typedef struct {
+  recurrent_network *n;
+  int64_t layer, input, count;            /* count: lanes */
+  int64_t first, border;                  /* the network holds steps first + 1 .. border */
+  const char *x;                          /* [t][b][input], t = border - first */
+  char *h, *saved;                        /* [t+1][b][H], [t][b][saved·H] */
+  size_t input_row, state_row, saved_row; /* bytes of a sample in a step of each */
+  bppsa_walk_lane *lanes;
+  bppsa_walk_phase phase;
+} bppsa_walk;
+
+static inline int64_t bppsa_walk_chunk_begin(const recurrent_network *n, int64_t chunk) {
+  return bppsa_cut(n->forward.seq_len, n->forward.plan.chunks, chunk);
+}
+
+/* The chunk that contains a step, from 0. */
+static inline int64_t bppsa_walk_chunk_of(const recurrent_network *n, int64_t step) {
+  return bppsa_cut_part(n->forward.seq_len, n->forward.plan.chunks, step);
+}
+
+/* The state after `steps` steps of the sequence. */
+static inline void *bppsa_walk_state(const bppsa_walk *w, int64_t steps, int64_t sample) {
+  return w->h + (size_t)((steps - w->first) * w->n->batch + sample) * w->state_row;
+}
+
+/* [C] bytes: which chunks of a sample that begin in this part must be verified. */
+static inline unsigned char *bppsa_walk_doubts(const recurrent_network *n, int64_t sample) {
+  return (unsigned char *)n->forward.doubtful + sample * n->forward.plan.chunks;
+}
+
+/* Moves the lane to the next chunk of its sample that begins in this part and must be verified. False: it was the last. */
+bool bppsa_walk_next_doubt(const bppsa_walk *w, bppsa_walk_lane *l);
+
+/* Walks all lanes. */
+void bppsa_walk_run(const bppsa_walk *w);
+
+/* Reals of the scratch memory of one thread, and of one lane and one step of a window. */
+int64_t bppsa_walk_scratch(const recurrent_network *n);
+int64_t bppsa_walk_lane_reals(const recurrent_network *n, int64_t input);
+
+#endif
