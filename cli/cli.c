@@ -69,6 +69,7 @@ static const bppsa_command *const commands[] = {
     &bppsa_command_figures,
     &bppsa_command_schedule,
     &bppsa_command_oracle,
+    &bppsa_command_calibrate,
     &bppsa_command_doctor,
     NULL};
 

@@ -21,14 +21,14 @@ static void test_commands(void **state) {
   assert_int_equal(bppsa_cli_main(1, none, stdout, err), 2);
   fclose(err);
   assert_non_null(strstr(err_text, "command missing, expected train, eval, grad, plan, data, bench, jacobian, flops, prune, "
-                                   "figures, schedule, oracle or doctor"));
+                                   "figures, schedule, oracle, calibrate or doctor"));
   free(err_text);
   assert_fails(
       2,
       "'trian': unknown command, expected train, eval, grad, plan, data, bench, jacobian, flops, prune, figures, schedule, "
-      "oracle or doctor; did you mean train?",
+      "oracle, calibrate or doctor; did you mean train?",
       "trian rnn");
-  assert_fails(2, "'calibrate': unknown command", "calibrate vgg11");
+  assert_fails(2, "'calibrat': unknown command", "calibrat vgg11");
   assert_fails(2, "'--json': unknown option before a command", "--json train rnn");
   assert_fails(2, "train: model missing, expected rnn", "train");
   assert_fails(2, "train: model missing, expected rnn", "train --seq-len 5");
@@ -67,7 +67,7 @@ static void test_help(void **state) {
     assert_non_null(strstr(help.out, "Example:\n  bppsa "));
     release(&help);
   }
-  const char *const absent[] = {"lstm", "calibrate"};
+  const char *const absent[] = {"lstm", "perceptron"};
   for (size_t i = 0; i < sizeof absent / sizeof absent[0]; ++i) { /* the help names no command that does not exist */
     assert_null(strstr(top.out, absent[i]));
   }

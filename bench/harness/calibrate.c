@@ -1,0 +1,368 @@
+#include "bench/harness/calibrate.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/harness/limits.h"
+#include "bench/harness/machine.h"
+#include "bench/harness/progress.h"
+#include "bppsa_version.h"
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/rounds.h"
+#include "distributed/chain_costs.h"
+#include "models/network.h"
+
+enum { FITS = BPPSA_ORACLE_MOST_LEVELS * BPPSA_OPERATIONS };
+
+typedef struct {
+  bppsa_comm *world;
+  const bppsa_calibrate_request *request;
+  bppsa_network network;
+  bppsa_network_config config;
+  bppsa_model *weights; /* has the weights with which the chain is measured */
+  bppsa_chain *chain;
+  bppsa_chain_noise *noise;
+  bppsa_view *values;
+  bppsa_oracle_model model;
+  bppsa_oracle_system system;
+  bppsa_link_fit fits[FITS];
+  int64_t fit_count;
+  bppsa_progress_line progress;
+} session;
+
+static bool first(const session *s) {
+  return bppsa_comm_rank(s->world) == 0;
+}
+
+/* ---- the model ---- */
+
+static bppsa_status open_chain(session *s) {
+  const bppsa_calibrate_request *r = s->request;
+  s->config = bppsa_network_config_default(&s->network);
+  s->config.batch = r->batch;
+  s->config.method.backward = BPPSA_BACKWARD_BP;
+  BPPSA_TRY(bppsa_network_create(&s->network, &s->config, r->device, &s->weights));
+  BPPSA_TRY(bppsa_network_init(&s->network, s->weights, BPPSA_INIT_DEFAULT, r->seed));
+  BPPSA_TRY(s->network.kind->family->chain(&s->network, &s->config, r->device, &s->chain));
+  BPPSA_TRY(bppsa_chain_noise_create(s->chain, r->batch, r->seed, &s->noise));
+  s->values = bppsa_calloc(s->chain->parameter_count + 1, sizeof *s->values);
+  if (s->values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < s->chain->parameter_count; ++i) {
+    s->values[i] = s->weights->parameters[i].value;
+  }
+  return s->chain->layers == s->model.count
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: %" PRId64 " layers to train, expected the oracle's %" PRId64, r->model,
+                          s->chain->layers, s->model.count);
+}
+
+/* ---- layers ---- */
+
+static bppsa_status measure_chain(session *s, int64_t at_once, int64_t repeats, bppsa_chain_costs *costs) {
+  const bppsa_chain_measuring how = {.samples = s->request->batch,
+                                     .optimizer = bppsa_network_train_config(s->network.kind).optimizer,
+                                     .values = s->values,
+                                     .data = bppsa_chain_noise_data(s->noise),
+                                     .at_once = at_once,
+                                     .repeats = repeats,
+                                     .budget_s = s->request->quick ? 0.05 : 1};
+  return bppsa_chain_measure(s->world, s->chain, &how, costs);
+}
+
+/* Seconds of a forward pass, a backward pass and an update of all layers. */
+static double sum_of(const bppsa_chain_costs *costs) {
+  double sum = 0;
+  for (int64_t l = 0; l < costs->layers; ++l) {
+    sum += costs->cost[BPPSA_COST_FORWARD][l] + costs->cost[BPPSA_COST_BACKWARD][l] + costs->cost[BPPSA_COST_STEP][l];
+  }
+  return sum;
+}
+
+/* Takes the layers' times, per sample, and from them the share of the peak that they reach. */
+static bppsa_status measure_layers(session *s, double *pass_s) {
+  const double batch = (double)s->request->batch;
+  bppsa_chain_costs costs;
+  double flops = 0, seconds = 0;
+  BPPSA_TRY(measure_chain(s, 1, 0, &costs));
+  for (int64_t l = 0; l < s->model.count; ++l) {
+    bppsa_oracle_layer *layer = &s->model.layers[l];
+    layer->forward_s = costs.cost[BPPSA_COST_FORWARD][l] / batch;
+    layer->backward_s = costs.cost[BPPSA_COST_BACKWARD][l] / batch;
+    layer->update_s = costs.cost[BPPSA_COST_STEP][l];
+    flops += layer->flops * (layer->w > 0 ? 3 : 2);
+    seconds += layer->forward_s + layer->backward_s;
+  }
+  *pass_s = sum_of(&costs);
+  bppsa_chain_costs_free(&costs);
+  s->system.efficiency = fmin(1, fmax(1e-6, flops / (seconds * s->system.peak_flops)));
+  return BPPSA_OK;
+}
+
+/* The time in which `at_once` ranks measure the layers side by side, of the slowest of them. Passes that share a core take turns,
+ * which medians of short operations do not show. */
+static bppsa_status time_side_by_side(session *s, int64_t at_once, int64_t repeats, double *seconds) {
+  const int64_t one = 1;
+  bppsa_chain_costs costs;
+  BPPSA_TRY(bppsa_comm_barrier(s->world));
+  const double start = bppsa_now();
+  BPPSA_TRY(measure_chain(s, at_once, repeats, &costs));
+  *seconds = bppsa_now() - start;
+  bppsa_chain_costs_free(&costs);
+  const bppsa_view view = bppsa_view_make(seconds, BPPSA_F64, 1, &one);
+  return bppsa_comm_allreduce(s->world, BPPSA_COMM_MAX, &view);
+}
+
+enum { RATIOS = 3 };
+
+/* How many times longer the passes take when so many ranks make them: the median of three ratios. */
+static bppsa_status measure_slowdown(session *s, int64_t ranks, double pass_s, double *slowdown) {
+  const double long_enough = s->request->quick ? 0.02 : 0.5; /* seconds of one rank */
+  const int64_t repeats = (int64_t)fmin(101, fmax(3, long_enough / (2 * pass_s))), count = s->request->quick ? 1 : RATIOS;
+  double ratios[RATIOS];
+  for (int64_t i = 0; i < count; ++i) {
+    double alone = 0, together = 0;
+    BPPSA_TRY(time_side_by_side(s, 1, repeats, &alone));
+    BPPSA_TRY(time_side_by_side(s, ranks, repeats, &together));
+    ratios[i] = together / alone;
+  }
+  *slowdown = fmax(1, bppsa_timing_of(count, ratios).median_s);
+  return BPPSA_OK;
+}
+
+/* ---- levels ---- */
+
+static bppsa_status measure_operations(session *s, bppsa_comm *group, bppsa_oracle_level *level) {
+  for (int32_t operation = 0; operation < BPPSA_OPERATIONS; ++operation) {
+    bppsa_link_fit *fit = &s->fits[s->fit_count++];
+    bppsa_progress_show(&s->progress, "%s of %" PRId64 " ranks", bppsa_oracle_operation_name(operation), level->processors);
+    if (group != NULL) {
+      BPPSA_TRY(bppsa_link_measure(group, (bppsa_oracle_operation)operation, s->request->quick, fit));
+    }
+    level->own[operation] = fit->link;
+  }
+  level->alpha_s = level->own[BPPSA_OPERATION_POINT_TO_POINT].alpha_s;
+  level->beta_s = level->own[BPPSA_OPERATION_POINT_TO_POINT].beta_s;
+  return BPPSA_OK;
+}
+
+/* The first `ranks` ranks are a level; the others wait. */
+static bppsa_status measure_level(session *s, int64_t ranks, double pass_s) {
+  bppsa_oracle_level *level = &s->system.levels[s->system.count++];
+  bppsa_comm *group = NULL;
+  *level = (bppsa_oracle_level){.processors = ranks, .contention = 1};
+  snprintf(level->name, sizeof level->name, "%" PRId64 " ranks", ranks);
+  BPPSA_TRY(bppsa_comm_split(s->world, bppsa_comm_rank(s->world) < ranks ? 0 : -1, bppsa_comm_rank(s->world), &group));
+  const bppsa_status status = measure_operations(s, group, level);
+  bppsa_comm_destroy(group);
+  BPPSA_TRY(status);
+  bppsa_progress_show(&s->progress, "layers on %" PRId64 " ranks", ranks);
+  return measure_slowdown(s, ranks, pass_s, &level->slowdown);
+}
+
+/* 2, 4, .. and all ranks. */
+static bppsa_status measure_levels(session *s, double pass_s) {
+  const int64_t all = bppsa_comm_size(s->world);
+  int64_t ranks = 2;
+  for (; ranks < all && s->system.count + 1 < BPPSA_ORACLE_MOST_LEVELS; ranks *= 2) {
+    BPPSA_TRY(measure_level(s, ranks, pass_s));
+  }
+  return measure_level(s, all, pass_s);
+}
+
+/* ---- the machine ---- */
+
+/* Rank 0 measures while the others wait. A rank has its share of the memory. */
+static bppsa_status measure_machine(session *s) {
+  bppsa_machine_limits limits = {0};
+  const char *hardware = bppsa_device_get_hardware(s->request->device);
+  bppsa_progress_show(&s->progress, "the processor and its memory");
+  if (first(s)) {
+    BPPSA_TRY(bppsa_machine_limits_measure(s->request->device, &limits));
+  }
+  snprintf(s->system.name, sizeof s->system.name, "%.47s", hardware[0] != '\0' ? hardware : "this machine");
+  s->system.peak_flops = first(s) ? limits.peak : 1;
+  s->system.memory_bandwidth = limits.copy_bytes;
+  s->system.memory_bytes = (double)bppsa_machine_memory() / (double)bppsa_comm_node_size(s->world);
+  s->system.memory_reuse = 0.5;
+  return bppsa_comm_barrier(s->world);
+}
+
+/* ---- the document ---- */
+
+static json_t *layers_json(const session *s) {
+  json_t *list = json_array();
+  bool ok = list != NULL;
+  for (int64_t l = 0; ok && l < s->model.count; ++l) {
+    const bppsa_oracle_layer *layer = &s->model.layers[l];
+    json_t *object = json_object();
+    ok = object != NULL && bppsa_json_put_text(object, "name", layer->name);
+    ok = ok && bppsa_json_put_real(object, "forward_s", layer->forward_s);
+    ok = ok && bppsa_json_put_real(object, "backward_s", layer->backward_s);
+    ok = ok && bppsa_json_put_real(object, "update_s", layer->update_s);
+    object = bppsa_json_finish(object, ok);
+    ok = object != NULL && json_array_append_new(list, object) == 0;
+  }
+  return bppsa_json_finish(list, ok);
+}
+
+static json_t *times_json(const session *s) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", s->model.name);
+  ok = ok && bppsa_json_put_integer(object, "batch", s->request->batch);
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(s->config.dtype));
+  return bppsa_json_finish(object, ok && bppsa_json_put(object, "layers", layers_json(s)));
+}
+
+static json_t *points_json(const bppsa_link_fit *fit) {
+  json_t *list = json_array();
+  bool ok = list != NULL;
+  for (int64_t i = 0; ok && i < fit->count; ++i) {
+    json_t *object = json_object();
+    ok = object != NULL && bppsa_json_put_real(object, "bytes", fit->points[i].bytes);
+    ok = ok && bppsa_json_put_real(object, "median_s", fit->points[i].median_s);
+    object = bppsa_json_finish(object, ok && bppsa_json_put_real(object, "fitted_s", fit->points[i].fitted_s));
+    ok = object != NULL && json_array_append_new(list, object) == 0;
+  }
+  return bppsa_json_finish(list, ok);
+}
+
+static json_t *fits_json(const session *s) {
+  json_t *list = json_array();
+  bool ok = list != NULL;
+  for (int64_t i = 0; ok && i < s->fit_count; ++i) {
+    const bppsa_link_fit *fit = &s->fits[i];
+    json_t *object = json_object();
+    ok = object != NULL && bppsa_json_put_text(object, "operation", bppsa_oracle_operation_name((int32_t)fit->operation));
+    ok = ok && bppsa_json_put_integer(object, "ranks", fit->ranks);
+    ok = ok && bppsa_json_put_real(object, "alpha_s", fit->link.alpha_s);
+    ok = ok && bppsa_json_put_real(object, "bandwidth", 1 / fit->link.beta_s);
+    ok = ok && bppsa_json_put_real(object, "residual", fit->residual);
+    object = bppsa_json_finish(object, ok && bppsa_json_put(object, "points", points_json(fit)));
+    ok = object != NULL && json_array_append_new(list, object) == 0;
+  }
+  return bppsa_json_finish(list, ok);
+}
+
+static json_t *measured_json(const session *s) {
+  char date[BPPSA_DATE_TEXT];
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "date", bppsa_machine_date(date, sizeof date));
+  ok = ok && bppsa_json_put_text(object, "hardware", s->system.name);
+  ok = ok && bppsa_json_put(object, "device", bppsa_machine_json(s->request->device));
+  ok = ok && bppsa_json_put_text(object, "commit", BPPSA_COMMIT);
+  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(s->world)));
+  ok = ok && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(s->world));
+  ok = ok && bppsa_json_put_integer(object, "ranks_of_node", bppsa_comm_node_size(s->world));
+  ok = ok && bppsa_json_put_integer(object, "threads_of_rank", bppsa_device_get_threads(s->request->device));
+  return bppsa_json_finish(object, ok && bppsa_json_put_bool(object, "quick", s->request->quick));
+}
+
+static bppsa_status make_document(const session *s, json_t **document) {
+  json_t *object = bppsa_oracle_system_json(&s->system);
+  bool ok = object != NULL && bppsa_json_put(object, "measured", measured_json(s));
+  ok = ok && bppsa_json_put(object, "layer_times", times_json(s));
+  *document = bppsa_json_finish(object, ok && bppsa_json_put(object, "fits", fits_json(s)));
+  return *document != NULL ? BPPSA_OK
+                           : bppsa_fail(BPPSA_ERR_MEMORY, "calibrate: out of memory, expected room for the system file");
+}
+
+/* ---- all of it ---- */
+
+static bppsa_status measure(session *s) {
+  double pass_s = 0;
+  BPPSA_TRY(bppsa_oracle_model_open(s->request->model, &s->model));
+  BPPSA_TRY(bppsa_network_open(s->request->model, NULL, &s->network));
+  BPPSA_TRY(open_chain(s));
+  BPPSA_TRY(measure_machine(s));
+  bppsa_progress_show(&s->progress, "the layers of %s", s->model.name);
+  BPPSA_TRY(measure_layers(s, &pass_s));
+  return measure_levels(s, pass_s);
+}
+
+static void close_session(session *s) {
+  bppsa_progress_clear(&s->progress);
+  bppsa_free(s->values);
+  bppsa_chain_noise_destroy(s->noise);
+  bppsa_chain_destroy(s->chain);
+  bppsa_model_destroy(s->weights);
+  bppsa_network_close(&s->network);
+  bppsa_oracle_model_free(&s->model);
+  bppsa_free(s);
+}
+
+bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *request, json_t **document) {
+  BPPSA_REQUIRE(world != NULL && request != NULL && request->device != NULL && request->batch >= 1 && document != NULL);
+  if (bppsa_comm_size(world) < 2) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "calibrate: one rank has nobody to send to, expected 2 or more");
+  }
+  session *s = bppsa_calloc(1, sizeof *s);
+  json_t *made = NULL;
+  if (s == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  s->world = world;
+  s->request = request;
+  s->progress = bppsa_progress_start(request->err);
+  bppsa_status status = measure(s);
+  status = status == BPPSA_OK && first(s) ? make_document(s, &made) : status;
+  close_session(s);
+  BPPSA_TRY(status);
+  *document = made;
+  return BPPSA_OK;
+}
+
+/* ---- for people ---- */
+
+static double number(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+static const char *words(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+static void add_layers(const json_t *times, bppsa_text *text) {
+  const json_t *layers = json_object_get(times, "layers"), *layer;
+  size_t l;
+  bppsa_text_add(text, "layers of %s, %.0f samples at once: us a sample, of one update us\n%-20s %12s %12s %12s\n",
+                 words(times, "model"), number(times, "batch"), "layer", "forward", "backward", "update");
+  json_array_foreach(layers, l, layer) {
+    bppsa_text_add(text, "%-20s %12.3f %12.3f %12.3f\n", words(layer, "name"), 1e6 * number(layer, "forward_s"),
+                   1e6 * number(layer, "backward_s"), 1e6 * number(layer, "update_s"));
+  }
+}
+
+static void add_fits(const json_t *fits, bppsa_text *text) {
+  const json_t *fit;
+  size_t i;
+  char rate[BPPSA_SI_TEXT];
+  bppsa_text_add(text, "%-15s %6s %12s %14s  %s\n", "operation", "ranks", "alpha us", "bandwidth", "residual");
+  json_array_foreach(fits, i, fit) {
+    bppsa_text_add(text, "%-15s %6.0f %12.3f %14s  %.1f %%\n", words(fit, "operation"), number(fit, "ranks"),
+                   1e6 * number(fit, "alpha_s"), bppsa_text_si(number(fit, "bandwidth"), "B/s", rate, sizeof rate),
+                   100 * number(fit, "residual"));
+  }
+}
+
+bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
+  const json_t *measured = json_object_get(document, "measured"), *levels = json_object_get(document, "levels"), *level;
+  size_t i;
+  char peak[BPPSA_SI_TEXT], memory[BPPSA_SI_TEXT];
+  bppsa_text_add(text, "%s, %s, %.0f ranks over %s, %.0f threads each\n", words(document, "name"), words(measured, "date"),
+                 number(measured, "ranks"), words(measured, "transport"), number(measured, "threads_of_rank"));
+  bppsa_text_add(text, "a rank: %s at best, of which the model reaches %.1f %%; %s of memory\n",
+                 bppsa_text_si(number(document, "peak_flops"), "FLOP/s", peak, sizeof peak), 100 * number(document, "efficiency"),
+                 bppsa_text_si(number(document, "memory_bytes"), "B", memory, sizeof memory));
+  add_layers(json_object_get(document, "layer_times"), text);
+  add_fits(json_object_get(document, "fits"), text);
+  json_array_foreach(levels, i, level) {
+    bppsa_text_add(text, "%.0f ranks at once compute %.2f times as long\n", number(level, "processors"),
+                   number(level, "slowdown"));
+  }
+  return bppsa_text_check(text);
+}

@@ -1,0 +1,26 @@
+/* `bppsa calibrate`: measures this machine for the oracle. What ranks pay for messages and collective operations, how much they
+ * slow each other down, what a model's layers take, what the processor and its memory can do at best: a system file
+ * (oracle/system.h) that `bppsa oracle` reads. */
+#ifndef BPPSA_BENCH_HARNESS_CALIBRATE_H
+#define BPPSA_BENCH_HARNESS_CALIBRATE_H
+
+#include "bench/harness/links.h"
+#include "bench/harness/output.h"
+#include "core/text.h"
+
+typedef struct {
+  const char *model; /* a name that both train and the oracle know, or a network's file */
+  int64_t batch;     /* samples that a rank computes at once */
+  bool quick;        /* fewer sizes and passes */
+  uint64_t seed;     /* of weights */
+  FILE *err;         /* progress goes there if it is a terminal */
+  const bppsa_device *device;
+} bppsa_calibrate_request;
+
+/* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. ERR_ARGUMENT:
+ * one rank, an unknown model; ERR_SHAPE: train and oracle disagree about the model's layers; ERR_MEMORY, ERR_COMM, ERR_NUMERIC. */
+bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *request, json_t **document);
+/* Tables of such a document for people: layers, fits with their residuals. ERR_MEMORY. */
+bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text);
+
+#endif

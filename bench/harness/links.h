@@ -1,0 +1,38 @@
+/* What messages and collective operations of ranks cost on this machine: an alpha and a beta each, fitted over sizes by the
+ * formulas of oracle/collective.h. */
+#ifndef BPPSA_BENCH_HARNESS_LINKS_H
+#define BPPSA_BENCH_HARNESS_LINKS_H
+
+#include "comm/comm.h"
+#include "oracle/system.h"
+
+enum { BPPSA_LINK_SIZES = 6, BPPSA_LINK_SIZES_QUICK = 4 };
+
+typedef struct {
+  double bytes;    /* of the buffer; of an allgather, of one rank's segment */
+  double median_s; /* measured on rank 0 */
+  double fitted_s; /* by the fit's alpha and beta */
+} bppsa_link_point;
+
+typedef struct {
+  bppsa_oracle_operation operation;
+  int64_t ranks;
+  bppsa_link link;
+  double residual; /* root of the mean square of fitted / measured - 1 */
+  int64_t count;
+  bppsa_link_point points[BPPSA_LINK_SIZES];
+} bppsa_link_fit;
+
+/* Seconds of an operation of so many bytes among so many ranks over a link: a message, an allreduce by a ring, an ordered sum, an
+ * allgather. */
+double bppsa_link_seconds(bppsa_oracle_operation operation, bppsa_link link, int64_t ranks, double bytes);
+/* Finds alpha and beta, none below 0, from the points' bytes and medians: least squares of relative errors. Sets link, residual and
+ * the points' fitted_s. count >= 2. */
+void bppsa_link_solve(bppsa_link_fit *fit);
+
+/* Measures an operation among all ranks of the communicator, at least 2, and fits; a message goes from rank 0 to rank 1 and back.
+ * Collective; `fit` counts on rank 0. The results of every size are verified before they are timed: ERR_NUMERIC where they are
+ * wrong. quick: fewer sizes and rounds. ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_link_measure(bppsa_comm *comm, bppsa_oracle_operation operation, bool quick, bppsa_link_fit *fit);
+
+#endif

@@ -1,0 +1,69 @@
+/* `bppsa calibrate`: measures this machine for `bppsa oracle`. */
+#include "bench/harness/calibrate.h"
+
+#include <string.h>
+
+#include "cli/ranks.h"
+#include "cli/setup.h"
+#include "core/alloc.h"
+#include "core/file.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true, .help = "lenet5, vgg11, rnn, gru or a network's file [lenet5]"},
+    {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "SYSTEM.json", .help = "where the system file goes"},
+    {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "ranks that exchange messages; levels of 2, 4, .. are measured"},
+    {.option = BPPSA_OPTION_TRANSPORT},
+    {.option = BPPSA_OPTION_TIMEOUT},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "16", .help = "samples that a rank computes at once"},
+    {.option = BPPSA_OPTION_QUICK, .help = "fewer sizes and passes"},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights and inputs"},
+    {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors, shared by the ranks]"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] =
+    "Measures the time of the model's layers, of messages and of collective operations by their sizes, and how much ranks slow "
+    "each\n"
+    "other down. bppsa oracle MODEL SYSTEM.json then projects with these numbers. Under mpirun the ranks are those of MPI.\n";
+
+static bppsa_status write_document(const bppsa_cli *cli, json_t *document) {
+  bppsa_text shown = {0};
+  char *file = NULL;
+  bppsa_status status = bppsa_json_text(document, 1, 0, &file);
+  if (status == BPPSA_OK) {
+    status = cli->to.json ? bppsa_json_render(json_incref(document), &shown.text) : bppsa_calibrate_text(document, &shown);
+  }
+  status = status == BPPSA_OK ? bppsa_file_write(bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text, file, strlen(file)) : status;
+  bppsa_free(file);
+  return bppsa_setup_finish(cli, status, &shown);
+}
+
+static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
+  const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL);
+  bppsa_device *device = NULL;
+  json_t *document = NULL;
+  BPPSA_TRY(bppsa_setup_device(cli, &device));
+  const bppsa_calibrate_request request = {.model = model->given ? model->text : "lenet5",
+                                           .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer,
+                                           .quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given,
+                                           .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
+                                           .err = cli->to.err,
+                                           .device = device};
+  bppsa_status status = bppsa_calibrate(comm, &request, &document);
+  bppsa_device_destroy(device);
+  status = status == BPPSA_OK && bppsa_ranks_first(comm) ? write_document(cli, document) : status;
+  json_decref(document);
+  return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  return bppsa_ranks_run(cli, work);
+}
+
+const bppsa_command bppsa_command_calibrate = {.verb = "calibrate",
+                                               .summary = "Measures this machine for bppsa oracle",
+                                               .example = "calibrate lenet5 --out here.json --ranks 2",
+                                               .notes = notes,
+                                               .uses = uses,
+                                               .run = run};

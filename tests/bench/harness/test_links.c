@@ -1,0 +1,110 @@
+/* Alpha and beta of operations: the fit against numbers by hand, and a measurement on ranks that are threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/harness/links.h"
+
+static const bppsa_oracle_operation operations[] = {BPPSA_OPERATION_POINT_TO_POINT, BPPSA_OPERATION_ALLREDUCE,
+                                                    BPPSA_OPERATION_ORDERED_SUM, BPPSA_OPERATION_ALLGATHER};
+
+static void near(double found, double expected) {
+  if (!(fabs(found - expected) <= 1e-9 * fabs(expected))) {
+    fail_msg("%.17g, expected %.17g", found, expected);
+  }
+}
+
+/* 100 bytes over alpha = 2, beta = 0.5 among 4 ranks: a message 2 + 50; a ring 2 * 3 (2 + 25 * 0.5); two rounds up and two down, 4
+ * (2 + 50); an allgather 3 (2 + 50). */
+static void test_formulas(void **state) {
+  (void)state;
+  const bppsa_link link = {2, 0.5};
+  static const double seconds[] = {52, 87, 208, 156};
+  for (int i = 0; i < 4; ++i) {
+    near(bppsa_link_seconds(operations[i], link, 4, 100), seconds[i]);
+  }
+}
+
+/* Points of a formula give back its alpha and beta. */
+static void test_exact(void **state) {
+  (void)state;
+  const bppsa_link link = {3e-6, 2e-10};
+  for (int i = 0; i < 4; ++i) {
+    for (int64_t ranks = 2; ranks <= 5; ++ranks) {
+      bppsa_link_fit fit = {.operation = operations[i], .ranks = ranks, .count = 5};
+      for (int64_t k = 0; k < fit.count; ++k) {
+        const double bytes = pow(10, (double)k + 2);
+        fit.points[k] = (bppsa_link_point){.bytes = bytes, .median_s = bppsa_link_seconds(operations[i], link, ranks, bytes)};
+      }
+      bppsa_link_solve(&fit);
+      near(fit.link.alpha_s, 3e-6);
+      near(fit.link.beta_s, 2e-10);
+      assert_true(fit.residual < 1e-9);
+    }
+  }
+}
+
+/* A line through (1, 1) and (2, 4) begins below 0, so alpha = 0: beta minimises (beta - 1)^2 + (beta / 2 - 1)^2, at 1.5 / 1.25 =
+ * 1.2. The fit gives 1.2 and 2.4, which are 20 % above and 40 % below: sqrt((0.04 + 0.16) / 2). */
+static void test_bounds(void **state) {
+  (void)state;
+  bppsa_link_fit fit = {.operation = BPPSA_OPERATION_POINT_TO_POINT, .ranks = 2, .count = 2, .points = {{1, 1, 0}, {2, 4, 0}}};
+  bppsa_link_solve(&fit);
+  assert_true(fit.link.alpha_s == 0);
+  near(fit.link.beta_s, 1.2);
+  near(fit.points[1].fitted_s, 2.4);
+  near(fit.residual, sqrt(0.1));
+  /* Long messages that are faster than short ones: beta is as good as 0, and alpha minimises (alpha / 4 - 1)^2 + (alpha / 2 -
+   * 1)^2, at (1/4 + 1/2) / (1/16 + 1/4) = 2.4. */
+  fit = (bppsa_link_fit){.operation = BPPSA_OPERATION_POINT_TO_POINT, .ranks = 2, .count = 2, .points = {{1, 4, 0}, {2, 2, 0}}};
+  bppsa_link_solve(&fit);
+  near(fit.link.alpha_s, 2.4);
+  assert_true(fit.link.beta_s > 0 && fit.link.beta_s < 1e-12);
+}
+
+static bppsa_status measure_all(bppsa_comm *world, void *context) {
+  bppsa_link_fit *fits = context;
+  for (int i = 0; i < 4; ++i) {
+    bppsa_link_fit fit = {.ranks = 0};
+    const bppsa_status status = bppsa_link_measure(world, operations[i], true, &fit);
+    if (status != BPPSA_OK) {
+      return status;
+    }
+    if (bppsa_comm_rank(world) == 0) {
+      fits[i] = fit;
+    }
+  }
+  return BPPSA_OK;
+}
+
+static void test_measured(void **state) {
+  (void)state;
+  bppsa_comm_config config = bppsa_comm_config_default();
+  bppsa_link_fit fits[4];
+  config.ranks = 3;
+  assert_int_equal(bppsa_comm_run(&config, measure_all, fits, NULL), BPPSA_OK);
+  for (int i = 0; i < 4; ++i) {
+    assert_int_equal(fits[i].operation, operations[i]);
+    assert_int_equal(fits[i].ranks, 3);
+    assert_int_equal(fits[i].count, BPPSA_LINK_SIZES_QUICK);
+    assert_true(fits[i].link.alpha_s >= 0 && fits[i].link.beta_s > 0 && isfinite(fits[i].residual));
+    for (int64_t k = 0; k < fits[i].count; ++k) {
+      assert_true(fits[i].points[k].median_s > 0);
+      near(fits[i].points[k].fitted_s, bppsa_link_seconds(operations[i], fits[i].link, 3, fits[i].points[k].bytes));
+    }
+  }
+  config.ranks = 1;
+  assert_int_equal(bppsa_comm_run(&config, measure_all, fits, NULL), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "point_to_point: one rank, expected 2 or more"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_formulas), cmocka_unit_test(test_exact), cmocka_unit_test(test_bounds),
+                                     cmocka_unit_test(test_measured)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

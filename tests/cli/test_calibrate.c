@@ -1,0 +1,107 @@
+/* `bppsa calibrate`: a system file that `bppsa oracle` reads, and one line for what cannot be. */
+#include "tests/cli/run_cli.h"
+
+#include "core/json.h"
+
+static void expect_error(const char *line, const char *part) {
+  run_result result = run("%s", line);
+  assert_int_equal(result.code, 2);
+  assert_string_equal(result.out, "");
+  if (strncmp(result.err, "bppsa: error: ", 14) != 0 || strstr(result.err, part) == NULL ||
+      strchr(result.err, '\n') != result.err + strlen(result.err) - 1) {
+    fail_msg("%s: %s lacks '%s'", line, result.err, part);
+  }
+  release(&result);
+}
+
+static void test_errors(void **state) {
+  (void)state;
+  expect_error("calibrate", "--out: option missing");
+  expect_error("calibrate lenet6 --out calibrate_no.json", "did you mean lenet5?");
+  expect_error("calibrate resnet50 --out calibrate_no.json", "unknown 'resnet50'");
+  expect_error("calibrate --out no/such/file.json", "no/such");
+  expect_error("calibrate --out calibrate_no.json --ranks 1", "one rank has nobody to send to, expected 2 or more");
+  expect_error("calibrate --out calibrate_no.json --batch 0", "--batch: '0'");
+  expect_error("calibrate --out calibrate_no.json --transport nccl", "expected threads or mpi");
+  assert_int_equal(access("calibrate_no.json", F_OK), -1);
+}
+
+static void check_layers(const json_t *times, size_t count) {
+  const json_t *layers = json_object_get(times, "layers");
+  assert_int_equal(json_array_size(layers), count);
+  for (size_t l = 0; l < count; ++l) {
+    const json_t *layer = json_array_get(layers, l);
+    assert_true(get_real(layer, "forward_s") > 0 && get_real(layer, "backward_s") >= 0 && get_real(layer, "update_s") >= 0);
+  }
+}
+
+/* Three ranks have a level of two and one of three, with four operations each; the file is what is shown. */
+static void test_file(void **state) {
+  (void)state;
+  json_t *shown = run_json("calibrate lenet5 --out calibrate.json --ranks 3 --threads 1 --batch 2 --quick --json"), *file = NULL;
+  assert_int_equal(bppsa_json_load("calibrate.json", &file), BPPSA_OK);
+  assert_true(json_equal(shown, file));
+  const json_t *levels = json_object_get(file, "levels"), *measured = json_object_get(file, "measured");
+  assert_int_equal(json_array_size(levels), 2);
+  assert_int_equal(get_integer(json_array_get(levels, 0), "processors"), 2);
+  assert_int_equal(get_integer(json_array_get(levels, 1), "processors"), 3);
+  for (size_t i = 0; i < 2; ++i) {
+    const json_t *level = json_array_get(levels, i);
+    assert_true(get_real(level, "slowdown") >= 1);
+    assert_true(get_real(json_object_get(level, "ordered_sum"), "bandwidth") > 0);
+    assert_true(get_real(level, "alpha_s") == get_real(json_object_get(level, "point_to_point"), "alpha_s"));
+  }
+  assert_int_equal(json_array_size(json_object_get(file, "fits")), 8);
+  assert_true(get_real(file, "efficiency") > 0 && get_real(file, "efficiency") <= 1 && get_real(file, "peak_flops") > 1e6);
+  assert_string_equal(get_text(measured, "transport"), "threads");
+  assert_true(strlen(get_text(measured, "date")) > 0 && strlen(get_text(measured, "hardware")) > 0);
+  check_layers(json_object_get(file, "layer_times"), 11);
+  json_decref(shown);
+  json_decref(file);
+}
+
+/* The oracle takes the layers' times for the model that was measured, and says so; another model has none. */
+static void test_oracle(void **state) {
+  (void)state;
+  json_t *document =
+      run_json("oracle lenet5 calibrate.json --processors 3 --batch 2 --strategy data --collective ordered --json");
+  assert_non_null(strstr(get_text(document, "measured"), ", 2 samples at once"));
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 1);
+  json_decref(document);
+  run_result result = run("oracle lenet5 calibrate.json --strategy data");
+  assert_non_null(strstr(result.out, "layers measured: "));
+  release(&result);
+  result = run("oracle vgg11 calibrate.json --strategy data");
+  assert_int_equal(result.code, 0);
+  assert_null(strstr(result.out, "layers measured: "));
+  release(&result);
+}
+
+/* A recurrent network and a network's file; tables for people. */
+static void test_models(void **state) {
+  (void)state;
+  run_result result = run("calibrate gru --out calibrate_gru.json --threads 1 --batch 1 --quick");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "layers of gru, 1 samples at once"));
+  assert_non_null(strstr(result.out, "allgather            2 "));
+  assert_non_null(strstr(result.out, "2 ranks at once compute "));
+  release(&result);
+  FILE *file = fopen("calibrate_n.json", "w");
+  assert_non_null(file);
+  fputs("{\"input\": [1, 8, 8], \"layers\": [{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 2, \"kernel\": 3},"
+        "{\"name\": \"fc\", \"op\": \"linear\", \"out\": 3}]}",
+        file);
+  assert_int_equal(fclose(file), 0);
+  result = run("calibrate calibrate_n.json --out calibrate_ns.json --threads 1 --batch 1 --quick");
+  assert_int_equal(result.code, 0);
+  release(&result);
+  json_t *document = run_json("oracle calibrate_n.json calibrate_ns.json --samples 4 --batch 1 --strategy data --json");
+  assert_non_null(strstr(get_text(document, "measured"), "1 samples at once"));
+  json_decref(document);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_file), cmocka_unit_test(test_oracle),
+                                     cmocka_unit_test(test_models)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
