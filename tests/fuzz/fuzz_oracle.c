@@ -1,5 +1,6 @@
-/* Readers: oracle/system.c, oracle/model.c, oracle/zoo.c. The first part is a system's file, the second a model's or a
- * network's. What was read is written, and reads again; odd options: all strategies are asked, up to 8 processors. */
+/* Readers: oracle/system.c, oracle/times.c, oracle/model.c, oracle/zoo.c. The first part is a system's file, whose times of layers
+ * the model takes, the second a model's or a network's. What was read is written, and reads again; odd options: all strategies are
+ * asked, up to 8 processors. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -52,17 +53,21 @@ static void ask(const bppsa_oracle_model *model, const bppsa_oracle_system *syst
 }
 
 bppsa_status fuzz_run(const fuzz_input *input) {
-  char path[256];
+  char path[256], place[256];
   bppsa_oracle_system system = {.count = 0};
   bppsa_oracle_model model = {0};
-  snprintf(path, sizeof path, "%s", fuzz_file("system.json", input->part[0].data, input->part[0].size));
-  const bppsa_status status = bppsa_oracle_system_open(path, &system);
+  snprintf(place, sizeof place, "%s", fuzz_file("system.json", input->part[0].data, input->part[0].size));
+  const bppsa_status status = bppsa_oracle_system_open(place, &system);
   snprintf(path, sizeof path, "%s", fuzz_file("model.json", input->part[1].data, input->part[1].size));
   const bppsa_status read = bppsa_oracle_model_open(path, &model);
   if (status == BPPSA_OK) {
     check_system(&system);
   }
   if (read == BPPSA_OK) {
+    check_model(&model);
+  }
+  if (read == BPPSA_OK && bppsa_oracle_system_times(place, &model) == BPPSA_OK && model.measured[0] != '\0') {
+    FUZZ_CHECK(model.layers[0].forward_s >= 0 && model.layers[model.count - 1].update_s >= 0);
     check_model(&model);
   }
   if (status == BPPSA_OK && read == BPPSA_OK && model.count < 64 && input->options % 2 != 0) {
@@ -77,7 +82,11 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       ("{\"name\":\"two nodes\",\"peak_flops\":15.7e12,\"efficiency\":0.4,\"memory_bandwidth\":9e11,\"memory_bytes\":16e9,"
        "\"memory_reuse\":0.5,\"levels\":[{\"name\":\"node\",\"processors\":4,\"alpha_s\":1e-5,\"bandwidth\":20e9},"
        "{\"name\":\"rack\",\"processors\":68,\"alpha_s\":2e-5,\"bandwidth\":25e9,\"contention\":2}]}"),
-      "{\"name\":\"one\",\"peak_flops\":1,\"memory_bytes\":1,\"levels\":[]}"};
+      "{\"name\":\"one\",\"peak_flops\":1,\"memory_bytes\":1,\"levels\":[]}",
+      ("{\"name\":\"here\",\"peak_flops\":1e9,\"memory_bytes\":1e9,\"levels\":[{\"name\":\"2 ranks\",\"processors\":2,"
+       "\"alpha_s\":1e-6,\"bandwidth\":1e9,\"slowdown\":1.5,\"allgather\":{\"alpha_s\":1e-6,\"bandwidth\":2e9}}],\"measured\":"
+       "{\"date\":\"2026-01-31\",\"hardware\":\"x\"},\"layer_times\":{\"model\":\"r\",\"batch\":16,\"layers\":["
+       "{\"name\":\"rnn\",\"forward_s\":1e-5,\"backward_s\":2e-5,\"update_s\":1e-6,\"product_s\":1e-6}]}}")};
   static const char *const models[] = {
       ("{\"name\":\"tiny\",\"samples\":50000,\"layers\":[{\"name\":\"conv1\",\"kind\":\"conv\",\"in\":[3,32,32],\"out\":[6,28,28]"
        ","
@@ -91,11 +100,11 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
        ","
        "{\"name\":\"fc\",\"op\":\"linear\",\"out\":3}]}"),
       ("{\"name\":\"x\",\"layers\":[{\"name\":\"n\",\"kind\":\"norm\",\"in\":[1e18,1e18],\"out\":[1,1]}]}")};
-  if (index >= 5) {
+  if (index >= 6) {
     return false;
   }
   fuzz_add_number(seed, 1, 1);
-  fuzz_add_part_text(seed, systems[index / 4]);
+  fuzz_add_part_text(seed, systems[index < 4 ? 0 : index - 3]);
   fuzz_add_part_text(seed, models[index % 4]);
   return true;
 }
