@@ -23,9 +23,13 @@ template <typename real, template <typename> class cell, int SIZE, bool BACK> bp
   typedef wide_shape<real, cell<real>::MATRICES, SIZE, BACK> shape;
   *fits = shape::EXISTS;
   if constexpr (shape::EXISTS && shape::CLUSTER > 1) {
-    void (*const kernel)(layer_arrays<real>) =
-        BACK ? bppsa_recurrent_wide_walk<real, cell, shape> : bppsa_recurrent_wide_forward<real, cell, shape>;
-    return cluster_fits(kernel, shape::CLUSTER, shape::THREADS, shape::SHARED, device, fits);
+    if constexpr (BACK) { /* at compile time: no kernel is made for the other pass */
+      return cluster_fits(bppsa_recurrent_wide_walk<real, cell, shape>, shape::CLUSTER, shape::THREADS, shape::SHARED, device,
+                          fits);
+    } else {
+      return cluster_fits(bppsa_recurrent_wide_forward<real, cell, shape>, shape::CLUSTER, shape::THREADS, shape::SHARED, device,
+                          fits);
+    }
   }
   return BPPSA_OK;
 }

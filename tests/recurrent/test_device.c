@@ -39,7 +39,8 @@ static const struct {
               {19, 5, 4, 1, 16, 1, true, true, true, true},     {26, 1, 1, 3, 13, 2, false, true, false, true},
               {12, 2, 2, 1, 25, 1, false, false, false, true},  {9, 2, 2, 3, 40, 2, true, true, false, true},
               {5, 1, 1, 1, 70, 1, false, false, false, false},  {37, 5, 4, 1, 8, 1, false, false, false, false},
-              {36, 5, 4, 1, 16, 1, false, false, false, false}, {30, 4, 4, 1, 32, 1, false, false, false, false}};
+              {36, 5, 4, 1, 16, 1, false, false, false, false}, {30, 4, 4, 1, 32, 1, false, false, false, false},
+              {22, 2, 2, 1, 20, 2, true, true, false, true}};
 
 static void check_shapes(bool gru, bppsa_dtype dtype) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {
@@ -116,17 +117,19 @@ static void test_alike(void **state) {
   (void)state;
   enum { STEPS = 81, HIDDEN = 20 };
   double jacobian[HIDDEN * HIDDEN], seed[HIDDEN], *q = orthogonal(9, HIDDEN, 1);
-  for (int i = 0; i < 2 * 2 * 2; ++i) {
-    const double growth = i / 4 == 0 ? 2.7 : 0.35; /* over all steps 2^±120 */
+  for (int i = 0; i < 2 * 2 * 2 * 2; ++i) {
+    const bool grows = i / 4 % 2 == 0;
+    const double growth = grows ? 2.7 : 0.35; /* over all steps 2^±120 */
+    const bppsa_dtype dtype = i < 8 ? BPPSA_F32 : BPPSA_F64;
     int64_t redone;
     for (int64_t k = 0; k < HIDDEN * HIDDEN; ++k) {
       jacobian[k] = growth * q[k];
     }
     for (int64_t k = 0; k < HIDDEN; ++k) {
-      seed[k] = ldexp(1 + (double)k / HIDDEN, i / 4 == 0 ? -60 : 60);
+      seed[k] = ldexp(1 + (double)k / HIDDEN, grows ? -60 : 60);
     }
     double *expected = hidden_gradients(i % 2, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
-    double *got = hidden_gradients(i % 2, device, BPPSA_F32, &in_chunks[i / 2 % 2], STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, dtype, &in_chunks[i / 2 % 2], STEPS, HIDDEN, jacobian, seed, &redone);
     check_steps(STEPS, HIDDEN, NULL, got, expected);
     assert_int_equal(redone, 0);
     bppsa_free(expected);
@@ -161,10 +164,11 @@ static void test_growth(void **state) {
   for (int64_t i = 0; i < HIDDEN; ++i) {
     seed[i] = (double)(i % 2);
   }
-  for (int gru = 0; gru < 2; ++gru) {
+  for (int i = 0; i < 2 * 2; ++i) {
+    const bppsa_dtype dtype = i < 2 ? BPPSA_F32 : BPPSA_F64;
     int64_t redone;
-    double *expected = hidden_gradients(gru, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
-    double *got = hidden_gradients(gru, device, BPPSA_F32, &in_chunks[0], STEPS, HIDDEN, jacobian, seed, &redone);
+    double *expected = hidden_gradients(i % 2, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, dtype, &in_chunks[0], STEPS, HIDDEN, jacobian, seed, &redone);
     check_steps(STEPS, HIDDEN, NULL, got, expected);
     assert_int_equal(redone, 0);
     bppsa_free(expected);
@@ -183,10 +187,11 @@ static void test_exponents(void **state) {
     seed[i] = random[i] / d[i];
   }
   make_jacobian(HIDDEN, q, d, 3, jacobian);
-  for (int i = 0; i < 2 * 2; ++i) {
+  for (int i = 0; i < 2 * 2 * 2; ++i) {
+    const bppsa_dtype dtype = i < 4 ? BPPSA_F32 : BPPSA_F64;
     int64_t redone;
     double *expected = hidden_gradients(i % 2, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
-    double *got = hidden_gradients(i % 2, device, BPPSA_F32, &in_chunks[i / 2], STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, dtype, &in_chunks[i / 2 % 2], STEPS, HIDDEN, jacobian, seed, &redone);
     check_steps(STEPS, HIDDEN, d, got, expected);
     assert_int_equal(redone, 0);
     bppsa_free(expected);
