@@ -198,8 +198,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                             "compute on P ranks; under mpirun P is the number of its processes", "a whole number from 1 to 4096",
                             SPAN(1, 4096), .otherwise = "without ranks"},
     [BPPSA_OPTION_SPLIT] = {"--split", BPPSA_TEXT, BPPSA_GROUP_RANKS, "SPLIT", "batch",
-                            "what the ranks share: batch, time, both as time:P,batch:Q; of train also a scheme of schedule "
-                            "--list, or a schedule's F.csv",
+                            "what the ranks share: batch, time, both as time:P,batch:Q; of train also layers, as spatial, "
+                            "filter, channel, data+spatial or data+filter, a scheme of schedule --list, or a schedule's F.csv",
                             "batch, time, time:P,batch:Q, or a schedule", .choices = NULL},
     [BPPSA_OPTION_TRANSPORT] = {"--transport", BPPSA_CHOICE, BPPSA_GROUP_RANKS, NULL, NULL,
                                 "how they exchange arrays; nccl: from GPU to GPU", .listed = transport,

@@ -66,8 +66,9 @@ static bool given(const bppsa_cli *cli, bppsa_option option) {
 }
 
 /* Options that mean something only with ranks; only if these share batches; only if they execute a schedule. */
-static const bppsa_option_use of_ranks[] = {BPPSA_USE(SPLIT), BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT),
-                                            BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(COUNT)};
+static const bppsa_option_use of_ranks[] = {BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT),
+                                            BPPSA_USE(TIMEOUT),    BPPSA_USE(RANK_MICRO_BATCHES),
+                                            BPPSA_USE(GROUP_SIZE), BPPSA_USE(COUNT)};
 static const bppsa_option_use of_batches[] = {BPPSA_USE(REDUCTION), BPPSA_USE(REVERSE_FIRST), BPPSA_USE(COUNT)};
 static const bppsa_option_use of_schedules[] = {BPPSA_USE(STAGES), BPPSA_USE(STAGE_CHUNKS), BPPSA_SCHEDULE_USES,
                                                 BPPSA_USE(COUNT)};
@@ -207,6 +208,28 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
   return bppsa_scheme_options(cli, &schedule->config);
 }
 
+static bppsa_reduction reduction_of(const bppsa_cli *cli) {
+  return bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
+}
+
+bppsa_status bppsa_ranks_layers(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_layers *layers) {
+  static const bppsa_option_use others[] = {BPPSA_USE(REVERSE_FIRST), BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(COUNT)};
+  const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
+  const bppsa_option_value *group = bppsa_cli_value(cli, BPPSA_OPTION_GROUP_SIZE);
+  if (comm == NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_rank_layers_find(split, layers);
+  if (group->given && !layers->groups) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--group: given beside --split %s, expected --split data+spatial or data+filter",
+                      split);
+  }
+  layers->config.group = group->given ? group->integer : 0;
+  layers->config.reduction = reduction_of(cli);
+  return layers->split == NULL ? BPPSA_OK
+                               : refuse_all(cli, others, "beside ranks that share layers, expected --split batch, not ", split);
+}
+
 static bppsa_status check_samples(const bppsa_rank_split *split, int64_t batch, const char *what) {
   return split->batch <= batch
              ? BPPSA_OK
@@ -250,8 +273,7 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   ranks->nccl = bppsa_ranks_over_nccl(cli);
   ranks->parallel = bppsa_data_parallel_config_default();
   ranks->parallel.batch = batch;
-  ranks->parallel.reduction =
-      bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
+  ranks->parallel.reduction = reduction_of(cli);
   BPPSA_TRY(read_reverse_first(cli, &ranks->parallel.reverse_first));
   config->delayed = ranks->parallel.reverse_first < 0 ? INT64_MAX : ranks->parallel.reverse_first;
   config->batch = at_once > 0 ? at_once : bppsa_rank_network_samples(ranks);

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "comm/comm.h"
 #include "distributed/job.h"
+#include "models/rank_layers.h"
 #include "models/rank_network.h"
 #include "models/rank_schedule.h"
 
@@ -43,6 +44,9 @@ bppsa_status bppsa_scheme_options(const bppsa_cli *cli, bppsa_schedule_config *c
 /* --split and the options beside it, where they ask for a schedule: schedule->split is then set. ERR_ARGUMENT: an unknown split,
  * options of another one. */
 bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_schedule *schedule);
+/* --split, --group and --reduction of ranks that share layers: layers->split is then set. ERR_ARGUMENT: options of another
+ * split. */
+bppsa_status bppsa_ranks_layers(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_layers *layers);
 /* --ranks and --split of a command that only shows what ranks would do; zero without --ranks. ERR_ARGUMENT. */
 bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split);
 /* --split, --reduction, --reverse-first and --micro-batches for so many samples, which the ranks share and `what` names.

@@ -56,6 +56,8 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_SEED, .help = "of weights and shuffling"},
     BPPSA_USE(STAGE_CHUNKS),
     BPPSA_USE(REVERSE_FIRST),
+    {.option = BPPSA_OPTION_GROUP_SIZE,
+     .help = "ranks of a group of data+filter and data+spatial [up to the root of their number]"},
     RUN_USES};
 
 /* ---- setting up ---- */
@@ -149,8 +151,10 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
   BPPSA_TRY(bppsa_ranks_schedule(cli, run->on.comm, &run->schedule));
-  BPPSA_TRY(run->schedule.split != NULL
-                ? bppsa_train_run_make_schedule(run)
+  BPPSA_TRY(bppsa_ranks_layers(cli, run->on.comm, &run->layers));
+  BPPSA_TRY(run->schedule.split != NULL ? bppsa_train_run_make_schedule(run)
+            : run->layers.split != NULL
+                ? bppsa_train_run_make_layers(run)
                 : bppsa_ranks_setup(cli, &run->network, run->train.batch, "a batch", 0, &run->on, &run->config));
   run->chosen = bppsa_chosen_of(&run->config.method);
   BPPSA_TRY(bppsa_train_run_resume_method(run));

@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "core/alloc.h"
+#include "models/rank_layers.h"
 #include "schedule/timed.h"
 
 enum { MOST_WORDS = 64, MOST_PASSES = 1 << 18 /* forward passes of stages in a list of several iterations */ };
@@ -18,9 +19,11 @@ bool bppsa_rank_schedule_is_file(const char *split) {
   return length > end && strcmp(split + length - end, suffix) == 0;
 }
 
-/* Is it a word of bppsa_rank_split_parse, which checks the rest? */
+/* Is it a word of bppsa_rank_split_parse, which checks the rest, or of bppsa_rank_layers_find? */
 static bool is_split(const char *split) {
-  return strchr(split, ':') != NULL || strcmp(split, "batch") == 0 || strcmp(split, "time") == 0;
+  bppsa_rank_layers layers;
+  bppsa_rank_layers_find(split, &layers);
+  return layers.split != NULL || strchr(split, ':') != NULL || strcmp(split, "batch") == 0 || strcmp(split, "time") == 0;
 }
 
 bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule) {
@@ -35,14 +38,17 @@ bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule) {
   }
   known[words++] = "batch";
   known[words++] = "time";
+  for (int32_t i = 0; bppsa_rank_layers_word(i) != NULL; ++i) {
+    known[words++] = bppsa_rank_layers_word(i);
+  }
   for (int64_t i = 0; i < count && words + 1 < MOST_WORDS; ++i) {
     if (!schemes[i].scan) {
       known[words++] = schemes[i].id;
     }
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                    "split \"%.60s\": expected batch, time, or time:P,batch:Q with P times Q ranks, a scheme of bppsa schedule "
-                    "--list with micro-batches, or a schedule's F.csv%s",
+                    "split \"%.60s\": expected batch, time, or time:P,batch:Q with P times Q ranks, spatial, filter, channel, "
+                    "data+spatial, data+filter, a scheme of bppsa schedule --list with micro-batches, or a schedule's F.csv%s",
                     split, bppsa_suggestion(split, known, hint, sizeof hint));
 }
 

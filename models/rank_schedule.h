@@ -19,8 +19,9 @@ typedef struct {
   int64_t samples;      /* of a micro-batch */
 } bppsa_rank_schedule;
 
-/* Does --split name a schedule: a scheme with layers and micro-batches, or a path that ends in .csv? "batch", "time" and their
- * products name none. ERR_ARGUMENT: a scheme of scans; an unknown word, and the message suggests one. */
+/* Does --split name a schedule: a scheme with layers and micro-batches, or a path that ends in .csv? "batch", "time", their
+ * products and the words of bppsa_rank_layers_word name none. ERR_ARGUMENT: a scheme of scans; an unknown word, and the message
+ * suggests one. */
 bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule);
 /* Is the schedule a file? */
 bool bppsa_rank_schedule_is_file(const char *split);

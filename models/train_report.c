@@ -90,6 +90,9 @@ static bool same_bits(const bppsa_train_run *run) {
   if (run->pipeline != NULL) {
     return bppsa_rank_schedule_synchronous(&run->schedule);
   }
+  if (run->layer_train != NULL) {
+    return false;
+  }
   return bppsa_data_parallel_same_bits(&run->on.parallel, (int32_t)run->on.split.batch);
 }
 
@@ -99,6 +102,8 @@ static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
                  bppsa_comm_transport_name(bppsa_comm_get_transport(bppsa_rank_network_among(&run->on))));
   if (run->pipeline != NULL) {
     bppsa_rank_schedule_text(&run->schedule, text);
+  } else if (run->layer_train != NULL) {
+    bppsa_rank_layers_text(&run->layers, bppsa_comm_size(run->on.comm), text);
   } else {
     bppsa_text_add(text, "%s", bppsa_rank_split_text(&run->on.split, split, sizeof split));
   }
@@ -250,6 +255,10 @@ static json_t *ranks_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_bool(object, "same_bits", same_bits(run));
   if (run->pipeline != NULL) {
     return bppsa_json_finish(object, ok && bppsa_rank_schedule_put(object, &run->schedule));
+  }
+  if (run->layer_train != NULL) {
+    const int64_t steps = run->result.steps - run->result.resumed;
+    return bppsa_json_finish(object, ok && bppsa_rank_layers_put(object, &run->layers, run->layer_train, steps));
   }
   ok = ok && bppsa_json_put_text(object, "split", bppsa_rank_split_text(&run->on.split, split, sizeof split));
   ok = ok && bppsa_json_put_integer(object, "buckets", bppsa_data_parallel_buckets(run->ranks));

@@ -12,6 +12,7 @@
 void bppsa_train_run_free(bppsa_train_run *run) {
   bppsa_data_parallel_destroy(run->ranks);
   bppsa_pipeline_train_destroy(run->pipeline);
+  bppsa_layer_train_destroy(run->layer_train);
   bppsa_rank_schedule_free(&run->schedule);
   bppsa_staleness_destroy(run->staleness);
   bppsa_model_destroy(run->model);
@@ -31,6 +32,11 @@ bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run) {
                                   bppsa_comm_size(run->on.comm), &run->config);
 }
 
+bppsa_status bppsa_train_run_make_layers(bppsa_train_run *run) {
+  return bppsa_rank_layers_make(&run->layers, &run->network, &run->train, run->device, bppsa_comm_size(run->on.comm),
+                                &run->config);
+}
+
 static bppsa_status join_stages(bppsa_train_run *run) {
   const bppsa_rank_schedule *s = &run->schedule;
   const bppsa_pipeline_config config = {.schedule = s->list, .samples = s->samples, .optimizer = run->train.optimizer};
@@ -38,6 +44,17 @@ static bppsa_status join_stages(bppsa_train_run *run) {
   run->config.batch = run->train.batch; /* as it is shown */
   run->train.ranks = bppsa_pipeline_train_ranks(run->pipeline);
   run->train.reduction = bppsa_rank_schedule_reduction(s, run->reduction, sizeof run->reduction);
+  return BPPSA_OK;
+}
+
+static bppsa_status join_layers(bppsa_train_run *run) {
+  bppsa_comm *comm = run->on.comm;
+  const bppsa_layer_train_config *config = &run->layers.config;
+  BPPSA_TRY(bppsa_layer_train_create(comm, &run->network.layers, run->model, config, run->device, &run->layer_train));
+  run->config.batch = run->train.batch; /* as it is shown */
+  run->train.ranks = bppsa_layer_train_ranks(run->layer_train);
+  run->train.reduction = bppsa_layer_train_text(config, bppsa_comm_get_transport(comm), bppsa_comm_size(comm), run->reduction,
+                                                sizeof run->reduction);
   return BPPSA_OK;
 }
 
@@ -70,7 +87,10 @@ bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
   BPPSA_TRY(bppsa_rank_network_create(&run->network, &run->config, run->device, &run->on, &run->model));
   run->plan_s = bppsa_now() - start;
   BPPSA_TRY(follow_weights(run));
-  return run->on.comm == NULL ? BPPSA_OK : run->schedule.list != NULL ? join_stages(run) : join_ranks(run);
+  return run->on.comm == NULL         ? BPPSA_OK
+         : run->schedule.list != NULL ? join_stages(run)
+         : run->layers.split != NULL  ? join_layers(run)
+                                      : join_ranks(run);
 }
 
 /* ---- checkpoints ---- */

@@ -5,6 +5,7 @@
 #include "core/buffer.h"
 #include "distributed/staleness.h"
 #include "models/planner.h"
+#include "models/rank_layers.h"
 #include "models/rank_network.h"
 #include "models/rank_schedule.h"
 #include "train/objective.h"
@@ -37,6 +38,8 @@ typedef struct {
   bppsa_data_parallel *ranks;     /* with ranks that share batches, made with the model; NULL otherwise */
   bppsa_rank_schedule schedule;   /* that the ranks execute; empty if they share batches or steps */
   bppsa_pipeline_train *pipeline; /* with a schedule, made with the model; NULL otherwise */
+  bppsa_rank_layers layers;       /* the ranks share layers; empty otherwise */
+  bppsa_layer_train *layer_train; /* with these, made with the model; NULL otherwise */
   char reduction[BPPSA_DATA_PARALLEL_TEXT];
   int64_t ahead;              /* compare weights predicted 1 .. ahead updates ahead with those that come; 0: do not */
   bppsa_staleness *staleness; /* then: made with the model; NULL otherwise */
@@ -56,8 +59,10 @@ void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
 /* Makes the schedule that is asked for, and config that of a micro-batch. ERR_* of bppsa_rank_schedule_make. */
 bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run);
+/* The same for ranks that share layers. ERR_* of bppsa_rank_layers_make. */
+bppsa_status bppsa_train_run_make_layers(bppsa_train_run *run);
 /* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create,
- * bppsa_data_parallel_create, bppsa_pipeline_train_create and bppsa_staleness_create. */
+ * bppsa_data_parallel_create, bppsa_pipeline_train_create, bppsa_layer_train_create and bppsa_staleness_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
 /* Fills run->train with what a resumed run must have in common with the first one, once the model has its initial weights. It
  * borrows from the run. */

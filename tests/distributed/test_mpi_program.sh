@@ -87,6 +87,21 @@ cmp threads.safetensors mpi.safetensors || fail "speculation: other bits"
 grep 'forward passes in parallel\|^forward .*spec' out | cmp - threads.txt || fail "speculation: other words"
 [ "$(wc -l <threads.txt)" -eq 2 ] || fail "speculation: expected two lines"
 
+# Ranks that share the layers of a network: the bits of ranks that are threads.
+"$program" data cifar10 --synthetic --samples 24 --out cifar >/dev/null
+layers="train lenet5 --data cifar10:cifar --batch 10 --threads 1 --iterations 4 --momentum 0.9"
+for split in "2 spatial" "3 filter" "2 channel" "4 data+spatial" "4 data+filter"; do
+  # shellcheck disable=SC2086
+  set -- $split
+  # shellcheck disable=SC2086
+  "$program" $layers --ranks "$1" --split "$2" --save-weights threads.safetensors >/dev/null
+  # shellcheck disable=SC2086
+  mpi "$1" $layers --split "$2" --save-weights layers.safetensors
+  [ "$status" -eq 0 ] || fail "$2 on $1: status $status"
+  cmp threads.safetensors layers.safetensors || fail "$2 on $1: other bits"
+  [ "$(grep -c '^final loss' out)" -eq 1 ] || fail "$2 on $1: expected one summary"
+done
+
 evaluation="eval gru --weights one.safetensors --samples 50 --seq-len 6 --batch 7 --threads 1 --json"
 # shellcheck disable=SC2086
 "$program" $evaluation >alone.json
@@ -108,6 +123,7 @@ mpi 2 bench ranks --split batch --seq-len 5 --hidden 3 --batch 4 --threads 1 --r
   refuses "--transport: 'udp', expected threads, mpi or nccl" 2 $train --transport udp
   refuses "--ranks: 3, more than the 2 samples of a batch" 3 $train --batch 2
   refuses "--split gpipe: layers: 4 for gpipe over 5 stages" 5 $pipeline --split gpipe --batch 10 --samples 80
+  refuses "--split: channel: 7 ranks, more than the 6 channels of relu1, expected at most 6" 7 $layers --split channel
   refuses "--split: split \"gpip\": .* did you mean gpipe?" 2 $pipeline --split gpip
   refuses "'x.safetensors'\|x.safetensors: " 2 eval gru --weights x.safetensors
 }
