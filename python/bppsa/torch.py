@@ -1,18 +1,20 @@
 """Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU.
 
 RNN and GRU are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and defaults
-are torch.nn's, so that changing the import is enough. Any loss may follow; gradients go to inputs, initial states and weights.
+are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs, initial states and weights.
 """
 from __future__ import annotations
 
 import collections
 import ctypes
 import functools
+import itertools
 import threading
 from typing import Any, Callable
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from . import _native
 
@@ -22,11 +24,18 @@ _LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
 
 
 def _opaque(function: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.compile calls the function as it is and does not look inside."""
-    for owner in (getattr(torch, "compiler", None), getattr(torch, "_dynamo", None)):
-        if hasattr(owner, "disable"):
-            return owner.disable(function)
-    return function
+    """torch.compile calls the function as it is and does not look inside. A call from anywhere else goes straight to it."""
+    owners = [owner for name in ("compiler", "_dynamo") if hasattr(owner := getattr(torch, name, None), "disable")]
+    if not owners:
+        return function
+    alone = owners[0].disable(function)
+    compiling = getattr(owners[0], "is_compiling", lambda: True)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return alone(*args, **kwargs) if compiling() else function(*args, **kwargs)
+
+    return call
 
 
 def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
@@ -132,13 +141,17 @@ class _Pool:
     used longest ago. A copy of a module begins with none."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self._limit = self._least = limit
         self._idle: collections.deque[tuple[Any, _native.Layer]] = collections.deque()  # the latest ones last
         self._returned: collections.deque[tuple[Any, _native.Layer]] = collections.deque()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        return _Pool, (self._limit,)
+        return _Pool, (self._least,)
+
+    def keep(self, limit: int) -> None:
+        """So many layers at most, and at least as many as at first."""
+        self._limit = max(limit, self._least)
 
     def take(self, key: tuple[Any, ...]) -> _native.Layer:
         dropped = []  # destroyed outside the lock
@@ -191,24 +204,30 @@ def _address(tensor: Tensor | None) -> int | None:
 
 class _Layer(torch.autograd.Function):
     """One layer in one direction: x [T,B,I], h0 [B,H] or None, and four weights, of which biases may be None, to h_1 .. h_T
-    [T,B,H]. With `recorded` a backward pass may follow."""
+    [T,B,H] and h_T [B,H]. With `recorded` a backward pass may follow."""
 
     @staticmethod
     def forward(ctx: Any, lease: _Lease, recorded: bool, flops: float, x: Tensor, h0: Tensor | None,
-                *weights: Tensor | None) -> Tensor:
+                *weights: Tensor | None) -> tuple[Tensor, Tensor]:
         # What the call works with belongs to the closure, which outlives an interrupted call.
         states = _call(flops, lambda: lease.layer.forward(x.data_ptr(), _address(h0), [_address(weight) for weight in weights]))
         output = _shared(states, (x.shape[0], x.shape[1], weights[1].shape[1]), x.dtype, lease)
+        last = output[-1].clone()
         if not recorded:
-            return output.clone()  # a kept output would keep all memory of the layer
+            return output.clone(), last  # a kept output would keep all memory of the layer
         ctx.lease, ctx.flops = lease, flops
         # The backward pass reads the states where they are: PyTorch refuses it if they have been changed.
         ctx.save_for_backward(x, h0, *weights, output)
-        return output
+        ctx.set_materialize_grads(False)
+        return output, last
 
     @staticmethod
-    def backward(ctx: Any, seed: Tensor) -> Any:
-        lease, inputs, seed = ctx.lease, ctx.saved_tensors[:-1], seed.contiguous()
+    def backward(ctx: Any, of_output: Tensor | None, of_last: Tensor | None) -> Any:
+        lease, (*inputs, output) = ctx.lease, ctx.saved_tensors
+        seed = torch.zeros_like(output) if of_output is None else of_output.contiguous()
+        if of_last is not None:
+            seed = seed.clone() if seed is of_output else seed
+            seed[-1] += of_last
         gradients = [None if tensor is None or not wanted else torch.empty_like(tensor, memory_format=torch.contiguous_format)
                      for tensor, wanted in zip(inputs, ctx.needs_input_grad[3:])]
 
@@ -218,8 +237,23 @@ class _Layer(torch.autograd.Function):
 
         _call(2 * ctx.flops, call)
         if torch.is_grad_enabled():  # the graph of this pass is recorded
-            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, seed)
+            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_last)
         return (None, None, None, *gradients)
+
+
+def _first(h: Tensor | None, count: int) -> Tensor | None:
+    """The first samples of a state [B,H]."""
+    return h if h is None or h.shape[0] == count else h[:count]
+
+
+def _stretches(packed: PackedSequence) -> list[Tensor]:
+    """The stretches of time [T,B,I] with one number of samples each; the longest sequences come first in B."""
+    found, offset, sizes = [], 0, packed.batch_sizes.tolist()
+    for batch, same in itertools.groupby(sizes):
+        steps = len(list(same))
+        found.append(packed.data[offset:offset + steps * batch].view(steps, batch, -1))
+        offset += steps * batch
+    return found
 
 
 class _Recurrent:
@@ -237,8 +271,8 @@ class _Recurrent:
     def extra_repr(self) -> str:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
-    def _run(self, x: Tensor, h0: Tensor | None, number: int) -> Tensor:
-        """h_1 .. h_T [T,B,H] of one direction of one layer, counted together, in the order in which that direction walks."""
+    def _run(self, x: Tensor, h0: Tensor | None, number: int) -> tuple[Tensor, Tensor]:
+        """h_1 .. h_T [T,B,H] and h_T [B,H] of one direction of one layer, counted together, in the order in which it walks."""
         names = self._names[number]
         weights = [_checked(name, getattr(self, name), x) for name in (names if self.bias else names[:2])]
         weights += [] if self.bias else [None, None]
@@ -251,14 +285,81 @@ class _Recurrent:
         flops = 2.0 * x.shape[0] * x.shape[1] * weights[0].shape[0] * (x.shape[2] + self.hidden_size)
         return _Layer.apply(_Lease(self._pool, key), recorded, flops, x, h0, *weights)
 
-    @_opaque
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """input [T,B,I], [B,T,I] with batch_first, or [T,I]; hx [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the
-        number of directions. Returns the states of the last layer, [T,B,D·H] (in the input's order of axes), and h_T of all
-        layers and directions, shaped as hx."""
+    def _forwards(self, stretches: list[Tensor], h0: Tensor | None, number: int) -> tuple[list[Tensor], Tensor]:
+        """One direction of one layer over stretches of time whose samples become fewer: a sample ends where the next stretch does
+        not have it. The states of each stretch, and every sample's last one [B,H]."""
+        outputs, ended, h = [], [], h0
+        for stretch in stretches:
+            if h is not None and h.shape[0] > stretch.shape[1] and outputs:
+                ended.append(h[stretch.shape[1]:])
+            states, h = self._run(stretch, _first(h, stretch.shape[1]), number)
+            outputs.append(states)
+        return outputs, torch.cat([h, *reversed(ended)]) if ended else h
+
+    def _backwards(self, stretches: list[Tensor], h0: Tensor | None, number: int) -> tuple[list[Tensor], Tensor]:
+        """The same from the end: a sample begins with the last stretch that has it."""
+        outputs, h = [], None
+        for stretch in reversed(stretches):
+            begun, batch = 0 if h is None else h.shape[0], stretch.shape[1]
+            if h is None:
+                h = _first(h0, batch)
+            elif begun < batch:
+                h = torch.cat([h, h.new_zeros(batch - begun, h.shape[1]) if h0 is None else h0[begun:batch]])
+            states, h = self._run(stretch.flip(0), h, number)
+            outputs.append(states.flip(0))
+        return outputs[::-1], h
+
+    def _layers(self, stretches: list[Tensor], h0: Tensor | None) -> tuple[list[Tensor], Tensor]:
+        """All layers: the states of the last one in each stretch [T,B,D·H], and h_T [L·D,B,H]."""
+        directions = 2 if self.bidirectional else 1
+        self._pool.keep(4 * self.num_layers * directions * len(stretches))
+        last = []
+        for layer in range(self.num_layers):
+            first = layer * directions
+            walked = [walk(stretches, None if h0 is None else h0[first + direction], first + direction)
+                      for direction, walk in enumerate((self._forwards, self._backwards)[:directions])]
+            last += [h for _, h in walked]
+            stretches = walked[0][0] if directions == 1 else [torch.cat(pair, 2) for pair in zip(*(states for states, _ in walked))]
+            if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
+                stretches = [torch.nn.functional.dropout(x, self.dropout, True) for x in stretches]
+        return stretches, last[0].unsqueeze(0) if len(last) == 1 else torch.stack(last)
+
+    def _checked_states(self, hx: Tensor | None, batch: int, like: Tensor) -> Tensor | None:
+        """hx [L·D,B,H], contiguous."""
         name = f"bppsa.torch.{type(self).__name__}"
-        if isinstance(input, torch.nn.utils.rnn.PackedSequence):
-            raise NotImplementedError(f"{name}: input is a PackedSequence, expected a tensor with sequences of one length")
+        expected = (self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size)
+        h0 = None if hx is None else _checked(f"{name}: hx", hx, like)
+        if h0 is not None and h0.shape != expected:
+            raise ValueError(f"{name}: hx is {list(h0.shape)}, expected {list(expected)}")
+        return h0
+
+    def _check_input(self, x: Tensor, shape: Any) -> Tensor:
+        """The input, whose last axis has the features, contiguous."""
+        name = f"bppsa.torch.{type(self).__name__}"
+        x = _checked(f"{name}: input", x)
+        if x.shape[-1] != self.input_size or 0 in x.shape[:-1]:
+            raise ValueError(f"{name}: input is {list(shape)}, expected {self.input_size} numbers in each step, at least "
+                             "one step and one sequence")
+        return x
+
+    def _packed(self, packed: PackedSequence, hx: Tensor | None) -> tuple[PackedSequence, Tensor]:
+        """The forward pass of sequences of several lengths."""
+        data = self._check_input(packed.data, packed.data.shape)
+        _, sizes, order, back = packed
+        hx = hx if hx is None or order is None or hx.dim() != 3 else hx.index_select(1, order)
+        h0 = self._checked_states(hx, int(sizes[0]), data)
+        outputs, hidden = self._layers(_stretches(PackedSequence(data, sizes)), h0)
+        joined = torch.cat([states.reshape(-1, states.shape[2]) for states in outputs])
+        return PackedSequence(joined, sizes, order, back), hidden if back is None else hidden.index_select(1, back)
+
+    @_opaque
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        """input [T,B,I], [B,T,I] with batch_first, [T,I], or a PackedSequence, whose shorter sequences end where they end; hx
+        [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,
+        [T,B,D·H] (in the input's order of axes, or packed), and h_T of all layers and directions, shaped as hx."""
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
+        name = f"bppsa.torch.{type(self).__name__}"
         if input.dim() not in (2, 3):
             raise ValueError(f"{name}: input has {input.dim()} dimensions, expected 3, or 2 for a single sequence")
         batched = input.dim() == 3
@@ -266,28 +367,10 @@ class _Recurrent:
             raise ValueError(f"{name}: hx has {hx.dim()} dimensions, expected {input.dim()} as the input")
         x = input if batched else input.unsqueeze(1)
         x = x.transpose(0, 1) if batched and self.batch_first else x
-        x = _checked(f"{name}: input", x)
-        directions = 2 if self.bidirectional else 1
-        expected = (self.num_layers * directions, x.shape[1], self.hidden_size)
-        if x.shape[2] != self.input_size or 0 in x.shape[:2]:
-            raise ValueError(f"{name}: input is {list(input.shape)}, expected {self.input_size} numbers in each step, at least "
-                             "one step and one sequence")
-        h0 = None if hx is None else _checked(f"{name}: hx", hx if batched else hx.unsqueeze(1), x)
-        if h0 is not None and h0.shape != expected:
-            raise ValueError(f"{name}: hx is {list(h0.shape)}, expected {list(expected)}")
-        last = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                number = layer * directions + direction
-                states = self._run(x.flip(0) if direction else x, None if h0 is None else h0[number], number)
-                last.append(states[-1])
-                outputs.append(states.flip(0) if direction else states)
-            x = outputs[0] if directions == 1 else torch.cat(outputs, 2)
-            if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
-                x = torch.nn.functional.dropout(x, self.dropout, True)
-        output = x.transpose(0, 1) if batched and self.batch_first else x
-        hidden = torch.stack(last)
+        x = self._check_input(x, input.shape)
+        h0 = self._checked_states(hx if batched or hx is None else hx.unsqueeze(1), x.shape[1], x)
+        (states,), hidden = self._layers([x], h0)
+        output = states.transpose(0, 1) if batched and self.batch_first else states
         return (output, hidden) if batched else (output.squeeze(1), hidden.squeeze(1))
 
 
@@ -298,8 +381,8 @@ class RNN(_Recurrent, torch.nn.RNN):
               "linear", "blelloch", "blelloch 3" (up-levels), "chunked", "chunked 8"
     forward   how states are computed: "sequential", "speculative" (chunks of time at once, verified), "auto"
 
-    Float32 or float64 on the CPU, with torch.get_num_threads() threads, which do not change a bit. Refused, in a sentence: a
-    PackedSequence, tensors on a GPU, the gradient of a gradient.
+    Float32 or float64 on the CPU, with torch.get_num_threads() threads, which do not change a bit. Refused, in a sentence: tensors
+    on a GPU, the gradient of a gradient.
     """
 
     _cell = "rnn"

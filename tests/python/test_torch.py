@@ -22,6 +22,14 @@ CALLS = int(os.environ.get("BPPSA_PYTHON_CALLS", "400"))
 SCANS = ["auto", "bp", "scan", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"]
 
 
+def pack(x, lengths, batch_first):
+    return torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+
+
+def unpack(packed, batch_first, steps):
+    return torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first, total_length=steps)[0]
+
+
 class Torch(unittest.TestCase):
     def setUp(self):
         if not has("torch"):
@@ -29,9 +37,10 @@ class Torch(unittest.TestCase):
         torch.manual_seed(0)
         torch.set_num_threads(2)
 
-    def grads(self, layer, x, h0, weights):
-        """Output, h_n and the gradients of Σ weight ∘ result over those results that have a weight."""
-        output, last = layer(x, h0)
+    def grads(self, layer, x, h0, weights, lengths=None):
+        """Output (padded with zeros where `lengths` says that sequences end), h_n and the gradients of Σ weight ∘ result over those results that have a weight."""
+        output, last = layer(x if lengths is None else pack(x, lengths, layer.batch_first), h0)
+        output = output if lengths is None else unpack(output, layer.batch_first, x.shape[0 if not layer.batch_first else 1])
         pairs = [(weight, result) for weight, result in zip(weights, (output, last)) if weight is not None]
         loss = sum((weight.to(result.dtype) * result).sum() for weight, result in pairs)
         inputs = [x] + ([h0] if h0 is not None else []) + list(layer.parameters())
@@ -62,15 +71,16 @@ class Gradients(Torch):
         of_output = of_output * (torch.rand(*of_output.shape) < rng.choice([0.05, 0.5, 1]))  # a subset
         of_last = torch.randn(options["num_layers"] * directions, batch, hidden, dtype=torch.float64)
         weights = rng.choice([(of_output, None), (None, of_last), (of_output, of_last)])
-        return theirs, ours, x, h0, weights, (cell, options, steps, batch, inputs, hidden, dtype, scan, forward)
+        lengths = [rng.randint(1, steps) for _ in range(batch)] if rng.random() < 0.4 else None
+        return theirs, ours, x, h0, weights, lengths, (cell, options, steps, batch, inputs, hidden, dtype, scan, forward)
 
     def test_random_configurations(self):
         worst = 0
         for seed in range(CONFIGURATIONS):
-            theirs, ours, x, h0, weights, what = self.configuration(seed)
-            found = self.grads(ours, x, h0, weights)
+            theirs, ours, x, h0, weights, lengths, what = self.configuration(seed)
+            found = self.grads(ours, x, h0, weights, lengths)
             expected = self.grads(theirs, x.detach().double().requires_grad_(),
-                                  None if h0 is None else h0.detach().double().requires_grad_(), weights)
+                                  None if h0 is None else h0.detach().double().requires_grad_(), weights, lengths)
             self.assertEqual(len(found), len(expected))
             for number, (ours_is, theirs_is) in enumerate(zip(found, expected)):
                 self.assertEqual((ours_is.shape, ours_is.dtype), (theirs_is.shape, x.dtype), (seed, what, number))
@@ -78,6 +88,33 @@ class Gradients(Torch):
                 self.assertLess(size, 30, (seed, what, number))
                 worst = max(worst, size)
         print(f"{CONFIGURATIONS} configurations, worst residual {worst:.2f}")
+
+    def test_a_last_state_and_outputs(self):
+        """The gradient of h_n alone, of outputs alone, and of both; the seeds stay as they are."""
+        theirs, ours, x = torch.nn.GRU(3, 4), bppsa.torch.GRU(3, 4), torch.randn(6, 2, 3)
+        ours.load_state_dict(theirs.state_dict())
+        for use in ((0,), (1,), (0, 1)):
+            found = []
+            for layer in (ours, theirs):
+                results, seeds = layer(x), [torch.ones(6, 2, 4), torch.ones(1, 2, 4)]
+                found.append(torch.autograd.grad([results[i] for i in use], list(layer.parameters()), [seeds[i] for i in use]))
+                self.assertTrue(all(bool((seed == 1).all()) for seed in seeds))
+            for one, other in zip(*found):
+                torch.testing.assert_close(one, other)
+
+    def test_packed_sequences(self):
+        """Sorted and unsorted, the longest sequences beyond the others, one sequence, equal lengths: also without gradients."""
+        for lengths in ([5, 3, 3, 1], [1, 4, 2, 4], [7], [3, 3]):
+            theirs, ours = (kind(2, 3, 2, bidirectional=True, dropout=0.5).eval() for kind in (torch.nn.GRU, bppsa.torch.GRU))
+            ours.load_state_dict(theirs.state_dict())
+            x, h0 = torch.randn(max(lengths), len(lengths), 2), torch.randn(4, len(lengths), 3)
+            for state in (None, h0):
+                expected, last = theirs(pack(x, lengths, False), state)
+                with torch.no_grad():
+                    found, ours_last = ours(pack(x, lengths, False), state)
+                self.assertEqual(type(found), type(expected))
+                for one, other in zip((*found, ours_last), (*expected, last)):
+                    torch.testing.assert_close(one, other)
 
     def test_long_calls_have_a_thread_of_their_own(self):
         layer, x = bppsa.torch.GRU(3, 4), torch.randn(7, 2, 3, requires_grad=True)
@@ -241,9 +278,11 @@ class Module(Torch):
 
     def test_refusals(self):
         layer, x = bppsa.torch.GRU(3, 4), torch.randn(5, 2, 3, requires_grad=True)
-        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [5, 3])
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x[..., :2], [5, 3])
         for wrong, kind, message in (
-                ((packed,), NotImplementedError, "input is a PackedSequence, expected a tensor"),
+                ((packed,), ValueError, "input is .8, 2., expected 3 numbers"),
+                ((torch.nn.utils.rnn.pack_padded_sequence(x, [5, 3]), torch.zeros(1, 3, 4)), ValueError,
+                 r"hx is \[1, 3, 4\], expected \[1, 2, 4\]"),
                 ((x.half(),), TypeError, "input: torch.float16, expected torch.float32 or torch.float64"),
                 ((x.double(),), TypeError, "weight_ih_l0: torch.float32, expected torch.float64"),
                 ((x[..., :2],), ValueError, "input is .5, 2, 2., expected 3 numbers"),
