@@ -74,20 +74,34 @@ class Gradients(Torch):
         lengths = [rng.randint(1, steps) for _ in range(batch)] if rng.random() < 0.4 else None
         return theirs, ours, x, h0, weights, lengths, (cell, options, steps, batch, inputs, hidden, dtype, scan, forward)
 
+    def compare(self, found, expected, steps, dtype):
+        """The residual of every result, -1 where a shape or type is another one."""
+        return [residual(one.detach(), other.detach(), steps, str(dtype).split(".")[1])
+                if (one.shape, one.dtype) == (other.shape, dtype) else -1 for one, other in zip(found, expected)]
+
     def test_random_configurations(self):
-        worst = 0
+        """Residuals below 30. A sum whose terms cancel may have a larger one: then the reference moves further than that when its
+        inputs are rounded once more."""
+        worst, cancelled = 0, 0
         for seed in range(CONFIGURATIONS):
             theirs, ours, x, h0, weights, lengths, what = self.configuration(seed)
+            state = None if h0 is None else h0.detach().double().requires_grad_()
             found = self.grads(ours, x, h0, weights, lengths)
-            expected = self.grads(theirs, x.detach().double().requires_grad_(),
-                                  None if h0 is None else h0.detach().double().requires_grad_(), weights, lengths)
+            expected = self.grads(theirs, x.detach().double().requires_grad_(), state, weights, lengths)
             self.assertEqual(len(found), len(expected))
-            for number, (ours_is, theirs_is) in enumerate(zip(found, expected)):
-                self.assertEqual((ours_is.shape, ours_is.dtype), (theirs_is.shape, x.dtype), (seed, what, number))
-                size = residual(ours_is.detach(), theirs_is.detach(), what[2], str(x.dtype).split(".")[1])
-                self.assertLess(size, 30, (seed, what, number))
-                worst = max(worst, size)
-        print(f"{CONFIGURATIONS} configurations, worst residual {worst:.2f}")
+            sizes = self.compare(found, expected, what[2], x.dtype)
+            self.assertGreaterEqual(min(sizes), 0, (seed, what))
+            if max(sizes) >= 30:
+                rounded = x.detach().double() * (1 + torch.finfo(x.dtype).eps * torch.randn(x.shape, dtype=torch.float64))
+                again = self.compare(self.grads(theirs, rounded.requires_grad_(), state, weights, lengths), expected, what[2],
+                                     torch.float64)
+                moved = [size * torch.finfo(torch.float64).eps / torch.finfo(x.dtype).eps for size in again]
+                self.assertTrue(all(size < max(30, limit) for size, limit in zip(sizes, moved)), (seed, what, sizes, moved))
+                cancelled += 1
+                sizes = [size for size, limit in zip(sizes, moved) if limit < 30]
+            worst = max(worst, *sizes)
+        self.assertLessEqual(cancelled, CONFIGURATIONS // 100)
+        print(f"{CONFIGURATIONS} configurations, worst residual {worst:.2f}, {cancelled} with sums that cancel")
 
     def test_a_last_state_and_outputs(self):
         """The gradient of h_n alone, of outputs alone, and of both; the seeds stay as they are."""
