@@ -1,7 +1,8 @@
 """Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU.
 
 RNN and GRU are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and defaults
-are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs, initial states and weights.
+are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs, initial
+states and weights.
 """
 from __future__ import annotations
 
