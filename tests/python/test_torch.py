@@ -38,8 +38,8 @@ class Torch(unittest.TestCase):
         torch.set_num_threads(2)
 
     def grads(self, layer, x, h0, weights, lengths=None):
-        """Output (padded with zeros where `lengths` says that sequences end), h_n and the gradients of Σ weight ∘ result over those
-        results that have a weight."""
+        """Output (padded with zeros where `lengths` says that sequences end), h_n and the gradients of Σ weight ∘ result over
+        those results that have a weight."""
         output, last = layer(x if lengths is None else pack(x, lengths, layer.batch_first), h0)
         output = output if lengths is None else unpack(output, layer.batch_first, x.shape[0 if not layer.batch_first else 1])
         pairs = [(weight, result) for weight, result in zip(weights, (output, last)) if weight is not None]
