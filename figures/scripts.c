@@ -317,7 +317,7 @@ const char bppsa_script_forward_steps[] = PANELS("forward_steps", "1100", "520")
 #define PLACE                                                                                                                    \
   "    task = word(found, k)\n"                                                                                                  \
   "    set lmargin at screen (k - 1 + 0.2) / columns\n"                                                                          \
-  "    set rmargin at screen (k - 0.04) / columns\n"                                                                             \
+  "    set rmargin at screen (k - 0.06) / columns\n"                                                                             \
   "    set tmargin at screen (panel == 1 ? 0.95 : 0.50)\n"                                                                       \
   "    set bmargin at screen (panel == 1 ? 0.60 : 0.15)\n"
 
