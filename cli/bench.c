@@ -168,6 +168,35 @@ static const bppsa_option_use uses_ranks[] = {
     {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
     RESULT_USES};
 
+static const bppsa_option_use uses_schedule[] = {
+    {.option = BPPSA_OPTION_ORACLE_MODEL,
+     .fallback = "gru",
+     .help = "what trains: rnn, gru, lenet5, .. or a network's FILE.json"},
+    {.option = BPPSA_OPTION_LAYERS,
+     .fallback = "8",
+     .help = "recurrent layers; each is a layer of the chain, and the head is one"},
+    {.option = BPPSA_OPTION_HIDDEN, .fallback = "32"},
+    {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
+    {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "50"},
+    {.option = BPPSA_OPTION_INPUT_SIZE, .fallback = "8", .help = "features of a step"},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "64", .help = "samples of an iteration, of all schemes"},
+    {.option = BPPSA_OPTION_COMPARE, .help = "these schemes alone [all of schedule --list that have micro-batches]"},
+    {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "P ranks; under mpirun P is the number of its processes"},
+    BPPSA_USE(STAGES),
+    BPPSA_USE(MICRO_BATCHES),
+    BPPSA_USE(STAGE_CHUNKS),
+    BPPSA_SCHEDULE_USES,
+    {.option = BPPSA_OPTION_ITERATIONS, .fallback = "1", .help = "of a list; pipelines run them without a flush where they can"},
+    BPPSA_USE(TRANSPORT),
+    BPPSA_USE(TIMEOUT),
+    {.option = BPPSA_OPTION_QUICK, .help = "fewer runs behind the costs"},
+    {.option = BPPSA_OPTION_REPEATS, .fallback = "5", .help = "timed passes of every scheme"},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights and noise"},
+    BPPSA_USE(DTYPE),
+    {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
+    BPPSA_USE(SAVE_COSTS),
+    RESULT_USES};
+
 /* ---- from options to settings ---- */
 
 static bppsa_status setup_config(const bppsa_cli *cli, bppsa_bench_point *point) {
@@ -305,6 +334,50 @@ static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *aske
                           asked->micro_batches, asked->point.config.batch);
 }
 
+/* The network's sizes; images have theirs. */
+static bppsa_status setup_chain(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  static const bppsa_option of_steps[] = {BPPSA_OPTION_LAYERS, BPPSA_OPTION_HIDDEN, BPPSA_OPTION_LOSS, BPPSA_OPTION_SEQ_LEN,
+                                          BPPSA_OPTION_INPUT_SIZE};
+  const bppsa_network_config fixed = bppsa_network_config_default(asked->network);
+  asked->network_config = fixed;
+  BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ALL, &asked->network_config));
+  if (asked->network->kind->family->steps) {
+    asked->network_config.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer;
+    return BPPSA_OK;
+  }
+  asked->network_config.steps = fixed.steps;
+  for (size_t i = 0; i < sizeof of_steps / sizeof of_steps[0]; ++i) {
+    if (bppsa_cli_value(cli, of_steps[i])->given) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --model %s, expected a recurrent network",
+                        bppsa_option_get(of_steps[i])->name, asked->network->name);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_schedule(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  bppsa_schedule_config *c = &asked->schedule;
+  const int64_t ranks = bppsa_comm_size(asked->comm);
+  BPPSA_TRY(setup_chain(cli, asked));
+  *c = bppsa_schedule_config_default();
+  c->stages = 0;
+  BPPSA_TRY(bppsa_scheme_options(cli, c));
+  if (c->stages == 0 && ranks % c->width != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--width: %" PRId64 " copies over %" PRId64 " ranks, expected a divisor", c->width,
+                      ranks);
+  }
+  c->stages = c->stages > 0 ? c->stages : ranks / c->width;
+  c->skip_first_input_grad = true;
+  asked->batch = asked->network_config.batch;
+  asked->schemes = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text;
+  asked->cut = bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text;
+  asked->save_costs = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->text;
+  return asked->batch % c->micro_batches == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--batch: %" PRId64 " samples for %" PRId64 " micro-batches, expected a multiple",
+                          asked->batch, c->micro_batches);
+}
+
 static bppsa_status setup_mfcc(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
   asked->set = set->given ? set->choice : -1;
@@ -332,9 +405,9 @@ static const struct {
 } benchmarks[] = {
 #define CELL(id, words, functions, rate, sweep) {#id, bppsa_setup_bench},
 #include "models/cells.inc"
-    {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network},
-    {"product", setup_product},     {"scan", setup_batch},      {"threads", setup_threads},
-    {"mfcc", setup_mfcc},           {"forward", setup_forward}, {"ranks", setup_ranks}};
+    {"crossover", setup_crossover}, {"lenet5", setup_network},   {"vgg11", setup_network}, {"product", setup_product},
+    {"scan", setup_batch},          {"threads", setup_threads},  {"mfcc", setup_mfcc},     {"forward", setup_forward},
+    {"ranks", setup_ranks},         {"schedule", setup_schedule}};
 
 bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device *device) {
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
@@ -350,13 +423,18 @@ bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device
 
 /* Reads the settings. On ranks one of them reports what is wrong. */
 static bppsa_status setup(const bppsa_cli *cli, bppsa_network *network, bppsa_bench_settings *asked) {
-  const char *name = cli->command->object;
+  const char *name = cli->command->object, *model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL)->text;
   bppsa_status status = BPPSA_OK;
+  if (model != NULL) {
+    status = bppsa_network_open(model, NULL, network);
+    status = status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(bppsa_input_status(status), "--model");
+  } else if (bppsa_network_kind_find(name) != NULL) {
+    status = bppsa_network_open(name, NULL, network);
+  }
+  asked->network = network;
   for (size_t i = 0; status == BPPSA_OK && i < sizeof benchmarks / sizeof benchmarks[0]; ++i) {
     status = strcmp(benchmarks[i].name, name) == 0 ? benchmarks[i].setup(cli, asked) : BPPSA_OK;
   }
-  status = status == BPPSA_OK && bppsa_network_kind_find(name) != NULL ? bppsa_network_open(name, NULL, network) : status;
-  asked->network = network;
   return asked->comm != NULL ? bppsa_job_agree(asked->comm, status) : status;
 }
 
@@ -407,3 +485,5 @@ BENCH(threads, threads, threads, "", "Times a training step on one thread and on
 BENCH(mfcc, mfcc, mfcc, "", "Verifies and times MFCC features of one channel on one thread");
 BENCH(forward, forward, forward, "", "Verifies and times forward passes in parallel over time beside sequential ones");
 BENCH(ranks, ranks, ranks, "", "Verifies and times gradients on 1, 2, 4 .. ranks by every method, beside a model");
+BENCH(schedule, schedule, schedule, "",
+      "Verifies and times every scheme that trains on ranks, beside what the simulator predicts");

@@ -6,6 +6,8 @@
 #include "bench/harness/driver.h"
 #include "cnn/prune.h"
 #include "comm/comm.h"
+#include "models/network.h"
+#include "schedule/schedule.h"
 
 /* ranks: what its ranks share in the rows. */
 typedef enum { BPPSA_BENCH_SHARES_BOTH = 0, BPPSA_BENCH_SHARES_TIME, BPPSA_BENCH_SHARES_BATCH } bppsa_bench_shares;
@@ -17,8 +19,8 @@ typedef struct bppsa_bench_settings {
   bool one_point;                  /* rnn, gru: the point alone, not a sweep */
   bool both_inits;                 /* rnn, gru: every point with default and with orthogonal weights */
   const char *rivals;              /* rnn, gru, forward: a program whose methods take part (bench/rivals/guest.h); NULL: none */
-  const bppsa_network *network;    /* lenet5, vgg11 */
-  int64_t batch;                   /* lenet5, vgg11, scan: samples */
+  const bppsa_network *network;    /* lenet5, vgg11, schedule */
+  int64_t batch;                   /* lenet5, vgg11, scan, schedule: samples */
   double prune;                    /* lenet5, vgg11: fraction of the weights that go */
   bppsa_prune_method prune_method; /* lenet5, vgg11 */
   const char *left, *right;        /* product: files of two factors; NULL: cases of its own */
@@ -36,6 +38,12 @@ typedef struct bppsa_bench_settings {
   bool nccl;                       /* ranks: arrays on GPUs travel over NCCL */
   bppsa_bench_shares shares;       /* ranks */
   int64_t micro_batches;           /* ranks: along time */
+  /* schedule: what the ranks train is `network` in batches of `batch` samples, cut into schedule.micro_batches */
+  bppsa_network_config network_config;
+  bppsa_schedule_config schedule; /* of all schemes */
+  const char *cut;                /* schedule: the first layers of the stages, "3,5"; NULL: cut by cost */
+  const char *schemes;            /* with commas between; NULL: all that train */
+  const char *save_costs;         /* the file that the measured costs go to; NULL: none */
 } bppsa_bench_settings;
 
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
@@ -44,13 +52,13 @@ typedef struct bppsa_bench_settings {
 #include "models/cells.inc"
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
     bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc,
-    bppsa_bench_case_forward, bppsa_bench_case_ranks;
+    bppsa_bench_case_forward, bppsa_bench_case_ranks, bppsa_bench_case_schedule;
 /* The benchmark of that name, or NULL. */
 const bppsa_bench_case *bppsa_bench_case_find(const char *name);
 
 /* The notes of each benchmark's help: what it measures, and how. lenet5 and vgg11 share cnn. */
 extern const char bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[], bppsa_bench_notes_jacobian[],
     bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[],
-    bppsa_bench_notes_forward[], bppsa_bench_notes_ranks[];
+    bppsa_bench_notes_forward[], bppsa_bench_notes_ranks[], bppsa_bench_notes_schedule[];
 
 #endif

@@ -1,0 +1,443 @@
+/* The ranks of `bench schedule`: what each of them holds of a scheme, and the orders that rank 0 gives. */
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/cases/schedule.h"
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/pool.h"
+#include "core/text.h"
+#include "distributed/pipeline_train.h"
+
+/* ---- micro-batches of one size ---- */
+
+static void free_size(bppsa_schedule_size *z) {
+  bppsa_chain_costs_free(&z->costs);
+  bppsa_chain_noise_destroy(z->noise);
+  bppsa_chain_destroy(z->chain);
+  bppsa_free(z->losses);
+  bppsa_free(z->norms);
+  *z = (bppsa_schedule_size){0};
+}
+
+static bppsa_status make_pipeline(const bppsa_schedule_crew *crew, bppsa_comm *comm, const bppsa_schedule_size *z,
+                                  const bppsa_schedule *list, bppsa_pipeline **pipeline) {
+  const bppsa_pipeline_config config = {.schedule = list, .samples = z->samples, .optimizer = crew->optimizer};
+  return bppsa_pipeline_create(comm, z->chain, &config, crew->values, pipeline);
+}
+
+static bppsa_status train_on_one_device(const bppsa_schedule_crew *crew, const bppsa_schedule *list, bppsa_schedule_size *z) {
+  bppsa_pipeline *pipeline = NULL;
+  BPPSA_TRY(make_pipeline(crew, crew->self, z, list, &pipeline));
+  bppsa_status status = BPPSA_OK;
+  for (int64_t update = 0; status == BPPSA_OK && update < z->updates; ++update) {
+    status = bppsa_pipeline_run(pipeline, bppsa_chain_noise_data(z->noise), &z->losses[update]);
+    z->norms[update] = bppsa_pipeline_norms(pipeline)[0];
+  }
+  bppsa_pipeline_destroy(pipeline);
+  return status;
+}
+
+/* What one device makes of the same micro-batches: the losses and norms that synchronous schemes must have. */
+static bppsa_status make_reference(const bppsa_schedule_crew *crew, bppsa_schedule_size *z) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  bppsa_schedule *list = NULL;
+  z->updates = BPPSA_SCHEDULE_VERIFIED * crew->asked->schedule.iterations;
+  z->losses = bppsa_calloc(z->updates + 1, sizeof *z->losses);
+  z->norms = bppsa_calloc(z->updates + 1, sizeof *z->norms);
+  if (z->losses == NULL || z->norms == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  config.stages = 1;
+  config.layers = z->chain->layers;
+  config.micro_batches = crew->asked->batch / z->samples;
+  config.skip_first_input_grad = true;
+  BPPSA_TRY(bppsa_schedule_create("gpipe", &config, &list));
+  const bppsa_status status = train_on_one_device(crew, list, z);
+  bppsa_schedule_destroy(list);
+  return status;
+}
+
+static bppsa_status measure_size(const bppsa_schedule_crew *crew, bppsa_schedule_size *z) {
+  const bppsa_network *network = crew->asked->network;
+  bppsa_network_config config = crew->config;
+  config.batch = z->samples;
+  BPPSA_TRY(network->kind->family->chain(network, &config, crew->device, &z->chain));
+  BPPSA_TRY(bppsa_chain_noise_create(z->chain, z->samples, crew->asked->request.seed, &z->noise));
+  const bppsa_chain_measuring how = {.samples = z->samples,
+                                     .optimizer = crew->optimizer,
+                                     .values = crew->values,
+                                     .data = bppsa_chain_noise_data(z->noise),
+                                     .at_once = crew->at_once,
+                                     .repeats = crew->asked->request.quick ? 3 : 0,
+                                     .budget_s = 0.5};
+  BPPSA_TRY(bppsa_chain_measure(crew->world, z->chain, &how, &z->costs));
+  z->costs.alpha = crew->alpha;
+  z->costs.beta = crew->beta;
+  return bppsa_comm_rank(crew->world) == 0 ? make_reference(crew, z) : BPPSA_OK;
+}
+
+/* The micro-batches of so many samples; measured if they are new. Collective. */
+static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, bppsa_schedule_size **found) {
+  for (int64_t i = 0; i < crew->size_count; ++i) {
+    if (crew->sizes[i].samples == samples) {
+      *found = &crew->sizes[i];
+      return BPPSA_OK;
+    }
+  }
+  if (crew->size_count == BPPSA_SCHEDULE_SIZES) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "more than %d sizes of micro-batches", BPPSA_SCHEDULE_SIZES);
+  }
+  bppsa_schedule_size *z = &crew->sizes[crew->size_count++];
+  z->samples = samples;
+  *found = z;
+  return measure_size(crew, z);
+}
+
+/* ---- the list of a scheme ---- */
+
+/* Micro-batches of an iteration. */
+static bppsa_status count_micros(const char *scheme, const bppsa_schedule_config *config, int64_t *micros) {
+  bppsa_schedule *empty = NULL;
+  BPPSA_TRY(bppsa_schedule_create_empty(scheme, config, &empty));
+  *micros = bppsa_pipeline_train_micros(empty);
+  bppsa_schedule_destroy(empty);
+  return BPPSA_OK;
+}
+
+static bppsa_status samples_of(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_config *config,
+                               int64_t *samples) {
+  const int64_t batch = crew->asked->batch;
+  int64_t micros;
+  BPPSA_TRY(count_micros(scheme, config, &micros));
+  *samples = batch / micros;
+  return batch % micros == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--batch: %" PRId64 " samples for %" PRId64 " micro-batches, expected a multiple",
+                          batch, micros);
+}
+
+/* Cuts the layers as asked, or evenly by their measured costs, and makes the list. */
+static bppsa_status make_list(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_size *z,
+                              bppsa_schedule_config *config, bppsa_schedule **list) {
+  const double *forward = z->costs.cost[BPPSA_COST_FORWARD], *backward = z->costs.cost[BPPSA_COST_BACKWARD];
+  int64_t *cut = NULL;
+  bppsa_chain_costs_set(&z->costs, config);
+  config->cut = crew->cut;
+  config->cuts = crew->cuts;
+  if (crew->cut == NULL) {
+    double *both = bppsa_calloc(z->costs.layers, sizeof *both);
+    if (both == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    for (int64_t l = 0; l < z->costs.layers; ++l) {
+      both[l] = forward[l] + backward[l];
+    }
+    const bppsa_status status = bppsa_schedule_cut_scheme(scheme, config, both, &cut, &config->cuts);
+    bppsa_free(both);
+    BPPSA_TRY(status);
+    config->cut = cut;
+  }
+  const bppsa_status status = bppsa_schedule_create(scheme, config, list);
+  bppsa_free(cut);
+  return status;
+}
+
+/* Work of a rank, and of all ranks over the processors: what takes as long as that at least. */
+static void judge(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
+  const bppsa_schedule *list = e->predicted.list;
+  const int64_t ranks = bppsa_comm_size(crew->world);
+  double all = 0, most = 0;
+  bool lanes = false;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    double own = 0;
+    for (int64_t id = 0; id < list->count; ++id) {
+      const bppsa_schedule_op *op = &list->ops[id];
+      own += op->worker % ranks == rank && bppsa_schedule_kind_busy(op->kind) ? op->cost : 0;
+      lanes = lanes || op->lane == BPPSA_LANE_GRADIENT;
+    }
+    all += own;
+    most = fmax(most, own);
+  }
+  const int64_t active = list->workers < ranks ? list->workers : ranks;
+  const bool crowded = active > crew->at_once, several = list->workers > ranks;
+  e->predicted_s = fmax(fmax(e->predicted.times.makespan, most), all / (double)crew->at_once) / (double)list->rounds;
+  e->note = crowded ? "ranks share processors" : several ? "workers share a rank" : lanes ? "lanes share a thread" : "";
+  e->judged = !crowded && !several;
+}
+
+/* ---- a scheme ---- */
+
+static void free_entry(bppsa_schedule_entry *e) {
+  bppsa_pipeline_destroy(e->pipeline);
+  bppsa_timed_free(&e->predicted);
+  bppsa_schedule_times_free(&e->latest);
+  bppsa_schedule_times_free(&e->fastest);
+  bppsa_free(e->losses);
+  bppsa_free(e->shared);
+  *e = (bppsa_schedule_entry){.scheme = e->scheme};
+}
+
+static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
+  const char *id = e->scheme->id;
+  bppsa_schedule_config config = crew->asked->schedule;
+  bppsa_schedule *list = NULL;
+  int64_t samples;
+  config.layers = crew->sizes[0].chain->layers;
+  BPPSA_TRY(samples_of(crew, id, &config, &samples));
+  BPPSA_TRY(find_size(crew, samples, &e->size));
+  BPPSA_TRY(make_list(crew, id, e->size, &config, &list));
+  BPPSA_TRY(bppsa_timed_create(list, &e->predicted)); /* takes the list over */
+  judge(crew, e);
+  BPPSA_TRY(make_pipeline(crew, crew->world, e->size, list, &e->pipeline));
+  e->updates = bppsa_pipeline_updates(e->pipeline);
+  e->shared_count = 2 * list->count + list->workers + 1;
+  e->losses = bppsa_calloc(e->updates + 1, sizeof *e->losses);
+  e->shared = bppsa_calloc(e->shared_count, sizeof *e->shared);
+  return e->losses == NULL || e->shared == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+/* ---- passes ---- */
+
+/* Did the operation see the weights that the list names? Versions count over all runs. */
+static bool sees_its_version(const bppsa_schedule_entry *e, int64_t id, const bppsa_pipeline_event *event) {
+  const bppsa_schedule_op *op = &e->predicted.list->ops[id];
+  const bool reads = op->kind <= BPPSA_KIND_RECOMPUTE && op->weight_version >= 0;
+  return !reads || event->version == op->weight_version + (e->runs - 1) * e->updates;
+}
+
+/* This rank's part of what rank 0 is told; the others' parts are 0. */
+static void fill_shared(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
+  const bppsa_schedule *list = e->predicted.list;
+  const bppsa_pipeline_event *events = bppsa_pipeline_events(e->pipeline);
+  const double began = bppsa_pipeline_began(e->pipeline);
+  double *start = e->shared, *end = start + list->count, *peaks = end + list->count, *wrong = peaks + list->workers;
+  memset(e->shared, 0, (size_t)e->shared_count * sizeof *e->shared);
+  for (int64_t id = 0; id < list->count; ++id) {
+    if (list->ops[id].worker % bppsa_comm_size(crew->world) == bppsa_comm_rank(crew->world)) {
+      start[id] = began + events[id].start;
+      end[id] = began + events[id].end;
+      *wrong += !sees_its_version(e, id, &events[id]);
+    }
+  }
+  for (int64_t w = 0; w < list->workers; ++w) {
+    peaks[w] = (double)bppsa_pipeline_peak_activations(e->pipeline, w);
+  }
+}
+
+/* Times from the first pass of a layer on. A SEND and its RECV begin together, as the simulator has it: when both have begun. */
+static bppsa_status take_times(bppsa_schedule_entry *e) {
+  const bppsa_schedule *list = e->predicted.list;
+  double *start = e->shared, *end = start + list->count, first = INFINITY;
+  for (int64_t id = 0; id < list->count; ++id) {
+    first = bppsa_schedule_kind_busy(list->ops[id].kind) ? fmin(first, start[id]) : first;
+  }
+  for (int64_t id = 0; id < list->count; ++id) {
+    start[id] = fmax(0, start[id] - first);
+    end[id] = fmax(start[id], end[id] - first);
+  }
+  for (int64_t id = 0; id + 1 < list->count; ++id) { /* a RECV stands behind its SEND */
+    const bool pair = list->ops[id].kind == BPPSA_KIND_SEND && list->ops[id + 1].kind == BPPSA_KIND_RECV &&
+                      list->ops[id].group == list->ops[id + 1].group;
+    if (pair) {
+      start[id + 1] = fmin(fmax(start[id], start[id + 1]), end[id + 1]);
+    }
+  }
+  bppsa_schedule_times_free(&e->latest);
+  BPPSA_TRY(bppsa_schedule_times_of(list, start, end, &e->latest));
+  if (e->fastest.start != NULL && e->latest.makespan >= e->fastest.makespan) {
+    return BPPSA_OK;
+  }
+  bppsa_schedule_times_free(&e->fastest);
+  return bppsa_schedule_times_of(list, start, end, &e->fastest);
+}
+
+/* All ranks begin together. */
+static bppsa_status make_pass(bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
+  const bppsa_view shared = bppsa_view_make(e->shared, BPPSA_F64, 1, &e->shared_count);
+  BPPSA_TRY(bppsa_comm_barrier(crew->world));
+  BPPSA_TRY(bppsa_pipeline_run(e->pipeline, bppsa_chain_noise_data(e->size->noise), e->losses));
+  e->runs++;
+  fill_shared(crew, e);
+  BPPSA_TRY(bppsa_comm_allreduce(crew->world, BPPSA_COMM_SUM, &shared));
+  return bppsa_comm_rank(crew->world) == 0 ? take_times(e) : BPPSA_OK;
+}
+
+double bppsa_schedule_peak(const bppsa_schedule_entry *e) {
+  const bppsa_schedule *list = e->predicted.list;
+  double most = 0;
+  for (int64_t w = 0; w < list->workers; ++w) {
+    most = fmax(most, e->shared[2 * list->count + w]);
+  }
+  return most;
+}
+
+/* 0: the same bits. */
+static double apart(double found, double expected) {
+  return found == expected ? 0 : isfinite(found) && expected != 0 ? fabs(found / expected - 1) + DBL_EPSILON : INFINITY;
+}
+
+double bppsa_schedule_residual(const bppsa_schedule_entry *e, int64_t run) {
+  const bool synchronous = e->scheme->weights == BPPSA_WEIGHTS_SYNCHRONOUS;
+  const double *norms = bppsa_pipeline_norms(e->pipeline);
+  double worst = e->shared[e->shared_count - 1]; /* wrong tags */
+  for (int64_t u = 0; u < e->updates; ++u) {
+    const int64_t at = run * e->updates + u;
+    worst = isfinite(e->losses[u]) && isfinite(norms[u]) ? worst : INFINITY;
+    if (synchronous && at < e->size->updates) {
+      worst = fmax(worst, fmax(apart(e->losses[u], e->size->losses[at]), apart(norms[u], e->size->norms[at])));
+    }
+  }
+  return worst;
+}
+
+/* ---- orders ---- */
+
+typedef enum { MAKE = 0, PASS, DISMISS } what;
+typedef struct {
+  int64_t what, entry;
+} order;
+enum { ORDER = sizeof(order) / sizeof(int64_t) };
+
+static bool is_refusal(bppsa_status status) {
+  return status == BPPSA_ERR_ARGUMENT || status == BPPSA_ERR_UNSUPPORTED;
+}
+
+/* This rank's share of an order. A list that cannot be made is one on no rank: *refusal says why. */
+static bppsa_status carry_out(bppsa_schedule_crew *crew, const order *o, bppsa_status *refusal) {
+  bppsa_schedule_entry *e = &crew->entries[o->entry];
+  *refusal = BPPSA_OK;
+  if (o->what == MAKE) {
+    const bppsa_status status = make_entry(crew, e);
+    if (status != BPPSA_OK) {
+      free_entry(e);
+    }
+    *refusal = is_refusal(status) ? status : BPPSA_OK;
+    return is_refusal(status) ? BPPSA_OK : status;
+  }
+  return o->what == PASS ? make_pass(crew, e) : BPPSA_OK;
+}
+
+static bppsa_status hear(bppsa_comm *world, order *o) {
+  const int64_t count = ORDER;
+  const bppsa_view view = bppsa_view_make(o, BPPSA_I64, 1, &count);
+  return bppsa_comm_broadcast(world, 0, &view);
+}
+
+static bppsa_status give(bppsa_schedule_crew *crew, order o) {
+  bppsa_status refusal;
+  BPPSA_TRY(hear(crew->world, &o));
+  BPPSA_TRY(carry_out(crew, &o, &refusal));
+  return refusal;
+}
+
+bppsa_status bppsa_schedule_crew_make(bppsa_schedule_crew *crew, int64_t entry) {
+  return give(crew, (order){.what = MAKE, .entry = entry});
+}
+
+bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry) {
+  return give(crew, (order){.what = PASS, .entry = entry});
+}
+
+bppsa_status bppsa_schedule_crew_dismiss(bppsa_schedule_crew *crew) {
+  return give(crew, (order){.what = DISMISS});
+}
+
+bppsa_status bppsa_schedule_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked) {
+  bppsa_schedule_crew *crew = bppsa_calloc(1, sizeof *crew);
+  order o = {.what = MAKE};
+  bppsa_status refusal, status = crew == NULL ? BPPSA_ERR_MEMORY : bppsa_schedule_crew_open(asked, request->device, crew);
+  while (status == BPPSA_OK && o.what != DISMISS) {
+    status = hear(crew->world, &o);
+    status = status == BPPSA_OK ? carry_out(crew, &o, &refusal) : status;
+  }
+  if (crew != NULL) {
+    bppsa_schedule_crew_close(crew);
+  }
+  bppsa_free(crew);
+  return status;
+}
+
+/* ---- the crew ---- */
+
+/* The schemes that train, or those of a list with commas between. */
+static bppsa_status list_schemes(bppsa_schedule_crew *crew, const char *asked) {
+  int64_t all;
+  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&all);
+  const char *known[BPPSA_SCHEDULE_SCHEMES + 1] = {NULL};
+  int64_t words = 0;
+  for (int64_t i = 0; i < all && words < BPPSA_SCHEDULE_SCHEMES; ++i) {
+    if (!schemes[i].scan) {
+      known[words++] = schemes[i].id;
+      crew->entries[crew->count].scheme = asked == NULL ? &schemes[i] : NULL;
+      crew->count += asked == NULL;
+    }
+  }
+  for (const char *at = asked; at != NULL && *at != '\0';) {
+    const size_t length = strcspn(at, ",");
+    char word[BPPSA_SUGGESTION_LIMIT + 1], hint[96];
+    snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), at);
+    const bppsa_schedule_scheme *found = bppsa_schedule_find(word);
+    if (found == NULL || found->scan || crew->count == BPPSA_SCHEDULE_SCHEMES) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                        "--compare: '%s', expected schemes of schedule --list with micro-batches, and commas "
+                        "between%s",
+                        word, bppsa_suggestion(word, known, hint, sizeof hint));
+    }
+    crew->entries[crew->count++].scheme = found;
+    at += length + (at[length] == ',');
+  }
+  return crew->count > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: '', expected schemes with commas between");
+}
+
+static bppsa_status make_weights(bppsa_schedule_crew *crew) {
+  const struct bppsa_bench_settings *asked = crew->asked;
+  crew->config = asked->network_config;
+  crew->config.batch = 1;
+  crew->config.method.backward = BPPSA_BACKWARD_BP;
+  BPPSA_TRY(bppsa_network_create(asked->network, &crew->config, crew->device, &crew->model));
+  BPPSA_TRY(bppsa_network_init(asked->network, crew->model, BPPSA_INIT_DEFAULT, asked->request.seed));
+  crew->values = bppsa_calloc(crew->model->parameter_count + 1, sizeof *crew->values);
+  if (crew->values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < crew->model->parameter_count; ++i) {
+    crew->values[i] = crew->model->parameters[i].value;
+  }
+  crew->optimizer = bppsa_network_train_config(asked->network->kind).optimizer;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_schedule_crew_open(const struct bppsa_bench_settings *asked, const bppsa_device *device,
+                                      bppsa_schedule_crew *crew) {
+  *crew = (bppsa_schedule_crew){.asked = asked, .device = device, .world = asked->comm};
+  const int64_t ranks = bppsa_comm_size(crew->world), nodes = ranks / bppsa_comm_node_size(crew->world);
+  const int64_t fit = nodes * bppsa_pool_cpus() / bppsa_device_get_threads(device);
+  bppsa_schedule_size *first;
+  crew->at_once = fit < 1 ? 1 : fit < ranks ? fit : ranks;
+  BPPSA_TRY(list_schemes(crew, asked->schemes));
+  if (asked->cut != NULL) {
+    const bppsa_status status = bppsa_schedule_cut_parse(asked->cut, &crew->cut, &crew->cuts);
+    BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--cut"));
+  }
+  BPPSA_TRY(make_weights(crew));
+  BPPSA_TRY(bppsa_comm_split(crew->world, bppsa_comm_rank(crew->world), 0, &crew->self));
+  BPPSA_TRY(bppsa_chain_measure_link(crew->world, &crew->alpha, &crew->beta));
+  return find_size(crew, asked->batch / asked->schedule.micro_batches, &first);
+}
+
+void bppsa_schedule_crew_close(bppsa_schedule_crew *crew) {
+  for (int64_t i = crew->count - 1; i >= 0; --i) {
+    free_entry(&crew->entries[i]);
+  }
+  for (int64_t i = 0; i < crew->size_count; ++i) {
+    free_size(&crew->sizes[i]);
+  }
+  bppsa_comm_destroy(crew->self);
+  bppsa_free(crew->cut);
+  bppsa_free(crew->values);
+  bppsa_model_destroy(crew->model);
+  *crew = (bppsa_schedule_crew){0};
+}

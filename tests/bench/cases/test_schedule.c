@@ -1,0 +1,209 @@
+/* `bench schedule`: its document, what its costs predict elsewhere, its table, wrong requests, out of memory; and that what is
+ * wrong is found. No time is asserted. */
+#include "tests/cli/memory_walk.h"
+
+#include <math.h>
+
+#include "bench/cases/schedule.h"
+#include "core/pool.h"
+#include "tests/comm/cases.h"
+
+#define SMALL "bench schedule --layers 4 --hidden 3 --seq-len 5 --input 2 --batch 8 --threads 1 --quick "
+
+static const json_t *find_row(const json_t *document, const char *method) {
+  const json_t *row;
+  size_t i;
+  json_array_foreach(json_object_get(document, "rows"), i, row) {
+    if (strcmp(get_text(row, "method"), method) == 0) {
+      return row;
+    }
+  }
+  fail_msg("no row of %s", method);
+  return NULL;
+}
+
+/* ---- the document ---- */
+
+static void check_row(const json_t *row) {
+  const double median = get_real(row, "median_s"), predicted = get_real(row, "predicted_makespan_s");
+  const bool lanes = strcmp(get_text(row, "method"), "multi-stream") == 0;
+  assert_true(get_real(row, "residual") == 0);
+  assert_int_equal(get_integer(row, "repeats"), 3);
+  assert_true(get_real(row, "min_s") > 0 && get_real(row, "min_s") <= median && median <= get_real(row, "max_s"));
+  assert_true(predicted > 0 && get_real(row, "makespan_s") == median && get_real(row, "ratio") == median / predicted);
+  assert_true(get_real(row, "bubble_ratio") >= 0 && get_real(row, "bubble_ratio") < 1);
+  assert_true(get_real(row, "predicted_bubble_ratio") >= 0 && get_real(row, "predicted_bubble_ratio") < 1);
+  assert_int_equal(get_integer(row, "samples") * get_integer(row, "micro_batches"), 8);
+  /* the second lane runs between the passes of the first */
+  const double peak = get_real(row, "peak_activations"), expected = get_real(row, "predicted_peak_activations");
+  assert_true(lanes ? peak <= expected : fabs(peak - expected) <= 1e-6 * expected);
+  assert_string_equal(get_text(row, "note"), lanes                   ? "lanes share a thread"
+                                             : bppsa_pool_cpus() > 1 ? ""
+                                                                     : "ranks share processors");
+}
+
+/* The file of costs predicts what the benchmark predicts. */
+static void check_costs(const json_t *row, const char *options) {
+  const json_t *cut = json_object_get(row, "cut");
+  assert_int_equal(json_array_size(cut), 1);
+  json_t *again = run_json("schedule %s --stages 2 --layers 5 --cut %d --skip-first-input-grad --costs costs.json --json %s",
+                           get_text(row, "method"), (int)json_integer_value(json_array_get(cut, 0)), options);
+  const double expected = get_real(row, "predicted_makespan_s"), found = get_real(again, "makespan");
+  if (bppsa_pool_cpus() > 1 && fabs(found - expected) > 1e-9 * expected) {
+    fail_msg("%s: %g s, expected %g", get_text(row, "method"), found, expected);
+  }
+  json_decref(again);
+}
+
+static void test_document(void **state) {
+  (void)state;
+  int64_t schemes, trained = 0;
+  const bppsa_schedule_scheme *all = bppsa_schedule_schemes(&schemes);
+  json_t *document = run_json(SMALL "--ranks 2 --repeats 3 --save-costs costs.json --out F.json --json");
+  assert_string_equal(get_text(document, "bench"), "schedule");
+  assert_string_equal(get_text(document, "transport"), "threads");
+  assert_int_equal(get_integer(document, "ranks"), 2);
+  assert_true(get_real(json_object_get(document, "link"), "alpha_s") > 0);
+  for (int64_t i = 0; i < schemes; ++i) {
+    if (!all[i].scan) {
+      check_row(find_row(document, all[i].id));
+      ++trained;
+    }
+  }
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), trained);
+  assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
+  /* micro-batches of 2 samples, 4 (copies), and 8 (one device) */
+  const json_t *costs = json_object_get(document, "costs"), *ordering = json_object_get(document, "ordering");
+  assert_int_equal(json_array_size(costs), 3);
+  assert_int_equal(get_integer(json_array_get(costs, 0), "samples"), 2);
+  assert_int_equal(json_array_size(json_object_get(json_array_get(costs, 0), "backward")), 5);
+  assert_int_equal(get_integer(ordering, "pairs") - get_integer(ordering, "as_predicted"),
+                   json_array_size(json_object_get(ordering, "inverted")));
+  check_costs(find_row(document, "1f1b"), "");
+  check_costs(find_row(document, "zb-h1"), "");
+  check_costs(find_row(document, "chimera"), "");
+  assert_written("F.json", document);
+  json_decref(document);
+  assert_int_equal(remove("F.json"), 0);
+  assert_int_equal(remove("costs.json"), 0);
+}
+
+/* Lists of several iterations; the makespan is an iteration's. */
+static void test_iterations(void **state) {
+  (void)state;
+  json_t *document = run_json(SMALL "--ranks 2 --repeats 3 --iterations 3 --compare pipedream,gpipe --json");
+  assert_int_equal(get_integer(find_row(document, "pipedream"), "iterations"), 3);
+  check_row(find_row(document, "pipedream"));
+  check_row(find_row(document, "gpipe"));
+  json_decref(document);
+}
+
+static void test_table(void **state) {
+  (void)state;
+  run_result result =
+      run(SMALL "--ranks 3 --micro-batches 4 --stages 3 --compare chimera,1f1b,interleaved,wait-free --repeats 1");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "gru: T 5, B 8, I 2, H 3, layers 4, loss last, f32, 5 layers\n3 ranks over threads"));
+  assert_non_null(strstr(result.out, "chimera            left out: stages: 3 for chimera, expected an even number"));
+  assert_non_null(
+      strstr(result.out, "interleaved        left out: micro-batches: 4 for interleaved, expected a multiple of the 3"));
+  assert_non_null(strstr(result.out, "wait-free          left out: --batch: 8 samples for 3 micro-batches, expected a multiple"));
+  assert_non_null(strstr(result.out, "\n  1f1b                    3     4 "));
+  release(&result);
+  result = run(SMALL "--ranks 2 --stages 4 --compare gpipe --repeats 1 --cut 1,2,4");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, bppsa_pool_cpus() > 1 ? "  workers share a rank\n" : "  ranks share processors\n"));
+  release(&result);
+  json_t *document =
+      run_json(SMALL "--ranks %d --stages 2 --compare gpipe,modulo --repeats 1 --json", (int)bppsa_pool_cpus() + 1);
+  assert_true(json_is_true(json_object_get(find_row(document, "gpipe"), "judged")) == (bppsa_pool_cpus() > 1));
+  json_decref(document);
+  document = run_json("bench schedule --model lenet5 --batch 4 --quick --threads 1 --compare 1f1b,gems --repeats 1 --json");
+  assert_string_equal(get_text(json_object_get(document, "network"), "name"), "lenet5");
+  assert_true(get_real(find_row(document, "gems"), "residual") == 0);
+  json_decref(document);
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  assert_fails(
+      2, "--compare: '1f1c', expected schemes of schedule --list with micro-batches, and commas between; did you mean 1f1b?",
+      "bench schedule --compare gpipe,1f1c");
+  assert_fails(2, "--compare: 'scan-blelloch', expected schemes", "bench schedule --compare scan-blelloch");
+  assert_fails(2, "--compare: '', expected schemes", "bench schedule --compare ,");
+  assert_fails(2, "--batch: 64 samples for 5 micro-batches, expected a multiple", "bench schedule --micro-batches 5");
+  assert_fails(2, "--width: 2 copies over 3 ranks, expected a divisor", "bench schedule --ranks 3 --width 2");
+  assert_fails(2, "--hidden: given beside --model lenet5, expected a recurrent network",
+               "bench schedule --model lenet5 --hidden 3");
+  assert_fails(2, "--model: ", "bench schedule --model nothing");
+  assert_fails(2, "--cut: '3,x'", "bench schedule --cut 3,x");
+  assert_fails(2, "--save-costs: missing/F.json: cannot write", "bench schedule --save-costs missing/F.json");
+  assert_fails(2, "transport mpi: no launcher has started this process", "bench schedule --transport mpi");
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  walk_benchmark(SMALL "--ranks 2 --repeats 1 --compare 1f1b,wait-free --json", 17, 900, 97, 20000);
+}
+
+/* ---- what is wrong is found ---- */
+
+static bppsa_status tamper(bppsa_comm *comm, void *context) {
+  const bppsa_bench_settings *given = context;
+  bppsa_bench_settings asked = *given;
+  bppsa_device *device = NULL;
+  bppsa_schedule_crew *crew = bppsa_calloc(1, sizeof *crew);
+  CHECK(crew != NULL);
+  asked.comm = comm;
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  asked.request.device = device;
+  BPPSA_TRY(bppsa_schedule_crew_open(&asked, device, crew));
+  bppsa_schedule_entry *e = &crew->entries[0];
+  BPPSA_TRY(bppsa_schedule_crew_make(crew, 0));
+  BPPSA_TRY(bppsa_schedule_crew_pass(crew, 0));
+  CHECK(bppsa_schedule_residual(e, 0) == 0);
+  const double loss = e->size->losses[0], norm = e->size->norms[0];
+  e->size->losses[0] = nextafter(loss, 2 * loss);
+  CHECK(bppsa_schedule_residual(e, 0) > 1e-16);
+  e->size->losses[0] = loss;
+  e->size->norms[0] = -norm;
+  CHECK(bppsa_schedule_residual(e, 0) > 1e-16);
+  e->size->norms[0] = norm;
+  e->losses[0] = (double)NAN;
+  CHECK(isinf(bppsa_schedule_residual(e, 0)));
+  BPPSA_TRY(bppsa_schedule_crew_pass(crew, 0));
+  CHECK(bppsa_schedule_residual(e, 1) == 0 && bppsa_schedule_residual(e, 0) > 1e-16); /* of another pass */
+  e->runs = 0; /* every operation sees newer weights than those of the first run */
+  BPPSA_TRY(bppsa_schedule_crew_pass(crew, 0));
+  CHECK(bppsa_schedule_residual(e, 9) > 1e-16);
+  bppsa_schedule_crew_close(crew);
+  bppsa_free(crew);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void test_wrong(void **state) {
+  (void)state;
+  bppsa_network network;
+  const bppsa_comm_config one = bppsa_comm_config_default();
+  assert_int_equal(bppsa_network_open("gru", NULL, &network), BPPSA_OK);
+  bppsa_bench_settings asked = {.request = {.seed = 3, .quick = true},
+                                .network = &network,
+                                .batch = 4,
+                                .network_config = bppsa_network_config_default(&network),
+                                .schedule = bppsa_schedule_config_default(),
+                                .schemes = "1f1b"};
+  asked.network_config.steps.seq_len = 3;
+  asked.schedule.stages = 2; /* two workers on one rank */
+  asked.schedule.micro_batches = 2;
+  asked.schedule.skip_first_input_grad = true;
+  assert_int_equal(bppsa_comm_run(&one, tamper, &asked, NULL), BPPSA_OK);
+  bppsa_network_close(&network);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(test_iterations),
+                                     cmocka_unit_test(test_table),    cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_wrong)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}
