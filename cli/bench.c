@@ -195,6 +195,8 @@ static const bppsa_option_use uses_schedule[] = {
     BPPSA_USE(DTYPE),
     {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
     BPPSA_USE(SAVE_COSTS),
+    {.option = BPPSA_OPTION_TRACE, .help = "predicted and measured timelines, for Perfetto or chrome://tracing"},
+    {.option = BPPSA_OPTION_SVG, .help = "predicted and measured timelines, one below the other"},
     RESULT_USES};
 
 /* ---- from options to settings ---- */
@@ -371,6 +373,8 @@ static bppsa_status setup_schedule(const bppsa_cli *cli, bppsa_bench_settings *a
   asked->batch = asked->network_config.batch;
   asked->schemes = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text;
   asked->cut = bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text;
+  asked->trace = bppsa_cli_value(cli, BPPSA_OPTION_TRACE)->text;
+  asked->svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG)->text;
   asked->save_costs = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->text;
   return asked->batch % c->micro_batches == 0
              ? BPPSA_OK

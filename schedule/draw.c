@@ -9,7 +9,7 @@
 #include "draw/canvas.h"
 #include "schedule/timed.h"
 
-enum { LEFT = 92, RIGHT = 24, TOP = 84, BOTTOM = 34, LANE = 22, CURVE = 18, GAP = 10, FONT = 11, WIDEST = 1500 };
+enum { LEFT = 92, RIGHT = 24, TOP = 84, BOTTOM = 34, LANE = 22, CURVE = 18, GAP = 10, FONT = 11, WIDEST = 1500, CAPTION = 26 };
 
 static const char black[] = "#222222", grey[] = "#8a8a8a", rule[] = "#e4e4e4", area[] = "#dfe8ef", edge[] = "#7a94a8";
 
@@ -27,7 +27,9 @@ static const look looks[BPPSA_KIND_COUNT] = {
     [BPPSA_KIND_APPLY] = {"#b8d98c", "apply"}};
 
 typedef struct {
-  const bppsa_timed *timed;
+  const bppsa_timed_groups *groups;
+  const bppsa_timed_group *group; /* that is drawn now */
+  double top;                     /* of its first worker */
   bppsa_text *text;
   bppsa_canvas canvas;
   double unit;                     /* pixels of a unit of time */
@@ -41,7 +43,7 @@ static double x_of(const drawing *d, double time) {
 }
 
 static double top_of(const drawing *d, int64_t worker) {
-  return TOP + (double)worker * d->worker_height;
+  return d->top + (double)worker * d->worker_height;
 }
 
 static double width_of(const char *words) {
@@ -52,14 +54,14 @@ static double width_of(const char *words) {
 
 /* An operation that takes no time is not drawn. */
 static bool drawn(const drawing *d, int64_t id) {
-  const bppsa_schedule_op *op = &d->timed->list->ops[id];
-  return looks[op->kind].fill != NULL && d->timed->times.end[id] > d->timed->times.start[id];
+  const bppsa_schedule_op *op = &d->group->list->ops[id];
+  return looks[op->kind].fill != NULL && d->group->times->end[id] > d->group->times->start[id];
 }
 
 /* The label of an operation: the number of its micro-batch, of both for a doubled pass; the number of its layer if each layer has
  * an operation and there is one micro-batch. A second half is marked. */
 static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, size_t size) {
-  const bppsa_schedule *list = d->timed->list;
+  const bppsa_schedule *list = d->group->list;
   text[0] = '\0';
   if (list->scheme->scan || op->kind == BPPSA_KIND_STEP || op->kind == BPPSA_KIND_SEND) {
     return;
@@ -73,36 +75,59 @@ static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, 
   }
 }
 
-/* Makes a unit of time as wide as the shortest labelled operation needs, while the picture still fits on a page. */
-static void lay_out(drawing *d) {
-  const bppsa_schedule *list = d->timed->list;
-  bool lanes[BPPSA_LANE_COUNT] = {[BPPSA_LANE_COMPUTE] = true};
-  double end = 0, wanted = 0, y = 0;
+/* What the layout needs to know of all groups. */
+typedef struct {
+  bool lanes[BPPSA_LANE_COUNT]; /* that have operations */
+  double end;                   /* of the latest operation */
+  double wanted;                /* pixels of a unit of time that the shortest labelled operation needs */
+  int64_t workers;
+} extent;
+
+static void survey(drawing *d, extent *e) {
+  const bppsa_schedule *list = d->group->list;
+  const bppsa_schedule_times *times = d->group->times;
   for (int64_t id = 0; id < list->count; ++id) {
     const bppsa_schedule_op *op = &list->ops[id];
     char label[32];
-    end = fmax(end, d->timed->times.end[id]);
+    e->end = fmax(e->end, times->end[id]);
     if (drawn(d, id)) {
       label_of(d, op, label, sizeof label);
-      lanes[op->lane] = true;
+      e->lanes[op->lane] = true;
       d->used[op->kind] = true;
-      wanted = fmax(wanted, (width_of(label) + 5) / (d->timed->times.end[id] - d->timed->times.start[id]));
+      e->wanted = fmax(e->wanted, (width_of(label) + 5) / (times->end[id] - times->start[id]));
     }
   }
-  const double widest = fmax(WIDEST, fmin(6000, 18 * end));
-  d->unit = end > 0 ? fmin(wanted, widest / end) : 1;
-  d->unit = end > 0 ? fmax(d->unit, 560 / end) : d->unit;
-  for (int lane = 0; lane < BPPSA_LANE_COUNT; ++lane) {
-    d->lane_y[lane] = lanes[lane] ? y : -1;
-    y += lanes[lane] ? (lane == BPPSA_LANE_COMPUTE ? LANE : LANE - 5) : 0;
-  }
   for (int64_t w = 0; w < list->workers; ++w) {
-    d->most = fmax(d->most, d->timed->times.worker[w].peak_activations);
+    d->most = fmax(d->most, times->worker[w].peak_activations);
+  }
+  e->workers += list->workers;
+}
+
+/* Pixels above the workers of a group: a caption, where there are several. */
+static double caption_of(const drawing *d) {
+  return d->groups->count > 1 ? CAPTION : 0;
+}
+
+/* Makes a unit of time as wide as the shortest labelled operation needs, while the picture still fits on a page. */
+static void lay_out(drawing *d) {
+  extent e = {.lanes = {[BPPSA_LANE_COMPUTE] = true}};
+  double y = 0;
+  for (int64_t i = 0; i < d->groups->count; ++i) {
+    d->group = &d->groups->groups[i];
+    survey(d, &e);
+  }
+  const double widest = fmax(WIDEST, fmin(6000, 18 * e.end));
+  d->unit = e.end > 0 ? fmin(e.wanted, widest / e.end) : 1;
+  d->unit = e.end > 0 ? fmax(d->unit, 560 / e.end) : d->unit;
+  for (int lane = 0; lane < BPPSA_LANE_COUNT; ++lane) {
+    d->lane_y[lane] = e.lanes[lane] ? y : -1;
+    y += e.lanes[lane] ? (lane == BPPSA_LANE_COMPUTE ? LANE : LANE - 5) : 0;
   }
   d->worker_height = y + CURVE + GAP;
-  d->canvas = (bppsa_canvas){.text = d->text,
-                             .width = fmax(x_of(d, end) + RIGHT, 760),
-                             .height = TOP + (double)list->workers * d->worker_height + BOTTOM};
+  d->canvas =
+      (bppsa_canvas){.text = d->text,
+                     .width = fmax(x_of(d, e.end) + RIGHT, 760),
+                     .height = TOP + (double)d->groups->count * caption_of(d) + (double)e.workers * d->worker_height + BOTTOM};
 }
 
 /* ---- shapes ---- */
@@ -113,13 +138,24 @@ static void add_box(drawing *d, double x, double y, double width, double height,
                  x, y, width, height, fill, line);
 }
 
+enum { TITLE = 240 };
+
+/* "1f1b, D = 4, N = 4, measured: makespan 21 ms, bubble ratio 0.3". Returns text. */
+static const char *title_of(const bppsa_timed_group *g, double milliseconds, char text[TITLE]) {
+  const bppsa_schedule *list = g->list;
+  const bool copies = list->scheme->data_parallel || list->scheme->scan;
+  bppsa_print(text, TITLE, "%s, D = %" PRId64 "%s%.0" PRId64 "%s%s: makespan %.6g%s, bubble ratio %.3g", list->scheme->id,
+              list->config.stages, copies ? "" : ", N = ", copies ? 0 : list->config.micro_batches, g->name != NULL ? ", " : "",
+              g->name != NULL ? g->name : "", g->times->makespan * milliseconds, g->name != NULL ? " ms" : "",
+              g->times->bubble_ratio);
+  return text;
+}
+
 static void draw_title(drawing *d) {
-  const bppsa_schedule *list = d->timed->list;
-  char title[200];
-  bppsa_print(title, sizeof title, "%s, D = %" PRId64 "%s%.0" PRId64 ": makespan %.6g, bubble ratio %.3g", list->scheme->id,
-              list->config.stages, list->scheme->data_parallel || list->scheme->scan ? "" : ", N = ",
-              list->scheme->data_parallel || list->scheme->scan ? 0 : list->config.micro_batches, d->timed->times.makespan,
-              d->timed->times.bubble_ratio);
+  char title[TITLE] = "Timelines with one scale, in milliseconds";
+  if (d->groups->count == 1) {
+    (void)title_of(&d->groups->groups[0], d->groups->milliseconds, title);
+  }
   bppsa_canvas_begin(&d->canvas, title);
   bppsa_canvas_words(&d->canvas, 16, 20, -1, 15, black, title);
   double x = 16;
@@ -132,18 +168,20 @@ static void draw_title(drawing *d) {
   }
   add_box(d, x, 38, 13, 13, area, edge);
   char words[64];
-  bppsa_print(words, sizeof words, "activations, up to %.4g %s", d->most, list->scheme->scan ? "Jacobians" : "M_a");
+  bppsa_print(words, sizeof words, "activations, up to %.4g %s", d->most,
+              d->groups->groups[0].list->scheme->scan ? "Jacobians" : "M_a");
   bppsa_canvas_words(&d->canvas, x + 19, 45, -1, 12, black, words);
 }
 
 /* Draws a tick every 1, 2, 5, 10, ... units, far enough apart for the numbers. */
 static void draw_axis(drawing *d) {
-  const double end = (d->canvas.width - LEFT - RIGHT) / d->unit, bottom = d->canvas.height - BOTTOM + 6;
-  double step = pow(10, floor(log10(60 / d->unit)));
-  step *= step * d->unit >= 60 ? 1 : 2 * step * d->unit >= 60 ? 2 : 5 * step * d->unit >= 60 ? 5 : 10;
+  const double unit = d->unit / d->groups->milliseconds; /* pixels of what the numbers count */
+  const double end = (d->canvas.width - LEFT - RIGHT) / unit, bottom = d->canvas.height - BOTTOM + 6;
+  double step = pow(10, floor(log10(60 / unit)));
+  step *= step * unit >= 60 ? 1 : 2 * step * unit >= 60 ? 2 : 5 * step * unit >= 60 ? 5 : 10;
   for (int64_t i = 0; (double)i * step <= end * (1 + 1e-9); ++i) {
     char words[32];
-    const double x = x_of(d, (double)i * step);
+    const double x = LEFT + (double)i * step * unit;
     bppsa_print(words, sizeof words, "%.6g", (double)i * step);
     bppsa_canvas_line(&d->canvas, x, TOP - 8, x, bottom, 0, (bppsa_stroke){rule, NULL, 1, false});
     bppsa_canvas_words(&d->canvas, x, bottom + 10, 0, FONT, grey, words);
@@ -160,11 +198,11 @@ static void draw_curve(drawing *d, int64_t worker, const bppsa_schedule_memory *
 }
 
 static bppsa_status draw_workers(drawing *d) {
-  const bppsa_schedule *list = d->timed->list;
+  const bppsa_schedule *list = d->group->list;
   bppsa_schedule_memory *curves = NULL;
   int64_t *first = NULL;
-  const double end = d->timed->times.begin + d->timed->times.makespan;
-  BPPSA_TRY(bppsa_schedule_memory_curves(list, &d->timed->times, &curves, &first));
+  const double end = d->group->times->begin + d->group->times->makespan;
+  BPPSA_TRY(bppsa_schedule_memory_curves(list, d->group->times, &curves, &first));
   for (int64_t w = 0; w < list->workers; ++w) {
     char words[32];
     snprintf(words, sizeof words, "worker %" PRId64, w);
@@ -179,8 +217,8 @@ static bppsa_status draw_workers(drawing *d) {
 }
 
 static void draw_op(drawing *d, int64_t id) {
-  const bppsa_schedule_op *op = &d->timed->list->ops[id];
-  const double start = d->timed->times.start[id], end = d->timed->times.end[id], width = (end - start) * d->unit;
+  const bppsa_schedule_op *op = &d->group->list->ops[id];
+  const double start = d->group->times->start[id], end = d->group->times->end[id], width = (end - start) * d->unit;
   const double height = (op->lane == BPPSA_LANE_COMPUTE ? LANE : LANE - 5) - 2, y = top_of(d, op->worker) + d->lane_y[op->lane];
   char label[32], tooltip[160], name[32];
   label_of(d, op, label, sizeof label);
@@ -196,21 +234,46 @@ static void draw_op(drawing *d, int64_t id) {
   bppsa_canvas_close(&d->canvas);
 }
 
-bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text) {
-  if (timed->list->count > BPPSA_SCHEDULE_DRAW_LIMIT) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeline: %" PRId64 " operations, expected at most %d", timed->list->count,
+static bppsa_status draw_group(drawing *d) {
+  char title[TITLE];
+  if (d->groups->count > 1) {
+    bppsa_canvas_words(&d->canvas, 16, d->top - CAPTION / 2.0 - 2, -1, 13, black,
+                       title_of(d->group, d->groups->milliseconds, title));
+  }
+  BPPSA_TRY(draw_workers(d));
+  for (int64_t id = 0; id < d->group->list->count; ++id) {
+    if (drawn(d, id)) {
+      draw_op(d, id);
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_schedule_draw_groups(const bppsa_timed_groups *groups, bppsa_text *text) {
+  drawing d = {.groups = groups, .text = text};
+  int64_t operations = 0;
+  for (int64_t i = 0; i < groups->count; ++i) {
+    operations += groups->groups[i].list->count;
+  }
+  if (operations > BPPSA_SCHEDULE_DRAW_LIMIT) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeline: %" PRId64 " operations, expected at most %d", operations,
                       BPPSA_SCHEDULE_DRAW_LIMIT);
   }
-  drawing d = {.timed = timed, .text = text};
   lay_out(&d);
   draw_title(&d);
   draw_axis(&d);
-  BPPSA_TRY(draw_workers(&d));
-  for (int64_t id = 0; id < timed->list->count; ++id) {
-    if (drawn(&d, id)) {
-      draw_op(&d, id);
-    }
+  d.top = TOP;
+  for (int64_t i = 0; i < groups->count; ++i) {
+    d.group = &groups->groups[i];
+    d.top += caption_of(&d);
+    BPPSA_TRY(draw_group(&d));
+    d.top += (double)d.group->list->workers * d.worker_height;
   }
   bppsa_canvas_end(&d.canvas);
   return bppsa_text_check(text);
+}
+
+bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text) {
+  const bppsa_timed_group one = {NULL, timed->list, &timed->times};
+  return bppsa_schedule_draw_groups(&(bppsa_timed_groups){1, &one, 1}, text);
 }

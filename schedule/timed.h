@@ -37,6 +37,24 @@ bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text);
  * time is shown as a millisecond. */
 bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text);
 
+/* Several schedules in one drawing or trace, as one that is predicted and what was measured of it. All is borrowed. */
+typedef struct {
+  const char *name; /* "predicted" */
+  const bppsa_schedule *list;
+  const bppsa_schedule_times *times;
+} bppsa_timed_group;
+
+typedef struct {
+  int64_t count; /* 1 or more */
+  const bppsa_timed_group *groups;
+  double milliseconds; /* of a unit of time */
+} bppsa_timed_groups;
+
+/* The timelines one below the other, with one scale. ERR_ARGUMENT: more operations than the limit. */
+bppsa_status bppsa_schedule_draw_groups(const bppsa_timed_groups *groups, bppsa_text *text);
+/* A process for each worker of each group, "1f1b, predicted: worker 0". */
+bppsa_status bppsa_schedule_trace_groups(const bppsa_timed_groups *groups, bppsa_text *text);
+
 /* Writes one row with what the schedule was made from, then one for each worker: its operations in order. */
 bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text);
 /* Reads such a file. The caller destroys the list. ERR_FORMAT: more bytes than the limit, or row and cell; ERR_IO, ERR_MEMORY. */

@@ -4,54 +4,70 @@
 #include "core/alloc.h"
 #include "schedule/timed.h"
 
-#define MICROSECONDS 1000.0 /* in a unit of time */
+/* A group, and the numbers that tell its events from those of the groups in front of it. */
+typedef struct {
+  const bppsa_timed_group *group;
+  int64_t process; /* of worker 0 */
+  int64_t arrow;   /* of message 0 */
+  double scale;    /* microseconds in a unit of time */
+  bppsa_text *text;
+} trace;
 
-static void add_names(const bppsa_schedule *list, bppsa_text *text) {
-  for (int64_t w = 0; w < list->workers; ++w) {
-    bppsa_text_add(text,
-                   "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRId64 ",\"args\":{\"name\":\"worker %" PRId64 "\"}}",
-                   w > 0 ? ",\n" : "", w, w);
+static void add_names(const trace *t) {
+  const bppsa_timed_group *g = t->group;
+  for (int64_t w = 0; w < g->list->workers; ++w) {
+    const int64_t process = t->process + w;
+    bppsa_text_add(t->text, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRId64 ",\"args\":{\"name\":\"",
+                   process > 0 ? ",\n" : "", process);
+    if (g->name != NULL) {
+      bppsa_text_add(t->text, "%s, %s: ", g->list->scheme->id, g->name);
+    }
+    bppsa_text_add(t->text, "worker %" PRId64 "\"}}", w);
     for (int lane = 0; lane < BPPSA_LANE_COUNT; ++lane) {
-      bppsa_text_add(text, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%" PRId64 ",\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-                     w, lane, bppsa_schedule_lane_name(lane));
+      bppsa_text_add(t->text,
+                     ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%" PRId64 ",\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+                     process, lane, bppsa_schedule_lane_name(lane));
     }
   }
 }
 
-static void add_span(const bppsa_timed *timed, int64_t id, bppsa_text *text) {
-  const bppsa_schedule_op *op = &timed->list->ops[id];
-  const double start = timed->times.start[id], end = timed->times.end[id];
-  bppsa_text_add(text, ",\n{\"ph\":\"X\",\"name\":\"%s", bppsa_schedule_kind_name(op->kind));
-  if (op->micro >= 0 && !timed->list->scheme->scan) {
-    bppsa_text_add(text, " %d", (int)op->micro);
+static void add_span(const trace *t, int64_t id) {
+  const bppsa_schedule *list = t->group->list;
+  const bppsa_schedule_op *op = &list->ops[id];
+  const double start = t->group->times->start[id], end = t->group->times->end[id];
+  bppsa_text_add(t->text, ",\n{\"ph\":\"X\",\"name\":\"%s", bppsa_schedule_kind_name(op->kind));
+  if (op->micro >= 0 && !list->scheme->scan) {
+    bppsa_text_add(t->text, " %d", (int)op->micro);
   }
-  bppsa_text_add(text,
-                 "\",\"pid\":%d,\"tid\":%d,\"ts\":%.9g,\"dur\":%.9g,\"args\":{\"id\":%" PRId64
+  bppsa_text_add(t->text,
+                 "\",\"pid\":%" PRId64 ",\"tid\":%d,\"ts\":%.9g,\"dur\":%.9g,\"args\":{\"id\":%" PRId64
                  ",\"stage\":%d,\"replica\":%d,\"layer\":%d,"
                  "\"layers\":%d,\"weight_version\":%d}}",
-                 (int)op->worker, (int)op->lane, start * MICROSECONDS, (end - start) * MICROSECONDS, id, (int)op->stage,
+                 t->process + op->worker, (int)op->lane, start * t->scale, (end - start) * t->scale, id, (int)op->stage,
                  (int)op->replica, (int)op->layer, (int)op->layers, (int)op->weight_version);
 }
 
-static void add_arrow(const bppsa_timed *timed, int64_t id, bppsa_text *text) {
-  const bppsa_schedule_op *op = &timed->list->ops[id];
+static void add_arrow(const trace *t, int64_t id) {
+  const bppsa_schedule_op *op = &t->group->list->ops[id];
   const bool sends = op->kind == BPPSA_KIND_SEND;
   if (sends || op->kind == BPPSA_KIND_RECV) {
-    bppsa_text_add(text,
-                   ",\n{\"ph\":\"%s\",\"name\":\"tensor\",\"cat\":\"transfer\",\"id\":%d,\"pid\":%d,\"tid\":%d,\"ts\":%.9g%s}",
-                   sends ? "s" : "f", (int)op->group, (int)op->worker, (int)op->lane,
-                   (sends ? timed->times.start[id] : timed->times.end[id]) * MICROSECONDS, sends ? "" : ",\"bp\":\"e\"");
+    bppsa_text_add(t->text,
+                   ",\n{\"ph\":\"%s\",\"name\":\"tensor\",\"cat\":\"transfer\",\"id\":%" PRId64 ",\"pid\":%" PRId64
+                   ",\"tid\":%d,\"ts\":%.9g%s}",
+                   sends ? "s" : "f", t->arrow + op->group, t->process + op->worker, (int)op->lane,
+                   (sends ? t->group->times->start[id] : t->group->times->end[id]) * t->scale, sends ? "" : ",\"bp\":\"e\"");
   }
 }
 
-static bppsa_status add_counters(const bppsa_timed *timed, bppsa_text *text) {
+static bppsa_status add_counters(const trace *t) {
   bppsa_schedule_memory *curves = NULL;
   int64_t *first = NULL;
-  BPPSA_TRY(bppsa_schedule_memory_curves(timed->list, &timed->times, &curves, &first));
-  for (int64_t w = 0; w < timed->list->workers; ++w) {
+  BPPSA_TRY(bppsa_schedule_memory_curves(t->group->list, t->group->times, &curves, &first));
+  for (int64_t w = 0; w < t->group->list->workers; ++w) {
     for (int64_t i = first[w]; i < first[w + 1]; ++i) {
-      bppsa_text_add(text, ",\n{\"ph\":\"C\",\"name\":\"activations\",\"pid\":%" PRId64 ",\"ts\":%.9g,\"args\":{\"M_a\":%.9g}}",
-                     w, curves[i].time * MICROSECONDS, curves[i].level);
+      bppsa_text_add(t->text,
+                     ",\n{\"ph\":\"C\",\"name\":\"activations\",\"pid\":%" PRId64 ",\"ts\":%.9g,\"args\":{\"M_a\":%.9g}}",
+                     t->process + w, curves[i].time * t->scale, curves[i].level);
     }
   }
   bppsa_free(curves);
@@ -59,14 +75,29 @@ static bppsa_status add_counters(const bppsa_timed *timed, bppsa_text *text) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text) {
-  bppsa_text_add(text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  add_names(timed->list, text);
-  for (int64_t id = 0; id < timed->list->count; ++id) {
-    add_span(timed, id, text);
-    add_arrow(timed, id, text);
+static bppsa_status add_group(const trace *t) {
+  add_names(t);
+  for (int64_t id = 0; id < t->group->list->count; ++id) {
+    add_span(t, id);
+    add_arrow(t, id);
   }
-  BPPSA_TRY(add_counters(timed, text));
+  return add_counters(t);
+}
+
+bppsa_status bppsa_schedule_trace_groups(const bppsa_timed_groups *groups, bppsa_text *text) {
+  trace t = {.scale = 1000 * groups->milliseconds, .text = text};
+  bppsa_text_add(text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  for (int64_t i = 0; i < groups->count; ++i) {
+    t.group = &groups->groups[i];
+    BPPSA_TRY(add_group(&t));
+    t.process += t.group->list->workers;
+    t.arrow += t.group->list->groups;
+  }
   bppsa_text_add(text, "\n]}\n");
   return bppsa_text_check(text);
+}
+
+bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text) {
+  const bppsa_timed_group one = {NULL, timed->list, &timed->times};
+  return bppsa_schedule_trace_groups(&(bppsa_timed_groups){1, &one, 1}, text);
 }

@@ -44,6 +44,7 @@ typedef struct bppsa_bench_settings {
   const char *cut;                /* schedule: the first layers of the stages, "3,5"; NULL: cut by cost */
   const char *schemes;            /* with commas between; NULL: all that train */
   const char *save_costs;         /* the file that the measured costs go to; NULL: none */
+  const char *trace, *svg;        /* schedule: files of predicted and measured timelines; NULL: none */
 } bppsa_bench_settings;
 
 #define CELL(id, words, functions, rate, sweep)                                                                                  \

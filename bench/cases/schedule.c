@@ -275,12 +275,36 @@ static bppsa_status write_costs(const session *s, bppsa_text *text) {
   return bppsa_schedule_costs_write(&config, text);
 }
 
+/* Every scheme's timeline twice: as predicted, and of the fastest of its passes. */
+static bppsa_status write_groups(const session *s, bppsa_status (*write)(const bppsa_timed_groups *groups, bppsa_text *text),
+                                 bppsa_text *text) {
+  bppsa_timed_group groups[2 * BPPSA_SCHEDULE_SCHEMES];
+  int64_t count = 0;
+  for (int64_t i = 0; i < s->crew.count; ++i) {
+    const bppsa_schedule_entry *e = &s->crew.entries[i];
+    if (e->fastest.start != NULL) {
+      groups[count++] = (bppsa_timed_group){"predicted", e->predicted.list, &e->predicted.times};
+      groups[count++] = (bppsa_timed_group){"measured", e->predicted.list, &e->fastest};
+    }
+  }
+  return write(&(bppsa_timed_groups){count, groups, 1e3}, text);
+}
+
+static bppsa_status write_trace(const session *s, bppsa_text *text) {
+  return write_groups(s, bppsa_schedule_trace_groups, text);
+}
+
+static bppsa_status write_svg(const session *s, bppsa_text *text) {
+  const bppsa_status status = write_groups(s, bppsa_schedule_draw_groups, text);
+  return status == BPPSA_ERR_ARGUMENT ? bppsa_fail_prefix(status, "--svg") : status;
+}
+
 /* The files that are asked for, all made before the first one is written. */
 static bppsa_status write_files(const session *s) {
   const struct {
     const char *path;
     bppsa_status (*write)(const session *s, bppsa_text *text);
-  } files[] = {{s->crew.asked->save_costs, write_costs}};
+  } files[] = {{s->crew.asked->save_costs, write_costs}, {s->crew.asked->trace, write_trace}, {s->crew.asked->svg, write_svg}};
   enum { FILES = sizeof files / sizeof files[0] };
   bppsa_text texts[FILES] = {{0}};
   bppsa_status status = BPPSA_OK;

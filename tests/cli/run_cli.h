@@ -190,6 +190,23 @@ static inline char *read_bytes(const char *path, size_t *size) {
   return bytes;
 }
 
+/* A file as a text; free it. */
+static inline char *read_file(const char *path) {
+  size_t size;
+  char *text = read_bytes(path, &size);
+  text[size] = '\0';
+  return text;
+}
+
+/* How often the word is in the text. */
+static inline int count_of(const char *text, const char *word) {
+  int found = 0;
+  for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+    ++found;
+  }
+  return found;
+}
+
 /* Two files hold the same bytes. */
 static inline void assert_equal_files(const char *a, const char *b) {
   size_t a_size = 0, b_size = 0;

@@ -115,21 +115,6 @@ static void test_list_and_compare(void **state) {
 
 /* ---- files ---- */
 
-static char *read_file(const char *path) {
-  size_t size;
-  char *text = read_bytes(path, &size);
-  text[size] = '\0';
-  return text;
-}
-
-static int count_of(const char *text, const char *word) {
-  int found = 0;
-  for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
-    ++found;
-  }
-  return found;
-}
-
 /* For every scheme --load reads the file that --csv wrote as the same schedule, and writes the same file again. */
 static void test_csv(void **state) {
   (void)state;

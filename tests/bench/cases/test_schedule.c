@@ -88,6 +88,82 @@ static void test_document(void **state) {
   assert_int_equal(remove("costs.json"), 0);
 }
 
+/* ---- timelines ---- */
+
+enum { LANES = 5, PROCESSES = 8, MOST_SPANS = 512 };
+
+typedef struct {
+  double start, end;
+} span;
+
+/* Spans of one lane of one process, in the file's order; returns how many. */
+static int64_t spans_of(const json_t *events, int64_t process, int64_t lane, span *spans) {
+  const json_t *event;
+  size_t i;
+  int64_t count = 0;
+  json_array_foreach(events, i, event) {
+    if (strcmp(get_text(event, "ph"), "X") == 0 && get_integer(event, "pid") == process && get_integer(event, "tid") == lane) {
+      const double start = get_real(event, "ts");
+      assert_true(count < MOST_SPANS);
+      spans[count++] = (span){start, start + get_real(event, "dur")};
+    }
+  }
+  return count;
+}
+
+static int by_start(const void *a, const void *b) {
+  const span *x = a, *y = b;
+  return (x->start > y->start) - (x->start < y->start);
+}
+
+/* One file has the processes of both groups, which have the same operations. No two spans of a lane overlap, and the last one ends
+ * with the makespan that the row has: of the fastest pass its minimum. */
+static void test_trace(void **state) {
+  (void)state;
+  json_t *document =
+      run_json(SMALL "--ranks 2 --repeats 3 --micro-batches 4 --compare 1f1b,chimera --trace T.json --svg S.svg --json");
+  char *trace = read_file("T.json"), *svg = read_file("S.svg");
+  json_t *parsed = json_loads(trace, JSON_REJECT_DUPLICATES, NULL);
+  const json_t *events = json_object_get(parsed, "traceEvents");
+  static const char *const schemes[] = {"1f1b", "chimera"}, *const groups[] = {"predicted", "measured"};
+  for (int64_t process = 0; process < PROCESSES; ++process) {
+    char name[80];
+    snprintf(name, sizeof name, "\"pid\":%d,\"args\":{\"name\":\"%s, %s: worker %d\"", (int)process, schemes[process / 4],
+             groups[process / 2 % 2], (int)process % 2);
+    assert_non_null(strstr(trace, name));
+  }
+  for (int64_t group = 0; group < PROCESSES / 2; ++group) {
+    const json_t *row = find_row(document, schemes[group / 2]);
+    double last = 0;
+    int64_t all = 0;
+    for (int64_t lane = 0; lane < 2 * LANES; ++lane) {
+      span spans[MOST_SPANS], other[MOST_SPANS];
+      const int64_t process = 2 * group + lane / LANES, count = spans_of(events, process, lane % LANES, spans);
+      assert_int_equal(count, spans_of(events, process ^ 2, lane % LANES, other)); /* of the other group */
+      qsort(spans, (size_t)count, sizeof *spans, by_start);
+      for (int64_t i = 0; i < count; ++i) {
+        assert_true(spans[i].start >= 0 && spans[i].end >= spans[i].start);
+        assert_true(i == 0 || spans[i].start >= spans[i - 1].end - 1e-6 * last - 1e-3);
+        last = fmax(last, spans[i].end);
+      }
+      all += count;
+    }
+    assert_int_equal(all, get_integer(row, "operations"));
+    const double expected = 1e6 * get_real(row, group % 2 == 0 ? "predicted_makespan_s" : "min_s");
+    assert_true(bppsa_pool_cpus() == 1 || group % 2 == 1 || fabs(last - expected) <= 1e-6 * expected);
+    assert_true(group % 2 == 0 || last <= expected * (1 + 1e-6)); /* passes that verify count too */
+  }
+  assert_non_null(strstr(svg, "1f1b, D = 2, N = 4, predicted: makespan "));
+  assert_non_null(strstr(svg, "chimera, D = 2, N = 4, measured: makespan "));
+  assert_int_equal(count_of(svg, "class=\"op F\""), count_of(trace, "\"name\":\"F "));
+  json_decref(parsed);
+  json_decref(document);
+  free(trace);
+  free(svg);
+  assert_int_equal(remove("T.json"), 0);
+  assert_int_equal(remove("S.svg"), 0);
+}
+
 /* Lists of several iterations; the makespan is an iteration's. */
 static void test_iterations(void **state) {
   (void)state;
@@ -202,8 +278,9 @@ static void test_wrong(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(test_iterations),
-                                     cmocka_unit_test(test_table),    cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_wrong)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_trace),
+                                     cmocka_unit_test(test_iterations), cmocka_unit_test(test_table),
+                                     cmocka_unit_test(test_requests),   cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_wrong)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
