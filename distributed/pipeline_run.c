@@ -386,6 +386,15 @@ static bppsa_status advance(bppsa_pipeline *p, pipeline_worker *w, pipeline_lane
   return BPPSA_OK;
 }
 
+/* Does what a lane of messages can do: the next message is begun as soon as the one before it is over, not behind a pass. */
+static bppsa_status advance_messages(bppsa_pipeline *p, pipeline_worker *w, pipeline_lane *lane, double start, bool *moved) {
+  for (int64_t before = -1; before != lane->next;) {
+    before = lane->next;
+    BPPSA_TRY(advance(p, w, lane, start, moved));
+  }
+  return BPPSA_OK;
+}
+
 /* The first operation that is not over, for a message. */
 static int64_t waiting_for(const bppsa_pipeline *p) {
   int64_t first = p->list->count;
@@ -440,7 +449,8 @@ static bppsa_status run_lanes(bppsa_pipeline *p) {
     for (int64_t i = 0; i < p->workers; ++i) {
       for (size_t l = 0; l < sizeof order / sizeof *order; ++l) {
         pipeline_lane *lane = &p->worker[i].lanes[order[l]];
-        BPPSA_TRY(advance(p, &p->worker[i], lane, start, &moved));
+        const bool computes = order[l] == BPPSA_LANE_COMPUTE || order[l] == BPPSA_LANE_GRADIENT;
+        BPPSA_TRY((computes ? advance : advance_messages)(p, &p->worker[i], lane, start, &moved));
         over = over && lane->next == lane->count;
       }
     }
