@@ -46,6 +46,7 @@
 #include "jacobian/network.h"
 #include "jacobian/op.h"
 #include "jacobian/product.h"
+#include "lstm/lstm.h"
 #include "recurrent/cell.h"
 #include "recurrent/chain.h"
 #include "recurrent/forward.h"

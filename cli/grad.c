@@ -13,7 +13,7 @@
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
         {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_INPUT, .required = true},                                       \
-        {.option = BPPSA_OPTION_LABELS, .required = true}, {.option = BPPSA_OPTION_H0},                                          \
+        {.option = BPPSA_OPTION_LABELS, .required = true}, {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0},             \
         {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
@@ -53,7 +53,7 @@ static bppsa_status load(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
   BPPSA_TRY(bppsa_setup_objective(cli, g->file, &g->objective));
   return bppsa_gradients_load(bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text, bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text,
-                              bppsa_cli_value(cli, BPPSA_OPTION_H0)->text, g);
+                              bppsa_cli_value(cli, BPPSA_OPTION_H0)->text, bppsa_cli_value(cli, BPPSA_OPTION_C0)->text, g);
 }
 
 static bppsa_status choose(const bppsa_cli *cli, bppsa_gradients *g) {

@@ -230,6 +230,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                              "the path of an NPY file", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_H0] = {"--h0", BPPSA_TEXT, BPPSA_GROUP_FILES, "H.npy", NULL, "initial state [L,B,H]", "the path of an NPY file",
                          .otherwise = "zeros", .path = BPPSA_PATH_READ},
+    [BPPSA_OPTION_C0] = {"--c0", BPPSA_TEXT, BPPSA_GROUP_FILES, "C.npy", NULL, "initial cell state [L,B,H] of an LSTM",
+                         "the path of an NPY file", .otherwise = "zeros", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_OUT] = {"--out", BPPSA_TEXT, BPPSA_GROUP_FILES, "G.safetensors", NULL, "where the gradients go",
                           "the path of the file to write", .path = BPPSA_PATH_WRITTEN},
     [BPPSA_OPTION_STATES] = {"--states", BPPSA_FLAG, BPPSA_GROUP_FILES, NULL, NULL,

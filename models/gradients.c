@@ -3,18 +3,21 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "core/npy.h"
 #include "models/gradients_internal.h"
 #include "train/loss.h"
 
-enum { EXTRAS = 3 }; /* input, h0, loss */
+enum { EXTRAS = 4 }; /* input, h0, c0, loss */
 
 void bppsa_gradients_free(bppsa_gradients *g) {
   bppsa_free(g->tensors);
   bppsa_buffer_free(&g->dx);
   bppsa_buffer_free(&g->dh0);
+  bppsa_buffer_free(&g->halves[0]);
+  bppsa_buffer_free(&g->halves[1]);
   bppsa_buffer_free(&g->seed);
   bppsa_buffer_free(&g->h0);
   bppsa_buffer_free(&g->labels);
@@ -77,16 +80,53 @@ static bppsa_status load_labels(const char *path, bppsa_gradients *g) {
   return BPPSA_OK;
 }
 
-static bppsa_status load_h0(const char *path, bppsa_gradients *g) {
-  const int64_t shape[3] = {g->config.steps.layers, g->config.batch, g->config.steps.hidden};
-  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->h0)));
-  return bppsa_view_check_shape(path, &g->h0.view, "[L, B, H]", 3, shape);
+static bool has_pairs(const bppsa_gradients *g) {
+  return g->network.kind->cell != NULL && g->network.kind->cell->pair;
 }
 
-bppsa_status bppsa_gradients_load(const char *input, const char *labels, const char *h0, bppsa_gradients *g) {
+static bppsa_status load_state(const char *path, const bppsa_gradients *g, bppsa_buffer *state) {
+  const int64_t shape[3] = {g->config.steps.layers, g->config.batch, g->config.steps.hidden};
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, state)));
+  return bppsa_view_check_shape(path, &state->view, "[L, B, H]", 3, shape);
+}
+
+/* Copies the rows of a half, [L,B,H], to their places in pairs [L,B,2H], or back. */
+static void copy_half(const bppsa_view *pairs, int64_t which, const bppsa_view *half, bool back) {
+  const size_t bytes = (size_t)half->shape[2] * bppsa_dtype_size(half->dtype);
+  const int64_t rows = half->shape[0] * half->shape[1];
+  for (int64_t r = 0; r < rows; ++r) {
+    char *in_pairs = (char *)pairs->data + (size_t)(2 * r + which) * bytes, *in_half = (char *)half->data + (size_t)r * bytes;
+    memcpy(back ? in_half : in_pairs, back ? in_pairs : in_half, bytes);
+  }
+}
+
+/* h0 and c0 as the halves of pairs; a file that is not given stands for zeros. */
+static bppsa_status load_pairs(const char *const paths[2], bppsa_gradients *g) {
+  const int64_t shape[3] = {g->config.steps.layers, g->config.batch, 2 * g->config.steps.hidden};
+  BPPSA_TRY(bppsa_buffer_create(NULL, g->config.dtype, 3, shape, &g->h0));
+  for (int64_t i = 0; i < 2; ++i) {
+    bppsa_buffer half = {0};
+    const bppsa_status status = paths[i] != NULL ? load_state(paths[i], g, &half) : BPPSA_OK;
+    if (status == BPPSA_OK && paths[i] != NULL) {
+      copy_half(&g->h0.view, i, &half.view, false);
+    }
+    bppsa_buffer_free(&half);
+    BPPSA_TRY(status);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_gradients_load(const char *input, const char *labels, const char *h0, const char *c0, bppsa_gradients *g) {
+  if (c0 != NULL && !has_pairs(g)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an initial cell state for %s, which has none, expected a network such as lstm", c0,
+                      g->network.kind->name);
+  }
   BPPSA_TRY(load_input(input, g));
   BPPSA_TRY((g->objective.mse ? load_targets : load_labels)(labels, g));
-  return h0 != NULL ? load_h0(h0, g) : BPPSA_OK;
+  if (has_pairs(g)) {
+    return h0 != NULL || c0 != NULL ? load_pairs((const char *const[]){h0, c0}, g) : BPPSA_OK;
+  }
+  return h0 != NULL ? load_state(h0, g, &g->h0) : BPPSA_OK;
 }
 
 /* ---- the gradients ---- */
@@ -128,6 +168,24 @@ static bppsa_status fetch_inputs(bppsa_gradients *g) {
   return g->h0.view.data != NULL ? bppsa_buffer_fetch(g->device, &h0, &g->dh0) : BPPSA_OK;
 }
 
+/* Lists the gradient of the initial state, of pairs half by half. */
+static bppsa_status list_start(bppsa_gradients *g) {
+  static const char *const names[] = {"h0", "c0"};
+  const bppsa_view *all = &g->dh0.view;
+  if (g->h0.view.data == NULL) {
+    return BPPSA_OK;
+  }
+  for (int64_t i = 0; has_pairs(g) && i < 2; ++i) {
+    const int64_t shape[3] = {all->shape[0], all->shape[1], all->shape[2] / 2};
+    BPPSA_TRY(bppsa_buffer_create(NULL, all->dtype, 3, shape, &g->halves[i]));
+    copy_half(all, i, &g->halves[i].view, true);
+  }
+  for (int64_t i = 0; i < (has_pairs(g) ? 2 : 1); ++i) {
+    g->tensors[g->count++] = (bppsa_named_view){names[i], has_pairs(g) ? g->halves[i].view : *all};
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_gradients_list(bppsa_gradients *g) {
   const bppsa_model *model = g->model;
   g->tensors = bppsa_calloc(model->parameter_count + EXTRAS, sizeof *g->tensors);
@@ -138,9 +196,7 @@ bppsa_status bppsa_gradients_list(bppsa_gradients *g) {
     g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
   }
   g->tensors[g->count++] = (bppsa_named_view){"input", g->dx.view};
-  if (g->h0.view.data != NULL) {
-    g->tensors[g->count++] = (bppsa_named_view){"h0", g->dh0.view};
-  }
+  BPPSA_TRY(list_start(g));
   g->loss_f32 = (float)g->loss;
   void *loss = model->dtype == BPPSA_F32 ? (void *)&g->loss_f32 : (void *)&g->loss;
   g->tensors[g->count++] = (bppsa_named_view){"loss", bppsa_view_make(loss, model->dtype, 0, NULL)};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "rnn/rnn.h"
 #include "train/line.h"
 #include "train/objective.h"

@@ -272,7 +272,7 @@ static void test_wrong_requests(void **state) {
   assert_fails(2, "no array \"rows\"", "figures --out D --results list.json");
   assert_fails(2, "row 0 lacks", "figures --out D --results bad.json");
   assert_fails(2, "--data: given for the rnn", "figures --results R.json --data npy:a,b --out D");
-  assert_fails(2, "--model: 'lstm', expected rnn or gru", "figures --model lstm --out D");
+  assert_fails(2, "--model: 'mgu', expected rnn, gru or lstm", "figures --model mgu --out D");
   assert_fails(2, "--iterations: '0'", "figures --out D --iterations 0");
   assert_fails(2, "--memory-limit: 10 bytes", "figures --out D --seq-len 5 --memory-limit 10");
 }

@@ -208,7 +208,7 @@ static void test_defaults(void **state) {
     assert_int_equal(config.batch, kind->training.batch);
     assert_string_equal(values[BPPSA_OPTION_LR_SCHEDULE].text, bppsa_rate_name(config.rate.kind));
   }
-  assert_true(found >= 5); /* rnn, gru, lenet5, vgg11, a file's */
+  assert_true(found >= 6); /* rnn, gru, lstm, lenet5, vgg11, a file's */
   assert_null(bppsa_network_kind_at(-1));
 }
 

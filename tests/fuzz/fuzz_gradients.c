@@ -46,7 +46,7 @@ bppsa_status fuzz_run(const fuzz_input *input) {
     g.config.classes = 3;
     g.config.steps.layers = 1;
   }
-  status = bppsa_gradients_load(x, y, state ? h0 : NULL, &g);
+  status = bppsa_gradients_load(x, y, state ? h0 : NULL, NULL, &g);
   if (status == BPPSA_OK) {
     compute(&g);
   }

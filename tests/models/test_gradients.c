@@ -56,7 +56,7 @@ static void begin(bppsa_backward backward, bppsa_gradients *g) {
 }
 
 static bppsa_status compute(bppsa_gradients *g) {
-  BPPSA_TRY(bppsa_gradients_load(X, Y, H0, g));
+  BPPSA_TRY(bppsa_gradients_load(X, Y, H0, NULL, g));
   BPPSA_TRY(bppsa_network_create(&g->network, &g->config, g->device, &g->model));
   BPPSA_TRY(bppsa_network_init(&g->network, g->model, BPPSA_INIT_DEFAULT, 7));
   return bppsa_gradients_compute(g);
@@ -132,7 +132,7 @@ static void test_values(void **state) {
 static void refuse(bppsa_status expected, const char *message) {
   bppsa_gradients g;
   begin(BPPSA_BACKWARD_BP, &g);
-  assert_error(bppsa_gradients_load(X, Y, H0, &g), expected, message);
+  assert_error(bppsa_gradients_load(X, Y, H0, NULL, &g), expected, message);
   bppsa_gradients_free(&g);
 }
 
@@ -163,7 +163,7 @@ static void test_not_finite(void **state) {
   bppsa_gradients g;
   put_batch();
   begin(BPPSA_BACKWARD_BP, &g);
-  assert_int_equal(bppsa_gradients_load(X, Y, H0, &g), BPPSA_OK);
+  assert_int_equal(bppsa_gradients_load(X, Y, H0, NULL, &g), BPPSA_OK);
   bppsa_view_set(&g.x.view, 0, (double)NAN);
   assert_int_equal(bppsa_network_create(&g.network, &g.config, g.device, &g.model), BPPSA_OK);
   assert_int_equal(bppsa_network_init(&g.network, g.model, BPPSA_INIT_DEFAULT, 7), BPPSA_OK);

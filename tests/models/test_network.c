@@ -17,17 +17,17 @@ static void save_mask(void) {
 
 static void test_names(void **state) {
   (void)state;
-  static const char *const names[] = {"rnn", "gru", "lenet5", "vgg11"};
+  static const char *const names[] = {"rnn", "gru", "lstm", "lenet5", "vgg11"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
     bppsa_network network;
     assert_int_equal(bppsa_network_open(names[i], NULL, &network), BPPSA_OK);
     assert_string_equal(network.kind->name, names[i]);
-    assert_ptr_equal(network.kind->family, i < 2 ? &bppsa_network_recurrent : &bppsa_network_convolutional);
-    assert_int_equal(network.layers.count > 0, i >= 2);
+    assert_ptr_equal(network.kind->family, i < 3 ? &bppsa_network_recurrent : &bppsa_network_convolutional);
+    assert_int_equal(network.layers.count > 0, i >= 3);
     bppsa_network_close(&network);
     assert_null(network.kind);
   }
-  assert_null(bppsa_network_kind_find("lstm"));
+  assert_null(bppsa_network_kind_find("mgu"));
   assert_string_equal(bppsa_network_kind_find("some/path/net.json")->name, BPPSA_NETWORK_FILE);
 }
 
@@ -54,8 +54,8 @@ static void test_files(void **state) {
 static void test_refusals(void **state) {
   (void)state;
   bppsa_network network = {.name = "untouched"};
-  assert_int_equal(bppsa_network_open("lstm", NULL, &network), BPPSA_ERR_ARGUMENT);
-  assert_message("network: unknown 'lstm', expected rnn, gru, lenet5, vgg11 or the path of a .json file");
+  assert_int_equal(bppsa_network_open("mgu", NULL, &network), BPPSA_ERR_ARGUMENT);
+  assert_message("network: unknown 'mgu', expected rnn, gru, lstm, lenet5, vgg11 or the path of a .json file");
   assert_int_equal(bppsa_network_open("nowhere.json", NULL, &network), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_network_open("lenet5", "nowhere.safetensors", &network), BPPSA_ERR_ARGUMENT);
   put_file(FILE_PATH, "{", 1);

@@ -35,16 +35,18 @@
 
 extern char **environ;
 
-/* How the runs are trained, one after the other: a log line for each step or epoch, both optimisers, every algorithm. */
+/* How the runs are trained, one after the other: a log line for each step or epoch, both optimisers, every algorithm. The options
+ * begin with the model. */
 static const struct {
   const char *options, *checkpoints;
 } modes[] = {
-    {"--iterations 30", "--checkpoint-every 1"},
-    {"--iterations 40 --backward bp --dtype f64 --clip-norm 1 --validation 0.25", "--checkpoint-every 7"},
-    {"--epochs 6 --validation 0.25 --optimizer sgd --momentum 0.9 --algorithm blelloch", "--checkpoint-every 3"},
-    {"--epochs 8 --chunks 3 --layers 2 --loss all", ""}, /* at the end of every epoch */
+    {"rnn --iterations 30", "--checkpoint-every 1"},
+    {"rnn --iterations 40 --backward bp --dtype f64 --clip-norm 1 --validation 0.25", "--checkpoint-every 7"},
+    {"rnn --epochs 6 --validation 0.25 --optimizer sgd --momentum 0.9 --algorithm blelloch", "--checkpoint-every 3"},
+    {"rnn --epochs 8 --chunks 3 --layers 2 --loss all", ""}, /* at the end of every epoch */
     /* speculative forward passes that fail, so that three are followed by a pause of fifty */
-    {"--iterations 70 --forward-chunks 12 --warm-up 0 --tolerance 1e-30", "--checkpoint-every 2"},
+    {"rnn --iterations 70 --forward-chunks 12 --warm-up 0 --tolerance 1e-30", "--checkpoint-every 2"},
+    {"lstm --iterations 40 --layers 2 --algorithm chunked", "--checkpoint-every 3"},
 };
 
 enum { MODES = sizeof modes / sizeof modes[0] };
@@ -61,7 +63,7 @@ static void die(const char *what) {
 static pid_t start(const char *program, int mode, bool checkpoint, bool resume) {
   char line[1024], *argv[RUN_WORDS];
   snprintf(line, sizeof line,
-           "%s train rnn --seq-len 24 --samples 160 --batch 16 --hidden 5 --lr 0.01 --threads 1 %s --log " LOG
+           "%s train %s --seq-len 24 --samples 160 --batch 16 --hidden 5 --lr 0.01 --threads 1 --log " LOG
            " --save-weights " WEIGHTS " %s %s %s",
            program, modes[mode].options, checkpoint ? "--checkpoint " CHECKPOINT : "", checkpoint ? modes[mode].checkpoints : "",
            resume ? "--resume" : "");
@@ -301,7 +303,7 @@ int main(int argc, char **argv) {
   for (int mode = 0; c.kills < kills; mode = (mode + 1) % MODES) {
     if (!one_run(program, mode, &references[mode], kills, &c)) {
       c.mismatches += 1;
-      fprintf(stderr, "kill_resume: train rnn %s: ended differently from a run that was left alone\n", modes[mode].options);
+      fprintf(stderr, "kill_resume: train %s: ended differently from a run that was left alone\n", modes[mode].options);
     }
   }
   printf("%" PRId64 " kills, %" PRId64 " during a save, %" PRId64 " during a resume, %" PRId64 " before the first step; %" PRId64

@@ -75,7 +75,7 @@ static void test_time_limit(void **state) {
 
 static void test_requests(void **state) {
   (void)state;
-  assert_fails(2, "--model: 'lenet5', expected rnn or gru", "bench forward --model lenet5");
+  assert_fails(2, "--model: 'lenet5', expected rnn, gru or lstm", "bench forward --model lenet5");
   assert_fails(2, "--forward-chunks: '0', expected", "bench forward --forward-chunks 0");
   assert_fails(2, "missing.st", "bench forward --weights missing.st");
   assert_fails(2, "--algorithm: unknown option", "bench forward --algorithm bp");

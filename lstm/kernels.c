@@ -1,0 +1,14 @@
+#include "lstm/kernels.h"
+
+#include "core/simd.h"
+
+const bppsa_lstm_kernels *bppsa_lstm_kernels_get(void) {
+  static const bppsa_lstm_kernels *const tables[BPPSA_SIMD_ISAS] = {
+    [BPPSA_SIMD_PORTABLE] = &bppsa_lstm_portable,
+#if defined(__x86_64__)
+    [BPPSA_SIMD_AVX2] = &bppsa_lstm_avx2,
+    [BPPSA_SIMD_AVX512] = &bppsa_lstm_avx512,
+#endif
+  };
+  return tables[bppsa_simd_get()->isa];
+}

@@ -1,0 +1,36 @@
+/* The elementwise part of an LSTM's step (lstm/lstm.h) in one pass over memory, compiled for every instruction set and chosen like
+ * the kernels of core/simd.h. Internal.
+ *
+ * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: i, f, g, o, tanh(c). g and carried are
+ * gradients of states, [rows][2][n]: of h, then of c. The other arrays are [rows][n]; `before` is c of the step before. */
+#ifndef BPPSA_LSTM_KERNELS_H
+#define BPPSA_LSTM_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
+
+#define BPPSA_LSTM_KERNELS(real, suffix)                                                                                         \
+  typedef struct {                                                                                                               \
+    void (*forward)(int64_t rows, int64_t n, const real *pre, const real *before, real *saved, real *h, real *c);                \
+    /* delta from g; and unless carried is NULL, f ∘ δ into its second half, or added to it */                                \
+    void (*backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta, bool add,       \
+                     real *carried);                                                                                             \
+    void (*coefficients)(int64_t rows, int64_t n, const real *saved, const real *before, real *const d[LSTM_FACTORS]);           \
+  } bppsa_lstm_##suffix;
+
+BPPSA_LSTM_KERNELS(float, f32)
+BPPSA_LSTM_KERNELS(double, f64)
+
+typedef struct {
+  bppsa_lstm_f32 f32;
+  bppsa_lstm_f64 f64;
+} bppsa_lstm_kernels;
+
+/* The kernels of the instruction set that core/simd.h has chosen. */
+const bppsa_lstm_kernels *bppsa_lstm_kernels_get(void);
+
+extern const bppsa_lstm_kernels bppsa_lstm_portable, bppsa_lstm_avx2, bppsa_lstm_avx512;
+
+#endif

@@ -1,0 +1,21 @@
+/* The LSTM cell: its table. It has no kernels on a GPU yet. */
+#include "lstm/lstm.h"
+
+#include "core/alloc.h"
+#include "lstm/kernels.h"
+
+#define EACH_REAL "lstm/lstm.inc"
+#include "core/each_real.inc"
+
+const bppsa_cell bppsa_lstm_cell = {
+    .name = "lstm",
+    .gates = BPPSA_LSTM_GATES,
+    .matrices = BPPSA_LSTM_MATRICES,
+    .diagonal = true,
+    .pair = true,
+    .saved = 5,
+    .forward = {forward_f32, forward_f64},
+    .backward = {backward_f32, backward_f64},
+    .coefficients = {coefficients_f32, coefficients_f64},
+    .deltas = {deltas_f32, deltas_f64},
+};
