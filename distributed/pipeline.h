@@ -95,7 +95,7 @@ typedef struct {
 
 /* The 2-norm of the gradients of each update in the latest run, the same on every rank; size bppsa_pipeline_updates. */
 const double *bppsa_pipeline_norms(const bppsa_pipeline *pipeline);
-/* When the latest run began on this rank, by the clock of core/clock.h; 0 before the first one. */
+/* When the latest run began on this rank, in seconds of the monotonic clock; 0 before the first one. */
 double bppsa_pipeline_began(const bppsa_pipeline *pipeline);
 /* Size: the schedule's operations. Borrowed, until the next run. */
 const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *pipeline);
