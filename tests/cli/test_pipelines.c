@@ -151,6 +151,42 @@ static void test_recurrent(void **state) {
   }
 }
 
+/* Ranks without a stage, uneven stages, fewer micro-batches than stages, one micro-batch. */
+static void test_odd_shapes(void **state) {
+  (void)state;
+  static const struct {
+    const char *options;
+    int micro_batches, batch;
+  } shapes[] = {
+      {"--ranks 8 --split 1f1b --stages 4", 4, 16}, /* four ranks only evaluate */
+      {"--ranks 6 --split chimera --stages 4 --halving", 2, 16},
+      {"--ranks 7 --split modulo", 4, 16}, /* five layers */
+      {"--ranks 3 --split gpipe --cut 1,4", 4, 16},
+      {"--ranks 2 --split zb-h1 --cut 4", 4, 16},
+      {"--ranks 4 --split chimera", 3, 12}, /* the two pipelines share them unevenly */
+      {"--ranks 4 --split chimera", 6, 12}, /* a unit of four and one of two */
+      {"--ranks 4 --split 1f1b", 2, 16},
+      {"--ranks 3 --split interleaved --chunks 1", 3, 12},
+      {"--ranks 2 --split model-parallel", 1, 16},
+      {"--ranks 4 --split gpipe", 1, 16},
+      {"--ranks 4 --split 1f1b", 1, 16},
+      {"--ranks 4 --split gems", 1, 16}, /* the second pipeline has none */
+      {"--ranks 4 --split chimera", 1, 16},
+      {"--ranks 4 --split zb-h1", 1, 16},
+      {"--ranks 4 --split fast-forward", 1, 16},
+  };
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i) {
+    const int parts = strstr(shapes[i].options, "--halving") != NULL ? 2 : 1;
+    const char *network =
+        strstr(shapes[i].options, "interleaved") != NULL ? TRAIN " --epochs 1" : "train gru --layers 4 " SEQUENCES;
+    assert_runs("%s --batch %d --ranks 1 --micro-batches %d --save-weights one.safetensors %s", network, shapes[i].batch,
+                shapes[i].micro_batches * parts, shapes[i].micro_batches * parts == 1 ? "--split gpipe" : "");
+    assert_runs("%s --batch %d %s --micro-batches %d --save-weights many.safetensors", network, shapes[i].batch,
+                shapes[i].options, shapes[i].micro_batches);
+    assert_equal_files("one.safetensors", "many.safetensors");
+  }
+}
+
 /* ---- weights of other versions ---- */
 
 static void test_asynchronous(void **state) {
@@ -303,6 +339,8 @@ static void test_refused(void **state) {
       {"--ranks 2 --split gpipe --halving", "--split gpipe: doubling or halving for gpipe, expected chimera"},
       {"--ranks 2 --split chimera --halving --doubling", "--halving: given beside --doubling, expected one of the two"},
       {"--ranks 2 --halving", "--halving: given without a schedule, expected --split SCHEME"},
+      {"--ranks 4 --split 2bw --micro-batches 2", "micro-batches: 2 for 2bw, expected at least the 4 stages"},
+      {"--ranks 2 --split interleaved --micro-batches 8 --batch 24 --chunks 5", "layers: 8 for interleaved over 10 stages"},
       {"--ranks 3 --split chimera --batch 12", "stages: 3 for chimera, expected an even number"},
       {"--ranks 2 --split interleaved --micro-batches 1", "for interleaved, expected a multiple of the 2 stages"},
       {"--ranks 3 --split gpipe --width 2", "--width: 2 copies over 3 ranks, expected a divisor, or --stages D too"},
@@ -345,6 +383,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_synchronous, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_every_scheme, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_recurrent, enter_with_images, leave_directory),
+      cmocka_unit_test_setup_teardown(test_odd_shapes, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_asynchronous, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_resumes_with_another_schedule, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_starts_from_weights, enter_with_images, leave_directory),
