@@ -5,13 +5,16 @@
  *     g_{l-1} = J_lᵀ g_l              input gradient (I, the papers' δO)
  *     ∇θ_l from g_l and y_{l-1}       weight gradient (W, the papers' δW)
  *
- * All arrays are in host memory, in the chain's dtype, with room for BPPSA_ALIGNMENT more bytes behind them, because kernels may
- * read a cache line beyond the end. The caller hands arrays from layer to layer as they are; the layers of a
- * chain agree on the order of the numbers in them. A chain has scratch memory: one thread at a time uses it.
+ * All arrays are in the chain's dtype, with room for BPPSA_ALIGNMENT more bytes behind them, because kernels may read a cache line
+ * beyond the end. Weights and their gradients are in host memory, all others in that of the chain's device, on whose stream a pass
+ * may still be under way when its function returns; gradients of weights are there then. The caller hands arrays from layer to
+ * layer as they are; the layers of a chain agree on the order of the numbers in them. A chain has scratch memory: one thread at a
+ * time uses it.
  */
 #ifndef BPPSA_CORE_CHAIN_H
 #define BPPSA_CORE_CHAIN_H
 
+#include "core/device.h"
 #include "core/model.h"
 
 #ifdef __cplusplus
@@ -50,6 +53,7 @@ typedef struct {
 struct bppsa_chain {
   const bppsa_chain_ops *ops;
   bppsa_dtype dtype;              /* f32, f64 */
+  const bppsa_device *device;     /* a GPU, borrowed; NULL: the host */
   int64_t batch;                  /* the most samples of a call */
   int64_t layers;                 /* L */
   const bppsa_chain_layer *layer; /* size layers */

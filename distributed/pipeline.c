@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "distributed/pipeline_internal.h"
 
 int64_t bppsa_pipeline_parts(const bppsa_schedule *list) {
@@ -208,6 +209,7 @@ static bppsa_status make_tables(bppsa_pipeline *p) {
   }
   for (int64_t i = 0; i < PIPELINE_ARRAYS * (p->layers + 1); ++i) {
     const int64_t bytes = bppsa_pipeline_bytes(p, (pipeline_array)(i / (p->layers + 1)), i % (p->layers + 1));
+    p->pools[i].device = p->chain->device;
     p->pools[i].bytes = (size_t)(PIPELINE_HEADER + (bytes + 7) / 8 * 8 + BPPSA_ALIGNMENT);
   }
   BPPSA_TRY(find_updates(p));
@@ -225,6 +227,10 @@ bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const b
                                    const bppsa_view *values, bppsa_pipeline **pipeline) {
   BPPSA_REQUIRE(comm != NULL && chain != NULL && config != NULL && config->schedule != NULL && values != NULL &&
                 pipeline != NULL);
+  if (bppsa_comm_get_transport(comm) == BPPSA_COMM_NCCL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "pipeline: transport nccl, where a stream's messages wait for each other, expected "
+                                             "threads or mpi");
+  }
   BPPSA_TRY(check(config, chain, bppsa_comm_size(comm)));
   bppsa_pipeline *p = bppsa_calloc(1, sizeof *p);
   if (p == NULL) {
@@ -253,7 +259,7 @@ bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const b
 
 static void destroy_worker(const bppsa_pipeline *p, pipeline_worker *w) {
   for (int64_t i = 0; w->slots != NULL && i < PIPELINE_ARRAYS * p->micros * (p->layers + 1); ++i) {
-    bppsa_free(w->slots[i].block);
+    bppsa_memory_free(p->chain->device, w->slots[i].block);
   }
   if (w->requests != NULL) {
     bppsa_comm_cancel(2 * (p->most_micros + 1), w->requests);

@@ -41,10 +41,11 @@ typedef struct {
 
 typedef struct bppsa_pipeline bppsa_pipeline;
 
-/* Makes this rank's part; collective. comm and chain are borrowed; values: of all the chain's parameters, copied, equal on all
- * ranks. The caller destroys it. ERR_ARGUMENT: a list that breaks a rule (the message names it), layers or samples that are not the
- * chain's. ERR_UNSUPPORTED: a list for scans, a window that ends behind forward passes, updates that add up different
- * micro-batches. ERR_MEMORY, ERR_COMM. */
+/* Makes this rank's part; collective. comm and chain are borrowed. Where the chain is on a GPU, comm has the same device
+ * (bppsa_comm_set_device), and the arrays of micro-batches are in its memory, those of weights in the host's. values: of all
+ * the chain's parameters, in host memory, copied, equal on all ranks. The caller destroys it. ERR_ARGUMENT: a list that breaks
+ * a rule (the message names it), layers or samples that are not the chain's. ERR_UNSUPPORTED: NCCL, a list for scans, a window
+ * that ends behind forward passes, updates that add up different micro-batches. ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_pipeline_config *config,
                                    const bppsa_view *values, bppsa_pipeline **pipeline);
 void bppsa_pipeline_destroy(bppsa_pipeline *pipeline); /* NULL is legal */
@@ -88,7 +89,7 @@ bppsa_status bppsa_pipeline_place(bppsa_pipeline *pipeline, const bppsa_view *va
 
 /* Of one operation in the latest run. */
 typedef struct {
-  double start, end; /* seconds since the run began on this rank; NaN: another rank's operation */
+  double start, end; /* seconds since the run began on this rank; on a GPU its work may end later; NaN: another rank's */
   int64_t version;   /* updates that its weights have seen since creation; -1: none */
   int64_t ahead;     /* of these, predicted ones */
 } bppsa_pipeline_event;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "distributed/pipeline_internal.h"
 
 /* ---- pools ---- */
@@ -20,9 +21,12 @@ bppsa_status bppsa_pipeline_pool_take(pipeline_pool *pool, void **block) {
     pool->free = grown;
     pool->room = room;
   }
-  void *made = bppsa_calloc((int64_t)pool->bytes, 1);
-  if (made == NULL) {
-    return BPPSA_ERR_MEMORY;
+  void *made = NULL;
+  BPPSA_TRY(bppsa_memory_alloc(pool->device, (int64_t)pool->bytes, &made));
+  const bppsa_status status = bppsa_memory_clear(pool->device, made, (int64_t)pool->bytes);
+  if (status != BPPSA_OK) {
+    bppsa_memory_free(pool->device, made);
+    return status;
   }
   pool->made++;
   *block = made;
@@ -35,7 +39,7 @@ void bppsa_pipeline_pool_give(pipeline_pool *pool, void *block) {
 
 void bppsa_pipeline_pool_free(pipeline_pool *pool) {
   for (int64_t i = 0; i < pool->count; ++i) {
-    bppsa_free(pool->free[i]);
+    bppsa_memory_free(pool->device, pool->free[i]);
   }
   bppsa_free((void *)pool->free);
   *pool = (pipeline_pool){0};

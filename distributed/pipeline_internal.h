@@ -14,6 +14,7 @@
 
 /* Blocks of equal size that are taken and given back; the memory of the first run serves all later ones. */
 typedef struct {
+  const bppsa_device *device; /* that has the memory; NULL: the host */
   size_t bytes;
   void **free; /* size count */
   int64_t count, room;
@@ -133,6 +134,14 @@ static inline pipeline_span pipeline_span_of(const bppsa_pipeline *p, const bpps
 static inline pipeline_slot *pipeline_slot_of(const bppsa_pipeline *p, const pipeline_worker *w, pipeline_array array,
                                               int64_t micro, int64_t layer) {
   return &w->slots[((int64_t)array * p->micros + micro) * (p->layers + 1) + layer];
+}
+
+/* An array of a micro-batch, in the chain's memory. */
+static inline bppsa_view pipeline_view_of(const bppsa_pipeline *p, void *data, bppsa_dtype dtype, int32_t ndim,
+                                          const int64_t *shape) {
+  bppsa_view view = bppsa_view_make(data, dtype, ndim, shape);
+  view.device = p->chain->device != NULL ? BPPSA_CUDA : BPPSA_CPU;
+  return view;
 }
 
 static inline void *pipeline_data_of(const pipeline_slot *slot) {

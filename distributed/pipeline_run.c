@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/memory.h"
 #include "distributed/pipeline_internal.h"
 
 /* ---- passes ---- */
@@ -30,8 +31,8 @@ static bppsa_pipeline_micro micro_of(const bppsa_pipeline *p, int64_t micro) {
 static bppsa_status load_input(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
   const bppsa_pipeline_micro m = micro_of(p, micro);
   BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_VALUES, micro, 0));
-  const bppsa_view x = bppsa_view_make(array_of(p, w, PIPELINE_VALUES, micro, 0), p->chain->dtype, 2,
-                                       (int64_t[]){p->samples, p->chain->layer[0].in});
+  const bppsa_view x = pipeline_view_of(p, array_of(p, w, PIPELINE_VALUES, micro, 0), p->chain->dtype, 2,
+                                        (int64_t[]){p->samples, p->chain->layer[0].in});
   return p->data->input(p->data->context, &m, &x);
 }
 
@@ -39,8 +40,8 @@ static bppsa_status make_seed(bppsa_pipeline *p, pipeline_worker *w, int64_t id,
   const bppsa_pipeline_micro m = micro_of(p, micro);
   const int64_t shape[] = {p->samples, p->chain->layer[p->layers - 1].out};
   BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_GRADIENTS, micro, p->layers));
-  const bppsa_view logits = bppsa_view_make(array_of(p, w, PIPELINE_VALUES, micro, p->layers), p->chain->dtype, 2, shape);
-  const bppsa_view seed = bppsa_view_make(array_of(p, w, PIPELINE_GRADIENTS, micro, p->layers), p->chain->dtype, 2, shape);
+  const bppsa_view logits = pipeline_view_of(p, array_of(p, w, PIPELINE_VALUES, micro, p->layers), p->chain->dtype, 2, shape);
+  const bppsa_view seed = pipeline_view_of(p, array_of(p, w, PIPELINE_GRADIENTS, micro, p->layers), p->chain->dtype, 2, shape);
   const bppsa_status status = p->data->loss(p->data->context, &m, &logits, &seed, &p->losses[micro]);
   bppsa_pipeline_release(p, w, PIPELINE_GRADIENTS, micro, p->layers);
   return status;
@@ -175,7 +176,7 @@ static header header_of(const bppsa_pipeline *p, int64_t send, int64_t micro) {
 
 static bppsa_view message_of(const bppsa_pipeline *p, pipeline_slot *slot, pipeline_array array, int64_t layer) {
   const int64_t words = (PIPELINE_HEADER + bppsa_pipeline_bytes(p, array, layer) + 7) / 8;
-  return bppsa_view_make(slot->block, BPPSA_I64, 1, &words);
+  return pipeline_view_of(p, slot->block, BPPSA_I64, 1, &words);
 }
 
 static pipeline_worker *local(const bppsa_pipeline *p, int64_t worker) {
@@ -200,7 +201,7 @@ static bppsa_status begin_send(bppsa_pipeline *p, pipeline_worker *w, int64_t id
       return fail_at(p, id, "what it sends is not there");
     }
     const header about = header_of(p, id, micro);
-    memcpy(slot->block, &about, sizeof about);
+    BPPSA_TRY(bppsa_memory_put(p->chain->device, slot->block, &about, sizeof about));
     if (local(p, other->worker) == NULL) {
       const bppsa_view view = message_of(p, slot, array, layer);
       BPPSA_TRY(bppsa_comm_isend(p->comm, (int32_t)pipeline_rank_of(p, other->worker), tag_of(p, array, op, other), &view,
@@ -228,12 +229,13 @@ static bppsa_status begin_recv(bppsa_pipeline *p, pipeline_worker *w, int64_t id
 }
 
 /* Copies what a worker of the same rank sends, once it has begun to. */
-static bool take_over(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
+static bppsa_status take_over(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool *done) {
   const bppsa_schedule_op *op = &p->list->ops[id], *other = &p->list->ops[p->transfers[id].other];
   pipeline_worker *from = local(p, other->worker);
   const pipeline_lane *lane = &from->lanes[BPPSA_LANE_SEND];
-  if (!lane->begun || lane->ops[lane->next] != p->transfers[id].other) {
-    return false;
+  *done = lane->begun && lane->ops[lane->next] == p->transfers[id].other;
+  if (!*done) {
+    return BPPSA_OK;
   }
   int64_t layer;
   const pipeline_array array = array_sent(p, id, &layer);
@@ -241,10 +243,11 @@ static bool take_over(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
   for (int64_t micro = span.first; micro < span.end; ++micro) {
     pipeline_slot *to = pipeline_slot_of(p, w, array, micro, layer);
     const pipeline_slot *source = pipeline_slot_of(p, from, array, micro, layer);
-    memcpy(to->block, source->block, (size_t)(PIPELINE_HEADER + bppsa_pipeline_bytes(p, array, layer)));
+    const int64_t bytes = PIPELINE_HEADER + bppsa_pipeline_bytes(p, array, layer);
+    BPPSA_TRY(bppsa_memory_queue_copy(p->chain->device, to->block, bytes, source->block, bytes, bytes, 1));
   }
   p->taken[p->transfers[id].other] = true;
-  return true;
+  return BPPSA_OK;
 }
 
 static bppsa_status check_message(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
@@ -255,7 +258,7 @@ static bppsa_status check_message(bppsa_pipeline *p, pipeline_worker *w, int64_t
   for (int64_t micro = span.first; micro < span.end; ++micro) {
     header found;
     const header expected = header_of(p, p->transfers[id].other, micro);
-    memcpy(&found, pipeline_slot_of(p, w, array, micro, layer)->block, sizeof found);
+    BPPSA_TRY(bppsa_memory_get(p->chain->device, &found, pipeline_slot_of(p, w, array, micro, layer)->block, sizeof found));
     if (memcmp(&found, &expected, sizeof found) != 0) {
       return bppsa_fail(BPPSA_ERR_COMM,
                         "schedule %s: operation %" PRId64 " received %s of layer %" PRId64 ", micro-batch %" PRId64
@@ -278,8 +281,10 @@ static bppsa_status transfer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, 
     BPPSA_TRY(sends ? begin_send(p, w, id, requests) : begin_recv(p, w, id, requests));
   }
   *done = true;
-  if (local(p, other->worker) != NULL) {
-    *done = sends ? p->taken[id] : take_over(p, w, id);
+  if (local(p, other->worker) != NULL && sends) {
+    *done = p->taken[id];
+  } else if (local(p, other->worker) != NULL) {
+    BPPSA_TRY(take_over(p, w, id, done));
   }
   const pipeline_span span = pipeline_span_of(p, op);
   for (int64_t i = 0; i < span.end - span.first; ++i) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "recurrent/recurrent_internal.h"
 
 enum { NETWORKS = 3, PARAMETERS = PARAMETERS_PER_LAYER + 2 /* of one layer and the head */ };
@@ -39,23 +40,51 @@ typedef struct {
   bppsa_parameter parameters[PARAMETERS];
 } loan;
 
-static loan borrow(recurrent_chain *c, int64_t layer, int64_t samples, void *const *weights) {
+static loan borrow(const recurrent_chain *c, int64_t layer, int64_t samples) {
   recurrent_network *n = network_of(c, layer);
   loan l = {.n = n, .own = *n, .layer = n->layers[0]};
   memcpy(l.parameters, n->base.parameters, sizeof l.parameters);
   n->batch = samples;
-  const int64_t first = layer < c->config.layers ? 0 : PARAMETERS_PER_LAYER, count = c->layers[layer].parameters;
-  for (int64_t i = 0; i < count; ++i) {
-    n->base.parameters[first + i].value.data = weights[i];
-  }
   return l;
 }
 
-static void borrow_gradients(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *gradients) {
-  const int64_t first = layer < c->config.layers ? 0 : PARAMETERS_PER_LAYER;
+/* The network's parameters of the layer; the head's stand behind those of a layer. */
+static bppsa_parameter *parameters_of(const recurrent_chain *c, const recurrent_network *n, int64_t layer) {
+  return n->base.parameters + (layer < c->config.layers ? 0 : PARAMETERS_PER_LAYER);
+}
+
+/* A network on a GPU has weights of its own, which become those that the pass sees. */
+static bppsa_status see_weights(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *weights) {
+  bppsa_parameter *parameters = parameters_of(c, n, layer);
   for (int64_t i = 0; i < c->layers[layer].parameters; ++i) {
-    n->base.parameters[first + i].gradient.data = gradients[i];
+    if (c->base.device != NULL) {
+      memcpy(parameters[i].value.data, weights[i], bppsa_view_bytes(&parameters[i].value));
+    } else {
+      parameters[i].value.data = weights[i];
+    }
   }
+  return bppsa_model_push(&n->base);
+}
+
+/* Before a pass on the host: its gradients are the caller's. */
+static void lend_gradients(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *gradients) {
+  bppsa_parameter *parameters = parameters_of(c, n, layer);
+  for (int64_t i = 0; gradients != NULL && c->base.device == NULL && i < c->layers[layer].parameters; ++i) {
+    parameters[i].gradient.data = gradients[i];
+  }
+}
+
+/* Behind a pass on a GPU: brings its gradients to the caller. */
+static bppsa_status fetch_gradients(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *gradients) {
+  const bppsa_parameter *parameters = parameters_of(c, n, layer);
+  if (gradients == NULL || c->base.device == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_model_pull(&n->base, true));
+  for (int64_t i = 0; i < c->layers[layer].parameters; ++i) {
+    memcpy(gradients[i], parameters[i].gradient.data, bppsa_view_bytes(&parameters[i].gradient));
+  }
+  return BPPSA_OK;
 }
 
 static void give_back(const loan *l) {
@@ -74,15 +103,15 @@ static void *steps_of(const recurrent_chain *c, int64_t layer, int64_t samples, 
 
 static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *x, void *kept,
                             void *y) {
-  recurrent_chain *c = (recurrent_chain *)chain;
-  const loan l = borrow(c, layer, samples, weights);
+  const recurrent_chain *c = (const recurrent_chain *)chain;
+  const loan l = borrow(c, layer, samples);
   recurrent_network *n = l.n;
-  bppsa_status status;
-  if (layer == c->config.layers) {
+  bppsa_status status = see_weights(c, n, layer, weights);
+  if (status == BPPSA_OK && layer == c->config.layers) {
     n->layers[0].h = (void *)(uintptr_t)x;
     n->logits = y;
     status = n->backend->logits(n);
-  } else {
+  } else if (status == BPPSA_OK) {
     n->x = steps_of(c, layer, samples, x);
     n->layers[0].h = y;
     n->layers[0].saved = kept;
@@ -105,16 +134,17 @@ static bppsa_status head_backward(recurrent_network *n, const void *dy, const vo
 static bppsa_status layer_backward(const recurrent_chain *c, recurrent_network *n, int64_t layer, const void *dy, const void *x,
                                    const void *y, const void *kept, bool weights, void *dx) {
   const int64_t state = n->batch * c->config.hidden * size_of(c);
-  memcpy(n->g, dy, (size_t)((c->config.seq_len + 1) * state)); /* the pass adds to the gradients of the states */
+  /* the pass adds to the gradients of the states */
+  BPPSA_TRY(bppsa_memory_queue_copy(c->base.device, n->g, state, dy, state, state, c->config.seq_len + 1));
   n->x = steps_of(c, layer, n->batch, x);
   n->layers[0].h = (void *)(uintptr_t)y;
   n->layers[0].saved = (void *)(uintptr_t)kept;
   n->dx = dx != NULL ? steps_of(c, layer, n->batch, dx) : NULL;
   n->config.input_gradients = dx != NULL;
   if (dx != NULL && layer > 0) {
-    memset(dx, 0, (size_t)state);
+    BPPSA_TRY(bppsa_memory_clear(c->base.device, dx, state));
   }
-  if (weights) {
+  if (weights || c->base.device != NULL) { /* on a GPU one pass computes both gradients */
     return n->backend->backward(n, 0);
   }
   BPPSA_TRY(n->backend->layer_backward(n, 0));
@@ -130,13 +160,15 @@ static bppsa_status layer_backward(const recurrent_chain *c, recurrent_network *
 
 static bppsa_status backward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                              const void *x, const void *y, const void *kept, void *const *gradients, void *dx) {
-  recurrent_chain *c = (recurrent_chain *)chain;
-  const loan l = borrow(c, layer, samples, weights);
-  if (gradients != NULL) {
-    borrow_gradients(c, l.n, layer, gradients);
+  const recurrent_chain *c = (const recurrent_chain *)chain;
+  const loan l = borrow(c, layer, samples);
+  bppsa_status status = see_weights(c, l.n, layer, weights);
+  lend_gradients(c, l.n, layer, gradients);
+  if (status == BPPSA_OK) {
+    status = layer == c->config.layers ? head_backward(l.n, dy, x, gradients != NULL, dx)
+                                       : layer_backward(c, l.n, layer, dy, x, y, kept, gradients != NULL, dx);
   }
-  const bppsa_status status = layer == c->config.layers ? head_backward(l.n, dy, x, gradients != NULL, dx)
-                                                        : layer_backward(c, l.n, layer, dy, x, y, kept, gradients != NULL, dx);
+  status = status == BPPSA_OK ? fetch_gradients(c, l.n, layer, gradients) : status;
   give_back(&l);
   return status;
 }
@@ -256,9 +288,8 @@ bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, 
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: the state of %s is a pair (h, c), expected a cell with a state h alone",
                       cell->name);
   }
-  if (bppsa_device_get_kind(device) != BPPSA_CPU || config->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: %s on %s, expected sequential forward passes on a CPU",
-                      config->forward.kind == BPPSA_FORWARD_SPECULATIVE ? "speculative forward passes" : "recurrent layers",
+  if (config->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: speculative forward passes on %s, expected sequential ones",
                       bppsa_device_get_name(device));
   }
   recurrent_chain *c = bppsa_calloc(1, sizeof *c);
@@ -272,7 +303,10 @@ bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, 
   c->config.ends = (bppsa_recurrent_ends){.context = NULL};
   c->cell = cell;
   c->threads = bppsa_device_get_threads(device);
-  c->base = (bppsa_chain){.ops = &chain_ops, .dtype = config->dtype, .batch = config->batch};
+  c->base = (bppsa_chain){.ops = &chain_ops,
+                          .dtype = config->dtype,
+                          .device = bppsa_device_get_kind(device) == BPPSA_CUDA ? device : NULL,
+                          .batch = config->batch};
   const bppsa_status status = build(c, device);
   if (status != BPPSA_OK) {
     destroy(&c->base);
