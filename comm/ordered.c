@@ -284,6 +284,10 @@ bppsa_status bppsa_ordered_sum_reduce(bppsa_ordered_sum *s, bool wait, bool *don
   return BPPSA_OK;
 }
 
+const bppsa_comm_request *bppsa_ordered_sum_pending(const bppsa_ordered_sum *s) {
+  return s->request;
+}
+
 bppsa_status bppsa_ordered_sum_ibroadcast(bppsa_ordered_sum *s, const bppsa_view *result, bppsa_comm_request **request) {
   BPPSA_REQUIRE(s != NULL && result != NULL && request != NULL);
   BPPSA_TRY(check_vector(s, result));

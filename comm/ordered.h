@@ -42,6 +42,9 @@ bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *sum, int64_t block, const 
 bppsa_status bppsa_ordered_sum_reduce(bppsa_ordered_sum *sum, bool wait, bool *done);
 bppsa_status bppsa_ordered_sum_ibroadcast(bppsa_ordered_sum *sum, const bppsa_view *result, bppsa_comm_request **request);
 
+/* The message that `reduce` waits for; NULL: none. Borrowed, until the next call for this sum. */
+const bppsa_comm_request *bppsa_ordered_sum_pending(const bppsa_ordered_sum *sum);
+
 /* Writes the sum over all blocks to result, on every rank; collective. Afterwards the object can compute the next sum; after a
  * failure it can only be destroyed.
  * ERR_ARGUMENT: a block of this rank was not added. ERR_SHAPE, ERR_MEMORY, ERR_COMM, ERR_CUDA. */

@@ -412,7 +412,7 @@ static int64_t waiting_for(const bppsa_pipeline *p) {
   return first;
 }
 
-/* A message or a broadcast that has been begun and is not over; NULL: none. */
+/* A message, a broadcast, or the message of a sum, that has been begun and is not over; NULL: none. */
 static const bppsa_comm_request *pending(const bppsa_pipeline *p) {
   for (int64_t i = 0; i < p->workers; ++i) {
     for (int64_t k = 0; k < 2 * (p->most_micros + 1); ++k) {
@@ -422,8 +422,11 @@ static const bppsa_comm_request *pending(const bppsa_pipeline *p) {
     }
   }
   for (int64_t layer = 0; layer < p->layers; ++layer) {
-    if (p->sums[layer].request != NULL) {
-      return p->sums[layer].request;
+    const pipeline_sum *sum = &p->sums[layer];
+    const bppsa_comm_request *request =
+        sum->request == NULL && sum->sum != NULL ? bppsa_ordered_sum_pending(sum->sum) : sum->request;
+    if (request != NULL) {
+      return request;
     }
   }
   return NULL;
@@ -434,7 +437,7 @@ static bppsa_status stuck(const bppsa_pipeline *p, double timeout) {
   const int64_t id = waiting_for(p);
   const bppsa_schedule_op *op = &p->list->ops[id];
   const bppsa_comm_request *request = pending(p);
-  if (request == NULL) { /* the parts of a sum, which travel on their own */
+  if (request == NULL) { /* its own operations wait for each other, which no list that the rules accept does */
     return bppsa_fail(BPPSA_ERR_COMM, "rank %" PRId64 " waited %g s: schedule %s: operation %" PRId64 ", %s of layer %d", p->rank,
                       timeout, p->list->scheme->id, id, bppsa_schedule_kind_name(op->kind), op->layer);
   }

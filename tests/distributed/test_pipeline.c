@@ -561,11 +561,34 @@ static bppsa_status expire(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
+/* A rank that hangs between its passes, while the others add gradients up: rank 0 has added its own. */
+static bppsa_status expire_in_sum(bppsa_comm *comm, void *context) {
+  const int64_t count = 3;
+  double values[3] = {1, 2, 3};
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F64, 1, &count);
+  bppsa_ordered_sum *sum;
+  bool done = true;
+  (void)context;
+  bppsa_comm_at(comm, "training step", 7);
+  BPPSA_TRY(bppsa_ordered_sum_create(comm, 2, NULL, BPPSA_F64, count, 5, &sum));
+  CHECK(bppsa_ordered_sum_pending(sum) == NULL);
+  if (bppsa_comm_rank(comm) == 0) {
+    BPPSA_TRY(bppsa_ordered_sum_add(sum, 0, &view));
+    BPPSA_TRY(bppsa_ordered_sum_reduce(sum, false, &done));
+    const bppsa_comm_request *request = bppsa_ordered_sum_pending(sum);
+    CHECK(!done && request != NULL && bppsa_comm_expired(request) == BPPSA_ERR_COMM);
+    CHECK(strstr(bppsa_last_error(), "for rank 1: recv from rank 1, tag 5, 24 bytes, at training step 7") != NULL);
+  }
+  bppsa_ordered_sum_destroy(sum);
+  return BPPSA_OK;
+}
+
 static void requests_that_expire_are_described(void **state) {
   bppsa_comm_config comm = bppsa_comm_config_default();
   (void)state;
   comm.ranks = 2;
   assert_int_equal(bppsa_comm_run(&comm, expire, NULL, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_comm_run(&comm, expire_in_sum, NULL, NULL), BPPSA_OK);
 }
 
 /* Every allocation of a run in its turn. */
