@@ -57,11 +57,10 @@ bppsa_status launched(const char *what) {
   return bppsa_cuda_check(cudaGetLastError(), what);
 }
 
-/* All kernels of a layer's parallel forward pass. The ends and doubts are in place 0 first, and change it with every round. */
+/* The phases of a layer's parallel forward pass, and the sequential pass, which runs during a pause. The ends and doubts are in
+ * place 0 first, and change it with every round. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
-bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
-                              bool first, bool last) {
-  enum { SUMMING = 128 };
+bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds) {
   const unsigned items = (unsigned)(s.chunks * c.batch);
   const size_t shared = 2 * HP * sizeof(real);
   layer_arrays<real> sequential = c;
@@ -79,8 +78,6 @@ bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, 
   BPPSA_LAUNCH((bppsa_recurrent_tail<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, c, s,
                (int)(rounds % 2));
   BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, sequential);
-  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
-               first, last);
   return launched("parallel forward pass: launch");
 }
 
@@ -198,10 +195,18 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
 
 METHOD(bppsa_status, speculate)
 (cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds, bool first, bool last) {
-  return padded(c.hidden, [&](auto hp) {
-    return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds, first, last)
-                         : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds, first, last);
-  });
+  enum { SUMMING = 128 };
+  if (c.hidden > CHUNK_HIDDEN) {
+    BPPSA_TRY((wide_speculate<real, cell>(stream, c, s, rounds)));
+  } else {
+    BPPSA_TRY(padded(c.hidden, [&](auto hp) {
+      return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds)
+                           : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds);
+    }));
+  }
+  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
+               first, last);
+  return launched("parallel forward pass: launch");
 }
 
 METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most) {

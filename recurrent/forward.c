@@ -63,13 +63,22 @@ static bppsa_status check(const bppsa_forward_method *m) {
   return BPPSA_OK;
 }
 
+/* Walks that a GPU runs at once. A warp keeps a small W_hh in its registers. A wide layer's lies in those of a block or a cluster:
+ * there is room where their registers, of which 144 KiB a multiprocessor hold weights, have it. */
+static int64_t walks_at_once(const bppsa_forward_shape *s) {
+  enum { WARPS = 16, BYTES = 144 << 10 };
+  const double bytes = (double)(s->gates * s->hidden * s->hidden) * (double)bppsa_dtype_size(s->dtype);
+  return s->hidden <= BPPSA_SCAN_FUSED_DIM ? WARPS * (int64_t)s->multiprocessors
+                                           : (int64_t)(fmin(WARPS, BYTES / bytes) * s->multiprocessors);
+}
+
 /* Chunks of samples that run at once: as many as hide a GPU's latency, or fill the vectors of some CPU cores; on a CPU more where
  * their warm-ups are no more than a sixteenth of the work. */
 static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
-  enum { WARPS = 16, LANES = 16, SHARE = 16 };
+  enum { LANES = 16, SHARE = 16 };
   const int64_t shortest = most(64, 2 * warm_up), fitting = (s->seq_len + shortest - 1) / shortest;
   const int64_t cheap = s->seq_len / (SHARE * most(warm_up, 1));
-  const int64_t wanted = s->device == BPPSA_CPU ? most(LANES / s->batch, cheap) : WARPS * s->multiprocessors / s->batch;
+  const int64_t wanted = s->device == BPPSA_CPU ? most(LANES / s->batch, cheap) : walks_at_once(s) / s->batch;
   return most(least(fitting, wanted), 1);
 }
 
@@ -111,10 +120,11 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   const int64_t width = shape->gates * shape->hidden;
   const bool inexact = shape->device == BPPSA_CPU && tolerance == 0 &&
                        !(bppsa_matmul_in_order(width, shape->hidden) && bppsa_matmul_in_order(width, shape->input));
-  const bool wide = shape->device != BPPSA_CPU && shape->hidden > BPPSA_SCAN_FUSED_DIM; /* there are no kernels */
+  const bool wide = shape->device != BPPSA_CPU && shape->hidden > shape->most_hidden; /* there are no kernels */
   if (method->kind == BPPSA_FORWARD_SPECULATIVE && wide) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU with H %lld, expected at most %d, or sequential",
-                      (long long)shape->hidden, (int)BPPSA_SCAN_FUSED_DIM);
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "forward pass: speculative on a GPU with H %lld, expected at most %lld, or sequential",
+                      (long long)shape->hidden, (long long)shape->most_hidden);
   }
   if (method->kind == BPPSA_FORWARD_SPECULATIVE && shape->pair) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,

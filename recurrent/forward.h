@@ -71,6 +71,7 @@ typedef struct {
   bppsa_dtype dtype;
   bppsa_device_kind device;
   int multiprocessors; /* of a GPU; 0 on a CPU */
+  int64_t most_hidden; /* the largest H for which the GPU has kernels; 0 on a CPU */
   bool pair;           /* the state is a pair (h, c): there is no speculative pass, and AUTO is sequential */
 } bppsa_forward_shape;
 
@@ -103,7 +104,8 @@ typedef struct {
   double gap;       /* the largest difference that was accepted */
 } bppsa_forward_stats;
 
-enum { BPPSA_FORWARD_GPU_ROUNDS = 3 }; /* the most rounds of a pass on a GPU, which launches all of them */
+enum { BPPSA_FORWARD_GPU_HIDDEN = 512 }; /* the largest H for which there are kernels; other GPUs have them up to 32 */
+enum { BPPSA_FORWARD_GPU_ROUNDS = 3 };   /* the most rounds of a pass on a GPU, which launches all of them */
 
 /* A pass fails if its path is nine tenths of the sequential one's or more, or its work more than the plan's most_work. After three
  * failing passes in a row the next 50 passes are sequential: so AUTO decides by the path and the work last seen. Checkpoints keep

@@ -208,15 +208,17 @@ bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *
                                .pair = cell->pair,
                                .dtype = c->dtype,
                                .device = device,
-                               .multiprocessors = multiprocessors};
+                               .multiprocessors = multiprocessors,
+                               .most_hidden = device == BPPSA_CPU ? 0 : BPPSA_FORWARD_GPU_HIDDEN};
 }
 
 static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device) {
   int64_t held;
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
-  const bppsa_forward_shape shape =
+  bppsa_forward_shape shape =
       bppsa_recurrent_forward_shape(&n->config, n->cell, bppsa_device_get_kind(device), n->forward.multiprocessors);
+  shape.most_hidden = shape.device == BPPSA_CPU ? 0 : n->forward.most_hidden;
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
   n->forward.seq_len = shape.seq_len;
   if (n->config.part.seq_len > 0 && n->forward.plan.speculative && shape.device != BPPSA_CPU) {

@@ -442,7 +442,10 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   n->forward.multiprocessors = gpu->multiprocessors;
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
                              "network: shared memory"));
-  return LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide);
+  BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide));
+  const bool without = n->config.hidden <= BPPSA_FORWARD_GPU_HIDDEN && !gpu->wide; /* the GPU has no room for clusters */
+  n->forward.most_hidden = without ? (int64_t)CHUNK_HIDDEN : (int64_t)BPPSA_FORWARD_GPU_HIDDEN;
+  return BPPSA_OK;
 }
 
 bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *) {

@@ -4,8 +4,8 @@
 
 #include "recurrent/forward.h"
 
-/* Phases (speculate_kernels.cuh; H <= CHUNK_HIDDEN) are speculation, a round, speculation anew, and
- * further rounds; the last one is the tail. */
+/* Phases (speculate_kernels.cuh for H <= CHUNK_HIDDEN, speculate_wide.cuh) are speculation, a round, speculation anew, and further
+ * rounds; the last one is the tail. */
 enum { SPECULATE_ANEW = 2, SPECULATE_PHASES = BPPSA_FORWARD_GPU_ROUNDS + 3 };
 
 struct speculate_report {

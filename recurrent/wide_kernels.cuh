@@ -242,11 +242,12 @@ template <typename real, int K, typename shape> struct wide_forward_lane {
   const real *pre_at;
   real *h_to, *saved_to;
   int64_t hidden, state;
+  int64_t quiet; /* steps whose results are not stored, before all others */
 };
 
 /* WIDE_AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all steps; otherwise `left` are left.
- */
-template <bool WHOLE, typename real, template <typename> class cell, typename shape, int K>
+ * QUIET: the first steps are not stored. */
+template <bool WHOLE, bool QUIET, typename real, template <typename> class cell, typename shape, int K>
 __device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsigned round, const wide_lane<real, shape> &l,
                                                    wide_forward_lane<real, K, shape> *s) {
   enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
@@ -269,12 +270,15 @@ __device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsi
         product[k] = wide_sum<real, shape>(sums[k], l.part) + s->bias[k];
       }
       s->h = cell<real>::forward(relu, pre, product, s->h, saved);
-      if (s->writes) {
+      if (s->writes && (!QUIET || s->quiet <= 0)) {
         *s->h_to = s->h;
         BPPSA_UNROLL
         for (int v = 0; v < cell<real>::SAVED; ++v) {
           s->saved_to[v * s->hidden] = saved[v];
         }
+      }
+      if (QUIET) {
+        --s->quiet;
       }
       s->pre_at += K * s->state;
       s->h_to += s->state;
@@ -283,37 +287,56 @@ __device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsi
   }
 }
 
+/* The thread's weights, and its place behind h_t of sample b, whose state is set by the caller. */
+template <typename real, int K, typename shape>
+__device__ __forceinline__ void wide_forward_prepare(const layer_arrays<real> &c, const wide_lane<real, shape> &l, int64_t b,
+                                                     int64_t t, int saved, wide_forward_lane<real, K, shape> *s) {
+  s->exists = l.unit < c.hidden;
+  s->writes = s->exists && l.same == 0;
+  s->hidden = c.hidden;
+  s->state = c.batch * c.hidden;
+  const int64_t j = s->exists ? l.unit : 0, row = t * c.batch + b;
+  s->pre_at = c.pre + row * K * s->hidden + j;
+  s->h_to = c.h + s->state + row * s->hidden + j;
+  s->saved_to = saved > 0 ? c.saved + row * saved * s->hidden + j : NULL;
+  wide_load<real, K, false>(c, l, &s->w);
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    s->bias[k] = c.b_hh[k * s->hidden + j];
+  }
+}
+
+/* Takes `left` steps, the first ones in a launch. */
+template <bool QUIET, typename real, template <typename> class cell, typename shape, int K>
+__device__ __forceinline__ void wide_forward_run(bool relu, int64_t left, const wide_lane<real, shape> &l,
+                                                 wide_forward_lane<real, K, shape> *s) {
+  BPPSA_UNROLL
+  for (int i = 0; i < WIDE_AHEAD * K; ++i) {
+    s->pre[i / K][i % K] = i / K < left ? s->pre_at[i / K * K * s->state + i % K * s->hidden] : 0;
+  }
+  s->pre_at += WIDE_AHEAD * K * s->state;
+  unsigned round = 0;
+  for (; left >= 2 * WIDE_AHEAD; left -= WIDE_AHEAD, ++round) {
+    wide_forward_round<true, QUIET, real, cell>(relu, left, round, l, s);
+  }
+  for (; left > 0; left -= WIDE_AHEAD, ++round) {
+    wide_forward_round<false, QUIET, real, cell>(relu, left, round, l, s);
+  }
+}
+
 /* h_1 .. h_T and what is saved, from h_0 and pre. */
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_forward(layer_arrays<real> c) {
   enum { K = cell<real>::MATRICES };
   BPPSA_SHARED(real, shared);
+  if (c.pause != NULL && *c.pause == 0) { /* the states have been computed in parallel */
+    return;
+  }
   const wide_lane<real, shape> l(shared);
   wide_forward_lane<real, K, shape> s;
-  s.exists = l.unit < c.hidden;
-  s.writes = s.exists && l.same == 0;
-  s.hidden = c.hidden;
-  s.state = c.batch * c.hidden;
-  const int64_t j = s.exists ? l.unit : 0;
-  s.pre_at = c.pre + l.b * K * s.hidden + j;
-  s.h_to = c.h + s.state + l.b * s.hidden + j;
-  s.saved_to = cell<real>::SAVED > 0 ? c.saved + l.b * cell<real>::SAVED * s.hidden + j : NULL;
-  s.h = c.h[l.b * s.hidden + j];
-  wide_load<real, K, false>(c, l, &s.w);
-  BPPSA_UNROLL
-  for (int i = 0; i < WIDE_AHEAD * K; ++i) {
-    s.bias[i % K] = c.b_hh[i % K * s.hidden + j];
-    s.pre[i / K][i % K] = i / K < c.steps ? s.pre_at[i / K * K * s.state + i % K * s.hidden] : 0;
-  }
-  s.pre_at += WIDE_AHEAD * K * s.state;
-  unsigned round = 0;
-  int64_t left = c.steps;
-  for (; left >= 2 * WIDE_AHEAD; left -= WIDE_AHEAD, ++round) {
-    wide_forward_round<true, real, cell>(c.relu, left, round, l, &s);
-  }
-  for (; left > 0; left -= WIDE_AHEAD, ++round) {
-    wide_forward_round<false, real, cell>(c.relu, left, round, l, &s);
-  }
+  wide_forward_prepare(c, l, l.b, 0, cell<real>::SAVED, &s);
+  s.h = c.h[l.b * s.hidden + (s.exists ? l.unit : 0)];
+  wide_forward_run<false, real, cell>(c.relu, c.steps, l, &s);
   l.finish();
 }
 

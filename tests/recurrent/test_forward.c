@@ -485,7 +485,8 @@ static bppsa_forward_plan plan_of(bppsa_forward_method method, int64_t seq_len, 
                                      .gates = 1,
                                      .dtype = dtype,
                                      .device = device,
-                                     .multiprocessors = device == BPPSA_CPU ? 0 : 132};
+                                     .multiprocessors = device == BPPSA_CPU ? 0 : 132,
+                                     .most_hidden = device == BPPSA_CPU ? 0 : BPPSA_FORWARD_GPU_HIDDEN};
   bppsa_forward_plan plan = {0};
   assert_int_equal(bppsa_forward_plan_make(&method, &shape, &plan), BPPSA_OK);
   return plan;
@@ -519,6 +520,34 @@ static void test_plans(void **state) {
   assert_true(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).speculative);
   assert_false(plan_of(m, 1000, 16, BPPSA_F32, BPPSA_CPU).speculative);
   assert_false(plan_of(m, 100, 1, BPPSA_F32, BPPSA_CPU).speculative);
+}
+
+/* Wide layers on a GPU: as many chunks as its registers have room for, and none where the batch fills them, or without kernels. */
+static void test_wide_plans(void **state) {
+  (void)state;
+  static const struct {
+    int64_t hidden, batch, chunks; /* chunks 1: sequential */
+  } cases[] = {{32, 16, 132}, {64, 16, 74}, {128, 16, 18}, {256, 16, 4}, {256, 1, 74}, {512, 1, 18}, {512, 16, 1}, {513, 1, 1}};
+  bppsa_forward_method m = bppsa_forward_method_default();
+  bppsa_forward_plan p;
+  m.kind = BPPSA_FORWARD_AUTO;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    bppsa_forward_shape shape = {.seq_len = 30000,
+                                 .batch = cases[i].batch,
+                                 .input = 1,
+                                 .hidden = cases[i].hidden,
+                                 .gates = 1,
+                                 .dtype = BPPSA_F32,
+                                 .device = BPPSA_CUDA,
+                                 .multiprocessors = 132,
+                                 .most_hidden = BPPSA_FORWARD_GPU_HIDDEN};
+    assert_int_equal(bppsa_forward_plan_make(&m, &shape, &p), BPPSA_OK);
+    assert_int_equal(p.chunks, cases[i].chunks);
+    assert_true(p.speculative == (cases[i].chunks > 1));
+    shape.most_hidden = 32; /* a GPU without clusters */
+    assert_int_equal(bppsa_forward_plan_make(&m, &shape, &p), BPPSA_OK);
+    assert_true(p.speculative == (cases[i].hidden == 32));
+  }
 }
 
 /* Large products are CBLAS's, whose rows depend on their neighbours: with tolerance 0 the plan is the sequential pass. */
@@ -666,6 +695,7 @@ int main(void) {
                                      cmocka_unit_test(test_exact_gradients),
                                      cmocka_unit_test(test_plans),
                                      cmocka_unit_test(test_exact_plans),
+                                     cmocka_unit_test(test_wide_plans),
                                      cmocka_unit_test(test_pause_rule),
                                      cmocka_unit_test(test_most_work),
                                      cmocka_unit_test(test_texts),

@@ -90,19 +90,25 @@ static void test_mends(void **state) {
 }
 
 /* Two stable states: the guess stays on the ridge, and what is behind the first mend begins anew (test_forward.c). */
-static void reseed(bppsa_dtype dtype) {
-  forward_problem p = problem_of(1000, 1, 10, 50);
+static void reseed(bppsa_dtype dtype, int64_t hidden) {
+  forward_problem p = problem_of(1000, hidden, 10, 50);
   p.config.batch = 1;
   p.config.dtype = dtype;
   bppsa_model *model = make_forward_model(&p, device);
   for (int64_t i = 0; i < 4; ++i) {
-    bppsa_view_set(&model->parameters[i].value, 0, i == 1 ? 2 : 0);
+    const bppsa_view *w = &model->parameters[i].value;
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      bppsa_view_set(w, k, i == 1 && k % (hidden + 1) == 0 ? 2 : 0); /* every unit by itself */
+    }
   }
   assert_int_equal(bppsa_model_push(model), BPPSA_OK);
-  double x[1000] = {0}, start = .5;
-  void *in = sent(device, dtype, x, 1000), *first = sent(device, dtype, &start, 1);
+  double x[1000] = {0}, start[64];
+  for (int64_t j = 0; j < hidden; ++j) {
+    start[j] = j == hidden - 1 ? .5 : 0;
+  }
+  void *in = sent(device, dtype, x, 1000), *first = sent(device, dtype, start, hidden);
   const bppsa_view in_view = device_view(device, in, dtype, (int64_t[]){1000, 1, 1}),
-                   h0 = device_view(device, first, dtype, (int64_t[]){1, 1, 1});
+                   h0 = device_view(device, first, dtype, (int64_t[]){1, 1, hidden});
   bppsa_view h;
   bppsa_forward_stats s;
   assert_int_equal(bppsa_recurrent_forward_layers(model, &in_view, &h0), BPPSA_OK);
@@ -115,7 +121,9 @@ static void reseed(bppsa_dtype dtype) {
   assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
   double *states = fetched(device, &h);
   for (int64_t t = 100; t < 1000; ++t) {
-    assert_true(fabs(states[t] - 0.957504) < 1e-5);
+    for (int64_t j = 0; j < hidden; ++j) {
+      assert_true(fabs(states[t * hidden + j] - (j == hidden - 1 ? 0.957504 : 0)) < 1e-5);
+    }
   }
   bppsa_free(states);
   bppsa_memory_free(device, in);
@@ -125,8 +133,9 @@ static void reseed(bppsa_dtype dtype) {
 
 static void test_reseeding(void **state) {
   (void)state;
-  reseed(BPPSA_F32);
-  reseed(BPPSA_F64);
+  reseed(BPPSA_F32, 1);
+  reseed(BPPSA_F64, 1);
+  reseed(BPPSA_F32, 33);
 }
 
 /* Every cell in every type at every width of the kernels, as a first layer whose input is one number and as one behind it, with
@@ -157,6 +166,62 @@ static void test_exact(void **state) {
     assert_true(s.gap == 0);
   }
   assert_true(tails > 10 && mended > 40);
+}
+
+/* Wide layers, H > 32, of one block (64) and of clusters of two (GRU, 128) and four blocks (f64, GRU): as test_exact. With NaN. */
+static void test_wide(void **state) {
+  (void)state;
+  static const struct {
+    int64_t hidden;
+    bool gru, f64;
+    int64_t seq_len, chunks, warm_up, rounds, batch, layers;
+    double scale;
+    bool relu, nan;
+  } cases[] = {{33, false, false, 40, 5, 3, 1, 2, 1, 1, false, false}, {64, true, false, 30, 4, 0, 3, 1, 1, 1, false, false},
+               {40, false, true, 24, 6, 2, 0, 1, 2, 5, true, false},   {50, false, false, 33, 4, 30, 3, 2, 1, .5, false, false},
+               {60, true, true, 21, 3, 5, 2, 2, 1, 5, false, true},    {70, true, false, 14, 3, 2, 1, 1, 1, 1, false, false},
+               {100, true, true, 9, 2, 1, 1, 1, 1, 5, false, false}};
+  int64_t mended = 0, tails = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    forward_problem p = problem_of(cases[i].seq_len, cases[i].hidden, cases[i].chunks, cases[i].warm_up);
+    p.seed = 40 + i;
+    p.cell = cases[i].gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
+    p.config.dtype = cases[i].f64 ? BPPSA_F64 : BPPSA_F32;
+    p.config.batch = cases[i].batch;
+    p.config.layers = cases[i].layers;
+    p.config.nonlinearity = cases[i].relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    p.config.forward.tolerance = 0;
+    p.config.forward.rounds = cases[i].rounds;
+    p.scale = cases[i].scale;
+    p.spoiled = cases[i].nan;
+    p.spoils[0] = NAN;
+    p.places[0] = 12;
+    const bppsa_forward_stats s = check(&p);
+    assert_true(s.gap == 0);
+    mended += s.mended;
+    tails += s.tails;
+  }
+  assert_true(mended > 15 && tails > 4);
+}
+
+/* Their statistics: warm-ups alone, mends that stop early, further rounds, a ReLU's relative tolerance. */
+static void test_wide_mends(void **state) {
+  (void)state;
+  forward_problem p = problem_of(96, 34, 3, 28);
+  p.scale = .5;
+  bppsa_forward_stats s = check(&p);
+  assert_int_equal(s.path, 28 + 32 + 1);
+  assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
+  assert_true(s.gap > 0);
+  p = problem_of(96, 34, 3, 2);
+  s = check(&p);
+  assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 32 + 2 && s.path < 2 + 2 * 32);
+  p = problem_of(40, 34, 8, 0); /* chunks of five steps: every mend goes through several of them */
+  s = check(&p);
+  assert_true(s.mended > 2 * 8 && s.rounds > 1);
+  p = problem_of(60, 34, 3, 12);
+  p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  (void)check(&p);
 }
 
 /* A tolerance that is relative to unbounded states. */
@@ -271,9 +336,8 @@ static void test_lonely_unit(void **state) {
 }
 
 /* Three passes that end in the tail, then a pause, which the state that checkpoints keep can end. */
-static void test_pauses(void **state) {
-  (void)state;
-  forward_problem p = problem_of(60, 5, 6, 3);
+static void pauses(int64_t hidden) {
+  forward_problem p = problem_of(60, hidden, 6, 3);
   p.scale = 20;
   p.config.forward.rounds = 1;
   p.config.layers = 2;
@@ -299,6 +363,12 @@ static void test_pauses(void **state) {
     bppsa_free(before);
   }
   free_run(&run, device);
+}
+
+static void test_pauses(void **state) {
+  (void)state;
+  pauses(5);
+  pauses(36);
 }
 
 typedef struct {
@@ -341,10 +411,13 @@ static void test_refused(void **state) {
   }
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   bppsa_model *model = NULL;
-  c.hidden = 33;
+  c.hidden = 513;
+  c.seq_len = 300;
+  c.batch = 1;
+  c.method.backward = BPPSA_BACKWARD_BP;
   c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
   assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_ERR_UNSUPPORTED);
-  assert_non_null(strstr(bppsa_last_error(), "speculative on a GPU with H 33, expected at most 32, or sequential"));
+  assert_non_null(strstr(bppsa_last_error(), "speculative on a GPU with H 513, expected at most 512, or sequential"));
   c.forward.kind = BPPSA_FORWARD_AUTO;
   assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_OK);
   assert_false(bppsa_forward_plan_of(model)->speculative);
@@ -356,6 +429,7 @@ int main(void) {
       cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),         cmocka_unit_test(test_reseeding),
       cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),          cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_lonely_unit),     cmocka_unit_test(test_before_a_pass), cmocka_unit_test(test_pauses),
-      cmocka_unit_test(test_recording),       cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_recording),       cmocka_unit_test(test_refused),       cmocka_unit_test(test_wide),
+      cmocka_unit_test(test_wide_mends)};
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

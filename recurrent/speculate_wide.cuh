@@ -1,0 +1,236 @@
+/* The parallel forward pass (recurrent/forward.h) of a wide layer, 32 < H <= 512: the phases of speculate_kernels.cuh, with a block
+ * or a cluster of blocks for each chunk and sample, as wide_kernels.cuh has one for each sample. A step is computed as there, so
+ * that it has the bits of the sequential pass.
+ *
+ * A walk that mends needs to know of all units whether their new states agree with the stored ones. Each unit hands out, beside its
+ * new state, how far it is from the stored one; so every warp of every block decides by the same numbers, one step later, when it
+ * has received them. By then the step is stored already: if it turns out to agree, its units put the stored state back. */
+#ifndef BPPSA_RECURRENT_SPECULATE_WIDE_CUH
+#define BPPSA_RECURRENT_SPECULATE_WIDE_CUH
+
+#include "recurrent/speculate_kernels.cuh"
+#include "recurrent/wide_kernels.cuh"
+
+/* The shape of a walk: two numbers of each unit travel, its state and a distance. */
+template <typename real, int K, int SIZE> struct wide_walk_shape : wide_shape<real, K, SIZE, false> {
+  typedef wide_shape<real, K, SIZE, false> base;
+  static constexpr int COUNT = 2 * base::HP, GATES = WIDE_AHEAD * COUNT * (int)sizeof(real),
+                       WEIGHTS = GATES + WIDE_AHEAD * (int)sizeof(cluster_gate),
+                       SHARED = WEIGHTS + K * base::LENT * base::UNITS * base::THREADS * (int)sizeof(real);
+};
+
+/* A thread's place among the chunks and samples. `first`: it writes what there is once for a chunk and sample. */
+template <typename real, typename shape> struct wide_item {
+  int64_t slot, p, b, j;
+  bool exists, writes, first;
+
+  __device__ __forceinline__ wide_item(const layer_arrays<real> &c, const wide_lane<real, shape> &l) {
+    slot = l.b;
+    p = slot / c.batch;
+    b = slot % c.batch;
+    exists = l.unit < c.hidden;
+    writes = exists && l.same == 0;
+    j = exists ? l.unit : 0;
+    first = threadIdx.x == 0 && blockIdx.x % shape::CLUSTER == 0;
+  }
+};
+
+/* ANEW: as in bppsa_recurrent_speculate. */
+template <typename real, template <typename> class cell, typename shape, bool ANEW>
+__global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
+  enum { K = cell<real>::MATRICES };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  const wide_lane<real, shape> l(shared);
+  const wide_item<real, shape> i(c, l);
+  wide_forward_lane<real, K, shape> f;
+  const int64_t from = ANEW ? first_far(c, s, (int)threadIdx.x % WARP_LANES, i.b) + 1 : 0,
+                least = ANEW && from < s.chunks ? bppsa_cut(c.steps, s.chunks, from) : 0;
+  const int64_t begin = bppsa_cut(c.steps, s.chunks, i.p), end = bppsa_cut(c.steps, s.chunks, i.p + 1);
+  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
+  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + i.slot;
+  const bool walks = i.p >= from;
+  if (i.first) {
+    s.found[item] = 0;
+    s.steps[item] = walks ? (int)(end - at) : 0;
+    if (walks) {
+      s.doubtful[ANEW][i.slot] = at > least;
+    }
+    if (!ANEW) {
+      s.gaps[i.slot] = 0;
+    }
+  }
+  if (walks) {
+    wide_forward_prepare(c, l, i.b, at, cell<real>::SAVED, &f);
+    f.h = ANEW ? s.ends[1][((from - 1) * c.batch + i.b) * c.hidden + i.j] : at == 0 ? c.h[i.b * c.hidden + i.j] : 0;
+    f.quiet = begin - at;
+    wide_forward_run<true, real, cell>(c.relu, end - at, l, &f);
+    if (i.writes) {
+      s.ends[ANEW][i.slot * c.hidden + i.j] = f.h;
+    }
+  }
+  l.finish();
+}
+
+/* The largest of the numbers, or 0; NaN is passed over. The same in all threads. SIZE: of their absolute values. */
+template <bool SIZE, typename real> __device__ __forceinline__ real wide_largest(const real *numbers, int64_t hidden) {
+  real largest = 0;
+  for (int64_t r = threadIdx.x % WARP_LANES; r < hidden; r += WARP_LANES) {
+    const real number = SIZE && numbers[r] < 0 ? -numbers[r] : numbers[r];
+    largest = number > largest ? number : largest;
+  }
+  return warp_largest(largest);
+}
+
+/* Do all units agree? in: their states, and HP behind, how far each is from the stored one; negative: the same bits. */
+template <typename real, typename shape>
+__device__ __forceinline__ bool wide_agrees(const layer_arrays<real> &c, const real *in, double tolerance) {
+  const real *distances = in + shape::HP;
+  const double size = c.relu ? (double)wide_largest<true>(in, c.hidden) : 1;
+  const double most = tolerance * (size > 1 ? size : 1); /* infinite where a state has overflowed: then only bits count */
+  const bool near = tolerance > 0 && isfinite(most);
+  bool differs = false;
+  for (int64_t r = threadIdx.x % WARP_LANES; r < c.hidden; r += WARP_LANES) {
+    differs = differs || !(distances[r] < 0 || (near && (double)distances[r] <= most));
+  }
+  return !__any_sync(0xffffffffu, differs);
+}
+
+/* Walks from f->h through a chunk until new and stored states agree, or to its end. exchanges: how often numbers have been handed
+ * out in this launch. Distances of units with the same bits are -1, which counts as 0. */
+template <typename real, template <typename> class cell, typename shape, int K>
+__device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s,
+                                        const wide_lane<real, shape> &l, const wide_item<real, shape> &i, int64_t begin,
+                                        int64_t end, unsigned *exchanges, wide_forward_lane<real, K, shape> *f) {
+  enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
+  walked<real> w = {};
+  real stored = 0, distance = -1;
+  for (int64_t t = begin; t <= end; ++t) {
+    const int buffer = (int)(*exchanges % WIDE_AHEAD);
+    const real *in = l.in + buffer * shape::COUNT;
+    real *place = c.h + (t * c.batch + i.b) * c.hidden + i.j; /* of the state that is handed out */
+    l.hand_out(buffer, 0, i.exists ? f->h : 0);
+    l.hand_out(buffer, 1, i.exists ? distance : -1);
+    l.await(buffer, *exchanges / WIDE_AHEAD);
+    ++*exchanges;
+    if (t > begin) {
+      const bool agrees = wide_agrees<real, shape>(c, in, t == begin + 1 ? s.accept : s.stop);
+      const real most = agrees || t == end ? wide_largest<false>(in + shape::HP, c.hidden) : 0;
+      if (agrees) {
+        if (i.writes) {
+          *place = stored; /* and what was saved with this step belongs to the state in front of it */
+        }
+        w.gap = (double)most;
+        return w;
+      }
+      w.found |= SPECULATE_CHANGED;
+      if (t == end) {
+        w.found |= SPECULATE_REACHED | ((double)most > s.far ? SPECULATE_FAR : 0);
+        return w;
+      }
+    }
+    place += c.batch * c.hidden;
+    stored = i.exists ? *place : 0;
+    real sums[K][shape::UNITS] = {}, product[K], pre[K], saved[SAVED];
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      pre[k] = c.pre[((t * c.batch + i.b) * K + k) * c.hidden + i.j];
+    }
+    wide_multiply<false, real, K, shape>(in, l.part, f->w, sums);
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      product[k] = wide_sum<real, shape>(sums[k], l.part) + f->bias[k];
+    }
+    f->h = cell<real>::forward(c.relu, pre, product, f->h, saved);
+    distance = same_bits(f->h, stored) ? -1 : distance_of(f->h, stored);
+    ++w.steps;
+    if (i.writes) {
+      *place = f->h;
+      BPPSA_UNROLL
+      for (int v = 0; v < cell<real>::SAVED; ++v) {
+        c.saved[((t * c.batch + i.b) * SAVED + v) * c.hidden + i.j] = saved[v];
+      }
+    }
+  }
+  return w;
+}
+
+/* As bppsa_recurrent_mend. */
+template <typename real, template <typename> class cell, typename shape>
+__global__ void __launch_bounds__(shape::THREADS)
+    bppsa_recurrent_wide_mend(layer_arrays<real> c, speculate_arrays<real> s, int phase, int in) {
+  enum { K = cell<real>::MATRICES };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  const wide_lane<real, shape> l(shared);
+  const wide_item<real, shape> i(c, l);
+  const int64_t item = phase * s.chunks * c.batch + i.slot;
+  wide_forward_lane<real, K, shape> f;
+  walked<real> w = {};
+  real last = place_of_round(s.ends, in)[i.slot * c.hidden + i.j];
+  if (place_of_round(s.doubtful, in)[i.slot] != 0) { /* never of chunk 0 */
+    unsigned exchanges = 0;
+    wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, &f);
+    f.h = place_of_round(s.ends, in)[(i.slot - c.batch) * c.hidden + i.j];
+    w = wide_walk_chunk<real, cell>(c, s, l, i, bppsa_cut(c.steps, s.chunks, i.p), bppsa_cut(c.steps, s.chunks, i.p + 1),
+                                    &exchanges, &f);
+    last = (w.found & SPECULATE_REACHED) != 0 ? f.h : last;
+  }
+  if (i.writes) {
+    place_of_round(s.ends, 1 - in)[i.slot * c.hidden + i.j] = last;
+  }
+  if (i.first) {
+    if (i.p + 1 < s.chunks) {
+      place_of_round(s.doubtful, 1 - in)[i.slot + c.batch] = (w.found & SPECULATE_REACHED) != 0;
+    }
+    if (i.p == 0) {
+      place_of_round(s.doubtful, 1 - in)[i.slot] = 0;
+    }
+    s.steps[item] = w.steps;
+    s.found[item] = w.found;
+    s.gaps[i.slot] = w.gap > s.gaps[i.slot] ? w.gap : s.gaps[i.slot];
+  }
+  l.finish();
+}
+
+/* As bppsa_recurrent_tail. */
+template <typename real, template <typename> class cell, typename shape>
+__global__ void __launch_bounds__(shape::THREADS)
+    bppsa_recurrent_wide_tail(layer_arrays<real> c, speculate_arrays<real> s, int in) {
+  enum { K = cell<real>::MATRICES, PHASE = SPECULATE_PHASES - 1 };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  const wide_lane<real, shape> l(shared);
+  const wide_item<real, shape> i(c, l); /* slot = b: one for each sample */
+  wide_forward_lane<real, K, shape> f;
+  bool goes_on = false, prepared = false;
+  unsigned exchanges = 0;
+  for (int64_t p = 0; p < s.chunks; ++p) {
+    const int64_t slot = p * c.batch + i.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
+    walked<real> w = {};
+    if (goes_on || place_of_round(s.doubtful, in)[slot] != 0) {
+      if (!prepared) {
+        wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, &f);
+        prepared = true;
+      }
+      __syncwarp(); /* a unit's state was written by one of its threads */
+      f.h = goes_on ? f.h : c.h[(begin * c.batch + i.b) * c.hidden + i.j];
+      w = wide_walk_chunk<real, cell>(c, s, l, i, begin, bppsa_cut(c.steps, s.chunks, p + 1), &exchanges, &f);
+      goes_on = (w.found & SPECULATE_REACHED) != 0;
+    }
+    if (i.first) {
+      s.steps[item] = w.steps;
+      s.found[item] = w.found;
+      s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
+    }
+  }
+  l.finish();
+}
+
+#endif
