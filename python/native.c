@@ -31,9 +31,9 @@ typedef struct bppsa_python_layer bppsa_python_layer;
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
                                        const int64_t sizes[4], int input_gradients, int64_t threads, bppsa_python_layer **layer);
 bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *h0, const void *const weights[4],
-                                        void **states);
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, void *const gradients[4], void *dx,
-                                         void *dh0);
+                                        void **states, void **cells);
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
+                                         void *const gradients[4], void *dx, void *dh0);
 void bppsa_python_layer_destroy(bppsa_python_layer *layer);
 
 /* "0.1.0", or "0.1.0 COMMIT" */
@@ -143,9 +143,33 @@ struct bppsa_python_layer {
   bppsa_device *device;
   bppsa_model *model;
   bppsa_recurrent_config config;
+  bool pair;             /* the state is (h, c) */
+  const void *last_cell; /* during a backward pass: the gradient of c_T [B,H], or NULL for zeros */
 };
 
+/* Numbers in a state. */
+static int64_t state_size(const bppsa_python_layer *layer) {
+  return (layer->pair ? 2 : 1) * layer->config.hidden;
+}
+
+/* Puts the gradient of c_T into the second halves of g_T. */
+static bppsa_status add_last_cell(void *context, int64_t number, void *g) {
+  const bppsa_python_layer *layer = context;
+  const bppsa_recurrent_config *c = &layer->config;
+  const size_t half = (size_t)c->hidden * bppsa_dtype_size(c->dtype);
+  (void)number;
+  for (int64_t b = 0; layer->last_cell != NULL && b < c->batch; ++b) {
+    memcpy((char *)g + (size_t)(2 * (c->seq_len * c->batch + b) + 1) * half, (const char *)layer->last_cell + (size_t)b * half,
+           half);
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status make_layer(const bppsa_cell *cell, int64_t threads, bppsa_python_layer *layer) {
+  layer->pair = cell->pair;
+  if (cell->pair) {
+    layer->config.ends = (bppsa_recurrent_ends){.context = layer, .before = add_last_cell};
+  }
   BPPSA_TRY(bppsa_device_create("cpu", threads, &layer->device));
   return bppsa_recurrent_create(&layer->config, cell, layer->device, &layer->model);
 }
@@ -185,14 +209,15 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
   return BPPSA_OK;
 }
 
-/* x: [T,B,I], borrowed until the last backward pass. h0: [B,H], or NULL for zeros. weights: W_ih [G·H,I], W_hh [G·H,H], b_ih,
- * b_hh [G·H]; NULL for zeros. *states: h_1 .. h_T [T,B,H], in the layer's memory until its next forward pass. */
+/* x: [T,B,I], borrowed until the last backward pass. h0: [B,H], of an LSTM [B,2H] with h in front of c, or NULL for zeros. weights:
+ * W_ih [G·H,I], W_hh [G·H,H], b_ih, b_hh [G·H]; NULL for zeros. *states: h_1 .. h_T [T,B,H], and *cells c_1 .. c_T, or NULL
+ * where there is none, in the layer's memory until its next forward pass. */
 bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *h0, const void *const weights[4],
-                                        void **states) {
+                                        void **states, void **cells) {
   const bppsa_recurrent_config *c = &layer->config;
   const bppsa_view input = bppsa_view_make((void *)x, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->input});
-  const bppsa_view start = bppsa_view_make((void *)h0, c->dtype, 3, (int64_t[]){1, c->batch, c->hidden});
-  bppsa_view found;
+  const bppsa_view start = bppsa_view_make((void *)h0, c->dtype, 3, (int64_t[]){1, c->batch, state_size(layer)});
+  bppsa_view found, of_c = {.data = NULL};
   for (int i = 0; i < WEIGHTS; ++i) {
     const bppsa_view *value = &layer->model->parameters[i].value;
     if (weights[i] != NULL) {
@@ -203,7 +228,9 @@ bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x
   }
   BPPSA_TRY(bppsa_recurrent_forward_layers(layer->model, &input, h0 != NULL ? &start : NULL));
   BPPSA_TRY(bppsa_recurrent_states(layer->model, 0, &found));
+  BPPSA_TRY(layer->pair ? bppsa_recurrent_cell_states(layer->model, 0, &of_c) : BPPSA_OK);
   *states = found.data;
+  *cells = of_c.data;
   return BPPSA_OK;
 }
 
@@ -213,14 +240,15 @@ static void copy_out(const bppsa_view *from, void *to) {
   }
 }
 
-/* The gradients of the latest forward pass, which may be asked for again. seed: of h_1 .. h_T [T,B,H]. Each of gradients (in
- * the order and the shapes of weights), dx [T,B,I] and dh0 [B,H] may be NULL: not wanted. ERR_UNSUPPORTED: dx or dh0 of a layer
- * that was created without them. */
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, void *const gradients[4], void *dx,
-                                         void *dh0) {
+/* The gradients of the latest forward pass, which may be asked for again. seed: of h_1 .. h_T [T,B,H]. last_cell: of an LSTM's c_T
+ * [B,H], or NULL for zeros. Each of gradients (in the order and the shapes of weights), dx [T,B,I] and dh0, shaped as h0, may be
+ * NULL: not wanted. ERR_UNSUPPORTED: dx or dh0 of a layer that was created without them. */
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
+                                         void *const gradients[4], void *dx, void *dh0) {
   const bppsa_recurrent_config *c = &layer->config;
   const bppsa_view states = bppsa_view_make((void *)seed, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->hidden});
   bppsa_view of_x, of_h0;
+  layer->last_cell = last_cell;
   BPPSA_TRY(bppsa_recurrent_backward_layers(layer->model, &states));
   if (dx != NULL || dh0 != NULL) {
     BPPSA_TRY(layer->model->ops->input_gradients(layer->model, &of_x, &of_h0));

@@ -54,11 +54,11 @@ def library_pass(cell, layer, x, seed, threads):
     native = _native.Layer(cell.lower(), "auto", "sequential", False, False, shape, False, threads)
     weights = [parameter.data.clone() for parameter in layer.parameters()]
     gradients = [torch.empty_like(weight) for weight in weights]
-    h0 = torch.zeros(batch, layer.hidden_size)
+    h0 = torch.zeros(batch, layer.hidden_size * (2 if cell == "LSTM" else 1))
 
     def run():
         native.forward(x.data_ptr(), h0.data_ptr(), [weight.data_ptr() for weight in weights])
-        native.backward(seed.data_ptr(), [gradient.data_ptr() for gradient in gradients], None, None)
+        native.backward(seed.data_ptr(), None, [gradient.data_ptr() for gradient in gradients], None, None)
 
     return run
 
@@ -112,7 +112,7 @@ def main():
     print("PyTorch %s: %d configurations, worst residual %.2f" % (torch.__version__, options.configurations,
                                                                   document["tests"]["worst_residual"]))
     if not options.no_times:
-        document["rows"] = [measure(cell, hidden, options) for cell in ("RNN", "GRU") for hidden in (20, 128)]
+        document["rows"] = [measure(cell, hidden, options) for cell in ("RNN", "GRU", "LSTM") for hidden in (20, 128)]
     with open(options.out, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
         file.write("\n")

@@ -8,7 +8,7 @@ On numpy arrays, and on whatever speaks DLPack:
 
 With PyTorch:
 
-  bppsa.torch                          RNN and GRU, to be used like torch.nn's, and a scan with gradients
+  bppsa.torch                          RNN, GRU and LSTM, to be used like torch.nn's, and a scan with gradients
 
 Everything is computed by the C library. Errors are RequestError (a ValueError) and RunError (a RuntimeError).
 """

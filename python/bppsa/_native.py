@@ -42,8 +42,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
     "scan_destroy": (None, [_Pointer]),
     "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, _Pointers]),
-    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointers]),
-    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointer, _Pointer]),
+    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointers, _Pointers]),
+    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointer]),
     "layer_destroy": (None, [_Pointer]),
 }
 
@@ -137,17 +137,18 @@ class Layer:
         _check(_layer_create(cell.encode(), method.encode(), forward.encode(), relu, f64, sizes(*shape), input_gradients, threads,
                              ctypes.byref(self._handle)))
 
-    def forward(self, x: int, h0: int | None, weights: list[int | None]) -> int:
-        """From the addresses of x [T,B,I], h0 [B,H] or None, and W_ih, W_hh, b_ih, b_hh to that of the states [T,B,H], which lie in
-        the layer's memory."""
-        states = ctypes.c_void_p()
-        _check(_layer_forward(self._handle, x, h0, pointers(weights), ctypes.byref(states)))
+    def forward(self, x: int, h0: int | None, weights: list[int | None]) -> tuple[int, int | None]:
+        """From the addresses of x [T,B,I], h0 [B,H] (an LSTM's [B,2H], h in front of c) or None, and W_ih, W_hh, b_ih, b_hh to
+        those of the states [T,B,H] and of an LSTM's c [T,B,H], which lie in the layer's memory."""
+        states, cells = ctypes.c_void_p(), ctypes.c_void_p()
+        _check(_layer_forward(self._handle, x, h0, pointers(weights), ctypes.byref(states), ctypes.byref(cells)))
         assert states.value is not None
-        return states.value
+        return states.value, cells.value
 
-    def backward(self, seed: int, gradients: list[int | None], dx: int | None, dh0: int | None) -> None:
-        """From the address of the states' gradient [T,B,H] to those of the weights, of x and of h0; None: not wanted."""
-        _check(_layer_backward(self._handle, seed, pointers(gradients), dx, dh0))
+    def backward(self, seed: int, last_cell: int | None, gradients: list[int | None], dx: int | None, dh0: int | None) -> None:
+        """From the addresses of the states' gradient [T,B,H], and of c_T's [B,H] or None, to those of the weights, of x and of h0;
+        None: not wanted."""
+        _check(_layer_backward(self._handle, seed, last_cell, pointers(gradients), dx, dh0))
 
     def __del__(self, destroy: Callable[..., None] = _layer_destroy) -> None:
         if getattr(self, "_handle", None):

@@ -1,8 +1,8 @@
 """Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU.
 
-RNN and GRU are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and defaults
-are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs, initial
-states and weights.
+RNN, GRU and LSTM are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and
+defaults are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs,
+initial states and weights.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from . import _native
 
-__all__ = ["GRU", "RNN", "scan"]
+__all__ = ["GRU", "LSTM", "RNN", "scan"]
 
 _LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
 
@@ -204,16 +204,19 @@ def _address(tensor: Tensor | None) -> int | None:
 
 
 class _Layer(torch.autograd.Function):
-    """One layer in one direction: x [T,B,I], h0 [B,H] or None, and four weights, of which biases may be None, to h_1 .. h_T
-    [T,B,H] and h_T [B,H]. With `recorded` a backward pass may follow."""
+    """One layer in one direction: x [T,B,I], an initial state [B,S] or None, and four weights, of which biases may be None, to
+    h_1 .. h_T [T,B,H] and the last state [B,S]. A state is h, S = H, or of an LSTM h in front of c, S = 2H. With `recorded` a
+    backward pass may follow."""
 
     @staticmethod
     def forward(ctx: Any, lease: _Lease, recorded: bool, flops: float, x: Tensor, h0: Tensor | None,
                 *weights: Tensor | None) -> tuple[Tensor, Tensor]:
         # What the call works with belongs to the closure, which outlives an interrupted call.
-        states = _call(flops, lambda: lease.layer.forward(x.data_ptr(), _address(h0), [_address(weight) for weight in weights]))
-        output = _shared(states, (x.shape[0], x.shape[1], weights[1].shape[1]), x.dtype, lease)
-        last = output[-1].clone()
+        states, cells = _call(flops, lambda: lease.layer.forward(x.data_ptr(), _address(h0),
+                                                                 [_address(weight) for weight in weights]))
+        shape = (x.shape[0], x.shape[1], weights[1].shape[1])
+        output = _shared(states, shape, x.dtype, lease)
+        last = output[-1].clone() if cells is None else torch.cat([output[-1], _shared(cells, shape, x.dtype, lease)[-1]], 1)
         if not recorded:
             return output.clone(), last  # a kept output would keep all memory of the layer
         ctx.lease, ctx.flops = lease, flops
@@ -228,13 +231,14 @@ class _Layer(torch.autograd.Function):
         seed = torch.zeros_like(output) if of_output is None else of_output.contiguous()
         if of_last is not None:
             seed = seed.clone() if seed is of_output else seed
-            seed[-1] += of_last
+            seed[-1] += of_last[:, :output.shape[2]]
+        of_cell = None if of_last is None or of_last.shape[1] == output.shape[2] else of_last[:, output.shape[2]:].contiguous()
         gradients = [None if tensor is None or not wanted else torch.empty_like(tensor, memory_format=torch.contiguous_format)
                      for tensor, wanted in zip(inputs, ctx.needs_input_grad[3:])]
 
         def call() -> None:
             dx, dh0, *of_weights = [_address(gradient) for gradient in gradients]
-            lease.layer.backward(seed.data_ptr(), of_weights, dx, dh0)
+            lease.layer.backward(seed.data_ptr(), _address(of_cell), of_weights, dx, dh0)
 
         _call(2 * ctx.flops, call)
         if torch.is_grad_enabled():  # the graph of this pass is recorded
@@ -258,9 +262,10 @@ def _stretches(packed: PackedSequence) -> list[Tensor]:
 
 
 class _Recurrent:
-    """The forward pass that takes the place of torch.nn's, for both cells."""
+    """The forward pass that takes the place of torch.nn's, for every cell. S: the size of a state, as of _Layer."""
 
     _cell = ""
+    _pair = False  # a state is (h, c)
 
     def _prepare(self, scan: str, forward: str) -> None:
         self.scan, self.forward_method = scan, forward
@@ -273,7 +278,7 @@ class _Recurrent:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
     def _run(self, x: Tensor, h0: Tensor | None, number: int) -> tuple[Tensor, Tensor]:
-        """h_1 .. h_T [T,B,H] and h_T [B,H] of one direction of one layer, counted together, in the order in which it walks."""
+        """h_1 .. h_T [T,B,H] and the last state [B,S] of one direction of one layer, in the order in which it walks."""
         names = self._names[number]
         weights = [_checked(name, getattr(self, name), x) for name in (names if self.bias else names[:2])]
         weights += [] if self.bias else [None, None]
@@ -288,7 +293,7 @@ class _Recurrent:
 
     def _forwards(self, stretches: list[Tensor], h0: Tensor | None, number: int) -> tuple[list[Tensor], Tensor]:
         """One direction of one layer over stretches of time whose samples become fewer: a sample ends where the next stretch does
-        not have it. The states of each stretch, and every sample's last one [B,H]."""
+        not have it. The states of each stretch, and every sample's last one [B,S]."""
         outputs, ended, h = [], [], h0
         for stretch in stretches:
             if h is not None and h.shape[0] > stretch.shape[1] and outputs:
@@ -311,7 +316,7 @@ class _Recurrent:
         return outputs[::-1], h
 
     def _layers(self, stretches: list[Tensor], h0: Tensor | None) -> tuple[list[Tensor], Tensor]:
-        """All layers: the states of the last one in each stretch [T,B,D·H], and h_T [L·D,B,H]."""
+        """All layers: the states of the last one in each stretch [T,B,D·H], and the last state [L·D,B,S]."""
         directions = 2 if self.bidirectional else 1
         self._pool.keep(4 * self.num_layers * directions * len(stretches))
         last = []
@@ -326,13 +331,28 @@ class _Recurrent:
         return stretches, last[0].unsqueeze(0) if len(last) == 1 else torch.stack(last)
 
     def _checked_states(self, hx: Tensor | None, batch: int, like: Tensor) -> Tensor | None:
-        """hx [L·D,B,H], contiguous."""
+        """hx [L·D,B,S], contiguous."""
         name = f"bppsa.torch.{type(self).__name__}"
         expected = (self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size)
         h0 = None if hx is None else _checked(f"{name}: hx", hx, like)
-        if h0 is not None and h0.shape != expected:
-            raise ValueError(f"{name}: hx is {list(h0.shape)}, expected {list(expected)}")
+        found = None if h0 is None else (*h0.shape[:-1], h0.shape[-1] // (2 if self._pair else 1))
+        if found is not None and found != expected:
+            raise ValueError(f"{name}: hx is {list(found)}, expected {list(expected)}")
         return h0
+
+    def _joined(self, hx: Any) -> Tensor | None:
+        """What the caller gives for hx as one tensor: of an LSTM h_0 in front of c_0."""
+        if hx is None or not self._pair:
+            return hx
+        if not isinstance(hx, (tuple, list)) or len(hx) != 2:
+            raise TypeError(f"bppsa.torch.LSTM: hx is a {type(hx).__name__}, expected a tuple of two tensors, h_0 and c_0")
+        if hx[0].shape != hx[1].shape:
+            raise ValueError(f"bppsa.torch.LSTM: h_0 is {list(hx[0].shape)} and c_0 {list(hx[1].shape)}, expected the same shape")
+        return torch.cat(tuple(hx), -1)
+
+    def _parted(self, state: Tensor) -> Any:
+        """A state as torch.nn returns it: of an LSTM (h, c)."""
+        return tuple(half.contiguous() for half in state.split(self.hidden_size, -1)) if self._pair else state
 
     def _check_input(self, x: Tensor, shape: Any) -> Tensor:
         """The input, whose last axis has the features, contiguous."""
@@ -343,7 +363,7 @@ class _Recurrent:
                              "one step and one sequence")
         return x
 
-    def _packed(self, packed: PackedSequence, hx: Tensor | None) -> tuple[PackedSequence, Tensor]:
+    def _packed(self, packed: PackedSequence, hx: Tensor | None) -> tuple[PackedSequence, Any]:
         """The forward pass of sequences of several lengths."""
         data = self._check_input(packed.data, packed.data.shape)
         _, sizes, order, back = packed
@@ -351,13 +371,16 @@ class _Recurrent:
         h0 = self._checked_states(hx, int(sizes[0]), data)
         outputs, hidden = self._layers(_stretches(PackedSequence(data, sizes)), h0)
         joined = torch.cat([states.reshape(-1, states.shape[2]) for states in outputs])
-        return PackedSequence(joined, sizes, order, back), hidden if back is None else hidden.index_select(1, back)
+        hidden = hidden if back is None else hidden.index_select(1, back)
+        return PackedSequence(joined, sizes, order, back), self._parted(hidden)
 
     @_opaque
-    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """input [T,B,I], [B,T,I] with batch_first, [T,I], or a PackedSequence, whose shorter sequences end where they end; hx
         [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,
-        [T,B,D·H] (in the input's order of axes, or packed), and h_T of all layers and directions, shaped as hx."""
+        [T,B,D·H] (in the input's order of axes, or packed), and h_T of all layers and directions, shaped as hx. An LSTM takes
+        (h_0, c_0) for hx, and returns (h_T, c_T) in the place of h_T."""
+        hx = self._joined(hx)
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
         name = f"bppsa.torch.{type(self).__name__}"
@@ -372,7 +395,7 @@ class _Recurrent:
         h0 = self._checked_states(hx if batched or hx is None else hx.unsqueeze(1), x.shape[1], x)
         (states,), hidden = self._layers([x], h0)
         output = states.transpose(0, 1) if batched and self.batch_first else states
-        return (output, hidden) if batched else (output.squeeze(1), hidden.squeeze(1))
+        return (output, self._parted(hidden)) if batched else (output.squeeze(1), self._parted(hidden.squeeze(1)))
 
 
 class RNN(_Recurrent, torch.nn.RNN):
@@ -400,4 +423,18 @@ class GRU(_Recurrent, torch.nn.GRU):
 
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._prepare(scan, forward)
+
+
+class LSTM(_Recurrent, torch.nn.LSTM):
+    """torch.nn.LSTM with the options of RNN, of which `forward` must be "sequential" or "auto". Gates are stacked i, f, g, o. The
+    initial and the last state are pairs (h, c). proj_size is refused."""
+
+    _cell = "lstm"
+    _pair = True
+
+    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.proj_size != 0:
+            raise NotImplementedError(f"bppsa.torch.LSTM: proj_size is {self.proj_size}, expected 0: there are no projections")
         self._prepare(scan, forward)

@@ -37,22 +37,24 @@ class Torch(unittest.TestCase):
         torch.manual_seed(0)
         torch.set_num_threads(2)
 
-    def grads(self, layer, x, h0, weights, lengths=None):
-        """Output (padded with zeros where `lengths` says that sequences end), h_n and the gradients of Σ weight ∘ result over
-        those results that have a weight."""
-        output, last = layer(x if lengths is None else pack(x, lengths, layer.batch_first), h0)
+    def grads(self, layer, x, start, weights, lengths=None):
+        """Output (padded with zeros where `lengths` says that sequences end), h_n, an LSTM's c_n, and the gradients of
+        Σ weight ∘ result over those results that have a weight. start: the initial states, one or two tensors, or None."""
+        start = (start,) if isinstance(start, torch.Tensor) else start
+        output, last = layer(x if lengths is None else pack(x, lengths, layer.batch_first),
+                             start if start is None or len(start) == 2 else start[0])
         output = output if lengths is None else unpack(output, layer.batch_first, x.shape[0 if not layer.batch_first else 1])
-        pairs = [(weight, result) for weight, result in zip(weights, (output, last)) if weight is not None]
+        results = [output, *last] if isinstance(last, tuple) else [output, last]
+        pairs = [(weight, result) for weight, result in zip(weights, results) if weight is not None]
         loss = sum((weight.to(result.dtype) * result).sum() for weight, result in pairs)
-        inputs = [x] + ([h0] if h0 is not None else []) + list(layer.parameters())
-        return [output, last] + list(torch.autograd.grad(loss, inputs))
+        return results + list(torch.autograd.grad(loss, [x, *(start or ()), *layer.parameters()]))
 
 
 class Gradients(Torch):
     def configuration(self, seed):
         rng = random.Random(seed)
         torch.manual_seed(seed)
-        cell = rng.choice(["RNN", "GRU"])
+        cell = rng.choice(["RNN", "GRU", "LSTM"])
         options = dict(num_layers=rng.randint(1, 3), bidirectional=rng.random() < 0.5, batch_first=rng.random() < 0.5,
                        bias=rng.random() < 0.8)
         if cell == "RNN":
@@ -66,14 +68,17 @@ class Gradients(Torch):
         theirs = theirs.double()
         directions = 2 if options["bidirectional"] else 1
         x = torch.randn(*((batch, steps) if options["batch_first"] else (steps, batch)), inputs, dtype=dtype, requires_grad=True)
-        h0 = torch.randn(options["num_layers"] * directions, batch, hidden, dtype=dtype, requires_grad=True)
-        h0 = h0 if rng.random() < 0.7 else None
+        state = (options["num_layers"] * directions, batch, hidden)
+        start = tuple(torch.randn(state, dtype=dtype, requires_grad=True) for _ in range(2 if cell == "LSTM" else 1))
+        start = start if rng.random() < 0.7 else None
         of_output = torch.randn(*x.shape[:2], hidden * directions, dtype=torch.float64)
         of_output = of_output * (torch.rand(*of_output.shape) < rng.choice([0.05, 0.5, 1]))  # a subset
-        of_last = torch.randn(options["num_layers"] * directions, batch, hidden, dtype=torch.float64)
+        of_last, of_cell = torch.randn(state, dtype=torch.float64), torch.randn(state, dtype=torch.float64)
         weights = rng.choice([(of_output, None), (None, of_last), (of_output, of_last)])
+        if cell == "LSTM":
+            weights = rng.choice([(*weights, None), (*weights, of_cell), (None, None, of_cell)])
         lengths = [rng.randint(1, steps) for _ in range(batch)] if rng.random() < 0.4 else None
-        return theirs, ours, x, h0, weights, lengths, (cell, options, steps, batch, inputs, hidden, dtype, scan, forward)
+        return theirs, ours, x, start, weights, lengths, (cell, options, steps, batch, inputs, hidden, dtype, scan, forward)
 
     def compare(self, found, expected, steps, dtype):
         """The residual of every result, -1 where a shape or type is another one."""
@@ -85,9 +90,9 @@ class Gradients(Torch):
         inputs are rounded once more."""
         worst, cancelled = 0, 0
         for seed in range(CONFIGURATIONS):
-            theirs, ours, x, h0, weights, lengths, what = self.configuration(seed)
-            state = None if h0 is None else h0.detach().double().requires_grad_()
-            found = self.grads(ours, x, h0, weights, lengths)
+            theirs, ours, x, start, weights, lengths, what = self.configuration(seed)
+            state = None if start is None else tuple(part.detach().double().requires_grad_() for part in start)
+            found = self.grads(ours, x, start, weights, lengths)
             expected = self.grads(theirs, x.detach().double().requires_grad_(), state, weights, lengths)
             self.assertEqual(len(found), len(expected))
             sizes = self.compare(found, expected, what[2], x.dtype)
@@ -143,21 +148,24 @@ class Gradients(Torch):
             bppsa.torch._LONG = limit
 
     def test_gradcheck(self):
-        for cell, options in ((bppsa.torch.RNN, {}), (bppsa.torch.GRU, {"bidirectional": True, "num_layers": 2})):
+        double = {"bidirectional": True, "num_layers": 2}
+        for cell, options in ((bppsa.torch.RNN, {}), (bppsa.torch.GRU, double), (bppsa.torch.LSTM, {}), (bppsa.torch.LSTM, double)):
             for scan in ("bp", "blelloch"):
                 layer = cell(2, 3, scan=scan, **options).double()
                 x = torch.randn(5, 2, 2, dtype=torch.float64, requires_grad=True)
-                h0 = torch.randn(4 if options else 1, 2, 3, dtype=torch.float64, requires_grad=True)
+                pair = cell is bppsa.torch.LSTM
+                start = [torch.randn(4 if options else 1, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(1 + pair)]
                 names = [name for name, _ in layer.named_parameters()]
 
-                def run(x, h0, *parameters):
-                    for name, parameter in zip(names, parameters):
+                def run(x, *tensors):
+                    for name, parameter in zip(names, tensors[1 + pair:]):
                         delattr(layer, name)
                         setattr(layer, name, parameter)
-                    return layer(x, h0)
+                    output, last = layer(x, tensors[:2] if pair else tensors[0])
+                    return (output, *last) if pair else (output, last)
 
                 parameters = [parameter.detach().clone().requires_grad_() for parameter in layer.parameters()]
-                self.assertTrue(torch.autograd.gradcheck(run, (x, h0, *parameters)))
+                self.assertTrue(torch.autograd.gradcheck(run, (x, *start, *parameters)))
 
     def test_gradcheck_of_the_scan(self):
         for shape in ((4, 2, 3, 3), (4, 2, 3), (1, 2, 3, 3)):
@@ -182,8 +190,12 @@ class Gradients(Torch):
                 self.assertLess(residual(found, torch.stack(expected), steps, "float32"), 30)
 
     def test_training_gives_the_same_losses(self):
+        for name in ("GRU", "LSTM"):
+            self.train(getattr(torch.nn, name), getattr(bppsa.torch, name))
+
+    def train(self, *kinds):
         losses = []
-        for kind in (torch.nn.GRU, bppsa.torch.GRU):
+        for kind in kinds:
             torch.manual_seed(3)
             layer, head = kind(3, 8, batch_first=True), torch.nn.Linear(8, 2)
             optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], lr=1e-4)
@@ -201,7 +213,7 @@ class Gradients(Torch):
 
 class Module(Torch):
     def test_state_dict_both_ways(self):
-        for name in ("RNN", "GRU"):
+        for name in ("RNN", "GRU", "LSTM"):
             theirs, ours = getattr(torch.nn, name)(3, 4, 2), getattr(bppsa.torch, name)(3, 4, 2)
             self.assertIsInstance(ours, getattr(torch.nn, name))
             self.assertEqual(list(ours.state_dict()), list(theirs.state_dict()))
@@ -233,6 +245,30 @@ class Module(Torch):
         x, h0 = torch.randn(5, 3), torch.randn(2, 4)
         for one, other in zip(ours(x, h0), theirs(x, h0)):
             torch.testing.assert_close(one, other)
+
+    def test_a_single_sequence_of_an_lstm(self):
+        theirs, ours = torch.nn.LSTM(3, 4, bidirectional=True), bppsa.torch.LSTM(3, 4, bidirectional=True)
+        ours.load_state_dict(theirs.state_dict())
+        x, start = torch.randn(5, 3), (torch.randn(2, 4), torch.randn(2, 4))
+        (one, (h, c)), (other, (their_h, their_c)) = ours(x, start), theirs(x, start)
+        for found, expected in ((one, other), (h, their_h), (c, their_c)):
+            torch.testing.assert_close(found, expected)
+
+    def test_refusals_of_an_lstm(self):
+        layer, x = bppsa.torch.LSTM(3, 4), torch.randn(5, 2, 3)
+        state = torch.zeros(1, 2, 4)
+        for wrong, kind, message in (
+                (state, TypeError, "hx is a Tensor, expected a tuple of two tensors, h_0 and c_0"),
+                ((state,), TypeError, "expected a tuple of two tensors"),
+                ((state, state[:, :1]), ValueError, r"h_0 is \[1, 2, 4\] and c_0 \[1, 1, 4\], expected the same shape"),
+                ((state[:, :1], state[:, :1]), ValueError, r"hx is \[1, 1, 4\], expected \[1, 2, 4\]"),
+                ((state[0], state[0]), ValueError, "hx has 2 dimensions, expected 3")):
+            with self.assertRaisesRegex(kind, message):
+                layer(x, wrong)
+        with self.assertRaisesRegex(NotImplementedError, "proj_size is 2, expected 0"):
+            bppsa.torch.LSTM(3, 4, proj_size=2)
+        with self.assertRaisesRegex(bppsa.RequestError, "state is a pair"):
+            bppsa.torch.LSTM(3, 4, forward="speculative")(x)
 
     def test_dropout(self):
         layer, x = bppsa.torch.GRU(3, 8, 2, dropout=0.5), torch.randn(5, 2, 3)
@@ -337,9 +373,11 @@ class Memory(Torch):
     def test_calls_keep_no_memory(self):
         before = _native.allocated()
         layer, x = bppsa.torch.GRU(3, 8, 2, bidirectional=True), torch.randn(40, 4, 3, requires_grad=True)
+        gated = bppsa.torch.LSTM(3, 5)
 
         def once():
             layer(x)[0].sum().backward()
+            gated(x)[1][1].sum().backward()  # of c_T alone
             with torch.no_grad():
                 layer(x)
 
@@ -351,7 +389,7 @@ class Memory(Torch):
         self.assertEqual(_native.allocated(), blocks)
         if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # it keeps what is freed for a while
             self.assertLess(self.resident() - begin, 1 << 20)
-        del layer, once
+        del layer, gated, once
         x.grad = None
         gc.collect()
         self.assertEqual(_native.allocated(), before)
