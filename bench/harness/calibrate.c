@@ -7,6 +7,7 @@
 #include "bench/harness/limits.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/progress.h"
+#include "bench/harness/step_product.h"
 #include "bppsa_version.h"
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -100,6 +101,25 @@ static bppsa_status measure_layers(session *s, double *pass_s) {
   bppsa_chain_costs_free(&costs);
   s->system.efficiency = fmin(1, fmax(1e-6, flops / (seconds * s->system.peak_flops)));
   return BPPSA_OK;
+}
+
+/* The product of two steps' Jacobians, where the model has steps. Rank 0 measures while the others wait. */
+static bppsa_status measure_products(session *s) {
+  double seconds = 0;
+  if (s->network.kind->cell == NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_progress_show(&s->progress, "products of steps");
+  if (first(s)) {
+    BPPSA_TRY(bppsa_step_product_measure(&s->network, &s->config, s->request->device, s->request->seed,
+                                         s->request->quick ? 3 : 31, &seconds));
+  }
+  for (int64_t l = 0; l < s->model.count; ++l) {
+    if (s->model.layers[l].kind == BPPSA_LAYER_RECURRENT) {
+      s->model.layers[l].product_s = seconds;
+    }
+  }
+  return bppsa_comm_barrier(s->world);
 }
 
 /* The time in which `at_once` ranks measure the layers side by side, of the slowest of them. Passes that share a core take turns,
@@ -203,6 +223,7 @@ static json_t *layers_json(const session *s) {
     ok = ok && bppsa_json_put_real(object, "forward_s", layer->forward_s);
     ok = ok && bppsa_json_put_real(object, "backward_s", layer->backward_s);
     ok = ok && bppsa_json_put_real(object, "update_s", layer->update_s);
+    ok = ok && (layer->product_s < 0 || bppsa_json_put_real(object, "product_s", layer->product_s));
     object = bppsa_json_finish(object, ok);
     ok = object != NULL && json_array_append_new(list, object) == 0;
   }
@@ -280,6 +301,7 @@ static bppsa_status measure(session *s) {
   BPPSA_TRY(measure_machine(s));
   bppsa_progress_show(&s->progress, "the layers of %s", s->model.name);
   BPPSA_TRY(measure_layers(s, &pass_s));
+  BPPSA_TRY(measure_products(s));
   return measure_levels(s, pass_s);
 }
 
@@ -334,6 +356,12 @@ static void add_layers(const json_t *times, bppsa_text *text) {
   json_array_foreach(layers, l, layer) {
     bppsa_text_add(text, "%-20s %12.3f %12.3f %12.3f\n", words(layer, "name"), 1e6 * number(layer, "forward_s"),
                    1e6 * number(layer, "backward_s"), 1e6 * number(layer, "update_s"));
+  }
+  json_array_foreach(layers, l, layer) {
+    if (json_object_get(layer, "product_s") != NULL) {
+      bppsa_text_add(text, "%s: a product of two steps' Jacobians takes %.3f us a sample\n", words(layer, "name"),
+                     1e6 * number(layer, "product_s"));
+    }
   }
 }
 

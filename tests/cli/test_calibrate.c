@@ -84,6 +84,7 @@ static void test_models(void **state) {
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "layers of gru, 1 samples at once"));
   assert_non_null(strstr(result.out, "allgather            2 "));
+  assert_non_null(strstr(result.out, "a product of two steps' Jacobians takes "));
   assert_non_null(strstr(result.out, "2 ranks at once compute "));
   release(&result);
   FILE *file = fopen("calibrate_n.json", "w");

@@ -1,0 +1,41 @@
+/* The time of a product of two steps' Jacobians: of recurrent networks alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/harness/step_product.h"
+
+static bppsa_status measure(const char *name, double *seconds) {
+  bppsa_device *device = NULL;
+  bppsa_network network = {.kind = NULL};
+  assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
+  assert_int_equal(bppsa_network_open(name, NULL, &network), BPPSA_OK);
+  bppsa_network_config config = bppsa_network_config_default(&network);
+  config.batch = 2;
+  config.steps.seq_len = config.steps.seq_len > 0 ? 64 : 0;
+  const bppsa_status status = bppsa_step_product_measure(&network, &config, device, 1, 3, seconds);
+  bppsa_network_close(&network);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+static void test_networks(void **state) {
+  (void)state;
+  double seconds = -1;
+  assert_int_equal(measure("rnn", &seconds), BPPSA_OK);
+  assert_true(seconds >= 0 && isfinite(seconds));
+  seconds = -1;
+  assert_int_equal(measure("lenet5", &seconds), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "lenet5: no recurrent network"));
+  assert_true(seconds == -1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_networks)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
