@@ -1,5 +1,6 @@
 #include "distributed/chain_costs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -26,9 +27,17 @@ static int64_t shift_of(const bppsa_pipeline_micro *micro) {
   return (micro->update * micro->blocks + micro->block) % SHIFTS;
 }
 
+static bppsa_status check_size(const bppsa_view *view, int64_t numbers) {
+  return bppsa_view_count(view) == numbers
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE, "noise: a micro-batch of %" PRId64 " numbers, expected %" PRId64,
+                          bppsa_view_count(view), numbers);
+}
+
 static bppsa_status fill_input(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *x) {
   const bppsa_chain_noise *n = context;
   const size_t real = bppsa_dtype_size(n->dtype);
+  BPPSA_TRY(check_size(x, n->in));
   memcpy(x->data, (const char *)n->inputs + (size_t)shift_of(micro) * real, (size_t)n->in * real);
   return BPPSA_OK;
 }
@@ -38,6 +47,7 @@ static bppsa_status find_loss(void *context, const bppsa_pipeline_micro *micro, 
   const bppsa_chain_noise *n = context;
   const double *targets = n->targets + shift_of(micro), scale = 1 / (double)(n->out * micro->blocks);
   double sum = 0;
+  BPPSA_TRY(check_size(logits, n->out));
   for (int64_t i = 0; i < n->out; ++i) {
     const double error = bppsa_view_get(logits, i) - targets[i];
     sum += error * error;

@@ -19,8 +19,8 @@ extern "C" {
 typedef struct bppsa_chain_noise bppsa_chain_noise;
 
 /* Inputs of variance 1, and the loss (y - t)² / 2, mean over all logits y of an update, to targets t of variance 1, for
- * micro-batches of so many samples. A micro-batch's numbers depend on the seed, its update and its block alone. The caller destroys
- * it; the chain is read while it is made. ERR_ARGUMENT: samples below 1; ERR_MEMORY. */
+ * micro-batches of so many samples; others are refused with ERR_SHAPE. A micro-batch's numbers depend on the seed, its update and
+ * its block alone. The caller destroys it; the chain is read while it is made. ERR_ARGUMENT: samples below 1; ERR_MEMORY. */
 bppsa_status bppsa_chain_noise_create(const bppsa_chain *chain, int64_t samples, uint64_t seed, bppsa_chain_noise **noise);
 void bppsa_chain_noise_destroy(bppsa_chain_noise *noise); /* NULL is legal */
 /* What bppsa_pipeline_run takes; borrowed. */

@@ -11,7 +11,7 @@ enum { BPPSA_SCHEDULE_SCHEMES = 64, BPPSA_SCHEDULE_SIZES = 16, BPPSA_SCHEDULE_VE
 
 /* What micro-batches of one size have in common. */
 typedef struct {
-  int64_t samples; /* of a micro-batch */
+  int64_t samples; /* of a micro-batch, with halving of a half */
   bppsa_chain *chain;
   bppsa_chain_noise *noise;
   bppsa_chain_costs costs;

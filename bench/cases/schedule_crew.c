@@ -24,7 +24,8 @@ static void free_size(bppsa_schedule_size *z) {
 
 static bppsa_status make_pipeline(const bppsa_schedule_crew *crew, bppsa_comm *comm, const bppsa_schedule_size *z,
                                   const bppsa_schedule *list, bppsa_pipeline **pipeline) {
-  const bppsa_pipeline_config config = {.schedule = list, .samples = z->samples, .optimizer = crew->optimizer};
+  const bppsa_pipeline_config config = {
+      .schedule = list, .samples = z->samples * bppsa_pipeline_parts(list), .optimizer = crew->optimizer};
   return bppsa_pipeline_create(comm, z->chain, &config, crew->values, pipeline);
 }
 
@@ -98,50 +99,73 @@ static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, bppsa_
 
 /* ---- the list of a scheme ---- */
 
-/* Micro-batches of an iteration. */
-static bppsa_status count_micros(const char *scheme, const bppsa_schedule_config *config, int64_t *micros) {
+/* The samples that a pass takes: of a micro-batch, or with halving of a half. *parts: of a micro-batch. */
+static bppsa_status samples_of(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_config *config,
+                               int64_t *samples, int64_t *parts) {
+  const int64_t batch = crew->asked->batch;
   bppsa_schedule *empty = NULL;
   BPPSA_TRY(bppsa_schedule_create_empty(scheme, config, &empty));
-  *micros = bppsa_pipeline_train_micros(empty);
+  *parts = bppsa_pipeline_parts(empty);
+  const int64_t blocks = bppsa_pipeline_train_micros(empty) * *parts;
   bppsa_schedule_destroy(empty);
+  *samples = batch / blocks;
+  return batch % blocks == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--batch: %" PRId64 " samples for %" PRId64 " %smicro-batches, expected a multiple",
+                          batch, blocks, *parts > 1 ? "halves of " : "");
+}
+
+/* Prices whole micro-batches of `parts` parts, whose costs were measured of a part. *scaled: owned by the caller, borrowed by the
+ * configuration. */
+static bppsa_status scale_costs(int64_t parts, bppsa_schedule_config *config, double **scaled) {
+  static const bppsa_schedule_cost of_samples[] = {BPPSA_COST_FORWARD,  BPPSA_COST_INPUT_GRAD, BPPSA_COST_WEIGHT_GRAD,
+                                                   BPPSA_COST_BACKWARD, BPPSA_COST_ACTIVATION, BPPSA_COST_MESSAGE};
+  enum { KINDS = sizeof of_samples / sizeof of_samples[0] };
+  *scaled = bppsa_calloc(KINDS * config->layers, sizeof **scaled);
+  if (*scaled == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int i = 0; i < KINDS; ++i) {
+    double *array = *scaled + i * config->layers;
+    for (int64_t l = 0; l < config->layers; ++l) {
+      array[l] = (double)parts * config->cost[of_samples[i]][l];
+    }
+    config->cost[of_samples[i]] = array;
+  }
   return BPPSA_OK;
 }
 
-static bppsa_status samples_of(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_config *config,
-                               int64_t *samples) {
-  const int64_t batch = crew->asked->batch;
-  int64_t micros;
-  BPPSA_TRY(count_micros(scheme, config, &micros));
-  *samples = batch / micros;
-  return batch % micros == 0
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--batch: %" PRId64 " samples for %" PRId64 " micro-batches, expected a multiple",
-                          batch, micros);
-}
-
-/* Cuts the layers as asked, or evenly by their measured costs, and makes the list. */
-static bppsa_status make_list(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_size *z,
-                              bppsa_schedule_config *config, bppsa_schedule **list) {
-  const double *forward = z->costs.cost[BPPSA_COST_FORWARD], *backward = z->costs.cost[BPPSA_COST_BACKWARD];
-  int64_t *cut = NULL;
-  bppsa_chain_costs_set(&z->costs, config);
+/* Cuts the layers as asked, or evenly by what a micro-batch costs. *even: owned by the caller, borrowed by the configuration. */
+static bppsa_status cut_layers(const bppsa_schedule_crew *crew, const char *scheme, bppsa_schedule_config *config,
+                               int64_t **even) {
   config->cut = crew->cut;
   config->cuts = crew->cuts;
-  if (crew->cut == NULL) {
-    double *both = bppsa_calloc(z->costs.layers, sizeof *both);
-    if (both == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    for (int64_t l = 0; l < z->costs.layers; ++l) {
-      both[l] = forward[l] + backward[l];
-    }
-    const bppsa_status status = bppsa_schedule_cut_scheme(scheme, config, both, &cut, &config->cuts);
-    bppsa_free(both);
-    BPPSA_TRY(status);
-    config->cut = cut;
+  if (crew->cut != NULL) {
+    return BPPSA_OK;
   }
-  const bppsa_status status = bppsa_schedule_create(scheme, config, list);
-  bppsa_free(cut);
+  double *both = bppsa_calloc(config->layers, sizeof *both);
+  if (both == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t l = 0; l < config->layers; ++l) {
+    both[l] = config->cost[BPPSA_COST_FORWARD][l] + config->cost[BPPSA_COST_BACKWARD][l];
+  }
+  const bppsa_status status = bppsa_schedule_cut_scheme(scheme, config, both, even, &config->cuts);
+  bppsa_free(both);
+  config->cut = *even;
+  return status;
+}
+
+static bppsa_status make_list(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_size *z, int64_t parts,
+                              bppsa_schedule_config *config, bppsa_schedule **list) {
+  double *scaled = NULL;
+  int64_t *even = NULL;
+  bppsa_chain_costs_set(&z->costs, config);
+  bppsa_status status = scale_costs(parts, config, &scaled);
+  status = status == BPPSA_OK ? cut_layers(crew, scheme, config, &even) : status;
+  status = status == BPPSA_OK ? bppsa_schedule_create(scheme, config, list) : status;
+  bppsa_free(even);
+  bppsa_free(scaled);
   return status;
 }
 
@@ -184,11 +208,11 @@ static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *
   const char *id = e->scheme->id;
   bppsa_schedule_config config = crew->asked->schedule;
   bppsa_schedule *list = NULL;
-  int64_t samples;
+  int64_t samples, parts;
   config.layers = crew->sizes[0].chain->layers;
-  BPPSA_TRY(samples_of(crew, id, &config, &samples));
+  BPPSA_TRY(samples_of(crew, id, &config, &samples, &parts));
   BPPSA_TRY(find_size(crew, samples, &e->size));
-  BPPSA_TRY(make_list(crew, id, e->size, &config, &list));
+  BPPSA_TRY(make_list(crew, id, e->size, parts, &config, &list));
   BPPSA_TRY(bppsa_timed_create(list, &e->predicted)); /* takes the list over */
   judge(crew, e);
   BPPSA_TRY(make_pipeline(crew, crew->world, e->size, list, &e->pipeline));

@@ -210,6 +210,9 @@ static void noise_depends_on_its_place(void **state) {
   numbers[0][3] += 1e-6;
   assert_int_equal(data->loss(data->context, &first, &a, &moved, &loss[1]), BPPSA_OK);
   assert_true(fabs((loss[1] - loss[0]) / 1e-6 - seeds[0][3]) < 1e-6);
+  const int64_t half[] = {1, WIDE};
+  const bppsa_view other_size = bppsa_view_make(numbers[0], BPPSA_F64, 2, half);
+  assert_error(data->input(data->context, &first, &other_size), BPPSA_ERR_SHAPE, "noise: a micro-batch of 4 numbers, expected 8");
   bppsa_chain_noise_destroy(noise);
   bppsa_chain_noise_destroy(again);
   bppsa_chain_noise_destroy(NULL);

@@ -164,6 +164,22 @@ static void test_trace(void **state) {
   assert_int_equal(remove("S.svg"), 0);
 }
 
+/* With halving a pass takes half a micro-batch: the bits are those of twice as many on one device. */
+static void test_halving(void **state) {
+  (void)state;
+  json_t *document = run_json(SMALL "--ranks 2 --repeats 3 --micro-batches 2 --halving --recompute --compare chimera --json");
+  const json_t *row = find_row(document, "chimera");
+  assert_true(get_real(row, "residual") == 0 && get_real(row, "predicted_makespan_s") > 0);
+  assert_int_equal(get_integer(row, "micro_batches"), 2);
+  assert_int_equal(get_integer(row, "samples"), 2);
+  assert_true(fabs(get_real(row, "peak_activations") - get_real(row, "predicted_peak_activations")) < 1);
+  json_decref(document);
+  run_result result = run("bench schedule --quick --batch 4 --micro-batches 4 --halving --compare chimera");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "--batch: 4 samples for 8 halves of micro-batches, expected a multiple"));
+  release(&result);
+}
+
 /* Lists of several iterations; the makespan is an iteration's. */
 static void test_iterations(void **state) {
   (void)state;
@@ -279,8 +295,8 @@ static void test_wrong(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_trace),
-                                     cmocka_unit_test(test_iterations), cmocka_unit_test(test_table),
-                                     cmocka_unit_test(test_requests),   cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_wrong)};
+                                     cmocka_unit_test(test_iterations), cmocka_unit_test(test_halving),
+                                     cmocka_unit_test(test_table),      cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_wrong)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
