@@ -22,12 +22,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import program
 
 LIMIT = 1 << 20  # bytes of the small file system
-WARM_UP = 5      # seconds before memory counts
 
 
 def command(o, folder, epochs, *more):
@@ -97,7 +97,7 @@ class Disturbed:
         if not good:
             self.wrong.append({"what": what, "code": process.returncode, "said": said})
         elif said:
-            key = said.split(", expected")[0]
+            key = said.split(", expected")[0].replace(self.folder + "/", "")
             self.said[key] = self.said.get(key, 0) + 1
 
     def kill(self):
@@ -158,15 +158,15 @@ class Alone:
 
     def __init__(self, o, folder):
         self.process = start(o, folder, o.epochs)
-        self.begun = time.time()
+        self.begun, self.warm_up = time.time(), o.warm_up
         self.sizes = []
 
     def watch(self, until):
         while time.time() < until:
             size = resident(self.process)
-            if size is not None and time.time() - self.begun > WARM_UP:
+            if size is not None and time.time() - self.begun > self.warm_up:
                 self.sizes.append(size)
-            time.sleep(1)
+            time.sleep(min(1, self.warm_up))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)  # ends the run after its step
@@ -208,15 +208,16 @@ def main():
     p.add_argument("--minutes", type=float, default=60, help="[60]")
     p.add_argument("--seed", type=int, default=1, help="of the moments [1]")
     p.add_argument("--longest", type=float, default=20, help="seconds between two disturbances at most [20]")
+    p.add_argument("--warm-up", type=float, default=5, help="seconds before memory counts [5]")
     p.add_argument("--tmpfs", action="store_true", help="fill a small file system; needs root")
     o = p.parse_args()
     o.epochs = 10**9
     o.address_space = address_space(o, fresh(o, "short"))
-    from threading import Thread
     folders = fresh(o, "alone"), fresh(o, "disturbed")
-    until = time.time() + 60 * o.minutes
+    begun = time.time()
+    until = begun + 60 * o.minutes
     alone, disturbed = Alone(o, folders[0]), Disturbed(o, folders[1])
-    watcher = Thread(target=alone.watch, args=(until,))
+    watcher = threading.Thread(target=alone.watch, args=(until,))
     watcher.start()
     try:
         disturbed.run(until)
@@ -228,7 +229,7 @@ def main():
         alone.process.kill()
         disturbed.close()
     spread = (max(alone.sizes) - min(alone.sizes)) / min(alone.sizes)
-    result = {"bench": "long_run", "minutes": o.minutes, "seed": o.seed, "epochs": epochs, "steps": epochs * 40,
+    result = {"bench": "long_run", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)), "minutes": o.minutes, "seed": o.seed, "epochs": epochs, "steps": epochs * 40,
               "disk": "a file system of 1 MiB, filled" if o.tmpfs else "files of a limited size", **disturbed.counts,
               "same_bits": same, "resident_bytes": [min(alone.sizes), max(alone.sizes)], "resident_spread_percent": 100 * spread,
               "said": disturbed.said, "wrong": disturbed.wrong}
