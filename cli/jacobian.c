@@ -1,5 +1,4 @@
 /* `bppsa jacobian OPERATOR`: the transposed Jacobian of one operator, to a file and in numbers. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/harness/machine.h"
@@ -68,24 +67,9 @@ typedef struct {
 static bppsa_status parse_list(const bppsa_cli *cli, bppsa_option option, int most, int64_t *numbers, int *count) {
   const bppsa_option_info *info = bppsa_option_get(option);
   const char *text = bppsa_cli_value(cli, option)->text;
-  char word[32];
-  *count = 0;
-  for (const char *at = text;; ++at) {
-    const size_t length = strcspn(at, ",");
-    bool good = *count < most && length > 0 && length < 11 && strspn(at, "0123456789") >= length;
-    if (good) {
-      memcpy(word, at, length);
-      word[length] = '\0';
-      numbers[(*count)++] = strtoll(word, NULL, 10);
-      at += length;
-    }
-    if (!good || (*at != ',' && *at != '\0')) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s", info->name, text, info->expected);
-    }
-    if (*at == '\0') {
-      return BPPSA_OK;
-    }
-  }
+  return bppsa_text_numbers(text, most, numbers, count)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s", info->name, text, info->expected);
 }
 
 /* Reads one number for both axes, or two; does nothing where the option is absent. */

@@ -9,9 +9,7 @@
 #include "cli/setup.h"
 #include "cli/train_options.h"
 #include "core/alloc.h"
-#include "core/npy.h"
 #include "models/train_show.h"
-#include "train/line.h"
 
 /* The options of all networks: method and length; how the learning rate changes; machine, ranks, files. */
 #define LOOP_USES                                                                                                                \
@@ -103,23 +101,12 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
 static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
   const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_ORDER);
   const bool in_order = bppsa_cli_value(cli, BPPSA_OPTION_NO_SHUFFLE)->given;
-  const bppsa_view *view = &run->order.view;
   if (!path->given || in_order) {
     run->train.order.kind = in_order ? BPPSA_ORDER_DATA : BPPSA_ORDER_SHUFFLED;
     return path->given ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--no-shuffle: given beside --order, expected only one of the two")
                        : BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path->text, &run->order)));
-  if (view->dtype != BPPSA_I64 || view->ndim < 1 || view->ndim > 2 || bppsa_view_count(view) == 0) {
-    char shape[BPPSA_SHAPE_TEXT];
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected int64 indices of samples, [M] or [E, M], at least one", path->text,
-                      bppsa_dtype_name(view->dtype), bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape));
-  }
-  run->train.order = (bppsa_order){.kind = BPPSA_ORDER_GIVEN,
-                                   .indices = view->data,
-                                   .epochs = view->ndim == 2 ? view->shape[0] : 0,
-                                   .samples = view->shape[view->ndim - 1],
-                                   .where = path->text};
+  BPPSA_TRY(bppsa_order_load(path->text, &run->order, &run->train.order));
   return bppsa_order_check(&run->train.order, run->split.train, 1);
 }
 
@@ -273,26 +260,6 @@ static bppsa_status train_interruptible(bppsa_train_run *run, bppsa_train_callba
   return status;
 }
 
-/* A run that a signal ended counts as a failure; the message names the files that are kept. */
-static bppsa_status check_stopped(const bppsa_cli *cli, const bppsa_train_run *run) {
-  const struct {
-    const char *words, *path, *after;
-  } kept[] = {{"its checkpoint is in", run->train.checkpoint, ", expected --resume to go on"},
-              {"its weights are in", bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS)->text, ""},
-              {"its log is in", run->train.log_path, ""}};
-  bppsa_line line = {.length = 0};
-  if (!run->result.stopped) {
-    return BPPSA_OK;
-  }
-  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; ++i) {
-    if (kept[i].path != NULL) {
-      bppsa_line_add(&line, ", %s %s%s", kept[i].words, kept[i].path, kept[i].after);
-    }
-  }
-  return bppsa_fail(BPPSA_ERR_IO, "stopped by %s after step %" PRId64 "%s", bppsa_interrupt_name(), run->result.steps,
-                    line.length > 0 ? line.text : ", nothing is kept, expected --save-weights, --log or --checkpoint");
-}
-
 /* Takes all steps; --iterations 0 asks for none. */
 static bppsa_status take_steps(bppsa_train_show *show) {
   bppsa_train_callbacks callbacks = bppsa_train_show_callbacks(show);
@@ -319,7 +286,7 @@ static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
     return BPPSA_OK;
   }
   BPPSA_TRY(finish(cli, show));
-  return check_stopped(cli, show->run);
+  return bppsa_train_run_stopped(show->run, bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS)->text, bppsa_interrupt_name());
 }
 
 static bppsa_status train_rank(bppsa_cli *cli, bppsa_comm *comm) {

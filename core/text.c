@@ -208,6 +208,22 @@ const char *bppsa_suggestion(const char *word, const char *const *candidates, ch
   return text;
 }
 
+bool bppsa_text_numbers(const char *text, int most, int64_t *numbers, int *count) {
+  *count = 0;
+  for (const char *at = text;; ++at) {
+    const size_t length = strspn(at, "0123456789");
+    const char end = at[length];
+    if (*count == most || length < 1 || length > 10 || (end != ',' && end != '\0')) {
+      return false;
+    }
+    numbers[(*count)++] = strtoll(at, NULL, 10);
+    at += length;
+    if (end == '\0') {
+      return true;
+    }
+  }
+}
+
 const char *bppsa_text_choices(const char *(*item)(const void *context, int32_t index), const void *context, char *text,
                                size_t size) {
   size_t used = 0;

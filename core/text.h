@@ -35,6 +35,10 @@ bppsa_status bppsa_text_check(const bppsa_text *text);
 #define BPPSA_SI_TEXT 32
 const char *bppsa_text_si(double value, const char *unit, char *text, size_t size);
 
+/* Reads whole numbers of at most ten digits with commas between them, "3,5": *count of them, at most `most`. False: the text is
+ * another one. */
+bool bppsa_text_numbers(const char *text, int most, int64_t *numbers, int *count);
+
 /* Writes the words item(context, 0), item(context, 1), .. up to the first NULL: "a", "a or b", "a, b or c". Returns text. */
 const char *bppsa_text_choices(const char *(*item)(const void *context, int32_t index), const void *context, char *text,
                                size_t size);

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "train/checkpoint.h"
+#include "train/line.h"
 
 void bppsa_train_run_free(bppsa_train_run *run) {
   bppsa_data_parallel_destroy(run->ranks);
@@ -165,6 +166,25 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
 }
 
 /* ---- weights ---- */
+
+bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *weights, const char *name) {
+  const struct {
+    const char *words, *path, *after;
+  } kept[] = {{"its checkpoint is in", run->train.checkpoint, ", expected --resume to go on"},
+              {"its weights are in", weights, ""},
+              {"its log is in", run->train.log_path, ""}};
+  bppsa_line line = {.length = 0};
+  if (!run->result.stopped) {
+    return BPPSA_OK;
+  }
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; ++i) {
+    if (kept[i].path != NULL) {
+      bppsa_line_add(&line, ", %s %s%s", kept[i].words, kept[i].path, kept[i].after);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_IO, "stopped by %s after step %" PRId64 "%s", name, run->result.steps,
+                    line.length > 0 ? line.text : ", nothing is kept, expected --save-weights, --log or --checkpoint");
+}
 
 bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path) {
   const bppsa_model *model = run->model;

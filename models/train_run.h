@@ -69,5 +69,8 @@ bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
 void bppsa_train_run_set_fields(bppsa_train_run *run);
 /* Saves the weights with the metadata that `eval` and `grad` need: model, nonlinearity, loss. ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path);
+/* A run that a signal of that name ended counts as a failure, ERR_IO, whose message names the files that are kept; OK where none
+ * did. weights: the path that they were saved to, or NULL. */
+bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *weights, const char *name);
 
 #endif

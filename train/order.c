@@ -4,8 +4,29 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/view.h"
+#include "core/npy.h"
 #include "train/data/dataset.h"
+
+bppsa_status bppsa_order_load(const char *path, bppsa_buffer *indices, bppsa_order *order) {
+  bppsa_buffer loaded = {0};
+  const bppsa_view *view = &loaded.view;
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &loaded)));
+  if (view->dtype != BPPSA_I64 || view->ndim < 1 || view->ndim > 2 || bppsa_view_count(view) == 0) {
+    char shape[BPPSA_SHAPE_TEXT];
+    const bppsa_status status =
+        bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected int64 indices of samples, [M] or [E, M], at least one", path,
+                   bppsa_dtype_name(view->dtype), bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape));
+    bppsa_buffer_free(&loaded);
+    return status;
+  }
+  *order = (bppsa_order){.kind = BPPSA_ORDER_GIVEN,
+                         .indices = view->data,
+                         .epochs = view->ndim == 2 ? view->shape[0] : 0,
+                         .samples = view->shape[view->ndim - 1],
+                         .where = path};
+  *indices = loaded;
+  return BPPSA_OK;
+}
 
 int64_t bppsa_order_samples(const bppsa_order *order, int64_t count) {
   return order->kind == BPPSA_ORDER_GIVEN ? order->samples : count;

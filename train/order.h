@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/buffer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +24,9 @@ typedef struct {
   const char *where; /* names the order in messages; NULL: "order" */
 } bppsa_order;
 
+/* Loads an order that a caller gives: an NPY file of int64 [M] or [E][M]. *indices holds the numbers, which the order borrows
+ * together with the path (bppsa_buffer_free). ERR_SHAPE: another dtype or shape, or empty; errors of bppsa_npy_load. */
+bppsa_status bppsa_order_load(const char *path, bppsa_buffer *indices, bppsa_order *order);
 /* The number of samples in an epoch of a set with `count` samples to train on. */
 int64_t bppsa_order_samples(const bppsa_order *order, int64_t count);
 /* ERR_ARGUMENT: an index outside 0 .. count-1 (the message gives its position), or fewer rows than `epochs`. */

@@ -229,7 +229,8 @@ def main():
         alone.process.kill()
         disturbed.close()
     spread = (max(alone.sizes) - min(alone.sizes)) / min(alone.sizes)
-    result = {"bench": "long_run", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)), "minutes": o.minutes, "seed": o.seed, "epochs": epochs, "steps": epochs * 40,
+    result = {"bench": "long_run", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)), "minutes": o.minutes,
+              "seed": o.seed, "epochs": epochs, "steps": epochs * 40,
               "disk": "a file system of 1 MiB, filled" if o.tmpfs else "files of a limited size", **disturbed.counts,
               "same_bits": same, "resident_bytes": [min(alone.sizes), max(alone.sizes)], "resident_spread_percent": 100 * spread,
               "said": disturbed.said, "wrong": disturbed.wrong}

@@ -161,9 +161,25 @@ static void choices(void **state) {
   assert_string_equal(bppsa_text_choices(word, words, text, 12), "threads, mp"); /* what fits */
 }
 
+static void test_numbers(void **state) {
+  static const char *const wrong[] = {"", ",", "1,", ",1", "1,,2", "1 ,2", "-1", "+1", "1,2,3,4", "12345678901", "1x", "0x1"};
+  int64_t numbers[3];
+  int count = -1;
+  (void)state;
+  assert_true(bppsa_text_numbers("3,05,9999999999", 3, numbers, &count));
+  assert_int_equal(count, 3);
+  assert_int_equal(numbers[0], 3);
+  assert_int_equal(numbers[1], 5);
+  assert_int_equal(numbers[2], INT64_C(9999999999));
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
+    assert_false(bppsa_text_numbers(wrong[i], 3, numbers, &count));
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(grows),       cmocka_unit_test(failure_stays),
-                                     cmocka_unit_test(suggestions), cmocka_unit_test(choices),
-                                     cmocka_unit_test(reals),       cmocka_unit_test(reals_of_any_locale)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_numbers),       cmocka_unit_test(grows),   cmocka_unit_test(failure_stays),
+      cmocka_unit_test(suggestions),        cmocka_unit_test(choices), cmocka_unit_test(reals),
+      cmocka_unit_test(reals_of_any_locale)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
