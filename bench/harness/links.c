@@ -104,7 +104,7 @@ static bppsa_status verify(exchange *e) {
   for (int64_t i = 0; reads && i < e->all.shape[0]; ++i) {
     if (bppsa_view_get(&e->all, i) != right) {
       return bppsa_fail(BPPSA_ERR_NUMERIC, "%s of %d ranks: number %" PRId64 " is %g, expected %g",
-                        bppsa_oracle_operation_name(e->operation), bppsa_comm_size(e->comm), i, bppsa_view_get(&e->all, i),
+                        bppsa_oracle_operation_name((int32_t)e->operation), bppsa_comm_size(e->comm), i, bppsa_view_get(&e->all, i),
                         right);
     }
   }
@@ -155,7 +155,7 @@ bppsa_status bppsa_link_measure(bppsa_comm *comm, bppsa_oracle_operation operati
   bppsa_link_fit made = {.operation = operation, .ranks = bppsa_comm_size(comm)};
   made.count = quick ? BPPSA_LINK_SIZES_QUICK : BPPSA_LINK_SIZES;
   if (made.ranks < 2) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: one rank, expected 2 or more", bppsa_oracle_operation_name(operation));
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: one rank, expected 2 or more", bppsa_oracle_operation_name((int32_t)operation));
   }
   for (int64_t i = 0; i < made.count; ++i) {
     double median = 0;
