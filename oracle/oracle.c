@@ -75,7 +75,7 @@ static bppsa_status make_row(const bppsa_oracle_query *query, const bppsa_oracle
                              bppsa_oracle_row *row) {
   bppsa_oracle_query at_p = *query;
   const bppsa_oracle_query *q = &at_p;
-  at_p.slowdown = bppsa_oracle_system_slowdown(query->system, p);
+  at_p.slowdown = bppsa_oracle_system_slowdown(query->system, (double)p);
   *row = (bppsa_oracle_row){.strategy = strategy->name,
                             .processors = p,
                             .groups = 1,

@@ -230,6 +230,8 @@ static bppsa_status iteration_s(const bppsa_oracle_query *q, const stage *stages
   return BPPSA_OK;
 }
 
+/* Simulated with processors that do not slow each other down. They do as much as those that compute on average: bubbles leave the
+ * machine to the others. */
 static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
   const double iterations = (double)q->samples / (double)row->mini_batch;
   double seconds = 0;
@@ -253,11 +255,18 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
   BPPSA_TRY(status);
   bppsa_oracle_compute(q, row, 1 / (double)row->processors, 1 / (double)row->processors);
   const double busy = row->phase_s[BPPSA_PHASE_FORWARD] + row->phase_s[BPPSA_PHASE_BACKWARD] + row->phase_s[BPPSA_PHASE_UPDATE];
-  row->phase_s[BPPSA_PHASE_WAIT] = fmax(0, iterations * seconds - busy);
+  const double computing = (double)row->processors * fmin(1, busy / (iterations * seconds));
+  const double slowdown = bppsa_oracle_system_slowdown(q->system, computing);
+  row->phase_s[BPPSA_PHASE_WAIT] = fmax(0, iterations * seconds - busy) * slowdown;
+  for (int phase = BPPSA_PHASE_FORWARD; phase <= BPPSA_PHASE_UPDATE; ++phase) {
+    row->phase_s[phase] *= slowdown;
+  }
   row->model_s *= iterations;
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_oracle_simulated(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  return with_stages(q, row, project_simulated);
+  bppsa_oracle_query alone = *q;
+  alone.slowdown = 1;
+  return with_stages(&alone, row, project_simulated);
 }

@@ -63,9 +63,21 @@ int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system) {
   return system->levels[system->count - 1].processors;
 }
 
-double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, int64_t processors) {
-  const double slowdown = bppsa_oracle_system_level(system, processors)->slowdown;
-  return processors > 1 && slowdown > 0 ? slowdown : 1;
+double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double processors) {
+  double from = 1, slowdown = 1;
+  for (int64_t i = 0; i < system->count; ++i) {
+    const bppsa_oracle_level *level = &system->levels[i];
+    const double to = (double)level->processors, here = level->slowdown > 0 ? level->slowdown : 1;
+    if (processors <= from) {
+      return slowdown;
+    }
+    if (processors <= to) {
+      return slowdown + (here - slowdown) * (processors - from) / (to - from);
+    }
+    from = to;
+    slowdown = here;
+  }
+  return slowdown;
 }
 
 static const char *const operations[] = {"point_to_point", "allreduce", "ordered_sum", "allgather"};

@@ -84,8 +84,9 @@ bppsa_status bppsa_oracle_system_times(const char *name, bppsa_oracle_model *mod
 const bppsa_oracle_level *bppsa_oracle_system_level(const bppsa_oracle_system *system, int64_t processors);
 /* Processors of the outermost level. */
 int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system);
-/* How many times longer a processor computes when `processors` of them do. */
-double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, int64_t processors);
+/* How many times longer a processor computes when `processors` of them do, on average: 1 for one, a level's slowdown for all of its
+ * processors, on straight lines in between. */
+double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double processors);
 
 #ifdef __cplusplus
 }

@@ -204,6 +204,14 @@ static void test_simulated(void **state) {
   near(row.model_s, 0.32);
   row = row_of(&a, "pipedream", 4); /* once full, a micro-batch takes 30 ms */
   assert_true(fabs(row.time_s - 0.24) < 1e-9);
+  /* Processors compute in 4 of 7 slots, so 16/7 of them at once on average. Four slow each other down 3 times, one not at all, so
+   * these do 1 + 2 (16/7 - 1)/3 times. */
+  a.system.levels[0].processors = 4;
+  a.system.levels[0].slowdown = 3;
+  row = row_of(&a, "gpipe", 4);
+  assert_true(fabs(row.time_s - 0.42 * (1 + 2 * (16.0 / 7 - 1) / 3)) < 1e-9);
+  near(row.compute_s / row.time_s, 4.0 / 7);
+  a.system.levels[0] = (bppsa_oracle_level){.name = "all", .processors = 64, .beta_s = 1e-18, .contention = 1, .slowdown = 1};
   row = row_of(&a, "chimera", 3);
   assert_false(row.feasible);
   assert_non_null(strstr(row.reason, "even"));
