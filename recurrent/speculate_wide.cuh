@@ -74,26 +74,31 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
   l.finish();
 }
 
-/* The largest of the numbers, or 0; NaN is passed over. The same in all threads. SIZE: of their absolute values. */
-template <bool SIZE, typename real> __device__ __forceinline__ real wide_largest(const real *numbers, int64_t hidden) {
+/* The largest of HP numbers, or 0; NaN is passed over. The same in all threads. SIZE: of their absolute values. */
+template <bool SIZE, int HP, typename real> __device__ __forceinline__ real wide_largest(const real *numbers) {
   real largest = 0;
-  for (int64_t r = threadIdx.x % WARP_LANES; r < hidden; r += WARP_LANES) {
-    const real number = SIZE && numbers[r] < 0 ? -numbers[r] : numbers[r];
+  BPPSA_UNROLL
+  for (int at = 0; at < HP / WARP_LANES; ++at) {
+    const real given = numbers[at * WARP_LANES + (int)threadIdx.x % WARP_LANES];
+    const real number = SIZE && given < 0 ? -given : given;
     largest = number > largest ? number : largest;
   }
   return warp_largest(largest);
 }
 
-/* Do all units agree? in: their states, and HP behind, how far each is from the stored one; negative: the same bits. */
+/* Do all units agree? in: their states, and HP behind, how far each is from the stored one; negative: the same bits, as of places
+ * without a unit. */
 template <typename real, typename shape>
 __device__ __forceinline__ bool wide_agrees(const layer_arrays<real> &c, const real *in, double tolerance) {
   const real *distances = in + shape::HP;
-  const double size = c.relu ? (double)wide_largest<true>(in, c.hidden) : 1;
+  const double size = c.relu ? (double)wide_largest<true, shape::HP>(in) : 1;
   const double most = tolerance * (size > 1 ? size : 1); /* infinite where a state has overflowed: then only bits count */
   const bool near = tolerance > 0 && isfinite(most);
   bool differs = false;
-  for (int64_t r = threadIdx.x % WARP_LANES; r < c.hidden; r += WARP_LANES) {
-    differs = differs || !(distances[r] < 0 || (near && (double)distances[r] <= most));
+  BPPSA_UNROLL
+  for (int at = 0; at < shape::HP / WARP_LANES; ++at) {
+    const real distance = distances[at * WARP_LANES + (int)threadIdx.x % WARP_LANES];
+    differs |= !(distance < 0 || (near && (double)distance <= most));
   }
   return !__any_sync(0xffffffffu, differs);
 }
@@ -117,7 +122,7 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
     ++*exchanges;
     if (t > begin) {
       const bool agrees = wide_agrees<real, shape>(c, in, t == begin + 1 ? s.accept : s.stop);
-      const real most = agrees || t == end ? wide_largest<false>(in + shape::HP, c.hidden) : 0;
+      const real most = agrees || t == end ? wide_largest<false, shape::HP>(in + shape::HP) : 0;
       if (agrees) {
         if (i.writes) {
           *place = stored; /* and what was saved with this step belongs to the state in front of it */
