@@ -232,6 +232,42 @@ static void test_default_weights(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* What a pass accepts adds no more than 2e-6 to its error against float64, and 4 times the sequential pass's: networks that forget
+ * slowly and mend, and those that forget, none of them chaotic. */
+static void test_errors(void **state) {
+  (void)state;
+  int64_t mended = 0;
+  bppsa_device *device = cpu_device(2);
+  for (uint64_t i = 0; i < 24; ++i) {
+    forward_problem p = forward_problem_default();
+    p.cell = i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
+    p.seed = 7 + i;
+    p.orthogonal = i % 4 > 1;
+    p.config.hidden = i % 3 == 0 ? 64 : 20;
+    p.config.batch = 2;
+    p.config.forward.warm_up = i % 8 < 4 ? -1 : 10;
+    p.bits = i % 3 != 1;
+    forward_problem sequential = p, exact = p;
+    sequential.config.forward.kind = exact.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+    exact.config.dtype = BPPSA_F64;
+    forward_run run = run_forward(&p, device), slow = run_forward(&sequential, device);
+    exact.weights = run.model;
+    forward_run reference = run_forward(&exact, device);
+    const double error = largest_difference(run.h[0], reference.h[0], run.count),
+                 own = largest_difference(slow.h[0], reference.h[0], run.count);
+    assert_true(run.stats.speculated && own < 1e-4);
+    if (!(error <= 2e-6 + 4 * own)) {
+      fail_msg("%s: error %g, of the sequential pass %g", describe(&p), error, own);
+    }
+    mended += run.stats.mended > 0;
+    free_run(&run, device);
+    free_run(&slow, device);
+    free_run(&reference, device);
+  }
+  assert_true(mended >= 8 && mended < 24);
+  bppsa_device_destroy(device);
+}
+
 /* With a warm-up that is too short mends end early; rounds are few, and the tail has nothing to do. */
 static void test_short_warm_up(void **state) {
   (void)state;
@@ -683,23 +719,13 @@ static void test_out_of_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-                                     cmocka_unit_test(test_default_weights),
-                                     cmocka_unit_test(test_short_warm_up),
-                                     cmocka_unit_test(test_two_basins),
-                                     cmocka_unit_test(test_chaos_and_pauses),
-                                     cmocka_unit_test(test_not_a_number),
-                                     cmocka_unit_test(test_threads),
-                                     cmocka_unit_test(test_smaller_batch),
-                                     cmocka_unit_test(test_gradients),
-                                     cmocka_unit_test(test_exact_gradients),
-                                     cmocka_unit_test(test_plans),
-                                     cmocka_unit_test(test_exact_plans),
-                                     cmocka_unit_test(test_wide_plans),
-                                     cmocka_unit_test(test_pause_rule),
-                                     cmocka_unit_test(test_most_work),
-                                     cmocka_unit_test(test_texts),
-                                     cmocka_unit_test(test_wrong_requests),
-                                     cmocka_unit_test(test_out_of_memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random),        cmocka_unit_test(test_default_weights), cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_short_warm_up), cmocka_unit_test(test_two_basins),      cmocka_unit_test(test_chaos_and_pauses),
+      cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_threads),         cmocka_unit_test(test_smaller_batch),
+      cmocka_unit_test(test_gradients),     cmocka_unit_test(test_exact_gradients), cmocka_unit_test(test_plans),
+      cmocka_unit_test(test_exact_plans),   cmocka_unit_test(test_wide_plans),      cmocka_unit_test(test_pause_rule),
+      cmocka_unit_test(test_most_work),     cmocka_unit_test(test_texts),           cmocka_unit_test(test_wrong_requests),
+      cmocka_unit_test(test_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
