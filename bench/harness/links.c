@@ -104,8 +104,8 @@ static bppsa_status verify(exchange *e) {
   for (int64_t i = 0; reads && i < e->all.shape[0]; ++i) {
     if (bppsa_view_get(&e->all, i) != right) {
       return bppsa_fail(BPPSA_ERR_NUMERIC, "%s of %d ranks: number %" PRId64 " is %g, expected %g",
-                        bppsa_oracle_operation_name((int32_t)e->operation), bppsa_comm_size(e->comm), i, bppsa_view_get(&e->all, i),
-                        right);
+                        bppsa_oracle_operation_name((int32_t)e->operation), bppsa_comm_size(e->comm), i,
+                        bppsa_view_get(&e->all, i), right);
     }
   }
   fill(&e->mine, 0);
