@@ -225,10 +225,13 @@ static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *
 
 /* ---- passes ---- */
 
-/* Did the operation see the weights that the list names? Versions count over all runs. */
+/* Did the operation see the weights that the list names? Versions count over all runs. Layers without weights have none. */
 static bool sees_its_version(const bppsa_schedule_entry *e, int64_t id, const bppsa_pipeline_event *event) {
   const bppsa_schedule_op *op = &e->predicted.list->ops[id];
-  const bool reads = op->kind <= BPPSA_KIND_RECOMPUTE && op->weight_version >= 0;
+  bool reads = false;
+  for (int64_t l = op->layer; op->kind <= BPPSA_KIND_RECOMPUTE && op->weight_version >= 0 && l < op->layer + op->layers; ++l) {
+    reads = reads || e->size->chain->layer[l].parameters > 0;
+  }
   return !reads || event->version == op->weight_version + (e->runs - 1) * e->updates;
 }
 

@@ -210,7 +210,7 @@ static void test_table(void **state) {
       run_json(SMALL "--ranks %d --stages 2 --compare gpipe,modulo --repeats 1 --json", (int)bppsa_pool_cpus() + 1);
   assert_true(json_is_true(json_object_get(find_row(document, "gpipe"), "judged")) == (bppsa_pool_cpus() > 1));
   json_decref(document);
-  document = run_json("bench schedule --model lenet5 --batch 4 --quick --threads 1 --compare 1f1b,gems --repeats 1 --json");
+  document = run_json("bench schedule --model lenet5 --batch 4 --quick --threads 1 --compare 1f1b,gems,zb-h1 --repeats 1 --json");
   assert_string_equal(get_text(json_object_get(document, "network"), "name"), "lenet5");
   assert_true(get_real(find_row(document, "gems"), "residual") == 0);
   json_decref(document);
