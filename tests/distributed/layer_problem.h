@@ -206,13 +206,17 @@ static inline bppsa_status layer_body(bppsa_comm *world, void *context) {
     most = p->sizes[i] > most ? p->sizes[i] : most;
   }
   BPPSA_TRY(bppsa_comm_split(world, (int32_t)group, rank, &config.group));
-  BPPSA_TRY(bppsa_comm_split(world, rank % size, rank, &config.among));
+  bppsa_status status = bppsa_comm_split(world, rank % size, rank, &config.among);
+  if (status != BPPSA_OK) {
+    bppsa_comm_destroy(config.group);
+    return status;
+  }
   config.batch = (p->batch - 1) / r->groups + 1 + 1; /* one more than there is */
   config.dtype = p->dtype;
   config.input_gradients = true;
   config.tag = 100;
   void *buffer = bppsa_calloc(most, 8);
-  bppsa_status status = buffer != NULL ? bppsa_device_create("cpu", 1, &device) : BPPSA_ERR_MEMORY;
+  status = buffer != NULL ? bppsa_device_create("cpu", 1, &device) : BPPSA_ERR_MEMORY;
   status = status == BPPSA_OK ? bppsa_layer_split_create(p->network, &config, device, &model) : status;
   for (int64_t i = 0; status == BPPSA_OK && i < p->parameter_count; ++i) {
     bppsa_layer_split_take(model, i, p->parameters[i], model->parameters[i].value.data);
