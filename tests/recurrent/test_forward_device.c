@@ -180,7 +180,7 @@ static void test_wide(void **state) {
   } cases[] = {{33, false, false, 40, 5, 3, 1, 2, 1, 1, false, false}, {64, true, false, 30, 4, 0, 3, 1, 1, 1, false, false},
                {40, false, true, 24, 6, 2, 0, 1, 2, 5, true, false},   {50, false, false, 33, 4, 30, 3, 2, 1, .5, false, false},
                {60, true, true, 21, 3, 5, 2, 2, 1, 5, false, true},    {70, true, false, 14, 3, 2, 1, 1, 1, 1, false, false},
-               {100, true, true, 9, 2, 1, 1, 1, 1, 5, false, false}};
+               {100, true, true, 9, 2, 1, 1, 1, 1, 5, false, false},   {50, false, true, 120, 3, 0, 3, 1, 1, .2, false, false}};
   int64_t mended = 0, tails = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     forward_problem p = problem_of(cases[i].seq_len, cases[i].hidden, cases[i].chunks, cases[i].warm_up);
@@ -216,6 +216,11 @@ static void test_wide_mends(void **state) {
   p = problem_of(96, 34, 3, 2);
   s = check(&p);
   assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 32 + 2 && s.path < 2 + 2 * 32);
+  p.config.dtype = BPPSA_F64;
+  p.config.forward.tolerance = 1e-6;
+  p.scale = .2;
+  s = check(&p);
+  assert_true(s.mended == 2 * 2 && s.tails == 0 && s.path < 2 + 2 * 32);
   p = problem_of(40, 34, 8, 0); /* chunks of five steps: every mend goes through several of them */
   s = check(&p);
   assert_true(s.mended > 2 * 8 && s.rounds > 1);
