@@ -21,7 +21,7 @@
  *   underflow  Set where 1 % or more of the gradients of the hidden states are zero or subnormal: default weights forget, and the
  *              time of a backward pass is then partly one of computing with zeros, or slowly with subnormal numbers. Marked *.
  *   path       Beside --forward speculative or auto: the dependent steps of the first pass, of a batch's slowest sample, and
- *   work       the steps that it computed, over those of a sequential pass (recurrent/forward.h). The row's FLOP are those of a
+ *   work       the steps that it computed, over the steps of a sequential pass (recurrent/forward.h). The row's FLOP are those of a
  *              sequential pass all the same.
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/residual.h), against sequential BP in
  *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a

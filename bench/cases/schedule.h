@@ -72,7 +72,7 @@ bppsa_status bppsa_schedule_crew_serve(const bppsa_bench_request *request, const
 /* Of the latest pass, on rank 0: bytes that the worker with the most activations held. */
 double bppsa_schedule_peak(const bppsa_schedule_entry *entry);
 /* Likewise, of pass number `run`, from 0: 0 if every operation saw the version of the weights that the list names, and the losses
- * and norms are finite and, of a synchronous scheme, those of one device, bit for bit; otherwise above 1e-16. */
+ * and norms are finite and, for a synchronous scheme, equal to one device's, bit for bit; otherwise above 1e-16. */
 double bppsa_schedule_residual(const bppsa_schedule_entry *entry, int64_t run);
 
 #endif

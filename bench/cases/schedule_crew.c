@@ -389,7 +389,7 @@ bppsa_status bppsa_schedule_crew_serve(const bppsa_bench_request *request, const
 
 /* ---- the crew ---- */
 
-/* The schemes that train, or those of a list with commas between. */
+/* The schemes that train, or the schemes that a list names, with commas between. */
 static bppsa_status list_schemes(bppsa_schedule_crew *crew, const char *asked) {
   int64_t all;
   const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&all);

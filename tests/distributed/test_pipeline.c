@@ -1,5 +1,6 @@
 /* The executor of schedules: weights and losses of synchronous schemes against one device with the same micro-batches, bit for bit;
- * the versions of weights of asynchronous ones against a replay of the papers' rules; peak activations against the simulator. */
+ * the versions of weights of asynchronous ones against a replay of the papers' rules; peak activations against the simulator. (The
+ * file is long because replays, peaks and faults follow the same lists.) */
 #include "core/cut.h"
 #include "tests/distributed/pipeline_case.h"
 

@@ -1,4 +1,5 @@
-/* The oracle's formulas against numbers computed by hand, its limits, and the statements of the ParaDL paper. */
+/* The oracle's formulas against numbers computed by hand, its limits, and the statements of the ParaDL paper. (The file
+ * is long because each formula has its case by hand in a comment.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

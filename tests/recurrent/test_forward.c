@@ -1,6 +1,7 @@
 /* The parallel forward pass: its states satisfy the recurrence for any weights and inputs, whatever path it took; its plan, its
  * statistics and its pauses. BPPSA_TEST_CONFIGURATIONS: the number of random configurations (100); 2000 take a minute.
- * BPPSA_TEST_RECORD: the path of a JSON document about them (bench/scripts/forward_random.py). */
+ * BPPSA_TEST_RECORD: the path of a JSON document about them (bench/scripts/forward_random.py). (The file is long
+ * because plan, statistics and pauses are seen in the same passes.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* `bench rnn` and `bench crossover`: the documents, verification, memory limits, wrong requests. */
+/* `bench rnn` and `bench crossover`: the documents, verification, memory limits, wrong requests. (The file is
+ * long because every test reads rows of the same documents with the same few helpers.) */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
