@@ -196,8 +196,8 @@ static const char *write_method(const void *context, const json_t *object, char 
   return text;
 }
 
-/* All columns that a table may have. Before the last one come the columns of parallel forward passes, and then the columns of a GPU; `above`
- * leaves out what a point does not have. */
+/* All columns that a table may have. Before the last one come the columns of parallel forward passes, and then the columns of
+ * a GPU; `above` leaves out what a point does not have. */
 enum { FORWARD_COLUMNS = 2, GPU_COLUMNS = 4 };
 const bppsa_bench_column bppsa_bench_point_columns[] = {
     {.heading = "phase    method", .write = write_name}, /* as wide as the longest name */

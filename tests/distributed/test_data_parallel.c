@@ -1,6 +1,6 @@
 /* Data parallelism on ranks that are threads: the bits of every number of ranks, gradients against one rank, reverse first-k,
- * messages against the formulas of docs/ranks.md, values that are not finite, refusals, memory that runs out. (The file is long because
- * all cases train one small network with one set of helpers.) */
+ * messages against the formulas of docs/ranks.md, values that are not finite, refusals, memory that runs out. (The file is long
+ * because all cases train one small network with one set of helpers.) */
 #include <math.h>
 #include <stdlib.h>
 
