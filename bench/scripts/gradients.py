@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """gradients.py BUILD COUNT OUT.json [SEED]: gradients of random configurations of every cell against the float64 reference.
 
-Runs COUNT configurations of BUILD/tests/campaign_rnn and campaign_gru each (tests/support/cell_campaign.h), one process of each
-cell, and writes the worst of them, the share below each power of two, and how often each method, dtype and loss was met. A
-residual of 30 or more is explained where the reference's own gradients move that far, up to a factor of 30, when weights and
-inputs move by one rounding. BUILD: a build of the preset cpu. Exit code 1: a residual that is not explained, or a program that
-ended before its last configuration.
+Runs COUNT configurations each of campaign_rnn, campaign_gru and campaign_lstm, networks on one device, and of campaign_ranks
+with an RNN and with a GRU, cut along time on ranks that are threads (BUILD/tests, tests/support/cell_campaign.h). Writes the worst
+of them, the share below each power of two, and how often each method, dtype and loss was met. A residual of 30 or more is
+explained where the reference's own gradients move that far, up to a factor of 30, when weights and inputs move by one rounding.
+BUILD: a build of the preset cpu. Exit code 1: a residual that is not explained, or a program that ended before its last
+configuration.
 """
 import collections
 import datetime
@@ -16,14 +17,14 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CELLS = ("rnn", "gru")
+CAMPAIGNS = (("campaign_rnn",), ("campaign_gru",), ("campaign_lstm",), ("campaign_ranks", "rnn"), ("campaign_ranks", "gru"))
 LIMIT = 30
 WORST = 20
 
 
 def run(build, count, seed):
-    started = [subprocess.Popen([os.path.join(build, "tests", "campaign_" + cell), str(seed), str(count)], stdout=subprocess.PIPE)
-               for cell in CELLS]
+    started = [subprocess.Popen([os.path.join(build, "tests", name), *words, str(seed), str(count)], stdout=subprocess.PIPE)
+               for name, *words in CAMPAIGNS]
     return [json.loads(line) for process in started for line in process.communicate()[0].decode().splitlines()]
 
 
@@ -41,12 +42,12 @@ def commit():
 def summary(rows, count):
     rows = sorted(rows, key=lambda row: -row["residual"])
     shares = {"below_%g" % limit: sum(row["residual"] < limit for row in rows) for limit in (1, 2, 4, 8, 16, LIMIT)}
-    met = {key: dict(collections.Counter(str(row[key]).split()[0] for row in rows))
-           for key in ("cell", "method", "dtype", "loss", "nonlinearity", "orthogonal", "threads", "layers")}
+    met = {key: dict(collections.Counter(str(row[key]).split()[0] for row in rows if key in row))
+           for key in ("cell", "method", "dtype", "loss", "nonlinearity", "orthogonal", "threads", "ranks", "layers")}
     above = [row for row in rows if row["residual"] >= LIMIT]
     return {"bench": "gradients", "commit": commit(),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "device": processor(), "asked": count * len(CELLS), "configurations": len(rows), "limit": LIMIT, **shares,
+            "device": processor(), "asked": count * len(CAMPAIGNS), "configurations": len(rows), "limit": LIMIT, **shares,
             "above_and_explained": sum(row["residual"] < LIMIT * max(1, row["sensitivity"]) for row in above),
             "above_and_not_explained": sum(row["residual"] >= LIMIT * max(1, row["sensitivity"]) for row in above),
             "longest": max(row["seq_len"] for row in rows), "widest": max(row["hidden"] for row in rows), "met": met,

@@ -143,7 +143,7 @@ static bppsa_status smaller_batch(bppsa_comm *comm, void *context) {
     for (int64_t k = 0; k < m->parameter_count; ++k) {
       const bppsa_view *got = &m->parameters[k].gradient;
       BPPSA_TRY(check_part(m->parameters[k].name, got, whole->parameters[k].gradient.data, whole->parameters[k].gradient.data,
-                           SMALL_T));
+                           SMALL_T, NULL));
     }
   }
   bppsa_model_destroy(m);

@@ -3,8 +3,8 @@
 
 static const cell_reference cell = LSTM_REFERENCE;
 
-#include "tests/support/cell_campaign.h"
+#include "tests/support/cell_on_threads.h"
 
 int main(int argc, char **argv) {
-  return campaign("lstm", argc, argv);
+  return campaign(&on_threads, argc, argv);
 }

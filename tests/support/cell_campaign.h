@@ -3,8 +3,8 @@
  *     campaign_CELL SEED COUNT
  *
  * Configuration k of COUNT is a function of SEED + k alone, so `campaign_CELL N 1` shows one again. Exit code 1: a residual of 30
- * or more that the problem itself does not explain (sensitivity). A program includes this after it has defined `cell`.
- * bench/scripts/gradients.py runs many. */
+ * or more that the problem itself does not explain (sensitivity). A program includes this after it has defined `cell`, and says
+ * what computes the gradients: cell_on_threads.h, or ranks (tests/distributed/campaign.c). bench/scripts/gradients.py runs many. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
 #define BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
 
@@ -12,7 +12,7 @@
 
 #include "core/philox.h"
 #include "scan/method.h"
-#include "tests/support/cell_run.h"
+#include "tests/support/cell_problem.h"
 
 enum { LIMIT = 30, SUSPICIOUS = 10 }; /* of residuals; from SUSPICIOUS on the problem's sensitivity is computed */
 
@@ -57,27 +57,14 @@ static bppsa_recurrent_config roll_config(dice *d) {
   return c;
 }
 
-/* The largest residual of all gradients; *name: of which. Infinite where something is not finite. */
-static double worst_residual(problem *p, const bppsa_recurrent_config *c, const bppsa_device *device, char name[64]) {
-  run r = run_model(p, c, device);
-  bppsa_view dx, dh0;
-  double worst = -1;
-  assert_int_equal(r.model->ops->input_gradients(r.model, &dx, &dh0), BPPSA_OK);
-  for (int64_t i = 0; i < p->count + 2; ++i) {
-    const bool parameter = i < p->count;
-    const bppsa_view *got = parameter ? &r.model->parameters[i].gradient : i == p->count ? &dx : &dh0;
-    const double *expected = parameter ? p->dw[i] : i == p->count ? p->dx : p->dh0;
-    const double *magnitude = parameter && c->hidden == 1 ? p->magnitude[i] : expected;
-    const double found =
-        residual_of_sum(c->dtype, got->data, expected, magnitude, bppsa_view_count(got), sqrt((double)c->seq_len));
-    if (!(found <= worst)) {
-      worst = found;
-      snprintf(name, 64, "%s", parameter ? r.model->parameters[i].name : i == p->count ? "input" : "h0");
-    }
-  }
-  free_run(&r);
-  return worst;
-}
+/* How a campaign computes the gradients of a configuration. */
+typedef struct {
+  const char *key; /* of what `places` counts: threads or ranks */
+  int64_t most;    /* places that a configuration is drawn to have at most */
+  /* Chooses what it needs besides the configuration. The largest residual of all gradients; name: of which. Infinite where
+   * something is not finite. */
+  double (*worst)(problem *p, bppsa_recurrent_config *c, int64_t places, dice *d, char name[64]);
+} campaign_kind;
 
 static void scale(double *values, int64_t count, double factor, bppsa_dtype dtype) {
   for (int64_t i = 0; i < count; ++i) {
@@ -125,10 +112,10 @@ static double sensitivity(problem *p, dice *d) {
 }
 
 /* Returns whether the gradients are as good as the problem lets them be. */
-static bool run_one(const char *program, uint64_t seed) {
+static bool run_one(const campaign_kind *kind, uint64_t seed) {
   dice d = {.seed = seed};
   bppsa_recurrent_config c = roll_config(&d);
-  const int64_t threads = roll(&d, 1, 4);
+  const int64_t places = roll(&d, 1, kind->most);
   /* One relu unit with W_hh = -1 gives exactly the kink (cell_tests.h). */
   const bool kink = c.hidden == 1 && c.nonlinearity == BPPSA_NONLINEARITY_RELU, orthogonal_hh = roll(&d, 0, 1) != 0 && !kink;
   const double weights = orthogonal_hh ? 1 : ldexp(1, (int)roll(&d, -3, 0)), inputs = ldexp(1, (int)roll(&d, -4, 1));
@@ -138,33 +125,31 @@ static bool run_one(const char *program, uint64_t seed) {
   }
   scale(p.x, c.seq_len * c.batch * c.input, inputs, c.dtype);
   reference(&p);
-  bppsa_device *device = cpu_device(threads);
   char method[BPPSA_METHOD_TEXT], name[64] = "";
-  const double worst = worst_residual(&p, &c, device, name), moved = worst < SUSPICIOUS ? 0 : sensitivity(&p, &d);
+  const double worst = kind->worst(&p, &c, places, &d, name), moved = worst < SUSPICIOUS ? 0 : sensitivity(&p, &d);
   printf(
       "{\"cell\":\"%s\",\"seed\":%llu,\"residual\":%.4g,\"sensitivity\":%.4g,\"tensor\":\"%s\",\"method\":\"%s\",\"seq_len\":%"
       "lld,\"batch\":%lld,"
       "\"hidden\":%lld,\"input\":%lld,\"layers\":%lld,\"classes\":%lld,\"dtype\":\"%s\",\"loss\":\"%s\",\"nonlinearity\":\"%s\","
-      "\"orthogonal\":%s,\"weights\":%g,\"inputs\":%g,\"threads\":%lld}\n",
-      program, (unsigned long long)seed, worst < 1e300 ? worst : 1e300, moved < 1e300 ? moved : 1e300, name,
+      "\"orthogonal\":%s,\"weights\":%g,\"inputs\":%g,\"%s\":%lld}\n",
+      cell.cell->name, (unsigned long long)seed, worst < 1e300 ? worst : 1e300, moved < 1e300 ? moved : 1e300, name,
       bppsa_gradient_method_text(&c.method, method, sizeof method), (long long)c.seq_len, (long long)c.batch, (long long)c.hidden,
       (long long)c.input, (long long)c.layers, (long long)c.classes, bppsa_dtype_name(c.dtype), c.loss_all ? "all" : "last",
-      c.nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh", orthogonal_hh ? "true" : "false", weights, inputs,
-      (long long)threads);
-  bppsa_device_destroy(device);
+      c.nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh", orthogonal_hh ? "true" : "false", weights, inputs, kind->key,
+      (long long)places);
   free_problem(&p);
   return worst < LIMIT * fmax(1, moved);
 }
 
-static int campaign(const char *program, int argc, char **argv) {
+static int campaign(const campaign_kind *kind, int argc, char **argv) {
   bool good = argc == 3;
   const uint64_t seed = good ? strtoull(argv[1], NULL, 10) : 0, count = good ? strtoull(argv[2], NULL, 10) : 0;
   if (count == 0) {
-    fprintf(stderr, "campaign_%s: expected SEED COUNT\n", program);
+    fprintf(stderr, "%s: expected SEED COUNT\n", argv[0]);
     return 2;
   }
   for (uint64_t k = 0; k < count; ++k) {
-    good = run_one(program, seed + k) && good;
+    good = run_one(kind, seed + k) && good;
     fflush(stdout);
   }
   return good ? 0 : 1;

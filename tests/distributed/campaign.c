@@ -1,0 +1,30 @@
+/* Random configurations of RNN and GRU, cut along time on one to nine ranks that are threads. campaign
+ * (tests/support/cell_campaign.h) checks them; its result is the exit status. */
+#include "tests/distributed/split_problem.h"
+#include "tests/support/cell_campaign.h"
+
+/* In one to four groups of samples. All ranks must have the same bits of every weight gradient. */
+static double worst_on_ranks(problem *p, bppsa_recurrent_config *c, int64_t places, dice *d, char name[64]) {
+  split_worst worst = {.lock = PTHREAD_MUTEX_INITIALIZER, .residual = -1};
+  split_job j = {.p = p, .method = c->method, .loss = NAN, .repeats = 1, .worst = &worst};
+  j.micro_batches = roll(d, 1, c->batch < 4 ? c->batch : 4);
+  const bppsa_comm_config config = {.ranks = places, .timeout = 600};
+  if (bppsa_comm_run(&config, split_rank, &j, NULL) != BPPSA_OK) {
+    fprintf(stderr, "%lld ranks, %lld groups: %s\n", (long long)places, (long long)j.micro_batches, bppsa_last_error());
+    return INFINITY;
+  }
+  snprintf(name, 64, "%s", worst.name);
+  return worst.residual;
+}
+
+int main(int argc, char **argv) {
+  static const campaign_kind on_ranks = {"ranks", 9, worst_on_ranks};
+  static const cell_reference cells[] = {RNN_REFERENCE, GRU_REFERENCE};
+  const bool second = argc == 4 && strcmp(argv[1], "gru") == 0;
+  if (argc != 4 || (!second && strcmp(argv[1], "rnn") != 0)) {
+    fprintf(stderr, "campaign_ranks: expected rnn|gru SEED COUNT\n");
+    return 2;
+  }
+  cell = cells[second];
+  return campaign(&on_ranks, argc - 1, argv + 1);
+}
