@@ -290,7 +290,7 @@ static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
 }
 
 static bppsa_status train_rank(bppsa_cli *cli, bppsa_comm *comm) {
-  bppsa_train_run run = {.train = bppsa_train_config_default(), .on = {.comm = comm}};
+  bppsa_train_run run = {.train = bppsa_train_config_default(), .on = {.comm = comm, .nccl = bppsa_ranks_over_nccl(cli)}};
   bppsa_provenance_input inputs[INPUTS];
   screen shown = {cli, bppsa_progress_start(cli->to.err)};
   bppsa_train_show show = {.run = &run,

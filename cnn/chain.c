@@ -2,12 +2,14 @@
 
 #include <string.h>
 
+#include "cnn/cnn_internal.h"
 #include "cnn/pass.h"
 #include "core/alloc.h"
 
 typedef struct {
   bppsa_chain base;
   bppsa_cnn_network network;
+  cnn *gpu; /* computes the passes, with arrays that it borrows for each; NULL: they are computed here */
   int32_t threads;
   bppsa_chain_layer *layers;   /* size L */
   bppsa_conv *convs;           /* size L; planned for convolutions */
@@ -61,8 +63,43 @@ static bppsa_status weight_gradient(bppsa_chain *chain, int64_t layer, int64_t s
   return BPPSA_OK;
 }
 
+/* ---- on a GPU ---- */
+
+/* Lends the layer the arrays of a pass. */
+static cnn *lend(const bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, void *const *gradients,
+                 const void *kept, const void *y) {
+  cnn *n = ((const cnn_chain *)chain)->gpu;
+  cnn_layer *to = &n->layers[layer];
+  n->batch = samples;
+  to->y = (void *)(uintptr_t)y;
+  to->places = to->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D ? (void *)(uintptr_t)kept : NULL;
+  to->lent_values = weights;
+  to->lent_gradients = gradients;
+  return n;
+}
+
+static bppsa_status gpu_forward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *x,
+                                void *kept, void *y) {
+  return bppsa_cnn_cuda_layer_forward(lend(chain, layer, samples, weights, NULL, kept, y), layer, x);
+}
+
+static bppsa_status gpu_input_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                                       const void *x, const void *y, const void *kept, void *dx) {
+  return bppsa_cnn_cuda_layer_input(lend(chain, layer, samples, weights, NULL, kept, y), layer, x, dy, dx);
+}
+
+static bppsa_status gpu_weight_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                                        const void *x, const void *y, const void *kept, void *const *gradients) {
+  return bppsa_cnn_cuda_layer_weights(lend(chain, layer, samples, weights, gradients, kept, y), layer, x, dy);
+}
+
+/* ---- creation ---- */
+
 static void destroy(bppsa_chain *chain) {
   cnn_chain *c = (cnn_chain *)chain;
+  if (c->gpu != NULL) {
+    bppsa_model_destroy(&c->gpu->base);
+  }
   void *const blocks[] = {c->layers, c->convs, c->parameters, c->names, c->scratch, c->sums, c->transposed};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
@@ -73,6 +110,8 @@ static void destroy(bppsa_chain *chain) {
 
 static const bppsa_chain_ops chain_ops = {
     .forward = forward, .input_gradient = input_gradient, .weight_gradient = weight_gradient, .destroy = destroy};
+static const bppsa_chain_ops gpu_ops = {
+    .forward = gpu_forward, .input_gradient = gpu_input_gradient, .weight_gradient = gpu_weight_gradient, .destroy = destroy};
 
 /* Each output of a convolution or a linear operator is a sum of products; the others read a window, or one value. */
 static double flops_of(const bppsa_cnn_layer *about, int64_t in, int64_t out) {
@@ -106,14 +145,34 @@ static bppsa_status describe_layer(cnn_chain *c, int64_t i) {
       .first_parameter = first,
       .parameters = parameters};
   c->layers[i].flops = flops_of(about, c->layers[i].in, c->layers[i].out);
-  return about->op.kind == BPPSA_OPERATOR_CONV2D
+  return about->op.kind == BPPSA_OPERATOR_CONV2D && c->base.device == NULL
              ? bppsa_conv_plan(&about->op, c->base.dtype, c->threads, c->base.batch, &c->convs[i])
              : BPPSA_OK;
 }
 
+static bppsa_status make_scratch(cnn_chain *c) {
+  int64_t scratch = 0, sums = 0, transposed = 0;
+  for (int64_t i = 0; i < c->network.count; ++i) {
+    const bppsa_cnn_pass pass = pass_of(c, i, c->base.batch);
+    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed));
+  }
+  c->scratch = bppsa_calloc(scratch + 1, 1);
+  c->sums = bppsa_calloc(sums + 1, 1);
+  c->transposed = bppsa_calloc(transposed + 1, 1);
+  return c->scratch == NULL || c->sums == NULL || c->transposed == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+static bppsa_status make_gpu(cnn_chain *c) {
+  bppsa_cnn_config config = bppsa_cnn_config_default();
+  config.batch = c->base.batch;
+  config.dtype = c->base.dtype;
+  config.method.backward = BPPSA_BACKWARD_BP;
+  config.input_gradients = true;
+  return bppsa_cnn_create_lent(&c->network, &config, c->base.device, &c->gpu);
+}
+
 static bppsa_status build(cnn_chain *c) {
   const int64_t count = c->network.count;
-  int64_t scratch = 0, sums = 0, transposed = 0;
   c->layers = bppsa_calloc(count, sizeof *c->layers);
   c->convs = bppsa_calloc(count, sizeof *c->convs);
   c->parameters = bppsa_calloc(2 * count, sizeof *c->parameters);
@@ -123,13 +182,8 @@ static bppsa_status build(cnn_chain *c) {
   }
   for (int64_t i = 0; i < count; ++i) {
     BPPSA_TRY(describe_layer(c, i));
-    const bppsa_cnn_pass pass = pass_of(c, i, c->base.batch);
-    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed));
   }
-  c->scratch = bppsa_calloc(scratch + 1, 1);
-  c->sums = bppsa_calloc(sums + 1, 1);
-  c->transposed = bppsa_calloc(transposed + 1, 1);
-  return c->scratch == NULL || c->sums == NULL || c->transposed == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  return c->base.device != NULL ? make_gpu(c) : make_scratch(c);
 }
 
 bppsa_status bppsa_cnn_chain_create(const bppsa_cnn_network *network, int64_t batch, bppsa_dtype dtype,
@@ -141,16 +195,20 @@ bppsa_status bppsa_cnn_chain_create(const bppsa_cnn_network *network, int64_t ba
   if (batch < 1 || batch > INT32_MAX) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch is %lld, expected 1 .. 2147483647", (long long)batch);
   }
-  if ((dtype != BPPSA_F32 && dtype != BPPSA_F64) || bppsa_device_get_kind(device) == BPPSA_CUDA) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: %s on %s, expected f32 or f64 on a CPU", bppsa_dtype_name(dtype),
-                      bppsa_device_get_name(device));
+  if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: dtype %s, expected f32 or f64", bppsa_dtype_name(dtype));
   }
   cnn_chain *c = bppsa_calloc(1, sizeof *c);
   if (c == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   c->threads = bppsa_device_get_threads(device);
-  c->base = (bppsa_chain){.ops = &chain_ops, .dtype = dtype, .batch = batch, .layers = network->count};
+  const bool gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
+  c->base = (bppsa_chain){.ops = gpu ? &gpu_ops : &chain_ops,
+                          .dtype = dtype,
+                          .device = gpu ? device : NULL,
+                          .batch = batch,
+                          .layers = network->count};
   bppsa_status status = bppsa_cnn_network_copy(network, &c->network);
   status = status == BPPSA_OK ? build(c) : status;
   if (status != BPPSA_OK) {

@@ -25,12 +25,18 @@ static void *parameter_of(const cnn *n, int64_t index, bool gradient) {
          ((const char *)p->value.data - (const char *)first->value.data);
 }
 
+/* A layer's weight (0) or bias (1). */
+static void *own_parameter(const cnn *n, const cnn_layer *layer, int64_t which, bool gradient) {
+  void *const *lent = gradient ? layer->lent_gradients : layer->lent_values;
+  return lent != NULL ? lent[which] : parameter_of(n, layer->weight + which, gradient);
+}
+
 void *bppsa_cnn_weight(const cnn *n, const cnn_layer *layer, bool gradient) {
-  return parameter_of(n, layer->weight, gradient);
+  return own_parameter(n, layer, 0, gradient);
 }
 
 void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient) {
-  return layer->about->bias ? parameter_of(n, layer->weight + 1, gradient) : NULL;
+  return layer->about->bias ? own_parameter(n, layer, 1, gradient) : NULL;
 }
 
 bppsa_cnn_pass bppsa_cnn_pass_of(const cnn *n, const cnn_layer *layer, int64_t batch) {

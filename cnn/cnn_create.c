@@ -199,6 +199,9 @@ static int64_t batch_bytes(const cnn *n, int64_t count, int64_t size) {
 /* Visits the results of passes, on a CPU and on a GPU. */
 static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  if (n->lent) {
+    return BPPSA_OK;
+  }
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
     BPPSA_TRY(visit(&layer->y, batch_bytes(n, layer->out, size), sum));
@@ -224,7 +227,10 @@ static bppsa_status visit_scratch(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
 /* Visits the parameters, whose views are in host memory. */
 static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t parameters = place_parameters(n);
-  n->base.reals = parameters / (int64_t)bppsa_dtype_size(n->config.dtype);
+  n->base.reals = n->lent ? 0 : parameters / (int64_t)bppsa_dtype_size(n->config.dtype);
+  if (n->lent) {
+    return BPPSA_OK;
+  }
   BPPSA_TRY(visit(&n->parameter_values, parameters, sum));
   return visit(&n->parameter_gradients, parameters, sum);
 }
@@ -442,9 +448,8 @@ static bppsa_status build(cnn *n) {
   return status == BPPSA_OK || status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", n->network.name);
 }
 
-bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
-                              bppsa_model **model) {
-  BPPSA_REQUIRE(network != NULL && config != NULL && model != NULL);
+static bppsa_status create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                           bool lent, cnn **made) {
   BPPSA_TRY(check_config(network, config, device));
   cnn *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
@@ -455,6 +460,7 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
   n->base.classes = network->layers[network->count - 1].op.out_channels;
   n->config = *config;
   n->device = device;
+  n->lent = lent;
   n->threads = bppsa_device_get_threads(device);
   n->elements = network->count - 1;
   bppsa_status status = bppsa_cnn_network_copy(network, &n->network);
@@ -464,8 +470,22 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
     return status;
   }
   n->config.masks = NULL; /* the caller's masks have been copied */
-  *model = &n->base;
+  *made = n;
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                              bppsa_model **model) {
+  BPPSA_REQUIRE(network != NULL && config != NULL && model != NULL);
+  cnn *made = NULL;
+  BPPSA_TRY(create(network, config, device, false, &made));
+  *model = &made->base;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_create_lent(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                                   cnn **made) {
+  return create(network, config, device, true, made);
 }
 
 void bppsa_cnn_destroy(bppsa_model *model) {

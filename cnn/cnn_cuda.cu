@@ -297,14 +297,16 @@ template <typename real> bppsa_status apply_masks(const cnn *n, bool gradients) 
   return launched("masks: launch");
 }
 
+template <typename real> bppsa_status layer_forward(const cnn *n, const cnn_layer *layer, const void *x) {
+  return is_conv(layer)       ? conv_forward<real>(n, layer, x)
+         : layer->weight >= 0 ? linear_forward<real>(n, layer, x)
+                              : function_forward<real>(n, layer, x);
+}
+
 template <typename real> bppsa_status forward(const cnn *n) {
   BPPSA_TRY(apply_masks<real>(n, false));
   for (int64_t i = 0; i < n->network.count; ++i) {
-    const cnn_layer *layer = &n->layers[i];
-    const void *x = bppsa_cnn_input(n, i);
-    BPPSA_TRY(is_conv(layer)       ? conv_forward<real>(n, layer, x)
-              : layer->weight >= 0 ? linear_forward<real>(n, layer, x)
-                                   : function_forward<real>(n, layer, x));
+    BPPSA_TRY(layer_forward<real>(n, &n->layers[i], bppsa_cnn_input(n, i)));
   }
   return BPPSA_OK;
 }
@@ -327,22 +329,19 @@ bppsa_status main_follows(const cnn_gpu *gpu) {
   return bppsa_cuda_check(cudaStreamWaitEvent(gpu->main.stream, gpu->done, 0), "gradients of weights: event");
 }
 
-template <typename real> bppsa_status weight_gradient(const cnn *n, int64_t i, const void *dy) {
+template <typename real> bppsa_status weight_gradient(const cnn *n, int64_t i, const void *x, const void *dy) {
   const cnn_layer *layer = &n->layers[i];
-  const void *x = bppsa_cnn_input(n, i);
   return is_conv(layer)       ? conv_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
          : layer->weight >= 0 ? linear_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
                               : BPPSA_OK;
 }
 
-/* g_{t-1} = J_tᵀ g_t by operator t itself. */
-template <typename real> bppsa_status input_gradient(const cnn *n, int64_t t) {
-  const cnn_layer *layer = &n->layers[t - 1];
-  const void *dy = bppsa_cnn_gradient(n, t);
-  void *dx = bppsa_cnn_gradient(n, t - 1);
+/* dx = Jᵀ dy by the operator itself. */
+template <typename real>
+bppsa_status input_gradient(const cnn *n, const cnn_layer *layer, const void *x, const void *dy, void *dx) {
   return is_conv(layer)       ? conv_input_gradient<real>(n, layer, dy, dx)
          : layer->weight >= 0 ? linear_input_gradient<real>(n, layer, dy, dx)
-                              : function_gradient<real>(n, layer, bppsa_cnn_input(n, t - 1), dy, dx);
+                              : function_gradient<real>(n, layer, x, dy, dx);
 }
 
 /* Queues the work of the critical path before the weight gradients that may run beside it. */
@@ -352,18 +351,20 @@ template <typename real> bppsa_status backward(cnn *n) {
   if (n->elements > 0 || n->config.input_gradients) {
     BPPSA_TRY(linear_input_gradient<real>(n, &n->layers[n->elements], n->seed, bppsa_cnn_gradient(n, n->elements)));
   }
-  BPPSA_TRY(weight_gradient<real>(n, n->elements, n->seed));
+  BPPSA_TRY(weight_gradient<real>(n, n->elements, bppsa_cnn_input(n, n->elements), n->seed));
   if (n->scan != NULL) {
     BPPSA_TRY(bppsa_cnn_run_scan(n));
   }
   for (int64_t t = n->elements; t >= 1; --t) {
-    if (n->layers[t - 1].weight >= 0) {
+    const cnn_layer *layer = &n->layers[t - 1];
+    const void *x = bppsa_cnn_input(n, t - 1), *dy = bppsa_cnn_gradient(n, t);
+    if (layer->weight >= 0) {
       BPPSA_TRY(side_follows(gpu));
     }
     if (n->scan == NULL && (t > 1 || n->config.input_gradients)) {
-      BPPSA_TRY(input_gradient<real>(n, t));
+      BPPSA_TRY(input_gradient<real>(n, layer, x, dy, bppsa_cnn_gradient(n, t - 1)));
     }
-    BPPSA_TRY(weight_gradient<real>(n, t - 1, bppsa_cnn_gradient(n, t)));
+    BPPSA_TRY(weight_gradient<real>(n, t - 1, x, dy));
   }
   BPPSA_TRY(main_follows(gpu));
   return apply_masks<real>(n, true);
@@ -497,8 +498,8 @@ extern "C" bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int6
     bool wanted;
     void *array;
     int64_t bytes;
-  } arrays[] = {{true, &n->base.device_values, parameters},
-                {true, &n->base.device_gradients, parameters},
+  } arrays[] = {{!n->lent, &n->base.device_values, parameters},
+                {!n->lent, &n->base.device_gradients, parameters},
                 {partials > 0, &gpu->partials, partials},
                 {gpu->work_size.passes > 0, &gpu->work, gpu->work_size.passes},
                 {gpu->work_size.weights > 0, &gpu->weight_work, gpu->work_size.weights},
@@ -515,6 +516,9 @@ extern "C" bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int6
 
 extern "C" bppsa_status bppsa_cnn_cuda_start(cnn *n) {
   const int64_t bytes = n->base.reals * (int64_t)bppsa_dtype_size(n->config.dtype);
+  if (n->lent) {
+    return BPPSA_OK;
+  }
   BPPSA_TRY(bppsa_memory_clear(n->device, n->base.device_values, bytes));
   BPPSA_TRY(bppsa_memory_clear(n->device, n->base.device_gradients, bytes));
   return put_masks(n);
@@ -551,4 +555,19 @@ extern "C" bppsa_status bppsa_cnn_cuda_forward(cnn *n) {
 extern "C" bppsa_status bppsa_cnn_cuda_backward(cnn *n) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   return OF_TYPE(n, backward, n);
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_layer_forward(cnn *n, int64_t i, const void *x) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "forward pass"));
+  return OF_TYPE(n, layer_forward, n, &n->layers[i], x);
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_layer_input(cnn *n, int64_t i, const void *x, const void *dy, void *dx) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
+  return OF_TYPE(n, input_gradient, n, &n->layers[i], x, dy, dx);
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_layer_weights(cnn *n, int64_t i, const void *x, const void *dy) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
+  return OF_TYPE(n, weight_gradient, n, i, x, dy);
 }

@@ -14,14 +14,15 @@ extern "C" {
 /* One operator. Arrays have room for the planned batch; a smaller batch packs its samples more tightly. */
 typedef struct {
   const bppsa_cnn_layer *about;
-  int64_t in, out;    /* values of one sample */
-  int64_t weight;     /* index of its weight among the parameters; -1: none. A bias follows its weight */
-  bppsa_conv conv;    /* conv2d */
-  void *y;            /* [B][out] */
-  int32_t *places;    /* maxpool2d: [B][out] */
-  uint8_t *mask;      /* of its weights, a byte each; NULL: no mask */
-  bppsa_jacobian *jt; /* with a scan, for elements */
-  void *values;       /* with a scan: values of its transposed Jacobian, [nnz] or [B][nnz]; NULL: they are not used */
+  int64_t in, out; /* values of one sample */
+  int64_t weight;  /* index of its weight among the parameters; -1: none. A bias follows its weight */
+  bppsa_conv conv; /* conv2d */
+  void *y;         /* [B][out] */
+  int32_t *places; /* maxpool2d: [B][out] */
+  uint8_t *mask;   /* of its weights, a byte each; NULL: no mask */
+  void *const *lent_values, *const *lent_gradients; /* of its weight and bias, where a pass lends them (below) */
+  bppsa_jacobian *jt;                               /* with a scan, for elements */
+  void *values; /* with a scan: values of its transposed Jacobian, [nnz] or [B][nnz]; NULL: they are not used */
 } cnn_layer;
 
 typedef struct cnn_gpu cnn_gpu; /* cnn_cuda.cu */
@@ -34,6 +35,7 @@ typedef struct {
   cnn_gpu *gpu; /* NULL: the network runs on a CPU */
   /* on a GPU: one allocation for y, places, g, parameters and scratch; the other pointers point into it */
   void *memory;
+  bool lent; /* on a GPU: layers' results, parameters and their gradients are lent by the caller of each layer's pass */
   int32_t threads;
   int64_t batch;        /* b of the latest forward pass; 0 before it */
   const void *x, *seed; /* borrowed; seed NULL before a backward pass */
@@ -55,6 +57,9 @@ typedef struct {
 
 extern const bppsa_model_ops bppsa_cnn_ops;
 void bppsa_cnn_destroy(bppsa_model *model);
+/* Makes a network on a GPU whose passes are called layer by layer, with lent arrays. Errors of bppsa_cnn_create. */
+bppsa_status bppsa_cnn_create_lent(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                                   cnn **made);
 /* A layer's weight or bias, or its gradient, where the passes use it; bias: NULL if the layer has none. */
 void *bppsa_cnn_weight(const cnn *n, const cnn_layer *layer, bool gradient);
 void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient);
@@ -94,6 +99,11 @@ bppsa_status bppsa_cnn_cuda_start(cnn *n);
 void bppsa_cnn_cuda_destroy(cnn *n);
 bppsa_status bppsa_cnn_cuda_forward(cnn *n);
 bppsa_status bppsa_cnn_cuda_backward(cnn *n);
+/* Passes of layer i alone, on n->batch samples: y, or dx, or the gradients of the weights. The layer has y, places and lent
+ * arrays. */
+bppsa_status bppsa_cnn_cuda_layer_forward(cnn *n, int64_t i, const void *x);
+bppsa_status bppsa_cnn_cuda_layer_input(cnn *n, int64_t i, const void *x, const void *dy, void *dx);
+bppsa_status bppsa_cnn_cuda_layer_weights(cnn *n, int64_t i, const void *x, const void *dy);
 
 #ifdef __cplusplus
 }

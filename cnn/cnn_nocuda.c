@@ -38,3 +38,18 @@ bppsa_status bppsa_cnn_cuda_backward(cnn *n) {
   (void)n;
   return without();
 }
+
+bppsa_status bppsa_cnn_cuda_layer_forward(cnn *n, int64_t i, const void *x) {
+  (void)n, (void)i, (void)x;
+  return without();
+}
+
+bppsa_status bppsa_cnn_cuda_layer_input(cnn *n, int64_t i, const void *x, const void *dy, void *dx) {
+  (void)n, (void)i, (void)x, (void)dy, (void)dx;
+  return without();
+}
+
+bppsa_status bppsa_cnn_cuda_layer_weights(cnn *n, int64_t i, const void *x, const void *dy) {
+  (void)n, (void)i, (void)x, (void)dy;
+  return without();
+}

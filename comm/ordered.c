@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm/comm_internal.h"
+#include "core/accumulate.h"
 #include "core/cut.h"
 #include "core/memory.h"
 
@@ -12,11 +13,13 @@ enum { MOST_LEVELS = 63 };
 /* A vector of the tree, or one that is kept for its next use. */
 typedef struct vector {
   struct vector *next;
-  _Alignas(BPPSA_ALIGNMENT) char data[];
+  void *data; /* `memory`, or GPU memory */
+  _Alignas(BPPSA_ALIGNMENT) char memory[];
 } vector;
 
 struct bppsa_ordered_sum {
-  bppsa_comm *comm; /* NULL: one rank */
+  bppsa_comm *comm;           /* NULL: one rank */
+  const bppsa_device *device; /* that holds the vectors; NULL: the host */
   int32_t rank, tag;
   int64_t blocks, count, bytes;
   bppsa_dtype dtype;
@@ -37,12 +40,34 @@ struct bppsa_ordered_sum {
 
 /* ---- vectors ---- */
 
+static bppsa_status make_vector(const bppsa_ordered_sum *s, vector **made) {
+  vector *v = bppsa_alloc(sizeof *v + (s->device == NULL ? (size_t)s->bytes : 0));
+  if (v == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  v->data = v->memory;
+  const bppsa_status status = s->device != NULL ? bppsa_memory_alloc(s->device, s->bytes, &v->data) : BPPSA_OK;
+  if (status != BPPSA_OK) {
+    bppsa_free(v);
+    return status;
+  }
+  *made = v;
+  return BPPSA_OK;
+}
+
+static void free_vector(const bppsa_ordered_sum *s, vector *v) {
+  if (v != NULL && s->device != NULL) {
+    bppsa_memory_free(s->device, v->data);
+  }
+  bppsa_free(v);
+}
+
 static bppsa_status take_vector(bppsa_ordered_sum *s, vector **taken) {
   vector *v = s->spare;
   if (v != NULL) {
     s->spare = v->next;
-  } else if ((v = bppsa_alloc(sizeof *v + (size_t)s->bytes)) == NULL) {
-    return BPPSA_ERR_MEMORY;
+  } else {
+    BPPSA_TRY(make_vector(s, &v));
   }
   s->held++;
   s->most_held = s->held > s->most_held ? s->held : s->most_held;
@@ -58,7 +83,17 @@ static void give_vector(bppsa_ordered_sum *s, vector **given) {
 }
 
 static bppsa_view view_of(const bppsa_ordered_sum *s, vector *v) {
-  return bppsa_view_make(v->data, s->dtype, 1, &s->count);
+  bppsa_view view = bppsa_view_make(v->data, s->dtype, 1, &s->count);
+  view.device = s->device != NULL ? BPPSA_CUDA : BPPSA_CPU;
+  return view;
+}
+
+/* Copies a vector between memories; a device of NULL is the host. Within a GPU's memory the copy is queued. */
+static bppsa_status copy_vector(const bppsa_ordered_sum *s, const bppsa_device *to_device, void *to,
+                                const bppsa_device *from_device, const void *from) {
+  return from_device == NULL ? bppsa_memory_put(to_device, to, from, s->bytes)
+         : to_device == NULL ? bppsa_memory_get(from_device, to, from, s->bytes)
+                             : bppsa_memory_queue_copy(to_device, to, s->bytes, from, s->bytes, s->bytes, 1);
 }
 
 /* ---- the tree ---- */
@@ -72,26 +107,32 @@ static int32_t owner(const bppsa_ordered_sum *s, int32_t level, int64_t k) {
 }
 
 /* Adds right to left and gives right's memory back. */
-static void join(bppsa_ordered_sum *s, vector *left, vector **right) {
-  bppsa_comm_reduce(BPPSA_COMM_SUM, s->dtype, s->count, (*right)->data, left->data);
+static bppsa_status join(bppsa_ordered_sum *s, vector *left, vector **right) {
+  if (s->device != NULL) {
+    BPPSA_TRY(bppsa_accumulate(s->device, s->dtype, s->count, (*right)->data, left->data));
+  } else {
+    bppsa_comm_reduce(BPPSA_COMM_SUM, s->dtype, s->count, (*right)->data, left->data);
+  }
   give_vector(s, right);
+  return BPPSA_OK;
 }
 
 /* Adds the node into its parents, as long as this rank holds both halves. */
-static void climb(bppsa_ordered_sum *s, int32_t level, int64_t k) {
+static bppsa_status climb(bppsa_ordered_sum *s, int32_t level, int64_t k) {
   for (; level < s->levels; ++level, k /= 2) {
     const int64_t left = k & ~INT64_C(1), right = left + 1;
     vector **l = node(s, level, left);
     if (right < s->width[level]) {
       vector **r = node(s, level, right);
       if (*l == NULL || *r == NULL) {
-        return;
+        return BPPSA_OK;
       }
-      join(s, *l, r);
+      BPPSA_TRY(join(s, *l, r));
     }
     *node(s, level + 1, k / 2) = *l;
     *l = NULL;
   }
+  return BPPSA_OK;
 }
 
 /* ---- messages ---- */
@@ -123,13 +164,14 @@ static bppsa_status begin_pair(bppsa_ordered_sum *s) {
 }
 
 /* Takes what the finished message of the present pair brought, or frees what it carried away. */
-static void end_pair(bppsa_ordered_sum *s) {
+static bppsa_status end_pair(bppsa_ordered_sum *s) {
   if (s->rank == owner(s, s->level, s->left)) {
-    climb(s, s->level, s->left);
+    BPPSA_TRY(climb(s, s->level, s->left));
   } else {
     give_vector(s, node(s, s->level, s->left + 1));
   }
   s->left += 2;
+  return BPPSA_OK;
 }
 
 /* ---- the interface ---- */
@@ -203,17 +245,21 @@ void bppsa_ordered_sum_destroy(bppsa_ordered_sum *s) {
   }
   bppsa_comm_cancel(1, &s->request);
   for (int64_t i = 0; s->nodes != NULL && i <= s->first_of[s->levels]; ++i) {
-    bppsa_free(s->nodes[i]);
+    free_vector(s, s->nodes[i]);
   }
   while (s->spare != NULL) {
     vector *v = s->spare;
     s->spare = v->next;
-    bppsa_free(v);
+    free_vector(s, v);
   }
   bppsa_free(s->nodes);
   bppsa_free(s->added);
   bppsa_free(s->owners);
   bppsa_free(s);
+}
+
+void bppsa_ordered_sum_set_device(bppsa_ordered_sum *sum, const bppsa_device *device) {
+  sum->device = device;
 }
 
 static bppsa_status check_vector(const bppsa_ordered_sum *s, const bppsa_view *view) {
@@ -226,7 +272,7 @@ static bppsa_status check_vector(const bppsa_ordered_sum *s, const bppsa_view *v
 
 /* The device that holds a view's memory; NULL: the host. */
 static const bppsa_device *device_of(const bppsa_ordered_sum *s, const bppsa_view *view) {
-  return view->device == BPPSA_CUDA && s->comm != NULL ? s->comm->endpoint->device : NULL;
+  return view->device == BPPSA_CPU ? NULL : s->device != NULL ? s->device : s->comm != NULL ? s->comm->endpoint->device : NULL;
 }
 
 bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *s, int64_t block, const bppsa_view *view) {
@@ -241,15 +287,14 @@ bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *s, int64_t block, const bp
   BPPSA_TRY(check_vector(s, view));
   vector *v = NULL;
   BPPSA_TRY(take_vector(s, &v));
-  const bppsa_status status = bppsa_memory_get(device_of(s, view), v->data, view->data, s->bytes);
+  const bppsa_status status = copy_vector(s, s->device, v->data, device_of(s, view), view->data);
   if (status != BPPSA_OK) {
     give_vector(s, &v);
     return status;
   }
   s->added[block] = true;
   *node(s, 0, block) = v;
-  climb(s, 0, block);
-  return BPPSA_OK;
+  return climb(s, 0, block);
 }
 
 static bppsa_status check_added(const bppsa_ordered_sum *s) {
@@ -278,7 +323,7 @@ bppsa_status bppsa_ordered_sum_reduce(bppsa_ordered_sum *s, bool wait, bool *don
     if (!here) {
       break;
     }
-    end_pair(s);
+    BPPSA_TRY(end_pair(s));
   }
   *done = here;
   return BPPSA_OK;
@@ -296,7 +341,7 @@ bppsa_status bppsa_ordered_sum_ibroadcast(bppsa_ordered_sum *s, const bppsa_view
   }
   vector **root = node(s, s->levels, 0);
   if (*root != NULL) {
-    BPPSA_TRY(bppsa_memory_put(device_of(s, result), result->data, (*root)->data, s->bytes));
+    BPPSA_TRY(copy_vector(s, device_of(s, result), result->data, s->device, (*root)->data));
     give_vector(s, root);
   }
   *request = NULL;

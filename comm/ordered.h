@@ -29,6 +29,9 @@ typedef struct bppsa_ordered_sum bppsa_ordered_sum;
 bppsa_status bppsa_ordered_sum_create(bppsa_comm *comm, int64_t blocks, const int32_t *owners, bppsa_dtype dtype, int64_t count,
                                       int32_t tag, bppsa_ordered_sum **sum);
 void bppsa_ordered_sum_destroy(bppsa_ordered_sum *sum); /* NULL is legal */
+/* Before the first vector is added: this rank's vectors are held in a GPU's memory, and added up there by work that is queued on
+ * its stream; with a communicator its arrays are those of the same GPU. The bits are those of sums in host memory. */
+void bppsa_ordered_sum_set_device(bppsa_ordered_sum *sum, const bppsa_device *device);
 
 /* Adds the vector of one of this rank's blocks; the blocks may come in any order, and the vector is copied. ERR_ARGUMENT: the
  * block belongs to another rank or was added before. ERR_SHAPE: another dtype or count. ERR_MEMORY, ERR_CUDA. */

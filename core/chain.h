@@ -6,10 +6,9 @@
  *     ∇θ_l from g_l and y_{l-1}       weight gradient (W, the papers' δW)
  *
  * All arrays are in the chain's dtype, with room for BPPSA_ALIGNMENT more bytes behind them, because kernels may read a cache line
- * beyond the end. Weights and their gradients are in host memory, all others in that of the chain's device, on whose stream a pass
- * may still be under way when its function returns; gradients of weights are there then. The caller hands arrays from layer to
- * layer as they are; the layers of a chain agree on the order of the numbers in them. A chain has scratch memory: one thread at a
- * time uses it.
+ * beyond the end; and in the memory of the chain's device, on whose stream a pass may still be under way when its function
+ * returns. The caller hands arrays from layer to layer as they are; the layers of a chain agree on the order of the numbers in
+ * them. A chain has scratch memory: one thread at a time uses it.
  */
 #ifndef BPPSA_CORE_CHAIN_H
 #define BPPSA_CORE_CHAIN_H

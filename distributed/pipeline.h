@@ -42,10 +42,11 @@ typedef struct {
 typedef struct bppsa_pipeline bppsa_pipeline;
 
 /* Makes this rank's part; collective. comm and chain are borrowed. Where the chain is on a GPU, comm has the same device
- * (bppsa_comm_set_device), and the arrays of micro-batches are in its memory, those of weights in the host's. values: of all
- * the chain's parameters, in host memory, copied, equal on all ranks. The caller destroys it. ERR_ARGUMENT: a list that breaks
- * a rule (the message names it), layers or samples that are not the chain's. ERR_UNSUPPORTED: NCCL, a list for scans, a window
- * that ends behind forward passes, updates that add up different micro-batches. ERR_MEMORY, ERR_COMM. */
+ * (bppsa_comm_set_device), and arrays of micro-batches, weights, their versions, sums of gradients and the optimiser's state are in
+ * its memory. values: of all the chain's parameters, in host memory, copied, equal on all ranks. The caller destroys it.
+ * ERR_ARGUMENT: a list that breaks a rule (the message names it), layers or samples that are not the chain's. ERR_UNSUPPORTED:
+ * NCCL, a list for scans, a window that ends behind forward passes, updates that add up different micro-batches. ERR_MEMORY,
+ * ERR_COMM, ERR_CUDA. */
 bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_pipeline_config *config,
                                    const bppsa_view *values, bppsa_pipeline **pipeline);
 void bppsa_pipeline_destroy(bppsa_pipeline *pipeline); /* NULL is legal */
@@ -78,9 +79,9 @@ int64_t bppsa_pipeline_updates(const bppsa_pipeline *pipeline);
  * a message that is not the list's, an operation that waits for longer than the communicator's timeout; ERR_MEMORY. */
 bppsa_status bppsa_pipeline_run(bppsa_pipeline *pipeline, const bppsa_pipeline_data *data, double *losses);
 
-/* Copies the present weights of replica 0 to `values` on every rank: a view for each parameter of the chain. state: that of an
- * optimiser over all of these parameters, configured as the pipeline's, likewise; NULL: not wanted. Collective. ERR_SHAPE: another
- * shape or dtype, a state of other tensors; ERR_COMM. */
+/* Copies the present weights of replica 0 to `values` on every rank: a view in host memory for each parameter of the chain. state:
+ * that of an optimiser over all of these parameters, configured as the pipeline's, likewise; NULL: not wanted. Collective.
+ * ERR_SHAPE: another shape or dtype, a state of other tensors; ERR_COMM, ERR_CUDA. */
 bppsa_status bppsa_pipeline_collect(bppsa_pipeline *pipeline, const bppsa_view *values, bppsa_optimizer_state *state);
 /* The other way: the next run goes on from these weights and this state (NULL: the present one), equal on all ranks. ERR_SHAPE. */
 bppsa_status bppsa_pipeline_place(bppsa_pipeline *pipeline, const bppsa_view *values, const bppsa_optimizer_state *state);

@@ -46,7 +46,8 @@ typedef struct {
 typedef struct {
   bppsa_model model; /* the layer's parameters alone, one behind the other */
   bppsa_optimizer *optimizer;
-  void *values, *gradients, *predicted;
+  void *values, *gradients, *predicted; /* where the chain computes */
+  void *copies;                         /* of values in host memory, where the chain computes on a GPU */
   int64_t bytes;
   int64_t updates;        /* since creation */
   int64_t *readers;       /* of each version in a run: operations that read it, size updates of a run + 1 */

@@ -52,8 +52,9 @@ static bppsa_status fill_input(void *context, const bppsa_pipeline_micro *micro,
   const bppsa_pipeline_train *t = context;
   int64_t shape[4];
   const int32_t ndim = bppsa_dataset_shape(t->batch->dataset, t->samples, shape);
-  const bppsa_view batch = bppsa_view_make(x->data, x->dtype, ndim, shape);
-  return bppsa_dataset_fill(t->batch->dataset, t->batch->device, t->samples, samples_of(t, micro), &batch, NULL);
+  bppsa_view batch = bppsa_view_make(x->data, x->dtype, ndim, shape);
+  batch.device = x->device;
+  return bppsa_batch_put_inputs(t->batch, t->samples, samples_of(t, micro), &batch);
 }
 
 static bppsa_status find_loss(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *logits, const bppsa_view *seed,
@@ -63,15 +64,11 @@ static bppsa_status find_loss(void *context, const bppsa_pipeline_micro *micro, 
   const bppsa_dataset *data = b->dataset;
   const int64_t shape[3] = {data->seq_len, t->samples, t->model->classes}, skip = data->labels_per_step ? 0 : 1;
   bppsa_loss_result result;
-  b->count = t->samples;
-  if (data->real_targets) {
-    const bppsa_view targets = bppsa_batch_targets(b);
-    BPPSA_TRY(bppsa_dataset_targets(data, t->samples, samples_of(t, micro), &targets));
-  } else {
-    BPPSA_TRY(bppsa_dataset_fill(data, b->device, t->samples, samples_of(t, micro), NULL, b->labels));
-  }
+  BPPSA_TRY(bppsa_batch_put_targets(b, t->samples, samples_of(t, micro)));
   b->logits = bppsa_view_make(logits->data, logits->dtype, (int32_t)(3 - skip), shape + skip);
   b->dlogits = bppsa_view_make(seed->data, seed->dtype, (int32_t)(3 - skip), shape + skip);
+  b->logits.device = logits->device;
+  b->dlogits.device = seed->device;
   BPPSA_TRY(bppsa_batch_loss_part(b, t->samples * micro->blocks, &result));
   double *counts = &t->counts[(micro->update / t->updates - t->runs * t->steps) * COUNTS];
   counts[0] += (double)result.correct;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "distributed/pipeline_internal.h"
 
 static int64_t padded(const bppsa_view *view) {
@@ -36,31 +37,47 @@ static pipeline_held *held_of(const bppsa_pipeline *p, int64_t replica, int64_t 
 
 /* ---- creation ---- */
 
+/* Zeroed memory where the chain computes. */
+static bppsa_status make_array(const bppsa_pipeline *p, int64_t bytes, void **array) {
+  BPPSA_TRY(bppsa_memory_alloc(p->chain->device, bytes + 1, array));
+  return bppsa_memory_clear(p->chain->device, *array, bytes + 1);
+}
+
+static bppsa_status make_arrays(const bppsa_pipeline *p, pipeline_held *h) {
+  const bool predicts = p->list->scheme->weights == BPPSA_WEIGHTS_PREDICTED, gpu = p->chain->device != NULL;
+  BPPSA_TRY(make_array(p, h->bytes, &h->values));
+  BPPSA_TRY(make_array(p, h->bytes, &h->gradients));
+  BPPSA_TRY(make_array(p, predicts ? h->bytes : 0, &h->predicted));
+  h->copies = bppsa_calloc(gpu ? h->bytes + 1 : 1, 1);
+  h->readers = bppsa_calloc(p->updates + 1, sizeof *h->readers);
+  h->left = bppsa_calloc(p->updates + 1, sizeof *h->left);
+  h->model.parameters = bppsa_calloc(h->model.parameter_count + 1, sizeof *h->model.parameters);
+  return h->copies == NULL || h->readers == NULL || h->left == NULL || h->model.parameters == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
 static bppsa_status make_held(bppsa_pipeline *p, int64_t layer, const bppsa_view *values, pipeline_held *h) {
   const bppsa_chain_layer *about = &p->chain->layer[layer];
   void *arrays[PIPELINE_MOST_PARAMETERS], *gradients[PIPELINE_MOST_PARAMETERS];
   h->bytes = layer_bytes(p, layer);
-  h->pool.bytes = (size_t)h->bytes;
+  h->pool = (pipeline_pool){.device = p->chain->device, .bytes = (size_t)h->bytes};
   h->predicted_from = -1;
-  h->values = bppsa_calloc(h->bytes + 1, 1);
-  h->gradients = bppsa_calloc(h->bytes + 1, 1);
-  h->predicted = bppsa_calloc(p->list->scheme->weights == BPPSA_WEIGHTS_PREDICTED ? h->bytes + 1 : 1, 1);
-  h->readers = bppsa_calloc(p->updates + 1, sizeof *h->readers);
-  h->left = bppsa_calloc(p->updates + 1, sizeof *h->left);
   h->model = (bppsa_model){.dtype = p->chain->dtype, .parameter_count = about->parameters};
-  h->model.parameters = bppsa_calloc(about->parameters + 1, sizeof *h->model.parameters);
-  if (h->values == NULL || h->gradients == NULL || h->predicted == NULL || h->readers == NULL || h->left == NULL ||
-      h->model.parameters == NULL) {
-    return BPPSA_ERR_MEMORY;
+  BPPSA_TRY(make_arrays(p, h));
+  if (p->chain->device != NULL) { /* the views are copies (core/model.h) */
+    h->model.device = p->chain->device;
+    h->model.device_values = h->values;
+    h->model.device_gradients = h->gradients;
+    h->model.reals = h->bytes / (int64_t)bppsa_dtype_size(p->chain->dtype);
   }
-  place_arrays(p, layer, h->values, arrays);
+  place_arrays(p, layer, p->chain->device != NULL ? h->copies : h->values, arrays);
   place_arrays(p, layer, h->gradients, gradients);
   for (int64_t i = 0; i < about->parameters; ++i) {
     h->model.parameters[i] = *parameter_of(p, layer, i);
     h->model.parameters[i].value.data = arrays[i];
-    h->model.parameters[i].gradient.data = gradients[i];
+    h->model.parameters[i].gradient.data = p->chain->device != NULL ? NULL : gradients[i];
     memcpy(arrays[i], values[about->first_parameter + i].data, bppsa_view_bytes(&h->model.parameters[i].value));
   }
+  BPPSA_TRY(about->parameters > 0 ? bppsa_model_push(&h->model) : BPPSA_OK);
   return about->parameters == 0 ? BPPSA_OK : bppsa_optimizer_create(&p->config.optimizer, &h->model, &h->optimizer);
 }
 
@@ -178,12 +195,12 @@ static bppsa_status make_sum(bppsa_pipeline *p, int64_t layer, const bool *mark,
     sum->mine += owners[b] == me;
   }
   sum->count = bytes / (int64_t)bppsa_dtype_size(p->chain->dtype);
-  sum->part = bppsa_calloc(bytes, 1);
-  sum->result = bppsa_calloc(bytes, 1);
-  return sum->part == NULL || sum->result == NULL
-             ? BPPSA_ERR_MEMORY
-             : bppsa_ordered_sum_create(sum->comm, blocks, sum->comm == NULL ? NULL : owners, p->chain->dtype, sum->count,
-                                        p->config.tag + (int32_t)layer, &sum->sum);
+  BPPSA_TRY(make_array(p, bytes, &sum->part));
+  BPPSA_TRY(make_array(p, bytes, &sum->result));
+  BPPSA_TRY(bppsa_ordered_sum_create(sum->comm, blocks, sum->comm == NULL ? NULL : owners, p->chain->dtype, sum->count,
+                                     p->config.tag + (int32_t)layer, &sum->sum));
+  bppsa_ordered_sum_set_device(sum->sum, p->chain->device);
+  return BPPSA_OK;
 }
 
 static bppsa_status make_sums(bppsa_pipeline *p, const bool *marks) {
@@ -210,13 +227,16 @@ bppsa_status bppsa_pipeline_weights_create(bppsa_pipeline *p, const bppsa_view *
   return status;
 }
 
-static void destroy_held(pipeline_held *h) {
+static void destroy_held(const bppsa_pipeline *p, pipeline_held *h) {
   for (int64_t i = 0; i < h->kept_count; ++i) {
-    bppsa_free(h->kept[i].values);
+    bppsa_memory_free(p->chain->device, h->kept[i].values);
   }
   bppsa_optimizer_destroy(h->optimizer);
   bppsa_pipeline_pool_free(&h->pool);
-  void *const blocks[] = {h->values, h->gradients, h->predicted, h->readers, h->left, h->kept, h->model.parameters, h};
+  bppsa_memory_free(p->chain->device, h->values);
+  bppsa_memory_free(p->chain->device, h->gradients);
+  bppsa_memory_free(p->chain->device, h->predicted);
+  void *const blocks[] = {h->copies, h->readers, h->left, h->kept, h->model.parameters, h};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }
@@ -227,12 +247,12 @@ void bppsa_pipeline_weights_destroy(bppsa_pipeline *p) {
     bppsa_comm_cancel(1, &p->sums[layer].request);
     bppsa_ordered_sum_destroy(p->sums[layer].sum);
     bppsa_comm_destroy(p->sums[layer].comm);
-    bppsa_free(p->sums[layer].part);
-    bppsa_free(p->sums[layer].result);
+    bppsa_memory_free(p->chain->device, p->sums[layer].part);
+    bppsa_memory_free(p->chain->device, p->sums[layer].result);
   }
   for (int64_t cell = 0; p->held != NULL && cell < p->list->replicas * p->layers; ++cell) {
     if (p->held[cell] != NULL) {
-      destroy_held(p->held[cell]);
+      destroy_held(p, p->held[cell]);
     }
   }
   bppsa_free(p->sums);
@@ -338,7 +358,7 @@ static bppsa_status keep(bppsa_pipeline *p, pipeline_held *h) {
   }
   void *copy;
   BPPSA_TRY(bppsa_pipeline_pool_take(&h->pool, &copy));
-  memcpy(copy, h->values, (size_t)h->bytes);
+  BPPSA_TRY(bppsa_memory_queue_copy(p->chain->device, copy, h->bytes, h->values, h->bytes, h->bytes, 1));
   h->kept[h->kept_count++] = (pipeline_version){now, copy};
   h->kept_most = h->kept_count > h->kept_most ? h->kept_count : h->kept_most;
   return BPPSA_OK;
@@ -348,7 +368,7 @@ static bppsa_status keep(bppsa_pipeline *p, pipeline_held *h) {
 
 bppsa_status bppsa_pipeline_sum_add(bppsa_pipeline *p, int64_t micro, int64_t layer) {
   pipeline_sum *sum = &p->sums[layer];
-  const bppsa_view part = bppsa_view_make(sum->part, p->chain->dtype, 1, &sum->count);
+  const bppsa_view part = pipeline_view_of(p, sum->part, p->chain->dtype, 1, &sum->count);
   BPPSA_TRY(bppsa_ordered_sum_add(sum->sum, p->micro[micro].block, &part));
   sum->added++;
   return BPPSA_OK;
@@ -371,7 +391,7 @@ bppsa_status bppsa_pipeline_sum_go(bppsa_pipeline *p, int64_t layer, int64_t upd
     if (!over) {
       return BPPSA_OK;
     }
-    const bppsa_view result = bppsa_view_make(sum->result, p->chain->dtype, 1, &sum->count);
+    const bppsa_view result = pipeline_view_of(p, sum->result, p->chain->dtype, 1, &sum->count);
     BPPSA_TRY(bppsa_ordered_sum_ibroadcast(sum->sum, &result, &sum->request));
     sum->state = PIPELINE_SHARING;
   }
@@ -391,6 +411,24 @@ double bppsa_pipeline_rate(const bppsa_pipeline *p, const pipeline_held *h) {
   return p->data->rate != NULL ? p->data->rate(p->data->context, h->updates) : p->config.optimizer.lr;
 }
 
+/* Takes the sum for the layer's gradients and makes the update; *norm: theirs (NULL: not wanted). A GPU makes none where the norm
+ * is not finite, which ends the run. */
+static bppsa_status update(const bppsa_pipeline *p, pipeline_held *h, const pipeline_sum *sum, double *norm) {
+  double found = 0;
+  BPPSA_TRY(bppsa_memory_queue_copy(p->chain->device, h->gradients, h->bytes, sum->result, h->bytes, h->bytes, 1));
+  bppsa_optimizer_set_lr(h->optimizer, bppsa_pipeline_rate(p, h));
+  if (p->chain->device != NULL) {
+    BPPSA_TRY(bppsa_optimizer_update(h->optimizer, p->device, 0, &found));
+  } else {
+    found = norm != NULL ? bppsa_gradient_norm(&h->model, p->device) : 0;
+    bppsa_optimizer_step(h->optimizer, p->device);
+  }
+  if (norm != NULL) {
+    *norm = found;
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t layer, bool *done) {
   pipeline_held *h = held_of(p, replica, layer);
   BPPSA_TRY(bppsa_pipeline_sum_go(p, layer, updates_of(p, h), done));
@@ -399,12 +437,8 @@ bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t lay
   }
   BPPSA_TRY(keep(p, h));
   if (h->optimizer != NULL) {
-    memcpy(h->gradients, p->sums[layer].result, (size_t)h->bytes);
-    if (replica == 0) {
-      p->norms[updates_of(p, h) * p->layers + layer] = bppsa_gradient_norm(&h->model, p->device);
-    }
-    bppsa_optimizer_set_lr(h->optimizer, bppsa_pipeline_rate(p, h));
-    bppsa_optimizer_step(h->optimizer, p->device);
+    double *norm = &p->norms[updates_of(p, h) * p->layers + layer];
+    BPPSA_TRY(update(p, h, &p->sums[layer], replica == 0 ? norm : NULL));
   }
   h->updates++;
   return BPPSA_OK;
@@ -486,6 +520,11 @@ bppsa_status bppsa_pipeline_collect(bppsa_pipeline *p, const bppsa_view *values,
   BPPSA_REQUIRE(p != NULL && values != NULL);
   BPPSA_TRY(check_whole(p, values, state));
   for (int64_t layer = 0; layer < p->layers; ++layer) {
+    pipeline_held *h = held_of(p, 0, layer);
+    if (h != NULL && h->optimizer != NULL) {
+      BPPSA_TRY(bppsa_model_pull(&h->model, false));
+      BPPSA_TRY(bppsa_optimizer_pull(h->optimizer));
+    }
     BPPSA_TRY(move_layer(p, layer, held_of(p, 0, layer), values, state, tell));
   }
   return state != NULL ? collect_step(p, state) : BPPSA_OK;
@@ -500,8 +539,10 @@ bppsa_status bppsa_pipeline_place(bppsa_pipeline *p, const bppsa_view *values, c
       continue;
     }
     BPPSA_TRY(move_layer(p, cell % p->layers, h, values, state, take));
+    BPPSA_TRY(bppsa_model_push(&h->model));
     if (state != NULL) {
       bppsa_optimizer_get_state(h->optimizer)->step = state->step;
+      BPPSA_TRY(bppsa_optimizer_push(h->optimizer));
     }
     h->predicted_from = -1;
   }

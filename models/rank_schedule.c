@@ -59,15 +59,15 @@ static bppsa_status refuse(const bppsa_rank_schedule *s, const char *option, con
 }
 
 static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_train_config *train,
-                          const bppsa_dataset *dataset, const bppsa_device *device, const bppsa_network_config *config) {
-  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return refuse(s, "--device", "whose steps train on processors", "cpu");
-  }
+                          const bppsa_dataset *dataset, const bppsa_network_config *config) {
   if (train->clip_norm > 0) {
     return refuse(s, "--clip-norm", "whose stages update before the norm of all gradients is known", "none");
   }
   if (network->mask != NULL) {
     return refuse(s, "--mask", "whose stages have whole weights", "none");
+  }
+  if (network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER) {
+    return refuse(s, "--weight-gradients second-stream", "whose list says when they are computed", "in-order");
   }
   if (dataset->ignores) {
     return refuse(s, "--ignore-label", "whose micro-batches count all rows", "none");
@@ -251,7 +251,7 @@ bppsa_status bppsa_rank_schedule_make(bppsa_rank_schedule *s, const bppsa_networ
                                       const bppsa_dataset *dataset, int64_t epoch_samples, const bppsa_device *device,
                                       int64_t ranks, bppsa_network_config *config) {
   bppsa_network_config one = *config;
-  BPPSA_TRY(check(s, network, train, dataset, device, config));
+  BPPSA_TRY(check(s, network, train, dataset, config));
   one.batch = 1;
   one.method.backward = BPPSA_BACKWARD_BP;
   one.steps.forward = bppsa_forward_method_default();

@@ -30,8 +30,8 @@ bool bppsa_rank_schedule_is_file(const char *split);
  * the method BP, as config of the model that evaluates. epoch_samples: what an epoch visits. In a run of an asynchronous scheme
  * the list has as many iterations as can follow each other without a look at the weights: up to the end of the epoch, the next
  * checkpoint or the end of the run. ERR_ARGUMENT names the option: what a schedule cannot do, micro-batches that do not divide
- * the batch, batches that do not divide the epoch, more stages than layers, a GPU; ERR_MEMORY; ERR_* of
- * bppsa_schedule_create and bppsa_schedule_csv_load. */
+ * the batch, batches that do not divide the epoch, more stages than layers; ERR_MEMORY, ERR_CUDA; ERR_UNSUPPORTED: a chain that the
+ * device does not compute; ERR_* of bppsa_schedule_create and bppsa_schedule_csv_load. */
 bppsa_status bppsa_rank_schedule_make(bppsa_rank_schedule *schedule, const bppsa_network *network,
                                       const bppsa_train_config *train, const bppsa_dataset *dataset, int64_t epoch_samples,
                                       const bppsa_device *device, int64_t ranks, bppsa_network_config *config);

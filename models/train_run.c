@@ -41,7 +41,7 @@ bppsa_status bppsa_train_run_make_layers(bppsa_train_run *run) {
 static bppsa_status join_stages(bppsa_train_run *run) {
   const bppsa_rank_schedule *s = &run->schedule;
   const bppsa_pipeline_config config = {.schedule = s->list, .samples = s->samples, .optimizer = run->train.optimizer};
-  BPPSA_TRY(bppsa_pipeline_train_create(run->on.comm, s->chain, run->model, &config, &run->pipeline));
+  BPPSA_TRY(bppsa_pipeline_train_create(bppsa_rank_network_among(&run->on), s->chain, run->model, &config, &run->pipeline));
   run->config.batch = run->train.batch; /* as it is shown */
   run->train.ranks = bppsa_pipeline_train_ranks(run->pipeline);
   run->train.reduction = bppsa_rank_schedule_reduction(s, run->reduction, sizeof run->reduction);

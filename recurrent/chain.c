@@ -53,17 +53,27 @@ static bppsa_parameter *parameters_of(const recurrent_chain *c, const recurrent_
   return n->base.parameters + (layer < c->config.layers ? 0 : PARAMETERS_PER_LAYER);
 }
 
+/* Copies a parameter, or its gradient, between arrays of a GPU: the network's own and the caller's. */
+static bppsa_status copy_parameter(const recurrent_network *n, const bppsa_parameter *parameter, void *value, void *gradient) {
+  const int64_t bytes = (int64_t)bppsa_view_bytes(&parameter->value),
+                place = (const char *)parameter->value.data - (const char *)n->base.parameters[0].value.data;
+  return value != NULL
+             ? bppsa_memory_queue_copy(n->base.device, (char *)n->base.device_values + place, bytes, value, bytes, bytes, 1)
+             : bppsa_memory_queue_copy(n->base.device, gradient, bytes, (char *)n->base.device_gradients + place, bytes, bytes,
+                                       1);
+}
+
 /* A network on a GPU has weights of its own, which become those that the pass sees. */
 static bppsa_status see_weights(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *weights) {
   bppsa_parameter *parameters = parameters_of(c, n, layer);
   for (int64_t i = 0; i < c->layers[layer].parameters; ++i) {
     if (c->base.device != NULL) {
-      memcpy(parameters[i].value.data, weights[i], bppsa_view_bytes(&parameters[i].value));
+      BPPSA_TRY(copy_parameter(n, &parameters[i], weights[i], NULL));
     } else {
       parameters[i].value.data = weights[i];
     }
   }
-  return bppsa_model_push(&n->base);
+  return BPPSA_OK;
 }
 
 /* Before a pass on the host: its gradients are the caller's. */
@@ -77,12 +87,8 @@ static void lend_gradients(const recurrent_chain *c, recurrent_network *n, int64
 /* Behind a pass on a GPU: brings its gradients to the caller. */
 static bppsa_status fetch_gradients(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *gradients) {
   const bppsa_parameter *parameters = parameters_of(c, n, layer);
-  if (gradients == NULL || c->base.device == NULL) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_model_pull(&n->base, true));
-  for (int64_t i = 0; i < c->layers[layer].parameters; ++i) {
-    memcpy(gradients[i], parameters[i].gradient.data, bppsa_view_bytes(&parameters[i].gradient));
+  for (int64_t i = 0; gradients != NULL && c->base.device != NULL && i < c->layers[layer].parameters; ++i) {
+    BPPSA_TRY(copy_parameter(n, &parameters[i], NULL, gradients[i]));
   }
   return BPPSA_OK;
 }

@@ -133,6 +133,32 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   return batch->dataset->real_targets ? bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets) : BPPSA_OK;
 }
 
+/* Notes the samples in memory that a GPU may still read. */
+static bppsa_status take_indices(const bppsa_batch *batch, int64_t count, const int64_t *indices) {
+  BPPSA_TRY(batch->gpu.device != NULL ? bppsa_device_wait(batch->gpu.device) : BPPSA_OK);
+  memcpy(batch->indices, indices, (size_t)count * sizeof *indices);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_batch_put_inputs(bppsa_batch *batch, int64_t count, const int64_t *indices, const bppsa_view *x) {
+  BPPSA_TRY(take_indices(batch, count, indices));
+  return batch->gpu.device != NULL ? bppsa_batch_gpu_inputs(batch, count, x)
+                                   : bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, x, NULL);
+}
+
+bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const int64_t *indices) {
+  BPPSA_TRY(take_indices(batch, count, indices));
+  batch->count = count;
+  batch->first = 0;
+  if (batch->dataset->real_targets) {
+    const bppsa_view targets = bppsa_batch_targets(batch);
+    BPPSA_TRY(bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets));
+  } else if (batch->labels != NULL) {
+    BPPSA_TRY(bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, NULL, batch->labels));
+  }
+  return batch->gpu.device != NULL ? bppsa_batch_gpu_targets(batch) : BPPSA_OK;
+}
+
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);

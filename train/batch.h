@@ -63,6 +63,11 @@ void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps
  * GPU's part. */
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count);
 bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* does nothing for a model in host memory */
+/* For callers that hold inputs themselves, as pipelines do. put_inputs writes those of `count` of the data set's samples to x,
+ * which has their shape and is where the model is. put_targets makes the samples, with their labels or targets, the present batch,
+ * whose loss can then be computed. On a GPU both are queued, once it has read what was staged before. */
+bppsa_status bppsa_batch_put_inputs(bppsa_batch *batch, int64_t count, const int64_t *indices, const bppsa_view *x);
+bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const int64_t *indices);
 /* Runs the model's forward pass from a zero state and checks the logits' shape. */
 bppsa_status bppsa_batch_forward(bppsa_batch *batch);
 /* Computes the loss of the present logits, and its gradient if the batch was made with gradients. queue_loss only queues it on a
@@ -96,5 +101,7 @@ static inline int64_t bppsa_batch_rows_before(const bppsa_batch *batch) {
 bppsa_status bppsa_batch_gpu_create(bppsa_batch *batch, int64_t labels);
 void bppsa_batch_gpu_free(bppsa_batch *batch);
 bppsa_status bppsa_batch_gpu_loss(bppsa_batch *batch, int64_t mean_rows, bppsa_loss_result *result);
+bppsa_status bppsa_batch_gpu_inputs(const bppsa_batch *batch, int64_t count, const bppsa_view *x);
+bppsa_status bppsa_batch_gpu_targets(const bppsa_batch *batch);
 
 #endif

@@ -82,21 +82,49 @@ void bppsa_batch_gpu_free(bppsa_batch *b) {
   bppsa_memory_free_staging(b->gpu.device, b->gpu.staging);
 }
 
-bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
+/* Queues the copy of the labels or targets that the host has made. */
+static bppsa_status queue_targets(const bppsa_batch *b) {
   const bppsa_batch_gpu *g = &b->gpu;
-  if (g->device == NULL) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_input, g->input, input_bytes(b->count)));
-  if (b->dataset->ops->queue != NULL) {
-    return bppsa_dataset_queue(b->dataset, g->device, b->count, g->device_input->indices, &b->x_view, g->device_labels);
-  }
-  BPPSA_TRY(bppsa_memory_queue_put(g->device, b->x_view.data, g->x_staging.data, (int64_t)bppsa_view_bytes(&b->x_view)));
   if (b->dataset->real_targets) {
     const bppsa_view targets = bppsa_batch_targets(b);
     return bppsa_memory_queue_put(g->device, g->device_targets, targets.data, (int64_t)bppsa_view_bytes(&targets));
   }
   return bppsa_memory_queue_put(g->device, g->device_labels, b->labels, bppsa_batch_rows(b) * (int64_t)sizeof *b->labels);
+}
+
+/* Tells the GPU the samples' numbers; the data set makes x or labels there (NULL: not wanted). */
+static bppsa_status queue_made(const bppsa_batch *b, int64_t count, const bppsa_view *x, int64_t *labels) {
+  const bppsa_batch_gpu *g = &b->gpu;
+  BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_input, g->input, input_bytes(count)));
+  return b->dataset->ops->queue == NULL ? BPPSA_OK
+                                        : bppsa_dataset_queue(b->dataset, g->device, count, g->device_input->indices, x, labels);
+}
+
+bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
+  const bppsa_batch_gpu *g = &b->gpu;
+  if (g->device == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(queue_made(b, b->count, &b->x_view, g->device_labels));
+  if (b->dataset->ops->queue != NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_queue_put(g->device, b->x_view.data, g->x_staging.data, (int64_t)bppsa_view_bytes(&b->x_view)));
+  return queue_targets(b);
+}
+
+bppsa_status bppsa_batch_gpu_inputs(const bppsa_batch *b, int64_t count, const bppsa_view *x) {
+  const bppsa_batch_gpu *g = &b->gpu;
+  const bppsa_view host = bppsa_view_make(g->x_staging.data, x->dtype, x->ndim, x->shape);
+  if (b->dataset->ops->queue != NULL) {
+    return queue_made(b, count, x, NULL);
+  }
+  BPPSA_TRY(bppsa_dataset_fill(b->dataset, b->device, count, b->indices, &host, NULL));
+  return bppsa_memory_queue_put(g->device, x->data, host.data, (int64_t)bppsa_view_bytes(x));
+}
+
+bppsa_status bppsa_batch_gpu_targets(const bppsa_batch *b) {
+  return b->dataset->ops->queue != NULL ? queue_made(b, b->count, NULL, b->gpu.device_labels) : queue_targets(b);
 }
 
 /* The loss of the logits, which are those of the model's own steps. */

@@ -117,7 +117,11 @@ static int64_t slot_bytes(const bppsa_optimizer *o) {
 }
 
 static char *device_slot(const bppsa_optimizer *o, int64_t slot) {
-  return o->device_memory + 2 * LINE + bppsa_update_scratch() + slot * slot_bytes(o);
+  return slot < o->slots ? o->device_memory + 2 * LINE + bppsa_update_scratch() + slot * slot_bytes(o) : NULL;
+}
+
+const void *bppsa_optimizer_device_slot(const bppsa_optimizer *optimizer, int64_t slot) {
+  return device_slot(optimizer, slot);
 }
 
 /* Allocates zeroed GPU memory if the model is on a GPU. */
@@ -225,7 +229,7 @@ bppsa_status bppsa_optimizer_queue(bppsa_optimizer *o, double clip_norm, const b
                                     .dtype = o->model->dtype,
                                     .reals = o->model->reals,
                                     .values = o->model->device_values,
-                                    .slots = {o->slots > 0 ? device_slot(o, 0) : NULL, o->slots > 1 ? device_slot(o, 1) : NULL},
+                                    .slots = {device_slot(o, 0), device_slot(o, 1)},
                                     .gradients = o->model->device_gradients,
                                     .scratch = o->device_memory + 2 * LINE};
   return bppsa_update_queue(o->model->device, &arena, clip_norm, factors, result);

@@ -18,6 +18,9 @@ void bppsa_optimizer_cancel(bppsa_optimizer *optimizer);
 bppsa_status bppsa_optimizer_queue(bppsa_optimizer *optimizer, double clip_norm, const bppsa_step_factors *factors,
                                    bppsa_gpu_result *result);
 
+/* State tensor `slot` of all parameters, 0 or 1, in GPU memory, laid out as the model's values; NULL: there is none. */
+const void *bppsa_optimizer_device_slot(const bppsa_optimizer *optimizer, int64_t slot);
+
 /* The arguments of its launches. All pointers point to GPU memory; velocity and moments are NULL if the optimiser has none. */
 typedef struct {
   const bppsa_optimizer_config *config;

@@ -1,4 +1,4 @@
-/* One training step on a CPU; for a GPU it calls step_gpu.c. */
+/* One training step on a CPU, or on ranks that update their own weights, wherever they are; for a GPU it calls step_gpu.c. */
 #include <math.h>
 
 #include "train/trainer_internal.h"
@@ -58,8 +58,7 @@ bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_l
     return bppsa_step_gpu(run, record, loss);
   }
   BPPSA_TRY((run->ranks != NULL ? forward_backward_on_ranks : forward_backward)(run, record, loss));
-  const bool updated = run->ranks != NULL && run->ranks->updates > 0;
-  if (run->nonfinite.length == 0 && !updated) {
+  if (run->nonfinite.length == 0 && !bppsa_training_updated(run)) {
     update(run, record);
   }
   return BPPSA_OK;

@@ -76,7 +76,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->order == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  if (run->model->device != NULL) {
+  if (run->model->device != NULL && !bppsa_training_updated(run)) {
     BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
   }
   BPPSA_TRY(bppsa_model_update_redone(run->model));
@@ -164,7 +164,7 @@ static int64_t steps_left(const void *context) {
 /* Gives the weights that the run begins with to ranks that hold parts of them. */
 static bppsa_status begin_ranks(bppsa_training *run) {
   run->lead = (bppsa_train_lead){.context = run, .optimizer = run->optimizer, .rate = rate_at, .left = steps_left};
-  return run->ranks != NULL && run->ranks->updates > 0 ? run->ranks->begin(run->ranks->context, &run->lead) : BPPSA_OK;
+  return bppsa_training_updated(run) ? run->ranks->begin(run->ranks->context, &run->lead) : BPPSA_OK;
 }
 
 /* Shows the weights that an update has made to the caller. */

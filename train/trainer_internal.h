@@ -51,7 +51,7 @@ typedef struct {
   bool first;                     /* this rank writes the files */
   int64_t *order;                 /* the epoch's order, size samples */
   bppsa_optimizer *optimizer;
-  bppsa_gpu_steps *gpu; /* NULL: the model is in host memory */
+  bppsa_gpu_steps *gpu; /* NULL: the model is in host memory, or ranks update it */
   int64_t redone;       /* of the model, as far as they have been counted */
   bppsa_log *log;       /* NULL: none */
   bppsa_batch_cursor cursor;
@@ -92,9 +92,19 @@ bppsa_status bppsa_gpu_steps_create(const bppsa_device *device, bppsa_gpu_steps 
 void bppsa_gpu_steps_destroy(const bppsa_device *device, bppsa_gpu_steps *steps);         /* NULL is legal */
 bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
 
-/* Makes the model and the optimiser's state whole, where ranks hold parts of them. */
+/* Do ranks that hold parts of the weights update them? */
+static inline bool bppsa_training_updated(const bppsa_training *run) {
+  return run->ranks != NULL && run->ranks->updates > 0;
+}
+
+/* Makes the model and the optimiser's state whole, where ranks hold parts of them; on a GPU there as well. */
 static inline bppsa_status bppsa_training_gather(const bppsa_training *run) {
-  return run->ranks != NULL && run->ranks->updates > 0 ? run->ranks->gather(run->ranks->context) : BPPSA_OK;
+  if (!bppsa_training_updated(run)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(run->ranks->gather(run->ranks->context));
+  BPPSA_TRY(bppsa_model_push(run->model));
+  return bppsa_optimizer_push(run->optimizer);
 }
 
 /* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else

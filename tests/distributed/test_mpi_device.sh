@@ -1,6 +1,7 @@
 #!/bin/sh
-# test_mpi_device.sh PROGRAM FOLDER: train on GPUs under mpirun, data parallel and along time: arrays in GPU memory travel between
-# processes, and every run ends with the bits of ranks that are threads. PROGRAM: the program, on emulated GPUs or on real ones.
+# test_mpi_device.sh PROGRAM FOLDER: train on GPUs under mpirun, data parallel, along time and in stages: arrays in GPU memory
+# travel between processes, and every run ends with the bits of ranks that are threads. PROGRAM: the program, on emulated GPUs or on
+# real ones.
 set -eu
 program=$1
 folder=$2
@@ -46,4 +47,7 @@ same 2 rnn --seq-len 5 --reduction library
 same 2 gru --seq-len 7 --split time --backward bp --micro-batches 2
 same 2 rnn --seq-len 7 --split time --algorithm chunked --loss all
 same 3 gru --seq-len 9 --split time --algorithm blelloch --loss all
+small="--hidden 3 --samples 40 --batch 10 --validation 0.5 --threads 1 --epochs 1 --device cuda"
+same 3 gru --seq-len 4 --layers 3 --split 1f1b --micro-batches 5
+same 2 rnn --seq-len 4 --layers 3 --split pipedream --micro-batches 2
 echo "test_mpi_device: passed"
