@@ -7,14 +7,15 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL}, BPPSA_FORWARD_USES,                      \
-        {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},               \
-        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE},                         \
-        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
-        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
-        {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_INPUT, .required = true},                                       \
-        {.option = BPPSA_OPTION_LABELS, .required = true}, {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0},             \
-        {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {          \
+        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL},        \
+        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                               \
+        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
+        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
+        BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                                      \
+        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
+        {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS}, {.option = BPPSA_OPTION_GRAD_OUTPUT}, \
+        {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0}, {.option = BPPSA_OPTION_OUT, .required = true},                \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -39,21 +40,47 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},
     {.option = BPPSA_OPTION_PREFIX},
     {.option = BPPSA_OPTION_INPUT, .required = true, .help = "input [B,C,H,W]"},
-    {.option = BPPSA_OPTION_LABELS, .required = true, .help = "int64 labels [B]; with --loss mse reals [B,C]"},
+    {.option = BPPSA_OPTION_LABELS, .required = true, .help = "int64 labels [B]; with --loss mse or bce reals [B,C]"},
     {.option = BPPSA_OPTION_OUT, .required = true},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
+/* Either labels and a loss, or the gradient of the states. */
+static bppsa_status check_labels(const bppsa_cli *cli) {
+  static const bppsa_option of_loss[] = {BPPSA_OPTION_LABELS, BPPSA_OPTION_TRAIN_LOSS, BPPSA_OPTION_IGNORE_LABEL};
+  const bool given = bppsa_cli_value(cli, BPPSA_OPTION_GRAD_OUTPUT)->given;
+  for (size_t i = 0; given && i < sizeof of_loss / sizeof of_loss[0]; ++i) {
+    if (bppsa_cli_value(cli, of_loss[i])->given) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                        "%s: given beside --grad-output, which takes the place of a loss, expected one of them",
+                        bppsa_option_get(of_loss[i])->name);
+    }
+  }
+  return given || bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->given
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--labels: option missing in 'grad %s', expected the path of an NPY file, or "
+                          "--grad-output G.npy",
+                          cli->command->object);
+}
+
 static bppsa_status load(const bppsa_cli *cli, bppsa_gradients *g) {
+  const bppsa_gradients_files files = {.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text,
+                                       .labels = bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text,
+                                       .grad_output = bppsa_cli_value(cli, BPPSA_OPTION_GRAD_OUTPUT)->text,
+                                       .h0 = bppsa_cli_value(cli, BPPSA_OPTION_H0)->text,
+                                       .c0 = bppsa_cli_value(cli, BPPSA_OPTION_C0)->text};
+  BPPSA_TRY(check_labels(cli));
   BPPSA_TRY(bppsa_setup_network(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);
+  g->config.steps.no_head = files.grad_output != NULL;
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &g->config));
   BPPSA_TRY(bppsa_setup_device(cli, &g->device));
   BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
   BPPSA_TRY(bppsa_setup_objective(cli, g->file, &g->objective));
-  return bppsa_gradients_load(bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text, bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text,
-                              bppsa_cli_value(cli, BPPSA_OPTION_H0)->text, bppsa_cli_value(cli, BPPSA_OPTION_C0)->text, g);
+  g->objective.kind = files.grad_output != NULL ? BPPSA_LOSS_NONE : g->objective.kind;
+  return bppsa_gradients_load(&files, g);
 }
 
 static bppsa_status choose(const bppsa_cli *cli, bppsa_gradients *g) {
@@ -99,7 +126,11 @@ static bppsa_status render(const bppsa_cli *cli, const bppsa_gradients *g, bppsa
     return bppsa_json_render(bppsa_gradients_json(g), &shown->text);
   }
   bppsa_gradients_text(g, shown);
-  bppsa_text_add(shown, "\nloss %.6f, written to %s\n", g->loss, bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text);
+  if (g->objective.kind != BPPSA_LOSS_NONE) {
+    bppsa_text_add(shown, "\nloss %.6f,", g->loss);
+  }
+  bppsa_text_add(shown, "%swritten to %s\n", g->objective.kind != BPPSA_LOSS_NONE ? " " : "\n",
+                 bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text);
   return bppsa_text_check(shown);
 }
 

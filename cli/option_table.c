@@ -11,7 +11,7 @@
 
 static const char *const nonlinearities[] = {"tanh", "relu", NULL};
 static const char *const losses[] = {"last", "all", NULL};
-static const char *const train_losses[] = {"last", "all", "mse", "mse-all", NULL};
+static const char *const train_losses[] = {"last", "all", "mse", "mse-all", "bce", "bce-all", NULL};
 static const char *const inits[] = {"default", "orthogonal", NULL};
 static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const weight_gradients[] = {"in-order", "second-stream", NULL};
@@ -76,20 +76,24 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                              COUNT32_EXPECTED, SPAN(1, INT32_MAX)},
     [BPPSA_OPTION_NONLINEARITY] = {"--nonlinearity", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "tanh", "the cell's function",
                                    .choices = nonlinearities},
+    [BPPSA_OPTION_NO_BIAS] = {"--no-bias", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
+                              "recurrent layers without biases; weights from a file say it themselves", NULL, .choices = NULL},
     [BPPSA_OPTION_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last", "cross-entropy of the last or of every step",
                            .choices = losses},
     [BPPSA_OPTION_TRAIN_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last",
-                                 "cross-entropy of the last or of every step; mean squared error of real targets likewise",
+                                 "cross-entropy of the last or of every step; likewise for real targets mean squared error, or "
+                                 "binary cross-entropy with targets in [0, 1]",
                                  .choices = train_losses},
     [BPPSA_OPTION_IGNORE_LABEL] = {"--ignore-label", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "LABEL", NULL,
                                    "a label that takes no part in loss and accuracy, such as -100", "a whole number",
                                    SPAN(INT64_MIN, INT64_MAX), .otherwise = "none"},
     [BPPSA_OPTION_INIT] = {"--init", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "default",
                            "PyTorch's initialisation; orthogonal: the same, with W_hh orthogonal", .choices = inits},
-    [BPPSA_OPTION_DATA] = {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "DATA", "bitstream",
-                           "bitstream (made on the fly), npy:X,Y (X [N,T,I], Y [N] or [N,T]; with --loss mse Y [N], [N,C], or "
-                           "[N,T], [N,T,C]), irmas:DIR or instruments:DIR (WAV files)",
-                           "bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR", .choices = NULL},
+    [BPPSA_OPTION_DATA] =
+        {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "DATA", "bitstream",
+         "bitstream (made on the fly), npy:X,Y (X [N,T,I], Y [N] or [N,T]; with --loss mse or bce Y [N], [N,C], or "
+         "[N,T], [N,T,C]), irmas:DIR or instruments:DIR (WAV files)",
+         "bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR", .choices = NULL},
     [BPPSA_OPTION_SET] = {"--set", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "S",
                           "features of WAV files: 259 steps of 38, 517 of 24, 1034 of 12", .choices = sets},
     [BPPSA_OPTION_PADDING] = {"--padding", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "constant",
@@ -226,8 +230,12 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_INPUT] = {"--input", BPPSA_TEXT, BPPSA_GROUP_FILES, "X.npy", NULL, "input [T,B,I]", "the path of an NPY file",
                             .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_LABELS] = {"--labels", BPPSA_TEXT, BPPSA_GROUP_FILES, "Y.npy", NULL,
-                             "int64 labels [B]; [T,B] with --loss all; with --loss mse reals, [B] or [B,C]",
+                             "int64 labels [B]; [T,B] with --loss all; with --loss mse or bce reals, [B] or [B,C]",
                              "the path of an NPY file", .path = BPPSA_PATH_READ},
+    [BPPSA_OPTION_GRAD_OUTPUT] = {"--grad-output", BPPSA_TEXT, BPPSA_GROUP_FILES, "G.npy", NULL,
+                                  "instead of --labels and a loss: the gradient of the top layer's states, [T,B,H], or of the "
+                                  "last ones [B,H]; a head is left out",
+                                  "the path of an NPY file", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_H0] = {"--h0", BPPSA_TEXT, BPPSA_GROUP_FILES, "H.npy", NULL, "initial state [L,B,H]", "the path of an NPY file",
                          .otherwise = "zeros", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_C0] = {"--c0", BPPSA_TEXT, BPPSA_GROUP_FILES, "C.npy", NULL, "initial cell state [L,B,H] of an LSTM",

@@ -18,8 +18,9 @@ typedef enum {
   BPPSA_OPTION_LAYERS,
   BPPSA_OPTION_HIDDEN,
   BPPSA_OPTION_NONLINEARITY,
+  BPPSA_OPTION_NO_BIAS,
   BPPSA_OPTION_LOSS,
-  BPPSA_OPTION_TRAIN_LOSS, /* --loss of train, eval and grad, with the mean squared error among its choices */
+  BPPSA_OPTION_TRAIN_LOSS, /* --loss of train, eval and grad, with errors of real targets among its choices */
   BPPSA_OPTION_IGNORE_LABEL,
   BPPSA_OPTION_INIT,
   BPPSA_OPTION_DATA,
@@ -76,6 +77,7 @@ typedef enum {
   BPPSA_OPTION_PREFIX,
   BPPSA_OPTION_INPUT,
   BPPSA_OPTION_LABELS,
+  BPPSA_OPTION_GRAD_OUTPUT,
   BPPSA_OPTION_H0,
   BPPSA_OPTION_C0,
   BPPSA_OPTION_OUT,

@@ -154,13 +154,15 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   if (nonlinearity->present) {
     config->steps.nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
+  config->steps.no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given; /* weights may say otherwise */
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
   const bppsa_option_value *train_loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);
   if (loss->present || train_loss->present) {
     config->loss_all = bppsa_objective_all(loss->present ? loss->text : train_loss->text);
   }
   if (config->loss_all && train_loss->present && !bppsa_setup_kind(cli)->family->steps) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--loss: %s, a loss of every step, expected last or mse for images", train_loss->text);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--loss: %s, a loss of every step, expected last, mse or bce for images",
+                      train_loss->text);
   }
   const bppsa_option_value *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
   if (dtype->present) {
@@ -222,6 +224,7 @@ static bppsa_weights_request weights_request(const bppsa_cli *cli) {
                                  .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
                                  .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
                                  .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),
+                                 .no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given,
                                  .loss_given = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS)->given};
 }
 
@@ -313,7 +316,8 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
                                          .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer,
                                          .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                          .labels_per_step = loss_all,
-                                         .real_targets = objective != NULL && objective->mse,
+                                         .real_targets = bppsa_objective_real(objective),
+                                         .binary = objective != NULL && objective->kind == BPPSA_LOSS_BINARY,
                                          .ignores = objective != NULL && objective->ignores,
                                          .ignored = objective != NULL ? objective->ignored : 0,
                                          .audio = &audio};

@@ -13,9 +13,9 @@
 
 /* The help of options whose meaning for convolutional networks differs. */
 #define BPPSA_MASK_HELP "which weights stay; the others are 0 and stay out of the scan's patterns"
-#define BPPSA_IMAGES_HELP "cifar10:DIR (its binary version) or npy:X,Y (X [N,C,H,W], Y [N]; with --loss mse Y [N,C])"
+#define BPPSA_IMAGES_HELP "cifar10:DIR (its binary version) or npy:X,Y (X [N,C,H,W], Y [N]; with --loss mse or bce Y [N,C])"
 #define BPPSA_IMAGES_VALIDATION_HELP "fraction of the samples held out instead of CIFAR-10's test batch"
-#define BPPSA_IMAGES_LOSS_HELP "last: cross-entropy; mse: mean squared error of real targets"
+#define BPPSA_IMAGES_LOSS_HELP "last: cross-entropy; mse, bce: mean squared error, binary cross-entropy of real targets"
 #define BPPSA_REFUSE_HELP "refuse a network that needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]"
 
 /* The options that a cell with these functions has beyond those of all cells (models/cells.inc). */

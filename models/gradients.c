@@ -47,7 +47,8 @@ static bppsa_status load_targets(const char *path, bppsa_gradients *g) {
     view->shape[view->ndim] = 1;
     *view = bppsa_view_make(view->data, view->dtype, view->ndim + 1, view->shape);
   }
-  return bppsa_view_check_shape(path, view, all ? "[T, B, C]" : "[B, C]", all ? 3 : 2, all ? shape : shape + 1);
+  BPPSA_TRY(bppsa_view_check_shape(path, view, all ? "[T, B, C]" : "[B, C]", all ? 3 : 2, all ? shape : shape + 1));
+  return g->objective.kind == BPPSA_LOSS_BINARY ? bppsa_binary_targets_check(path, view) : BPPSA_OK;
 }
 
 static bppsa_status load_labels(const char *path, bppsa_gradients *g) {
@@ -116,13 +117,25 @@ static bppsa_status load_pairs(const char *const paths[2], bppsa_gradients *g) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_gradients_load(const char *input, const char *labels, const char *h0, const char *c0, bppsa_gradients *g) {
+/* Loads the gradient of the states, all or the last ones. */
+static bppsa_status load_grad_output(const char *path, bppsa_gradients *g) {
+  const int64_t shape[3] = {g->config.steps.seq_len, g->config.batch, g->config.steps.hidden};
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->labels)));
+  const bool all = g->labels.view.ndim == 3;
+  g->config.loss_all = all;
+  return bppsa_view_check_shape(path, &g->labels.view, all ? "[T, B, H]" : "[B, H]", all ? 3 : 2, all ? shape : shape + 1);
+}
+
+bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_gradients *g) {
+  const char *h0 = files->h0, *c0 = files->c0;
   if (c0 != NULL && !has_pairs(g)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an initial cell state for %s, which has none, expected a network such as lstm", c0,
                       g->network.kind->name);
   }
-  BPPSA_TRY(load_input(input, g));
-  BPPSA_TRY((g->objective.mse ? load_targets : load_labels)(labels, g));
+  BPPSA_TRY(load_input(files->input, g));
+  BPPSA_TRY(g->objective.kind == BPPSA_LOSS_NONE  ? load_grad_output(files->grad_output, g)
+            : bppsa_objective_real(&g->objective) ? load_targets(files->labels, g)
+                                                  : load_labels(files->labels, g));
   if (has_pairs(g)) {
     return h0 != NULL || c0 != NULL ? load_pairs((const char *const[]){h0, c0}, g) : BPPSA_OK;
   }
@@ -134,16 +147,30 @@ bppsa_status bppsa_gradients_load(const char *input, const char *labels, const c
 static bppsa_status compute_loss(const bppsa_gradients *g, const bppsa_view *logits, bppsa_loss_result *result) {
   const bppsa_objective *o = &g->objective;
   const bppsa_view *seed = &g->seed.view, *labels = &g->labels.view;
-  if (o->mse) {
-    return bppsa_mean_squared_error(g->device, logits, labels, seed, result);
+  if (bppsa_objective_real(o)) {
+    return (o->kind == BPPSA_LOSS_BINARY ? bppsa_binary_cross_entropy : bppsa_mean_squared_error)(g->device, logits, labels, seed,
+                                                                                                  result);
   }
   return o->ignores ? bppsa_cross_entropy_ignoring(g->device, logits, labels->data, o->ignored, seed, result)
                     : bppsa_cross_entropy(g->device, logits, labels->data, seed, result);
 }
 
-static bppsa_status forward_backward(bppsa_gradients *g) {
-  bppsa_view logits;
+/* The loss of the outputs, and its gradient; or the gradient that the caller brought. */
+static bppsa_status find_seed(bppsa_gradients *g, const bppsa_view *logits) {
   bppsa_loss_result result;
+  if (g->objective.kind == BPPSA_LOSS_NONE) {
+    g->loss = (double)NAN;
+    return bppsa_buffer_move(g->device, &g->labels);
+  }
+  BPPSA_TRY(bppsa_buffer_create(g->device, logits->dtype, logits->ndim, logits->shape, &g->seed));
+  BPPSA_TRY(compute_loss(g, logits, &result));
+  g->loss = result.loss;
+  return isfinite(g->loss) ? BPPSA_OK : bppsa_model_fail_nonfinite(g->model, "loss");
+}
+
+static bppsa_status forward_backward(bppsa_gradients *g) {
+  const bool given = g->objective.kind == BPPSA_LOSS_NONE;
+  bppsa_view logits;
   const bppsa_view *h0 = g->h0.view.data != NULL ? &g->h0.view : NULL;
   BPPSA_TRY(bppsa_buffer_move(g->device, &g->x));
   if (h0 != NULL) {
@@ -151,13 +178,8 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
   }
   BPPSA_TRY(g->model->ops->forward(g->model, &g->x.view, h0, &logits));
   BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
-  BPPSA_TRY(bppsa_buffer_create(g->device, logits.dtype, logits.ndim, logits.shape, &g->seed));
-  BPPSA_TRY(compute_loss(g, &logits, &result));
-  g->loss = result.loss;
-  if (!isfinite(g->loss)) {
-    return bppsa_model_fail_nonfinite(g->model, "loss");
-  }
-  BPPSA_TRY(g->model->ops->backward(g->model, &g->seed.view));
+  BPPSA_TRY(find_seed(g, &logits));
+  BPPSA_TRY(g->model->ops->backward(g->model, given ? &g->labels.view : &g->seed.view));
   return bppsa_model_pull(g->model, true);
 }
 
@@ -197,6 +219,9 @@ bppsa_status bppsa_gradients_list(bppsa_gradients *g) {
   }
   g->tensors[g->count++] = (bppsa_named_view){"input", g->dx.view};
   BPPSA_TRY(list_start(g));
+  if (g->objective.kind == BPPSA_LOSS_NONE) {
+    return BPPSA_OK;
+  }
   g->loss_f32 = (float)g->loss;
   void *loss = model->dtype == BPPSA_F32 ? (void *)&g->loss_f32 : (void *)&g->loss;
   g->tensors[g->count++] = (bppsa_named_view){"loss", bppsa_view_make(loss, model->dtype, 0, NULL)};
@@ -286,7 +311,8 @@ void bppsa_gradients_text(const bppsa_gradients *g, bppsa_text *text) {
     bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&g->forward, forward, sizeof forward));
   }
   bppsa_text_add(text, "%-22s %-20s %s\n", "gradient of", "shape", "norm");
-  for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
+  const int64_t gradients = g->count - (g->objective.kind != BPPSA_LOSS_NONE); /* the loss comes last */
+  for (int64_t i = 0; i < gradients; ++i) {
     const bppsa_view *view = &g->tensors[i].view;
     bppsa_text_add(text, "%-22s %-20s %.6e\n", g->tensors[i].name, bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape),
                    norm_of(view));

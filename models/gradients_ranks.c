@@ -55,12 +55,18 @@ static bppsa_status block_loss(const share *s, int64_t count, const bppsa_view *
                                bppsa_loss_result *loss) {
   const bppsa_gradients *g = s->g;
   const bppsa_view labels = part_view(&s->labels, count, s->labels_part);
-  const bppsa_loss_rows rows = {.labels = g->objective.mse ? NULL : labels.data,
-                                .targets = g->objective.mse ? &labels : NULL,
+  const bool targets = bppsa_objective_real(&g->objective);
+  const bppsa_loss_rows rows = {.labels = targets ? NULL : labels.data,
+                                .targets = targets ? &labels : NULL,
+                                .binary = g->objective.kind == BPPSA_LOSS_BINARY,
                                 .ignores = g->objective.ignores,
                                 .ignored = g->objective.ignored,
                                 .mean_rows = s->labels.outer * s->labels.samples};
   *loss = (bppsa_loss_result){0};
+  if (g->objective.kind == BPPSA_LOSS_NONE) {
+    loss->rows = bppsa_view_count(&labels) / g->config.steps.hidden;
+    return bppsa_memory_put(g->model->device, seed->data, labels.data, (int64_t)bppsa_view_bytes(&labels));
+  }
   return bppsa_view_count(logits) > 0 ? bppsa_loss_part(g->device, logits, &rows, seed, loss) : BPPSA_OK;
 }
 
@@ -210,7 +216,7 @@ static bppsa_status allocate(share *s, int64_t block) {
     BPPSA_TRY(bppsa_memory_alloc(device, s->x.outer * block * s->x.inner, &s->x_gpu));
     BPPSA_TRY(state ? bppsa_memory_alloc(device, s->h0.outer * block * s->h0.inner, &s->h0_gpu) : BPPSA_OK);
   }
-  const int64_t logits = s->labels.outer * block * g->config.classes;
+  const int64_t logits = s->labels.outer * block * g->model->classes;
   return bppsa_memory_alloc(device, logits * (int64_t)bppsa_dtype_size(g->config.dtype), &s->seed);
 }
 
@@ -233,7 +239,7 @@ static bppsa_status compute(bppsa_comm *comm, bppsa_data_parallel *dp, share *s)
   bppsa_data_parallel_sums sums;
   BPPSA_TRY(bppsa_data_parallel_compute(dp, s->x.samples, compute_block, s, &sums));
   BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
-  s->g->loss = sums.loss;
+  s->g->loss = s->g->objective.kind == BPPSA_LOSS_NONE ? (double)NAN : sums.loss;
   BPPSA_TRY(gather_inputs(comm, s));
   BPPSA_TRY(bppsa_model_pull(s->g->model, true));
   leave_out_ignored(s, &sums);
@@ -243,6 +249,9 @@ static bppsa_status compute(bppsa_comm *comm, bppsa_data_parallel *dp, share *s)
 
 bppsa_status bppsa_gradients_compute_on_ranks(const bppsa_rank_network *ranks, bppsa_gradients *g) {
   BPPSA_REQUIRE(ranks != NULL && ranks->comm != NULL && g != NULL);
+  if (g->objective.kind == BPPSA_LOSS_NONE && bppsa_rank_network_cut(ranks)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--grad-output: given beside ranks that share time, expected --split batch");
+  }
   share s = {.g = g};
   bppsa_data_parallel *dp = NULL;
   bppsa_status status = bppsa_data_parallel_create(bppsa_rank_network_among(ranks), g->model, &ranks->parallel, &dp);

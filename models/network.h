@@ -33,6 +33,8 @@ typedef struct {
   int64_t seq_len, hidden, layers; /* T, H, L */
   bppsa_nonlinearity nonlinearity;
   bppsa_forward_method forward; /* how its states are computed */
+  bool no_bias;                 /* its layers have no biases */
+  bool no_head;                 /* its outputs are the top layer's states, whose gradient the caller brings */
 } bppsa_network_steps;
 
 typedef struct {
@@ -60,7 +62,7 @@ bppsa_status bppsa_network_infer(const char *where, const bppsa_network *network
 
 /* ---- families ---- */
 
-enum { BPPSA_NETWORK_FIELDS = 4, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
+enum { BPPSA_NETWORK_FIELDS = 5, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
 
 /* A setting in which a resumed run must agree with the first one. */
 typedef struct {

@@ -16,7 +16,7 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .method = c->method,
                                 .input_gradients = c->input_gradients,
                                 .memory_limit = c->memory_limit,
-                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward}};
+                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->no_bias, c->no_head}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -38,6 +38,8 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.nonlinearity = config->steps.nonlinearity;
   made.method = config->method;
   made.forward = config->steps.forward;
+  made.no_bias = config->steps.no_bias;
+  made.no_head = config->steps.no_head;
   made.input_gradients = config->input_gradients;
   made.memory_limit = config->memory_limit;
   return made;
@@ -159,9 +161,13 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   const bppsa_network_steps *s = &c->steps;
   bool ok = bppsa_json_put_integer(object, "seq_len", s->seq_len) && bppsa_json_put_integer(object, "batch", c->batch);
   ok = ok && bppsa_json_put_integer(object, "input", c->input) && bppsa_json_put_integer(object, "hidden", s->hidden);
-  ok = ok && bppsa_json_put_integer(object, "layers", s->layers) && bppsa_json_put_integer(object, "classes", c->classes);
+  ok = ok && bppsa_json_put_integer(object, "layers", s->layers);
+  ok = ok && bppsa_json_put(object, "classes", s->no_head ? json_null() : json_integer(c->classes));
   if (network->kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(s->nonlinearity));
+  }
+  if (s->no_bias) {
+    ok = ok && bppsa_json_put(object, "bias", json_false());
   }
   return ok;
 }
@@ -177,7 +183,12 @@ static int64_t list_fields(const bppsa_network *network, const bppsa_network_con
   snprintf(fields[1].text, sizeof fields[1].text, "%s", loss);
   snprintf(fields[2].text, sizeof fields[2].text, "%" PRId64, config->steps.hidden);
   snprintf(fields[3].text, sizeof fields[3].text, "%" PRId64, config->steps.layers);
-  return 4;
+  if (!config->steps.no_bias) {
+    return 4;
+  }
+  fields[4].key = "bias";
+  snprintf(fields[4].text, sizeof fields[4].text, "false");
+  return 5;
 }
 
 const bppsa_network_family bppsa_network_recurrent = {.name = "recurrent",

@@ -194,7 +194,7 @@ bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char
   if (kind->cell != NULL) {
     metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.steps.nonlinearity)};
   }
-  if (kind->family->steps || run->objective.mse) {
+  if (kind->family->steps || bppsa_objective_real(&run->objective)) {
     metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->objective, run->config.loss_all)};
   }
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);

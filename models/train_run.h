@@ -11,7 +11,7 @@
 #include "train/objective.h"
 #include "train/trainer.h"
 
-enum { BPPSA_TRAIN_FIELDS = 6, BPPSA_TRAIN_FIELD = 64 };
+enum { BPPSA_TRAIN_FIELDS = BPPSA_NETWORK_FIELDS + 2, BPPSA_TRAIN_FIELD = 64 };
 
 /* What a resumed run must have in common with the first one, beyond what the trainer itself compares. */
 typedef struct {

@@ -264,6 +264,10 @@ static bppsa_status describe_weights(const bppsa_weights_request *request, const
   BPPSA_TRY(status == BPPSA_ERR_FORMAT ? say_names(request, network, file) : status); /* a tensor is missing */
   BPPSA_TRY(check_integer("--layers", request->layers, config->steps.layers, request->path));
   BPPSA_TRY(check_integer("--hidden", request->hidden, config->steps.hidden, request->path));
+  if (request->no_bias && !config->steps.no_bias) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--no-bias: contradicts the weights in %s, expected weights without biases",
+                      request->path);
+  }
   config->dtype = request->dtype != NULL ? *request->dtype : config->dtype;
   return read_metadata(request, network->kind, file, config);
 }

@@ -10,6 +10,7 @@ typedef struct {
   const char *prefix;       /* --prefix: "P" or "P,HEAD" in front of the names; NULL: the network's own prefix */
   bool propose_prefix;      /* whether a --prefix that fits is proposed where tensors are missing */
   int64_t layers, hidden;   /* as asked for; 0: taken from the weights */
+  bool no_bias;             /* layers without biases, as asked for; otherwise the weights say */
   const bppsa_dtype *dtype; /* of the model; NULL: that of the weights */
   const char *nonlinearity; /* "tanh" or "relu", as asked for; NULL: taken from the metadata */
   bool loss_given;          /* the configuration's loss stays, whatever the metadata name */

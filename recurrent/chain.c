@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "recurrent/recurrent_internal.h"
 
-enum { NETWORKS = 3, PARAMETERS = PARAMETERS_PER_LAYER + 2 /* of one layer and the head */ };
+enum { NETWORKS = 3, PARAMETERS = MOST_PARAMETERS + HEAD_PARAMETERS /* of one layer and the head */ };
 
 /* Networks of one layer compute the passes; for each pass they borrow the arrays that the chain's caller has. */
 typedef struct {
@@ -16,7 +16,7 @@ typedef struct {
   int32_t threads;
   recurrent_network *networks[NETWORKS]; /* of the first layer, of those between, of the last; of one layer the last alone */
   bppsa_chain_layer *layers;             /* size L + 1 */
-  bppsa_parameter *parameters;           /* size 4 L + 2 */
+  bppsa_parameter *parameters;           /* of all layers and the head */
   char (*names)[NAME_SIZE];              /* of the parameters, then of the layers */
 } recurrent_chain;
 
@@ -43,14 +43,14 @@ typedef struct {
 static loan borrow(const recurrent_chain *c, int64_t layer, int64_t samples) {
   recurrent_network *n = network_of(c, layer);
   loan l = {.n = n, .own = *n, .layer = n->layers[0]};
-  memcpy(l.parameters, n->base.parameters, sizeof l.parameters);
+  memcpy(l.parameters, n->base.parameters, (size_t)n->base.parameter_count * sizeof *l.parameters);
   n->batch = samples;
   return l;
 }
 
 /* The network's parameters of the layer; the head's stand behind those of a layer. */
 static bppsa_parameter *parameters_of(const recurrent_chain *c, const recurrent_network *n, int64_t layer) {
-  return n->base.parameters + (layer < c->config.layers ? 0 : PARAMETERS_PER_LAYER);
+  return n->base.parameters + (layer < c->config.layers ? 0 : bppsa_recurrent_layer_parameters(&c->config));
 }
 
 /* Copies a parameter, or its gradient, between arrays of a GPU: the network's own and the caller's. */
@@ -97,7 +97,7 @@ static void give_back(const loan *l) {
   bppsa_parameter *parameters = l->own.base.parameters;
   *l->n = l->own;
   l->n->layers[0] = l->layer;
-  memcpy(parameters, l->parameters, sizeof l->parameters);
+  memcpy(parameters, l->parameters, (size_t)l->n->base.parameter_count * sizeof *parameters);
 }
 
 /* The layer's input without the state in front of the first step. */
@@ -255,6 +255,7 @@ static bppsa_status describe_parameters(recurrent_chain *c, const bppsa_device *
 static void describe_layers(recurrent_chain *c) {
   const bppsa_recurrent_config *config = &c->config;
   const int64_t layers = config->layers, states = (config->seq_len + 1) * config->hidden, out = c->cell->gates * config->hidden;
+  const int64_t of_layer = bppsa_recurrent_layer_parameters(config);
   const double steps = (double)config->seq_len, rows = config->loss_all ? steps : 1;
   for (int64_t l = 0; l <= layers; ++l) {
     char *name = c->names[c->base.parameter_count + l];
@@ -265,8 +266,8 @@ static void describe_layers(recurrent_chain *c) {
                                        .in = l == 0 ? config->seq_len * config->input : states,
                                        .out = head ? config->classes * (config->loss_all ? config->seq_len : 1) : states,
                                        .kept = head ? 0 : config->seq_len * c->cell->saved * config->hidden * size_of(c),
-                                       .first_parameter = l * PARAMETERS_PER_LAYER,
-                                       .parameters = head ? 2 : PARAMETERS_PER_LAYER,
+                                       .first_parameter = l * of_layer,
+                                       .parameters = head ? HEAD_PARAMETERS : of_layer,
                                        .flops = head ? 2 * rows * (double)(config->classes * config->hidden)
                                                      : 2 * steps * (double)(out * (input + config->hidden))};
   }
@@ -275,7 +276,7 @@ static void describe_layers(recurrent_chain *c) {
 static bppsa_status build(recurrent_chain *c, const bppsa_device *device) {
   const int64_t layers = c->config.layers;
   c->base.layers = layers + 1;
-  c->base.parameter_count = layers * PARAMETERS_PER_LAYER + 2;
+  c->base.parameter_count = bppsa_recurrent_parameters(&c->config, true);
   c->layers = bppsa_calloc(layers + 1, sizeof *c->layers);
   c->parameters = bppsa_calloc(c->base.parameter_count, sizeof *c->parameters);
   c->names = bppsa_calloc(c->base.parameter_count + layers + 1, sizeof *c->names);
@@ -293,6 +294,9 @@ bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, 
   if (cell->pair) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: the state of %s is a pair (h, c), expected a cell with a state h alone",
                       cell->name);
+  }
+  if (config->no_head) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: a network without a head, expected one with a head");
   }
   if (config->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: speculative forward passes on %s, expected sequential ones",

@@ -53,9 +53,12 @@ static bppsa_view view_of(const recurrent_network *n, void *data, int32_t ndim, 
 }
 
 static bppsa_view logits_view(const recurrent_network *n) {
-  const int64_t all[] = {n->config.seq_len, n->batch, n->config.classes};
+  const int64_t all[] = {n->config.seq_len, n->batch, n->base.classes};
   const bool every = n->config.loss_all;
-  return view_of(n, n->logits, every ? 3 : 2, every ? all : all + 1);
+  int64_t first;
+  (void)bppsa_recurrent_head_rows(n, &first);
+  void *outputs = !n->config.no_head ? n->logits : bppsa_recurrent_offset(n, n->layers[n->config.layers - 1].h, first);
+  return view_of(n, outputs, every ? 3 : 2, every ? all : all + 1);
 }
 
 int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
@@ -79,7 +82,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, x, h0));
   *logits = logits_view(n);
-  return n->backend->logits(n);
+  return n->config.no_head ? BPPSA_OK : n->backend->logits(n);
 }
 
 /* ---- backward ---- */
@@ -126,10 +129,11 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 
 /* All layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU waits. */
 static bppsa_status backward_layers(recurrent_network *n) {
+  const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config);
   n->backward_done = true;
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
     BPPSA_TRY(layer_backward(n, l));
-    gradients_ready(n, l * PARAMETERS_PER_LAYER, PARAMETERS_PER_LAYER);
+    gradients_ready(n, l * of_layer, of_layer);
     if (l > 0) {
       BPPSA_TRY(n->backend->pass_down(n, l));
     }
@@ -141,16 +145,21 @@ static bppsa_status check_forward_was_run(const recurrent_network *n) {
   return n->batch > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
 }
 
+bppsa_status bppsa_recurrent_seed(recurrent_network *n) {
+  return n->config.no_head ? n->backend->seed_layers(n, n->seed) : n->backend->seed(n);
+}
+
 static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_forward_was_run(n));
   const bppsa_view logits = logits_view(n);
   BPPSA_TRY(check_view(n, "seed", seed, logits.ndim, logits.shape));
   n->seed = seed->data;
-  BPPSA_TRY(n->backend->seed(n));
-  BPPSA_TRY(n->backend->head_gradients(n));
-  const int64_t head = n->config.layers * PARAMETERS_PER_LAYER;
-  gradients_ready(n, head, n->base.parameter_count - head);
+  BPPSA_TRY(bppsa_recurrent_seed(n));
+  if (!n->config.no_head) {
+    BPPSA_TRY(n->backend->head_gradients(n));
+    gradients_ready(n, bppsa_recurrent_parameters(&n->config, false), HEAD_PARAMETERS);
+  }
   return backward_layers(n);
 }
 

@@ -14,6 +14,10 @@
  *
  * Parameters have PyTorch's names, layouts and order: PREFIX.weight_ih_lK [G·H, I or H], PREFIX.weight_hh_lK [G·H, H],
  * PREFIX.bias_ih_lK, PREFIX.bias_hh_lK [G·H], then linear.weight [C, H], linear.bias [C].
+ *
+ * Without biases (no_bias) the parameters bias_ih_lK and bias_hh_lK do not exist, and count as zeros. Without a head (no_head)
+ * there are no linear.weight and linear.bias: the model's outputs are the states of the top layer, [T,b,H] or the last ones [b,H],
+ * and its seed is their gradient, whatever the caller's loss.
  */
 #ifndef BPPSA_RECURRENT_RECURRENT_H
 #define BPPSA_RECURRENT_RECURRENT_H
@@ -50,6 +54,8 @@ typedef struct {
   int64_t hidden;    /* H >= 1 */
   int64_t layers;    /* L >= 1 */
   int64_t classes;   /* C >= 1 */
+  bool no_bias;      /* the layers have no biases; the head keeps its own */
+  bool no_head;      /* the outputs are the top layer's states; `classes` means nothing */
   bool loss_all;     /* logits at every step [T,B,C], otherwise at the last [B,C] */
   bppsa_dtype dtype; /* f32, f64 */
   bppsa_nonlinearity nonlinearity;
@@ -113,7 +119,8 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed);
 
 /* Finds the architecture that a set of named tensors describes (PREFIX: "rnn" with gates 1, "gru" with gates 3): sets input,
- * hidden, layers, classes and dtype of *config and leaves the rest. `where` names the source. ERR_FORMAT: a tensor is missing;
+ * hidden, layers, classes, no_bias and dtype of *config and leaves the rest. With no_head it does not look for the tensors of a
+ * head, and classes stays as it is. `where` names the source. ERR_FORMAT: a tensor is missing;
  * ERR_SHAPE: shapes disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections, bidirectional weights.
  */
 bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,

@@ -16,7 +16,7 @@ static bppsa_linear linear(const recurrent_network *n, int64_t rows, int64_t in,
 }
 
 static const bppsa_parameter *parameter(const recurrent_network *n, int64_t layer, int64_t which) {
-  return &n->base.parameters[layer * PARAMETERS_PER_LAYER + which];
+  return bppsa_recurrent_parameter(n, layer, which);
 }
 
 /* ---- time in windows ----

@@ -84,33 +84,43 @@ static bppsa_status check_sizes(const recurrent_network *n) {
 
 /* ---- parameters ---- */
 
-static void describe(recurrent_network *n, int64_t index, int32_t ndim, int64_t rows, int64_t columns) {
-  bppsa_parameter *p = &n->base.parameters[index];
-  p->name = n->names[index];
+static void describe(recurrent_network *n, bppsa_parameter *p, int32_t ndim, int64_t rows, int64_t columns) {
   p->value = p->gradient = bppsa_view_make(NULL, n->config.dtype, ndim, (int64_t[]){rows, columns});
 }
 
 static void describe_parameters(recurrent_network *n) {
-  static const char *const kinds[PARAMETERS_PER_LAYER] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
-  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden, head = n->config.layers * PARAMETERS_PER_LAYER;
-  for (int64_t i = 0; i < head; ++i) {
-    const int64_t l = i / PARAMETERS_PER_LAYER, which = i % PARAMETERS_PER_LAYER;
-    snprintf(n->names[i], NAME_SIZE, "%s.%s_l%lld", n->cell->name, kinds[which], (long long)l);
-    describe(n, i, which <= W_HH ? 2 : 1, out, which == W_IH ? n->layers[l].input : hidden);
+  static const char *const kinds[MOST_PARAMETERS] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden, of_layer = bppsa_recurrent_layer_parameters(&n->config),
+                head = n->config.layers * of_layer;
+  bppsa_parameter *p = n->base.parameters;
+  for (int64_t i = 0; i < n->base.parameter_count; ++i) {
+    p[i].name = n->names[i];
   }
-  snprintf(n->names[head], NAME_SIZE, "linear.weight");
-  describe(n, head, 2, n->config.classes, hidden);
-  snprintf(n->names[head + 1], NAME_SIZE, "linear.bias");
-  describe(n, head + 1, 1, n->config.classes, 0);
+  for (int64_t i = 0; i < head; ++i) {
+    const int64_t l = i / of_layer, which = i % of_layer;
+    snprintf(n->names[i], NAME_SIZE, "%s.%s_l%lld", n->cell->name, kinds[which], (long long)l);
+    describe(n, &p[i], which <= W_HH ? 2 : 1, out, which == W_IH ? n->layers[l].input : hidden);
+  }
+  for (int64_t i = 0; n->zeros != NULL && i < 2 * n->config.layers; ++i) {
+    describe(n, &n->zeros[i], 1, out, 0);
+  }
+  if (!n->config.no_head) {
+    snprintf(n->names[head], NAME_SIZE, "linear.weight");
+    describe(n, &p[head], 2, n->config.classes, hidden);
+    snprintf(n->names[head + 1], NAME_SIZE, "linear.bias");
+    describe(n, &p[head + 1], 1, n->config.classes, 0);
+  }
 }
 
-/* Places all parameters in one array for values and one for gradients, each tensor at a multiple of 64 bytes. */
+/* Places all parameters in one array for values and one for gradients, each tensor at a multiple of 64 bytes; behind them the zeros
+ * that stand for biases. */
 static bppsa_status place_parameters(recurrent_network *n) {
+  const int64_t own = n->base.parameter_count, all = own + (n->zeros != NULL ? 2 * n->config.layers : 0);
   size_t total = 0;
   for (int pass = 0; pass < 2; ++pass) {
     size_t at = 0;
-    for (int64_t i = 0; i < n->base.parameter_count; ++i) {
-      bppsa_parameter *p = &n->base.parameters[i];
+    for (int64_t i = 0; i < all; ++i) {
+      bppsa_parameter *p = i < own ? &n->base.parameters[i] : &n->zeros[i - own];
       if (pass == 1) {
         p->value.data = (char *)n->values + at;
         p->gradient.data = (char *)n->gradients + at;
@@ -236,12 +246,14 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
 
 static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
   const bppsa_recurrent_config *c = &n->config;
-  n->base.parameter_count = c->layers * PARAMETERS_PER_LAYER + 2;
+  n->base.parameter_count = bppsa_recurrent_parameters(c, true);
   n->layers = bppsa_calloc(c->layers, sizeof *n->layers);
   n->base.parameters = bppsa_calloc(n->base.parameter_count, sizeof *n->base.parameters);
   n->names = bppsa_calloc(n->base.parameter_count, sizeof *n->names);
   n->columns = bppsa_calloc(n->cell->matrices + n->cell->pair, sizeof *n->columns);
-  if (n->layers == NULL || n->base.parameters == NULL || n->names == NULL || n->columns == NULL) {
+  n->zeros = c->no_bias ? bppsa_calloc(2 * c->layers, sizeof *n->zeros) : NULL;
+  if (n->layers == NULL || n->base.parameters == NULL || n->names == NULL || n->columns == NULL ||
+      (c->no_bias && n->zeros == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t l = 0; l < c->layers; ++l) {
@@ -278,7 +290,7 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->ops.name = cell->name;
   n->base.ops = &n->ops;
   n->base.dtype = config->dtype;
-  n->base.classes = config->classes;
+  n->base.classes = config->no_head ? config->hidden : config->classes;
   n->config = *config;
   n->cell = cell;
   n->backend = backends[bppsa_device_get_kind(device)];
@@ -301,7 +313,7 @@ void bppsa_recurrent_destroy(bppsa_model *model) {
     bppsa_scan_plan_destroy(n->layers[l].plan);
   }
   n->backend->destroy(n);
-  void *const blocks[] = {n->layers, n->base.parameters, n->names, n->columns, n->values, n->gradients, n};
+  void *const blocks[] = {n->layers, n->base.parameters, n->names, n->columns, n->zeros, n->values, n->gradients, n};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

@@ -72,7 +72,7 @@ template <> const cell_launchers<double> &launchers(const recurrent_network *n) 
 
 /* A parameter's value or gradient in GPU memory. */
 void *place_of(const recurrent_network *n, int64_t layer, int64_t which, bool gradient) {
-  const bppsa_parameter *first = n->base.parameters, *p = first + layer * PARAMETERS_PER_LAYER + which;
+  const bppsa_parameter *first = n->base.parameters, *p = bppsa_recurrent_parameter(n, layer, which);
   const int64_t distance = (char *)p->value.data - (char *)first->value.data;
   return (char *)(gradient ? n->base.device_gradients : n->base.device_values) + distance;
 }
@@ -353,13 +353,18 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
 
 /* ---- memory ---- */
 
-/* Reals of all parameters, with gaps. */
-int64_t parameter_reals(const recurrent_network *n) {
+/* Reals of parameters, with gaps. */
+int64_t parameter_reals(const recurrent_network *n, const bppsa_parameter *parameters, int64_t count) {
   int64_t reals = 0;
-  for (int64_t i = 0; i < n->base.parameter_count; ++i) {
-    reals += divide_up((int64_t)bppsa_view_bytes(&n->base.parameters[i].value), BPPSA_ALIGNMENT) * BPPSA_ALIGNMENT / size_of(n);
+  for (int64_t i = 0; i < count; ++i) {
+    reals += divide_up((int64_t)bppsa_view_bytes(&parameters[i].value), BPPSA_ALIGNMENT) * BPPSA_ALIGNMENT / size_of(n);
   }
   return reals;
+}
+
+/* Reals of the parameters, and of the zeros behind them that stand for biases. */
+int64_t placed_reals(const recurrent_network *n) {
+  return n->base.reals + (n->zeros != NULL ? parameter_reals(n, n->zeros, 2 * n->config.layers) : 0);
 }
 
 int64_t largest(int64_t a, int64_t b) {
@@ -457,7 +462,7 @@ void choose(recurrent_network *n) {
   gpu->chunks = fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks : 1;
   gpu->links = gpu->chunks > 1 ? gpu->chunks - 1 + (n->config.ends.after != NULL ? 1 : 0) : 0;
   gpu->sums = is_fused(n) && LAUNCH(n, sums, n->config.hidden);
-  n->base.reals = parameter_reals(n);
+  n->base.reals = parameter_reals(n, n->base.parameters, n->base.parameter_count);
 }
 
 bppsa_status visit_speculate(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -505,8 +510,8 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
     bool wanted;
     int64_t steps, rows, width;
     void **array;
-  } arrays[] = {{true, 1, 1, n->base.reals, &n->base.device_values},
-                {true, 1, 1, n->base.reals, &n->base.device_gradients},
+  } arrays[] = {{true, 1, 1, placed_reals(n), &n->base.device_values},
+                {true, 1, 1, placed_reals(n), &n->base.device_gradients},
                 {wants_pre, steps, batch, gates, &n->pre},
                 {true, steps + 1, batch, hidden, &n->g},
                 {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
@@ -545,7 +550,7 @@ bppsa_status place_array(void **array, int64_t size, int64_t *bytes) {
 bppsa_status clear_arrays(recurrent_network *n) {
   const recurrent_gpu *gpu = n->gpu;
   const bppsa_recurrent_config *c = &n->config;
-  const int64_t bytes = n->base.reals * size_of(n), rows = (c->loss_all ? c->seq_len : 1) * c->batch;
+  const int64_t bytes = placed_reals(n) * size_of(n), rows = (c->loss_all ? c->seq_len : 1) * c->batch;
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->logits, rows * c->classes * size_of(n)));
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_values, bytes));
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_gradients, bytes));

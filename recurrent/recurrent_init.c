@@ -7,7 +7,10 @@
 #include "core/philox.h"
 #include "recurrent/recurrent_internal.h"
 
-static uint64_t stream_of(int64_t parameter, bool normal) {
+/* The numbers of a parameter: those that it has in a network with biases, whose weights are the same. */
+static uint64_t stream_of(const recurrent_network *n, int64_t parameter, bool normal) {
+  const int64_t head = bppsa_recurrent_parameters(&n->config, false), of_layer = bppsa_recurrent_layer_parameters(&n->config);
+  parameter += (MOST_PARAMETERS - of_layer) * (parameter < head ? parameter / of_layer : n->config.layers);
   return (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)parameter << 8) + ((uint64_t)normal << 48);
 }
 
@@ -67,16 +70,16 @@ static bppsa_status init_orthogonal(const bppsa_view *w, int64_t h, uint64_t see
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed) {
   BPPSA_REQUIRE(model != NULL);
   const recurrent_network *n = (const recurrent_network *)model;
-  const int64_t hidden = n->config.hidden, head = n->config.layers * PARAMETERS_PER_LAYER;
+  const int64_t hidden = n->config.hidden, head = bppsa_recurrent_parameters(&n->config, false);
   const double bound = 1 / sqrt((double)hidden);
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_view *value = &model->parameters[p].value;
-    if (init == BPPSA_INIT_ORTHOGONAL && p < head && p % PARAMETERS_PER_LAYER == W_HH) {
-      BPPSA_TRY(init_orthogonal(value, hidden, seed, stream_of(p, true)));
+    if (init == BPPSA_INIT_ORTHOGONAL && p < head && p % bppsa_recurrent_layer_parameters(&n->config) == W_HH) {
+      BPPSA_TRY(init_orthogonal(value, hidden, seed, stream_of(n, p, true)));
       continue;
     }
     for (int64_t i = 0; i < bppsa_view_count(value); ++i) {
-      bppsa_view_set(value, i, bound * (2 * bppsa_random_double(seed, stream_of(p, false), (uint64_t)i) - 1));
+      bppsa_view_set(value, i, bound * (2 * bppsa_random_double(seed, stream_of(n, p, false), (uint64_t)i) - 1));
     }
   }
   return bppsa_model_push(model);
@@ -150,7 +153,7 @@ static bppsa_status refuse_variants(const weights *w, const char *prefix) {
   return BPPSA_OK;
 }
 
-static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t gates, int64_t layer, int64_t *input,
+static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t gates, int64_t layer, bool no_bias, int64_t *input,
                                  int64_t *hidden) {
   char name[NAME_SIZE], stacked[24] = "H";
   if (gates > 1) {
@@ -170,15 +173,27 @@ static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t g
   BPPSA_TRY(expect(w, name, 2, ih, ih_symbols));
   *input = ih[1];
   static const char *const biases[] = {"bias_ih", "bias_hh"};
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; !no_bias && i < 2; ++i) {
     snprintf(name, sizeof name, "%s.%s_l%lld", prefix, biases[i], (long long)layer);
     BPPSA_TRY(expect(w, name, 1, hh, hh_symbols));
   }
   return BPPSA_OK;
 }
 
+/* Does the file describe layers without biases? Its first layer then has none of both. */
+static bool lacks_biases(const weights *w, const char *prefix) {
+  static const char *const tensors[] = {"weight_ih_l0", "bias_ih_l0", "bias_hh_l0"};
+  bool found[3];
+  for (int i = 0; i < 3; ++i) {
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, "%s.%s", prefix, tensors[i]);
+    found[i] = find(w, name) != NULL;
+  }
+  return found[0] && !found[1] && !found[2];
+}
+
 /* Refuses a tensor that belongs to no layer of the network, so that a gap in the numbering is noticed. */
-static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t layers) {
+static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t layers, bool no_bias) {
   static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   const size_t length = strlen(prefix);
   for (int64_t i = 0; i < w->count; ++i) {
@@ -186,10 +201,14 @@ static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t
     bool known = strncmp(name, prefix, length) != 0 || name[length] != '.';
     for (int64_t l = 0; !known && l < layers; ++l) {
       char expected[NAME_SIZE];
-      for (size_t k = 0; !known && k < sizeof kinds / sizeof *kinds; ++k) {
+      for (size_t k = 0; !known && k < (no_bias ? B_IH : MOST_PARAMETERS); ++k) {
         snprintf(expected, sizeof expected, "%s.%s_l%lld", prefix, kinds[k], (long long)l);
         known = strcmp(name, expected) == 0;
       }
+    }
+    if (!known && no_bias && strstr(name, ".bias_") != NULL) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s', but layer 0 has no biases, expected biases in all layers or in none",
+                        w->where, name);
     }
     if (!known) {
       return bppsa_fail(BPPSA_ERR_FORMAT,
@@ -216,22 +235,26 @@ bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_
     }
   }
   BPPSA_TRY(refuse_variants(&w, prefix));
+  const bool no_bias = lacks_biases(&w, prefix);
   int64_t hidden = -1, input = -1, above = -1, layers = 0;
   do {
-    BPPSA_TRY(expect_layer(&w, prefix, gates, layers, layers == 0 ? &input : &above, &hidden));
+    BPPSA_TRY(expect_layer(&w, prefix, gates, layers, no_bias, layers == 0 ? &input : &above, &hidden));
     above = hidden;
     ++layers;
     snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layers);
   } while (find(&w, name) != NULL);
-  BPPSA_TRY(refuse_unknown(&w, prefix, layers));
+  BPPSA_TRY(refuse_unknown(&w, prefix, layers, no_bias));
   static const char *const head_symbols[] = {"C", "H"};
   int64_t head[2] = {-1, hidden};
-  BPPSA_TRY(expect(&w, "linear.weight", 2, head, head_symbols));
-  BPPSA_TRY(expect(&w, "linear.bias", 1, head, head_symbols));
+  if (!config->no_head) {
+    BPPSA_TRY(expect(&w, "linear.weight", 2, head, head_symbols));
+    BPPSA_TRY(expect(&w, "linear.bias", 1, head, head_symbols));
+    config->classes = head[0];
+  }
   config->input = input;
   config->hidden = hidden;
   config->layers = layers;
-  config->classes = head[0];
+  config->no_bias = no_bias;
   config->dtype = w.dtype;
   return BPPSA_OK;
 }

@@ -10,7 +10,16 @@
 extern "C" {
 #endif
 
-enum { PARAMETERS_PER_LAYER = 4, W_IH = 0, W_HH, B_IH, B_HH, NAME_SIZE = 40 };
+enum { MOST_PARAMETERS = 4 /* of a layer */, W_IH = 0, W_HH, B_IH, B_HH, HEAD_PARAMETERS = 2, NAME_SIZE = 40 };
+
+/* The parameters of a layer: without biases the weights alone. */
+static inline int64_t bppsa_recurrent_layer_parameters(const bppsa_recurrent_config *config) {
+  return config->no_bias ? B_IH : MOST_PARAMETERS;
+}
+/* The parameters in front of the head's, and all of them. */
+static inline int64_t bppsa_recurrent_parameters(const bppsa_recurrent_config *config, bool head) {
+  return config->layers * bppsa_recurrent_layer_parameters(config) + (head && !config->no_head ? HEAD_PARAMETERS : 0);
+}
 
 typedef struct {
   int64_t input; /* numbers in a step's input: I, or H above the first layer */
@@ -73,10 +82,18 @@ typedef struct {
   bool backward_done;      /* since the latest forward pass */
   recurrent_layer *layers; /* size config.layers */
   char (*names)[NAME_SIZE];
+  bppsa_parameter *zeros;   /* [L][2]: the biases of layers that have none, behind all parameters; otherwise NULL */
   void *values, *gradients; /* all parameters, one behind the other */
   void *pre, *delta_h, *g, *diagonal, *logits, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
   void **columns; /* size K, of a pair K + 1 */
 } recurrent_network;
+
+/* Parameter `which` of a layer, or of the head, which is layer L. A bias that the network does not have is 0, and its gradient is
+ * nobody's. */
+static inline const bppsa_parameter *bppsa_recurrent_parameter(const recurrent_network *n, int64_t layer, int64_t which) {
+  return which >= B_IH && n->zeros != NULL ? &n->zeros[2 * layer + which - B_IH]
+                                           : &n->base.parameters[layer * bppsa_recurrent_layer_parameters(&n->config) + which];
+}
 
 /* Numbers in a state: H, or 2H of a pair. */
 static inline int64_t bppsa_recurrent_state_size(const recurrent_network *n) {
@@ -153,6 +170,9 @@ bool bppsa_forward_begin(recurrent_network *n); /* a pass over all layers: does 
  * config.part. */
 bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x);
 void bppsa_forward_end(recurrent_network *n);
+
+/* The gradients of the top layer's states in n->g, from n->seed. */
+bppsa_status bppsa_recurrent_seed(recurrent_network *n);
 
 extern const bppsa_model_ops bppsa_recurrent_ops;
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where);

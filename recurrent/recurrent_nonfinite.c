@@ -81,7 +81,7 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
 
 static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
   const bppsa_recurrent_config *c = &n->config;
-  if (n->backend->seed(n) != BPPSA_OK) {
+  if (bppsa_recurrent_seed(n) != BPPSA_OK) {
     return false;
   }
   for (int64_t l = c->layers - 1; l >= 0; --l) {

@@ -191,7 +191,7 @@ static void compute_window(const walk *w, group *g, int64_t steps) {
                                   .w_hh_t = n->w_hh_t,
                                   .w_row = bppsa_dtype_padded(n->config.dtype, hidden),
                                   .w_row_t = bppsa_dtype_padded(n->config.dtype, out),
-                                  .b_hh = n->base.parameters[w->layer * PARAMETERS_PER_LAYER + B_HH].value.data,
+                                  .b_hh = bppsa_recurrent_parameter(n, w->layer, B_HH)->value.data,
                                   .pre = g->pre,
                                   .h = g->h,
                                   .saved = g->saved};

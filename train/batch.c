@@ -185,7 +185,8 @@ bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   const bppsa_dataset *dataset = batch->dataset;
   if (dataset->real_targets) {
     const bppsa_view targets = bppsa_batch_targets(batch);
-    return bppsa_mean_squared_error(batch->device, &batch->logits, &targets, seed, result);
+    return (dataset->binary ? bppsa_binary_cross_entropy : bppsa_mean_squared_error)(batch->device, &batch->logits, &targets,
+                                                                                     seed, result);
   }
   return dataset->ignores
              ? bppsa_cross_entropy_ignoring(batch->device, &batch->logits, batch->labels, dataset->ignored, seed, result)
@@ -211,6 +212,7 @@ bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_lo
   }
   const bppsa_loss_rows rows = {.labels = dataset->real_targets ? NULL : batch->labels + before,
                                 .targets = dataset->real_targets ? &targets : NULL,
+                                .binary = dataset->binary,
                                 .ignores = dataset->ignores,
                                 .ignored = dataset->ignored,
                                 .mean_rows = mean_rows};

@@ -138,7 +138,8 @@ static bppsa_status queue_loss(bppsa_batch *b, int64_t mean_rows) {
                               .ignores = b->dataset->ignores,
                               .ignored = b->dataset->ignored,
                               .targets = b->gpu.device_targets == NULL ? NULL : (const char *)b->gpu.device_targets + skipped,
-                              .mean_rows = mean_rows};
+                              .mean_rows = mean_rows,
+                              .binary = b->dataset->binary};
   return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.device_result);
 }
 

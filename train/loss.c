@@ -59,7 +59,21 @@ static bppsa_status check_labels(const bppsa_loss_job *job, int64_t *counted) {
   return BPPSA_OK;
 }
 
-static bppsa_status check_targets(const bppsa_view *outputs, const bppsa_view *targets) {
+bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *targets) {
+  BPPSA_REQUIRE(where != NULL && targets != NULL);
+  const int64_t count = bppsa_view_count(targets);
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = bppsa_view_get(targets, i);
+    if (!(value >= 0 && value <= 1)) {
+      char text[BPPSA_SHAPE_TEXT];
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at %s, expected 0 .. 1 for the binary cross-entropy", where, value,
+                        bppsa_index_text(targets, i, text, sizeof text));
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_targets(const bppsa_view *outputs, const bppsa_view *targets, bool binary) {
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
   if (!bppsa_view_same_shape(targets, outputs) || targets->dtype != outputs->dtype || targets->device != BPPSA_CPU ||
       !bppsa_view_contiguous(targets)) {
@@ -68,7 +82,7 @@ static bppsa_status check_targets(const bppsa_view *outputs, const bppsa_view *t
                       bppsa_dtype_name(outputs->dtype),
                       bppsa_shape_text(outputs->ndim, outputs->shape, expected, sizeof expected));
   }
-  return BPPSA_OK;
+  return binary ? bppsa_binary_targets_check("targets", targets) : BPPSA_OK;
 }
 
 /* Computes the losses of blocks of rows. */
@@ -164,14 +178,27 @@ bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bpps
   return cross_entropy(device, &job, result);
 }
 
+/* The error of targets; of the job it fills rows and targets. */
+static bppsa_status of_targets(const bppsa_device *device, const bppsa_view *targets, bppsa_loss_job *job,
+                               bppsa_loss_result *result) {
+  const bppsa_view *outputs = job->logits;
+  BPPSA_TRY(check_views(device, outputs, job->seed));
+  BPPSA_TRY(check_targets(outputs, targets, job->binary));
+  job->rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
+  job->targets = targets->data;
+  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, job, job->rows, result);
+}
+
 bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
                                       const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE(outputs != NULL && targets != NULL && result != NULL);
-  BPPSA_TRY(check_views(device, outputs, seed));
-  BPPSA_TRY(check_targets(outputs, targets));
-  const int64_t rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
-  const bppsa_loss_job job = {.logits = outputs, .seed = seed, .rows = rows, .targets = targets->data};
-  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &job, rows, result);
+  return of_targets(device, targets, &(bppsa_loss_job){.logits = outputs, .seed = seed}, result);
+}
+
+bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *targets,
+                                        const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(logits != NULL && targets != NULL && result != NULL);
+  return of_targets(device, targets, &(bppsa_loss_job){.logits = logits, .seed = seed, .binary = true}, result);
 }
 
 bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
@@ -186,15 +213,9 @@ bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outpu
                         .labels = rows->labels,
                         .ignores = rows->ignores,
                         .ignored = rows->ignored,
-                        .mean_rows = rows->mean_rows};
-  if (rows->labels != NULL) {
-    return cross_entropy(device, &job, result);
-  }
-  BPPSA_TRY(check_views(device, outputs, seed));
-  BPPSA_TRY(check_targets(outputs, rows->targets));
-  job.targets = rows->targets->data;
-  job.rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
-  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &job, job.rows, result);
+                        .mean_rows = rows->mean_rows,
+                        .binary = rows->binary};
+  return rows->labels != NULL ? cross_entropy(device, &job, result) : of_targets(device, rows->targets, &job, result);
 }
 
 double bppsa_accuracy(int64_t correct, int64_t rows) {

@@ -2,9 +2,10 @@
  *
  *     cross-entropy         -1/n Σ_r log softmax(logits_r)[label_r]      over n = b or T*b rows without the ignored ones
  *     mean squared error     1/(n C) Σ_r Σ_c (output_rc - target_rc)²    over all outputs of n rows
+ *     binary cross-entropy   -1/(n C) Σ_r Σ_c (y log σ(x) + (1 - y) log σ(-x))    x = logit_rc, y = target_rc in [0, 1]
  *
- * They agree with torch.nn.CrossEntropyLoss(ignore_index) and torch.nn.MSELoss except where every label is ignored: PyTorch's
- * loss is then NaN, this one is 0 with gradient 0, so that a batch of padding changes nothing and does not end a run.
+ * They agree with torch.nn.CrossEntropyLoss(ignore_index), MSELoss and BCEWithLogitsLoss except where every label is ignored:
+ * PyTorch's loss is then NaN, this one is 0 with gradient 0, so that a batch of padding changes nothing and does not end a run.
  */
 #ifndef BPPSA_TRAIN_LOSS_H
 #define BPPSA_TRAIN_LOSS_H
@@ -45,10 +46,19 @@ bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bpps
 bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
                                       const bppsa_view *seed, bppsa_loss_result *result);
 
+/* The binary cross-entropy between logits and targets in [0, 1], computed without σ(x), which would round to 0 or 1. Shapes, sums,
+ * threads and errors as of the mean squared error; ERR_ARGUMENT names position and value of a target outside [0, 1]. */
+bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *targets,
+                                        const bppsa_view *seed, bppsa_loss_result *result);
+
+/* Checks that all targets are in [0, 1]; `where` names them in messages. ERR_ARGUMENT: the first one that is not. */
+bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *targets);
+
 /* What the rows of a part of a batch are compared with, and how many rows the batch has. */
 typedef struct {
-  const int64_t *labels; /* for the cross-entropy, one for each row, in host memory; NULL: mean squared error of `targets` */
+  const int64_t *labels; /* for the cross-entropy, one for each row, in host memory; NULL: the error of `targets` */
   const bppsa_view *targets;
+  bool binary;  /* of targets in [0, 1]: the binary cross-entropy instead of the mean squared error */
   bool ignores; /* rows with the label `ignored` are left out, but count among mean_rows */
   int64_t ignored;
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */

@@ -19,7 +19,8 @@ static void launch(cudaStream_t stream, const bppsa_loss_job *job, loss_sum *sum
   const size_t shared = LOSS_THREADS * sizeof(loss_sum);
   const real *logits = (const real *)job->logits->data;
   real *seed = job->seed == NULL ? NULL : (real *)job->seed->data;
-  const loss_terms terms = {rows, classes, job->labels == NULL ? classes : 1, job->ignores, job->ignored, job->mean_rows};
+  const loss_terms terms = {rows,           classes,    job->labels == NULL ? classes : 1, job->ignores, job->ignored,
+                            job->mean_rows, job->binary};
   if (job->labels == NULL) {
     BPPSA_LAUNCH(bppsa_loss_squares<real>, blocks, LOSS_THREADS, shared, stream, terms, logits, (const real *)job->targets, seed,
                  sums, result);

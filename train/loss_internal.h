@@ -15,10 +15,11 @@ extern "C" {
 typedef struct {
   const bppsa_view *logits, *seed; /* seed NULL: none */
   int64_t rows;
-  const int64_t *labels; /* for the cross-entropy, size rows; NULL: mean squared error */
+  const int64_t *labels; /* for the cross-entropy, size rows; NULL: an error of targets */
   bool ignores;          /* rows with the label `ignored` are left out */
   int64_t ignored;
-  const void *targets; /* for the mean squared error: [rows][C] of the logits' dtype */
+  const void *targets; /* [rows][C] of the logits' dtype */
+  bool binary;         /* their binary cross-entropy instead of the mean squared error */
   int64_t mean_rows;   /* the mean is over so many rows; 0: over the counted ones */
 } bppsa_loss_job;
 

@@ -38,6 +38,14 @@ __device__ inline double squares_of_row(const double *outputs, const double *tar
   return row_squares_f64(outputs, targets, classes, scale, seed);
 }
 
+__device__ inline double binary_of_row(const float *logits, const float *targets, int64_t classes, double scale, float *seed) {
+  return row_binary_f32(logits, targets, classes, scale, seed);
+}
+
+__device__ inline double binary_of_row(const double *logits, const double *targets, int64_t classes, double scale, double *seed) {
+  return row_binary_f64(logits, targets, classes, scale, seed);
+}
+
 /* The rows and terms that the sums run over. */
 struct loss_terms {
   int64_t rows, classes;
@@ -45,6 +53,7 @@ struct loss_terms {
   bool ignores;  /* rows with the label `ignored` are left out; result->rows has the number of others */
   int64_t ignored;
   int64_t mean_rows; /* the mean is over so many rows; 0: over the counted ones */
+  bool binary;       /* of targets: the binary cross-entropy instead of the mean squared error */
 };
 
 /* The number of counted rows. */
@@ -123,16 +132,19 @@ __global__ void bppsa_loss_rows(loss_terms t, const real *logits, const int64_t 
   }
 }
 
-/* Likewise for outputs and targets, [rows][classes]. Rows have no label: each subtracts 1 from the number of correct ones. */
+/* Likewise for outputs and targets, [rows][classes], by either error. Rows have no label: each subtracts 1 from the number of
+ * correct ones. */
 template <typename real>
 __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real *targets, real *seed, loss_sum *sums,
                                    bppsa_gpu_result *result) {
   BPPSA_SHARED(loss_sum, own);
   const int64_t r = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
   if (r < t.rows) {
-    own[threadIdx.x].loss =
-        squares_of_row(outputs + r * t.classes, targets + r * t.classes, t.classes,
-                       1.0 / (double)(loss_mean_rows(t, result) * t.terms), seed == nullptr ? nullptr : seed + r * t.classes);
+    const real *row = outputs + r * t.classes, *wanted = targets + r * t.classes;
+    const double scale = 1.0 / (double)(loss_mean_rows(t, result) * t.terms);
+    real *row_seed = seed == nullptr ? nullptr : seed + r * t.classes;
+    own[threadIdx.x].loss = t.binary ? binary_of_row(row, wanted, t.classes, scale, row_seed)
+                                     : squares_of_row(row, wanted, t.classes, scale, row_seed);
     own[threadIdx.x].correct = -1;
   }
   __syncthreads();

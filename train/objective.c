@@ -4,26 +4,40 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const losses[2][2] = {{"last", "all"}, {"mse", "mse-all"}};
+/* The words for each error: of the option, for the last and for every step; in text; in JSON. */
+static const struct {
+  const char *losses[2], *text, *name;
+} kinds[] = {[BPPSA_LOSS_CROSS_ENTROPY] = {{"last", "all"}, "cross-entropy", "cross-entropy"},
+             [BPPSA_LOSS_SQUARED] = {{"mse", "mse-all"}, "mean squared error", "mse"},
+             [BPPSA_LOSS_BINARY] = {{"bce", "bce-all"}, "binary cross-entropy", "bce"},
+             [BPPSA_LOSS_NONE] = {{"none", "none"}, "given gradient", "none"}};
 
 bool bppsa_objective_all(const char *loss) {
-  return strcmp(loss, losses[0][1]) == 0 || strcmp(loss, losses[1][1]) == 0;
+  bool all = false;
+  for (int k = 0; k < BPPSA_LOSS_NONE; ++k) {
+    all = all || strcmp(loss, kinds[k].losses[1]) == 0;
+  }
+  return all;
 }
 
-static bool is_mse(const char *loss) {
-  return strcmp(loss, losses[1][0]) == 0 || strcmp(loss, losses[1][1]) == 0;
+static bppsa_loss_kind kind_of(const char *loss) {
+  bppsa_loss_kind kind = BPPSA_LOSS_CROSS_ENTROPY;
+  for (int k = 0; k < BPPSA_LOSS_NONE; ++k) {
+    kind = strcmp(loss, kinds[k].losses[0]) == 0 || strcmp(loss, kinds[k].losses[1]) == 0 ? (bppsa_loss_kind)k : kind;
+  }
+  return kind;
 }
 
 const char *bppsa_objective_loss(const bppsa_objective *objective, bool all) {
-  return losses[objective != NULL && objective->mse][all];
+  return kinds[objective != NULL ? objective->kind : BPPSA_LOSS_CROSS_ENTROPY].losses[all];
 }
 
 bppsa_status bppsa_objective_make(const char *loss, const int64_t *ignored, bppsa_objective *objective) {
-  const bool mse = is_mse(loss);
-  if (mse && ignored != NULL) {
+  const bppsa_objective made = {.kind = kind_of(loss), .ignores = ignored != NULL, .ignored = ignored != NULL ? *ignored : 0};
+  if (bppsa_objective_real(&made) && ignored != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--ignore-label: given beside the loss %s, expected --loss last or all", loss);
   }
-  *objective = (bppsa_objective){.mse = mse, .ignores = ignored != NULL, .ignored = ignored != NULL ? *ignored : 0};
+  *objective = made;
   return BPPSA_OK;
 }
 
@@ -32,13 +46,12 @@ const char *bppsa_objective_text(const bppsa_objective *objective, bool all, cha
   if (objective->ignores) {
     snprintf(ignored, sizeof ignored, ", label %" PRId64 " left out", objective->ignored);
   }
-  snprintf(text, size, "%s of %s%s", objective->mse ? "mean squared error" : "cross-entropy",
-           all ? "every step" : "the last step", ignored);
+  snprintf(text, size, "%s of %s%s", kinds[objective->kind].text, all ? "every step" : "the last step", ignored);
   return text;
 }
 
 bool bppsa_objective_json(json_t *object, const bppsa_objective *objective, bool all) {
-  return bppsa_json_put_text(object, "loss_on", losses[0][all]) &&
-         bppsa_json_put_text(object, "objective", objective->mse ? "mse" : "cross-entropy") &&
+  return bppsa_json_put_text(object, "loss_on", kinds[BPPSA_LOSS_CROSS_ENTROPY].losses[all]) &&
+         bppsa_json_put_text(object, "objective", kinds[objective->kind].name) &&
          bppsa_json_put(object, "ignore_label", objective->ignores ? json_integer(objective->ignored) : json_null());
 }

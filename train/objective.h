@@ -7,19 +7,32 @@
 
 #include "core/json.h"
 
+/* The errors: of labels, and of real targets. Without a loss the caller brings the gradient of the outputs. */
+typedef enum {
+  BPPSA_LOSS_CROSS_ENTROPY = 0,
+  BPPSA_LOSS_SQUARED, /* the mean squared error of real targets */
+  BPPSA_LOSS_BINARY,  /* the binary cross-entropy of targets in [0, 1] */
+  BPPSA_LOSS_NONE
+} bppsa_loss_kind;
+
 typedef struct {
-  bool mse;     /* the mean squared error of real targets; otherwise the cross-entropy of labels */
+  bppsa_loss_kind kind;
   bool ignores; /* the label `ignored` takes no part */
   int64_t ignored;
 } bppsa_objective;
 
-/* The objective of a loss "last", "all", "mse" or "mse-all"; ignored: the label that takes no part, NULL: none. ERR_ARGUMENT: a
- * label beside the mean squared error. */
+/* The objective of a loss: "last" and "all" are the cross-entropy, "mse" and "bce" are of the last step, "mse-all" and "bce-all" of
+ * every step. ignored: the label that takes no part, NULL: none. ERR_ARGUMENT: a label beside an error of real targets. */
 bppsa_status bppsa_objective_make(const char *loss, const int64_t *ignored, bppsa_objective *objective);
 
-/* Whether a loss, of an option or of a file's metadata, means every step: "all" and "mse-all". */
+/* Is the error one of real targets? */
+static inline bool bppsa_objective_real(const bppsa_objective *objective) {
+  return objective != NULL && (objective->kind == BPPSA_LOSS_SQUARED || objective->kind == BPPSA_LOSS_BINARY);
+}
+
+/* Whether a loss, of an option or of a file's metadata, means every step: "all", "mse-all" and "bce-all". */
 bool bppsa_objective_all(const char *loss);
-/* "last", "all", "mse" or "mse-all"; NULL: the cross-entropy. */
+/* "last", "all", "mse", ..; NULL: the cross-entropy. */
 const char *bppsa_objective_loss(const bppsa_objective *objective, bool all);
 /* "cross-entropy of the last step, label -100 left out". Returns text (BPPSA_OBJECTIVE_TEXT). */
 const char *bppsa_objective_text(const bppsa_objective *objective, bool all, char *text, size_t size);

@@ -55,7 +55,11 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"samples", NULL, false, 0, (uint64_t)data->samples},
       {"seq_len", NULL, false, 0, (uint64_t)data->seq_len},
       {"input", NULL, false, 0, (uint64_t)data->input},
-      {"objective", data->real_targets ? "mse" : "cross-entropy", false, 0, 0},
+      {"objective",
+       !data->real_targets ? "cross-entropy"
+       : data->binary      ? "bce"
+                           : "mse",
+       false, 0, 0},
       {"ignore_label", data->ignores ? NULL : "none", true, (double)data->ignored, 0},
       {"labels_per_step", data->labels_per_step ? "true" : "false", false, 0, 0},
       {"validation", NULL, true, config->validation, 0},

@@ -1,4 +1,5 @@
-/* The mean squared error and labels that are left out, in train, eval and grad, against a recurrence written out here. */
+/* The mean squared error, the binary cross-entropy and labels that are left out, in train, eval and grad, against a recurrence
+ * written out here. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -17,9 +18,15 @@ static void save(const char *path, void *data, bppsa_dtype dtype, int32_t ndim, 
   assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
 }
 
+/* A target of the binary cross-entropy: every fourth is 0 or 1. */
+static double chance(int n, int t, int64_t c) {
+  return (n + t) % 4 == 0 ? (double)(n % 2) : (targets[n][t][c] + 1) / 2;
+}
+
 static int enter(void **state) {
   const int status = enter_directory(state);
   double turned[STEPS][N], last[N], pairs[N][OUTPUTS], every[N][STEPS], turned_targets[STEPS][N][OUTPUTS];
+  double chances[N], all_chances[N][STEPS][OUTPUTS], turned_chances[STEPS][N][OUTPUTS];
   int64_t turned_labels[STEPS][N], plain[N];
   for (int n = 0; n < N; ++n) {
     for (int t = 0; t < STEPS; ++t) {
@@ -29,11 +36,13 @@ static int enter(void **state) {
       turned_labels[t][n] = labels[n][t];
       for (int c = 0; c < OUTPUTS; ++c) {
         turned_targets[t][n][c] = targets[n][t][c] = 2 * bppsa_random_double(2 + (uint64_t)c, BPPSA_STREAM_TEST, at) - 1;
+        turned_chances[t][n][c] = all_chances[n][t][c] = chance(n, t, c);
       }
       every[n][t] = targets[n][t][0];
     }
     plain[n] = n % 3;
     last[n] = targets[n][STEPS - 1][0];
+    chances[n] = chance(n, STEPS - 1, 0);
     memcpy(pairs[n], targets[n][STEPS - 1], sizeof pairs[n]);
   }
   save("X.npy", inputs, BPPSA_F64, 3, (int64_t[]){N, STEPS, 1});
@@ -43,6 +52,9 @@ static int enter(void **state) {
   save("YT.npy", every, BPPSA_F64, 2, (int64_t[]){N, STEPS});
   save("YTC.npy", targets, BPPSA_F64, 3, (int64_t[]){N, STEPS, OUTPUTS});
   save("GTC.npy", turned_targets, BPPSA_F64, 3, (int64_t[]){STEPS, N, OUTPUTS});
+  save("B.npy", chances, BPPSA_F64, 1, (int64_t[]){N});
+  save("BTC.npy", all_chances, BPPSA_F64, 3, (int64_t[]){N, STEPS, OUTPUTS});
+  save("GB.npy", turned_chances, BPPSA_F64, 3, (int64_t[]){STEPS, N, OUTPUTS});
   save("L.npy", labels, BPPSA_I64, 2, (int64_t[]){N, STEPS});
   save("LP.npy", plain, BPPSA_I64, 1, (int64_t[]){N});
   save("LT.npy", turned_labels, BPPSA_I64, 2, (int64_t[]){STEPS, N});
@@ -79,6 +91,16 @@ static double squares(const double *outputs, int n, int t, int64_t count, int64_
   double sum = 0;
   for (int64_t c = 0; c < count; ++c) {
     sum += (outputs[c] - targets[n][t][c]) * (outputs[c] - targets[n][t][c]);
+  }
+  *terms += count;
+  return sum;
+}
+
+static double binary(const double *outputs, int n, int t, int64_t count, int64_t *terms) {
+  double sum = 0;
+  for (int64_t c = 0; c < count; ++c) {
+    const double y = chance(n, t, c);
+    sum += y * log(1 + exp(-outputs[c])) + (1 - y) * log(1 + exp(outputs[c]));
   }
   *terms += count;
   return sum;
@@ -135,7 +157,9 @@ static const struct {
              {"mse", "YC.npy", "", "YC.npy", squares, false},
              {"mse-all", "YT.npy", "", NULL, squares, true},
              {"mse-all", "YTC.npy", "", "GTC.npy", squares, true},
-             {"all", "L.npy", "--ignore-label -100", "LT.npy", entropy, true}};
+             {"all", "L.npy", "--ignore-label -100", "LT.npy", entropy, true},
+             {"bce", "B.npy", "", "B.npy", binary, false},
+             {"bce-all", "BTC.npy", "", "GB.npy", binary, true}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* The first step's loss, eval's loss and grad's loss are the recurrence's. */
@@ -149,14 +173,15 @@ static void test_losses(void **state) {
     bppsa_safetensors *file = load("W.safetensors");
     const double expected = reference(file, cases[k].row, cases[k].all);
     const json_t *row = json_array_get(json_object_get(document, "rows"), 0), *config = json_object_get(document, "config");
-    const bool mse = cases[k].row == squares;
+    const bool real = cases[k].row != entropy;
+    const char *objective = cases[k].row == squares ? "mse" : real ? "bce" : "cross-entropy";
     assert_true(fabs(get_real(row, "loss") - expected) < 1e-14);
-    assert_true(mse == json_is_null(json_object_get(row, "accuracy")));
+    assert_true(real == json_is_null(json_object_get(row, "accuracy")));
     assert_string_equal(get_text(config, "loss_on"), cases[k].all ? "all" : "last");
-    assert_string_equal(get_text(config, "objective"), mse ? "mse" : "cross-entropy");
+    assert_string_equal(get_text(config, "objective"), objective);
     json_t *eval = run_json("eval rnn --weights W.safetensors --data npy:X.npy,%s %s --json", cases[k].y, cases[k].extra);
     assert_true(fabs(get_real(eval, "loss") - expected) < 1e-14); /* the loss is in the weights' metadata */
-    assert_true(mse == json_is_null(json_object_get(eval, "accuracy")));
+    assert_true(real == json_is_null(json_object_get(eval, "accuracy")));
     json_decref(eval);
     if (cases[k].grad_y != NULL) {
       json_t *grad = run_json("grad rnn --weights W.safetensors --input XT.npy --labels %s %s --out G.safetensors --json",
@@ -215,6 +240,10 @@ static void test_checkpoints(void **state) {
   }
   assert_fails(2, "loss all contradicts this run, which has mse-all",
                "train rnn --data npy:X.npy,YT.npy --loss mse-all --hidden 3 --batch 5 --checkpoint d --resume --iterations 8");
+  assert_int_equal(system("rm -rf d"), 0);
+  assert_runs("train rnn --data npy:X.npy,B.npy --loss bce --hidden 3 --batch 5 --checkpoint d --iterations 2");
+  assert_fails(2, "loss bce contradicts this run, which has mse",
+               "train rnn --data npy:X.npy,B.npy --loss mse --hidden 3 --batch 5 --checkpoint d --resume --iterations 3");
   const char *plain = "train rnn --data npy:X.npy,LP.npy --hidden 3 --batch 5 --checkpoint d";
   assert_int_equal(system("rm -rf d"), 0);
   assert_runs("%s --ignore-label 2 --iterations 3", plain);
@@ -270,7 +299,10 @@ static void test_requests(void **state) {
       {"--data npy:X.npy,YC.npy --loss mse --ignore-label 3",
        "--ignore-label: given beside the loss mse, expected --loss last or all"},
       {"--loss mse", "data set 'bitstream': has labels, expected npy:X,Y with real targets"},
-      {"--loss mae", "--loss: 'mae', expected last, all, mse or mse-all"},
+      {"--loss mae", "--loss: 'mae', expected last, all, mse, mse-all, bce or bce-all"},
+      {"--data npy:X.npy,Y.npy --loss bce", "expected 0 .. 1 for the binary cross-entropy"},
+      {"--data npy:X.npy,B.npy --loss bce --ignore-label 3",
+       "--ignore-label: given beside the loss bce, expected --loss last or all"},
       {"--ignore-label x", "--ignore-label: 'x', expected a whole number"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
     assert_fails(2, wrong[i].says, "train rnn --iterations 1 --batch 2 %s", wrong[i].options);
@@ -278,6 +310,8 @@ static void test_requests(void **state) {
   assert_runs("train rnn " DATA " --loss mse --iterations 0 --save-weights W.safetensors", "YC.npy");
   assert_fails(2, "W.safetensors: weights for 2 outputs, expected 1, the data's targets",
                "eval rnn --weights W.safetensors --data npy:X.npy,Y.npy");
+  assert_fails(2, "YC.npy: value -",
+               "grad rnn --weights W.safetensors --input XT.npy --labels YC.npy --loss bce --out G.safetensors");
   assert_fails(2, "expected [B, C]", "grad rnn --weights W.safetensors --input XT.npy --labels Y.npy --out G.safetensors");
 }
 

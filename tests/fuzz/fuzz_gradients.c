@@ -1,5 +1,5 @@
 /* Reader: models/gradients.c: the batch of `bppsa grad`. The parts are headers and elements of the input, the labels or targets,
- * and the initial state; options: the loss, the network, the dtype. The gradients are then computed. */
+ * and the initial state; options: the loss or none, the network, the dtype. The gradients are then computed. */
 #include <string.h>
 
 #include "models/gradients.h"
@@ -17,7 +17,7 @@ static void compute(bppsa_gradients *g) {
     return;
   }
   if (bppsa_gradients_compute(g) == BPPSA_OK) {
-    FUZZ_CHECK(g->loss - g->loss == 0);
+    FUZZ_CHECK(g->objective.kind == BPPSA_LOSS_NONE ? g->loss != g->loss : g->loss - g->loss == 0);
     json_decref(bppsa_gradients_json(g));
     FUZZ_CHECK(bppsa_gradients_save(g, fuzz_path("g.safetensors")) == BPPSA_OK);
   }
@@ -36,8 +36,11 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   FUZZ_CHECK(bppsa_device_create("cpu", 1, &g.device) == BPPSA_OK);
   g.config = bppsa_network_config_default(&g.network);
   g.config.loss_all = recurrent && (input->options & 1) != 0;
-  g.objective.mse = (input->options & 2) != 0;
-  g.objective.ignores = !g.objective.mse && (input->options & 4) != 0;
+  static const bppsa_loss_kind kinds[2][2] = {{BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_SQUARED},
+                                              {BPPSA_LOSS_NONE, BPPSA_LOSS_BINARY}};
+  g.objective.kind = kinds[recurrent && (input->options & 32) != 0][(input->options & 2) != 0];
+  g.config.steps.no_head = g.objective.kind == BPPSA_LOSS_NONE;
+  g.objective.ignores = g.objective.kind == BPPSA_LOSS_CROSS_ENTROPY && (input->options & 4) != 0;
   g.objective.ignored = -100;
   g.config.dtype = (input->options & 16) != 0 ? BPPSA_F64 : BPPSA_F32;
   if (recurrent) {
@@ -46,7 +49,8 @@ bppsa_status fuzz_run(const fuzz_input *input) {
     g.config.classes = 3;
     g.config.steps.layers = 1;
   }
-  status = bppsa_gradients_load(x, y, state ? h0 : NULL, NULL, &g);
+  const bppsa_gradients_files files = {.input = x, .labels = y, .grad_output = y, .h0 = state ? h0 : NULL};
+  status = bppsa_gradients_load(&files, &g);
   if (status == BPPSA_OK) {
     compute(&g);
   }
@@ -68,6 +72,8 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       {0x08, {"<f4", "<i8", NULL}, {"(2, 1, 2, 2)", "(2,)", NULL}, {32, 16, 0}},
       {0x0a, {"<f4", "<f4", NULL}, {"(1, 1, 2, 2)", "(1, 3)", NULL}, {16, 12, 0}},
       {0x00, {"<f4", "<i8", NULL}, {"(2, 3, 1)", "(2,)", NULL}, {24, 16, 0}},
+      {0x20, {"<f4", "<f4", NULL}, {"(2, 1, 1)", "(2, 1, 2)", NULL}, {8, 16, 0}},
+      {0x22, {"<f4", "<f4", NULL}, {"(3, 2, 1)", "(2, 3)", NULL}, {24, 24, 0}},
   };
   static const uint8_t elements[64] = {0, 0, 0, 0, 0, 0, 0, 0, 1};
   if (index >= (int)(sizeof seeds / sizeof seeds[0])) {

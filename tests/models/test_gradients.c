@@ -12,6 +12,9 @@ enum { STEPS = 6, BATCH = 3, INPUT = 2, HIDDEN = 4, CLASSES = 5 };
 #define X "grad_x.npy"
 #define Y "grad_y.npy"
 #define H0 "grad_h0.npy"
+#define GRAD_OUTPUT "grad_output.npy"
+
+static const bppsa_gradients_files files = {.input = X, .labels = Y, .grad_output = GRAD_OUTPUT, .h0 = H0};
 
 static void put_reals(const char *path, int32_t ndim, const int64_t *shape, uint64_t seed) {
   int64_t count = 1;
@@ -56,7 +59,7 @@ static void begin(bppsa_backward backward, bppsa_gradients *g) {
 }
 
 static bppsa_status compute(bppsa_gradients *g) {
-  BPPSA_TRY(bppsa_gradients_load(X, Y, H0, NULL, g));
+  BPPSA_TRY(bppsa_gradients_load(&files, g));
   BPPSA_TRY(bppsa_network_create(&g->network, &g->config, g->device, &g->model));
   BPPSA_TRY(bppsa_network_init(&g->network, g->model, BPPSA_INIT_DEFAULT, 7));
   return bppsa_gradients_compute(g);
@@ -132,7 +135,7 @@ static void test_values(void **state) {
 static void refuse(bppsa_status expected, const char *message) {
   bppsa_gradients g;
   begin(BPPSA_BACKWARD_BP, &g);
-  assert_error(bppsa_gradients_load(X, Y, H0, NULL, &g), expected, message);
+  assert_error(bppsa_gradients_load(&files, &g), expected, message);
   bppsa_gradients_free(&g);
 }
 
@@ -163,7 +166,7 @@ static void test_not_finite(void **state) {
   bppsa_gradients g;
   put_batch();
   begin(BPPSA_BACKWARD_BP, &g);
-  assert_int_equal(bppsa_gradients_load(X, Y, H0, NULL, &g), BPPSA_OK);
+  assert_int_equal(bppsa_gradients_load(&files, &g), BPPSA_OK);
   bppsa_view_set(&g.x.view, 0, (double)NAN);
   assert_int_equal(bppsa_network_create(&g.network, &g.config, g.device, &g.model), BPPSA_OK);
   assert_int_equal(bppsa_network_init(&g.network, g.model, BPPSA_INIT_DEFAULT, 7), BPPSA_OK);

@@ -360,8 +360,86 @@ static void other_losses_name_what_is_wrong(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "label -99 at sample 1 of the batch, expected 0 .. 2"));
   assert_int_equal(bppsa_mean_squared_error(device, &moved, &wrong, NULL, &result), BPPSA_ERR_SHAPE);
   assert_non_null(strstr(bppsa_last_error(), "targets: f32 [3, 2], expected f32 [2, 3] as the outputs"));
+  targets[4] = 1.5f;
+  const bppsa_view beyond = bppsa_view_make(targets, BPPSA_F32, 2, shape);
+  assert_int_equal(bppsa_binary_cross_entropy(device, &moved, &beyond, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "targets: value 1.5 at [1, 1], expected 0 .. 1 for the binary cross-entropy"));
+  targets[4] = (float)NAN;
+  assert_int_equal(bppsa_binary_cross_entropy(device, &moved, &beyond, NULL, &result), BPPSA_ERR_ARGUMENT);
   assert_int_equal(result.rows, 77);
   bppsa_memory_free(device, moved.data);
+}
+
+/* Through the device's memory. */
+static bppsa_status try_binary(const bppsa_view *logits, const bppsa_view *targets, const bppsa_view *seed,
+                               bppsa_loss_result *result) {
+  const bppsa_view moved = to_device(logits), out = to_device(seed);
+  const bppsa_status status = bppsa_binary_cross_entropy(device, &moved, targets, &out, result);
+  assert_int_equal(bppsa_memory_get(device, seed->data, out.data, (int64_t)bppsa_view_bytes(seed)), BPPSA_OK);
+  bppsa_memory_free(device, moved.data);
+  bppsa_memory_free(device, out.data);
+  return status;
+}
+
+/* The binary cross-entropy and its gradient from their definition, for numbers of rows around a block's size, in both types; a GPU
+ * gives the CPU's. */
+static void binary_agrees_with_its_definition(void **state) {
+  (void)state;
+  static const int64_t sizes[][3] = {{1, 1, 1}, {4, 5, 3}, {43, 3, 7}, {5, 200, 2}};
+  for (size_t k = 0; k < 2 * sizeof sizes / sizeof sizes[0]; ++k) {
+    const int64_t *shape = sizes[k / 2], rows = shape[0] * shape[1], count = rows * shape[2];
+    const bppsa_dtype dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    double *values = uniform(k, count, 6), *goals = uniform(k + 99, count, 1), expected = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      goals[i] = i % 3 == 0 ? (double)(i % 2) : fabs(goals[i]);
+    }
+    void *logits = rounded(dtype, values, count), *targets = rounded(dtype, goals, count), *seed = rounded(dtype, values, count);
+    const bppsa_view view = bppsa_view_make(logits, dtype, 3, shape), y = bppsa_view_make(targets, dtype, 3, shape);
+    const bppsa_view out = bppsa_view_make(seed, dtype, 3, shape);
+    bppsa_loss_result found = {0}, host = {0};
+    assert_int_equal(bppsa_binary_cross_entropy(NULL, &view, &y, NULL, &host), BPPSA_OK);
+    assert_int_equal(try_binary(&view, &y, &out, &found), BPPSA_OK);
+    for (int64_t i = 0; i < count; ++i) {
+      const double x = bppsa_view_get(&view, i), p = 1 / (1 + exp(-x)), t = bppsa_view_get(&y, i);
+      expected -= t * log(p) + (1 - t) * log(1 / (1 + exp(x)));
+      assert_true(fabs(bppsa_view_get(&out, i) - (p - t) / (double)count) <= (dtype == BPPSA_F32 ? 1e-7 : 1e-15) / (double)count);
+    }
+    assert_true(fabs(found.loss - expected / (double)count) < 1e-14 * expected / (double)count);
+    assert_true(fabs(found.loss - host.loss) <= 1e-14 * host.loss);
+    assert_int_equal(found.rows, rows);
+    assert_true(isnan(bppsa_accuracy(found.correct, found.rows)));
+    bppsa_free(seed);
+    bppsa_free(targets);
+    bppsa_free(logits);
+    bppsa_free(goals);
+    bppsa_free(values);
+  }
+}
+
+/* Logits of ±1000 neither overflow nor cancel, a loss of e^-40 is not rounded to zero, and no infinite logit has a finite loss. */
+static void binary_is_stable(void **state) {
+  (void)state;
+  double logits[4] = {1000, -1000, 40, -40}, targets[4] = {0, 1, 1, 0}, seed[4];
+  const int64_t shape[2] = {4, 1}, one[2] = {1, 1};
+  const bppsa_view view = bppsa_view_make(logits, BPPSA_F64, 2, shape), y = bppsa_view_make(targets, BPPSA_F64, 2, shape);
+  const bppsa_view out = bppsa_view_make(seed, BPPSA_F64, 2, shape);
+  bppsa_loss_result result;
+  assert_int_equal(try_binary(&view, &y, &out, &result), BPPSA_OK);
+  assert_true(fabs(result.loss - 500) < 1e-12);
+  assert_true(seed[0] == 0.25 && seed[1] == -0.25);
+  for (int i = 2; i < 4; ++i) {
+    const bppsa_view x = bppsa_view_make(logits + i, BPPSA_F64, 2, one), t = bppsa_view_make(targets + i, BPPSA_F64, 2, one);
+    const bppsa_view g = bppsa_view_make(seed + i, BPPSA_F64, 2, one);
+    assert_int_equal(try_binary(&x, &t, &g, &result), BPPSA_OK);
+    assert_true(fabs(result.loss / exp(-40.0) - 1) < 1e-12 && fabs(fabs(seed[i]) / exp(-40.0) - 1) < 1e-12);
+  }
+  for (int i = 0; i < 6; ++i) {
+    static const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    logits[0] = bad[i % 3];
+    targets[0] = i < 3 ? 0 : 0.5;
+    assert_int_equal(try_binary(&view, &y, &out, &result), BPPSA_OK);
+    assert_true(!isfinite(result.loss));
+  }
 }
 
 /* 1, 2 and 7 threads give the same bits. */
@@ -397,11 +475,12 @@ static void bits_of_others_do_not_depend_on_threads(void **state) {
   bppsa_free(values);
 }
 
-/* The shares of the parts of a batch add up to its loss, and their seeds are the batch's: of labels, with ignored ones, of squares.
+/* The shares of the parts of a batch add up to its loss, and their seeds are the batch's: of labels, with ignored ones, of squares,
+ * of the binary cross-entropy.
  * Parts of 300 and 80 rows: several blocks of a GPU, and one. */
 static void parts_add_up(void **state) {
   (void)state;
-  enum { ROWS = 380, C = 3, N = ROWS * C, KINDS = 3 };
+  enum { ROWS = 380, C = 3, N = ROWS * C, KINDS = 4 };
   static double values[N], goals[N];
   static int64_t labels[ROWS];
   for (int i = 0; i < N; ++i) {
@@ -424,6 +503,7 @@ static void parts_add_up(void **state) {
         const bppsa_loss_rows rows = {.labels = kind < 2 ? labels + first : NULL,
                                       .targets = kind < 2 ? NULL : &goal,
                                       .ignores = kind == 1,
+                                      .binary = kind == 3,
                                       .ignored = 2,
                                       .mean_rows = ROWS};
         assert_int_equal(bppsa_loss_part(device, &in, &rows, &out, &shares[split][part]), BPPSA_OK);
@@ -460,6 +540,8 @@ int main(void) {
       cmocka_unit_test(all_labels_ignored_is_zero),
       cmocka_unit_test(others_agree_between_devices),
       cmocka_unit_test(other_losses_name_what_is_wrong),
+      cmocka_unit_test(binary_agrees_with_its_definition),
+      cmocka_unit_test(binary_is_stable),
       cmocka_unit_test(bits_of_others_do_not_depend_on_threads),
       cmocka_unit_test(parts_add_up),
   };

@@ -57,6 +57,7 @@ struct bppsa_dataset {
   int64_t held_out;  /* the number of samples at the end that are meant for evaluation; 0: none */
   int64_t classes;   /* C: every label is in 0 .. C - 1; for real targets the number in each row */
   bool real_targets; /* the set has real targets instead of labels, for the mean squared error */
+  bool binary;       /* they are in [0, 1], for the binary cross-entropy instead */
   bool ignores;      /* rows with the label `ignored` are left out of the loss */
   int64_t ignored;
   bool labels_per_step; /* labels are [T, b], otherwise [b] */
@@ -83,6 +84,7 @@ typedef struct {
   uint64_t seed;        /* of the bits; of the order of WAV files */
   bool labels_per_step; /* a label for every step (loss all) */
   bool real_targets;    /* npy: Y holds real targets, not labels */
+  bool binary;          /* and they are in [0, 1], for the binary cross-entropy */
   bool ignores;         /* the label `ignored` is left out of the loss, and need not be one of the classes */
   int64_t ignored;
   const bppsa_dataset_audio *audio; /* for WAV files; NULL: the same as a zeroed one */

@@ -10,6 +10,7 @@
 #include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/dataset_internal.h"
+#include "train/loss.h"
 
 typedef struct {
   bppsa_dataset base;
@@ -188,13 +189,15 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
 }
 
 /* Checks that Y is reals [N] or [N,C], for every step [N,T] or [N,T,C], and agrees with X. Adds a missing last axis of extent 1. */
-static bppsa_status take_targets(const char *path, const bppsa_view *x, bool per_step, bppsa_view *y, int64_t *width) {
+static bppsa_status take_targets(const char *path, const bppsa_view *x, const bppsa_dataset_options *options, bppsa_view *y,
+                                 int64_t *width) {
+  const bool per_step = options->labels_per_step;
   const int32_t axes = per_step ? 2 : 1;
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
   if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64 targets of the mean squared error", path,
-                      bppsa_dtype_name(y->dtype));
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64 targets of the %s", path,
+                      bppsa_dtype_name(y->dtype), options->binary ? "binary cross-entropy" : "mean squared error");
   }
   if (per_step && x->ndim == 4) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a target for every step of images, expected the loss on the last step", path);
@@ -214,6 +217,7 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, bool per
                       guess_axes(y, x, per_step, guess, sizeof guess));
   }
   BPPSA_TRY(check_finite(path, y, BPPSA_F64));
+  BPPSA_TRY(options->binary ? bppsa_binary_targets_check(path, y) : BPPSA_OK);
   const int64_t shape[3] = {y->shape[0], per_step ? y->shape[1] : values, values};
   *y = bppsa_view_make(y->data, y->dtype, axes + 1, shape);
   *width = values;
@@ -265,7 +269,7 @@ static bppsa_status npy_load(npy_dataset *self, const bppsa_dataset_options *opt
   BPPSA_TRY(check_x(x_path, &self->x.view));
   BPPSA_TRY(bppsa_npy_load(y_path, &self->y));
   if (options->real_targets) {
-    BPPSA_TRY(take_targets(y_path, &self->x.view, options->labels_per_step, &self->y.view, &base->classes));
+    BPPSA_TRY(take_targets(y_path, &self->x.view, options, &self->y.view, &base->classes));
   } else {
     BPPSA_TRY(check_y_shape(y_path, &self->y.view, &self->x.view, options->labels_per_step));
     BPPSA_TRY(check_labels(y_path, &self->y.view, options, &base->classes));
@@ -280,6 +284,7 @@ static bppsa_status npy_load(npy_dataset *self, const bppsa_dataset_options *opt
   }
   base->labels_per_step = options->labels_per_step;
   base->real_targets = options->real_targets;
+  base->binary = options->real_targets && options->binary;
   base->identity = checksum(self);
   BPPSA_TRY(check_option(x_path, "samples", options->samples, base->samples));
   return check_option(x_path, "time steps", options->seq_len, base->seq_len);

@@ -1,0 +1,152 @@
+/* --no-bias, and `grad` with a gradient of the states instead of a loss, against a recurrence written out here. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+enum { HIDDEN = 3, STEPS = 6, SAMPLES = 4 };
+
+#define TRAIN "train rnn --seq-len 6 --samples 32 --hidden 3 --batch 4 --dtype f64 --no-bias"
+
+static double x[STEPS][SAMPLES], g[STEPS][SAMPLES][HIDDEN];
+
+static void save(const char *path, void *data, int32_t ndim, const int64_t *shape) {
+  const bppsa_view view = bppsa_view_make(data, BPPSA_F64, ndim, shape);
+  assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
+}
+
+static int enter(void **state) {
+  const int status = enter_directory(state);
+  for (int i = 0; i < STEPS * SAMPLES; ++i) {
+    x[i / SAMPLES][i % SAMPLES] = bppsa_random_double(1, BPPSA_STREAM_TEST, (uint64_t)i) - 0.5;
+    for (int j = 0; j < HIDDEN; ++j) {
+      g[i / SAMPLES][i % SAMPLES][j] = bppsa_random_double(2 + (uint64_t)j, BPPSA_STREAM_TEST, (uint64_t)i) - 0.5;
+    }
+  }
+  save("X.npy", x, 3, (int64_t[]){STEPS, SAMPLES, 1});
+  save("G.npy", g, 3, (int64_t[]){STEPS, SAMPLES, HIDDEN});
+  save("GL.npy", g[STEPS - 1], 2, (int64_t[]){SAMPLES, HIDDEN});
+  write_labels("Y.npy", 1, (int64_t[]){SAMPLES}, -1, 0);
+  return status;
+}
+
+static bppsa_safetensors *load(const char *path) {
+  bppsa_safetensors *file = NULL;
+  assert_int_equal(bppsa_safetensors_load(path, &file), BPPSA_OK);
+  return file;
+}
+
+/* Σ g · h over all steps, or over the last, of an RNN without biases. */
+static double weighed(const bppsa_safetensors *file, bool all) {
+  const double *ih = bppsa_safetensors_find(file, "rnn.weight_ih_l0")->data,
+               *hh = bppsa_safetensors_find(file, "rnn.weight_hh_l0")->data;
+  double sum = 0;
+  for (int b = 0; b < SAMPLES; ++b) {
+    double h[HIDDEN] = {0};
+    for (int t = 0; t < STEPS; ++t) {
+      double next[HIDDEN];
+      for (int i = 0; i < HIDDEN; ++i) {
+        next[i] = ih[i] * x[t][b];
+        for (int j = 0; j < HIDDEN; ++j) {
+          next[i] += hh[i * HIDDEN + j] * h[j];
+        }
+        next[i] = tanh(next[i]);
+        sum += all || t == STEPS - 1 ? g[t][b][i] * next[i] : 0;
+      }
+      memcpy(h, next, sizeof h);
+    }
+  }
+  return sum;
+}
+
+static double slope(const bppsa_safetensors *file, double *value, bool all) {
+  const double kept = *value, step = 1e-5;
+  *value = kept + step;
+  const double up = weighed(file, all);
+  *value = kept - step;
+  const double down = weighed(file, all);
+  *value = kept;
+  return (up - down) / (2 * step);
+}
+
+/* The gradients of weights and inputs are the recurrence's difference quotients; by ranks too. */
+static void test_grad_output(void **state) {
+  (void)state;
+  static const char *const ways[] = {"--backward bp", "--algorithm blelloch", "--chunks 2", "--ranks 2"};
+  assert_runs(TRAIN " --iterations 0 --save-weights W.safetensors");
+  bppsa_safetensors *weights = load("W.safetensors");
+  for (int k = 0; k < 8; ++k) {
+    const bool all = k % 2 == 0;
+    json_t *document = run_json("grad rnn --weights W.safetensors --input X.npy --grad-output %s %s --out O.safetensors --json",
+                                all ? "G.npy" : "GL.npy", ways[k / 2]);
+    assert_true(json_is_null(json_object_get(document, "loss")) && json_is_null(json_object_get(document, "classes")));
+    assert_string_equal(get_text(document, "objective"), "none");
+    assert_string_equal(get_text(document, "loss_on"), all ? "all" : "last");
+    assert_true(json_is_false(json_object_get(document, "bias")));
+    json_decref(document);
+    bppsa_safetensors *found = load("O.safetensors");
+    assert_int_equal(bppsa_safetensors_count(found), 3); /* two weights, the input: no head, no loss */
+    for (int64_t i = 0; i < 2; ++i) {
+      static const char *const names[] = {"rnn.weight_ih_l0", "rnn.weight_hh_l0"};
+      const bppsa_view *w = bppsa_safetensors_find(weights, names[i]), *gradient = bppsa_safetensors_find(found, names[i]);
+      for (int64_t e = 0; e < bppsa_view_count(w); ++e) {
+        assert_true(fabs(slope(weights, (double *)w->data + e, all) - bppsa_view_get(gradient, e)) < 1e-9);
+      }
+    }
+    const bppsa_view *dx = bppsa_safetensors_find(found, "input");
+    for (int64_t e = 0; e < STEPS * SAMPLES; ++e) {
+      assert_true(fabs(slope(weights, &x[e / SAMPLES][e % SAMPLES], all) - bppsa_view_get(dx, e)) < 1e-9);
+    }
+    bppsa_safetensors_destroy(found);
+  }
+  bppsa_safetensors_destroy(weights);
+  run_result text = run("grad rnn --weights W.safetensors --input X.npy --grad-output G.npy --out O.safetensors");
+  assert_non_null(strstr(text.out, "no biases, loss all"));
+  assert_non_null(strstr(text.out, "\n\nwritten to O.safetensors\n"));
+  assert_null(strstr(text.out, "nan"));
+  release(&text);
+}
+
+/* Training, evaluation and gradients without biases; a resumed run ends with the bits of one that was not interrupted. */
+static void test_no_bias(void **state) {
+  (void)state;
+  assert_runs(TRAIN " --iterations 7 --save-weights whole.safetensors --threads 2");
+  assert_runs(TRAIN " --iterations 4 --checkpoint d");
+  assert_runs(TRAIN " --iterations 7 --checkpoint d --resume --save-weights w.safetensors");
+  assert_equal_files("w.safetensors", "whole.safetensors");
+  bppsa_safetensors *file = load("w.safetensors");
+  assert_int_equal(bppsa_safetensors_count(file), 4);
+  assert_null(bppsa_safetensors_find(file, "rnn.bias_ih_l0"));
+  assert_non_null(bppsa_safetensors_find(file, "linear.bias"));
+  bppsa_safetensors_destroy(file);
+  json_t *train = run_json(TRAIN " --iterations 7 --validation 0.25 --save-weights V.safetensors --json");
+  assert_int_equal(get_integer(train, "parameters"), 3 + 9 + 30 + 10);
+  json_t *eval = run_json("eval rnn --weights V.safetensors --seq-len 6 --samples 32 --validation 0.25 --json");
+  assert_true(get_real(eval, "loss") == get_real(json_object_get(train, "final"), "validation_loss"));
+  json_decref(eval);
+  json_decref(train);
+  assert_runs("train rnn --seq-len 6 --samples 32 --hidden 3 --batch 4 --dtype f64 --iterations 2 --checkpoint e");
+  assert_fails(2, "bias missing contradicts this run, which has false", TRAIN " --iterations 3 --checkpoint e --resume");
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  const char *grad = "grad rnn --weights W.safetensors --input X.npy --out O.safetensors";
+  assert_runs(TRAIN " --iterations 0 --save-weights W.safetensors");
+  assert_runs("train rnn --seq-len 6 --samples 32 --hidden 3 --iterations 0 --save-weights B.safetensors");
+  assert_fails(2, "--labels: option missing in 'grad rnn', expected the path of an NPY file, or --grad-output G.npy", "%s", grad);
+  assert_fails(2, "--labels: given beside --grad-output, which takes the place of a loss, expected one of them",
+               "%s --labels Y.npy --grad-output G.npy", grad);
+  assert_fails(2, "--loss: given beside --grad-output", "%s --loss all --grad-output G.npy", grad);
+  assert_fails(2, "X.npy: shape [6, 4, 1], expected [T, B, H] = [6, 4, 3]", "%s --grad-output X.npy", grad);
+  assert_fails(2, "--grad-output: given beside ranks that share time, expected --split batch",
+               "%s --grad-output G.npy --ranks 2 --split time", grad);
+  assert_fails(2, "--no-bias: contradicts the weights in B.safetensors, expected weights without biases",
+               "eval rnn --weights B.safetensors --no-bias --seq-len 6 --samples 8");
+  assert_fails(2, "did you mean --no-bias?", "train rnn --no-biases");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad_output), cmocka_unit_test(test_no_bias),
+                                     cmocka_unit_test(test_requests)};
+  return cmocka_run_group_tests_name("cli_sequences", tests, enter, leave_directory);
+}
