@@ -157,6 +157,7 @@ static const bppsa_option_use uses_ranks[] = {
      .fallback = "8",
      .help = "1, 2, 4, .. and P ranks; under mpirun P is the number of its processes"},
     {.option = BPPSA_OPTION_SPLIT, .fallback = "", .help = "time or batch: rows of this share alone [both]"},
+    BPPSA_FORWARD_USES,
     {.option = BPPSA_OPTION_RANK_MICRO_BATCHES},
     {.option = BPPSA_OPTION_TRANSPORT},
     {.option = BPPSA_OPTION_TIMEOUT},

@@ -18,6 +18,8 @@ const char bppsa_bench_notes_ranks[] =
     "all gradients on every rank; its time is that of the slowest rank. There are rows for 1, 2, 4, .. and all ranks:\n"
     "  alone   one rank without communicators, by BP and by local scans: what the others are compared with\n"
     "  time    the ranks share the steps: BP as a pipeline of --micro-batches groups, and every scan over ranks\n"
+    "  With --forward there are rows behind such forward passes too, beside those behind sequential ones; path and work are of\n"
+    "  the first pass: its dependent steps, and the steps that it computed over those of a sequential pass.\n"
     "  batch   the ranks share the samples: gradients set out as they become ready (wait-free), the first layer's first "
     "(priority),\n"
     "          or with the first K layers' weight gradients at the end (reverse-first-K); a message for every parameter\n"
@@ -35,6 +37,7 @@ typedef struct {
   struct session *s;
   int64_t index; /* of the entry */
   bppsa_ranks_report report;
+  bppsa_forward_stats stats; /* of the first pass, if its plan is speculative */
   double model_s;
 } lead;
 
@@ -93,6 +96,7 @@ static bppsa_status verify(void *context, double *residual) {
   BPPSA_TRY(bppsa_ranks_crew_count(&s->crew, l->index, &l->report));
   bppsa_model *model = s->crew.parts[l->index].model;
   double worst = 0;
+  BPPSA_TRY(bppsa_forward_stats_collect(model, &l->stats));
   BPPSA_TRY(bppsa_model_pull(model, true));
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     worst = bppsa_residual_worse(
@@ -115,10 +119,14 @@ static const char *name_share(bppsa_ranks_share_of share) {
 }
 
 /* What an entry cannot do; the reason is the last error. */
-static bool possible(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *e) {
+static bool possible(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *e, bool on_gpus) {
   if (e->share == BPPSA_RANKS_BATCH && e->ranks > subject->config.batch) {
     (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%d ranks, more than the %" PRId64 " samples of the batch", e->ranks,
                      subject->config.batch);
+    return false;
+  }
+  if (e->share == BPPSA_RANKS_TIME && e->forward.kind == BPPSA_FORWARD_SPECULATIVE && on_gpus) {
+    (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "speculative forward passes of ranks along time compute on processors");
     return false;
   }
   return true;
@@ -130,7 +138,7 @@ static bppsa_status enter_entry(bppsa_bench *bench, int64_t subject, int64_t ind
   const bppsa_contender contender = {.verification = {verify, l, 0}, .pass = pass, .context = l, .parts = 1};
   const bppsa_ranks_entry *e = &s->crew.subjects[subject].entries[index];
   *l = (lead){.s = s, .index = index, .model_s = (double)NAN};
-  if (!possible(&s->crew.subjects[subject], e)) {
+  if (!possible(&s->crew.subjects[subject], e, s->crew.gpus > 0)) {
     char name[BPPSA_BENCH_METHOD];
     snprintf(name, sizeof name, "%s, %s, %d ranks", name_share(e->share), e->name, e->ranks);
     return bppsa_bench_leave_out(bench, name, "");
@@ -210,6 +218,32 @@ static int64_t count_products(const bppsa_bench_entrant *chunked) {
   return products;
 }
 
+/* The row of one rank alone whose forward passes are in parallel; NULL: it has no time, or they were sequential. */
+static const bppsa_bench_entrant *alone_in_parallel(const bppsa_bench *bench) {
+  for (int64_t i = 0; i < bench->count; ++i) {
+    const bppsa_bench_entrant *e = bench->entrants[i];
+    const lead *l = e->context;
+    if (entry_of(l)->share == BPPSA_RANKS_ALONE && l->stats.passes > 0) {
+      return e->contender.timing[0].repeats > 0 ? e : NULL;
+    }
+  }
+  return NULL;
+}
+
+/* What is known of a forward pass in parallel: a phase for the guesses, one for each round and a last one that mends nothing, and
+ * those that not every pass has. */
+static void put_parallel(const bppsa_bench_entrant *e, bppsa_ranks_costs *costs) {
+  const lead *l = e != NULL ? e->context : NULL;
+  const bppsa_forward_stats *f = l != NULL ? &l->stats : NULL;
+  costs->parallel_s = costs->path = costs->phases = (double)NAN;
+  if (f != NULL) {
+    const bppsa_ranks_part *part = &l->s->crew.parts[l->index];
+    costs->parallel_s = e->contender.timing[0].median_s * part->forward_s / (part->forward_s + part->backward_s);
+    costs->path = fmin(1, (double)f->path / (double)f->possible);
+    costs->phases = (double)costs->layers * (double)(2 + f->rounds + (f->reseeded > 0) + (f->tails > 0));
+  }
+}
+
 static bppsa_ranks_costs costs_of(const bppsa_bench_entrant *bp) {
   const session *s = bp->bench->session;
   const bppsa_bench_entrant *linear = alone(bp->bench, "linear"), *chunked = alone(bp->bench, "chunked");
@@ -250,7 +284,7 @@ static bppsa_status predict(const bppsa_bench_entrant *e, const bppsa_ranks_cost
   lead *l = e->context;
   const bppsa_ranks_entry *entry = entry_of(l);
   if (entry->share == BPPSA_RANKS_TIME) {
-    l->model_s = bppsa_ranks_model_time(costs, &entry->method, entry->ranks);
+    l->model_s = bppsa_ranks_model_time(costs, &entry->method, l->stats.passes > 0, entry->ranks);
   }
   if (entry->share != BPPSA_RANKS_BATCH) {
     return BPPSA_OK;
@@ -264,7 +298,8 @@ static bppsa_status settle(bppsa_bench *bench) {
   if (bp == NULL) { /* it is wrong: the rows say so */
     return BPPSA_OK;
   }
-  const bppsa_ranks_costs costs = costs_of(bp);
+  bppsa_ranks_costs costs = costs_of(bp);
+  put_parallel(alone_in_parallel(bench), &costs);
   for (int64_t i = 0; i < bench->count; ++i) {
     BPPSA_TRY(predict(bench->entrants[i], &costs));
   }
@@ -304,7 +339,9 @@ static bool put(const bppsa_bench_entrant *e, json_t *row) {
     ok = ok && bppsa_json_put_integer(row, "seq_len", c->steps.seq_len) && bppsa_json_put_integer(row, "input", c->input);
     ok = ok && bppsa_json_put_integer(row, "hidden", c->steps.hidden) && bppsa_json_put_integer(row, "layers", c->steps.layers);
     ok = ok && bppsa_json_put_integer(row, "micro_batches", e->bench->asked->micro_batches);
+    ok = ok && bppsa_json_put_text(row, "forward", bppsa_forward_name(entry->forward.kind));
   }
+  ok = ok && (l->stats.passes == 0 || bppsa_forward_stats_put(row, &l->stats));
   ok = ok && bppsa_bench_put_timing(row, t) && bppsa_json_put_real(row, "model_s", l->model_s);
   ok = ok && bppsa_json_put_real(row, "times_alone",
                                  bp != NULL && t->repeats > 0 ? bp->contender.timing[0].median_s / t->median_s : (double)NAN);
@@ -324,13 +361,15 @@ static const char *write_ratio(const void *context, const json_t *row, char *tex
 
 static const bppsa_bench_column columns[] = {
     {.heading = "share", .width = -7, .key = "share"},
-    {.heading = "method", .width = -17, .key = "method"},
+    {.heading = "method", .width = -20, .key = "method"},
     {.heading = "ranks", .width = 6, .kind = BPPSA_COLUMN_INTEGER, .key = "ranks"},
     {.heading = "median", .width = 11, .kind = BPPSA_COLUMN_MARKED, .key = "median_s", .scale = 1e3, .digits = 3},
     {.heading = "min", .width = 11, .kind = BPPSA_COLUMN_REAL, .key = "min_s", .scale = 1e3, .digits = 3},
     {.heading = "model", .width = 11, .kind = BPPSA_COLUMN_REAL, .key = "model_s", .scale = 1e3, .digits = 3},
     {.heading = "n", .width = 6, .kind = BPPSA_COLUMN_INTEGER, .key = "repeats"},
     {.heading = "x alone", .width = 9, .key = "times_alone", .write = write_ratio},
+    {.heading = "path", .width = 8, .kind = BPPSA_COLUMN_INTEGER, .key = "path", .missing = ""},
+    {.heading = "work", .width = 6, .kind = BPPSA_COLUMN_REAL, .key = "work", .digits = 2, .missing = ""},
     {.heading = "messages", .width = 10, .kind = BPPSA_COLUMN_INTEGER, .key = "operations"},
     {.heading = "sent", .width = 10, .kind = BPPSA_COLUMN_SI, .key = "bytes_sent", .unit = "B"},
     {.heading = "held", .width = 10, .kind = BPPSA_COLUMN_SI, .key = "held_bytes", .unit = "B"},

@@ -14,9 +14,10 @@ typedef struct {
   bppsa_ranks_share_of share; /* ALONE: one rank without communicators */
   int32_t ranks;
   bppsa_gradient_method method;
+  bppsa_forward_method forward; /* of TIME and ALONE */
   const char *scheme;    /* of data parallelism, as in schedule/: "wait-free", "priority", "reverse-first-k"; NULL otherwise */
   int64_t reverse_first; /* k */
-  char name[40];         /* "blelloch", "reverse-first-2" */
+  char name[40];         /* "blelloch", "blelloch-speculative", "reverse-first-2" */
 } bppsa_ranks_entry;
 
 /* What a rank counted in one pass. In the report of an entry: of the rank that sends most, or of all ranks together. */

@@ -35,6 +35,7 @@ void bppsa_ranks_fill(const bppsa_ranks_subject *s, uint64_t seed, bool inputs, 
 bppsa_network_config bppsa_ranks_config(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *entry) {
   bppsa_network_config config = subject->config;
   config.method = entry->method;
+  config.steps.forward = entry->forward;
   return config;
 }
 
@@ -420,17 +421,29 @@ bppsa_status bppsa_ranks_crew_serve(const bppsa_bench_request *request, const st
 
 static bppsa_ranks_entry *add(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int32_t ranks, const char *name) {
   bppsa_ranks_entry *e = &s->entries[s->count++];
-  *e = (bppsa_ranks_entry){.share = share, .ranks = ranks, .method.backward = BPPSA_BACKWARD_BP};
+  *e = (bppsa_ranks_entry){
+      .share = share, .ranks = ranks, .method.backward = BPPSA_BACKWARD_BP, .forward = bppsa_forward_method_default()};
   snprintf(e->name, sizeof e->name, "%s", name);
   return e;
 }
 
+/* An entry of a backward pass behind a forward pass of this kind, which its name tells unless it is sequential. */
+static bppsa_ranks_entry *add_behind(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int32_t ranks, const char *backward,
+                                     const bppsa_forward_method *forward) {
+  char name[40];
+  const bool tells = forward->kind != BPPSA_FORWARD_SEQUENTIAL;
+  snprintf(name, sizeof name, "%s%s%s", backward, tells ? "-" : "", tells ? bppsa_forward_name(forward->kind) : "");
+  bppsa_ranks_entry *e = add(s, share, ranks, name);
+  e->forward = *forward;
+  return e;
+}
+
 /* The scans of the table of algorithms, without auto; bp in front. */
-static void add_methods(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int32_t ranks) {
-  (void)add(s, share, ranks, "bp");
+static void add_methods(bppsa_ranks_subject *s, int32_t ranks, const bppsa_forward_method *forward) {
+  (void)add_behind(s, BPPSA_RANKS_TIME, ranks, "bp", forward);
   for (int i = 0; i < BPPSA_SCAN_ALGORITHMS; ++i) {
     if (i != BPPSA_SCAN_AUTO) {
-      bppsa_ranks_entry *e = add(s, share, ranks, bppsa_scan_algorithm_name((bppsa_scan_algorithm)i));
+      bppsa_ranks_entry *e = add_behind(s, BPPSA_RANKS_TIME, ranks, bppsa_scan_algorithm_name((bppsa_scan_algorithm)i), forward);
       e->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {(bppsa_scan_algorithm)i, -1, 0}};
     }
   }
@@ -462,14 +475,22 @@ static void add_schemes(bppsa_ranks_subject *s, int32_t ranks, bool gpu) {
 /* Rows of one rank alone first, then by the number of ranks. */
 static void list_entries(const bppsa_ranks_crew *crew, bppsa_ranks_subject *s) {
   const bool steps = s->network.kind->family->steps;
+  const bppsa_forward_method sequential = bppsa_forward_method_default(), *asked = &crew->asked->point.config.forward;
+  const bool both = steps && asked->kind != BPPSA_FORWARD_SEQUENTIAL;
   (void)add(s, BPPSA_RANKS_ALONE, 1, "bp");
+  if (both) {
+    (void)add_behind(s, BPPSA_RANKS_ALONE, 1, "bp", asked);
+  }
   if (steps) { /* without up-levels Blelloch's scan is the linear one, over Jacobians as those over ranks */
     add(s, BPPSA_RANKS_ALONE, 1, "linear")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 0, 0}};
     add(s, BPPSA_RANKS_ALONE, 1, "chunked")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}};
   }
   for (int64_t g = 0; g < crew->group_count; ++g) {
     if (steps && crew->asked->shares != BPPSA_BENCH_SHARES_BATCH) {
-      add_methods(s, BPPSA_RANKS_TIME, crew->sizes[g]);
+      add_methods(s, crew->sizes[g], &sequential);
+      if (both) {
+        add_methods(s, crew->sizes[g], asked);
+      }
     }
     if (crew->asked->shares != BPPSA_BENCH_SHARES_TIME) {
       add_schemes(s, crew->sizes[g], crew->gpus > 0);

@@ -38,6 +38,17 @@ static double pipeline_s(const bppsa_ranks_costs *c, double q, double seconds) {
   return shared(c, slots * seconds / (q * m), seconds) + (q > 1 ? (slots - 1) * message(c, c->vector_bytes / m) : 0);
 }
 
+/* A forward pass in parallel over time: the ranks share what one rank computes, but its path is nobody's to share. After every
+ * phase lanes and states go to the next rank, and two reductions of some numbers tell all ranks what was done. */
+static double parallel_s(const bppsa_ranks_costs *c, double q) {
+  const double m = (double)c->micro_batches, numbers = 8 * (5 + 2 * (double)c->batch / m);
+  const double between = message(c, c->vector_bytes / m) + 2 * levels_of(q) * hop(c, 1, numbers);
+  if (isnan(c->parallel_s)) {
+    return (double)NAN;
+  }
+  return shared(c, fmax(c->parallel_s / q, c->path * c->forward_s), c->parallel_s) + (q > 1 ? m * c->phases * between : 0);
+}
+
 /* Messages of a layer's scan that follow each other. Groups follow each other through ranks that pass gradients on, but a tree is
  * done with one group before the next: of its levels, `wide` carry products. */
 static double scan_messages_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm, double q) {
@@ -61,8 +72,8 @@ static double scan_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm,
   return shared(c, fmax(sweep / q, products) + (sweep + rest) / q, between * products + sweep + rest) + messages;
 }
 
-double bppsa_ranks_model_time(const bppsa_ranks_costs *c, const bppsa_gradient_method *method, int64_t p) {
-  const double q = (double)(p < c->steps ? p : c->steps), forward = pipeline_s(c, q, c->forward_s),
+double bppsa_ranks_model_time(const bppsa_ranks_costs *c, const bppsa_gradient_method *method, bool parallel, int64_t p) {
+  const double q = (double)(p < c->steps ? p : c->steps), forward = parallel ? parallel_s(c, q) : pipeline_s(c, q, c->forward_s),
                sum = levels_of((double)p) * hop(c, 1, c->weight_bytes);
   const bool one = q == 1 && method->scan.algorithm == BPPSA_SCAN_LINEAR; /* a local linear scan is BP */
   if (method->backward == BPPSA_BACKWARD_BP || one) {

@@ -10,6 +10,9 @@
 /* What was measured of a network on one rank, and its sizes. Zero where it was not measured: the model then has no time for it. */
 typedef struct {
   double forward_s, backward_s; /* sequential BP, the whole batch, without communicators */
+  double parallel_s;            /* a forward pass in parallel over time, of one rank; NaN: there is none */
+  double path;                  /* its dependent steps over those of the sequential pass */
+  double phases;                /* its phases in all layers; between two of them ranks exchange what they did */
   double scan_s;                /* what the linear scan over Jacobians takes longer than BP */
   double product_s;             /* a product of two transposed Jacobians of the whole batch, of one layer */
   double recurrence;            /* the part of the backward pass in which a step waits for the one behind it, 0 .. 1 */
@@ -22,9 +25,9 @@ typedef struct {
   const bppsa_cnn_network *network;                 /* layer by layer; NULL: its gradients are complete all at once */
 } bppsa_ranks_costs;
 
-/* Seconds of a recurrent network along time on p ranks by BP or by a scan. NaN: a method that the model does not know, or one rank
- * that scans all steps by itself. */
-double bppsa_ranks_model_time(const bppsa_ranks_costs *costs, const bppsa_gradient_method *method, int64_t p);
+/* Seconds of a recurrent network along time on p ranks by BP or by a scan, behind a sequential forward pass or a `parallel` one.
+ * NaN: a method that the model does not know, or one rank that scans all steps by itself. */
+double bppsa_ranks_model_time(const bppsa_ranks_costs *costs, const bppsa_gradient_method *method, bool parallel, int64_t p);
 
 /* Seconds of data parallelism on p ranks by a scheme of schedule/: "wait-free", "priority", "reverse-first-k" with k = reverse.
  * blocks: of the batch, one after the other on a rank. ERR_* of bppsa_schedule_create and _simulate. */

@@ -79,20 +79,49 @@ static void test_document(void **state) {
   assert_int_equal(remove("F.json"), 0);
 }
 
+/* Beside the rows behind sequential forward passes those behind speculative ones: the same pass for every number of ranks, with its
+ * path, its work and a prediction. */
+static void test_forward(void **state) {
+  (void)state;
+  static const char *const methods[] = {"bp-speculative", "linear-speculative", "blelloch-speculative", "chunked-speculative"};
+  json_t *document = run_json("bench ranks --ranks 3 --split time --seq-len 150 --batch 2 --hidden 5 --input 3 --init default "
+                              "--repeats 3 --forward speculative --forward-chunks 4 --warm-up 9 --json");
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 4 + 3 * 8);
+  const json_t *alone = find_row(document, "gru", "alone", "bp-speculative", 1);
+  assert_true(get_integer(alone, "path") > 9 + 37 && get_integer(alone, "path") < 150 && get_integer(alone, "possible") == 150);
+  assert_null(json_object_get(find_row(document, "gru", "time", "bp", 3), "path"));
+  for (int64_t p = 1; p <= 3; ++p) {
+    for (size_t i = 0; i < 4; ++i) {
+      const json_t *row = find_row(document, "gru", "time", methods[i], p);
+      assert_string_equal(get_text(row, "forward"), "speculative");
+      assert_true(get_real(row, "residual") < 30 && get_real(row, "work") == get_real(alone, "work"));
+      assert_int_equal(get_integer(row, "path"), get_integer(alone, "path"));
+      assert_true(json_is_number(json_object_get(row, "model_s")) == (p > 1 || i < 2));
+    }
+  }
+  json_decref(document);
+  run_result result = run("bench ranks --ranks 2 --seq-len 60 --batch 2 --hidden 3 --repeats 1 --forward auto");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "\n  time     chunked-auto             2 "));
+  assert_null(strstr(result.out, "wait-free-auto")); /* where ranks share samples, forward passes are sequential */
+  release(&result);
+  assert_fails(2, "--warm-up: given beside --forward sequential", "bench ranks --forward sequential --warm-up 3");
+}
+
 static void test_table(void **state) {
   (void)state;
   run_result result = run("bench ranks --ranks 2 --split time --model rnn --dtype f64 --seq-len 5 --batch 1 --repeats 3");
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "up to 2 ranks over threads"));
   assert_non_null(strstr(result.out, "rnn: T 5, B 1, I 38, H 20, layers 1, tanh, loss last, f64"));
-  assert_non_null(strstr(result.out, "\n  time     blelloch              2 "));
+  assert_non_null(strstr(result.out, "\n  time     blelloch                 2 "));
   assert_null(strstr(result.out, "wait-free"));
   assert_null(strstr(result.out, "lenet5"));
   release(&result);
   result = run("bench ranks --ranks 4 --split batch --seq-len 5 --batch 2 --hidden 3 --repeats 3");
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "batch, wait-free, 4 ranks  left out: 4 ranks, more than the 2 samples of the batch"));
-  assert_non_null(strstr(result.out, "\n  batch    reverse-first-4       2 "));
+  assert_non_null(strstr(result.out, "\n  batch    reverse-first-4          2 "));
   assert_null(strstr(result.out, "blelloch"));
   release(&result);
 }
@@ -121,7 +150,7 @@ static void test_memory(void **state) {
 static double time_of(const bppsa_ranks_costs *costs, const char *method, int64_t p) {
   bppsa_gradient_method parsed;
   assert_int_equal(bppsa_gradient_method_parse(method, &parsed), BPPSA_OK);
-  return bppsa_ranks_model_time(costs, &parsed, p);
+  return bppsa_ranks_model_time(costs, &parsed, false, p);
 }
 
 /* Where only messages take time, a pass takes as many as follow each other: two a level in the sum of weights, p - 1 in the forward
@@ -167,6 +196,31 @@ static void test_model_counts_work(void **state) {
   assert_true(time_of(&costs, "bp", 4) >= 3 && time_of(&costs, "chunked", 4) >= 3 + 2 * 249 * 0.001);
 }
 
+/* A forward pass in parallel: its work is shared, its path is not; after each phase a message and two sums over all ranks. */
+static void test_model_of_parallel_passes(void **state) {
+  (void)state;
+  const bppsa_gradient_method bp = {.backward = BPPSA_BACKWARD_BP};
+  bppsa_ranks_costs costs = {.forward_s = 1,
+                             .parallel_s = 0.8,
+                             .path = 0.1,
+                             .phases = 2,
+                             .at_once = 1e9,
+                             .steps = 1000,
+                             .layers = 1,
+                             .batch = 1,
+                             .micro_batches = 1};
+  assert_true(fabs(bppsa_ranks_model_time(&costs, &bp, true, 4) - 0.2) < 1e-12);
+  assert_true(fabs(bppsa_ranks_model_time(&costs, &bp, true, 32) - 0.1) < 1e-12);
+  costs.at_once = 1;
+  assert_true(fabs(bppsa_ranks_model_time(&costs, &bp, true, 4) - 0.8) < 1e-12);
+  costs.forward_s = costs.parallel_s = 0;
+  costs.link = costs.collective = (bppsa_link){1, 0};
+  /* two phases of a message and twice two levels up and down; a pipeline back, and the sum of weights */
+  assert_true(bppsa_ranks_model_time(&costs, &bp, true, 4) == 2 * (1 + 2 * 2 * 2) + 3 + 2 * 2);
+  costs.parallel_s = NAN;
+  assert_true(isnan(bppsa_ranks_model_time(&costs, &bp, true, 4)) && !isnan(bppsa_ranks_model_time(&costs, &bp, false, 4)));
+}
+
 static double batch_of(const bppsa_ranks_costs *costs, const char *scheme, int64_t reverse, int64_t p, int64_t blocks) {
   double seconds = -1;
   assert_int_equal(bppsa_ranks_model_batch(costs, scheme, reverse, p, blocks, &seconds), BPPSA_OK);
@@ -200,11 +254,13 @@ static void test_model_of_data_parallelism(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),
+                                     cmocka_unit_test(test_forward),
                                      cmocka_unit_test(test_table),
                                      cmocka_unit_test(test_requests),
                                      cmocka_unit_test(test_memory),
                                      cmocka_unit_test(test_model_counts_messages),
                                      cmocka_unit_test(test_model_counts_work),
+                                     cmocka_unit_test(test_model_of_parallel_passes),
                                      cmocka_unit_test(test_model_of_data_parallelism)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
