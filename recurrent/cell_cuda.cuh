@@ -78,9 +78,10 @@ template <typename real> struct cell_launchers {
    * transpose of W_hh. */
   bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
-  /* The same in parallel, or, during a pause, sequentially; first and last: of the pass's layers. */
-  bppsa_status (*speculate)(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
-                            bool first, bool last);
+  /* The same in parallel, or, during a pause, sequentially; w_t NULL where forward computes the layer. first and last: of the
+   * pass's layers. */
+  bppsa_status (*speculate)(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t,
+                            int shared_most, int64_t rounds, bool first, bool last);
   /* For a scan: coefficients computes d_k and e; deltas computes delta_x and delta_h from g. */
   bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);

@@ -9,6 +9,7 @@
 
 #include "recurrent/chunk_kernels.cuh"
 #include "recurrent/forward_kernels.cuh"
+#include "recurrent/speculate_any.cuh"
 #include "recurrent/speculate_kernels.cuh"
 #include "recurrent/unit_kernels.cuh"
 #include "recurrent/wide_launch.cuh"
@@ -81,6 +82,48 @@ bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, 
   return launched("parallel forward pass: launch");
 }
 
+/* Threads of the blocks whose threads share any number of units; the bytes of shared memory that they take beside those of W_hhᵀ,
+ * and with them where they fit. */
+unsigned any_threads(int64_t hidden) {
+  const int64_t threads = divide_up(hidden, WARP_LANES) * WARP_LANES;
+  return (unsigned)(threads < WIDE_THREADS ? threads : (int64_t)WIDE_THREADS);
+}
+
+template <typename real, template <typename> class cell>
+size_t any_shared(int64_t hidden, int64_t room, int shared_most, bool *fits) {
+  const int64_t own = (2 * hidden + room) * (int64_t)sizeof(real);
+  const int64_t all = own + cell<real>::MATRICES * hidden * hidden * (int64_t)sizeof(real);
+  *fits = all <= shared_most;
+  return (size_t)(*fits ? all : own);
+}
+
+/* As launch_speculate, for layers of any width. */
+template <typename real, template <typename> class cell>
+bppsa_status any_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t,
+                           int shared_most, int64_t rounds) {
+  const unsigned items = (unsigned)(s.chunks * c.batch), threads = any_threads(c.hidden);
+  bool fits, alone;
+  const size_t held = any_shared<real, cell>(c.hidden, ANY_WARPS, shared_most, &fits),
+               own = (size_t)(2 * c.hidden + ANY_WARPS) * sizeof(real),
+               sequential_held = any_shared<real, cell>(c.hidden, 0, shared_most, &alone);
+  layer_arrays<real> sequential = c;
+  int phase = 0;
+  sequential.pause = &s.report->pause.left;
+  BPPSA_LAUNCH((bppsa_recurrent_any_speculate<real, cell, false>), items, threads, held, stream, c, s, w_t, fits);
+  for (int64_t round = 1; round <= rounds; ++round) {
+    BPPSA_LAUNCH((bppsa_recurrent_any_mend<real, cell>), items, threads, own, stream, c, s, w_t, ++phase, (int)((round - 1) % 2));
+    if (round == 1) {
+      BPPSA_LAUNCH((bppsa_recurrent_any_speculate<real, cell, true>), items, threads, held, stream, c, s, w_t, fits);
+      ++phase;
+    }
+  }
+  BPPSA_LAUNCH((bppsa_recurrent_any_tail<real, cell>), (unsigned)c.batch, threads, held, stream, c, s, w_t, fits,
+               (int)(rounds % 2));
+  BPPSA_LAUNCH((bppsa_recurrent_forward_wide<real, cell>), (unsigned)c.batch, threads, sequential_held, stream, sequential, w_t,
+               alone);
+  return launched("parallel forward pass: launch");
+}
+
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   enum { K = cell<real>::MATRICES };
@@ -118,6 +161,12 @@ bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, cons
   return launched("gradients between chunks: launch");
 }
 
+/* Lets a kernel have as much shared memory as the GPU has. */
+template <typename F> bppsa_status allow_most(F kernel, int shared_most) {
+  return bppsa_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_most),
+                          "forward pass: shared memory");
+}
+
 /* Rows that a block has no room for are not launched either. */
 template <typename real, template <typename> class cell, int HP, int V> bppsa_status allow_shared(int shared_most) {
   enum { SHARED = transition_shape<real, cell, HP, V>::SHARED };
@@ -134,8 +183,8 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static bppsa_status prepare(int64_t hidden, int device, int shared_most, bool *wide);
   static bppsa_status forward(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
-  static bppsa_status speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
-                                bool first, bool last);
+  static bppsa_status speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s,
+                                const real *w_t, int shared_most, int64_t rounds, bool first, bool last);
   static bppsa_status coefficients(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status deltas(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status products(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
@@ -167,9 +216,11 @@ METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool 
   *wide = false;
   if (hidden > CHUNK_HIDDEN) {
     BPPSA_TRY((wide_runs<real, cell>(hidden, device, wide)));
-    return bppsa_cuda_check(
-        cudaFuncSetAttribute(bppsa_recurrent_forward_wide<real, cell>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_most),
-        "forward pass: shared memory");
+    BPPSA_TRY(allow_most(bppsa_recurrent_forward_wide<real, cell>, shared_most));
+    BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, false>, shared_most));
+    BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, true>, shared_most));
+    BPPSA_TRY(allow_most(bppsa_recurrent_any_mend<real, cell>, shared_most));
+    return allow_most(bppsa_recurrent_any_tail<real, cell>, shared_most);
   }
   return padded(hidden, [=](auto hp) {
     typedef rows_of<real, hp.value> rows;
@@ -194,9 +245,12 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
 }
 
 METHOD(bppsa_status, speculate)
-(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds, bool first, bool last) {
+(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t, int shared_most,
+ int64_t rounds, bool first, bool last) {
   enum { SUMMING = 128 };
-  if (c.hidden > CHUNK_HIDDEN) {
+  if (w_t != NULL) {
+    BPPSA_TRY((any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds)));
+  } else if (c.hidden > CHUNK_HIDDEN) {
     BPPSA_TRY((wide_speculate<real, cell>(stream, c, s, rounds)));
   } else {
     BPPSA_TRY(padded(c.hidden, [&](auto hp) {
@@ -210,12 +264,10 @@ METHOD(bppsa_status, speculate)
 }
 
 METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most) {
-  const int64_t copied = (cell<real>::MATRICES * c.hidden + 2) * c.hidden * (int64_t)sizeof(real);
-  const bool fits_shared = copied <= shared_most;
-  const size_t shared = fits_shared ? (size_t)copied : 2 * (size_t)c.hidden * sizeof(real);
-  const int64_t warps = divide_up(c.hidden, WARP_LANES);
-  const unsigned threads = (unsigned)(warps * WARP_LANES < WIDE_THREADS ? warps * WARP_LANES : (int64_t)WIDE_THREADS);
-  BPPSA_LAUNCH((bppsa_recurrent_forward_wide<real, cell>), (unsigned)c.batch, threads, shared, stream, c, w_t, fits_shared);
+  bool fits;
+  const size_t shared = any_shared<real, cell>(c.hidden, 0, shared_most, &fits);
+  BPPSA_LAUNCH((bppsa_recurrent_forward_wide<real, cell>), (unsigned)c.batch, any_threads(c.hidden), shared, stream, c, w_t,
+               fits);
   return launched("forward pass: launch");
 }
 

@@ -40,7 +40,7 @@ static const double far_change = .05;
 static const struct {
   double accept, stop;
   int64_t warm_up, short_warm_up, is_short; /* warm_up steps, or short_warm_up where T is is_short or less */
-} defaults[] = {{1e-6, 2.4e-7, 64, 40, 2000}, {2e-14, 1e-15, 128, 128, 0}};
+} defaults[] = {{5e-7, 2.4e-7, 64, 40, 2000}, {2e-14, 1e-15, 128, 128, 0}};
 
 static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -64,11 +64,13 @@ static bppsa_status check(const bppsa_forward_method *m) {
 }
 
 /* Walks that a GPU runs at once. A warp keeps a small W_hh in its registers. A wide layer's lies in those of a block or a cluster:
- * there is room where their registers, of which 144 KiB a multiprocessor hold weights, have it. */
+ * there is room where their registers, of which 144 KiB a multiprocessor hold weights, have it. Of a wider layer every block reads
+ * W_hh from the cache, which feeds about half of the multiprocessors. */
 static int64_t walks_at_once(const bppsa_forward_shape *s) {
-  enum { WARPS = 16, BYTES = 144 << 10 };
+  enum { WARPS = 16, BYTES = 144 << 10, READERS = 2 };
   const double bytes = (double)(s->gates * s->hidden * s->hidden) * (double)bppsa_dtype_size(s->dtype);
   return s->hidden <= BPPSA_SCAN_FUSED_DIM ? WARPS * (int64_t)s->multiprocessors
+         : s->hidden > s->most_hidden      ? s->multiprocessors / READERS
                                            : (int64_t)(fmin(WARPS, BYTES / bytes) * s->multiprocessors);
 }
 
@@ -120,12 +122,6 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   const int64_t width = shape->gates * shape->hidden;
   const bool inexact = shape->device == BPPSA_CPU && tolerance == 0 &&
                        !(bppsa_matmul_in_order(width, shape->hidden) && bppsa_matmul_in_order(width, shape->input));
-  const bool wide = shape->device != BPPSA_CPU && shape->hidden > shape->most_hidden; /* there are no kernels */
-  if (method->kind == BPPSA_FORWARD_SPECULATIVE && wide) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "forward pass: speculative on a GPU with H %lld, expected at most %lld, or sequential",
-                      (long long)shape->hidden, (long long)shape->most_hidden);
-  }
   if (method->kind == BPPSA_FORWARD_SPECULATIVE && shape->pair) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "forward pass: speculative of a cell whose state is a pair (h, c), expected sequential");
@@ -133,7 +129,7 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   if (shape->device != BPPSA_CPU) {
     p.rounds = least(p.rounds, BPPSA_FORWARD_GPU_ROUNDS);
   }
-  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact || wide || shape->pair ||
+  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact || shape->pair ||
       (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {
     p.speculative = false;
     p.chunks = 1;

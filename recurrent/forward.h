@@ -71,7 +71,7 @@ typedef struct {
   bppsa_dtype dtype;
   bppsa_device_kind device;
   int multiprocessors; /* of a GPU; 0 on a CPU */
-  int64_t most_hidden; /* the largest H for which the GPU has kernels; 0 on a CPU */
+  int64_t most_hidden; /* the largest H whose W_hh the GPU holds in registers; 0 on a CPU */
   bool pair;           /* the state is a pair (h, c): there is no speculative pass, and AUTO is sequential */
 } bppsa_forward_shape;
 
@@ -104,15 +104,15 @@ typedef struct {
   double gap;       /* the largest difference that was accepted */
 } bppsa_forward_stats;
 
-enum { BPPSA_FORWARD_GPU_HIDDEN = 512 }; /* the largest H for which there are kernels; other GPUs have them up to 32 */
+enum { BPPSA_FORWARD_GPU_HIDDEN = 512 }; /* most_hidden of GPUs with room for clusters (sm_90) */
 enum { BPPSA_FORWARD_GPU_ROUNDS = 3 };   /* the most rounds of a pass on a GPU, which launches all of them */
 
 /* A pass fails if its path is nine tenths of the sequential one's or more, or its work more than the plan's most_work. After three
- * failing passes in a row the next 50 passes are sequential: so AUTO decides by the path and the work last seen. Checkpoints keep
- * this state, because the bits of later passes depend on it. */
+ * failing passes in a row the next 50 passes are sequential, and after each further one the next 50, until one does not fail: so
+ * AUTO decides by the path and the work last seen. Checkpoints keep this state, because the bits of later passes depend on it. */
 enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 50 };
 typedef struct {
-  int64_t failures; /* failing passes in a row */
+  int64_t failures; /* failing passes in a row, at most FAILURES - 1 */
   int64_t left;     /* sequential passes still to come */
 } bppsa_forward_pause;
 
@@ -127,7 +127,7 @@ void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats
 
 #define BPPSA_FORWARD_TEXT 192 /* enough bytes for any of these texts */
 
-/* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 1e-06", or "sequential": what two runs with the same bits have in
+/* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 5e-07", or "sequential": what two runs with the same bits have in
  * common. Where there is a most_work, ", work up to 2.20" follows. Returns text. */
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
 /* Takes kind and most_work from such a text; "" is one of a sequential plan. ERR_FORMAT: *method is unchanged. */

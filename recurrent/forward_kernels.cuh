@@ -157,43 +157,64 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
   forward_run<real, cell>(c, lane, c.steps, shared, &l);
 }
 
+/* h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H], and what is saved to
+ * saved [SAVED][H]. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const real *w, int64_t row, const real *in, real *out,
+                                              real *saved_to) {
+  enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
+  const int64_t hidden = c.hidden;
+  for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+    real product[K], pre[K], saved[SAVED];
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      product[k] = c.b_hh[k * hidden + j];
+      pre[k] = c.pre[(row * K + k) * hidden + j];
+    }
+    for (int64_t r = 0; r < hidden; ++r) {
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        product[k] += in[r] * w[(r * K + k) * hidden + j];
+      }
+    }
+    out[j] = cell<real>::forward(c.relu, pre, product, in[j], saved);
+    BPPSA_UNROLL
+    for (int v = 0; v < cell<real>::SAVED; ++v) {
+      saved_to[v * hidden + j] = saved[v];
+    }
+  }
+}
+
+/* Where W_hhᵀ is read from: `copy`, in shared memory, if it fits. A barrier follows. */
+template <typename real>
+__device__ __forceinline__ const real *held_weights(int64_t count, const real *w_t, bool fits, real *copy) {
+  for (int64_t at = threadIdx.x; fits && at < count; at += blockDim.x) {
+    copy[at] = w_t[at];
+  }
+  return fits ? copy : w_t;
+}
+
 /* For any H: a block for each sample, whose threads share the units. w_t [H][G·H]: W_hhᵀ, in shared memory if it fits. shared:
  * 2 · H reals, and those of w_t if it fits. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w_t, bool fits) {
-  enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
+  enum { K = cell<real>::MATRICES };
   BPPSA_SHARED(real, shared);
-  const int64_t b = blockIdx.x, hidden = c.hidden, state = c.batch * hidden;
-  real *in = shared, *out = shared + hidden, *copy = shared + 2 * hidden;
-  for (int64_t at = threadIdx.x; fits && at < hidden * K * hidden; at += blockDim.x) {
-    copy[at] = w_t[at];
+  const int64_t b = blockIdx.x, hidden = c.hidden;
+  real *in = shared, *out = shared + hidden;
+  if (c.pause != NULL && *c.pause == 0) { /* the states have been computed in parallel */
+    return;
   }
+  const real *w = held_weights(hidden * K * hidden, w_t, fits, shared + 2 * hidden);
   for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
     in[j] = c.h[b * hidden + j];
   }
-  const real *w = fits ? copy : w_t;
   __syncthreads();
   for (int64_t t = 0; t < c.steps; ++t) {
     const int64_t row = t * c.batch + b;
+    forward_units<real, cell>(c, w, row, in, out, c.saved + row * cell<real>::SAVED * hidden);
     for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
-      real product[K], pre[K], saved[SAVED];
-      BPPSA_UNROLL
-      for (int k = 0; k < K; ++k) {
-        product[k] = c.b_hh[k * hidden + j];
-        pre[k] = c.pre[(row * K + k) * hidden + j];
-      }
-      for (int64_t r = 0; r < hidden; ++r) {
-        BPPSA_UNROLL
-        for (int k = 0; k < K; ++k) {
-          product[k] += in[r] * w[(r * K + k) * hidden + j];
-        }
-      }
-      out[j] = cell<real>::forward(c.relu, pre, product, in[j], saved);
-      c.h[(t + 1) * state + b * hidden + j] = out[j];
-      BPPSA_UNROLL
-      for (int v = 0; v < cell<real>::SAVED; ++v) {
-        c.saved[(row * SAVED + v) * hidden + j] = saved[v];
-      }
+      c.h[(row + c.batch) * hidden + j] = out[j];
     }
     __syncthreads();
     real *swap = in;

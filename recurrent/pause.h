@@ -10,7 +10,7 @@ static inline BPPSA_HOST_DEVICE bool bppsa_forward_pause_fails(int64_t path, int
   return 10 * (double)path >= 9 * (double)possible;
 }
 
-/* The state of the pauses after a speculative pass, on every device. */
+/* The state of the pauses after a speculative pass, on every device. The pass behind a pause begins the next one if it fails. */
 static inline BPPSA_HOST_DEVICE bppsa_forward_pause bppsa_forward_pause_end(bool failed, bppsa_forward_pause before) {
   bppsa_forward_pause after = {0, 0};
   if (!failed) {
@@ -18,7 +18,7 @@ static inline BPPSA_HOST_DEVICE bppsa_forward_pause bppsa_forward_pause_end(bool
   }
   after.failures = before.failures + 1;
   if (after.failures >= BPPSA_FORWARD_FAILURES) {
-    after.failures = 0;
+    after.failures = BPPSA_FORWARD_FAILURES - 1;
     after.left = BPPSA_FORWARD_PAUSE;
   }
   return after;

@@ -244,19 +244,19 @@ template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_
   if (c.pre != NULL) {
     BPPSA_TRY(apply_linear<real>(n, c.steps * c.batch, c.input, n->cell->gates * c.hidden, c.x, c.w_ih, c.b_ih, c.pre));
   }
-  if (n->forward.plan.speculative) {
-    return launchers<real>(n).speculate(n->gpu->stream, c, speculate_of<real>(n), n->forward.plan.rounds, l == 0,
-                                        l + 1 == n->config.layers);
-  }
-  if (c.hidden <= CHUNK_HIDDEN || n->gpu->wide) {
-    return launchers<real>(n).forward(n->gpu->stream, c);
-  }
   const int64_t rows = n->cell->gates * c.hidden;
-  real *w_t = (real *)n->gpu->w_t;
-  BPPSA_LAUNCH(bppsa_linear_transposed<real>, (unsigned)divide_up(rows * c.hidden, TRANSPOSE_THREADS), TRANSPOSE_THREADS, 0,
-               n->gpu->stream, c.w_hh, rows, c.hidden, w_t);
-  BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "transpose: launch"));
-  return launchers<real>(n).forward_wide(n->gpu->stream, c, w_t, n->gpu->shared_most);
+  real *w_t = c.hidden <= CHUNK_HIDDEN || n->gpu->wide ? NULL : (real *)n->gpu->w_t;
+  if (w_t != NULL) {
+    BPPSA_LAUNCH(bppsa_linear_transposed<real>, (unsigned)divide_up(rows * c.hidden, TRANSPOSE_THREADS), TRANSPOSE_THREADS, 0,
+                 n->gpu->stream, c.w_hh, rows, c.hidden, w_t);
+    BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "transpose: launch"));
+  }
+  if (n->forward.plan.speculative) {
+    return launchers<real>(n).speculate(n->gpu->stream, c, speculate_of<real>(n), w_t, n->gpu->shared_most,
+                                        n->forward.plan.rounds, l == 0, l + 1 == n->config.layers);
+  }
+  return w_t == NULL ? launchers<real>(n).forward(n->gpu->stream, c)
+                     : launchers<real>(n).forward_wide(n->gpu->stream, c, w_t, n->gpu->shared_most);
 }
 
 /* Writes the sums of a walk to the gradients. */
@@ -448,8 +448,7 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
                              "network: shared memory"));
   BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide));
-  const bool without = n->config.hidden <= BPPSA_FORWARD_GPU_HIDDEN && !gpu->wide; /* the GPU has no room for clusters */
-  n->forward.most_hidden = without ? (int64_t)CHUNK_HIDDEN : (int64_t)BPPSA_FORWARD_GPU_HIDDEN;
+  n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
   return BPPSA_OK;
 }
 

@@ -51,7 +51,7 @@ typedef struct {
   bppsa_forward_stats stats; /* of the latest pass */
   bppsa_forward_pause pause;
   int multiprocessors; /* of the GPU; 0 on a CPU */
-  int64_t most_hidden; /* the largest H for which the GPU has kernels; 0 on a CPU */
+  int64_t most_hidden; /* as of bppsa_forward_shape */
   int64_t seq_len;     /* T of the whole sequence, of which the network may hold a part */
   int64_t workers;     /* on a CPU: threads that walk at the same time, each with its own part of `scratch` */
   int64_t window;      /* steps that lanes take between two looks at them */

@@ -122,18 +122,27 @@ static bool settle_end(const walk *w, lane *l) {
   return true;
 }
 
-/* Stores steps until one agrees with the stored state, which then stays. The values that were saved with that step do not: they
- * belong to the state in front of it. *jumped: the lane goes on elsewhere, so that it needs the state there. True: the lane goes
- * on. */
+/* Does a walk compare step `at` with the stored one? Always the chunk's first and last step, and one of each LOOK in between: a
+ * comparison takes about as long as a step. Depends on the plan alone. */
+static bool looks(const recurrent_network *n, const lane *l) {
+  enum { LOOK = 4 };
+  const int64_t step = l->at - bppsa_walk_chunk_begin(n, l->chunk);
+  return step == 0 || (step + 1) % LOOK == 0 || l->at + 1 == l->end;
+}
+
+/* Stores steps until one that it looks at agrees with the stored state, which then stays. The values that were saved with that step
+ * do not: they belong to the state in front of it. *jumped: the lane goes on elsewhere, so that it needs the state there. True:
+ * the lane goes on. */
 static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t steps, lane *l, bool *jumped) {
   const recurrent_network *n = w->n;
   const bppsa_forward_plan *plan = &n->forward.plan;
   for (int64_t s = 0; s < steps; ++s) {
     const void *state = walked(w, g, s, row), *saved = walked_saved(w, g, s, row);
     const bool first = l->at == bppsa_walk_chunk_begin(n, l->chunk);
-    double distance;
+    double distance = 0;
     ++l->steps;
-    if (agrees(n, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance)) {
+    if (looks(n, l) &&
+        agrees(n, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance)) {
       l->gap = fmax(l->gap, distance);
       copy_saved(w, l, l->at, saved);
       *jumped = w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);

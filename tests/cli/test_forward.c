@@ -1,4 +1,5 @@
 /* --forward, --forward-chunks, --warm-up and --tolerance of train, grad, eval and plan: what they compute, say and refuse. */
+#include "comm/comm.h"
 #include "tests/cli/batch_files.h"
 
 #define GRAD "grad %s --weights W.safetensors --input X.npy --labels Y.npy --out "
@@ -62,7 +63,7 @@ static void test_eval(void **state) {
   json_t *document = run_json("%s --forward speculative --json", eval), *forward = at(document, "forward");
   assert_int_equal(get_integer(forward, "passes"), 3);
   assert_int_equal(get_integer(forward, "possible"), 3000);
-  assert_true(get_integer(forward, "path") < 1500 && get_real(forward, "gap") <= 1e-6);
+  assert_true(get_integer(forward, "path") < 1500 && get_real(forward, "gap") <= 5e-7);
   const double difference = get_real(document, "loss") - get_real(sequential, "loss");
   assert_true(difference < 1e-5 && difference > -1e-5);
   json_decref(document);
@@ -76,7 +77,7 @@ static void test_train(void **state) {
   (void)state;
   const char *train = "train gru --seq-len 300 --samples 8 --batch 2 --hidden 8 --iterations 3 --forward speculative";
   run_result result = run("%s", train);
-  assert_prints(&result, "forward    speculative, 4 chunks, warm-up 40, 8 rounds, tolerance 1e-06\n");
+  assert_prints(&result, "forward    speculative, 4 chunks, warm-up 40, 8 rounds, tolerance 5e-07\n");
   assert_prints(&result, "forward passes in parallel: 1");
   release(&result);
   json_t *document = run_json("%s --log F.jsonl --json", train);
@@ -218,6 +219,32 @@ static void test_resume_ranks(void **state) {
   json_decref(resumed);
 }
 
+/* A rank that dies in a pass, or between passes, ends the run with one line; the resumed run ends with the bits of one that was
+ * never interrupted. */
+static void test_dead_rank(void **state) {
+  (void)state;
+  const char *train = "train rnn " HOPELESS " --ranks 3 --split time --micro-batches 2 --threads 1 --iterations 6";
+  assert_runs("%s --save-weights A.safetensors", train);
+  int64_t resumed = 0;
+  for (int64_t operation = 1; operation < 1000; operation = 3 * operation + 4) {
+    const bppsa_comm_fault fault = {.die_at = operation};
+    assert_int_equal(system("rm -rf d"), 0);
+    bppsa_comm_set_run_fault(1, &fault);
+    run_result died = run("%s --checkpoint d --checkpoint-every 1", train);
+    bppsa_comm_set_run_fault(1, NULL);
+    if (died.code != 0) {
+      assert_int_equal(died.code, 1);
+      assert_one_error(&died, "rank 1 died at operation");
+      resumed += file_exists("d/checkpoint.safetensors");
+      assert_runs("%s --checkpoint d --save-weights R.safetensors %s", train,
+                  file_exists("d/checkpoint.safetensors") ? "--resume" : "");
+      assert_equal_files("A.safetensors", "R.safetensors");
+    }
+    release(&died);
+  }
+  assert_true(resumed >= 2);
+}
+
 /* auto by the cost model, whose plan says up to which work it pays, and by measurement. */
 static void test_auto(void **state) {
   (void)state;
@@ -268,6 +295,6 @@ int main(void) {
       cmocka_unit_test(test_plan),        cmocka_unit_test(test_grad),   cmocka_unit_test(test_eval),
       cmocka_unit_test(test_train),       cmocka_unit_test(test_losses), cmocka_unit_test(test_resume),
       cmocka_unit_test(test_resume_open), cmocka_unit_test(test_ranks),  cmocka_unit_test(test_resume_ranks),
-      cmocka_unit_test(test_auto),        cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_dead_rank),   cmocka_unit_test(test_auto),   cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, enter_with_batch, NULL);
 }

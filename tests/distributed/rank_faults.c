@@ -9,8 +9,8 @@
  *   - end within its timeout and 10 s more, with a status that is not 0, and leave no process behind;
  *   - among threads, and after a stop, print exactly one line of error, which names a rank, a step and an operation (a kill may
  *     leave all lines to the launcher);
- *   - leave checkpoints of which one is whole: the run is resumed on another number of ranks, and ends with the weights, bit for
- *     bit, of a run that was never interrupted.
+ *   - leave checkpoints of which one is whole: the run is resumed on another number of ranks, or, along time, on as many, on which
+ *     bits depend; and it ends with the weights, bit for bit, of a run that was never interrupted.
  *
  * Kills and stops begin with the first checkpoint, which precedes the first step: mpirun 4.1 itself may hang when a process is
  * killed while MPI starts. After the last step only MPI's own end is left: such a strike is not counted, and may change nothing,
@@ -92,14 +92,19 @@ static void clear(void) {
 
 /* ---- what a run leaves ---- */
 
+/* Ranks of the runs with which the struck ones are compared. */
+static int ranks_beside(int otherwise) {
+  return strstr(more_words, "--split time") != NULL ? RANKS : otherwise;
+}
+
 /* Resumes the run on two ranks that are threads and compares its weights with those of an uninterrupted run. A run that had not
  * begun its first checkpoint begins again. */
 static void resume(counts *c) {
   const bool begun = access("ck/checkpoint.safetensors", F_OK) == 0 || access("ck/checkpoint.previous.safetensors", F_OK) == 0;
   char line[512] = "", *argv[RUN_WORDS], *text = NULL;
   size_t size = 0;
-  snprintf(line, sizeof line, "bppsa " RUN " %s --ranks 2 --checkpoint ck --save-weights weights.safetensors%s", more_words,
-           begun ? " --resume" : "");
+  snprintf(line, sizeof line, "bppsa " RUN " %s --ranks %d --checkpoint ck --save-weights weights.safetensors%s", more_words,
+           ranks_beside(2), begun ? " --resume" : "");
   FILE *out = fopen("/dev/null", "w"), *err = open_memstream(&text, &size);
   const int code = bppsa_cli_main(run_words(line, argv), argv, out, err);
   fclose(out);
@@ -311,7 +316,8 @@ static void report(const counts *c, json_t *results) {
 
 static void train_whole(void) {
   char line[512] = "", *argv[RUN_WORDS];
-  snprintf(line, sizeof line, "bppsa " RUN " %s --ranks 1 --save-weights whole.safetensors --checkpoint ck", more_words);
+  snprintf(line, sizeof line, "bppsa " RUN " %s --ranks %d --save-weights whole.safetensors --checkpoint ck", more_words,
+           ranks_beside(1));
   FILE *out = fopen("/dev/null", "w");
   clear();
   if (bppsa_cli_main(run_words(line, argv), argv, out, stderr) != 0) {

@@ -153,6 +153,7 @@ static inline double *one_step(const forward_problem *p, const forward_run *run,
   step.config.batch = rows;
   step.config.input = input;
   step.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  step.config.method.backward = BPPSA_BACKWARD_BP;
   bppsa_model *model = make_forward_model(&step, device);
   for (int64_t i = 0; i < 4; ++i) {
     const bppsa_view *to = &model->parameters[i].value, *from = &run->model->parameters[4 * l + i].value;

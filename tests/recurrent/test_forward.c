@@ -22,6 +22,17 @@ static int64_t pick(uint64_t *state, int64_t least, int64_t most) {
 
 static const double out_of_range[] = {NAN, 1e30, -1e30};
 
+/* The backward passes of the gradients that are compared. */
+static const struct {
+  const char *name;
+  bppsa_backward backward;
+  bppsa_scan_algorithm algorithm;
+} methods[] = {{"bp", BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO},
+               {"linear", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR},
+               {"blelloch", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH},
+               {"chunked", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED}};
+enum { METHODS = sizeof methods / sizeof methods[0] };
+
 /* Sizes have about the same product: T 1 .. 5000, H 1 .. 200, B 1 .. 40. */
 static forward_problem random_problem(uint64_t seed) {
   uint64_t state = seed;
@@ -42,6 +53,8 @@ static forward_problem random_problem(uint64_t seed) {
   c->forward.warm_up = pick(&state, 0, 2) > 0 ? pick(&state, 0, 60) : -1;
   c->forward.rounds = pick(&state, 0, 1) == 1 ? pick(&state, 0, 10) : -1;
   c->forward.tolerance = (const double[]){-1, -1, 0, 1e-3, 1e-5}[pick(&state, 0, 4)];
+  c->method.backward = methods[seed % METHODS].backward;
+  c->method.scan.algorithm = methods[seed % METHODS].algorithm;
   p.seed = seed;
   p.scale = pow(10, (double)pick(&state, -4, 4) / 4);
   p.orthogonal = pick(&state, 0, 3) == 0;
@@ -58,7 +71,9 @@ static forward_problem random_problem(uint64_t seed) {
 typedef struct {
   int64_t speculated, untouched, mended, reseeded, tails, not_finite, exact;
   int64_t layers, spoiled, longest, widest, most_samples;
-  double worst; /* the largest residual over the tolerance, where there is one */
+  double worst;               /* the largest residual over the tolerance, where there is one */
+  int64_t gradients[METHODS]; /* networks whose gradients were compared, by method */
+  double worst_gradient;      /* the largest residual of a gradient */
 } seen;
 
 /* Rows of f(h_{t-1}, x_t) against rows of h_t: the largest difference, relative where states are unbounded. What is not finite must
@@ -80,6 +95,14 @@ static double largest_residual(const forward_problem *p, const double *h, const 
   return worst;
 }
 
+static double largest_difference(const double *a, const double *b, int64_t count) {
+  double most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    most = fmax(most, fabs(a[i] - b[i]));
+  }
+  return most;
+}
+
 static bool same_nans(const double *a, const double *b, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if (isnan(a[i]) != isnan(b[i])) {
@@ -97,6 +120,53 @@ static const char *describe(const forward_problem *p) {
            (int)c->layers, bppsa_dtype_name(c->dtype), p->scale, (int)c->forward.chunks, (int)c->forward.warm_up,
            (int)c->forward.rounds, c->forward.tolerance);
   return text;
+}
+
+static void go_back(const forward_run *run, double *seed, const bppsa_recurrent_config *c) {
+  void *from = rounded(c->dtype, seed, c->batch * c->hidden);
+  const bppsa_view view = bppsa_view_make(from, c->dtype, 2, (int64_t[]){c->batch, c->hidden});
+  assert_int_equal(bppsa_recurrent_backward_layers(run->model, &view), BPPSA_OK);
+  bppsa_free(from);
+}
+
+static bool are_finite(const bppsa_model *model) {
+  for (int64_t k = 0; k < model->parameter_count; ++k) {
+    const bppsa_view *gradient = &model->parameters[k].gradient;
+    for (int64_t i = 0; i < bppsa_view_count(gradient); ++i) {
+      if (!isfinite(bppsa_view_get(gradient, i))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/* Gradients in f64 by one of the methods from speculative states against those from sequential ones; where the network is so far
+ * from chaotic that the states of both passes are as close as rounding leaves them, and gradients do not overflow. */
+static void check_gradients(const forward_problem *p, const forward_run *run, const forward_run *reference, seen *s) {
+  const bppsa_recurrent_config *c = &p->config;
+  double most = 0;
+  for (int64_t l = 0; l < c->layers; ++l) {
+    most = fmax(most, largest_difference(run->h[l], reference->h[l], run->count));
+  }
+  if (c->dtype != BPPSA_F64 || p->spoiled > 0 || !(most <= 1e-13)) {
+    return;
+  }
+  double *seed = uniform(p->seed + 79, c->batch * c->hidden, 1);
+  go_back(run, seed, c);
+  go_back(reference, seed, c);
+  const bool finite = are_finite(reference->model);
+  for (int64_t k = 0; finite && k < 4 * c->layers; ++k) {
+    const bppsa_view *got = &run->model->parameters[k].gradient, *expected = &reference->model->parameters[k].gradient;
+    const double found = residual(BPPSA_F64, got->data, expected->data, bppsa_view_count(got), sqrt((double)c->seq_len));
+    s->worst_gradient = fmax(s->worst_gradient, found);
+    if (!(found < 30)) {
+      fail_msg("%s, method %d: gradient %d: residual %g, states %g apart", describe(p), (int)(p->seed % METHODS), (int)k, found,
+               most);
+    }
+  }
+  s->gradients[p->seed % METHODS] += finite;
+  bppsa_free(seed);
 }
 
 static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
@@ -138,6 +208,7 @@ static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
   s->mended += f->mended > 0;
   s->reseeded += f->reseeded > 0;
   s->tails += f->tails > 0;
+  check_gradients(&p, &run, &reference, s);
   free_run(&run, device);
   free_run(&reference, device);
 }
@@ -165,6 +236,12 @@ static void record(const char *path, int64_t count, const seen *s) {
     assert_true(bppsa_json_put_integer(object, numbers[i].key, numbers[i].value));
   }
   assert_true(bppsa_json_put_real(object, "largest_residual_over_tolerance", s->worst));
+  for (int i = 0; i < METHODS; ++i) {
+    char key[40];
+    snprintf(key, sizeof key, "gradients_by_%s", methods[i].name);
+    assert_true(bppsa_json_put_integer(object, key, s->gradients[i]));
+  }
+  assert_true(bppsa_json_put_real(object, "largest_residual_of_a_gradient", s->worst_gradient));
   assert_int_equal(json_dump_file(object, path, JSON_INDENT(1)), 0);
   json_decref(object);
 }
@@ -185,18 +262,13 @@ static void test_random(void **state) {
   const int64_t least = count / 30;
   assert_true(s.speculated > count / 2 && s.untouched > least && s.mended > least && s.reseeded > least && s.tails > least &&
               s.not_finite > least && s.exact > least);
+  for (int i = 0; i < METHODS; ++i) {
+    assert_true(s.gradients[i] > least / 2);
+  }
   bppsa_device_destroy(device);
 }
 
 /* ---- networks that forget ---- */
-
-static double largest_difference(const double *a, const double *b, int64_t count) {
-  double most = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    most = fmax(most, fabs(a[i] - b[i]));
-  }
-  return most;
-}
 
 /* Networks with default weights: nothing is mended, states are as good as the sequential pass's. */
 static void test_default_weights(void **state) {
@@ -322,7 +394,8 @@ static void test_two_basins(void **state) {
 
 /* ---- networks that do not ---- */
 
-/* Chaos: the path is that of the sequential pass and little more, and three such passes are followed by a pause. */
+/* Chaos: the path is that of the sequential pass and little more; three such passes are followed by a pause, and so is each one
+ * behind a pause. */
 static void test_chaos_and_pauses(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);
@@ -335,7 +408,7 @@ static void test_chaos_and_pauses(void **state) {
   const int64_t length = (p.config.seq_len + run.plan.chunks - 1) / run.plan.chunks;
   bppsa_forward_stats sum = {0};
   for (int pass = 1; pass <= 120; ++pass) {
-    const bool expected = (pass - 1) % 53 < 3; /* 50 passes in between */
+    const bool expected = pass <= 3 || (pass > 53 && (pass - 54) % 51 == 0); /* 50 passes in between */
     const bppsa_forward_stats *s = &run.stats;
     assert_true(s->speculated == expected);
     assert_true((double)s->path <= 1.15 * (double)p.config.seq_len + 2 * (double)(run.plan.warm_up + length));
@@ -344,8 +417,8 @@ static void test_chaos_and_pauses(void **state) {
     pass_forward(&p, &run, device);
   }
   assert_int_equal(sum.passes, 120);
-  assert_int_equal(sum.tails, 2 * 9);
-  assert_true(sum.speculated && sum.work > 1 && sum.work < 1.8 && sum.path > sum.possible && sum.gap == run.stats.gap + sum.gap);
+  assert_int_equal(sum.tails, 2 * 5);
+  assert_true(sum.speculated && sum.work > 1 && sum.work < 1.4 && sum.path > sum.possible && sum.gap == run.stats.gap + sum.gap);
   bppsa_forward_pause pause = {.failures = 2, .left = 1}, found;
   assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);
   assert_int_equal(bppsa_forward_pause_get(run.model, &found), BPPSA_OK);
@@ -355,7 +428,7 @@ static void test_chaos_and_pauses(void **state) {
   pass_forward(&p, &run, device);
   assert_true(run.stats.speculated);
   assert_int_equal(bppsa_forward_pause_get(run.model, &found), BPPSA_OK);
-  assert_true(found.failures == 0 && found.left == 50);
+  assert_true(found.failures == 2 && found.left == 50);
   free_run(&run, device);
   bppsa_device_destroy(device);
 }
@@ -436,13 +509,6 @@ static void test_smaller_batch(void **state) {
 }
 
 /* ---- gradients ---- */
-
-static void go_back(const forward_run *run, double *seed, const bppsa_recurrent_config *c) {
-  void *from = rounded(c->dtype, seed, c->batch * c->hidden);
-  const bppsa_view view = bppsa_view_make(from, c->dtype, 2, (int64_t[]){c->batch, c->hidden});
-  assert_int_equal(bppsa_recurrent_backward_layers(run->model, &view), BPPSA_OK);
-  bppsa_free(from);
-}
 
 /* Gradients by every method, in f64, from speculative states against those by BP from sequential ones. */
 static void test_gradients(void **state) {
@@ -536,7 +602,7 @@ static void test_plans(void **state) {
   assert_true(!p.speculative && p.chunks == 1 && p.warm_up == 0 && p.rounds == 0);
   m.kind = BPPSA_FORWARD_SPECULATIVE;
   p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
-  assert_true(p.speculative && p.chunks == 13 && p.warm_up == 40 && p.rounds == 8 && p.accept == 1e-6 && p.stop == 2.4e-7);
+  assert_true(p.speculative && p.chunks == 13 && p.warm_up == 40 && p.rounds == 8 && p.accept == 5e-7 && p.stop == 2.4e-7);
   p = plan_of(m, 1000, 1, BPPSA_F64, BPPSA_CPU);
   assert_true(p.speculative && p.chunks == 4 && p.warm_up == 128 && p.accept == 2e-14 && p.stop == 1e-15);
   assert_int_equal(plan_of(m, 100000, 1, BPPSA_F32, BPPSA_CPU).chunks, 97); /* warm-ups are a sixteenth of the work */
@@ -559,12 +625,14 @@ static void test_plans(void **state) {
   assert_false(plan_of(m, 100, 1, BPPSA_F32, BPPSA_CPU).speculative);
 }
 
-/* Wide layers on a GPU: as many chunks as its registers have room for, and none where the batch fills them, or without kernels. */
+/* Wide layers on a GPU: as many chunks as its registers have room for, and none where the batch fills them. Where registers do not
+ * hold W_hh, a block on every second multiprocessor. */
 static void test_wide_plans(void **state) {
   (void)state;
   static const struct {
     int64_t hidden, batch, chunks; /* chunks 1: sequential */
-  } cases[] = {{32, 16, 132}, {64, 16, 74}, {128, 16, 18}, {256, 16, 4}, {256, 1, 74}, {512, 1, 18}, {512, 16, 1}, {513, 1, 1}};
+  } cases[] = {{32, 16, 132}, {64, 16, 74}, {128, 16, 18}, {256, 16, 4}, {256, 1, 74},
+               {512, 1, 18},  {512, 16, 1}, {513, 1, 66},  {513, 16, 4}, {513, 64, 1}};
   bppsa_forward_method m = bppsa_forward_method_default();
   bppsa_forward_plan p;
   m.kind = BPPSA_FORWARD_AUTO;
@@ -583,7 +651,7 @@ static void test_wide_plans(void **state) {
     assert_true(p.speculative == (cases[i].chunks > 1));
     shape.most_hidden = 32; /* a GPU without clusters */
     assert_int_equal(bppsa_forward_plan_make(&m, &shape, &p), BPPSA_OK);
-    assert_true(p.speculative == (cases[i].hidden == 32));
+    assert_int_equal(p.chunks, cases[i].hidden == 32 ? 132 : 66 / cases[i].batch > 1 ? 66 / cases[i].batch : 1);
   }
 }
 
@@ -632,7 +700,7 @@ static void test_texts(void **state) {
   bppsa_forward_plan p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
   assert_true(p.most_work == 2.2);
   assert_string_equal(bppsa_forward_plan_text(&p, text, sizeof text),
-                      "speculative, 13 chunks, warm-up 40, 8 rounds, tolerance 1e-06, work up to 2.20");
+                      "speculative, 13 chunks, warm-up 40, 8 rounds, tolerance 5e-07, work up to 2.20");
   assert_int_equal(bppsa_forward_plan_read(text, &read), BPPSA_OK);
   assert_true(read.kind == BPPSA_FORWARD_SPECULATIVE && read.most_work == 2.2 && read.warm_up == -1);
   p.most_work = 1.83;
@@ -667,7 +735,11 @@ static void test_pause_rule(void **state) {
   bppsa_forward_pause good = bppsa_forward_pause_end(bppsa_forward_pause_fails(899, 1000), pause);
   assert_true(good.failures == 0 && good.left == 0);
   pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(1200, 1000), pause);
-  assert_true(pause.failures == 0 && pause.left == BPPSA_FORWARD_PAUSE);
+  assert_true(pause.failures == BPPSA_FORWARD_FAILURES - 1 && pause.left == BPPSA_FORWARD_PAUSE);
+  pause.left = 0; /* behind it one failing pass begins the next, and a good one ends this */
+  assert_int_equal(bppsa_forward_pause_end(true, pause).left, BPPSA_FORWARD_PAUSE);
+  good = bppsa_forward_pause_end(false, pause);
+  assert_true(good.failures == 0 && good.left == 0);
 }
 
 static void test_wrong_requests(void **state) {

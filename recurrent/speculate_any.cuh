@@ -1,0 +1,197 @@
+/* The parallel forward pass (recurrent/forward.h) of a layer whose W_hh neither a warp nor a cluster holds in registers: H > 512,
+ * and H > 32 where the GPU has no room for the kernels of wide_kernels.cuh. The phases are those of speculate_kernels.cuh, with a
+ * block for each chunk and sample. A step is computed as in bppsa_recurrent_forward_wide, so that it has the bits of the
+ * sequential pass. */
+#ifndef BPPSA_RECURRENT_SPECULATE_ANY_CUH
+#define BPPSA_RECURRENT_SPECULATE_ANY_CUH
+
+#include "recurrent/speculate_kernels.cuh"
+
+enum { ANY_WARPS = 8 }; /* of a block, at most */
+
+/* A block's chunk and sample, and its shared memory: in [H], out [H], and a number for each warp; then W_hhᵀ, if it fits. */
+template <typename real> struct any_block {
+  int64_t slot, p, b, hidden;
+  real *in, *out, *room, *copy;
+  const real *w;
+
+  __device__ __forceinline__ any_block(const layer_arrays<real> &c, real *shared)
+      : slot(blockIdx.x), p(slot / c.batch), b(slot % c.batch), hidden(c.hidden), in(shared), out(shared + hidden),
+        room(shared + 2 * hidden), copy(room + ANY_WARPS), w(NULL) {}
+  __device__ __forceinline__ void swap() {
+    real *other = in;
+    in = out;
+    out = other;
+  }
+  /* The state from which the block goes on. A barrier follows. */
+  __device__ __forceinline__ void load(const real *state) {
+    for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+      in[j] = state != NULL ? state[j] : 0;
+    }
+  }
+  __device__ __forceinline__ void store(const real *from, real *state) const {
+    for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+      state[j] = from[j];
+    }
+  }
+  /* The largest number of all threads; NaN is passed over. */
+  __device__ __forceinline__ real largest(real number) const {
+    const int warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+    number = warp_largest(number);
+    if ((int)threadIdx.x % WARP_LANES == 0) {
+      room[warp] = number;
+    }
+    __syncthreads();
+    for (int i = 0; i < warps; ++i) {
+      number = room[i] > number ? room[i] : number;
+    }
+    __syncthreads();
+    return number;
+  }
+};
+
+/* ANEW: as in bppsa_recurrent_speculate. */
+template <typename real, template <typename> class cell, bool ANEW>
+__global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, bool fits) {
+  enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  any_block<real> k(c, shared);
+  const int64_t from = ANEW ? first_far(c, s, (int)threadIdx.x % WARP_LANES, k.b) + 1 : 0,
+                least = ANEW && from < s.chunks ? bppsa_cut(c.steps, s.chunks, from) : 0;
+  const int64_t begin = bppsa_cut(c.steps, s.chunks, k.p), end = bppsa_cut(c.steps, s.chunks, k.p + 1);
+  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
+  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + k.slot;
+  const bool walks = k.p >= from;
+  if (threadIdx.x == 0) {
+    s.found[item] = 0;
+    s.steps[item] = walks ? (int)(end - at) : 0;
+    if (walks) {
+      s.doubtful[ANEW][k.slot] = at > least;
+    }
+    if (!ANEW) {
+      s.gaps[k.slot] = 0;
+    }
+  }
+  if (!walks) {
+    return;
+  }
+  k.w = held_weights(k.hidden * K * k.hidden, w_t, fits, k.copy);
+  k.load(ANEW ? s.ends[1] + ((from - 1) * c.batch + k.b) * k.hidden : at == 0 ? c.h + k.b * k.hidden : NULL);
+  __syncthreads();
+  for (int64_t t = at; t < end; ++t) {
+    const int64_t row = t * c.batch + k.b;
+    real *aside = s.aside + k.slot * (1 + SAVED) * k.hidden; /* all steps of the warm-up write to one place */
+    forward_units<real, cell>(c, k.w, row, k.in, k.out, t < begin ? aside : c.saved + row * SAVED * k.hidden);
+    if (t >= begin) {
+      k.store(k.out, c.h + (row + c.batch) * k.hidden);
+    }
+    __syncthreads();
+    k.swap();
+  }
+  k.store(k.in, s.ends[ANEW] + k.slot * k.hidden);
+}
+
+/* Walks from k->in through a chunk until new and stored states agree, or to its end, whose state is then in k->in. */
+template <typename real, template <typename> class cell>
+__device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t begin, int64_t end,
+                                       any_block<real> *k) {
+  walked<real> w = {};
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = t * c.batch + k->b;
+    real *place = c.h + (row + c.batch) * k->hidden, size = 0, distance = 0;
+    forward_units<real, cell>(c, k->w, row, k->in, k->out, c.saved + row * cell<real>::SAVED * k->hidden);
+    for (int64_t j = threadIdx.x; c.relu && j < k->hidden; j += blockDim.x) {
+      const real number = k->out[j] < 0 ? -k->out[j] : k->out[j];
+      size = number > size ? number : size;
+    }
+    const double tolerance = t == begin ? s.accept : s.stop, largest = c.relu ? (double)k->largest(size) : 1;
+    const double most = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
+    const bool near = tolerance > 0 && isfinite(most);
+    bool differs = false;
+    for (int64_t j = threadIdx.x; j < k->hidden; j += blockDim.x) {
+      const bool same = same_bits(k->out[j], place[j]);
+      const real apart = same ? 0 : distance_of(k->out[j], place[j]);
+      differs |= !(same || (near && (double)apart <= most));
+      distance = apart > distance ? apart : distance;
+    }
+    ++w.steps;
+    const bool agrees = __syncthreads_or(differs) == 0;
+    if (agrees) { /* the stored state stays; what was saved with this step belongs to the state in front of it */
+      w.gap = (double)k->largest(distance);
+      return w;
+    }
+    w.found |= SPECULATE_CHANGED;
+    k->store(k->out, place);
+    if (t + 1 == end) {
+      w.found |= SPECULATE_REACHED | ((double)k->largest(distance) > s.far ? SPECULATE_FAR : 0);
+    }
+    k->swap();
+  }
+  return w;
+}
+
+/* As bppsa_recurrent_mend. Most walks take a few steps, for which no copy of W_hhᵀ pays. */
+template <typename real, template <typename> class cell>
+__global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, int phase, int in) {
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  any_block<real> k(c, shared);
+  const int64_t item = phase * s.chunks * c.batch + k.slot;
+  walked<real> w = {};
+  k.w = w_t;
+  if (place_of_round(s.doubtful, in)[k.slot] != 0) { /* never of chunk 0 */
+    k.load(place_of_round(s.ends, in) + (k.slot - c.batch) * k.hidden);
+    __syncthreads();
+    w = any_walk_chunk<real, cell>(c, s, bppsa_cut(c.steps, s.chunks, k.p), bppsa_cut(c.steps, s.chunks, k.p + 1), &k);
+  }
+  k.store((w.found & SPECULATE_REACHED) != 0 ? k.in : place_of_round(s.ends, in) + k.slot * k.hidden,
+          place_of_round(s.ends, 1 - in) + k.slot * k.hidden);
+  if (threadIdx.x == 0) {
+    if (k.p + 1 < s.chunks) {
+      place_of_round(s.doubtful, 1 - in)[k.slot + c.batch] = (w.found & SPECULATE_REACHED) != 0;
+    }
+    if (k.p == 0) {
+      place_of_round(s.doubtful, 1 - in)[k.slot] = 0;
+    }
+    s.steps[item] = w.steps;
+    s.found[item] = w.found;
+    s.gaps[k.slot] = w.gap > s.gaps[k.slot] ? w.gap : s.gaps[k.slot];
+  }
+}
+
+/* As bppsa_recurrent_tail; a block for each sample. */
+template <typename real, template <typename> class cell>
+__global__ void bppsa_recurrent_any_tail(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, bool fits, int in) {
+  enum { K = cell<real>::MATRICES, PHASE = SPECULATE_PHASES - 1 };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  any_block<real> k(c, shared); /* slot = b */
+  bool goes_on = false;
+  for (int64_t p = 0; p < s.chunks; ++p) {
+    const int64_t slot = p * c.batch + k.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
+    walked<real> w = {};
+    if (goes_on || place_of_round(s.doubtful, in)[slot] != 0) {
+      k.w = k.w == NULL ? held_weights(k.hidden * K * k.hidden, w_t, fits, k.copy) : k.w;
+      if (!goes_on) {
+        k.load(c.h + (begin * c.batch + k.b) * k.hidden);
+      }
+      __syncthreads();
+      w = any_walk_chunk<real, cell>(c, s, begin, bppsa_cut(c.steps, s.chunks, p + 1), &k);
+      goes_on = (w.found & SPECULATE_REACHED) != 0;
+    }
+    if (threadIdx.x == 0) {
+      s.steps[item] = w.steps;
+      s.found[item] = w.found;
+      s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
+    }
+  }
+}
+
+#endif
