@@ -8,10 +8,8 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/cut.h"
-#include "distributed/agree.h"
-#include "distributed/evaluate_internal.h"
 #include "distributed/layer_split_internal.h"
-#include "train/ranks.h"
+#include "distributed/part_ranks.h"
 
 enum { FIRST_TAG = 2048, SUMS_TAG = 1 };
 
@@ -19,15 +17,13 @@ enum { FIRST_TAG = 2048, SUMS_TAG = 1 };
 enum { LOSS, CORRECT, ROWS, NUMBERS };
 
 struct bppsa_layer_train {
-  bppsa_comm *world, *group, *among; /* among: the ranks with this rank's place in the other groups */
+  part_ranks base;
+  bppsa_comm *group, *among; /* among: the ranks with this rank's place in the other groups */
   bppsa_model *whole, *part;
   bppsa_layer_train_config config;
   const bppsa_device *device;
   bppsa_optimizer *optimizer; /* of the part */
   layer_sum numbers;
-  bppsa_train_ranks ranks;
-  const bppsa_train_lead *lead;
-  bool present; /* the whole model has the present weights */
 };
 
 int64_t bppsa_layer_train_samples(const bppsa_layer_train_config *config, int64_t ranks) {
@@ -90,9 +86,9 @@ static void update(bppsa_layer_train *t, bppsa_train_record *record) {
   if (t->config.clip_norm > 0) {
     bppsa_gradient_clip(t->part, t->device, record->grad_norm, t->config.clip_norm);
   }
-  bppsa_optimizer_set_lr(t->optimizer, t->lead->rate(t->lead->context, 0));
+  bppsa_optimizer_set_lr(t->optimizer, t->base.lead->rate(t->base.lead->context, 0));
   bppsa_optimizer_step(t->optimizer, t->device);
-  t->present = false;
+  t->base.whole = false;
   record->update_s = bppsa_now() - start;
 }
 
@@ -102,7 +98,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   const int64_t groups = bppsa_comm_size(t->among), mine = bppsa_comm_rank(t->among);
   const int64_t first = bppsa_cut(count, groups, mine), end = bppsa_cut(count, groups, mine + 1);
   bppsa_loss_result found;
-  bppsa_comm_at(t->world, "training step", record->step);
+  bppsa_comm_at(t->base.comm, "training step", record->step);
   record->forward_s = record->backward_s = 0;
   BPPSA_TRY(compute(t, batch, count, first, end - first, indices, record, &found));
   BPPSA_TRY(add_up(t, count, &found));
@@ -116,41 +112,14 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   return BPPSA_OK;
 }
 
-static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices, bool backward,
-                                       const char *otherwise, bppsa_line *line) {
-  const bppsa_layer_train *t = context;
-  (void)batch;
-  (void)count;
-  (void)indices;
-  (void)backward;
-  bppsa_line_add(line, "non-finite %s with %s parallelism", otherwise, bppsa_layer_strategy_name(t->config.strategy));
-  return BPPSA_OK;
-}
-
 /* ---- what the loop needs besides ---- */
-
-static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
-  const bppsa_layer_train *t = context;
-  bppsa_comm_at(t->world, "the evaluation", -1);
-  return bppsa_ranks_evaluate_batch(t->world, t->world, batch, first, count, result);
-}
-
-static bppsa_status agree(void *context, int64_t step, bool *stop) {
-  const bppsa_layer_train *t = context;
-  return bppsa_ranks_agree_stop(t->world, step, stop);
-}
-
-static bppsa_status share(void *context, int64_t count, const bppsa_named_view *tensors) {
-  const bppsa_layer_train *t = context;
-  return bppsa_ranks_copy(t->world, count, tensors);
-}
 
 /* Calls `move` with every tensor of the part, weights and optimiser's state, its parameter and the tensor of the whole. */
 typedef bppsa_status (*mover)(bppsa_model *part, int64_t parameter, void *own, void *whole);
 
 static bppsa_status move_all(bppsa_layer_train *t, mover move) {
   const bppsa_optimizer_state *own = bppsa_optimizer_get_state(t->optimizer),
-                              *whole = bppsa_optimizer_get_state(t->lead->optimizer);
+                              *whole = bppsa_optimizer_get_state(t->base.lead->optimizer);
   const int64_t slots = t->part->parameter_count > 0 ? own->count / t->part->parameter_count : 0;
   for (int64_t i = 0; i < t->part->parameter_count; ++i) {
     BPPSA_TRY(move(t->part, i, t->part->parameters[i].value.data, t->whole->parameters[i].value.data));
@@ -161,32 +130,25 @@ static bppsa_status move_all(bppsa_layer_train *t, mover move) {
   return BPPSA_OK;
 }
 
-static bppsa_status take(bppsa_model *part, int64_t parameter, void *own, void *whole) {
+static bppsa_status take_tensor(bppsa_model *part, int64_t parameter, void *own, void *whole) {
   bppsa_layer_split_take(part, parameter, whole, own);
   return BPPSA_OK;
 }
 
-static bppsa_status collect(bppsa_model *part, int64_t parameter, void *own, void *whole) {
+static bppsa_status collect_tensor(bppsa_model *part, int64_t parameter, void *own, void *whole) {
   return bppsa_layer_split_collect(part, parameter, own, whole);
 }
 
-static bppsa_status begin(void *context, const bppsa_train_lead *lead) {
+static bppsa_status place(void *context) {
   bppsa_layer_train *t = context;
-  t->lead = lead;
-  t->present = true;
-  bppsa_optimizer_get_state(t->optimizer)->step = bppsa_optimizer_get_state(lead->optimizer)->step;
-  return move_all(t, take);
+  bppsa_optimizer_get_state(t->optimizer)->step = bppsa_optimizer_get_state(t->base.lead->optimizer)->step;
+  return move_all(t, take_tensor);
 }
 
-static bppsa_status gather(void *context) {
+static bppsa_status collect(void *context) {
   bppsa_layer_train *t = context;
-  if (t->present) {
-    return BPPSA_OK;
-  }
-  bppsa_comm_at(t->world, "the collection of the weights", -1);
-  BPPSA_TRY(move_all(t, collect));
-  bppsa_optimizer_get_state(t->lead->optimizer)->step = bppsa_optimizer_get_state(t->optimizer)->step;
-  t->present = true;
+  BPPSA_TRY(move_all(t, collect_tensor));
+  bppsa_optimizer_get_state(t->base.lead->optimizer)->step = bppsa_optimizer_get_state(t->optimizer)->step;
   return BPPSA_OK;
 }
 
@@ -207,13 +169,13 @@ static bppsa_status check(const bppsa_layer_train_config *config, int64_t ranks)
 
 static bppsa_status make(bppsa_layer_train *t, const bppsa_cnn_network *network) {
   const bppsa_layer_train_config *c = &t->config;
-  const int32_t rank = bppsa_comm_rank(t->world), size = (int32_t)c->group;
-  BPPSA_TRY(bppsa_comm_split(t->world, rank / size, rank % size, &t->group));
-  BPPSA_TRY(bppsa_comm_split(t->world, rank % size, rank / size, &t->among));
+  const int32_t rank = bppsa_comm_rank(t->base.comm), size = (int32_t)c->group;
+  BPPSA_TRY(bppsa_comm_split(t->base.comm, rank / size, rank % size, &t->group));
+  BPPSA_TRY(bppsa_comm_split(t->base.comm, rank % size, rank / size, &t->among));
   const bppsa_layer_split_config split = {.strategy = c->strategy,
                                           .group = t->group,
                                           .among = t->among,
-                                          .batch = bppsa_layer_train_samples(c, bppsa_comm_size(t->world)),
+                                          .batch = bppsa_layer_train_samples(c, bppsa_comm_size(t->base.comm)),
                                           .dtype = t->whole->dtype,
                                           .reduction = c->reduction,
                                           .tag = FIRST_TAG};
@@ -232,18 +194,13 @@ bppsa_status bppsa_layer_train_create(bppsa_comm *comm, const bppsa_cnn_network 
   if (t == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  *t = (bppsa_layer_train){.world = comm, .whole = model, .config = *config, .device = device};
-  t->ranks = (bppsa_train_ranks){.context = t,
-                                 .first = bppsa_comm_rank(comm) == 0,
-                                 .capacity = bppsa_layer_train_samples(config, bppsa_comm_size(comm)),
-                                 .updates = 1,
-                                 .forward_backward = forward_backward,
-                                 .describe_nonfinite = describe_nonfinite,
-                                 .evaluate = evaluate,
-                                 .agree = agree,
-                                 .share = share,
-                                 .begin = begin,
-                                 .gather = gather};
+  *t = (bppsa_layer_train){.whole = model, .config = *config, .device = device};
+  bppsa_part_ranks_init(&t->base, comm, bppsa_layer_train_samples(config, bppsa_comm_size(comm)));
+  t->base.table.updates = 1;
+  t->base.table.forward_backward = forward_backward;
+  t->base.place = place;
+  t->base.collect = collect;
+  (void)snprintf(t->base.words, sizeof t->base.words, "with %s parallelism", bppsa_layer_strategy_name(config->strategy));
   const bppsa_status status = make(t, network);
   if (status != BPPSA_OK) {
     bppsa_layer_train_destroy(t);
@@ -266,7 +223,7 @@ void bppsa_layer_train_destroy(bppsa_layer_train *t) {
 }
 
 const bppsa_train_ranks *bppsa_layer_train_ranks(const bppsa_layer_train *t) {
-  return &t->ranks;
+  return &t->base.table;
 }
 
 const bppsa_model *bppsa_layer_train_part(const bppsa_layer_train *t) {

@@ -2,18 +2,18 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "distributed/agree.h"
-#include "distributed/evaluate_internal.h"
-#include "train/ranks.h"
+#include "distributed/part_ranks.h"
 
 enum { COUNTS = 2 /* of a step: correct rows, rows */ };
 
 struct bppsa_pipeline_train {
-  bppsa_comm *comm;
+  part_ranks base;
   bppsa_chain *chain;
   bppsa_model *model;
   bppsa_view *values; /* of the model's parameters */
@@ -23,12 +23,9 @@ struct bppsa_pipeline_train {
   int64_t micros;  /* of a step: micro-batches, with halving their halves */
   int64_t steps;   /* of a run of the list */
   int64_t updates; /* of a step */
-  bppsa_train_ranks ranks;
-  const bppsa_train_lead *lead;
 
   int64_t next;           /* the step of the latest run that the loop asks for next; 0: of a run that is still to come */
   int64_t runs;           /* before the present one */
-  bool whole;             /* the model has the present weights */
   bppsa_batch *batch;     /* the loop's buffers, for labels and targets */
   const int64_t *indices; /* of the run's samples */
   double *losses;         /* of each update in the run */
@@ -79,7 +76,7 @@ static bppsa_status find_loss(void *context, const bppsa_pipeline_micro *micro, 
 
 static double rate_of(void *context, int64_t update) {
   const bppsa_pipeline_train *t = context;
-  return t->lead->rate(t->lead->context, update / t->updates - t->runs * t->steps);
+  return t->base.lead->rate(t->base.lead->context, update / t->updates - t->runs * t->steps);
 }
 
 /* ---- steps ---- */
@@ -97,7 +94,7 @@ static double forward_seconds(const bppsa_pipeline_train *t) {
 
 /* Executes the list once, for the steps whose samples `indices` names. */
 static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const int64_t *indices) {
-  const int64_t left = t->lead->left(t->lead->context), numbers = t->steps * COUNTS;
+  const int64_t left = t->base.lead->left(t->base.lead->context), numbers = t->steps * COUNTS;
   const bppsa_pipeline_data data = {.context = t, .input = fill_input, .loss = find_loss, .rate = rate_of};
   if (left < t->steps) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -107,12 +104,12 @@ static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const 
   }
   t->batch = batch;
   t->indices = indices;
-  t->whole = false;
+  t->base.whole = false;
   memset(t->counts, 0, (size_t)numbers * sizeof *t->counts);
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_pipeline_run(t->pipeline, &data, t->losses));
   const bppsa_view counts = bppsa_view_make(t->counts, BPPSA_F64, 1, &numbers);
-  BPPSA_TRY(bppsa_comm_allreduce(t->comm, BPPSA_COMM_SUM, &counts));
+  BPPSA_TRY(bppsa_comm_allreduce(t->base.comm, BPPSA_COMM_SUM, &counts));
   t->all_s = bppsa_now() - start;
   t->forward_s = forward_seconds(t);
   return BPPSA_OK;
@@ -121,7 +118,7 @@ static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const 
 static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices,
                                      bppsa_train_record *record, bppsa_loss_result *loss) {
   bppsa_pipeline_train *t = context;
-  bppsa_comm_at(t->comm, "training step", record->step);
+  bppsa_comm_at(t->base.comm, "training step", record->step);
   if (count != t->samples * t->micros) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "schedule %s: a batch of %" PRId64 " samples, expected %" PRId64 " micro-batches of %" PRId64,
@@ -145,54 +142,24 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   return BPPSA_OK;
 }
 
-static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices, bool backward,
-                                       const char *otherwise, bppsa_line *line) {
-  const bppsa_pipeline_train *t = context;
-  (void)batch;
-  (void)count;
-  (void)indices;
-  (void)backward;
-  bppsa_line_add(line, "non-finite %s in schedule %s", otherwise, t->list->scheme->id);
-  return BPPSA_OK;
-}
-
 /* ---- what the loop needs besides ---- */
-
-static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
-  const bppsa_pipeline_train *t = context;
-  bppsa_comm_at(t->comm, "the evaluation", -1);
-  return bppsa_ranks_evaluate_batch(t->comm, t->comm, batch, first, count, result);
-}
 
 /* The run can only stop where the pipeline is empty; the loop asks again. */
 static bppsa_status agree(void *context, int64_t step, bool *stop) {
   const bppsa_pipeline_train *t = context;
-  BPPSA_TRY(bppsa_ranks_agree_stop(t->comm, step, stop));
+  BPPSA_TRY(bppsa_ranks_agree_stop(t->base.comm, step, stop));
   *stop = *stop && t->next == 0;
   return BPPSA_OK;
 }
 
-static bppsa_status share(void *context, int64_t count, const bppsa_named_view *tensors) {
-  const bppsa_pipeline_train *t = context;
-  return bppsa_ranks_copy(t->comm, count, tensors);
+static bppsa_status place(void *context) {
+  bppsa_pipeline_train *t = context;
+  return bppsa_pipeline_place(t->pipeline, t->values, bppsa_optimizer_get_state(t->base.lead->optimizer));
 }
 
-static bppsa_status begin(void *context, const bppsa_train_lead *lead) {
+static bppsa_status collect(void *context) {
   bppsa_pipeline_train *t = context;
-  t->lead = lead;
-  t->whole = true;
-  return bppsa_pipeline_place(t->pipeline, t->values, bppsa_optimizer_get_state(lead->optimizer));
-}
-
-static bppsa_status gather(void *context) {
-  bppsa_pipeline_train *t = context;
-  if (t->whole) {
-    return BPPSA_OK;
-  }
-  bppsa_comm_at(t->comm, "the collection of the weights", -1);
-  BPPSA_TRY(bppsa_pipeline_collect(t->pipeline, t->values, bppsa_optimizer_get_state(t->lead->optimizer)));
-  t->whole = true;
-  return BPPSA_OK;
+  return bppsa_pipeline_collect(t->pipeline, t->values, bppsa_optimizer_get_state(t->base.lead->optimizer));
 }
 
 /* ---- creation ---- */
@@ -205,7 +172,7 @@ static bppsa_status make(bppsa_pipeline_train *t, const bppsa_pipeline_config *c
   for (int64_t i = 0; i < t->model->parameter_count; ++i) {
     t->values[i] = t->model->parameters[i].value;
   }
-  BPPSA_TRY(bppsa_pipeline_create(t->comm, t->chain, config, t->values, &t->pipeline));
+  BPPSA_TRY(bppsa_pipeline_create(t->base.comm, t->chain, config, t->values, &t->pipeline));
   const int64_t updates = bppsa_pipeline_updates(t->pipeline);
   t->updates = updates / t->steps;
   if (t->updates < 1 || t->updates * t->steps != updates) {
@@ -213,7 +180,7 @@ static bppsa_status make(bppsa_pipeline_train *t, const bppsa_pipeline_config *c
                       "schedule %s: %" PRId64 " updates in %" PRId64 " iterations, expected as many in each", t->list->scheme->id,
                       updates, t->steps);
   }
-  t->ranks.updates = t->updates;
+  t->base.table.updates = t->updates;
   t->losses = bppsa_calloc(updates, sizeof *t->losses);
   t->counts = bppsa_calloc(t->steps * COUNTS, sizeof *t->counts);
   return t->losses == NULL || t->counts == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
@@ -226,23 +193,18 @@ bppsa_status bppsa_pipeline_train_create(bppsa_comm *comm, bppsa_chain *chain, b
   if (t == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  *t = (bppsa_pipeline_train){.comm = comm,
-                              .chain = chain,
+  *t = (bppsa_pipeline_train){.chain = chain,
                               .model = model,
                               .list = config->schedule,
                               .samples = config->samples / bppsa_pipeline_parts(config->schedule),
                               .micros = bppsa_pipeline_train_micros(config->schedule) * bppsa_pipeline_parts(config->schedule),
                               .steps = config->schedule->rounds};
-  t->ranks = (bppsa_train_ranks){.context = t,
-                                 .first = bppsa_comm_rank(comm) == 0,
-                                 .capacity = t->samples,
-                                 .forward_backward = forward_backward,
-                                 .describe_nonfinite = describe_nonfinite,
-                                 .evaluate = evaluate,
-                                 .agree = agree,
-                                 .share = share,
-                                 .begin = begin,
-                                 .gather = gather};
+  bppsa_part_ranks_init(&t->base, comm, t->samples);
+  t->base.table.forward_backward = forward_backward;
+  t->base.table.agree = agree;
+  t->base.place = place;
+  t->base.collect = collect;
+  (void)snprintf(t->base.words, sizeof t->base.words, "in schedule %s", t->list->scheme->id);
   const bppsa_status status = make(t, config);
   if (status != BPPSA_OK) {
     bppsa_pipeline_train_destroy(t);
@@ -264,7 +226,7 @@ void bppsa_pipeline_train_destroy(bppsa_pipeline_train *t) {
 }
 
 const bppsa_train_ranks *bppsa_pipeline_train_ranks(const bppsa_pipeline_train *t) {
-  return &t->ranks;
+  return &t->base.table;
 }
 
 const bppsa_pipeline *bppsa_pipeline_train_executor(const bppsa_pipeline_train *t) {
