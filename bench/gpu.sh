@@ -6,8 +6,8 @@
 #   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
 #   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch in the same rounds where python3 has it
 #   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
-#   ranks       training without ranks, on one rank, and on two and three that share the GPU; over NCCL where its library is;
-#               bench ranks
+#   ranks       training without ranks, on one rank, and on two and three that share the GPU, also as stages of pipelines; over
+#               NCCL where its library is; bench ranks
 # PARTS="recurrent sparse" runs these parts alone, which leaves more time for each. RESULTS gets log.txt, a JSON document for each
 # benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU, or none that the
 # bundle has code for.
@@ -295,6 +295,14 @@ if wants ranks; then
   ranks ranks_3_time_blelloch --ranks 3 --split time --algorithm blelloch
   same_weights ranks_1 ranks_1_nccl
   same_weights ranks_1 ranks_2
+  ranks ranks_1_micro --layers 4 --ranks 1 --micro-batches 8
+  ranks ranks_3_1f1b --layers 4 --ranks 3 --split 1f1b --micro-batches 8
+  ranks ranks_2_chimera --layers 4 --ranks 2 --split chimera --micro-batches 8
+  ranks ranks_2_spectrain --layers 4 --ranks 2 --split spectrain --micro-batches 4
+  ranks ranks_1_spectrain --layers 4 --ranks 1 --stages 2 --split spectrain --micro-batches 4
+  same_weights ranks_1_micro ranks_3_1f1b
+  same_weights ranks_1_micro ranks_2_chimera
+  same_weights ranks_1_spectrain ranks_2_spectrain
   part ranks_bench 60 "$program" bench ranks --ranks 4 --split time --device cuda --quick --out "$results/ranks_bench.json"
 fi
 

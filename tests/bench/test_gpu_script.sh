@@ -97,10 +97,12 @@ for file in lenet5 vgg11 rnn gru product product_vgg11 scan long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "no document jacobian.json" [ -s results/jacobian.json ]
-for file in ranks_none ranks_1 ranks_1_nccl ranks_2 ranks_2_time_bp ranks_2_time_chunked ranks_3_time_blelloch ranks_bench; do
+for file in ranks_none ranks_1 ranks_1_nccl ranks_2 ranks_2_time_bp ranks_2_time_chunked ranks_3_time_blelloch ranks_1_micro \
+  ranks_3_1f1b ranks_2_chimera ranks_2_spectrain ranks_1_spectrain ranks_bench; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "the bits of ranks are not compared" grep -q '== bits of ranks_1 and ranks_2 ' results/log.txt
+check "the bits of stages are not compared" grep -q '== bits of ranks_1_micro and ranks_3_1f1b ' results/log.txt
 check "a row of the table is wrong" \
   grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
