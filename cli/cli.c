@@ -158,6 +158,20 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
                     bppsa_suggestion(argv[2], words, hint, sizeof hint));
 }
 
+/* Is this another process than the first one of mpirun's, for words that ask for no ranks? It does nothing, so that one process
+ * prints, or says what is wrong. */
+static bool is_left_out(int argc, char **argv) {
+  bool ranks = false, help = false;
+  for (int i = 1; i < argc; ++i) {
+    help = help || is_help(argv[i]);
+  }
+  for (const bppsa_command *const *each = commands; argc > 1 && *each != NULL; ++each) {
+    const bool named = (*each)->object == NULL || (argc > 2 && is_object((*each)->object, argv[2]));
+    ranks = ranks || (named && strcmp((*each)->verb, argv[1]) == 0 && bppsa_options_take((*each)->uses, BPPSA_OPTION_TRANSPORT));
+  }
+  return (help || !ranks) && !bppsa_comm_launched_first();
+}
+
 /* Parses the words after the first `used`, which name the command, and runs it. */
 static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, FILE *out, FILE *err) {
   char name[BPPSA_COMMAND_NAME];
@@ -178,6 +192,9 @@ static bppsa_status run_command(const bppsa_command *command, int used, int argc
 }
 
 static bppsa_status run(int argc, char **argv, FILE *out, FILE *err) {
+  if (is_left_out(argc, argv)) {
+    return BPPSA_OK;
+  }
   if (argc < 2) {
     const char *words[OBJECT_LIMIT + 1];
     char text[200];

@@ -84,6 +84,17 @@ bool bppsa_comm_launched(void) {
   return false;
 }
 
+bool bppsa_comm_launched_first(void) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    const char *number = getenv(names[i]);
+    if (number != NULL) {
+      return strcmp(number, "0") == 0;
+    }
+  }
+  return true;
+}
+
 /* ---- running ranks ---- */
 
 bppsa_comm_config bppsa_comm_config_default(void) {

@@ -58,9 +58,12 @@ typedef struct {
 void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT]);
 
 /* Whether a launcher of MPI programs started this process: an environment variable whose name begins with OMPI_COMM_WORLD_,
- * PMIX_RANK, PMIX_NAMESPACE or PMI_ shows it; other variables of OpenMPI are a user's settings. The variables' values are not used:
+ * PMIX_RANK, PMIX_NAMESPACE or PMI_ shows it; other variables of OpenMPI are a user's settings. Their values are not used:
  * rank and size come from MPI. */
 bool bppsa_comm_launched(void);
+/* Whether this is the process that the launcher has numbered 0; true too where nothing shows its number. For work that one process
+ * does without MPI. */
+bool bppsa_comm_launched_first(void);
 
 /* ---- running ranks ---- */
 

@@ -2,18 +2,10 @@
 # test_mpi.sh PROGRAM RANKS [breaks]: runs the cases of mpi_ranks, or another program of tests, under mpirun, with RANKS ranks. With
 # "breaks" it runs jobs of mpi_ranks that fail: one rank reports the error, no rank hangs, and no process is left running.
 set -eu
-program=$1
 ranks=$2
-if ! command -v mpirun >/dev/null 2>&1; then
-  echo "test_mpi: no mpirun (package openmpi-bin)"
-  exit 77
-fi
-root=""
-if [ "$(id -u)" -eq 0 ]; then
-  root=--allow-run-as-root
-fi
-# OpenMPI does not free all of its memory, so leaks are not checked here; mpi_ranks itself counts what the library allocates.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+test_name=test_mpi
+# shellcheck source=tests/support/mpi.sh
+. "$(dirname "$0")/../support/mpi.sh"
 output=$(mktemp)
 trap 'rm -f "$output" "$output".*' EXIT
 
@@ -26,7 +18,7 @@ start() {
     mpirun $root --oversubscribe -n "$n" "$program" "$@" >"$output" 2>&1 || status=$?
 }
 fail() {
-  echo "test_mpi: $*; the job's output:"
+  echo "$test_name: $*; the job's output:"
   cat "$output"
   exit 1
 }

@@ -3,28 +3,11 @@
 # travel between processes, and every run ends with the bits of ranks that are threads. PROGRAM: the program, on emulated GPUs or on
 # real ones.
 set -eu
-program=$1
+test_name=test_mpi_device
 folder=$2
-if ! command -v mpirun >/dev/null 2>&1; then
-  echo "test_mpi_device: no mpirun (package openmpi-bin)"
-  exit 77
-fi
-root=""
-if [ "$(id -u)" -eq 0 ]; then
-  root=--allow-run-as-root
-fi
-# OpenMPI does not free all of its memory, so leaks are not checked here.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+# shellcheck source=tests/support/mpi.sh
+. "$(dirname "$0")/../support/mpi.sh"
 export SIMT_DEVICES="${SIMT_DEVICES:-2}" # of the emulation; with three ranks two share one
-rm -rf "$folder"
-mkdir -p "$folder"
-cd "$folder"
-
-fail() {
-  echo "test_mpi_device: $*"
-  cat out err 2>/dev/null
-  exit 1
-}
 small="--hidden 3 --samples 40 --batch 32 --validation 0.1 --threads 1 --iterations 2 --device cuda"
 # same RANKS ARGUMENT ...: a run on ranks under mpirun ends with the weights of the same ranks as threads
 same() {
@@ -32,10 +15,8 @@ same() {
   shift
   # shellcheck disable=SC2086
   "$program" train "$@" $small --ranks "$ranks" --save-weights threads.safetensors >out 2>err || fail "threads, $*"
-  status=0
   # shellcheck disable=SC2086
-  timeout -k 5 120 mpirun $root --oversubscribe -n "$ranks" "$program" train "$@" $small --save-weights mpi.safetensors \
-    >out 2>err || status=$?
+  mpi "$ranks" train "$@" $small --save-weights mpi.safetensors
   [ "$status" -eq 0 ] || fail "mpi, $*: status $status"
   grep -q "^ranks      $ranks, mpi, " out || fail "mpi, $*: expected the line of ranks"
   cmp threads.safetensors mpi.safetensors || fail "$*: other bits than threads"

@@ -2,34 +2,10 @@
 # test_mpi_program.sh PROGRAM FOLDER: train, eval and grad under mpirun: the bits of ranks that are threads, output by one rank, and
 # one line for a request that cannot be carried out.
 set -eu
-program=$1
+test_name=test_mpi_program
 folder=$2
-if ! command -v mpirun >/dev/null 2>&1; then
-  echo "test_mpi_program: no mpirun (package openmpi-bin)"
-  exit 77
-fi
-root=""
-if [ "$(id -u)" -eq 0 ]; then
-  root=--allow-run-as-root
-fi
-# OpenMPI does not free all of its memory, so leaks are not checked here.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-rm -rf "$folder"
-mkdir -p "$folder"
-cd "$folder"
-
-fail() {
-  echo "test_mpi_program: $*"
-  cat out err 2>/dev/null
-  exit 1
-}
-# mpi RANKS ARGUMENT ...: runs the program under mpirun; its results go to `out`, everything else to `err`
-mpi() {
-  ranks=$1
-  shift
-  status=0
-  timeout -k 5 120 mpirun $root --oversubscribe -n "$ranks" "$program" "$@" >out 2>err || status=$?
-}
+# shellcheck source=tests/support/mpi.sh
+. "$(dirname "$0")/../support/mpi.sh"
 # refuses TEXT RANKS ARGUMENT ...: one line of error, no result, a status that is not 0. (That status is 2 unless mpirun 4.1 crashes
 # after it has ended a job, which it sometimes does.)
 refuses() {
@@ -127,6 +103,18 @@ mpi 2 bench ranks --split batch --seq-len 5 --hidden 3 --batch 4 --threads 1 --r
   refuses "--split: split \"gpip\": .* did you mean gpipe?" 2 $pipeline --split gpip
   refuses "'x.safetensors'\|x.safetensors: " 2 eval gru --weights x.safetensors
 }
+# What asks for no ranks is done by one process.
+for words in "plan rnn --seq-len 10" "plan rnn --seq-len 10 --ranks 2 --json" "schedule 1f1b" --version "train gru --help"; do
+  # shellcheck disable=SC2086
+  "$program" $words >once.txt
+  # shellcheck disable=SC2086
+  mpi 3 $words
+  [ "$status" -eq 0 ] || fail "$words: status $status"
+  cmp once.txt out || fail "$words: expected one process to print"
+done
+refuses "'plam': unknown command, expected " 3 plam rnn
+refuses "--seq-len: '0', expected a whole number" 3 plan rnn --seq-len 0
+
 # A program without the module, in a shell that inherited a launcher's variables.
 mkdir -p alone/bin
 cp "$program" alone/bin/bppsa
