@@ -45,13 +45,22 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
   static const char *const texts[] = {
       ("{\"forward\":1,\"input_grad\":[1,2,3,4],\"weight_grad\":[0.5,1,1,2],\"sync\":0.25,\"step\":0,\"activation\":[1,1,1,1],"
        "\"message\":2,\"gradient\":[1e3,1,1,1],\"product\":1,\"apply\":0.5}"),
-      "{\"forward\":1,\"profile\":{\"main\":[3,2],\"sub\":[[1,2],[2,1]],\"speedup\":[[1.5,1],[1,2]]}}", "{\"forwrad\":1}",
-      "{\"forward\":[1,-1]}", "{\"forward\":1e308,\"weight_grad\":1e308}"};
+      ("{\"forward\":[1,2,2,1],\"input_grad\":[0,1,1,1],\"weight_grad\":[1,1,1,1],\"backward\":[1,1.5,1.5,1.5],"
+       "\"sync\":[0.5,0,0.25,2],\"step\":[0.1,0,0,0.1],\"alpha\":0.125,\"beta\":0.01,\"message\":[3,2,1,1]}"),
+      "{\"backward\":[2,4],\"alpha\":1e308,\"beta\":1e308}",
+      "{\"forward\":1,\"profile\":{\"main\":[3,2],\"sub\":[[1,2],[2,1]],\"speedup\":[[1.5,1],[1,2]]}}",
+      "{\"forwrad\":1}",
+      "{\"forward\":[1,-1]}",
+      "{\"alpha\":-1}",
+      "{\"beta\":[1]}",
+      "{\"forward\":1e308,\"weight_grad\":1e308}"};
   const int count = (int)(sizeof texts / sizeof texts[0]);
   int64_t schemes = 0;
   (void)bppsa_schedule_schemes(&schemes);
-  if (index < schemes) { /* the first text with every scheme */
-    return fuzz_seed_text(0, (uint8_t)index, texts, 1, seed);
+  enum { WITH_ALL = 2 /* texts that come with every scheme */ };
+  if (index < WITH_ALL * schemes) {
+    return fuzz_seed_text(index % WITH_ALL, (uint8_t)(index / WITH_ALL), texts, WITH_ALL, seed);
   }
-  return fuzz_seed_text(index - (int)schemes, (uint8_t)(index - schemes), texts, count, seed);
+  index -= WITH_ALL * (int)schemes;
+  return fuzz_seed_text(index, (uint8_t)index, texts, count, seed);
 }
