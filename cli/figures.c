@@ -1,6 +1,5 @@
 /* `bppsa figures`: the options, and the summary of the files that were written (figures/figures.h). */
 #include "figures/figures.h"
-#include "core/residual.h"
 
 #include "bench/harness/interrupt.h"
 #include "bppsa_version.h"

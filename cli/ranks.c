@@ -66,11 +66,11 @@ static bool given(const bppsa_cli *cli, bppsa_option option) {
 }
 
 /* Options that mean something only with ranks; only if these share batches; only if they execute a schedule. */
-static const bppsa_option_use of_ranks[] = {BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT),
-                                            BPPSA_USE(TIMEOUT),    BPPSA_USE(RANK_MICRO_BATCHES),
-                                            BPPSA_USE(GROUP_SIZE), BPPSA_USE(COUNT)};
+static const bppsa_option_use of_ranks[] = {
+    BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),
+    BPPSA_USE(GROUP_SIZE), BPPSA_USE(TRACE),     BPPSA_USE(COUNT)};
 static const bppsa_option_use of_batches[] = {BPPSA_USE(REDUCTION), BPPSA_USE(REVERSE_FIRST), BPPSA_USE(COUNT)};
-static const bppsa_option_use of_schedules[] = {BPPSA_USE(STAGES), BPPSA_USE(STAGE_CHUNKS), BPPSA_SCHEDULE_USES,
+static const bppsa_option_use of_schedules[] = {BPPSA_USE(STAGES), BPPSA_USE(STAGE_CHUNKS), BPPSA_USE(COSTS), BPPSA_SCHEDULE_USES,
                                                 BPPSA_USE(COUNT)};
 
 /* Refuses options of the list; the message goes on with `text` and `more`. */
@@ -202,6 +202,7 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
   }
   *schedule = (bppsa_rank_schedule){.split = one ? "gpipe" : split->text,
                                     .cut = bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text,
+                                    .costs = bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text,
                                     .config = bppsa_schedule_config_default()};
   schedule->config.stages = 0;
   schedule->config.micro_batches = micros->given ? micros->integer : 0;

@@ -4,7 +4,6 @@
 
 #include "cli/ranks.h"
 #include "cli/setup.h"
-#include "core/file.h"
 #include "schedule/compare.h"
 #include "schedule/report.h"
 #include "schedule/timed.h"
@@ -125,31 +124,6 @@ static bppsa_status compare(const bppsa_cli *cli, const char *names, bppsa_text 
   return status;
 }
 
-typedef bppsa_status (*writer)(const bppsa_timed *timed, bppsa_text *text);
-
-static bppsa_status write_files(const bppsa_cli *cli, const bppsa_timed *timed) {
-  static const struct {
-    bppsa_option option;
-    writer write;
-  } files[] = {{BPPSA_OPTION_SVG, bppsa_schedule_draw},
-               {BPPSA_OPTION_TRACE, bppsa_schedule_trace},
-               {BPPSA_OPTION_CSV, bppsa_schedule_csv_write}};
-  bppsa_text texts[3] = {{0}};
-  bppsa_status status = BPPSA_OK;
-  for (int i = 0; i < 3 && status == BPPSA_OK; ++i) { /* all texts are made first, so that a failure leaves no file behind */
-    status = given(cli, files[i].option) ? files[i].write(timed, &texts[i]) : BPPSA_OK;
-    status = status == BPPSA_ERR_ARGUMENT ? bppsa_fail_prefix(status, "%s", bppsa_option_get(files[i].option)->name) : status;
-  }
-  for (int i = 0; i < 3 && status == BPPSA_OK; ++i) {
-    const bppsa_option_value *path = bppsa_cli_value(cli, files[i].option);
-    status = path->given ? bppsa_file_write(path->text, texts[i].text, texts[i].size) : BPPSA_OK;
-  }
-  for (int i = 0; i < 3; ++i) {
-    bppsa_text_free(&texts[i]);
-  }
-  return status;
-}
-
 /* Loads a schedule. The file is complete, so options that make schedules are refused. */
 static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *timed) {
   for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
@@ -173,7 +147,10 @@ static bppsa_status show_one(bppsa_cli *cli, bppsa_text *shown) {
   BPPSA_TRY(loaded->given ? load(cli, loaded->text, &timed) : make(cli, scheme->text, &timed));
   bppsa_status status =
       cli->to.json ? bppsa_json_render(bppsa_timed_json(&timed, true), &shown->text) : bppsa_timed_text(&timed, shown);
-  status = status == BPPSA_OK ? write_files(cli, &timed) : status;
+  const bppsa_timed_files files = {.svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG)->text,
+                                   .trace = bppsa_cli_value(cli, BPPSA_OPTION_TRACE)->text,
+                                   .csv = bppsa_cli_value(cli, BPPSA_OPTION_CSV)->text};
+  status = status == BPPSA_OK ? bppsa_timed_write(&timed, &files) : status;
   bppsa_timed_free(&timed);
   return status;
 }

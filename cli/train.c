@@ -20,6 +20,8 @@
       BPPSA_USE(LR_MIN), BPPSA_USE(WARMUP), BPPSA_USE(CLIP_NORM), BPPSA_USE(PREDICT_AHEAD)
 #define RUN_USES                                                                                                                 \
   BPPSA_USE(DEVICE), BPPSA_USE(DTYPE), BPPSA_USE(THREADS), BPPSA_RANKS_USES, BPPSA_USE(STAGES), BPPSA_SCHEDULE_USES,             \
+      {.option = BPPSA_OPTION_COSTS, .help = "of the schedule, in seconds, as bench schedule --save-costs has them [FLOPs]"},    \
+      {.option = BPPSA_OPTION_TRACE, .help = "what the ranks did when, and with --costs what is predicted, for Perfetto"},       \
       BPPSA_USE(ALLOW_OTHER_RANKS), {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, BPPSA_USE(LOG),            \
       BPPSA_USE(WEIGHTS), BPPSA_USE(PREFIX), BPPSA_USE(SAVE_WEIGHTS), BPPSA_USE(CHECKPOINT), BPPSA_USE(CHECKPOINT_EVERY),        \
       BPPSA_USE(RESUME), BPPSA_USE(JSON), BPPSA_USE(HELP), BPPSA_USE(COUNT)
@@ -72,7 +74,7 @@ static bppsa_status check_weights(const bppsa_cli *cli) {
 }
 
 /* Refuses options that have no meaning in a run without steps. */
-static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOINT, BPPSA_OPTION_RESUME};
+static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOINT, BPPSA_OPTION_RESUME, BPPSA_OPTION_TRACE};
 
 static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
   const bppsa_option_value *epochs = bppsa_cli_value(cli, BPPSA_OPTION_EPOCHS);
@@ -175,16 +177,11 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
 
 /* ---- results ---- */
 
-static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *run) {
-  const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS);
-  return path->given ? bppsa_train_run_save_weights(run, path->text) : BPPSA_OK;
-}
-
-/* The summary is made before the weights are saved, and printed after that. */
+/* The summary is made before the files are written, and printed after that. */
 static bppsa_status finish(bppsa_cli *cli, const bppsa_train_show *show) {
   bppsa_text shown = {0};
   bppsa_status status = bppsa_train_show_render(show, &shown);
-  status = status == BPPSA_OK ? save_weights(cli, show->run) : status;
+  status = status == BPPSA_OK ? bppsa_train_run_save(show->run, show->saved) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   return status;
@@ -222,11 +219,11 @@ static void show_progress(void *context, const bppsa_progress *p) {
   }
 }
 
-enum { INPUTS = 3 };
+enum { INPUTS = 4 };
 
 /* Lists the files that the run reads, besides its data. */
 static bppsa_provenance provenance(const bppsa_cli *cli, bppsa_provenance_input inputs[INPUTS]) {
-  static const bppsa_option files[INPUTS] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_ORDER};
+  static const bppsa_option files[INPUTS] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_ORDER, BPPSA_OPTION_COSTS};
   int count = 0;
   for (int i = 0; i < INPUTS; ++i) {
     const bppsa_option_value *file = bppsa_cli_value(cli, files[i]);
@@ -283,15 +280,18 @@ static bppsa_status take_steps(bppsa_train_show *show) {
 static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
   BPPSA_TRY(setup(cli, show->run));
   BPPSA_TRY(take_steps(show));
+  BPPSA_TRY(bppsa_train_run_end_trace(show->run));
   if (!bppsa_ranks_first(show->run->on.comm)) {
     return BPPSA_OK;
   }
   BPPSA_TRY(finish(cli, show));
-  return bppsa_train_run_stopped(show->run, bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS)->text, bppsa_interrupt_name());
+  return bppsa_train_run_stopped(show->run, show->saved, bppsa_interrupt_name());
 }
 
 static bppsa_status train_rank(bppsa_cli *cli, bppsa_comm *comm) {
-  bppsa_train_run run = {.train = bppsa_train_config_default(), .on = {.comm = comm, .nccl = bppsa_ranks_over_nccl(cli)}};
+  bppsa_train_run run = {.train = bppsa_train_config_default(),
+                         .on = {.comm = comm, .nccl = bppsa_ranks_over_nccl(cli)},
+                         .trace_path = bppsa_cli_value(cli, BPPSA_OPTION_TRACE)->text};
   bppsa_provenance_input inputs[INPUTS];
   screen shown = {cli, bppsa_progress_start(cli->to.err)};
   bppsa_train_show show = {.run = &run,
@@ -300,8 +300,7 @@ static bppsa_status train_rank(bppsa_cli *cli, bppsa_comm *comm) {
                            .print = print_now,
                            .note = note,
                            .context = &shown};
-  const bppsa_option_value *saved = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS);
-  show.saved = saved->given ? saved->text : NULL;
+  show.saved = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS)->text;
   const bppsa_status status = train(cli, &show);
   bppsa_train_show_free(&show);
   bppsa_train_run_free(&run);

@@ -101,6 +101,11 @@ const double *bppsa_pipeline_norms(const bppsa_pipeline *pipeline);
 double bppsa_pipeline_began(const bppsa_pipeline *pipeline);
 /* Size: the schedule's operations. Borrowed, until the next run. */
 const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *pipeline);
+/* The times of the latest run's operations, size of the list. On each rank `times` writes those of its own operations, by the
+ * monotonic clock, and 0 for the others, so that a sum over ranks of one node has all. From such sums `settle_times` makes times
+ * since `origin`, none below 0: a SEND and its RECV begin together, as the simulator has it, when both have begun. */
+void bppsa_pipeline_times(const bppsa_pipeline *pipeline, double *start, double *end);
+void bppsa_pipeline_settle_times(const bppsa_schedule *schedule, double origin, double *start, double *end);
 /* The most bytes of activations that a worker of this rank has held at once, without its inputs; 0 for other workers. */
 int64_t bppsa_pipeline_peak_activations(const bppsa_pipeline *pipeline, int64_t worker);
 /* The most versions of a layer's weights that a worker of this rank has held at once: the present one and kept older ones, no

@@ -11,6 +11,7 @@ typedef struct {
   /* What is asked for; the texts are borrowed. */
   const char *split;            /* a scheme, or the path of a schedule as CSV; NULL: the ranks execute no schedule */
   const char *cut;              /* the first layers of the stages, "3,5"; NULL: cut by cost */
+  const char *costs;            /* a file of costs, in seconds, as schedule/timed.h reads it; NULL: the layers' FLOPs */
   bppsa_schedule_config config; /* stages 0: as many as the ranks have workers; micro_batches 0: as many as stages */
 
   /* Made by bppsa_rank_schedule_make, freed by bppsa_rank_schedule_free. */
@@ -30,8 +31,9 @@ bool bppsa_rank_schedule_is_file(const char *split);
  * the method BP, as config of the model that evaluates. epoch_samples: what an epoch visits. In a run of an asynchronous scheme
  * the list has as many iterations as can follow each other without a look at the weights: up to the end of the epoch, the next
  * checkpoint or the end of the run. ERR_ARGUMENT names the option: what a schedule cannot do, micro-batches that do not divide
- * the batch, batches that do not divide the epoch, more stages than layers; ERR_MEMORY, ERR_CUDA; ERR_UNSUPPORTED: a chain that the
- * device does not compute; ERR_* of bppsa_schedule_create and bppsa_schedule_csv_load. */
+ * the batch, batches that do not divide the epoch, more stages than layers, costs of other layers; ERR_MEMORY, ERR_CUDA;
+ * ERR_UNSUPPORTED: a chain that the device does not compute; ERR_* of bppsa_schedule_create, bppsa_schedule_csv_load and
+ * bppsa_schedule_costs_load. */
 bppsa_status bppsa_rank_schedule_make(bppsa_rank_schedule *schedule, const bppsa_network *network,
                                       const bppsa_train_config *train, const bppsa_dataset *dataset, int64_t epoch_samples,
                                       const bppsa_device *device, int64_t ranks, bppsa_network_config *config);

@@ -7,10 +7,13 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "train/checkpoint.h"
 #include "train/line.h"
 
 void bppsa_train_run_free(bppsa_train_run *run) {
+  bppsa_train_trace_destroy(run->trace);
+  bppsa_text_free(&run->timeline);
   bppsa_data_parallel_destroy(run->ranks);
   bppsa_pipeline_train_destroy(run->pipeline);
   bppsa_layer_train_destroy(run->layer_train);
@@ -83,15 +86,27 @@ static bppsa_status follow_weights(bppsa_train_run *run) {
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "--predict-ahead: given %s, expected a run by iterations on one processor", beside);
 }
 
+/* Lets the loop drive the ranks through what notes their calls. */
+static bppsa_status follow_ranks(bppsa_train_run *run) {
+  if (run->trace_path == NULL) {
+    return BPPSA_OK;
+  }
+  const bppsa_pipeline *executor = run->pipeline != NULL ? bppsa_pipeline_train_executor(run->pipeline) : NULL;
+  BPPSA_TRY(bppsa_train_trace_create(run->on.comm, run->train.ranks, run->schedule.list, executor, &run->trace));
+  run->train.ranks = bppsa_train_trace_ranks(run->trace);
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_rank_network_create(&run->network, &run->config, run->device, &run->on, &run->model));
   run->plan_s = bppsa_now() - start;
   BPPSA_TRY(follow_weights(run));
-  return run->on.comm == NULL         ? BPPSA_OK
-         : run->schedule.list != NULL ? join_stages(run)
-         : run->layers.split != NULL  ? join_layers(run)
-                                      : join_ranks(run);
+  if (run->on.comm == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(run->schedule.list != NULL ? join_stages(run) : run->layers.split != NULL ? join_layers(run) : join_ranks(run));
+  return follow_ranks(run);
 }
 
 /* ---- checkpoints ---- */
@@ -172,7 +187,8 @@ bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *wei
     const char *words, *path, *after;
   } kept[] = {{"its checkpoint is in", run->train.checkpoint, ", expected --resume to go on"},
               {"its weights are in", weights, ""},
-              {"its log is in", run->train.log_path, ""}};
+              {"its log is in", run->train.log_path, ""},
+              {"its timeline is in", run->trace_path, ""}};
   bppsa_line line = {.length = 0};
   if (!run->result.stopped) {
     return BPPSA_OK;
@@ -186,7 +202,7 @@ bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *wei
                     line.length > 0 ? line.text : ", nothing is kept, expected --save-weights, --log or --checkpoint");
 }
 
-bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path) {
+static bppsa_status save_weights(const bppsa_train_run *run, const char *path) {
   const bppsa_model *model = run->model;
   const bppsa_network_kind *kind = run->network.kind;
   bppsa_metadata metadata[3] = {{"model", kind->name}};
@@ -207,4 +223,16 @@ bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char
   const bppsa_status status = bppsa_safetensors_save(path, model->parameter_count, tensors, known, metadata);
   bppsa_free(tensors);
   return status;
+}
+
+/* ---- files ---- */
+
+bppsa_status bppsa_train_run_end_trace(bppsa_train_run *run) {
+  const bool predicted = run->schedule.list != NULL && run->schedule.costs != NULL;
+  return run->trace != NULL ? bppsa_train_trace_finish(run->trace, predicted, &run->timeline) : BPPSA_OK;
+}
+
+bppsa_status bppsa_train_run_save(const bppsa_train_run *run, const char *weights) {
+  BPPSA_TRY(weights != NULL ? save_weights(run, weights) : BPPSA_OK);
+  return run->trace != NULL ? bppsa_file_write(run->trace_path, run->timeline.text, run->timeline.size) : BPPSA_OK;
 }

@@ -8,6 +8,7 @@
 #include "models/rank_layers.h"
 #include "models/rank_network.h"
 #include "models/rank_schedule.h"
+#include "models/train_trace.h"
 #include "train/objective.h"
 #include "train/trainer.h"
 
@@ -43,6 +44,9 @@ typedef struct {
   char reduction[BPPSA_DATA_PARALLEL_TEXT];
   int64_t ahead;              /* compare weights predicted 1 .. ahead updates ahead with those that come; 0: do not */
   bppsa_staleness *staleness; /* then: made with the model; NULL otherwise */
+  const char *trace_path;     /* where a timeline of the ranks is to be written, borrowed; NULL: nowhere */
+  bppsa_train_trace *trace;   /* then: made with the model; NULL otherwise */
+  bppsa_text timeline;        /* rank 0: what is to be written there */
   double plan_s;              /* seconds that creating the model took; for a sparse scan this is planning */
 
   bppsa_train_result result;
@@ -62,13 +66,17 @@ bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run);
 /* The same for ranks that share layers. ERR_* of bppsa_rank_layers_make. */
 bppsa_status bppsa_train_run_make_layers(bppsa_train_run *run);
 /* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create,
- * bppsa_data_parallel_create, bppsa_pipeline_train_create, bppsa_layer_train_create and bppsa_staleness_create. */
+ * bppsa_data_parallel_create, bppsa_pipeline_train_create, bppsa_layer_train_create, bppsa_staleness_create and
+ * bppsa_train_trace_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
 /* Fills run->train with what a resumed run must have in common with the first one, once the model has its initial weights. It
  * borrows from the run. */
 void bppsa_train_run_set_fields(bppsa_train_run *run);
-/* Saves the weights with the metadata that `eval` and `grad` need: model, nonlinearity, loss. ERR_IO, ERR_MEMORY. */
-bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path);
+/* Ends the timeline, if there is one; collective, once the steps are done. ERR_* of bppsa_train_trace_finish. */
+bppsa_status bppsa_train_run_end_trace(bppsa_train_run *run);
+/* Rank 0's files: at `weights` (NULL: nowhere) the weights, with the metadata that `eval` and `grad` need: model, nonlinearity,
+ * loss; and the timeline. ERR_IO, ERR_MEMORY. */
+bppsa_status bppsa_train_run_save(const bppsa_train_run *run, const char *weights);
 /* A run that a signal of that name ended counts as a failure, ERR_IO, whose message names the files that are kept; OK where none
  * did. weights: the path that they were saved to, or NULL. */
 bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *weights, const char *name);

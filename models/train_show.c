@@ -1,5 +1,7 @@
 #include "models/train_show.h"
 
+#include <inttypes.h>
+
 #include "models/train_report.h"
 
 enum {
@@ -106,6 +108,9 @@ bppsa_status bppsa_train_show_header(const bppsa_train_show *show, char **text) 
 static json_t *document(const bppsa_train_show *show) {
   json_t *object = json_object();
   bool ok = object != NULL && put_run(object, show) && bppsa_train_result_put(object, show->run);
+  if (show->run->trace != NULL) {
+    ok = ok && bppsa_json_put_integer(object, "traced_steps", bppsa_train_trace_steps(show->run->trace));
+  }
   if (show->rows != NULL) {
     ok = ok && bppsa_json_put(object, "rows", json_incref(show->rows));
   }
@@ -119,6 +124,11 @@ bppsa_status bppsa_train_show_render(const bppsa_train_show *show, bppsa_text *s
   bppsa_train_summary_text(show->run, shown);
   if (show->saved != NULL) {
     bppsa_text_add(shown, "weights written to %s\n", show->saved);
+  }
+  if (show->run->trace != NULL) {
+    const int64_t traced = bppsa_train_trace_steps(show->run->trace), done = show->run->result.steps - show->run->result.resumed;
+    bppsa_text_add(shown, "timeline of %s%" PRId64 " step%s written to %s, for Perfetto or chrome://tracing\n",
+                   traced < done ? "the first " : "", traced, traced == 1 ? "" : "s", show->run->trace_path);
   }
   return bppsa_text_check(shown);
 }

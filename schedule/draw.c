@@ -274,6 +274,6 @@ bppsa_status bppsa_schedule_draw_groups(const bppsa_timed_groups *groups, bppsa_
 }
 
 bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text) {
-  const bppsa_timed_group one = {NULL, timed->list, &timed->times};
-  return bppsa_schedule_draw_groups(&(bppsa_timed_groups){1, &one, 1}, text);
+  const bppsa_timed_group one = {.list = timed->list, .times = &timed->times};
+  return bppsa_schedule_draw_groups(&(bppsa_timed_groups){.count = 1, .groups = &one, .milliseconds = 1}, text);
 }

@@ -42,21 +42,43 @@ typedef struct {
   const char *name; /* "predicted" */
   const bppsa_schedule *list;
   const bppsa_schedule_times *times;
+  bool again;      /* in a trace: a later run of the list in front, by the same processes */
+  int64_t updates; /* in a trace: of each stage, in the runs before */
 } bppsa_timed_group;
 
+/* What is done besides, in a trace: spans that do not overlap. Borrowed. */
 typedef struct {
-  int64_t count; /* 1 or more */
+  const char *name;
+  double start, end;
+} bppsa_timed_span;
+
+typedef struct {
+  char name[40]; /* "rank 0" */
+  int64_t count;
+  const bppsa_timed_span *spans;
+} bppsa_timed_track;
+
+typedef struct {
+  int64_t count; /* 1 or more; in a trace 0 or more */
   const bppsa_timed_group *groups;
   double milliseconds; /* of a unit of time */
+  int64_t tracks;      /* in a trace */
+  const bppsa_timed_track *track;
 } bppsa_timed_groups;
 
 /* The timelines one below the other, with one scale. ERR_ARGUMENT: more operations than the limit. */
 bppsa_status bppsa_schedule_draw_groups(const bppsa_timed_groups *groups, bppsa_text *text);
-/* A process for each worker of each group, "1f1b, predicted: worker 0". */
+/* A process for each worker of each group, "1f1b, predicted: worker 0", and for each track. */
 bppsa_status bppsa_schedule_trace_groups(const bppsa_timed_groups *groups, bppsa_text *text);
 
 /* Writes one row with what the schedule was made from, then one for each worker: its operations in order. */
 bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text);
+/* Makes the files whose paths are given (NULL: not wanted), all of them before the first one is written. ERR_* of the functions
+ * above, and of bppsa_file_write. */
+typedef struct {
+  const char *svg, *trace, *csv;
+} bppsa_timed_files;
+bppsa_status bppsa_timed_write(const bppsa_timed *timed, const bppsa_timed_files *files);
 /* Reads such a file. The caller destroys the list. ERR_FORMAT: more bytes than the limit, or row and cell; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list);
 #define BPPSA_SCHEDULE_CSV_LIMIT ((int64_t)16 << 20) /* about two million operations: less than 1 GiB and 5 s */

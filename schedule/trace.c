@@ -13,12 +13,17 @@ typedef struct {
   bppsa_text *text;
 } trace;
 
+/* Begins the event that names a process. */
+static void begin_name(const trace *t, int64_t process) {
+  bppsa_text_add(t->text, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRId64 ",\"args\":{\"name\":\"",
+                 process > 0 ? ",\n" : "", process);
+}
+
 static void add_names(const trace *t) {
   const bppsa_timed_group *g = t->group;
   for (int64_t w = 0; w < g->list->workers; ++w) {
     const int64_t process = t->process + w;
-    bppsa_text_add(t->text, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRId64 ",\"args\":{\"name\":\"",
-                   process > 0 ? ",\n" : "", process);
+    begin_name(t, process);
     if (g->name != NULL) {
       bppsa_text_add(t->text, "%s, %s: ", g->list->scheme->id, g->name);
     }
@@ -35,6 +40,7 @@ static void add_span(const trace *t, int64_t id) {
   const bppsa_schedule *list = t->group->list;
   const bppsa_schedule_op *op = &list->ops[id];
   const double start = t->group->times->start[id], end = t->group->times->end[id];
+  const int64_t version = op->weight_version < 0 ? -1 : op->weight_version + t->group->updates;
   bppsa_text_add(t->text, ",\n{\"ph\":\"X\",\"name\":\"%s", bppsa_schedule_kind_name(op->kind));
   if (op->micro >= 0 && !list->scheme->scan) {
     bppsa_text_add(t->text, " %d", (int)op->micro);
@@ -42,9 +48,9 @@ static void add_span(const trace *t, int64_t id) {
   bppsa_text_add(t->text,
                  "\",\"pid\":%" PRId64 ",\"tid\":%d,\"ts\":%.9g,\"dur\":%.9g,\"args\":{\"id\":%" PRId64
                  ",\"stage\":%d,\"replica\":%d,\"layer\":%d,"
-                 "\"layers\":%d,\"weight_version\":%d}}",
+                 "\"layers\":%d,\"weight_version\":%" PRId64 "}}",
                  t->process + op->worker, (int)op->lane, start * t->scale, (end - start) * t->scale, id, (int)op->stage,
-                 (int)op->replica, (int)op->layer, (int)op->layers, (int)op->weight_version);
+                 (int)op->replica, (int)op->layer, (int)op->layers, version);
 }
 
 static void add_arrow(const trace *t, int64_t id) {
@@ -64,7 +70,7 @@ static bppsa_status add_counters(const trace *t) {
   int64_t *first = NULL;
   BPPSA_TRY(bppsa_schedule_memory_curves(t->group->list, t->group->times, &curves, &first));
   for (int64_t w = 0; w < t->group->list->workers; ++w) {
-    for (int64_t i = first[w]; i < first[w + 1]; ++i) {
+    for (int64_t i = first[w] + t->group->again; i < first[w + 1]; ++i) { /* the first point is that of time 0 */
       bppsa_text_add(t->text,
                      ",\n{\"ph\":\"C\",\"name\":\"activations\",\"pid\":%" PRId64 ",\"ts\":%.9g,\"args\":{\"M_a\":%.9g}}",
                      t->process + w, curves[i].time * t->scale, curves[i].level);
@@ -76,12 +82,24 @@ static bppsa_status add_counters(const trace *t) {
 }
 
 static bppsa_status add_group(const trace *t) {
-  add_names(t);
+  if (!t->group->again) {
+    add_names(t);
+  }
   for (int64_t id = 0; id < t->group->list->count; ++id) {
     add_span(t, id);
     add_arrow(t, id);
   }
   return add_counters(t);
+}
+
+static void add_track(const trace *t, const bppsa_timed_track *track) {
+  begin_name(t, t->process);
+  bppsa_text_add(t->text, "%s\"}}", track->name);
+  for (int64_t i = 0; i < track->count; ++i) {
+    const bppsa_timed_span *span = &track->spans[i];
+    bppsa_text_add(t->text, ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%" PRId64 ",\"tid\":0,\"ts\":%.9g,\"dur\":%.9g}",
+                   span->name, t->process, span->start * t->scale, (span->end - span->start) * t->scale);
+  }
 }
 
 bppsa_status bppsa_schedule_trace_groups(const bppsa_timed_groups *groups, bppsa_text *text) {
@@ -90,14 +108,17 @@ bppsa_status bppsa_schedule_trace_groups(const bppsa_timed_groups *groups, bppsa
   for (int64_t i = 0; i < groups->count; ++i) {
     t.group = &groups->groups[i];
     BPPSA_TRY(add_group(&t));
-    t.process += t.group->list->workers;
+    t.process += i + 1 < groups->count && t.group[1].again ? 0 : t.group->list->workers;
     t.arrow += t.group->list->groups;
+  }
+  for (int64_t i = 0; i < groups->tracks; ++i, ++t.process) {
+    add_track(&t, &groups->track[i]);
   }
   bppsa_text_add(text, "\n]}\n");
   return bppsa_text_check(text);
 }
 
 bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text) {
-  const bppsa_timed_group one = {NULL, timed->list, &timed->times};
-  return bppsa_schedule_trace_groups(&(bppsa_timed_groups){1, &one, 1}, text);
+  const bppsa_timed_group one = {.list = timed->list, .times = &timed->times};
+  return bppsa_schedule_trace_groups(&(bppsa_timed_groups){.count = 1, .groups = &one, .milliseconds = 1}, text);
 }

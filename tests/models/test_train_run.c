@@ -51,7 +51,7 @@ static void test_weights(void **state) {
   bppsa_safetensors *file = NULL;
   char first[BPPSA_TRAIN_FIELD];
   assert_int_equal(open_run(BPPSA_BACKWARD_BP, &run), BPPSA_OK);
-  assert_int_equal(bppsa_train_run_save_weights(&run, "run_weights.safetensors"), BPPSA_OK);
+  assert_int_equal(bppsa_train_run_save(&run, "run_weights.safetensors"), BPPSA_OK);
   assert_int_equal(bppsa_safetensors_load("run_weights.safetensors", &file), BPPSA_OK);
   assert_string_equal(bppsa_safetensors_metadata(file, "model"), "rnn");
   assert_string_equal(bppsa_safetensors_metadata(file, "nonlinearity"), "tanh");
@@ -66,7 +66,7 @@ static void test_weights(void **state) {
   bppsa_view_set(&run.model->parameters[0].value, 0, value + 1);
   bppsa_train_run_set_fields(&run);
   assert_string_not_equal(field(&run, "init"), first);
-  assert_int_equal(bppsa_train_run_save_weights(&run, "no/such/W.safetensors"), BPPSA_ERR_IO);
+  assert_int_equal(bppsa_train_run_save(&run, "no/such/W.safetensors"), BPPSA_ERR_IO);
   bppsa_train_run_free(&run);
 }
 
@@ -109,7 +109,7 @@ static bppsa_status open_and_save(void *argument) {
   bppsa_train_run run;
   (void)argument;
   bppsa_status status = open_run(BPPSA_BACKWARD_SCAN, &run);
-  status = status == BPPSA_OK ? bppsa_train_run_save_weights(&run, "run_walked.safetensors") : status;
+  status = status == BPPSA_OK ? bppsa_train_run_save(&run, "run_walked.safetensors") : status;
   bppsa_train_run_free(&run);
   return status;
 }
