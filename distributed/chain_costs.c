@@ -345,3 +345,88 @@ bppsa_status bppsa_chain_measure_link(bppsa_comm *comm, double *alpha, double *b
   *beta = fmax(0, found[1] - found[0]) / (LONG_BYTES - SHORT_BYTES);
   return BPPSA_OK;
 }
+
+/* ---- sums over replicas ---- */
+
+enum { SYNC_ROUNDS = 31 };
+
+/* The sum of one layer's gradients, and what it reads and writes. */
+typedef struct {
+  bppsa_comm *comm; /* of the ranks that add up */
+  bppsa_ordered_sum *sum;
+  bppsa_view part, result;
+} layer_sum;
+
+/* Goes on with the sum as the executor does. */
+static bppsa_status add_up(const layer_sum *s) {
+  const double start = bppsa_now();
+  bppsa_comm_request *request = NULL;
+  for (bool done = false; !done;) {
+    BPPSA_TRY(bppsa_ordered_sum_reduce(s->sum, false, &done));
+    if (!done && bppsa_now() - start > bppsa_comm_get_timeout(s->comm)) {
+      return bppsa_comm_expired(bppsa_ordered_sum_pending(s->sum));
+    }
+    if (!done) {
+      pipeline_nap();
+    }
+  }
+  BPPSA_TRY(bppsa_ordered_sum_ibroadcast(s->sum, &s->result, &request));
+  return wait_for(s->comm, &request);
+}
+
+/* The median seconds of this rank's part. */
+static bppsa_status time_sums(const layer_sum *s, double *median) {
+  double seconds[SYNC_ROUNDS];
+  for (int64_t i = -1; i < SYNC_ROUNDS; ++i) { /* the first one warms up */
+    BPPSA_TRY(bppsa_ordered_sum_add(s->sum, bppsa_comm_rank(s->comm), &s->part));
+    BPPSA_TRY(bppsa_comm_barrier(s->comm));
+    const double start = bppsa_now();
+    BPPSA_TRY(add_up(s));
+    seconds[i < 0 ? 0 : i] = bppsa_now() - start;
+  }
+  *median = bppsa_timing_of(SYNC_ROUNDS, seconds).median_s;
+  return BPPSA_OK;
+}
+
+/* Reals of a layer's parameters. */
+static int64_t parameters_of(const bppsa_chain *chain, int64_t layer) {
+  const bppsa_chain_layer *about = &chain->layer[layer];
+  int64_t count = 0;
+  for (int64_t i = 0; i < about->parameters; ++i) {
+    count += bppsa_view_count(&chain->parameters[about->first_parameter + i].value);
+  }
+  return count;
+}
+
+static bppsa_status time_layer(bppsa_comm *comm, const bppsa_chain *chain, int64_t layer, double *median) {
+  const int64_t count = parameters_of(chain, layer);
+  const size_t real = bppsa_dtype_size(chain->dtype);
+  if (count == 0) {
+    return BPPSA_OK;
+  }
+  layer_sum s = {.comm = comm};
+  char *memory = bppsa_calloc(2 * count, real);
+  bppsa_status status = memory == NULL
+                            ? BPPSA_ERR_MEMORY
+                            : bppsa_ordered_sum_create(comm, bppsa_comm_size(comm), NULL, chain->dtype, count, 0, &s.sum);
+  s.part = bppsa_view_make(memory, chain->dtype, 1, &count);
+  s.result = bppsa_view_make(status == BPPSA_OK ? memory + (size_t)count * real : NULL, chain->dtype, 1, &count);
+  status = status == BPPSA_OK ? time_sums(&s, median) : status;
+  bppsa_ordered_sum_destroy(s.sum);
+  bppsa_free(memory);
+  return status;
+}
+
+bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain, int64_t ranks, double *seconds) {
+  BPPSA_REQUIRE(comm != NULL && chain != NULL && ranks >= 1 && ranks <= bppsa_comm_size(comm) && seconds != NULL);
+  const bool member = bppsa_comm_rank(comm) < ranks;
+  const bppsa_view view = bppsa_view_make(seconds, BPPSA_F64, 1, &chain->layers);
+  bppsa_comm *group = NULL;
+  bppsa_status status = bppsa_comm_split(comm, member ? 0 : -1, 0, &group);
+  memset(seconds, 0, (size_t)chain->layers * sizeof *seconds);
+  for (int64_t l = 0; status == BPPSA_OK && member && ranks > 1 && l < chain->layers; ++l) {
+    status = time_layer(group, chain, l, &seconds[l]);
+  }
+  bppsa_comm_destroy(group);
+  return status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view) : status;
+}

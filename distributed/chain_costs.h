@@ -1,5 +1,6 @@
 /* What the calls of a chain of layers cost on this machine, measured as the executor of schedules makes them, and what a message
- * costs between two ranks: the costs with which schedule/ predicts what the executor (distributed/pipeline.h) then does.
+ * between two ranks and a sum over several cost: the costs with which schedule/ predicts what the executor
+ * (distributed/pipeline.h) then does.
  *
  * A layer's forward pass (F), input gradient (I), weight gradient (W), both at once (B) and update (STEP) are the operations of two
  * lists that the executor runs on one rank, with a stage for each layer. Their times are medians over the runs. F of the first
@@ -58,6 +59,12 @@ bppsa_status bppsa_chain_measure(bppsa_comm *comm, bppsa_chain *chain, const bpp
  * of the median time there and back gives alpha from a short message, and beta from a long one. Collective; all ranks get the
  * numbers, 0 on a communicator of one. ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_chain_measure_link(bppsa_comm *comm, double *alpha, double *beta);
+/* Measures SYNC of each layer over the first `ranks` ranks of comm, 1 .. its size, as the executor makes it: the gradients of one
+ * micro-batch from each rank are added up along the tree (comm/ordered.h) and sent back to all; between two steps of a sum the
+ * executor sleeps. seconds, size L: of the slowest rank, medians; 0 for layers without parameters, and over one rank. What of a
+ * sum a rank computes while it adds its own micro-batches belongs to W. Collective; all ranks get the numbers. ERR_MEMORY,
+ * ERR_COMM. */
+bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain, int64_t ranks, double *seconds);
 
 #ifdef __cplusplus
 }

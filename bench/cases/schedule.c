@@ -17,7 +17,9 @@ const char bppsa_bench_notes_schedule[] =
     "turn.\n"
     "First the ranks measure, side by side, what forward pass, input gradient, weight gradient, both at once and update of each "
     "layer\n"
-    "take, and what a message takes; the lists, their cuts and all predictions are made from these costs.\n"
+    "take, what a message takes, and the sum of a layer's gradients over replicas; the lists, their cuts and all predictions are "
+    "made\n"
+    "from these costs.\n"
     "Then two passes of every list are verified: a synchronous scheme has the losses and norms of one device with the same "
     "micro-batches,\n"
     "bit for bit (residual 0), and every operation of any scheme sees the version of the weights that the list names.\n"
@@ -266,12 +268,32 @@ static json_t *costs_json(const bppsa_schedule_crew *crew) {
   return bppsa_json_finish(sizes, ok);
 }
 
+/* The sums over every number of ranks. */
+static json_t *sums_json(const bppsa_schedule_crew *crew) {
+  json_t *all = json_array();
+  bool ok = all != NULL;
+  for (int64_t i = 0; ok && i < crew->sum_count; ++i) {
+    json_t *sums = json_object(), *array = json_array();
+    ok = sums != NULL && array != NULL && bppsa_json_put_integer(sums, "ranks", crew->sums[i].ranks);
+    for (int64_t l = 0; ok && l < crew->sizes[0].chain->layers; ++l) {
+      ok = json_array_append_new(array, bppsa_json_real(crew->sums[i].seconds[l])) == 0;
+    }
+    ok = bppsa_json_put(sums, bppsa_schedule_cost_name(BPPSA_COST_SYNC), bppsa_json_finish(array, ok)) && ok;
+    ok = json_array_append_new(all, bppsa_json_finish(sums, ok)) == 0 && ok;
+  }
+  return bppsa_json_finish(all, ok);
+}
+
 /* ---- files ---- */
 
-/* --save-costs: of the micro-batches that --micro-batches asks for. */
+/* --save-costs: of the micro-batches that --micro-batches asks for; of sums, if all are over equally many ranks. */
 static bppsa_status write_costs(const session *s, bppsa_text *text) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   bppsa_chain_costs_set(&s->crew.sizes[0].costs, &config);
+  if (s->crew.sum_count == 1) {
+    config.cost[BPPSA_COST_SYNC] = s->crew.sums[0].seconds;
+    config.rows[BPPSA_COST_SYNC] = config.layers;
+  }
   return bppsa_schedule_costs_write(&config, text);
 }
 
@@ -283,11 +305,11 @@ static bppsa_status write_groups(const session *s, bppsa_status (*write)(const b
   for (int64_t i = 0; i < s->crew.count; ++i) {
     const bppsa_schedule_entry *e = &s->crew.entries[i];
     if (e->fastest.start != NULL) {
-      groups[count++] = (bppsa_timed_group){"predicted", e->predicted.list, &e->predicted.times};
-      groups[count++] = (bppsa_timed_group){"measured", e->predicted.list, &e->fastest};
+      groups[count++] = (bppsa_timed_group){.name = "predicted", .list = e->predicted.list, .times = &e->predicted.times};
+      groups[count++] = (bppsa_timed_group){.name = "measured", .list = e->predicted.list, .times = &e->fastest};
     }
   }
-  return write(&(bppsa_timed_groups){count, groups, 1e3}, text);
+  return write(&(bppsa_timed_groups){.count = count, .groups = groups, .milliseconds = 1e3}, text);
 }
 
 static bppsa_status write_trace(const session *s, bppsa_text *text) {
@@ -326,6 +348,7 @@ static bppsa_status finish(bppsa_bench *bench) {
   json_t *ordering = json_incref(s->ordering);
   bool ok = bppsa_json_put(document, "ordering", ordering);
   ok = bppsa_json_put(document, "costs", costs_json(&s->crew)) && ok;
+  ok = bppsa_json_put(document, "sums", sums_json(&s->crew)) && ok;
   BPPSA_TRY(ok ? BPPSA_OK : bppsa_bench_no_room());
   BPPSA_TRY(bench->request->to.json ? BPPSA_OK : print_ordering(bench, s->ordering));
   BPPSA_TRY(write_files(s));

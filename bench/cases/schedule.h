@@ -19,6 +19,12 @@ typedef struct {
   int64_t updates;
 } bppsa_schedule_size;
 
+/* What the sums over replicas of a layer that so many ranks hold cost. */
+typedef struct {
+  int64_t ranks;   /* 2 or more */
+  double *seconds; /* of each layer, owned */
+} bppsa_schedule_sums;
+
 /* A scheme: its list, what is predicted of it, its executor. */
 typedef struct {
   const bppsa_schedule_scheme *scheme;
@@ -50,6 +56,8 @@ typedef struct {
   bppsa_schedule_entry entries[BPPSA_SCHEDULE_SCHEMES];
   int64_t size_count;
   bppsa_schedule_size sizes[BPPSA_SCHEDULE_SIZES];
+  int64_t sum_count;
+  bppsa_schedule_sums sums[BPPSA_SCHEDULE_SIZES];
 } bppsa_schedule_crew;
 
 /* Makes the weights, reads the schemes, measures the link and the costs of a micro-batch of batch / N samples; collective. Close it

@@ -97,22 +97,54 @@ static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, bppsa_
   return measure_size(crew, z);
 }
 
+/* The sums over so many replicas, of which one is on a rank unless they are more than the ranks; measured if they are new, NULL for
+ * one. Collective. */
+static bppsa_status find_sums(bppsa_schedule_crew *crew, int64_t replicas, const double **seconds) {
+  const int64_t size = bppsa_comm_size(crew->world), ranks = replicas < size ? replicas : size;
+  const bppsa_chain *chain = crew->sizes[0].chain;
+  bppsa_schedule_sums *s = crew->sums;
+  *seconds = NULL;
+  while (s < crew->sums + crew->sum_count && s->ranks != ranks) {
+    ++s;
+  }
+  if (ranks < 2) {
+    return BPPSA_OK;
+  }
+  if (s == crew->sums + BPPSA_SCHEDULE_SIZES) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "sums over more than %d numbers of ranks", BPPSA_SCHEDULE_SIZES);
+  }
+  if (s == crew->sums + crew->sum_count) {
+    s->ranks = ranks;
+    s->seconds = bppsa_calloc(chain->layers, sizeof *s->seconds);
+    crew->sum_count++;
+    BPPSA_TRY(s->seconds != NULL ? bppsa_chain_measure_sync(crew->world, chain, ranks, s->seconds) : BPPSA_ERR_MEMORY);
+  }
+  *seconds = s->seconds;
+  return BPPSA_OK;
+}
+
 /* ---- the list of a scheme ---- */
 
-/* The samples that a pass takes: of a micro-batch, or with halving of a half. *parts: of a micro-batch. */
-static bppsa_status samples_of(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_config *config,
-                               int64_t *samples, int64_t *parts) {
+/* What a scheme makes of a batch. */
+typedef struct {
+  int64_t samples;  /* that a pass takes: of a micro-batch, or with halving of a half */
+  int64_t parts;    /* of a micro-batch */
+  int64_t replicas; /* of the model */
+} share;
+
+static bppsa_status share_of(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_config *config, share *s) {
   const int64_t batch = crew->asked->batch;
   bppsa_schedule *empty = NULL;
   BPPSA_TRY(bppsa_schedule_create_empty(scheme, config, &empty));
-  *parts = bppsa_pipeline_parts(empty);
-  const int64_t blocks = bppsa_pipeline_train_micros(empty) * *parts;
+  s->parts = bppsa_pipeline_parts(empty);
+  s->replicas = empty->replicas;
+  const int64_t blocks = bppsa_pipeline_train_micros(empty) * s->parts;
   bppsa_schedule_destroy(empty);
-  *samples = batch / blocks;
+  s->samples = batch / blocks;
   return batch % blocks == 0
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "--batch: %" PRId64 " samples for %" PRId64 " %smicro-batches, expected a multiple",
-                          batch, blocks, *parts > 1 ? "halves of " : "");
+                          batch, blocks, s->parts > 1 ? "halves of " : "");
 }
 
 /* Prices whole micro-batches of `parts` parts, whose costs were measured of a part. *scaled: owned by the caller, borrowed by the
@@ -156,11 +188,14 @@ static bppsa_status cut_layers(const bppsa_schedule_crew *crew, const char *sche
   return status;
 }
 
-static bppsa_status make_list(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_size *z, int64_t parts,
-                              bppsa_schedule_config *config, bppsa_schedule **list) {
+/* sums: of each layer over the replicas, or NULL. */
+static bppsa_status make_list(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_size *z,
+                              const double *sums, int64_t parts, bppsa_schedule_config *config, bppsa_schedule **list) {
   double *scaled = NULL;
   int64_t *even = NULL;
   bppsa_chain_costs_set(&z->costs, config);
+  config->cost[BPPSA_COST_SYNC] = sums;
+  config->rows[BPPSA_COST_SYNC] = sums != NULL ? config->layers : 0;
   bppsa_status status = scale_costs(parts, config, &scaled);
   status = status == BPPSA_OK ? cut_layers(crew, scheme, config, &even) : status;
   status = status == BPPSA_OK ? bppsa_schedule_create(scheme, config, list) : status;
@@ -208,11 +243,13 @@ static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *
   const char *id = e->scheme->id;
   bppsa_schedule_config config = crew->asked->schedule;
   bppsa_schedule *list = NULL;
-  int64_t samples, parts;
+  const double *sums = NULL;
+  share s;
   config.layers = crew->sizes[0].chain->layers;
-  BPPSA_TRY(samples_of(crew, id, &config, &samples, &parts));
-  BPPSA_TRY(find_size(crew, samples, &e->size));
-  BPPSA_TRY(make_list(crew, id, e->size, parts, &config, &list));
+  BPPSA_TRY(share_of(crew, id, &config, &s));
+  BPPSA_TRY(find_size(crew, s.samples, &e->size));
+  BPPSA_TRY(find_sums(crew, s.replicas, &sums));
+  BPPSA_TRY(make_list(crew, id, e->size, sums, s.parts, &config, &list));
   BPPSA_TRY(bppsa_timed_create(list, &e->predicted)); /* takes the list over */
   judge(crew, e);
   BPPSA_TRY(make_pipeline(crew, crew->world, e->size, list, &e->pipeline));
@@ -239,39 +276,26 @@ static bool sees_its_version(const bppsa_schedule_entry *e, int64_t id, const bp
 static void fill_shared(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
   const bppsa_schedule *list = e->predicted.list;
   const bppsa_pipeline_event *events = bppsa_pipeline_events(e->pipeline);
-  const double began = bppsa_pipeline_began(e->pipeline);
   double *start = e->shared, *end = start + list->count, *peaks = end + list->count, *wrong = peaks + list->workers;
   memset(e->shared, 0, (size_t)e->shared_count * sizeof *e->shared);
+  bppsa_pipeline_times(e->pipeline, start, end);
   for (int64_t id = 0; id < list->count; ++id) {
-    if (list->ops[id].worker % bppsa_comm_size(crew->world) == bppsa_comm_rank(crew->world)) {
-      start[id] = began + events[id].start;
-      end[id] = began + events[id].end;
-      *wrong += !sees_its_version(e, id, &events[id]);
-    }
+    const bool own = list->ops[id].worker % bppsa_comm_size(crew->world) == bppsa_comm_rank(crew->world);
+    *wrong += own && !sees_its_version(e, id, &events[id]);
   }
   for (int64_t w = 0; w < list->workers; ++w) {
     peaks[w] = (double)bppsa_pipeline_peak_activations(e->pipeline, w);
   }
 }
 
-/* Times from the first pass of a layer on. A SEND and its RECV begin together, as the simulator has it: when both have begun. */
+/* Times from the first pass of a layer on. */
 static bppsa_status take_times(bppsa_schedule_entry *e) {
   const bppsa_schedule *list = e->predicted.list;
   double *start = e->shared, *end = start + list->count, first = INFINITY;
   for (int64_t id = 0; id < list->count; ++id) {
     first = bppsa_schedule_kind_busy(list->ops[id].kind) ? fmin(first, start[id]) : first;
   }
-  for (int64_t id = 0; id < list->count; ++id) {
-    start[id] = fmax(0, start[id] - first);
-    end[id] = fmax(start[id], end[id] - first);
-  }
-  for (int64_t id = 0; id + 1 < list->count; ++id) { /* a RECV stands behind its SEND */
-    const bool pair = list->ops[id].kind == BPPSA_KIND_SEND && list->ops[id + 1].kind == BPPSA_KIND_RECV &&
-                      list->ops[id].group == list->ops[id + 1].group;
-    if (pair) {
-      start[id + 1] = fmin(fmax(start[id], start[id + 1]), end[id + 1]);
-    }
-  }
+  bppsa_pipeline_settle_times(list, first, start, end);
   bppsa_schedule_times_free(&e->latest);
   BPPSA_TRY(bppsa_schedule_times_of(list, start, end, &e->latest));
   if (e->fastest.start != NULL && e->latest.makespan >= e->fastest.makespan) {
@@ -461,6 +485,9 @@ void bppsa_schedule_crew_close(bppsa_schedule_crew *crew) {
   }
   for (int64_t i = 0; i < crew->size_count; ++i) {
     free_size(&crew->sizes[i]);
+  }
+  for (int64_t i = 0; i < crew->sum_count; ++i) {
+    bppsa_free(crew->sums[i].seconds);
   }
   bppsa_comm_destroy(crew->self);
   bppsa_free(crew->cut);

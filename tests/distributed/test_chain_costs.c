@@ -96,6 +96,8 @@ typedef struct {
   int64_t at_once, repeats;
   bppsa_chain_costs costs[4]; /* of each rank */
   double alpha[4], beta[4];
+  int64_t replicas;       /* 0: no sums are measured */
+  double sums[4][LAYERS]; /* over so many ranks */
 } measured;
 
 static bppsa_status measure_rank(bppsa_comm *comm, void *context) {
@@ -110,6 +112,11 @@ static bppsa_status measure_rank(bppsa_comm *comm, void *context) {
                                      .repeats = m->repeats,
                                      .budget_s = 0};
   BPPSA_TRY(bppsa_chain_measure_link(comm, &m->alpha[rank], &m->beta[rank]));
+  if (m->replicas > 0) {
+    s.layers[1].parameters = 0;
+    BPPSA_TRY(bppsa_chain_measure_sync(comm, &s.chain, m->replicas, m->sums[rank]));
+    s.layers[1].parameters = 1;
+  }
   return bppsa_chain_measure(comm, &s.chain, &how, &m->costs[rank]);
 }
 
@@ -155,10 +162,11 @@ static void passes_are_told_apart(void **state) {
 /* Two of three ranks measure; a budget of nothing still gives three runs. */
 static void ranks_have_the_same_numbers(void **state) {
   (void)state;
-  measured m = {.at_once = 2, .repeats = 0};
+  measured m = {.at_once = 2, .repeats = 0, .replicas = 2};
   measure(3, &m);
   for (int rank = 0; rank < 3; ++rank) {
     assert_true(m.alpha[rank] > 0 && m.alpha[rank] == m.alpha[0] && m.beta[rank] >= 0 && m.beta[rank] == m.beta[0]);
+    assert_memory_equal(m.sums[rank], m.sums[0], sizeof m.sums[0]);
     for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
       const double *array = m.costs[rank].cost[cost];
       assert_true((array == NULL) == (m.costs[0].cost[cost] == NULL));
@@ -184,6 +192,22 @@ static void ranks_have_the_same_numbers(void **state) {
   bppsa_schedule_times_free(&times);
   bppsa_schedule_destroy(list);
   free_measured(&m);
+}
+
+/* A sum takes messages there and back; a layer without parameters has none, and so has one rank. */
+static void sums_cost_messages(void **state) {
+  (void)state;
+  for (int64_t replicas = 1; replicas <= 3; ++replicas) {
+    measured m = {.at_once = 1, .repeats = 1, .replicas = replicas, .sums = {{-1, -1, -1}}};
+    sleeps = false;
+    measure(3, &m);
+    sleeps = true;
+    for (int64_t l = 0; l < LAYERS; ++l) {
+      const bool none = l == 1 || replicas == 1;
+      assert_true(none ? m.sums[0][l] == 0 : m.sums[0][l] > 0 && m.sums[0][l] < 1);
+    }
+    free_measured(&m);
+  }
 }
 
 static void noise_depends_on_its_place(void **state) {
@@ -245,7 +269,7 @@ static void memory_runs_out(void **state) {
   const bppsa_comm_config config = bppsa_comm_config_default();
   const int64_t live = bppsa_alloc_live();
   bppsa_status status = BPPSA_ERR_MEMORY;
-  measured m = {.at_once = 1, .repeats = 1};
+  measured m = {.at_once = 1, .repeats = 1, .replicas = 1};
   int64_t call = 0;
   sleeps = false;
   while (status == BPPSA_ERR_MEMORY) {
@@ -262,8 +286,8 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_told_apart), cmocka_unit_test(ranks_have_the_same_numbers),
-                                     cmocka_unit_test(noise_depends_on_its_place), cmocka_unit_test(wrong_requests_are_refused),
-                                     cmocka_unit_test(memory_runs_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_told_apart),      cmocka_unit_test(ranks_have_the_same_numbers),
+                                     cmocka_unit_test(sums_cost_messages),         cmocka_unit_test(noise_depends_on_its_place),
+                                     cmocka_unit_test(wrong_requests_are_refused), cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

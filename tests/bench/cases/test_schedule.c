@@ -75,6 +75,14 @@ static void test_document(void **state) {
   /* micro-batches of 2 samples, 4 (copies), and 8 (one device) */
   const json_t *costs = json_object_get(document, "costs"), *ordering = json_object_get(document, "ordering");
   assert_int_equal(json_array_size(costs), 3);
+  /* every scheme with replicas has two; the file of costs has the sums */
+  const json_t *sums = json_object_get(document, "sums"), *sync = json_object_get(json_array_get(sums, 0), "sync");
+  assert_int_equal(json_array_size(sums), 1);
+  assert_int_equal(get_integer(json_array_get(sums, 0), "ranks"), 2);
+  assert_int_equal(json_array_size(sync), 5);
+  for (size_t l = 0; l < 5; ++l) {
+    assert_true(json_real_value(json_array_get(sync, l)) > 0);
+  }
   assert_int_equal(get_integer(json_array_get(costs, 0), "samples"), 2);
   assert_int_equal(json_array_size(json_object_get(json_array_get(costs, 0), "backward")), 5);
   assert_int_equal(get_integer(ordering, "pairs") - get_integer(ordering, "as_predicted"),
