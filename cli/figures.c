@@ -47,7 +47,7 @@ static const char notes[] =
     "figure13 with --data. With --results of bench ranks: ranks_time and ranks_batch; of bench forward: "
     "forward_path\n"
     "and forward_steps (bench/scripts/forward.py writes all their rows); of bench/scripts/spectrain.py: prediction, staleness, "
-    "adam.\n"
+    "adam; of bench/scripts/out_of_order.py: out_of_order.\n"
     "What is measured is kept in DIR as it goes: results.json after every point, figure7.json (figure13.json) after every repeat "
     "of the "
     "training;\n"

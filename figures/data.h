@@ -27,6 +27,10 @@ bppsa_figure_data bppsa_make_forward_path, bppsa_make_forward_steps;
 bppsa_figure_data bppsa_make_prediction, bppsa_make_prediction_table;
 bppsa_figure_data bppsa_make_staleness, bppsa_make_staleness_table; /* source: a text, the study: "accuracy" or "adam" */
 
+/* ---- from rows of bench/scripts/out_of_order.py ---- */
+
+bppsa_figure_data bppsa_make_out_of_order, bppsa_make_out_of_order_table;
+
 /* ---- from what the library plans and counts ---- */
 
 /* A plan of Blelloch's scan, whose steps are counted but never run. */

@@ -10,6 +10,7 @@
 #include "figures/forward.h"
 #include "figures/keep.h"
 #include "figures/measured.h"
+#include "figures/out_of_order.h"
 #include "figures/ranks.h"
 #include "figures/staleness.h"
 #include "figures/verdict.h"
@@ -37,7 +38,8 @@ typedef struct {
 } drawn_only;
 static const drawn_only drawn[] = {{BPPSA_FIGURES_RANKS, bppsa_ranks_rows_check},
                                    {BPPSA_FIGURES_FORWARD, bppsa_forward_rows_check},
-                                   {BPPSA_FIGURES_STALENESS, bppsa_staleness_rows_check}};
+                                   {BPPSA_FIGURES_STALENESS, bppsa_staleness_rows_check},
+                                   {BPPSA_FIGURES_OUT_OF_ORDER, bppsa_out_of_order_rows_check}};
 
 /* Which of them the results are of; NULL: none. */
 static const drawn_only *find_drawn(const bppsa_figures *f) {

@@ -404,3 +404,38 @@ const char bppsa_script_paradl_figure7[] = PROJECTED("paradl_figure7") //
     "set xlabel 'samples of a mini-batch on one processor'\n"
     "set ylabel 'share'\n"
     "set yrange [0:*]\n" PROJECTED_PLOT;
+
+/* ---- out of order ---- */
+
+/* A panel for each group, as wide as it has ways; bars are medians, lines reach from the fastest to the slowest round. The groups'
+ * names have blanks, which words() would part. */
+const char bppsa_script_out_of_order[] = PANELS("out_of_order", "1100", "480") //
+    "groups = system(\"awk -F, 'NR > 1 && !seen[$1]++ { gsub(/ /, \\\"_\\\", $1); printf \\\"%s \\\", $1 }' \" . data)\n"
+    "panels = words(groups)\n"
+    "count(k) = int(system(\"awk -F, 'NR > 1 { gsub(/ /, \\\"_\\\", $1); n += $1 == \\\"\" . word(groups, k) . \"\\\" } "
+    "END { print n }' \" . data))\n"
+    "all = 0\n"
+    "do for [k = 1:panels] { all = all + count(k) + 1.5 }\n"
+    "set tmargin at screen 0.90\n"
+    "set bmargin at screen 0.28\n"
+    "set style fill solid 0.9 border lt -1\n"
+    "set boxwidth 0.7\n"
+    "set yrange [0:*]\n"
+    "set xtics rotate by 25 right\n"
+    "place = 0\n"
+    "do for [k = 1:panels] {\n"
+    "  set ylabel (k == 1 ? 'milliseconds a step' : '')\n"
+    "  set lmargin at screen (0.01 + 0.97 * (place + 1.2) / all)\n"
+    "  place = place + count(k) + 1.5\n"
+    "  set rmargin at screen (0.01 + 0.97 * place / all)\n"
+    "  set title system(\"echo \" . word(groups, k) . \" | tr _ ' '\")\n"
+    "  set xrange [0.4:count(k) + 0.6]\n"
+    "  rows = \"< awk -F, 'NR > 1 { g = $1; gsub(/ /, \\\"_\\\", g); if (g == \\\"\" . word(groups, k) . \"\\\") print }' \" . "
+    "data\n"
+    "  plot rows using ($0 + 1):3:xtic(2) with boxes lc rgb '#9ecae1', \\\n"
+    "    rows using ($0 + 1):3:4:5 with yerrorbars lc rgb '#333333' lw 1.5 pt 1 ps 0, \\\n"
+    "    rows using ($0 + 1):($8 == 1 ? $3 : NaN) with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+    "}\n" KEY "plot NaN with boxes lc rgb '#9ecae1' title 'median of the rounds', \\\n"
+    "  NaN with lines lc rgb '#333333' lw 1.5 title 'fastest to slowest round', \\\n"
+    "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+    "unset multiplot\n";

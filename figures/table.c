@@ -3,13 +3,14 @@
 #include "figures/data.h"
 #include "figures/forward.h"
 #include "figures/oracle.h"
+#include "figures/out_of_order.h"
 #include "figures/ranks.h"
 #include "figures/scripts.h"
 #include "figures/staleness.h"
 
 /* ---- pages ---- */
 
-enum { RNN = 0, SCHEDULES, ORACLE, GRU, RANKS, FORWARD, STALENESS, NETWORKS, PAGES };
+enum { RNN = 0, SCHEDULES, ORACLE, GRU, RANKS, FORWARD, STALENESS, OUT_OF_ORDER, NETWORKS, PAGES };
 
 const int bppsa_figure_page_count = PAGES;
 const bppsa_figure_page bppsa_figure_pages[] = {
@@ -73,6 +74,17 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                             "docs/schedules.md says what was trained. Updates are equally many, of equally many samples, for "
                             "every scheme.</p>\n",
                    .end = ""},
+    [OUT_OF_ORDER] =
+        {.run = BPPSA_FIGURES_OUT_OF_ORDER,
+         .file = "index.html",
+         .kept = "results.json",
+         .list = "rows",
+         .title = "out of order",
+         .heading = "Weight gradients out of order, on processors",
+         .intro = "<p class=\"note\">From the rows of bench/scripts/out_of_order.py, which results.json holds. A rank does "
+                  "one thing at a time here: the ratios are what an order costs, not what it wins where streams and "
+                  "networks work side by side.</p>\n",
+         .end = ""},
     [NETWORKS] = {.run = "cnn",
                   .file = "networks.html",
                   .kept = "networks.json",
@@ -383,6 +395,20 @@ const bppsa_figure bppsa_figure_table[] = {
      .script = bppsa_script_adam,
      .title = "Validation accuracy and loss over epochs with Adam (BPPSA, figure 12)",
      .caption = "Curves are means over the seeds, bars their range. The learning rate falls by ten after each third."},
+    {.page = OUT_OF_ORDER,
+     .name = "out_of_order",
+     .data = bppsa_make_out_of_order,
+     .script = bppsa_script_out_of_order,
+     .title = "Multi-stream and reverse first-k, measured (ooo-backprop, Algorithms 1 and 2)",
+     .caption =
+         "A step of LeNet-5. Of each group the left bar is the step in order. Bars whose lines overlap are not told apart."},
+    {.page = OUT_OF_ORDER,
+     .name = "out_of_order_table",
+     .data = bppsa_make_out_of_order_table,
+     .title = "The same in numbers",
+     .caption =
+         "The ways of a group train to the same bits, or the table says so. The last column compares ranges over the rounds, "
+         "not medians."},
     {.page = NETWORKS, .name = "table1", .data = bppsa_make_table1, .title = "Table 1: making transposed Jacobians"},
     {.page = NETWORKS,
      .name = "figure5",

@@ -105,11 +105,31 @@ static inline json_t *staleness_rows(void) {
   return rows;
 }
 
+static inline void add_way(json_t *rows, const char *group, const char *way, double least, double median, double most) {
+  json_t *row = json_pack("{s:s,s:s,s:b,s:f,s:f,s:f,s:b}", "group", group, "way", way, "same_bits", strcmp(way, "k = 2") != 0,
+                          "median_s", median, "min_s", least, "max_s", most, "noisy", median > 1.25 * least);
+  assert_int_equal(json_array_append_new(rows, row), 0);
+}
+
+/* Rows of bench/scripts/out_of_order.py: in one group a way that is slower and one that is faster, in the other ranges that overlap,
+ * noise, and other bits. */
+static inline json_t *out_of_order_rows(void) {
+  json_t *rows = json_array();
+  add_way(rows, "one device", "in order", 0.5, 0.5, 0.625);
+  add_way(rows, "one device", "multi-stream", 0.75, 0.75, 1);
+  add_way(rows, "one device", "faster", 0.25, 0.25, 0.375);
+  add_way(rows, "batch", "k = 0", 1, 1, 2);
+  add_way(rows, "batch", "k = 1", 1.5, 1.5, 3);
+  add_way(rows, "batch", "k = 2", 0.5, 0.75, 0.875);
+  return rows;
+}
+
 /* The runs whose rows a document gives, and their rows. */
 static const struct {
   const char *run;
   json_t *(*rows)(void);
-} drawn_runs[] = {{"ranks", ranked_rows}, {"forward", forward_rows}, {"staleness", staleness_rows}};
+} drawn_runs[] = {
+    {"ranks", ranked_rows}, {"forward", forward_rows}, {"staleness", staleness_rows}, {"out_of_order", out_of_order_rows}};
 
 /* run: "rnn", "gru", "cnn" or one of these. */
 static inline void open_run(fixture *f, const char *run) {

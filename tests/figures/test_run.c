@@ -275,6 +275,37 @@ static void test_staleness(void **state) {
   close_run(&f);
 }
 
+static void test_out_of_order(void **state) {
+  (void)state;
+  static const char *const files[] = {"out_of_order.csv", "out_of_order.gp", "out_of_order_table.csv", "index.html",
+                                      "results.json"};
+  static const char *const lost[] = {"noisy", "same_bits", "max_s", "min_s", "median_s", "way", "group"}; /* each goes before */
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "out_of_order");
+  save("R.json", f.run.document);
+  f.request.results = "R.json";
+  f.request.directory = "out_of_order";
+  hide_gnuplot(true);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
+  hide_gnuplot(false);
+  assert_int_equal(json_array_size(result.files), sizeof files / sizeof files[0]);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
+    assert_string_equal(json_string_value(json_array_get(result.files, i)), files[i]);
+  }
+  bppsa_figures_result_free(&result);
+  for (size_t i = 0; i < sizeof lost / sizeof lost[0]; ++i) {
+    char expected[120];
+    json_object_del(json_array_get(json_object_get(f.run.document, "rows"), 4), lost[i]);
+    save("R.json", f.run.document);
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+    snprintf(expected, sizeof expected, "--results: R.json: row 4 lacks %s, expected a row of bench/scripts/out_of_order.py",
+             lost[i]);
+    assert_string_equal(bppsa_last_error(), expected);
+  }
+  close_run(&f);
+}
+
 static void test_memory(void **state) {
   (void)state;
   int64_t call = 1;
@@ -366,7 +397,7 @@ int main(void) {
       cmocka_unit_test(test_own_figure), cmocka_unit_test(test_without_gnuplot), cmocka_unit_test(test_wrong_script),
       cmocka_unit_test(test_content),    cmocka_unit_test(test_files),           cmocka_unit_test(test_memory),
       cmocka_unit_test(test_stop),       cmocka_unit_test(test_refused),         cmocka_unit_test(test_ranks),
-      cmocka_unit_test(test_forward),    cmocka_unit_test(test_staleness)};
+      cmocka_unit_test(test_forward),    cmocka_unit_test(test_staleness),       cmocka_unit_test(test_out_of_order)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -99,7 +99,7 @@ static void test_scripts(void **state) {
     const bool strip = strstr(figure->script, "set key center center horizontal") != NULL;
     assert_true(outside || strip || strstr(figure->script, "with boxes") != NULL);
   }
-  assert_int_equal(scripts, 18);
+  assert_int_equal(scripts, 19);
 }
 
 /* ---- data ---- */
@@ -285,6 +285,36 @@ static void test_staleness(void **state) {
   close_run(&f);
 }
 
+/* Ways are compared with the first one of their group: by their ranges, not at all where one is noisy. */
+static void test_out_of_order(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "out_of_order");
+  const bppsa_figure *figure = find_figure("out_of_order");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_string_equal(made.csv.text, "group,way,median_ms,min_ms,max_ms,over_in_order,same_bits,noisy,verdict\n"
+                                     "one device,in order,500,500,625,1,yes,0,\n"
+                                     "one device,multi-stream,750,750,1000,1.5,yes,0,slower\n"
+                                     "one device,faster,250,250,375,0.5,yes,0,faster\n"
+                                     "batch,k = 0,1000,1000,2000,1,yes,0,\n"
+                                     "batch,k = 1,1500,1500,3000,1.5,yes,0,within the range\n"
+                                     "batch,k = 2,750,500,875,0.75,no,1,noisy\n");
+  assert_true(made.html.size == 0);
+  free_content(&made);
+  figure = find_figure("out_of_order_table");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.html.text, "<td>multi-stream</td><td>750.000</td><td>750.000 .. 1000.000</td><td>1.500</td>"
+                                         "<td>the same</td><td>slower</td></tr>\n"));
+  assert_non_null(strstr(made.html.text, "<td>0.750</td><td>OTHER</td><td>noisy</td></tr>\n</table>\n"));
+  free_content(&made);
+  json_array_clear(json_object_get(f.run.document, "rows"));
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_true(made.left_out);
+  free_content(&made);
+  close_run(&f);
+}
+
 /* A row that does not say whether it is noisy is judged by its median and minimum; one that does is believed. */
 static void test_noise(void **state) {
   (void)state;
@@ -357,10 +387,11 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows),   cmocka_unit_test(test_scripts), cmocka_unit_test(test_data),
-      cmocka_unit_test(test_values), cmocka_unit_test(test_noise),   cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_ranks),  cmocka_unit_test(test_forward), cmocka_unit_test(test_staleness)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),      cmocka_unit_test(test_scripts),
+                                     cmocka_unit_test(test_data),      cmocka_unit_test(test_values),
+                                     cmocka_unit_test(test_noise),     cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_ranks),     cmocka_unit_test(test_forward),
+                                     cmocka_unit_test(test_staleness), cmocka_unit_test(test_out_of_order)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -4,6 +4,7 @@
 
 #include "figures/keep.h"
 #include "figures/measured.h"
+#include "figures/out_of_order.h"
 #include "figures/ranks.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -15,6 +16,7 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   const json_t *rows = json_object_get(document, "rows");
   bppsa_status status = json_is_array(rows) ? bppsa_measured_check("--results", path, rows) : BPPSA_OK;
   (void)(json_is_array(rows) ? bppsa_ranks_rows_check(path, rows) : BPPSA_OK);
+  (void)(json_is_array(rows) ? bppsa_out_of_order_rows_check(path, rows) : BPPSA_OK);
   for (int i = 0; status == BPPSA_OK && i < 2; ++i) {
     bool noisy = false;
     (void)bppsa_measured_median(rows, lengths[i], batches[i], NULL);
