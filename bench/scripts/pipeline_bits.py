@@ -5,7 +5,7 @@ and weights with those of one device that takes the same micro-batches, bit for 
     bench/scripts/pipeline_bits.py --program build/cpu/bppsa --folder DIR --out bench/results/pipeline_bits.json
 
 50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous pipeline;
-under mpirun with two of them. Exits 1 where a bit differs.
+under mpirun with two of them. Backward halving takes half as many micro-batches as the others. Exits 1 where a bit differs.
 """
 import hashlib
 import json
@@ -16,8 +16,8 @@ import time
 
 import program
 
-SCHEMES = ["model-parallel", "gpipe", "1f1b", "interleaved", "gems", "chimera", "chimera --doubling", "zb-h1", "fast-forward",
-           "modulo"]
+SCHEMES = ["model-parallel", "gpipe", "1f1b", "interleaved", "gems", "chimera", "chimera --doubling", "chimera --halving", "zb-h1",
+           "fast-forward", "modulo"]
 OVER_MPI = ["1f1b", "chimera"]
 STAGES = {"lenet5": 4, "gru16": 8, "mlp32": 8}
 
@@ -43,8 +43,9 @@ def words_of(o, model):
 def train(o, model, ranks, split, transport):
     """a row: digests of losses and norms, and of the weights"""
     weights = os.path.join(o.folder, "weights.safetensors")
+    micros = o.micro_batches // (2 if "--halving" in split else 1)  # each half of a micro-batch is one of the one device's
     words = ["train", *words_of(o, model), "--batch", o.batch, "--iterations", o.steps, *split.split(), "--micro-batches",
-             o.micro_batches, "--threads", 1, "--timeout", 600, "--save-weights", weights, "--json"]
+             micros, "--threads", 1, "--timeout", 600, "--save-weights", weights, "--json"]
     before = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(ranks)] if transport == "mpi" else []
     begin = time.monotonic()
     document = json.loads(program.run(o, *words, *([] if before else ["--ranks", ranks]), before=before))
@@ -52,7 +53,7 @@ def train(o, model, ranks, split, transport):
         digest = hashlib.sha256(file.read()).hexdigest()
     steps = [[row["loss"], row["grad_norm"]] for row in document["rows"]]
     row = {"model": model, "ranks": ranks, "split": split.replace("--split ", ""), "transport": transport, "steps": len(steps),
-           "cut": document["ranks"]["cut"], "first_loss": steps[0][0], "last_loss": steps[-1][0],
+           "micro_batches": micros, "cut": document["ranks"]["cut"], "first_loss": steps[0][0], "last_loss": steps[-1][0],
            "steps_sha256": hashlib.sha256(json.dumps(steps).encode()).hexdigest(), "weights_sha256": digest,
            "seconds": round(time.monotonic() - begin, 1)}
     return document, row
