@@ -1,5 +1,6 @@
-/* The figures of steps whose weight gradients come out of order, beside steps in order: ooo-backprop's Algorithms 1 and 2, measured.
- * bench/scripts/out_of_order.py writes the documents, a row for each way to take a step; the ways of a group compute the same. */
+/* The figures of steps whose weight gradients come out of order, beside steps in order: ooo-backprop's Algorithms 1 and 2,
+ * measured. bench/scripts/out_of_order.py writes the documents, a row for each way to take a step; the ways of a group compute the
+ * same. */
 #include "figures/out_of_order.h"
 
 #include <math.h>

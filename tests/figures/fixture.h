@@ -111,8 +111,8 @@ static inline void add_way(json_t *rows, const char *group, const char *way, dou
   assert_int_equal(json_array_append_new(rows, row), 0);
 }
 
-/* Rows of bench/scripts/out_of_order.py: in one group a way that is slower and one that is faster, in the other ranges that overlap,
- * noise, and other bits. */
+/* Rows of bench/scripts/out_of_order.py: in one group a way that is slower and one that is faster, in the other ranges that
+ * overlap, noise, and other bits. */
 static inline json_t *out_of_order_rows(void) {
   json_t *rows = json_array();
   add_way(rows, "one device", "in order", 0.5, 0.5, 0.625);
