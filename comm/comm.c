@@ -380,14 +380,18 @@ bppsa_status bppsa_comm_broadcast(bppsa_comm *comm, int32_t root, const bppsa_vi
   return finish(begun, request);
 }
 
+static bppsa_status check_reduction(const char *name, bppsa_comm_op op, const bppsa_view *view) {
+  if ((unsigned)op >= BPPSA_COMM_OP_COUNT) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: operation %d, expected sum, max or min", name, (int)op);
+  }
+  return view->dtype == BPPSA_F32 || view->dtype == BPPSA_F64 || view->dtype == BPPSA_I64
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32, f64 or i64", name, bppsa_dtype_name(view->dtype));
+}
+
 bppsa_status bppsa_comm_iallreduce(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *view, bppsa_comm_request **request) {
   BPPSA_REQUIRE(comm != NULL && view != NULL && request != NULL);
-  if ((unsigned)op >= BPPSA_COMM_OP_COUNT) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "allreduce: operation %d, expected sum, max or min", (int)op);
-  }
-  if (view->dtype != BPPSA_F32 && view->dtype != BPPSA_F64 && view->dtype != BPPSA_I64) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "allreduce: dtype %s, expected f32, f64 or i64", bppsa_dtype_name(view->dtype));
-  }
+  BPPSA_TRY(check_reduction("allreduce", op, view));
   return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_ALLREDUCE, .peer = -1, .tag = -1, .op = op},
                           view, NULL, NULL, request);
 }
@@ -395,6 +399,20 @@ bppsa_status bppsa_comm_iallreduce(bppsa_comm *comm, bppsa_comm_op op, const bpp
 bppsa_status bppsa_comm_allreduce(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *view) {
   bppsa_comm_request *request = NULL;
   const bppsa_status begun = bppsa_comm_iallreduce(comm, op, view, &request);
+  return finish(begun, request);
+}
+
+bppsa_status bppsa_comm_ireduce_scatter(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *all, const bppsa_view *mine,
+                                        bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && all != NULL && mine != NULL && request != NULL);
+  BPPSA_TRY(check_reduction("reduce-scatter", op, all));
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_REDUCE_SCATTER, .peer = -1, .tag = -1, .op = op},
+                          all, mine, NULL, request);
+}
+
+bppsa_status bppsa_comm_reduce_scatter(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *all, const bppsa_view *mine) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_ireduce_scatter(comm, op, all, mine, &request);
   return finish(begun, request);
 }
 

@@ -6,8 +6,8 @@
  *
  * A program hands bppsa_comm_run a function; every rank executes it, with a communicator of all ranks. The contract:
  *
- *   - Every rank of a communicator calls the same collective operations in the same order: broadcast, allreduce, allgather,
- *     gather, barrier, split.
+ *   - Every rank of a communicator calls the same collective operations in the same order: broadcast, allreduce,
+ *     reduce-scatter, allgather, gather, barrier, split.
  *   - Messages are matched by sender, receiver and tag. Messages with the same sender, receiver and tag arrive in the order in
  *     which they were sent; messages with different tags may be received in any order.
  *   - A send may wait until its message is received. If two ranks first send to each other and then receive, both wait until the
@@ -172,6 +172,13 @@ bppsa_status bppsa_comm_ibroadcast(bppsa_comm *comm, int32_t root, const bppsa_v
  * another dtype. */
 bppsa_status bppsa_comm_allreduce(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *view);
 bppsa_status bppsa_comm_iallreduce(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *view, bppsa_comm_request **request);
+
+/* Reduces all ranks' `all` element by element, and gives each rank its part of the result, in the order of ranks: `all` has as many
+ * elements as `mine` for every rank, and stays as it is. Order and dtypes as above. ERR_SHAPE: another number of elements, another
+ * dtype. */
+bppsa_status bppsa_comm_reduce_scatter(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *all, const bppsa_view *mine);
+bppsa_status bppsa_comm_ireduce_scatter(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *all, const bppsa_view *mine,
+                                        bppsa_comm_request **request);
 
 /* Copies every rank's `mine`, in the order of ranks, to `all`: allgather on every rank, gather on root alone (on other ranks `all`
  * may be NULL). counts: the number of elements of each rank's part, one count for each rank of the communicator, equal on all

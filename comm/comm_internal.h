@@ -10,6 +10,7 @@ typedef enum {
   BPPSA_COMM_RECV,
   BPPSA_COMM_BROADCAST,
   BPPSA_COMM_ALLREDUCE,
+  BPPSA_COMM_REDUCE_SCATTER,
   BPPSA_COMM_ALLGATHER,
   BPPSA_COMM_GATHER,
   BPPSA_COMM_BARRIER,
@@ -68,7 +69,7 @@ struct bppsa_comm_request {
   bppsa_dtype dtype;
   void *data; /* the array to send, receive, broadcast or reduce, or this rank's part of a gather */
   int64_t count, bytes;
-  void *all;        /* gathers: the array of all parts if this rank receives it; otherwise NULL */
+  void *all; /* gathers: the array of all parts if this rank receives it; reduce-scatter: this rank's part; otherwise NULL */
   int64_t *offsets; /* gathers: elements before each rank's part, size `size` + 1; then as many for the transport; owned */
   int32_t offset_room;
   /* The memory of the views if it is on a GPU and the transport needs host memory; data and all are then staging memory. */
@@ -117,7 +118,7 @@ void bppsa_comm_probe_nccl(bppsa_comm_transport_report *report);
 /* ---- comm/request.c ---- */
 
 /* Begins the operation that `wanted` describes and counts it. The views may be on any device. wanted: the transport's part of it
- * is empty. mine: the view for wanted->data. all: NULL except for gathers. */
+ * is empty. mine: the view for wanted->data. all: NULL except for gathers, and for a reduce-scatter its result. */
 bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view *mine, const bppsa_view *all,
                               const int64_t *counts, bppsa_comm_request **request);
 /* Cancels the pending requests of this communicator (NULL: of all communicators of the endpoint) and returns their number. */

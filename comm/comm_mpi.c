@@ -315,9 +315,9 @@ static bppsa_status post(bppsa_comm_request *r) {
   if ((r->comm->table->reads_gpu >> r->kind & 1U) != 0 && device != NULL) {
     BPPSA_TRY(bppsa_device_wait(device)); /* MPI does not wait for the device's stream */
   }
-  if (r->kind == BPPSA_COMM_ALLREDUCE && r->count > INT_MAX) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "allreduce of %" PRId64 " elements: MPI counts to %d, expected several calls",
-                      r->count, INT_MAX);
+  if ((r->kind == BPPSA_COMM_ALLREDUCE || r->kind == BPPSA_COMM_REDUCE_SCATTER) && r->count > INT_MAX) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s of %" PRId64 " elements: MPI counts to %d, expected several calls",
+                      bppsa_comm_kind_name(r->kind), r->count, INT_MAX);
   }
   switch (r->kind) {
   case BPPSA_COMM_SEND:
@@ -331,6 +331,9 @@ static bppsa_status post(bppsa_comm_request *r) {
     break;
   case BPPSA_COMM_ALLREDUCE:
     error = module->reduce(comm, r->data, (int)r->count, (int)r->dtype, (int)r->op, &m->handle);
+    break;
+  case BPPSA_COMM_REDUCE_SCATTER:
+    error = module->reduce_scatter(comm, r->data, r->all, (int)(r->count / r->comm->size), (int)r->dtype, (int)r->op, &m->handle);
     break;
   case BPPSA_COMM_BARRIER:
     error = module->barrier(comm, &m->handle);

@@ -174,6 +174,9 @@ static ncclResult_t queue_one(const nccl_state *s, const bppsa_comm_request *r) 
     return l->ncclBroadcast(r->data, r->data, bytes, ncclUint8, r->peer, s->comm, s->stream);
   case BPPSA_COMM_ALLREDUCE:
     return l->ncclAllReduce(r->data, r->data, (size_t)r->count, types[r->dtype], ops[r->op], s->comm, s->stream);
+  case BPPSA_COMM_REDUCE_SCATTER:
+    return l->ncclReduceScatter(r->data, r->all, (size_t)(r->count / r->comm->size), types[r->dtype], ops[r->op], s->comm,
+                                s->stream);
   default:
     return queue_gather(s, r);
   }

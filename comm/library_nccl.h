@@ -10,7 +10,7 @@
 #define NCCL_FUNCTIONS(with)                                                                                                     \
   with(ncclGetVersion) with(ncclGetErrorString) with(ncclGetUniqueId) with(ncclCommInitRankConfig) with(ncclCommDestroy)         \
       with(ncclCommAbort) with(ncclCommGetAsyncError) with(ncclGroupStart) with(ncclGroupEnd) with(ncclSend) with(ncclRecv)      \
-          with(ncclBroadcast) with(ncclAllReduce)
+          with(ncclBroadcast) with(ncclAllReduce) with(ncclReduceScatter)
 
 #define NCCL_MEMBER(function) __typeof__(function) *function;
 typedef struct {

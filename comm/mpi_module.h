@@ -29,6 +29,8 @@ typedef struct {
   int (*broadcast)(mpi_handle comm, void *data, int64_t bytes, int root, mpi_handle *request);
   /* kind: 0 float, 1 double, 2 int64_t; op: 0 sum, 1 max, 2 min */
   int (*reduce)(mpi_handle comm, void *data, int count, int kind, int op, mpi_handle *request);
+  /* all: count elements for each rank; mine: this rank's, reduced */
+  int (*reduce_scatter)(mpi_handle comm, const void *all, void *mine, int count, int kind, int op, mpi_handle *request);
   /* width: bytes of an element: 1, 2, 4 or 8. data: NULL if this rank's part is in `all` already. root: -1 if all ranks receive
    * the result. counts and places: must live until the request is done. */
   int (*gather)(mpi_handle comm, const void *data, int count, void *all, const int *counts, const int *places, int width,
@@ -41,7 +43,7 @@ typedef struct {
   int (*look)(mpi_handle comm, void *data, int64_t bytes, int *from);
 } mpi_module;
 
-#define MPI_MODULE_INTERFACE 1
+#define MPI_MODULE_INTERFACE 2
 #define MPI_MODULE_FILE "bppsa_mpi.so"
 #define MPI_MODULE_SYMBOL "bppsa_mpi_module"
 

@@ -9,8 +9,8 @@
 #include "core/clock.h"
 #include "core/memory.h"
 
-static const char *const kind_names[BPPSA_COMM_KIND_COUNT] = {"send",      "recv",   "broadcast", "allreduce",
-                                                              "allgather", "gather", "barrier"};
+static const char *const kind_names[BPPSA_COMM_KIND_COUNT] = {"send",           "recv",      "broadcast", "allreduce",
+                                                              "reduce-scatter", "allgather", "gather",    "barrier"};
 static const char *const op_names[BPPSA_COMM_OP_COUNT] = {"sum", "max", "min"};
 
 const char *bppsa_comm_kind_name(bppsa_comm_kind kind) {
@@ -43,7 +43,7 @@ const char *bppsa_comm_describe(const bppsa_comm_request *request, char *text, s
              comm->members[request->peer], request->tag);
   } else if (request->peer >= 0) {
     snprintf(peer, sizeof peer, " %s rank %d", request->kind == BPPSA_COMM_GATHER ? "to" : "from", comm->members[request->peer]);
-  } else if (request->kind == BPPSA_COMM_ALLREDUCE) {
+  } else if (request->kind == BPPSA_COMM_ALLREDUCE || request->kind == BPPSA_COMM_REDUCE_SCATTER) {
     snprintf(peer, sizeof peer, ", %s", op_names[request->op]);
   }
   snprintf(text, size, "%s%s, %" PRId64 " bytes%s", kind_names[request->kind], peer, request->bytes,
@@ -108,6 +108,9 @@ static bool writes_data(const bppsa_comm_request *r) {
 }
 
 static int64_t all_bytes(const bppsa_comm_request *r) {
+  if (r->kind == BPPSA_COMM_REDUCE_SCATTER) {
+    return r->bytes / r->comm->size;
+  }
   return r->offsets != NULL ? r->offsets[r->comm->size] * (int64_t)bppsa_dtype_size(r->dtype) : 0;
 }
 
@@ -276,6 +279,16 @@ static bppsa_status set_parts(bppsa_comm_request *r, const int64_t *counts, cons
   return BPPSA_OK;
 }
 
+static bppsa_status check_scatter(const bppsa_comm_request *r, const bppsa_view *mine) {
+  const int64_t size = r->comm->size, count = bppsa_view_count(mine);
+  return r->count / size == count && r->count % size == 0 && mine->dtype == r->dtype
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE,
+                          "reduce-scatter: %" PRId64 " elements of %s to parts of %" PRId64 " elements of %s, expected %" PRId64
+                          " times as many of one dtype",
+                          r->count, bppsa_dtype_name(r->dtype), count, bppsa_dtype_name(mine->dtype), size);
+}
+
 static void sleep_seconds(double seconds) {
   const struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
   (void)nanosleep(&time, NULL);
@@ -324,6 +337,9 @@ static bppsa_status fill(bppsa_comm_request *r, const bppsa_view *mine, const bp
   if (r->kind == BPPSA_COMM_ALLGATHER || r->kind == BPPSA_COMM_GATHER) {
     BPPSA_TRY(set_parts(r, counts, all));
     r->all = all != NULL ? all->data : NULL;
+  } else if (r->kind == BPPSA_COMM_REDUCE_SCATTER) {
+    BPPSA_TRY(check_scatter(r, all));
+    r->all = all->data;
   }
   return stage_views(r, mine, all);
 }

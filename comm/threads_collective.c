@@ -5,6 +5,7 @@
  *   allgather   one piece for each rank: the rank copies all parts, after all ranks have come
  *   gather      one piece: the root copies all parts
  *   allreduce   pieces of 64 KiB: any rank adds up one piece of all arrays, in the order of ranks, and writes the sum to all
+ *   reduce-scatter  one piece for each rank: the rank adds up its part of all arrays, in the order of ranks
  *   barrier     no pieces
  *
  * A rank is done when no rank reads or writes its arrays any more.
@@ -43,6 +44,7 @@ struct threads_collective {
 static int64_t piece_count(const bppsa_comm_request *r) {
   const int64_t counts[BPPSA_COMM_KIND_COUNT] = {[BPPSA_COMM_BROADCAST] = r->comm->size - 1,
                                                  [BPPSA_COMM_ALLREDUCE] = (r->bytes + PIECE_BYTES - 1) / PIECE_BYTES,
+                                                 [BPPSA_COMM_REDUCE_SCATTER] = r->comm->size,
                                                  [BPPSA_COMM_ALLGATHER] = r->comm->size,
                                                  [BPPSA_COMM_GATHER] = 1,
                                                  [BPPSA_COMM_BARRIER] = 0};
@@ -162,6 +164,7 @@ static int64_t claim(threads_collective *c, threads_request *r, const threads_wo
     mine = comm->rank != c->peer && c->slots[c->peer].came;
     break;
   case BPPSA_COMM_ALLGATHER:
+  case BPPSA_COMM_REDUCE_SCATTER:
     mine = all_here;
     break;
   case BPPSA_COMM_GATHER:
@@ -215,11 +218,22 @@ static void reduce(const threads_collective *c, int64_t piece) {
   }
 }
 
+/* Reduces this rank's part of all ranks' arrays. */
+static void reduce_part(const threads_collective *c, const threads_request *r) {
+  const int64_t bytes = c->bytes / c->size, at = r->base.comm->rank * bytes, count = bytes / (int64_t)bppsa_dtype_size(c->dtype);
+  copy(r->base.all, (const char *)c->slots[0].request->base.data + at, bytes);
+  for (int32_t i = 1; i < c->size && bytes > 0; ++i) {
+    bppsa_comm_reduce(c->op, c->dtype, count, (const char *)c->slots[i].request->base.data + at, r->base.all);
+  }
+}
+
 static void work(const threads_collective *c, const threads_request *r, int64_t piece) {
   if (c->kind == BPPSA_COMM_BROADCAST) {
     copy(r->base.data, c->slots[c->peer].request->base.data, c->bytes);
   } else if (c->kind == BPPSA_COMM_ALLREDUCE) {
     reduce(c, piece);
+  } else if (c->kind == BPPSA_COMM_REDUCE_SCATTER) {
+    reduce_part(c, r);
   } else {
     collect(c, r);
   }

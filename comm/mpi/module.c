@@ -167,11 +167,22 @@ static int broadcast(mpi_handle comm, void *data, int64_t bytes, int root, mpi_h
   return kept(free_type(type, error), &made, request);
 }
 
+static MPI_Datatype number(int kind) {
+  return kind == 0 ? MPI_FLOAT : kind == 1 ? MPI_DOUBLE : MPI_INT64_T;
+}
+
+static MPI_Op operation(int op) {
+  return op == 0 ? MPI_SUM : op == 1 ? MPI_MAX : MPI_MIN;
+}
+
 static int reduce(mpi_handle comm, void *data, int count, int kind, int op, mpi_handle *request) {
-  const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_INT64_T};
-  const MPI_Op ops[] = {MPI_SUM, MPI_MAX, MPI_MIN};
   MPI_Request made = MPI_REQUEST_NULL;
-  return kept(MPI_Iallreduce(MPI_IN_PLACE, data, count, types[kind], ops[op], comm_of(comm), &made), &made, request);
+  return kept(MPI_Iallreduce(MPI_IN_PLACE, data, count, number(kind), operation(op), comm_of(comm), &made), &made, request);
+}
+
+static int reduce_scatter(mpi_handle comm, const void *all, void *mine, int count, int kind, int op, mpi_handle *request) {
+  MPI_Request made = MPI_REQUEST_NULL;
+  return kept(MPI_Ireduce_scatter_block(all, mine, count, number(kind), operation(op), comm_of(comm), &made), &made, request);
 }
 
 static int gather(mpi_handle comm, const void *data, int count, void *all, const int *counts, const int *places, int width,
@@ -252,6 +263,7 @@ const mpi_module bppsa_mpi_module = {.interface = MPI_MODULE_INTERFACE,
                                      .receive = receive,
                                      .broadcast = broadcast,
                                      .reduce = reduce,
+                                     .reduce_scatter = reduce_scatter,
                                      .gather = gather,
                                      .barrier = barrier,
                                      .test = test,

@@ -257,6 +257,36 @@ static bppsa_status reductions(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
+/* Each rank's part of the result, whose numbers lie behind those of the ranks in front of it; the whole array stays as it is. */
+static bppsa_status scatters(bppsa_comm *comm, void *context) {
+  (void)context;
+  static const int64_t counts[] = {0, 1, 5, 1025, 20000};
+  const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
+  void *whole = bppsa_calloc((int64_t)size * 20000, sizeof(double)), *part = bppsa_calloc(20000, sizeof(double));
+  CHECK(whole != NULL && part != NULL);
+  for (int op = 0; op < BPPSA_COMM_OP_COUNT; ++op) {
+    for (int dtype = BPPSA_F32; dtype <= BPPSA_I64; ++dtype) {
+      for (int c = 0; c < 5; ++c) {
+        for (int64_t i = 0; i < size * counts[c]; ++i) {
+          put(whole, (bppsa_dtype)dtype, i, value(rank, 2, i));
+        }
+        const bppsa_view all = view_of(whole, (bppsa_dtype)dtype, size * counts[c]),
+                         mine = view_of(part, (bppsa_dtype)dtype, counts[c]);
+        BPPSA_TRY(bppsa_comm_reduce_scatter(comm, (bppsa_comm_op)op, &all, &mine));
+        for (int64_t i = 0; i < counts[c]; ++i) {
+          CHECK(get(part, (bppsa_dtype)dtype, i) == combined((bppsa_comm_op)op, size, rank * counts[c] + i));
+        }
+        for (int64_t i = 0; i < size * counts[c]; ++i) {
+          CHECK(get(whole, (bppsa_dtype)dtype, i) == value(rank, 2, i));
+        }
+      }
+    }
+  }
+  bppsa_free(whole);
+  bppsa_free(part);
+  return BPPSA_OK;
+}
+
 /* Gathers parts of rank % 3 * 700 elements, and parts of equal size, to all ranks and to every root. */
 static bppsa_status gathers(bppsa_comm *comm, void *context) {
   (void)context;
@@ -470,6 +500,10 @@ static bppsa_status refused(bppsa_comm *comm, void *context) {
   counts[0] = -1;
   REFUSED(bppsa_comm_allgather(comm, &view, counts, &view), BPPSA_ERR_SHAPE, "rank 0 has -1");
   bppsa_free(counts);
+  const bppsa_view more = view_of(array, BPPSA_F64, 2);
+  REFUSED(bppsa_comm_reduce_scatter(comm, BPPSA_COMM_SUM, &nothing, &more), BPPSA_ERR_SHAPE,
+          "reduce-scatter: 1 elements of f64 to parts of 2 elements of f64");
+  REFUSED(bppsa_comm_reduce_scatter(comm, (bppsa_comm_op)3, &view, &view), BPPSA_ERR_ARGUMENT, "operation 3");
   CHECK(request == NULL);
   bppsa_comm_request *requests[1] = {NULL};
   BPPSA_TRY(bppsa_comm_irecv(comm, rank, 11, &view, requests)); /* cancelled before it is done */
@@ -554,6 +588,7 @@ const comm_case comm_cases[] = {{"identity", identity},
                                 {"tested", tested},
                                 {"broadcasts", broadcasts},
                                 {"reductions", reductions},
+                                {"scatters", scatters},
                                 {"gathers", gathers},
                                 {"barriers", barriers},
                                 {"parts", parts},

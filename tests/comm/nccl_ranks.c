@@ -106,6 +106,24 @@ static bppsa_status reductions(bppsa_comm *comm, const arrays *a) {
   return BPPSA_OK;
 }
 
+static bppsa_status scatters(bppsa_comm *comm, const arrays *a) {
+  enum { PART = 100 };
+  const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
+  double host[PART];
+  BPPSA_TRY(fill(a, 0, rank, 3));
+  const bppsa_view all = gpu_view(a->data[0], BPPSA_F64, PART * size), mine = gpu_view(a->data[1], BPPSA_F64, PART);
+  BPPSA_TRY(bppsa_comm_reduce_scatter(comm, BPPSA_COMM_SUM, &all, &mine));
+  BPPSA_TRY(bppsa_memory_get(a->gpu, host, a->data[1], PART * (int64_t)sizeof *host));
+  for (int64_t i = 0; i < PART; ++i) {
+    double expected = 0;
+    for (int32_t r = 0; r < size; ++r) {
+      expected += value(r, 3, rank * PART + i);
+    }
+    CHECK(host[i] == expected);
+  }
+  return holds(a, 0, 0, COUNT, rank, 3);
+}
+
 static bppsa_status gathers(bppsa_comm *comm, const arrays *a) {
   const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
   int64_t counts[MOST_RANKS], total = 0;
@@ -256,7 +274,7 @@ static bppsa_status run(int32_t ranks, double timeout, bool nccl, part tried, bp
 
 static void every_part(void **state) {
   const bool nccl = *state != NULL;
-  static const part parts[] = {messages, reductions, gathers, broadcasts_and_parts, ordered, side_by_side};
+  static const part parts[] = {messages, reductions, scatters, gathers, broadcasts_and_parts, ordered, side_by_side};
   for (int32_t ranks = 1; ranks <= MOST_RANKS; ++ranks) {
     for (int i = 0; i < (int)(sizeof parts / sizeof parts[0]); ++i) {
       if (run(ranks, 60, nccl, parts[i], NULL) != BPPSA_OK) {

@@ -18,7 +18,7 @@
 
 enum { MOST_RANKS = 16 };
 
-typedef enum { SEND, RECV, BROADCAST, REDUCE } kind;
+typedef enum { SEND, RECV, BROADCAST, REDUCE, SCATTER } kind;
 
 typedef struct operation {
   struct operation *next; /* of the group */
@@ -127,6 +127,14 @@ static bool collective(world *w, kind what) {
     }
   }
   for (int r = 0; r < w->ranks; ++r) {
+    for (int from = 0; what == SCATTER && from < w->ranks; ++from) {
+      const char *part = (const char *)all[from]->from + (size_t)r * all[r]->bytes;
+      if (from == 0) {
+        memcpy(all[r]->to, part, all[r]->bytes);
+      } else {
+        bppsa_comm_reduce(op, type, all[r]->count, part, all[r]->to);
+      }
+    }
     if (what == REDUCE && r > 0) {
       memcpy(all[r]->to, all[0]->to, all[0]->bytes);
     }
@@ -173,6 +181,7 @@ static void advance(world *w) {
     }
     moved = collective(w, BROADCAST) || moved;
     moved = collective(w, REDUCE) || moved;
+    moved = collective(w, SCATTER) || moved;
     for (int r = 0; r < w->ranks; ++r) {
       moved = finish_groups(w->comms[r]) || moved;
     }
@@ -345,6 +354,13 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
   operation sized = what;
   sized.bytes = count * size_of(type);
   return from == to ? add(sized, comm, stream) : ncclInvalidArgument; /* the library reduces in place */
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream) {
+  operation what = {.kind = SCATTER, .from = from, .to = to, .count = (int64_t)count, .type = type, .op = op};
+  what.bytes = count * size_of(type);
+  return add(what, comm, stream);
 }
 
 /* ---- streams ---- */
