@@ -300,7 +300,8 @@ static bppsa_status wait_for(const bppsa_comm *comm, bppsa_comm_request **reques
   }
 }
 
-static bppsa_status pass_on(bppsa_comm *comm, bool sends, const bppsa_view *view) {
+bppsa_status bppsa_chain_pass_on(bppsa_comm *comm, bool sends, const bppsa_view *view) {
+  BPPSA_REQUIRE(comm != NULL && view != NULL);
   const int32_t other = 1 - bppsa_comm_rank(comm);
   bppsa_comm_request *request = NULL;
   BPPSA_TRY(sends ? bppsa_comm_isend(comm, other, 0, view, &request) : bppsa_comm_irecv(comm, other, 0, view, &request));
@@ -310,8 +311,8 @@ static bppsa_status pass_on(bppsa_comm *comm, bool sends, const bppsa_view *view
 /* There and back: rank 0 begins. */
 static bppsa_status ping(bppsa_comm *comm, const bppsa_view *view) {
   const bool first = bppsa_comm_rank(comm) == 0;
-  BPPSA_TRY(pass_on(comm, first, view));
-  return pass_on(comm, !first, view);
+  BPPSA_TRY(bppsa_chain_pass_on(comm, first, view));
+  return bppsa_chain_pass_on(comm, !first, view);
 }
 
 /* The median seconds of one way. */

@@ -55,6 +55,9 @@ typedef struct {
  * ERR_MEMORY, ERR_COMM; ERR_* of bppsa_pipeline_create and _run. */
 bppsa_status bppsa_chain_measure(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how,
                                  bppsa_chain_costs *costs);
+/* Sends a view to the other of two ranks, or receives it, as the executor does: asks whether it is done, and sleeps in between.
+ * ERR_COMM. */
+bppsa_status bppsa_chain_pass_on(bppsa_comm *comm, bool sends, const bppsa_view *view);
 /* Measures a message from rank 0 to rank 1, received as the executor receives: it asks for the message and sleeps in between. Half
  * of the median time there and back gives alpha from a short message, and beta from a long one. Collective; all ranks get the
  * numbers, 0 on a communicator of one. ERR_MEMORY, ERR_COMM. */

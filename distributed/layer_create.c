@@ -1,8 +1,12 @@
 /* Networks whose layers are shared by ranks: what this rank holds. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "core/alloc.h"
+#include "core/philox.h"
 #include "distributed/layer_split_internal.h"
+
+enum { NOISE = 244 /* a stream of core/philox.h */ };
 
 /* ---- layers ---- */
 
@@ -134,6 +138,14 @@ static bppsa_status make_tensor(layer_split *s, int64_t i) {
   return BPPSA_OK;
 }
 
+/* What a rank receives that computes alone: numbers of variance 1. */
+static void fill_noise(const layer_split *s, int64_t count) {
+  const bppsa_view view = bppsa_view_make(s->in, s->config.dtype, 1, &count);
+  for (int64_t i = 0; s->config.alone > 0 && i < count; ++i) {
+    bppsa_view_set(&view, i, sqrt(12) * (bppsa_random_double(0, NOISE, (uint64_t)i) - 0.5));
+  }
+}
+
 static bppsa_status make_buffers(layer_split *s) {
   int64_t out = 0, in = 0, most;
   bppsa_layer_move_room(s, &out, &in);
@@ -144,6 +156,7 @@ static bppsa_status make_buffers(layer_split *s) {
   }
   BPPSA_TRY(make_array(s, out, bppsa_dtype_size(s->config.dtype), &s->out));
   BPPSA_TRY(make_array(s, in, bppsa_dtype_size(s->config.dtype), &s->in));
+  fill_noise(s, in * s->config.batch);
   s->requests = (bppsa_comm_request **)bppsa_calloc(2 * s->plan->ranks, sizeof(bppsa_comm_request *));
   s->counts = bppsa_calloc(s->plan->ranks, sizeof *s->counts);
   s->norms = bppsa_calloc(s->plan->ranks, sizeof *s->norms);
@@ -196,8 +209,8 @@ static bppsa_status check(const bppsa_cnn_network *network, const bppsa_layer_sp
 }
 
 static bppsa_status build(layer_split *s, const bppsa_cnn_network *network) {
-  const int64_t count = network->count;
-  BPPSA_TRY(bppsa_layer_plan_create(network, s->config.strategy, bppsa_comm_size(s->config.group), &s->plan));
+  const int64_t count = network->count, ranks = s->config.group != NULL ? bppsa_comm_size(s->config.group) : s->config.alone;
+  BPPSA_TRY(bppsa_layer_plan_create(network, s->config.strategy, ranks, &s->plan));
   s->layers = bppsa_calloc(count + 1, sizeof *s->layers);
   s->held = (void **)bppsa_calloc(count + 1, sizeof(void *));
   s->g = (void **)bppsa_calloc(count + 1, sizeof(void *));
@@ -215,7 +228,9 @@ static bppsa_status build(layer_split *s, const bppsa_cnn_network *network) {
 
 bppsa_status bppsa_layer_split_create(const bppsa_cnn_network *network, const bppsa_layer_split_config *config,
                                       const bppsa_device *device, bppsa_model **model) {
-  BPPSA_REQUIRE(network != NULL && config != NULL && config->group != NULL && device != NULL && model != NULL);
+  BPPSA_REQUIRE(network != NULL && config != NULL && (config->group != NULL) == (config->alone == 0) && device != NULL &&
+                model != NULL);
+  BPPSA_REQUIRE(config->alone >= 0 && (config->alone == 0 || (config->place >= 0 && config->place < config->alone)));
   BPPSA_TRY(check(network, config, device));
   layer_split *s = bppsa_calloc(1, sizeof *s);
   if (s == NULL) {
@@ -226,7 +241,7 @@ bppsa_status bppsa_layer_split_create(const bppsa_cnn_network *network, const bp
   s->base.classes = network->layers[network->count - 1].op.out_channels;
   s->config = *config;
   s->device = device;
-  s->rank = bppsa_comm_rank(config->group);
+  s->rank = config->group != NULL ? bppsa_comm_rank(config->group) : config->place;
   s->threads = bppsa_device_get_threads(device);
   const bppsa_status status = build(s, network);
   if (status != BPPSA_OK) {

@@ -41,6 +41,12 @@ bppsa_status bppsa_layer_sum_run(const layer_sum *sum, void *vector) {
   return bppsa_ordered_sum_finish(sum->ordered, &view);
 }
 
+bppsa_status bppsa_layer_add_up(layer_split *s, const layer_sum *sum, void *vector) {
+  s->traffic.sums++;
+  s->traffic.sum_bytes += sum->count * (int64_t)bppsa_dtype_size(sum->dtype);
+  return bppsa_layer_sum_run(sum, vector);
+}
+
 /* ---- copies between boxes ---- */
 
 static size_t real_size(const layer_split *s) {
@@ -152,6 +158,7 @@ static bppsa_view region_view(const layer_split *s, const bppsa_layer_box *regio
 
 /* Begins to receive, or packs and sends; *requests counts on. `from`: what is sent, an array of `mine`; NULL: receives. */
 static bppsa_status begin(layer_split *s, const side *w, const void *from, int64_t *requests) {
+  const bool alone = s->config.group == NULL;
   int64_t at = 0;
   for (int32_t q = 0; q < s->plan->ranks; ++q) {
     const bppsa_layer_box region = bppsa_layer_box_meet(w->mine, &w->theirs[q]);
@@ -161,10 +168,12 @@ static bppsa_status begin(layer_split *s, const side *w, const void *from, int64
     const bppsa_view view = region_view(s, &region, w->buffer, at);
     bppsa_comm_request **request = &s->requests[*requests];
     if (from == NULL) {
-      BPPSA_TRY(bppsa_comm_irecv(s->config.group, q, s->config.tag, &view, request));
+      s->traffic.messages++;
+      s->traffic.message_bytes += (int64_t)bppsa_view_bytes(&view);
+      BPPSA_TRY(alone ? BPPSA_OK : bppsa_comm_irecv(s->config.group, q, s->config.tag, &view, request));
     } else {
       copy_region(s, &region, w->mine, from, &region, view.data, false);
-      BPPSA_TRY(bppsa_comm_isend(s->config.group, q, s->config.tag, &view, request));
+      BPPSA_TRY(alone ? BPPSA_OK : bppsa_comm_isend(s->config.group, q, s->config.tag, &view, request));
     }
     ++*requests;
     at += view.shape[0];
@@ -220,7 +229,9 @@ bppsa_status bppsa_layer_gather(layer_split *s, const bppsa_layer_box *boxes, co
   }
   const bppsa_view part = bppsa_view_make((void *)(uintptr_t)mine, s->config.dtype, 1, &s->counts[s->rank]);
   const bppsa_view parts = bppsa_view_make(s->in, s->config.dtype, 1, &total);
-  BPPSA_TRY(bppsa_comm_allgather(s->config.group, &part, s->counts, &parts));
+  s->traffic.allgathers++;
+  s->traffic.allgather_bytes += (int64_t)bppsa_view_bytes(&part);
+  BPPSA_TRY(s->config.group != NULL ? bppsa_comm_allgather(s->config.group, &part, s->counts, &parts) : BPPSA_OK);
   const char *from = s->in;
   for (int64_t q = 0; q < s->plan->ranks; ++q) {
     bppsa_layer_copy(s, &boxes[q], from, &all, whole);
@@ -263,7 +274,7 @@ bppsa_status bppsa_layer_move_backward(layer_split *s, int64_t layer) {
   const split_layer *l = &s->layers[layer];
   if (p->layers[layer].sums_gradient) {
     bppsa_layer_lap(s, BPPSA_LAYER_COMPUTE);
-    BPPSA_TRY(bppsa_layer_sum_run(&l->inputs, l->gradient));
+    BPPSA_TRY(bppsa_layer_add_up(s, &l->inputs, l->gradient));
     bppsa_layer_lap(s, BPPSA_LAYER_REDUCE);
   }
   switch (p->layers[layer].move) {

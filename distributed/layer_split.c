@@ -19,6 +19,10 @@ const double *bppsa_layer_split_seconds(const bppsa_model *model) {
   return ((const layer_split *)model)->seconds;
 }
 
+const bppsa_layer_traffic *bppsa_layer_split_traffic(const bppsa_model *model) {
+  return &((const layer_split *)model)->traffic;
+}
+
 const bppsa_layer_plan *bppsa_layer_split_plan(const bppsa_model *model) {
   return ((const layer_split *)model)->plan;
 }
@@ -58,7 +62,7 @@ static bppsa_status forward_layer(layer_split *s, int64_t layer) {
   }
   bppsa_layer_lap(s, BPPSA_LAYER_COMPUTE);
   if (s->plan->layers[layer].sums_output) {
-    BPPSA_TRY(bppsa_layer_sum_run(&l->outputs, s->held[layer + 1]));
+    BPPSA_TRY(bppsa_layer_add_up(s, &l->outputs, s->held[layer + 1]));
     bppsa_layer_lap(s, BPPSA_LAYER_REDUCE);
   }
   return BPPSA_OK;
@@ -88,9 +92,11 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   if (shape[0] < 1 || shape[0] > s->config.batch) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "input: %" PRId64 " samples, expected 1 .. %" PRId64, shape[0], s->config.batch);
   }
+  const int64_t size = (int64_t)bppsa_dtype_size(s->config.dtype);
   s->mark = bppsa_now();
   s->b = shape[0];
   s->backward_done = false;
+  s->traffic = (bppsa_layer_traffic){.tile_bytes = s->tiled_reals * size, .weight_bytes = s->reals * size};
   if (s->held_x > 0) {
     const bppsa_layer_box whole = {.to = {in[0], in[1], in[2]}};
     bppsa_layer_copy(s, &whole, x->data, bppsa_layer_plan_held(s->plan, 0, s->rank), s->held[0]);
@@ -283,6 +289,7 @@ bppsa_status bppsa_layer_split_collect(bppsa_model *model, int64_t i, const void
   BPPSA_REQUIRE(model != NULL && part != NULL && whole != NULL);
   layer_split *s = (layer_split *)model;
   const bppsa_layer_part own = part_of(s, i, s->rank);
+  BPPSA_REQUIRE(s->config.group != NULL);
   if (is_whole(&own)) {
     memcpy(whole, part, (size_t)part_count(&own) * bppsa_dtype_size(s->config.dtype));
     return BPPSA_OK;
@@ -308,6 +315,7 @@ bppsa_status bppsa_layer_split_collect(bppsa_model *model, int64_t i, const void
 bppsa_status bppsa_layer_split_norm(bppsa_model *model, double *norm) {
   BPPSA_REQUIRE(model != NULL && norm != NULL);
   layer_split *s = (layer_split *)model;
+  BPPSA_REQUIRE(s->config.group != NULL);
   double everywhere = 0, here = 0;
   const int64_t one = 1;
   for (int64_t i = 0; i < model->parameter_count; ++i) {

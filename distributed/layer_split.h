@@ -43,6 +43,10 @@ typedef struct {
   bppsa_reduction reduction;
   bool input_gradients; /* computes the gradient of x too */
   int32_t tag;          /* the first of its messages' tags, of which it uses 2 L + 4 for L layers */
+  /* Above 0: for measuring. This rank computes what rank `place` of so many ranks computes, and copies what that rank packs and
+   * unpacks, but nothing travels: what would arrive is noise, and sums are of this rank alone. group and among are NULL then. */
+  int64_t alone;
+  int32_t place;
 } bppsa_layer_split_config;
 
 /* Makes this rank's part of a network (copied); collective. The parameters, which start at 0, have the names of bppsa_cnn_create,
@@ -83,6 +87,16 @@ typedef enum {
 
 const char *bppsa_layer_phase_name(bppsa_layer_phase phase);       /* "compute" */
 const double *bppsa_layer_split_seconds(const bppsa_model *model); /* size BPPSA_LAYER_PHASES; borrowed */
+
+/* What this rank takes part in during the latest forward and backward pass. */
+typedef struct {
+  int64_t allgathers, sums, messages; /* sums: of activations and input gradients; messages: that it receives */
+  int64_t allgather_bytes;            /* of its own parts */
+  int64_t sum_bytes, message_bytes;
+  int64_t tile_bytes, weight_bytes; /* of weight gradients: of tiled layers, summed over the group; of all, over the groups */
+} bppsa_layer_traffic;
+
+const bppsa_layer_traffic *bppsa_layer_split_traffic(const bppsa_model *model); /* borrowed */
 
 #ifdef __cplusplus
 }

@@ -64,6 +64,7 @@ typedef struct {
   char (*names)[BPPSA_CNN_PARAMETER];
   split_parameter *which;  /* size parameter_count */
   layer_sum tiles, groups; /* of weight gradients: of tiled layers over the group; of all over the groups */
+  bppsa_layer_traffic traffic;
   double seconds[BPPSA_LAYER_PHASES];
   double mark; /* when the present phase began */
 } layer_split;
@@ -76,6 +77,8 @@ void bppsa_layer_lap(layer_split *s, bppsa_layer_phase phase);
 
 /* Room of `out` and `in` in values of a sample that the plan's moves take; raises both. */
 void bppsa_layer_move_room(const layer_split *s, int64_t *out, int64_t *in);
+/* Adds up activations or input gradients over the group, and counts the sum. ERR_COMM. */
+bppsa_status bppsa_layer_add_up(layer_split *s, const layer_sum *sum, void *vector);
 /* The move of a layer's input in the forward pass, from held to read; and of its gradient in the backward pass. ERR_COMM. */
 bppsa_status bppsa_layer_move_forward(layer_split *s, int64_t layer);
 bppsa_status bppsa_layer_move_backward(layer_split *s, int64_t layer);

@@ -41,3 +41,7 @@ double bppsa_allreduce_s(bppsa_collective how, bppsa_link link, int64_t p, doubl
 double bppsa_allgather_s(bppsa_link link, int64_t p, double m) {
   return p <= 1 ? 0 : (double)(p - 1) * (link.alpha_s + m * link.beta_s);
 }
+
+double bppsa_reduce_scatter_s(bppsa_link link, int64_t p, double m) {
+  return p <= 1 ? 0 : ring(link, (double)p, m) / 2;
+}

@@ -30,6 +30,8 @@ double bppsa_point_to_point_s(bppsa_link link, double m);
 double bppsa_allreduce_s(bppsa_collective how, bppsa_link link, int64_t p, double m);
 /* m: one processor's segment. (p - 1) (alpha + m beta). */
 double bppsa_allgather_s(bppsa_link link, int64_t p, double m);
+/* m: the whole buffer. The first half of a ring's allreduce, (p - 1) (alpha + m beta / p). */
+double bppsa_reduce_scatter_s(bppsa_link link, int64_t p, double m);
 
 #ifdef __cplusplus
 }

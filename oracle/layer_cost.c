@@ -42,6 +42,11 @@ bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, bppsa_oracle_operation
   return (bppsa_link){link.alpha_s, link.beta_s * (shared ? level->contention : 1)};
 }
 
+bppsa_link bppsa_oracle_stage_link(const bppsa_oracle_query *q, int64_t p) {
+  const bool measured = bppsa_oracle_system_level(q->system, p)->own[BPPSA_OPERATION_STAGE_MESSAGE].beta_s > 0;
+  return bppsa_oracle_link(q, measured ? BPPSA_OPERATION_STAGE_MESSAGE : BPPSA_OPERATION_POINT_TO_POINT, p, false);
+}
+
 double bppsa_oracle_allreduce_s(const bppsa_oracle_query *q, int64_t p, bool shared, int64_t ways, double bytes) {
   const bool ordered = q->collective == BPPSA_COLLECTIVE_ORDERED;
   const bppsa_oracle_operation operation = ordered ? BPPSA_OPERATION_ORDERED_SUM : BPPSA_OPERATION_ALLREDUCE;

@@ -26,6 +26,8 @@ bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, bppsa_oracle_operation
 double bppsa_oracle_allreduce_s(const bppsa_oracle_query *q, int64_t p, bool shared, int64_t ways, double bytes);
 /* An allgather among the p processors of a group; bytes: of one processor's segment. */
 double bppsa_oracle_allgather_s(const bppsa_oracle_query *q, int64_t p, double bytes);
+/* Messages between stages of a pipeline whose executor was measured; otherwise messages. */
+bppsa_link bppsa_oracle_stage_link(const bppsa_oracle_query *q, int64_t p);
 /* A message between two of p processors. */
 double bppsa_oracle_message_s(const bppsa_oracle_query *q, int64_t p, double bytes);
 

@@ -34,6 +34,7 @@ double bppsa_oracle_parameters(const bppsa_oracle_model *model) {
 
 void bppsa_oracle_model_free(bppsa_oracle_model *model) {
   bppsa_free(model->layers);
+  bppsa_free(model->shares);
   *model = (bppsa_oracle_model){0};
 }
 

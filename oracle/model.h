@@ -23,13 +23,13 @@
 
 #include <stdbool.h>
 
-#include "core/json.h"
+#include "oracle/share.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { BPPSA_ORACLE_NAME = 48, BPPSA_ORACLE_AXES = 3, BPPSA_ORACLE_MOST_LAYERS = 100000, BPPSA_ORACLE_MEASURED = 160 };
+enum { BPPSA_ORACLE_AXES = 3, BPPSA_ORACLE_MOST_LAYERS = 100000, BPPSA_ORACLE_MEASURED = 160 };
 
 typedef enum {
   BPPSA_LAYER_CONV = 0,
@@ -62,10 +62,12 @@ typedef struct {
 
 typedef struct {
   char name[BPPSA_ORACLE_NAME];
-  int64_t samples;                      /* D */
-  int64_t count;                        /* G */
-  int64_t gather;                       /* layers in front of it are split by spatial strategies; `count`: all */
-  bppsa_oracle_layer *layers;           /* size count, owned */
+  int64_t samples;            /* D */
+  int64_t count;              /* G */
+  int64_t gather;             /* layers in front of it are split by spatial strategies; `count`: all */
+  bppsa_oracle_layer *layers; /* size count, owned */
+  int64_t share_count;
+  bppsa_oracle_share *shares;           /* what was measured of ranks that share it; size share_count, owned */
   char measured[BPPSA_ORACLE_MEASURED]; /* when and on what its layers were measured; "": nobody says */
 } bppsa_oracle_model;
 

@@ -10,6 +10,8 @@
 extern "C" {
 #endif
 
+enum { BPPSA_ORACLE_MOST_CUTS = 63 };
+
 /* What an epoch's time is spent on. */
 typedef enum {
   BPPSA_PHASE_FORWARD = 0,
@@ -52,6 +54,7 @@ typedef struct {
   double model_s;                            /* Chimera's equation 1; NaN for others */
   double memory_bytes;                       /* of the fullest processor; NaN where p is beyond the limit */
   int64_t limit;                             /* the most processors that the strategy can use */
+  int64_t cuts, cut[BPPSA_ORACLE_MOST_CUTS]; /* of pipelines of up to 64 stages: the first layers of all stages but the first */
   bool feasible;
   char reason[160]; /* why not; "" */
 } bppsa_oracle_row;

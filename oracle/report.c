@@ -176,6 +176,7 @@ static json_t *row_json(const bppsa_oracle_row *row) {
   ok = ok && bppsa_json_put_real(object, "compute_s", row->compute_s);
   ok = ok && bppsa_json_put_real(object, "communication_s", row->communication_s);
   ok = ok && bppsa_json_put_real(object, "time_s", row->time_s) && bppsa_json_put(object, "phases_s", phases_json(row));
+  ok = ok && (row->cuts == 0 || bppsa_json_put_shape(object, "cut", (int32_t)row->cuts, row->cut));
   ok = ok && (isnan(row->model_s) || bppsa_json_put_real(object, "model_s", row->model_s));
   ok =
       ok && bppsa_json_put_real(object, "memory_bytes", row->memory_bytes) && bppsa_json_put_integer(object, "limit", row->limit);

@@ -116,9 +116,10 @@ int64_t bppsa_oracle_spatial_limit(const bppsa_oracle_query *q, int64_t p, char 
   return limit_of(q, p, reason);
 }
 
-/* Compute, memory, halo and gathering of `groups` groups of p2 processors. Layers from `gather` on run whole on every processor of
+/* Memory, and where nothing was measured, compute, halo and gathering of `groups` groups of p2 processors.
+ * Layers from `gather` on run whole on every processor of
  * a group: table 3 divides them by p too, section 4.5.1 says that they are aggregated. */
-static void project(const bppsa_oracle_query *q, bppsa_oracle_row *row, int64_t p2) {
+static void project(const bppsa_oracle_query *q, int64_t p2, bool measured, bppsa_oracle_row *row) {
   const bppsa_oracle_model *model = q->model;
   const double ways = (double)p2, groups = (double)row->groups, batch = (double)row->mini_batch / groups;
   const double samples = (double)q->samples / groups, iterations = (double)q->samples / (double)row->mini_batch;
@@ -126,13 +127,15 @@ static void project(const bppsa_oracle_query *q, bppsa_oracle_row *row, int64_t 
   for (int64_t l = 0; l < model->count; ++l) {
     const bppsa_oracle_layer *layer = &model->layers[l];
     const double share = l < model->gather ? 1 / ways : 1;
-    row->phase_s[BPPSA_PHASE_FORWARD] += samples * share * bppsa_layer_forward_s(q, layer);
-    row->phase_s[BPPSA_PHASE_BACKWARD] += samples * share * bppsa_layer_backward_s(q, layer);
-    row->phase_s[BPPSA_PHASE_UPDATE] += iterations * bppsa_layer_update_s(q, layer);
     elements += bppsa_layer_elements(layer, batch, share, 1);
+    if (!measured) {
+      row->phase_s[BPPSA_PHASE_FORWARD] += samples * share * bppsa_layer_forward_s(q, layer);
+      row->phase_s[BPPSA_PHASE_BACKWARD] += samples * share * bppsa_layer_backward_s(q, layer);
+      row->phase_s[BPPSA_PHASE_UPDATE] += iterations * bppsa_layer_update_s(q, layer);
+    }
   }
   row->memory_bytes = q->memory_reuse * (double)q->item_bytes * elements;
-  if (p2 == 1) {
+  if (p2 == 1 || measured) {
     return;
   }
   /* Equation 10: 2 I sum(2 alpha + B delta beta (halo x + halo dL/dy)), the sum over layers that have a border to exchange. */
@@ -149,9 +152,12 @@ static void project(const bppsa_oracle_query *q, bppsa_oracle_row *row, int64_t 
 bppsa_status bppsa_oracle_spatial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   const int64_t p = row->processors;
   row->mini_batch = bppsa_mini_batch(q, p);
-  project(q, row, p);
-  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
-      (double)q->samples / (double)row->mini_batch * bppsa_oracle_allreduce_s(q, p, false, p, bppsa_oracle_weight_bytes(q));
+  const bool measured = bppsa_oracle_by_share(q, "spatial", p, 1, row);
+  project(q, p, measured, row);
+  if (!measured) {
+    row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+        (double)q->samples / (double)row->mini_batch * bppsa_oracle_allreduce_s(q, p, false, p, bppsa_oracle_weight_bytes(q));
+  }
   return BPPSA_OK;
 }
 
@@ -167,9 +173,12 @@ bppsa_status bppsa_oracle_data_spatial(const bppsa_oracle_query *q, bppsa_oracle
   const double weights = bppsa_oracle_weight_bytes(q);
   row->groups = p / p2;
   row->mini_batch = bppsa_mini_batch(q, p);
-  project(q, row, p2);
-  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
-      (double)q->samples / (double)row->mini_batch *
-      (bppsa_oracle_allreduce_s(q, p2, false, p2, weights) + bppsa_oracle_allreduce_s(q, p, false, row->groups, weights));
+  const bool measured = bppsa_oracle_by_share(q, "spatial", p2, row->groups, row);
+  project(q, p2, measured, row);
+  if (!measured) {
+    row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+        (double)q->samples / (double)row->mini_batch *
+        (bppsa_oracle_allreduce_s(q, p2, false, p2, weights) + bppsa_oracle_allreduce_s(q, p, false, row->groups, weights));
+  }
   return BPPSA_OK;
 }

@@ -12,6 +12,7 @@ enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 16 }; /* stages; stages times mic
 
 /* Sums over the layers of a stage; of one sample, `update_s` of one update. */
 typedef struct {
+  int64_t first; /* layer */
   double forward_s, backward_s, weight_grad_s, update_s;
   double activations; /* |x| + |y| */
   double w, bias, y;  /* y: of the last layer, which goes to the next stage */
@@ -42,6 +43,7 @@ static double fill(const bppsa_oracle_query *q, double most, int64_t p, stage *s
   memset(stages, 0, (size_t)p * sizeof *stages);
   for (int64_t i = 0; i < p; ++i) {
     double sum = 0;
+    stages[i].first = l;
     do {
       sum += cost(q, l);
       add(q, &q->model->layers[l++], &stages[i]);
@@ -108,6 +110,9 @@ static bppsa_status with_stages(const bppsa_oracle_query *q, bppsa_oracle_row *r
     return BPPSA_ERR_MEMORY;
   }
   cut(q, row->processors, stages);
+  for (int64_t i = 1; i < row->processors && row->processors <= 1 + BPPSA_ORACLE_MOST_CUTS; ++i) {
+    row->cut[row->cuts++] = stages[i].first;
+  }
   row->mini_batch = bppsa_mini_batch(q, row->processors);
   row->micro_batches = bppsa_micro_batches(q, row->processors, row->mini_batch);
   const bppsa_status status = project(q, stages, row);
@@ -150,7 +155,7 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
   bppsa_schedule_config config = bppsa_schedule_config_default();
   const int64_t p = row->processors;
   const double micro = (double)row->mini_batch / (double)row->micro_batches, bytes = (double)q->item_bytes;
-  const bppsa_link link = bppsa_oracle_link(q, BPPSA_OPERATION_POINT_TO_POINT, p, false);
+  const bppsa_link link = bppsa_oracle_stage_link(q, p);
   for (int64_t i = 0; i < p; ++i) {
     const stage *s = &stages[i];
     const double values[ARRAYS] = {micro * s->forward_s,

@@ -49,7 +49,9 @@ int64_t bppsa_oracle_serial_limit(const bppsa_oracle_query *q, int64_t p, char r
 
 bppsa_status bppsa_oracle_serial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   row->mini_batch = q->batch;
-  bppsa_oracle_compute(q, row, 1, 1);
+  if (!bppsa_oracle_by_share(q, "data", 1, 1, row)) {
+    bppsa_oracle_compute(q, row, 1, 1);
+  }
   row->memory_bytes = bppsa_oracle_memory(q, (double)row->mini_batch, 1, 1);
   return BPPSA_OK;
 }
@@ -76,9 +78,11 @@ bppsa_status bppsa_oracle_data(const bppsa_oracle_query *q, bppsa_oracle_row *ro
   const int64_t p = row->processors;
   row->mini_batch = bppsa_mini_batch(q, p);
   const double iterations = (double)q->samples / (double)row->mini_batch;
-  bppsa_oracle_compute(q, row, 1 / (double)p, 1);
-  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
-      iterations * bppsa_oracle_allreduce_s(q, p, false, p, bppsa_oracle_weight_bytes(q));
+  if (!bppsa_oracle_by_share(q, "data", 1, p, row)) {
+    bppsa_oracle_compute(q, row, 1 / (double)p, 1);
+    row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+        iterations * bppsa_oracle_allreduce_s(q, p, false, p, bppsa_oracle_weight_bytes(q));
+  }
   row->memory_bytes = bppsa_oracle_memory(q, (double)row->mini_batch / (double)p, 1, 1);
   return BPPSA_OK;
 }
@@ -135,15 +139,15 @@ static int64_t split_limit(const bppsa_oracle_query *q, bool channel, char reaso
   return least;
 }
 
-/* Adds what channel parallelism does not split: every processor computes the whole first layer. */
-static void add_first_layer(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+/* Adds what channel parallelism does not split: every processor has the whole first layer, and computes it. */
+static void add_first_layer(const bppsa_oracle_query *q, bool computing, bppsa_oracle_row *row) {
   int64_t l = 0;
   if (next_weighted(q->model, &l)) {
     const bppsa_oracle_layer *first = &q->model->layers[l];
-    const double samples = (double)q->samples, more = 1 - 1 / (double)row->processors;
+    const double more = 1 - 1 / (double)row->processors, samples = computing ? (double)q->samples : 0;
     row->phase_s[BPPSA_PHASE_FORWARD] += samples * more * bppsa_layer_forward_s(q, first);
     row->phase_s[BPPSA_PHASE_BACKWARD] += samples * more * bppsa_layer_backward_s(q, first);
-    row->phase_s[BPPSA_PHASE_UPDATE] += (double)q->samples / (double)row->mini_batch * more * bppsa_layer_update_s(q, first);
+    row->phase_s[BPPSA_PHASE_UPDATE] += samples / (double)row->mini_batch * more * bppsa_layer_update_s(q, first);
     row->memory_bytes += q->memory_reuse * (double)q->item_bytes * 2 * first->w * more;
   }
 }
@@ -152,11 +156,14 @@ static bppsa_status split(const bppsa_oracle_query *q, bppsa_oracle_row *row, bo
   const int64_t p = row->processors;
   row->mini_batch = q->batch;
   const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
-  bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p);
-  row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, p, batch, channel);
+  const bool measured = bppsa_oracle_by_share(q, channel ? "channel" : "filter", p, 1, row);
+  if (!measured) {
+    bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p);
+    row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, p, batch, channel);
+  }
   row->memory_bytes = bppsa_oracle_memory(q, batch, 1, 1 / (double)p);
   if (channel) {
-    add_first_layer(q, row);
+    add_first_layer(q, !measured, row);
   }
   return BPPSA_OK;
 }
@@ -192,10 +199,12 @@ bppsa_status bppsa_oracle_data_filter(const bppsa_oracle_query *q, bppsa_oracle_
   row->groups = p1;
   row->mini_batch = bppsa_mini_batch(q, p);
   const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
-  bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p2);
-  row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, p2, batch / (double)p1, false);
-  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
-      iterations * bppsa_oracle_allreduce_s(q, p, p2 > 1, p1, bppsa_oracle_weight_bytes(q) / (double)p2);
+  if (!bppsa_oracle_by_share(q, "filter", p2, p1, row)) {
+    bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p2);
+    row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, p2, batch / (double)p1, false);
+    row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+        iterations * bppsa_oracle_allreduce_s(q, p, p2 > 1, p1, bppsa_oracle_weight_bytes(q) / (double)p2);
+  }
   row->memory_bytes = bppsa_oracle_memory(q, batch / (double)p1, 1, 1 / (double)p2);
   return BPPSA_OK;
 }

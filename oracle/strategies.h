@@ -30,6 +30,10 @@ STRATEGY(time_blelloch);
 
 /* Compute of whole layers: `share` of the samples' forward and backward passes, `update_share` of the updates. */
 void bppsa_oracle_compute(const bppsa_oracle_query *q, bppsa_oracle_row *row, double share, double update_share);
+/* Fills in all phases by what was measured of ranks that share the model in `ways` parts, `groups` groups of them beside each
+ * other: computing as it is, operations by their counts and the system's links. false: nothing was measured for these numbers. */
+bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, int64_t ways, int64_t groups,
+                           bppsa_oracle_row *row);
 /* gamma delta times the sum of all layers' elements. */
 double bppsa_oracle_memory(const bppsa_oracle_query *q, double batch, double activations, double weights);
 /* Sum of |w| over all layers, in bytes. */

@@ -80,7 +80,8 @@ double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double pr
   return slowdown;
 }
 
-static const char *const operations[] = {"point_to_point", "allreduce", "ordered_sum", "allgather"};
+static const char *const operations[] = {"point_to_point", "allreduce",      "ordered_sum",
+                                         "allgather",      "reduce_scatter", "stage_message"};
 
 const char *bppsa_oracle_operation_name(int32_t operation) {
   return operation >= 0 && operation < BPPSA_OPERATIONS ? operations[operation] : NULL;
@@ -116,8 +117,9 @@ static bppsa_status read_operations(const char *where, const json_t *object, bpp
 }
 
 static bppsa_status read_level(const char *where, const json_t *object, int64_t inside, bppsa_oracle_level *level) {
-  static const char *const names[] = {"name",           "processors", "alpha_s",     "bandwidth", "contention", "slowdown",
-                                      "point_to_point", "allreduce",  "ordered_sum", "allgather", NULL};
+  static const char *const names[] = {"name",           "processors",     "alpha_s",   "bandwidth",   "contention",
+                                      "slowdown",       "point_to_point", "allreduce", "ordered_sum", "allgather",
+                                      "reduce_scatter", "stage_message",  NULL};
   double processors = 0;
   bppsa_link link = {0};
   *level = (bppsa_oracle_level){.contention = 1, .slowdown = 1};

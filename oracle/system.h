@@ -17,7 +17,7 @@
  *   contention               phi >= 1: messages that share a link when the groups of a hybrid strategy talk at once; default 1
  *   slowdown                 how many times longer a processor computes when all processors of the level compute; default 1.
  *                            Measured on machines whose processors share caches, memory or cores
- *   point_to_point, allreduce, ordered_sum, allgather
+ *   point_to_point, allreduce, ordered_sum, allgather, reduce_scatter, stage_message
  *                            {"alpha_s", "bandwidth"} of one operation, by its formula in oracle/collective.h; default: the
  *                            level's. With an allreduce of its own, a level's allreduce is a ring unless another one is asked for
  *   measured, layer_times, fits   what bppsa calibrate adds: when and on what it measured, the times of a model's layers
@@ -41,6 +41,8 @@ typedef enum {
   BPPSA_OPERATION_ALLREDUCE,
   BPPSA_OPERATION_ORDERED_SUM,
   BPPSA_OPERATION_ALLGATHER,
+  BPPSA_OPERATION_REDUCE_SCATTER,
+  BPPSA_OPERATION_STAGE_MESSAGE, /* as the executor of schedules waits for it (distributed/pipeline.h) */
   BPPSA_OPERATIONS
 } bppsa_oracle_operation;
 

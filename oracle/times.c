@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/text.h"
 #include "oracle/members.h"
 #include "oracle/system.h"
@@ -47,6 +48,31 @@ static bppsa_status read_times(const char *file, const json_t *times, bppsa_orac
   return BPPSA_OK;
 }
 
+/* Shares may be absent. */
+static bppsa_status read_shares(const char *file, const json_t *times, bppsa_oracle_model *model) {
+  const json_t *list = json_object_get(times, "shares");
+  const int64_t count = (int64_t)json_array_size(list);
+  if (list != NULL && (!json_is_array(list) || count > BPPSA_ORACLE_MOST_SHARES)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer_times: \"shares\": expected a list of at most %d", file,
+                      BPPSA_ORACLE_MOST_SHARES);
+  }
+  bppsa_oracle_share *shares = bppsa_calloc(count + 1, sizeof *shares);
+  bppsa_status status = shares == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int64_t i = 0; i < count && status == BPPSA_OK; ++i) {
+    char where[160];
+    snprintf(where, sizeof where, "%.100s: layer_times: share %" PRId64, file, i);
+    status = bppsa_oracle_share_parse(where, json_array_get(list, (size_t)i), &shares[i]);
+  }
+  if (status != BPPSA_OK) {
+    bppsa_free(shares);
+    return status;
+  }
+  bppsa_free(model->shares);
+  model->shares = shares;
+  model->share_count = count;
+  return BPPSA_OK;
+}
+
 /* When and on what, in a line. */
 static bppsa_status describe(const char *file, const json_t *document, const json_t *times, bppsa_oracle_model *model) {
   const json_t *measured = json_object_get(document, "measured");
@@ -66,7 +92,7 @@ static bppsa_status describe(const char *file, const json_t *document, const jso
 }
 
 static bppsa_status take(const char *file, const json_t *document, bppsa_oracle_model *model) {
-  static const char *const names[] = {"model", "batch", "dtype", "layers", NULL};
+  static const char *const names[] = {"model", "batch", "dtype", "layers", "shares", NULL};
   const json_t *times = json_object_get(document, "layer_times");
   char where[160], name[BPPSA_ORACLE_NAME];
   if (times == NULL) {
@@ -79,6 +105,7 @@ static bppsa_status take(const char *file, const json_t *document, bppsa_oracle_
     return BPPSA_OK;
   }
   BPPSA_TRY(read_times(file, times, model));
+  BPPSA_TRY(read_shares(file, times, model));
   return describe(file, document, times, model);
 }
 

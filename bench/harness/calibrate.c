@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/rounds.h"
 #include "distributed/chain_costs.h"
+#include "distributed/step_costs.h"
 #include "models/network.h"
 
 enum { FITS = BPPSA_ORACLE_MOST_LEVELS * BPPSA_OPERATIONS };
@@ -28,6 +29,8 @@ typedef struct {
   bppsa_view *values;
   bppsa_oracle_model model;
   bppsa_oracle_system system;
+  bppsa_oracle_share shares[BPPSA_ORACLE_MOST_SHARES];
+  int64_t share_count;
   bppsa_link_fit fits[FITS];
   int64_t fit_count;
   bppsa_progress_line progress;
@@ -153,6 +156,69 @@ static bppsa_status measure_slowdown(session *s, int64_t ranks, double pass_s, d
   return BPPSA_OK;
 }
 
+/* ---- shares ---- */
+
+/* What a rank of the group takes for its part of a step; ways 1: for all of it. A network that has fewer tiles, filters or channels
+ * than there are ways has no such share. */
+static bppsa_status measure_share(session *s, bppsa_comm *group, int strategy, int64_t ways) {
+  const double batch = (double)s->request->batch;
+  const bppsa_step_measuring how = {.batch = s->request->batch,
+                                    .optimizer = bppsa_network_train_config(s->network.kind).optimizer,
+                                    .seed = s->request->seed,
+                                    .budget_s = s->request->quick ? 0.05 : 0.5,
+                                    .device = s->request->device};
+  const char *name = ways > 1 ? bppsa_layer_strategy_name((bppsa_layer_strategy)strategy) : "data";
+  bppsa_step_costs costs;
+  bppsa_progress_show(&s->progress, "%s in %" PRId64 " parts on %d ranks", name, ways, bppsa_comm_size(group));
+  const bppsa_status status = ways > 1 ? bppsa_step_measure_part(group, &s->network.layers, s->weights,
+                                                                 (bppsa_layer_strategy)strategy, ways, &how, &costs)
+                                       : bppsa_step_measure(group, &s->network.layers, s->weights, &how, &costs);
+  if (status != BPPSA_OK) {
+    return status == BPPSA_ERR_ARGUMENT ? BPPSA_OK : status;
+  }
+  const bppsa_layer_traffic *t = &costs.traffic;
+  bppsa_oracle_share *share = &s->shares[s->share_count++];
+  *share = (bppsa_oracle_share){.ways = (double)ways,
+                                .ranks = bppsa_comm_size(group),
+                                .forward_s = costs.forward_s / batch,
+                                .backward_s = costs.backward_s / batch,
+                                .update_s = costs.update_s,
+                                .allgathers = (double)t->allgathers,
+                                .sums = (double)t->sums,
+                                .messages = (double)t->messages,
+                                .allgather_bytes = (double)t->allgather_bytes / batch,
+                                .sum_bytes = (double)t->sum_bytes / batch,
+                                .message_bytes = (double)t->message_bytes / batch,
+                                .tile_gradient_bytes = (double)t->tile_bytes,
+                                .weight_gradient_bytes = (double)t->weight_bytes};
+  snprintf(share->strategy, sizeof share->strategy, "%s", name);
+  return BPPSA_OK;
+}
+
+/* The whole model, and its parts in as many ways as the levels up to this one have ranks. */
+static bppsa_status measure_shares(session *s, bppsa_comm *group) {
+  if (s->network.kind->family->steps) {
+    return BPPSA_OK; /* nobody shares the layers of a network of steps */
+  }
+  BPPSA_TRY(measure_share(s, group, 0, 1));
+  for (int64_t level = 0; level < s->system.count; ++level) {
+    const int64_t ways = s->system.levels[level].processors;
+    for (int strategy = 0; strategy < BPPSA_LAYERS_COUNT && bppsa_comm_size(group) % ways == 0; ++strategy) {
+      BPPSA_TRY(measure_share(s, group, strategy, ways));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Of rank 0 by itself. */
+static bppsa_status measure_alone(session *s) {
+  bppsa_comm *self = NULL;
+  BPPSA_TRY(bppsa_comm_split(s->world, first(s) ? 0 : -1, 0, &self));
+  const bppsa_status status = self != NULL ? measure_shares(s, self) : BPPSA_OK;
+  bppsa_comm_destroy(self);
+  return status;
+}
+
 /* ---- levels ---- */
 
 static bppsa_status measure_operations(session *s, bppsa_comm *group, bppsa_oracle_level *level) {
@@ -176,7 +242,8 @@ static bppsa_status measure_level(session *s, int64_t ranks, double pass_s) {
   *level = (bppsa_oracle_level){.processors = ranks, .contention = 1};
   snprintf(level->name, sizeof level->name, "%" PRId64 " ranks", ranks);
   BPPSA_TRY(bppsa_comm_split(s->world, bppsa_comm_rank(s->world) < ranks ? 0 : -1, bppsa_comm_rank(s->world), &group));
-  const bppsa_status status = measure_operations(s, group, level);
+  bppsa_status status = measure_operations(s, group, level);
+  status = status == BPPSA_OK && group != NULL ? measure_shares(s, group) : status;
   bppsa_comm_destroy(group);
   BPPSA_TRY(status);
   bppsa_progress_show(&s->progress, "layers on %" PRId64 " ranks", ranks);
@@ -230,11 +297,21 @@ static json_t *layers_json(const session *s) {
   return bppsa_json_finish(list, ok);
 }
 
+static json_t *shares_json(const session *s) {
+  json_t *list = json_array();
+  bool ok = list != NULL;
+  for (int64_t i = 0; ok && i < s->share_count; ++i) {
+    ok = json_array_append_new(list, bppsa_oracle_share_json(&s->shares[i])) == 0;
+  }
+  return bppsa_json_finish(list, ok);
+}
+
 static json_t *times_json(const session *s) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "model", s->model.name);
   ok = ok && bppsa_json_put_integer(object, "batch", s->request->batch);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(s->config.dtype));
+  ok = ok && bppsa_json_put(object, "shares", shares_json(s));
   return bppsa_json_finish(object, ok && bppsa_json_put(object, "layers", layers_json(s)));
 }
 
@@ -302,6 +379,7 @@ static bppsa_status measure(session *s) {
   bppsa_progress_show(&s->progress, "the layers of %s", s->model.name);
   BPPSA_TRY(measure_layers(s, &pass_s));
   BPPSA_TRY(measure_products(s));
+  BPPSA_TRY(measure_alone(s));
   return measure_levels(s, pass_s);
 }
 
@@ -365,6 +443,20 @@ static void add_layers(const json_t *times, bppsa_text *text) {
   }
 }
 
+static void add_shares(const json_t *times, bppsa_text *text) {
+  const json_t *shares = json_object_get(times, "shares"), *share;
+  size_t i;
+  if (json_array_size(shares) == 0) {
+    return;
+  }
+  bppsa_text_add(text, "%-15s %6s %6s %12s %12s %12s\n", "a rank's share", "parts", "ranks", "forward", "backward", "update");
+  json_array_foreach(shares, i, share) {
+    bppsa_text_add(text, "%-15s %6.0f %6.0f %12.3f %12.3f %12.3f\n", words(share, "strategy"), number(share, "ways"),
+                   number(share, "ranks"), 1e6 * number(share, "forward_s"), 1e6 * number(share, "backward_s"),
+                   1e6 * number(share, "update_s"));
+  }
+}
+
 static void add_fits(const json_t *fits, bppsa_text *text) {
   const json_t *fit;
   size_t i;
@@ -387,6 +479,7 @@ bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
                  bppsa_text_si(number(document, "peak_flops"), "FLOP/s", peak, sizeof peak), 100 * number(document, "efficiency"),
                  bppsa_text_si(number(document, "memory_bytes"), "B", memory, sizeof memory));
   add_layers(json_object_get(document, "layer_times"), text);
+  add_shares(json_object_get(document, "layer_times"), text);
   add_fits(json_object_get(document, "fits"), text);
   json_array_foreach(levels, i, level) {
     bppsa_text_add(text, "%.0f ranks at once compute %.2f times as long\n", number(level, "processors"),

@@ -6,7 +6,9 @@
 #include "comm/ordered.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/memory.h"
 #include "core/rounds.h"
+#include "distributed/chain_costs.h"
 
 /* ---- the fit ---- */
 
@@ -18,6 +20,8 @@ double bppsa_link_seconds(bppsa_oracle_operation operation, bppsa_link link, int
     return bppsa_allreduce_s(BPPSA_COLLECTIVE_ORDERED, link, ranks, bytes);
   case BPPSA_OPERATION_ALLGATHER:
     return bppsa_allgather_s(link, ranks, bytes);
+  case BPPSA_OPERATION_REDUCE_SCATTER:
+    return bppsa_reduce_scatter_s(link, ranks, bytes);
   default:
     return bppsa_point_to_point_s(link, bytes);
   }
@@ -57,7 +61,9 @@ void bppsa_link_solve(bppsa_link_fit *fit) {
 typedef struct {
   bppsa_comm *comm;
   bppsa_oracle_operation operation;
-  bppsa_view mine, all; /* all: of an allgather's result, or of a sum */
+  const bppsa_device *gpu; /* holds in and out; NULL: the host does */
+  bppsa_view in, out;
+  float *host; /* as many numbers as the larger of in and out */
   bppsa_ordered_sum *sum;
 } exchange;
 
@@ -65,102 +71,147 @@ typedef struct {
 static bppsa_status message(exchange *e) {
   const int32_t rank = bppsa_comm_rank(e->comm);
   if (rank == 0) {
-    BPPSA_TRY(bppsa_comm_send(e->comm, 1, 0, &e->mine));
-    return bppsa_comm_recv(e->comm, 1, 0, &e->all);
+    BPPSA_TRY(bppsa_comm_send(e->comm, 1, 0, &e->in));
+    return bppsa_comm_recv(e->comm, 1, 0, &e->out);
   }
-  BPPSA_TRY(rank == 1 ? bppsa_comm_recv(e->comm, 0, 0, &e->all) : BPPSA_OK);
-  return rank == 1 ? bppsa_comm_send(e->comm, 0, 0, &e->all) : BPPSA_OK;
+  BPPSA_TRY(rank == 1 ? bppsa_comm_recv(e->comm, 0, 0, &e->out) : BPPSA_OK);
+  return rank == 1 ? bppsa_comm_send(e->comm, 0, 0, &e->out) : BPPSA_OK;
 }
 
-static bppsa_status once(exchange *e) {
-  switch (e->operation) {
-  case BPPSA_OPERATION_ALLREDUCE:
-    return bppsa_comm_allreduce(e->comm, BPPSA_COMM_SUM, &e->all);
-  case BPPSA_OPERATION_ORDERED_SUM:
-    BPPSA_TRY(bppsa_ordered_sum_add(e->sum, bppsa_comm_rank(e->comm), &e->mine));
-    return bppsa_ordered_sum_finish(e->sum, &e->all);
-  case BPPSA_OPERATION_ALLGATHER:
-    return bppsa_comm_allgather(e->comm, &e->mine, NULL, &e->all);
-  default:
-    return message(e);
+/* The same between two stages of a pipeline. */
+static bppsa_status stage_message(exchange *e) {
+  const int32_t rank = bppsa_comm_rank(e->comm);
+  if (rank > 1) {
+    return BPPSA_OK;
   }
+  BPPSA_TRY(bppsa_chain_pass_on(e->comm, rank == 0, rank == 0 ? &e->in : &e->out));
+  return bppsa_chain_pass_on(e->comm, rank == 1, &e->out);
 }
 
-static void fill(const bppsa_view *view, double value) {
+static bppsa_status allreduce(exchange *e) {
+  return bppsa_comm_allreduce(e->comm, BPPSA_COMM_SUM, &e->out);
+}
+
+static bppsa_status ordered_sum(exchange *e) {
+  BPPSA_TRY(bppsa_ordered_sum_add(e->sum, bppsa_comm_rank(e->comm), &e->in));
+  return bppsa_ordered_sum_finish(e->sum, &e->out);
+}
+
+static bppsa_status allgather(exchange *e) {
+  return bppsa_comm_allgather(e->comm, &e->in, NULL, &e->out);
+}
+
+static bppsa_status reduce_scatter(exchange *e) {
+  return bppsa_comm_reduce_scatter(e->comm, BPPSA_COMM_SUM, &e->in, &e->out);
+}
+
+static const struct {
+  bppsa_status (*once)(exchange *);
+  bool message, sums, gathers, scatters; /* message: there and back, between two ranks; sums: adds up what the ranks have */
+} operations[BPPSA_OPERATIONS] = {[BPPSA_OPERATION_POINT_TO_POINT] = {message, .message = true},
+                                  [BPPSA_OPERATION_ALLREDUCE] = {allreduce, .sums = true},
+                                  [BPPSA_OPERATION_ORDERED_SUM] = {ordered_sum, .sums = true},
+                                  [BPPSA_OPERATION_ALLGATHER] = {allgather, .gathers = true},
+                                  [BPPSA_OPERATION_REDUCE_SCATTER] = {reduce_scatter, .sums = true, .scatters = true},
+                                  [BPPSA_OPERATION_STAGE_MESSAGE] = {stage_message, .message = true}};
+
+static bppsa_status fill(exchange *e, const bppsa_view *view, float value) {
   for (int64_t i = 0; i < view->shape[0]; ++i) {
-    bppsa_view_set(view, i, value);
+    e->host[i] = value;
   }
+  return bppsa_memory_put(e->gpu, view->data, e->host, (int64_t)bppsa_view_bytes(view));
 }
 
 /* Runs it once on ones: a sum has the number of ranks everywhere, a copy has ones. Afterwards all numbers are 0, as sums leave
  * them. */
 static bppsa_status verify(exchange *e) {
-  const bool sums = e->operation == BPPSA_OPERATION_ALLREDUCE || e->operation == BPPSA_OPERATION_ORDERED_SUM;
-  const double right = sums ? bppsa_comm_size(e->comm) : 1;
-  const bool reads = e->operation != BPPSA_OPERATION_POINT_TO_POINT || bppsa_comm_rank(e->comm) < 2;
-  fill(&e->mine, 1);
-  fill(&e->all, e->operation == BPPSA_OPERATION_ALLREDUCE ? 1 : 0);
-  BPPSA_TRY(once(e));
-  for (int64_t i = 0; reads && i < e->all.shape[0]; ++i) {
-    if (bppsa_view_get(&e->all, i) != right) {
+  const float right = operations[e->operation].sums ? (float)bppsa_comm_size(e->comm) : 1;
+  const bool reads = !operations[e->operation].message || bppsa_comm_rank(e->comm) < 2;
+  BPPSA_TRY(fill(e, &e->in, 1));
+  BPPSA_TRY(fill(e, &e->out, e->operation == BPPSA_OPERATION_ALLREDUCE ? 1 : 0));
+  BPPSA_TRY(operations[e->operation].once(e));
+  BPPSA_TRY(bppsa_memory_get(e->gpu, e->host, e->out.data, (int64_t)bppsa_view_bytes(&e->out)));
+  for (int64_t i = 0; reads && i < e->out.shape[0]; ++i) {
+    if (e->host[i] != right) {
       return bppsa_fail(BPPSA_ERR_NUMERIC, "%s of %d ranks: number %" PRId64 " is %g, expected %g",
-                        bppsa_oracle_operation_name((int32_t)e->operation), bppsa_comm_size(e->comm), i,
-                        bppsa_view_get(&e->all, i), right);
+                        bppsa_oracle_operation_name((int32_t)e->operation), bppsa_comm_size(e->comm), i, (double)e->host[i],
+                        (double)right);
     }
   }
-  fill(&e->mine, 0);
-  fill(&e->all, 0);
-  return BPPSA_OK;
+  BPPSA_TRY(fill(e, &e->in, 0));
+  return fill(e, &e->out, 0);
 }
 
-enum { ROUNDS = 51, ROUNDS_QUICK = 7, FEW_BYTES = 1 << 18 /* sizes up to it have all rounds, others a fifth */ };
+enum { ROUNDS = 51, ROUNDS_QUICK = 7, FEW_BYTES = 1 << 18 /* sizes up to it have all rounds, others a fifth, at least 3 */ };
 
 static bppsa_status time_rounds(exchange *e, int64_t rounds, double *median) {
   double seconds[ROUNDS];
-  const double ways = e->operation == BPPSA_OPERATION_POINT_TO_POINT ? 2 : 1;
+  const double ways = operations[e->operation].message ? 2 : 1;
   BPPSA_TRY(verify(e));
   BPPSA_TRY(bppsa_comm_barrier(e->comm));
   for (int64_t i = 0; i < rounds; ++i) {
     const double start = bppsa_now();
-    BPPSA_TRY(once(e));
+    BPPSA_TRY(operations[e->operation].once(e));
     seconds[i] = (bppsa_now() - start) / ways;
   }
   *median = bppsa_timing_of(rounds, seconds).median_s;
   return BPPSA_OK;
 }
 
-static bppsa_status time_size(bppsa_comm *comm, bppsa_oracle_operation operation, int64_t bytes, bool quick, double *median) {
-  const int64_t numbers = bytes / 4, ranks = bppsa_comm_size(comm), gathered = numbers * ranks;
-  const int64_t all = operation == BPPSA_OPERATION_ALLGATHER ? gathered : numbers;
-  const int64_t rounds = quick ? ROUNDS_QUICK : bytes <= FEW_BYTES ? ROUNDS : ROUNDS / 5;
-  char *memory = bppsa_alloc((size_t)(numbers + all) * 4);
-  if (memory == NULL) {
+static bppsa_status make_view(exchange *e, int64_t numbers, bppsa_view *view) {
+  void *data = NULL;
+  BPPSA_TRY(bppsa_memory_alloc(e->gpu, numbers * (int64_t)sizeof(float), &data));
+  *view = bppsa_view_make(data, BPPSA_F32, 1, &numbers);
+  view->device = e->gpu != NULL ? BPPSA_CUDA : BPPSA_CPU;
+  return BPPSA_OK;
+}
+
+static void free_views(exchange *e) {
+  bppsa_ordered_sum_destroy(e->sum);
+  bppsa_memory_free(e->gpu, e->in.data);
+  bppsa_memory_free(e->gpu, e->out.data);
+  bppsa_free(e->host);
+}
+
+/* in and out have `numbers` numbers, but a gather makes as many for each rank, and a scatter takes them. */
+static bppsa_status make_views(exchange *e, int64_t numbers) {
+  const int64_t ranks = bppsa_comm_size(e->comm), part = operations[e->operation].scatters ? (numbers - 1) / ranks + 1 : numbers;
+  const int64_t in = operations[e->operation].scatters ? part * ranks : part;
+  const int64_t out = operations[e->operation].gathers ? part * ranks : part;
+  BPPSA_TRY(make_view(e, in, &e->in));
+  BPPSA_TRY(make_view(e, out, &e->out));
+  e->host = bppsa_calloc(in > out ? in : out, sizeof *e->host);
+  if (e->host == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  exchange e = {.comm = comm,
-                .operation = operation,
-                .mine = bppsa_view_make(memory, BPPSA_F32, 1, &numbers),
-                .all = bppsa_view_make(memory + numbers * 4, BPPSA_F32, 1, &all)};
-  bppsa_status status = operation == BPPSA_OPERATION_ORDERED_SUM
-                            ? bppsa_ordered_sum_create(comm, ranks, NULL, BPPSA_F32, numbers, 1, &e.sum)
-                            : BPPSA_OK;
-  status = status == BPPSA_OK ? time_rounds(&e, rounds, median) : status;
-  bppsa_ordered_sum_destroy(e.sum);
-  bppsa_free(memory);
+  return e->operation == BPPSA_OPERATION_ORDERED_SUM
+             ? bppsa_ordered_sum_create(e->comm, ranks, NULL, BPPSA_F32, numbers, 1, &e->sum)
+             : BPPSA_OK;
+}
+
+static bppsa_status time_size(bppsa_comm *comm, bppsa_oracle_operation operation, int64_t bytes, bool quick, double *median) {
+  const int64_t most = quick ? ROUNDS_QUICK : ROUNDS, few = most / 5 > 3 ? most / 5 : 3;
+  const bool nccl = bppsa_comm_get_transport(comm) == BPPSA_COMM_NCCL;
+  exchange e = {.comm = comm, .operation = operation, .gpu = nccl ? bppsa_comm_get_device(comm) : NULL};
+  bppsa_status status = make_views(&e, bytes / 4);
+  status = status == BPPSA_OK ? time_rounds(&e, bytes <= FEW_BYTES ? most : few, median) : status;
+  free_views(&e);
   return status;
 }
 
 bppsa_status bppsa_link_measure(bppsa_comm *comm, bppsa_oracle_operation operation, bool quick, bppsa_link_fit *fit) {
-  static const int64_t sizes[BPPSA_LINK_SIZES] = {64, 1024, 16384, 131072, 1 << 20, 4 << 20};
+  static const int64_t sizes[BPPSA_LINK_SIZES] = {64, 1024, 16384, 131072, 1 << 20, 4 << 20, 32 << 20},
+                       quick_sizes[BPPSA_LINK_SIZES_QUICK] = {64, 16384, 262144, 4 << 20};
   bppsa_link_fit made = {.operation = operation, .ranks = bppsa_comm_size(comm)};
   made.count = quick ? BPPSA_LINK_SIZES_QUICK : BPPSA_LINK_SIZES;
   if (made.ranks < 2) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: one rank, expected 2 or more", bppsa_oracle_operation_name((int32_t)operation));
   }
   for (int64_t i = 0; i < made.count; ++i) {
+    const int64_t bytes = quick ? quick_sizes[i] : sizes[i];
     double median = 0;
-    BPPSA_TRY(time_size(comm, operation, sizes[i], quick, &median));
-    made.points[i] = (bppsa_link_point){.bytes = (double)sizes[i], .median_s = median > 0 ? median : 1e-9};
+    BPPSA_TRY(time_size(comm, operation, bytes, quick, &median));
+    made.points[i] = (bppsa_link_point){.bytes = (double)bytes, .median_s = median > 0 ? median : 1e-9};
   }
   bppsa_link_solve(&made);
   *fit = made;

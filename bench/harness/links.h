@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "oracle/system.h"
 
-enum { BPPSA_LINK_SIZES = 6, BPPSA_LINK_SIZES_QUICK = 4 };
+enum { BPPSA_LINK_SIZES = 7, BPPSA_LINK_SIZES_QUICK = 4 };
 
 typedef struct {
   double bytes;    /* of the buffer; of an allgather, of one rank's segment */
@@ -24,7 +24,7 @@ typedef struct {
 } bppsa_link_fit;
 
 /* Seconds of an operation of so many bytes among so many ranks over a link: a message, an allreduce by a ring, an ordered sum, an
- * allgather. */
+ * allgather, a reduce-scatter. */
 double bppsa_link_seconds(bppsa_oracle_operation operation, bppsa_link link, int64_t ranks, double bytes);
 /* Finds alpha and beta, none below 0, from the points' bytes and medians: least squares of relative errors. Sets link, residual and
  * the points' fitted_s. count >= 2. */

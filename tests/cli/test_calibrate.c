@@ -35,7 +35,20 @@ static void check_layers(const json_t *times, size_t count) {
   }
 }
 
-/* Three ranks have a level of two and one of three, with four operations each; the file is what is shown. */
+/* The whole model on one, two and three ranks; in two parts and in three, each by three strategies. */
+static void check_shares(const json_t *times) {
+  const json_t *shares = json_object_get(times, "shares"), *share;
+  size_t i;
+  assert_int_equal(json_array_size(shares), 3 + 2 * 3);
+  json_array_foreach(shares, i, share) {
+    assert_true(get_real(share, "forward_s") > 0 && get_real(share, "backward_s") > 0 && get_real(share, "update_s") > 0);
+    const bool all = strcmp(get_text(share, "strategy"), "data") == 0;
+    assert_true((get_real(share, "ways") == 1) == all);
+    assert_true((get_real(share, "allgathers") > 0) == !all && get_real(share, "weight_gradient_bytes") > 0);
+  }
+}
+
+/* Three ranks have a level of two and one of three, with six operations each; the file is what is shown. */
 static void test_file(void **state) {
   (void)state;
   json_t *shown = run_json("calibrate lenet5 --out calibrate.json --ranks 3 --threads 1 --batch 2 --quick --json"), *file = NULL;
@@ -49,13 +62,15 @@ static void test_file(void **state) {
     const json_t *level = json_array_get(levels, i);
     assert_true(get_real(level, "slowdown") >= 1);
     assert_true(get_real(json_object_get(level, "ordered_sum"), "bandwidth") > 0);
+    assert_true(get_real(json_object_get(level, "reduce_scatter"), "bandwidth") > 0);
     assert_true(get_real(level, "alpha_s") == get_real(json_object_get(level, "point_to_point"), "alpha_s"));
   }
-  assert_int_equal(json_array_size(json_object_get(file, "fits")), 8);
+  assert_int_equal(json_array_size(json_object_get(file, "fits")), 12);
   assert_true(get_real(file, "efficiency") > 0 && get_real(file, "efficiency") <= 1 && get_real(file, "peak_flops") > 1e6);
   assert_string_equal(get_text(measured, "transport"), "threads");
   assert_true(strlen(get_text(measured, "date")) > 0 && strlen(get_text(measured, "hardware")) > 0);
   check_layers(json_object_get(file, "layer_times"), 11);
+  check_shares(json_object_get(file, "layer_times"));
   json_decref(shown);
   json_decref(file);
 }
@@ -84,6 +99,7 @@ static void test_models(void **state) {
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "layers of gru, 1 samples at once"));
   assert_non_null(strstr(result.out, "allgather            2 "));
+  assert_non_null(strstr(result.out, "reduce_scatter       2 "));
   assert_non_null(strstr(result.out, "a product of two steps' Jacobians takes "));
   assert_non_null(strstr(result.out, "2 ranks at once compute "));
   release(&result);

@@ -200,6 +200,12 @@ static void test_simulated(void **state) {
   near(row.compute_s, 80 * 12e-3 / 4);
   near(row.memory_bytes, 4 * (2 * 40 * 32 + 2)); /* the activations of four micro-batches */
   assert_true(isnan(row.model_s));
+  assert_int_equal(row.cuts, 3);
+  assert_true(row.cut[0] == 1 && row.cut[1] == 2 && row.cut[2] == 3);
+  /* Messages as the executor waits for them, 1 ms each: three on the way down and three back. */
+  a.system.levels[0].own[BPPSA_OPERATION_STAGE_MESSAGE] = (bppsa_link){1e-3, 1e-18};
+  assert_true(fabs(row_of(&a, "gpipe", 4).time_s - (0.42 + 2 * 6e-3)) < 1e-9);
+  a.system.levels[0].own[BPPSA_OPERATION_STAGE_MESSAGE] = (bppsa_link){0};
   row = row_of(&a, "chimera", 4); /* 5 D - 4 slots of F = 1 and B = 2: 16 (facts of Chimera's table 2) */
   assert_true(fabs(row.time_s - 0.32) < 1e-9);
   near(row.model_s, 0.32);
@@ -275,6 +281,8 @@ static void test_collectives(void **state) {
   near(bppsa_allreduce_s(BPPSA_COLLECTIVE_AUTO, link, 16, 8), bppsa_allreduce_s(BPPSA_COLLECTIVE_TREE, link, 16, 8));
   near(bppsa_allreduce_s(BPPSA_COLLECTIVE_AUTO, link, 1, 8), 0);
   near(bppsa_allgather_s(link, 1, 8), 0);
+  near(bppsa_reduce_scatter_s(link, 4, 8), 3 * (2 + 2 * 0.5));
+  near(bppsa_reduce_scatter_s(link, 1, 8), 0);
 }
 
 /* A link is as slow as the innermost level that joins all processors. */
@@ -283,7 +291,8 @@ static const char measured_levels[] =
     "{\"name\": \"measured\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"memory_reuse\": 1, \"levels\": ["
     "{\"name\": \"two\", \"processors\": 2, \"alpha_s\": 1e-4, \"bandwidth\": 1e6, \"slowdown\": 1.5,"
     " \"allreduce\": {\"alpha_s\": 2e-4, \"bandwidth\": 5e5}, \"ordered_sum\": {\"alpha_s\": 3e-4, \"bandwidth\": 2.5e5},"
-    " \"allgather\": {\"alpha_s\": 4e-4, \"bandwidth\": 2e6}, \"point_to_point\": {\"alpha_s\": 5e-4, \"bandwidth\": 4e6}},"
+    " \"allgather\": {\"alpha_s\": 4e-4, \"bandwidth\": 2e6}, \"point_to_point\": {\"alpha_s\": 5e-4, \"bandwidth\": 4e6},"
+    " \"reduce_scatter\": {\"alpha_s\": 6e-4, \"bandwidth\": 3e6}, \"stage_message\": {\"alpha_s\": 7e-4, \"bandwidth\": 2e6}},"
     "{\"name\": \"four\", \"processors\": 4, \"alpha_s\": 1e-4, \"bandwidth\": 1e6, \"slowdown\": 3}]}";
 
 /* B = 20, so I = 5 iterations; sums of 288 * 4 bytes. */
@@ -324,6 +333,65 @@ static void test_measured_levels(void **state) {
   bppsa_oracle_model_free(&a.model);
 }
 
+static bppsa_oracle_share share_of(const char *text) {
+  bppsa_oracle_share share;
+  json_t *document = NULL;
+  assert_int_equal(bppsa_json_parse("share", text, (int64_t)strlen(text), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_share_parse("share", document, &share), BPPSA_OK);
+  json_decref(document);
+  return share;
+}
+
+#define SHARE(strategy, ways, ranks)                                                                                             \
+  "{\"strategy\": \"" strategy "\", \"ways\": " ways ", \"ranks\": " ranks                                                       \
+  ", \"forward_s\": 1e-3, \"backward_s\": 2e-3, \"update_s\": 3e-3, \"allgathers\": 2, \"sums\": 3, \"messages\": 4,"            \
+  " \"allgather_bytes\": 100, \"sum_bytes\": 300, \"message_bytes\": 400, \"tile_gradient_bytes\": 500,"                         \
+  " \"weight_gradient_bytes\": 600}"
+
+/* What was measured of a rank's share takes the place of 1/p of the layers, and what it sends that of the formulas. Rings; the
+ * level's slowdown is not applied again. D = 100, B = 20, I = 5. */
+static void test_shares(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  a.system.levels[0].slowdown = 3;
+  a.query.group = 2;
+  static const char *const texts[] = {SHARE("filter", "2", "4"), SHARE("spatial", "2", "2"), SHARE("data", "1", "4")};
+  bppsa_oracle_share shares[3];
+  for (int i = 0; i < 3; ++i) {
+    shares[i] = share_of(texts[i]);
+  }
+  a.model.shares = shares;
+  a.model.share_count = 3;
+  /* Two groups of two have 50 samples each: 50 * 3e-3 + 5 * 3e-3. In an iteration of 10 samples 2 allgathers of 1000 bytes
+   * together, 2e-4 + 1e-3; 3 sums of 3000, 2 (3e-4 + 3000/2 * 1e-6); 4 messages of 4000, 4e-4 + 4e-3. Gradients: 2 (1e-4 + 500/2
+   * * 1e-6) in a group, 2 (1e-4 + 600/2 * 1e-6) between two. Memory as ever. */
+  bppsa_oracle_row row = row_of(&a, "data+filter", 4);
+  near(row.compute_s, 0.165);
+  near(row.phase_s[BPPSA_PHASE_UPDATE], 0.015);
+  near(row.phase_s[BPPSA_PHASE_COLLECTIVES], 5 * (1.2e-3 + 3.6e-3));
+  near(row.phase_s[BPPSA_PHASE_HALO], 5 * 4.4e-3);
+  near(row.phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE], 5 * (7e-4 + 8e-4));
+  near(row.memory_bytes, 83112);
+  /* All processors share the layers: 100 samples, and no other group. */
+  row = row_of(&a, "spatial", 2);
+  near(row.compute_s, 0.3 + 0.015);
+  near(row.phase_s[BPPSA_PHASE_HALO], 5 * (4e-4 + 8e-3));
+  near(row.phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE], 5 * 7e-4);
+  near(row_of(&a, "data", 4).compute_s, 0.075 + 0.015);
+  /* One part of any strategy is the whole model. */
+  a.query.group = 1;
+  near(row_of(&a, "data+spatial", 4).compute_s, 0.075 + 0.015);
+  /* Other numbers were not measured: the formulas, with the slowdown. */
+  near(row_of(&a, "filter", 4).compute_s, (300.0 / 4 * 4e-3 + 5.0 / 4 * 9e-3) * bppsa_oracle_system_slowdown(&a.system, 4));
+  json_t *document = bppsa_oracle_share_json(&shares[0]);
+  bppsa_oracle_share copy;
+  assert_int_equal(bppsa_oracle_share_parse("copy", document, &copy), BPPSA_OK);
+  json_decref(document);
+  assert_memory_equal(&copy, &shares[0], sizeof copy);
+  a.model.shares = NULL;
+  bppsa_oracle_model_free(&a.model);
+}
+
 /* All divisors, in order; those of 2^24 cost about 2 * 2^12 divisions, which two loops over all numbers would not. */
 static void test_divisors(void **state) {
   (void)state;
@@ -345,25 +413,33 @@ static void test_divisors(void **state) {
 }
 
 /* The times of layers in a system file. */
-static void write_times(const char *model, const char *layers) {
+static void write_times_with(const char *model, const char *layers, const char *more) {
   FILE *file = fopen("oracle_times.json", "w");
   assert_non_null(file);
   fprintf(file,
           "{\"name\": \"here\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"levels\": [{\"name\": \"n\", \"processors\": 2,"
           " \"alpha_s\": 0, \"bandwidth\": 1}], \"measured\": {\"date\": \"2026-01-31\", \"hardware\": \"a machine\"},"
-          " \"layer_times\": {\"model\": \"%s\", \"batch\": 16, \"layers\": [%s]}}",
-          model, layers);
+          " \"layer_times\": {\"model\": \"%s\", \"batch\": 16, \"layers\": [%s]%s}}",
+          model, layers, more);
   assert_int_equal(fclose(file), 0);
 }
 
-static void refuse_times(const char *layers, const char *part) {
+static void write_times(const char *model, const char *layers) {
+  write_times_with(model, layers, "");
+}
+
+static void refuse_times_with(const char *layers, const char *more, const char *part) {
   asked a = parse(two_layers, plain, 20);
-  write_times("two", layers);
+  write_times_with("two", layers, more);
   assert_int_equal(bppsa_oracle_system_times("oracle_times.json", &a.model), BPPSA_ERR_FORMAT);
   if (strstr(bppsa_last_error(), part) == NULL) {
     fail_msg("%s lacks '%s'", bppsa_last_error(), part);
   }
   bppsa_oracle_model_free(&a.model);
+}
+
+static void refuse_times(const char *layers, const char *part) {
+  refuse_times_with(layers, "", part);
 }
 
 #define TIMES(name) "{\"name\": \"" name "\", \"forward_s\": 1, \"backward_s\": 2, \"update_s\": 3}"
@@ -389,6 +465,17 @@ static void test_measured_layers(void **state) {
   refuse_times(TIMES("a") ", {\"name\": \"b\", \"forward_s\": 1, \"update_s\": 1}", "\"backward_s\" missing");
   refuse_times(TIMES("a") ", {\"name\": \"b\", \"forward_s\": -1}", "\"forward_s\"");
   refuse_times(TIMES("a") ", {\"nam\": \"b\"}", "did you mean name?");
+  a = parse(two_layers, plain, 20);
+  write_times_with("two", TIMES("a") "," TIMES("b"), ", \"shares\": [" SHARE("data", "1", "1") "]");
+  assert_int_equal(bppsa_oracle_system_times("oracle_times.json", &a.model), BPPSA_OK);
+  near(row_of(&a, "serial", 1).compute_s, 100 * 3e-3 + 5 * 3e-3);
+  bppsa_oracle_model_free(&a.model);
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": {}", "\"shares\": expected a list of at most 256");
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"strategy\": \"data\"}]", "share 0: \"ways\" missing, expected");
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"way\": 1}]",
+                    "share 0: unknown member \"way\"; did you mean ways?");
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"strategy\": \"data\", \"ways\": 0}]",
+                    "\"ways\": expected a number");
 }
 
 static void test_levels(void **state) {
@@ -602,9 +689,9 @@ int main(void) {
                                      cmocka_unit_test(test_simulated),        cmocka_unit_test(test_time),
                                      cmocka_unit_test(test_collectives),      cmocka_unit_test(test_levels),
                                      cmocka_unit_test(test_measured_levels),  cmocka_unit_test(test_measured_layers),
-                                     cmocka_unit_test(test_divisors),         cmocka_unit_test(test_statements),
-                                     cmocka_unit_test(test_parameters),       cmocka_unit_test(test_round_trip),
-                                     cmocka_unit_test(test_bad_files),        cmocka_unit_test(test_bad_questions),
-                                     cmocka_unit_test(test_memory_runs_out)};
+                                     cmocka_unit_test(test_shares),           cmocka_unit_test(test_divisors),
+                                     cmocka_unit_test(test_statements),       cmocka_unit_test(test_parameters),
+                                     cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_bad_files),
+                                     cmocka_unit_test(test_bad_questions),    cmocka_unit_test(test_memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,62 @@
+#include "oracle/share.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "oracle/members.h"
+
+/* The members of the object, and where their numbers are. */
+static const struct {
+  const char *name;
+  size_t at;
+  double low, high;
+} numbers[] = {{"ways", offsetof(bppsa_oracle_share, ways), 1, 1e9},
+               {"ranks", offsetof(bppsa_oracle_share, ranks), 1, 1e9},
+               {"forward_s", offsetof(bppsa_oracle_share, forward_s), 0, 1e9},
+               {"backward_s", offsetof(bppsa_oracle_share, backward_s), 0, 1e9},
+               {"update_s", offsetof(bppsa_oracle_share, update_s), 0, 1e9},
+               {"allgathers", offsetof(bppsa_oracle_share, allgathers), 0, 1e9},
+               {"sums", offsetof(bppsa_oracle_share, sums), 0, 1e9},
+               {"messages", offsetof(bppsa_oracle_share, messages), 0, 1e9},
+               {"allgather_bytes", offsetof(bppsa_oracle_share, allgather_bytes), 0, 1e18},
+               {"sum_bytes", offsetof(bppsa_oracle_share, sum_bytes), 0, 1e18},
+               {"message_bytes", offsetof(bppsa_oracle_share, message_bytes), 0, 1e18},
+               {"tile_gradient_bytes", offsetof(bppsa_oracle_share, tile_gradient_bytes), 0, 1e18},
+               {"weight_gradient_bytes", offsetof(bppsa_oracle_share, weight_gradient_bytes), 0, 1e18}};
+enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
+
+static double *number_of(bppsa_oracle_share *share, int i) {
+  return (double *)(void *)((char *)share + numbers[i].at);
+}
+
+bppsa_status bppsa_oracle_share_parse(const char *where, const json_t *object, bppsa_oracle_share *share) {
+  const char *names[NUMBERS + 2] = {"strategy"};
+  bppsa_oracle_member members[NUMBERS];
+  bppsa_oracle_share made = {.ways = -1};
+  for (int i = 0; i < NUMBERS; ++i) {
+    names[1 + i] = numbers[i].name;
+    *number_of(&made, i) = -1;
+    members[i] = (bppsa_oracle_member){numbers[i].name, number_of(&made, i), numbers[i].low, numbers[i].high};
+  }
+  BPPSA_TRY(bppsa_oracle_known(where, object, names));
+  BPPSA_TRY(bppsa_oracle_text(where, object, "strategy", sizeof made.strategy, made.strategy));
+  BPPSA_TRY(bppsa_oracle_numbers(where, object, NUMBERS, members));
+  for (int i = 0; i < NUMBERS; ++i) {
+    if (*number_of(&made, i) < 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected a number from %g", where, numbers[i].name,
+                        numbers[i].low);
+    }
+  }
+  *share = made;
+  return BPPSA_OK;
+}
+
+json_t *bppsa_oracle_share_json(const bppsa_oracle_share *share) {
+  bppsa_oracle_share copy = *share;
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "strategy", share->strategy);
+  for (int i = 0; ok && i < NUMBERS; ++i) {
+    ok = bppsa_json_put_real(object, numbers[i].name, *number_of(&copy, i));
+  }
+  return bppsa_json_finish(object, ok);
+}

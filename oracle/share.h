@@ -1,0 +1,33 @@
+/* What was measured of a rank's step where ranks share a model (bppsa calibrate, distributed/step_costs.h): a part of a layer
+ * seldom takes a part of its time, so projections for that machine take these times instead. */
+#ifndef BPPSA_ORACLE_SHARE_H
+#define BPPSA_ORACLE_SHARE_H
+
+#include "core/json.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BPPSA_ORACLE_NAME = 48, BPPSA_ORACLE_MOST_SHARES = 256 };
+
+/* Of a model in `ways` parts, while `ranks` ranks computed side by side; strategy "data" with one part is the whole model. Times
+ * are those of computing; the others count operations and their bytes. */
+typedef struct {
+  char strategy[BPPSA_ORACLE_NAME]; /* "data", "spatial", "filter", "channel" */
+  double ways, ranks;
+  double forward_s, backward_s, update_s;            /* of one sample; update_s: of one update */
+  double allgathers, sums, messages;                 /* of an iteration: sums of activations and input gradients */
+  double allgather_bytes, sum_bytes, message_bytes;  /* of one sample; of a rank's own segments; of messages that it receives */
+  double tile_gradient_bytes, weight_gradient_bytes; /* of an iteration: added up in a group, and between groups */
+} bppsa_oracle_share;
+
+/* Reads an object with a member for each of these numbers. ERR_FORMAT names what is missing or wrong. */
+bppsa_status bppsa_oracle_share_parse(const char *where, const json_t *object, bppsa_oracle_share *share);
+/* The share as such an object; NULL when out of memory. */
+json_t *bppsa_oracle_share_json(const bppsa_oracle_share *share);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
