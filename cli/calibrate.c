@@ -13,6 +13,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "SYSTEM.json", .help = "where the system file goes"},
     {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "ranks that exchange messages; levels of 2, 4, .. are measured"},
     {.option = BPPSA_OPTION_TRANSPORT},
+    {.option = BPPSA_OPTION_DEVICE, .help = "cuda: of GPUs, only what they exchange, with --transport nccl [cpu]"},
     {.option = BPPSA_OPTION_TIMEOUT},
     {.option = BPPSA_OPTION_BATCH, .fallback = "16", .help = "samples that a rank computes at once"},
     {.option = BPPSA_OPTION_QUICK, .help = "fewer sizes and passes"},
@@ -49,7 +50,8 @@ static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
                                            .quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given,
                                            .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                            .err = cli->to.err,
-                                           .device = device};
+                                           .device = device,
+                                           .nccl = bppsa_ranks_over_nccl(cli)};
   bppsa_status status = bppsa_calibrate(comm, &request, &document);
   bppsa_device_destroy(device);
   status = status == BPPSA_OK && bppsa_ranks_first(comm) ? write_document(cli, document) : status;

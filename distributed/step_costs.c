@@ -6,8 +6,10 @@
 #include "core/clock.h"
 #include "core/philox.h"
 #include "core/rounds.h"
+#include "distributed/data_parallel.h"
 
-enum { LEAST_STEPS = 3, MOST_STEPS = 101, PHASES = 3 };
+enum { LEAST_STEPS = 3, MOST_STEPS = 101 };
+enum { FORWARD, BACKWARD, EXCHANGE, UPDATE, PHASES };
 enum { INPUTS = 245, SEEDS = 246 }; /* streams of core/philox.h */
 
 /* A model on one rank, with what its steps read. */
@@ -15,6 +17,8 @@ typedef struct {
   bppsa_comm *comm;
   bppsa_model *model;
   bppsa_optimizer *optimizer;
+  bppsa_data_parallel *data; /* NULL: the gradients stay where they are */
+  int64_t batch;             /* of all ranks */
   const bppsa_device *device;
   bppsa_view x, seed;
   double *seconds; /* [PHASES][MOST_STEPS] */
@@ -39,13 +43,23 @@ static bppsa_status make_noise(bppsa_dtype dtype, int32_t ndim, const int64_t *s
 
 /* ---- steps ---- */
 
+/* A block whose gradients are there already. */
+static bppsa_status no_passes(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
+  (void)context, (void)first, (void)count;
+  *sums = (bppsa_data_parallel_sums){.loss = 0};
+  return BPPSA_OK;
+}
+
 static bppsa_status make_pass(stand *s, int phase) {
   bppsa_view logits;
+  bppsa_data_parallel_sums sums;
   switch (phase) {
-  case 0:
+  case FORWARD:
     return s->model->ops->forward(s->model, &s->x, NULL, &logits);
-  case 1:
+  case BACKWARD:
     return s->model->ops->backward(s->model, &s->seed);
+  case EXCHANGE:
+    return s->data != NULL ? bppsa_data_parallel_compute(s->data, s->batch, no_passes, NULL, &sums) : BPPSA_OK;
   default:
     bppsa_optimizer_step(s->optimizer, s->device);
     return BPPSA_OK;
@@ -80,9 +94,11 @@ static bppsa_status make_steps(stand *s, double budget_s, bppsa_step_costs *cost
     }
   }
   BPPSA_TRY(bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &view));
-  costs->forward_s = bppsa_timing_of(s->steps, s->seconds).median_s;
-  costs->backward_s = bppsa_timing_of(s->steps, s->seconds + MOST_STEPS).median_s;
-  costs->update_s = bppsa_timing_of(s->steps, s->seconds + 2 * MOST_STEPS).median_s;
+  double *const medians[PHASES] = {&costs->forward_s, &costs->backward_s, &costs->exchange_s, &costs->update_s};
+  for (int phase = 0; phase < PHASES; ++phase) {
+    *medians[phase] =
+        s->data != NULL || phase != EXCHANGE ? bppsa_timing_of(s->steps, s->seconds + phase * MOST_STEPS).median_s : 0;
+  }
   return BPPSA_OK;
 }
 
@@ -106,13 +122,21 @@ static int64_t gradient_bytes(const bppsa_model *model) {
   return bytes;
 }
 
-bppsa_status bppsa_step_measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *model,
-                                const bppsa_step_measuring *how, bppsa_step_costs *costs) {
-  BPPSA_REQUIRE(comm != NULL && network != NULL && model != NULL && how != NULL && how->batch >= 1 && costs != NULL);
-  stand s = {.comm = comm, .model = model, .device = how->device};
+static bppsa_status make_data_parallel(stand *s) {
+  bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
+  config.batch = s->batch;
+  return bppsa_data_parallel_create(s->comm, s->model, &config, &s->data);
+}
+
+/* `exchange`: adds up the gradients too. */
+static bppsa_status measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *model,
+                            const bppsa_step_measuring *how, bool exchange, bppsa_step_costs *costs) {
+  stand s = {.comm = comm, .model = model, .batch = how->batch * bppsa_comm_size(comm), .device = how->device};
   bppsa_step_costs made = {.traffic = {.weight_bytes = gradient_bytes(model)}};
   bppsa_status status = set_up(&s, network, how);
+  status = status == BPPSA_OK && exchange ? make_data_parallel(&s) : status;
   status = status == BPPSA_OK ? make_steps(&s, how->budget_s, &made) : status;
+  bppsa_data_parallel_destroy(s.data);
   bppsa_optimizer_destroy(s.optimizer);
   bppsa_free(s.x.data);
   bppsa_free(s.seed.data);
@@ -120,6 +144,12 @@ bppsa_status bppsa_step_measure(bppsa_comm *comm, const bppsa_cnn_network *netwo
   BPPSA_TRY(status);
   *costs = made;
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_step_measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *model,
+                                const bppsa_step_measuring *how, bppsa_step_costs *costs) {
+  BPPSA_REQUIRE(comm != NULL && network != NULL && model != NULL && how != NULL && how->batch >= 1 && costs != NULL);
+  return measure(comm, network, model, how, true, costs);
 }
 
 /* Ranks may have parts of different sizes; rank 0 has the largest one (core/cut.h). */
@@ -133,7 +163,7 @@ static bppsa_status share_traffic(bppsa_comm *comm, const bppsa_model *part, bpp
 bppsa_status bppsa_step_measure_part(bppsa_comm *comm, const bppsa_cnn_network *network, const bppsa_model *whole,
                                      bppsa_layer_strategy strategy, int64_t ways, const bppsa_step_measuring *how,
                                      bppsa_step_costs *costs) {
-  BPPSA_REQUIRE(comm != NULL && network != NULL && whole != NULL && ways >= 1 && how != NULL && costs != NULL);
+  BPPSA_REQUIRE(comm != NULL && network != NULL && whole != NULL && ways >= 1 && how != NULL && how->batch >= 1 && costs != NULL);
   const bppsa_layer_split_config config = {.strategy = strategy,
                                            .batch = how->batch,
                                            .dtype = whole->dtype,
@@ -145,7 +175,7 @@ bppsa_status bppsa_step_measure_part(bppsa_comm *comm, const bppsa_cnn_network *
   for (int64_t i = 0; i < part->parameter_count; ++i) {
     bppsa_layer_split_take(part, i, whole->parameters[i].value.data, part->parameters[i].value.data);
   }
-  bppsa_status status = bppsa_step_measure(comm, network, part, how, &made);
+  bppsa_status status = measure(comm, network, part, how, false, &made);
   status = status == BPPSA_OK ? share_traffic(comm, part, &made.traffic) : status;
   bppsa_model_destroy(part);
   BPPSA_TRY(status);

@@ -25,7 +25,8 @@ typedef struct {
 
 typedef struct {
   double forward_s, backward_s, update_s; /* medians over the steps, of the rank that takes longest */
-  bppsa_layer_traffic traffic;            /* of rank 0 */
+  double exchange_s;           /* likewise: the sum of a whole model's gradients, as data parallelism makes it; of a part 0 */
+  bppsa_layer_traffic traffic; /* of rank 0 */
 } bppsa_step_costs;
 
 /* Measures a model of `network`, the same on every rank of comm, all of which make the same steps at the same time. Its weights

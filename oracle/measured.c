@@ -43,7 +43,8 @@ bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, in
     row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
         iterations * bppsa_oracle_allreduce_s(q, ways, false, ways, share->tile_gradient_bytes);
   }
+  const bool buckets = strcmp(strategy, "data") == 0 && share->exchange_s > 0; /* ranks that share layers add without them */
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] +=
-      iterations * bppsa_oracle_allreduce_s(q, p, ways > 1, groups, share->weight_gradient_bytes);
+      iterations * (buckets ? share->exchange_s : bppsa_oracle_allreduce_s(q, p, ways > 1, groups, share->weight_gradient_bytes));
   return true;
 }

@@ -15,6 +15,7 @@ static const struct {
                {"forward_s", offsetof(bppsa_oracle_share, forward_s), 0, 1e9},
                {"backward_s", offsetof(bppsa_oracle_share, backward_s), 0, 1e9},
                {"update_s", offsetof(bppsa_oracle_share, update_s), 0, 1e9},
+               {"exchange_s", offsetof(bppsa_oracle_share, exchange_s), 0, 1e9},
                {"allgathers", offsetof(bppsa_oracle_share, allgathers), 0, 1e9},
                {"sums", offsetof(bppsa_oracle_share, sums), 0, 1e9},
                {"messages", offsetof(bppsa_oracle_share, messages), 0, 1e9},

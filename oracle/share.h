@@ -16,7 +16,8 @@ enum { BPPSA_ORACLE_NAME = 48, BPPSA_ORACLE_MOST_SHARES = 256 };
 typedef struct {
   char strategy[BPPSA_ORACLE_NAME]; /* "data", "spatial", "filter", "channel" */
   double ways, ranks;
-  double forward_s, backward_s, update_s;            /* of one sample; update_s: of one update */
+  double forward_s, backward_s, update_s; /* of one sample; update_s: of one update */
+  double exchange_s; /* "data": of an iteration, the sum of all gradients, with the copies to buckets and back; otherwise 0 */
   double allgathers, sums, messages;                 /* of an iteration: sums of activations and input gradients */
   double allgather_bytes, sum_bytes, message_bytes;  /* of one sample; of a rank's own segments; of messages that it receives */
   double tile_gradient_bytes, weight_gradient_bytes; /* of an iteration: added up in a group, and between groups */

@@ -49,7 +49,7 @@ int64_t bppsa_oracle_serial_limit(const bppsa_oracle_query *q, int64_t p, char r
 
 bppsa_status bppsa_oracle_serial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   row->mini_batch = q->batch;
-  if (!bppsa_oracle_by_share(q, "data", 1, 1, row)) {
+  if (!bppsa_oracle_by_share(q, "serial", 1, 1, row)) {
     bppsa_oracle_compute(q, row, 1, 1);
   }
   row->memory_bytes = bppsa_oracle_memory(q, (double)row->mini_batch, 1, 1);

@@ -11,6 +11,7 @@
 #include "bppsa_version.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/memory.h"
 #include "core/rounds.h"
 #include "distributed/chain_costs.h"
 #include "distributed/step_costs.h"
@@ -20,6 +21,7 @@ enum { FITS = BPPSA_ORACLE_MOST_LEVELS * BPPSA_OPERATIONS };
 
 typedef struct {
   bppsa_comm *world;
+  bppsa_comm *links; /* what is measured; over NCCL another one than world */
   const bppsa_calibrate_request *request;
   bppsa_network network;
   bppsa_network_config config;
@@ -183,6 +185,7 @@ static bppsa_status measure_share(session *s, bppsa_comm *group, int strategy, i
                                 .forward_s = costs.forward_s / batch,
                                 .backward_s = costs.backward_s / batch,
                                 .update_s = costs.update_s,
+                                .exchange_s = costs.exchange_s,
                                 .allgathers = (double)t->allgathers,
                                 .sums = (double)t->sums,
                                 .messages = (double)t->messages,
@@ -221,8 +224,16 @@ static bppsa_status measure_alone(session *s) {
 
 /* ---- levels ---- */
 
+/* Ordered sums add in the memory of the host, and schedules do not run over NCCL. */
+static bool over_nccl(int32_t operation) {
+  return operation != BPPSA_OPERATION_ORDERED_SUM && operation != BPPSA_OPERATION_STAGE_MESSAGE;
+}
+
 static bppsa_status measure_operations(session *s, bppsa_comm *group, bppsa_oracle_level *level) {
   for (int32_t operation = 0; operation < BPPSA_OPERATIONS; ++operation) {
+    if (s->request->nccl && !over_nccl(operation)) {
+      continue;
+    }
     bppsa_link_fit *fit = &s->fits[s->fit_count++];
     bppsa_progress_show(&s->progress, "%s of %" PRId64 " ranks", bppsa_oracle_operation_name(operation), level->processors);
     if (group != NULL) {
@@ -241,11 +252,15 @@ static bppsa_status measure_level(session *s, int64_t ranks, double pass_s) {
   bppsa_comm *group = NULL;
   *level = (bppsa_oracle_level){.processors = ranks, .contention = 1};
   snprintf(level->name, sizeof level->name, "%" PRId64 " ranks", ranks);
-  BPPSA_TRY(bppsa_comm_split(s->world, bppsa_comm_rank(s->world) < ranks ? 0 : -1, bppsa_comm_rank(s->world), &group));
+  BPPSA_TRY(bppsa_comm_split(s->links, bppsa_comm_rank(s->world) < ranks ? 0 : -1, bppsa_comm_rank(s->world), &group));
   bppsa_status status = measure_operations(s, group, level);
-  status = status == BPPSA_OK && group != NULL ? measure_shares(s, group) : status;
+  status = status == BPPSA_OK && group != NULL && !s->request->nccl ? measure_shares(s, group) : status;
   bppsa_comm_destroy(group);
   BPPSA_TRY(status);
+  if (s->request->nccl) {
+    level->slowdown = 1; /* a GPU each */
+    return BPPSA_OK;
+  }
   bppsa_progress_show(&s->progress, "layers on %" PRId64 " ranks", ranks);
   return measure_slowdown(s, ranks, pass_s, &level->slowdown);
 }
@@ -275,6 +290,12 @@ static bppsa_status measure_machine(session *s) {
   s->system.memory_bandwidth = limits.copy_bytes;
   s->system.memory_bytes = (double)bppsa_machine_memory() / (double)bppsa_comm_node_size(s->world);
   s->system.memory_reuse = 0.5;
+  if (s->request->nccl) {
+    int64_t bytes = 0;
+    BPPSA_TRY(bppsa_memory_available(s->request->device, &bytes));
+    s->system.memory_bytes = (double)bytes;
+    s->system.efficiency = 0.5; /* as that of the built-in systems, an assumption */
+  }
   return bppsa_comm_barrier(s->world);
 }
 
@@ -352,7 +373,7 @@ static json_t *measured_json(const session *s) {
   ok = ok && bppsa_json_put_text(object, "hardware", s->system.name);
   ok = ok && bppsa_json_put(object, "device", bppsa_machine_json(s->request->device));
   ok = ok && bppsa_json_put_text(object, "commit", BPPSA_COMMIT);
-  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(s->world)));
+  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(s->links)));
   ok = ok && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(s->world));
   ok = ok && bppsa_json_put_integer(object, "ranks_of_node", bppsa_comm_node_size(s->world));
   ok = ok && bppsa_json_put_integer(object, "threads_of_rank", bppsa_device_get_threads(s->request->device));
@@ -362,7 +383,7 @@ static json_t *measured_json(const session *s) {
 static bppsa_status make_document(const session *s, json_t **document) {
   json_t *object = bppsa_oracle_system_json(&s->system);
   bool ok = object != NULL && bppsa_json_put(object, "measured", measured_json(s));
-  ok = ok && bppsa_json_put(object, "layer_times", times_json(s));
+  ok = ok && (s->request->nccl || bppsa_json_put(object, "layer_times", times_json(s)));
   *document = bppsa_json_finish(object, ok && bppsa_json_put(object, "fits", fits_json(s)));
   return *document != NULL ? BPPSA_OK
                            : bppsa_fail(BPPSA_ERR_MEMORY, "calibrate: out of memory, expected room for the system file");
@@ -373,6 +394,12 @@ static bppsa_status make_document(const session *s, json_t **document) {
 static bppsa_status measure(session *s) {
   double pass_s = 0;
   BPPSA_TRY(bppsa_oracle_model_open(s->request->model, &s->model));
+  s->links = s->world;
+  if (s->request->nccl) {
+    BPPSA_TRY(bppsa_comm_create_nccl(s->world, s->request->device, &s->links));
+    BPPSA_TRY(measure_machine(s));
+    return measure_levels(s, 0);
+  }
   BPPSA_TRY(bppsa_network_open(s->request->model, NULL, &s->network));
   BPPSA_TRY(open_chain(s));
   BPPSA_TRY(measure_machine(s));
@@ -385,6 +412,7 @@ static bppsa_status measure(session *s) {
 
 static void close_session(session *s) {
   bppsa_progress_clear(&s->progress);
+  bppsa_comm_destroy(s->links != s->world ? s->links : NULL);
   bppsa_free(s->values);
   bppsa_chain_noise_destroy(s->noise);
   bppsa_chain_destroy(s->chain);
@@ -398,6 +426,10 @@ bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *r
   BPPSA_REQUIRE(world != NULL && request != NULL && request->device != NULL && request->batch >= 1 && document != NULL);
   if (bppsa_comm_size(world) < 2) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "calibrate: one rank has nobody to send to, expected 2 or more");
+  }
+  if (bppsa_device_get_kind(request->device) == BPPSA_CUDA && !request->nccl) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "calibrate: %s, whose layers are not measured, expected cpu, or --transport nccl too",
+                      bppsa_device_get_name(request->device));
   }
   session *s = bppsa_calloc(1, sizeof *s);
   json_t *made = NULL;
@@ -429,6 +461,9 @@ static const char *words(const json_t *object, const char *key) {
 static void add_layers(const json_t *times, bppsa_text *text) {
   const json_t *layers = json_object_get(times, "layers"), *layer;
   size_t l;
+  if (times == NULL) {
+    return;
+  }
   bppsa_text_add(text, "layers of %s, %.0f samples at once: us a sample, of one update us\n%-20s %12s %12s %12s\n",
                  words(times, "model"), number(times, "batch"), "layer", "forward", "backward", "update");
   json_array_foreach(layers, l, layer) {
@@ -449,11 +484,12 @@ static void add_shares(const json_t *times, bppsa_text *text) {
   if (json_array_size(shares) == 0) {
     return;
   }
-  bppsa_text_add(text, "%-15s %6s %6s %12s %12s %12s\n", "a rank's share", "parts", "ranks", "forward", "backward", "update");
+  bppsa_text_add(text, "%-15s %6s %6s %12s %12s %12s %12s\n", "a rank's share", "parts", "ranks", "forward", "backward", "update",
+                 "exchange");
   json_array_foreach(shares, i, share) {
-    bppsa_text_add(text, "%-15s %6.0f %6.0f %12.3f %12.3f %12.3f\n", words(share, "strategy"), number(share, "ways"),
+    bppsa_text_add(text, "%-15s %6.0f %6.0f %12.3f %12.3f %12.3f %12.3f\n", words(share, "strategy"), number(share, "ways"),
                    number(share, "ranks"), 1e6 * number(share, "forward_s"), 1e6 * number(share, "backward_s"),
-                   1e6 * number(share, "update_s"));
+                   1e6 * number(share, "update_s"), 1e6 * number(share, "exchange_s"));
   }
 }
 
@@ -475,8 +511,10 @@ bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
   char peak[BPPSA_SI_TEXT], memory[BPPSA_SI_TEXT];
   bppsa_text_add(text, "%s, %s, %.0f ranks over %s, %.0f threads each\n", words(document, "name"), words(measured, "date"),
                  number(measured, "ranks"), words(measured, "transport"), number(measured, "threads_of_rank"));
-  bppsa_text_add(text, "a rank: %s at best, of which the model reaches %.1f %%; %s of memory\n",
-                 bppsa_text_si(number(document, "peak_flops"), "FLOP/s", peak, sizeof peak), 100 * number(document, "efficiency"),
+  const bool layers = json_object_get(document, "layer_times") != NULL;
+  bppsa_text_add(text, "a rank: %s at best, of which the model %s %.1f %%; %s of memory\n",
+                 bppsa_text_si(number(document, "peak_flops"), "FLOP/s", peak, sizeof peak),
+                 layers ? "reaches" : "is taken to reach", 100 * number(document, "efficiency"),
                  bppsa_text_si(number(document, "memory_bytes"), "B", memory, sizeof memory));
   add_layers(json_object_get(document, "layer_times"), text);
   add_shares(json_object_get(document, "layer_times"), text);

@@ -15,10 +15,12 @@ typedef struct {
   uint64_t seed;     /* of weights */
   FILE *err;         /* progress goes there if it is a terminal */
   const bppsa_device *device;
+  bool nccl; /* what GPUs exchange over NCCL is measured, and nothing of the model */
 } bppsa_calibrate_request;
 
 /* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. ERR_ARGUMENT:
- * one rank, an unknown model; ERR_SHAPE: train and oracle disagree about the model's layers; ERR_MEMORY, ERR_COMM, ERR_NUMERIC. */
+ * one rank, an unknown model, a GPU without NCCL, two ranks on one GPU; ERR_UNSUPPORTED: no NCCL; ERR_SHAPE: train and oracle
+ * disagree about the model's layers; ERR_MEMORY, ERR_COMM, ERR_NUMERIC. */
 bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *request, json_t **document);
 /* Tables of such a document for people: layers, fits with their residuals. ERR_MEMORY. */
 bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text);

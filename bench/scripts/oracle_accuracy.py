@@ -69,7 +69,7 @@ class Row:
 
     def predict(self, o, system):
         """the oracle's row of one iteration"""
-        asked = self.strategy if self.ranks > 1 else "serial"
+        asked = self.strategy if self.ranks > 1 or self.transport == "mpi" else "serial"  # one rank of MPI has buckets too
         document = json.loads(subprocess.run(
             [os.path.abspath(o.program), "oracle", self.model, system, "--strategy", asked, "--processors", str(self.ranks),
              "--scaling", "strong", "--batch", str(self.batch), "--samples", str(self.batch), "--micro-batches",

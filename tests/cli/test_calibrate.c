@@ -22,7 +22,8 @@ static void test_errors(void **state) {
   expect_error("calibrate --out no/such/file.json", "no/such");
   expect_error("calibrate --out calibrate_no.json --ranks 1", "one rank has nobody to send to, expected 2 or more");
   expect_error("calibrate --out calibrate_no.json --batch 0", "--batch: '0'");
-  expect_error("calibrate --out calibrate_no.json --transport nccl", "expected threads or mpi");
+  expect_error("calibrate --out calibrate_no.json --transport nccl", "expected --device cuda, not cpu");
+  expect_error("calibrate --out calibrate_no.json --device gpu", "--device: ");
   assert_int_equal(access("calibrate_no.json", F_OK), -1);
 }
 
@@ -43,7 +44,7 @@ static void check_shares(const json_t *times) {
   json_array_foreach(shares, i, share) {
     assert_true(get_real(share, "forward_s") > 0 && get_real(share, "backward_s") > 0 && get_real(share, "update_s") > 0);
     const bool all = strcmp(get_text(share, "strategy"), "data") == 0;
-    assert_true((get_real(share, "ways") == 1) == all);
+    assert_true((get_real(share, "ways") == 1) == all && (get_real(share, "exchange_s") > 0) == all);
     assert_true((get_real(share, "allgathers") > 0) == !all && get_real(share, "weight_gradient_bytes") > 0);
   }
 }

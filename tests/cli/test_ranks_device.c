@@ -1,5 +1,5 @@
-/* train, eval and grad on ranks with --device: a GPU for each rank, or one for several, over threads, and over NCCL where the
- * program has it. The device is BPPSA_TEST_DEVICE. */
+/* train, eval, grad and calibrate on ranks with --device: a GPU for each rank, or one for several, over threads, and over NCCL
+ * where the program has it. The device is BPPSA_TEST_DEVICE. */
 #include <math.h>
 
 #include "tests/cli/batch_files.h"
@@ -183,11 +183,34 @@ static void test_requests(void **state) {
   }
 }
 
+/* What GPUs exchange: four operations, and nothing of the model. */
+static void test_calibrate(void **state) {
+  (void)state;
+  if (gpus == 0) {
+    return;
+  }
+  assert_fails(2, "whose layers are not measured, expected cpu, or --transport nccl too",
+               "calibrate lenet5 --out no.json --ranks 2 --device %s", device);
+  if (!nccl || gpus < 2) {
+    return;
+  }
+  json_t *file = run_json("calibrate lenet5 --out nccl.json --ranks 2 --device %s --transport nccl --quick --json", device);
+  const json_t *levels = json_object_get(file, "levels"), *level = json_array_get(levels, 0);
+  assert_string_equal(get_text(json_object_get(file, "measured"), "transport"), "nccl");
+  assert_int_equal(json_array_size(levels), 1);
+  assert_int_equal(json_array_size(json_object_get(file, "fits")), 4);
+  assert_true(get_real(json_object_get(level, "reduce_scatter"), "bandwidth") > 0 && get_real(level, "slowdown") == 1);
+  assert_null(json_object_get(level, "ordered_sum"));
+  assert_null(json_object_get(file, "layer_times"));
+  json_decref(file);
+  assert_runs("oracle vgg11 nccl.json --strategy data,filter");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_train),     cmocka_unit_test(test_grad),
-                                     cmocka_unit_test(test_time),      cmocka_unit_test(test_eval),
-                                     cmocka_unit_test(test_networks),  cmocka_unit_test(test_resumes),
-                                     cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_requests)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_train),     cmocka_unit_test(test_grad),     cmocka_unit_test(test_time),
+      cmocka_unit_test(test_eval),      cmocka_unit_test(test_networks), cmocka_unit_test(test_resumes),
+      cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_requests), cmocka_unit_test(test_calibrate)};
   gpus = gpus_of_ranks(&nccl);
   device = gpus > 0 ? "cuda" : "cpu";
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);

@@ -177,8 +177,9 @@ static void measures(void **state) {
   bppsa_comm_config config = bppsa_comm_config_default();
   config.ranks = RANKS;
   assert_int_equal(bppsa_comm_run(&config, measure_here, &m, NULL), BPPSA_OK);
-  assert_true(m.whole[0].forward_s > 0 && m.whole[0].backward_s > 0 && m.whole[0].update_s > 0);
+  assert_true(m.whole[0].forward_s > 0 && m.whole[0].backward_s > 0 && m.whole[0].update_s > 0 && m.whole[0].exchange_s > 0);
   assert_true(m.part[0].forward_s > 0 && m.part[0].traffic.allgathers == 2 && m.part[0].traffic.sums == 1);
+  assert_true(m.part[0].exchange_s == 0);
   assert_int_equal(m.whole[0].traffic.weight_bytes, (4 * 2 * 9 + 4 + 5 * 192 + 5) * 4);
   assert_int_equal(m.whole[0].traffic.allgathers, 0);
   for (int32_t rank = 1; rank < RANKS; ++rank) {
