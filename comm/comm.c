@@ -148,6 +148,10 @@ bppsa_comm_transport bppsa_comm_get_transport(const bppsa_comm *comm) {
   return comm->table->transport;
 }
 
+bppsa_comm *bppsa_comm_get_host(bppsa_comm *comm) {
+  return comm->host != NULL ? comm->host : comm;
+}
+
 double bppsa_comm_get_timeout(const bppsa_comm *comm) {
   return comm->endpoint->timeout;
 }

@@ -112,6 +112,8 @@ int32_t bppsa_comm_size(const bppsa_comm *comm);
 int32_t bppsa_comm_node_rank(const bppsa_comm *comm);
 int32_t bppsa_comm_node_size(const bppsa_comm *comm);
 bppsa_comm_transport bppsa_comm_get_transport(const bppsa_comm *comm);
+/* The communicator over threads or MPI that one over NCCL was made from, of the same ranks; of any other, itself. Borrowed. */
+bppsa_comm *bppsa_comm_get_host(bppsa_comm *comm);
 double bppsa_comm_get_timeout(const bppsa_comm *comm);
 
 /* Sets the place in the program that error messages name: "up-sweep", 12 gives "at up-sweep 12"; a step below 0 is left out.

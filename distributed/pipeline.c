@@ -147,6 +147,33 @@ static bppsa_status find_transfers(bppsa_pipeline *p) {
   return BPPSA_OK;
 }
 
+/* NCCL runs the messages of a rank one after the other, in the order in which they begin, and a message ends when both ranks have
+ * come to it. The list is in an order in which it can run (schedule/connect.c). So every rank begins its messages in the order of
+ * the list, whichever of its workers sends or receives them: then the first message that is not over can always go on. */
+static bppsa_status find_turns(bppsa_pipeline *p) {
+  int64_t turns = 0;
+  if (bppsa_comm_get_transport(p->comm) != BPPSA_COMM_NCCL) {
+    return BPPSA_OK;
+  }
+  p->turn = bppsa_alloc((size_t)p->list->count * sizeof *p->turn);
+  if (p->turn == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memset(p->turn, 0xff, (size_t)p->list->count * sizeof *p->turn); /* -1 */
+  for (int64_t id = 0; id < p->list->count; ++id) {
+    const bppsa_schedule_op *op = &p->list->ops[id];
+    if (op->kind != BPPSA_KIND_SEND) {
+      continue;
+    }
+    const int32_t recv = p->transfers[id].other;
+    const int64_t from = pipeline_rank_of(p, op->worker), to = pipeline_rank_of(p, p->list->ops[recv].worker);
+    if (from != to && (from == p->rank || to == p->rank)) {
+      p->turn[id] = p->turn[recv] = turns++;
+    }
+  }
+  return BPPSA_OK;
+}
+
 /* ---- workers ---- */
 
 static bppsa_status make_worker(bppsa_pipeline *p, int64_t worker, pipeline_worker *w) {
@@ -220,6 +247,7 @@ static bppsa_status make_tables(bppsa_pipeline *p) {
   }
   find_holders(p);
   BPPSA_TRY(find_transfers(p));
+  BPPSA_TRY(find_turns(p));
   return make_workers(p);
 }
 
@@ -227,10 +255,6 @@ bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const b
                                    const bppsa_view *values, bppsa_pipeline **pipeline) {
   BPPSA_REQUIRE(comm != NULL && chain != NULL && config != NULL && config->schedule != NULL && values != NULL &&
                 pipeline != NULL);
-  if (bppsa_comm_get_transport(comm) == BPPSA_COMM_NCCL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "pipeline: transport nccl, where a stream's messages wait for each other, expected "
-                                             "threads or mpi");
-  }
   BPPSA_TRY(check(config, chain, bppsa_comm_size(comm)));
   bppsa_pipeline *p = bppsa_calloc(1, sizeof *p);
   if (p == NULL) {
@@ -282,7 +306,7 @@ void bppsa_pipeline_destroy(bppsa_pipeline *p) {
   }
   bppsa_device_destroy(p->device);
   void *const blocks[] = {p->worker, p->done, p->taken,  p->transfers,   p->events, p->micro, p->losses,
-                          p->norms,  p->norm, p->holder, p->first_layer, p->pools,  p};
+                          p->norms,  p->norm, p->holder, p->first_layer, p->pools,  p->turn,   p};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

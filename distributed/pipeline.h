@@ -42,11 +42,11 @@ typedef struct {
 typedef struct bppsa_pipeline bppsa_pipeline;
 
 /* Makes this rank's part; collective. comm and chain are borrowed. Where the chain is on a GPU, comm has the same device
- * (bppsa_comm_set_device), and arrays of micro-batches, weights, their versions, sums of gradients and the optimiser's state are in
- * its memory. values: of all the chain's parameters, in host memory, copied, equal on all ranks. The caller destroys it.
- * ERR_ARGUMENT: a list that breaks a rule (the message names it), layers or samples that are not the chain's. ERR_UNSUPPORTED:
- * NCCL, a list for scans, a window that ends behind forward passes, updates that add up different micro-batches. ERR_MEMORY,
- * ERR_COMM, ERR_CUDA. */
+ * (bppsa_comm_set_device; over NCCL the communicator that it was made from), and arrays of micro-batches, weights, their versions,
+ * sums of gradients and the optimiser's state are in its memory. values: of all the chain's parameters, in host memory, copied,
+ * equal on all ranks. The caller destroys it. ERR_ARGUMENT: a list that breaks a rule (the message names it), layers or samples
+ * that are not the chain's. ERR_UNSUPPORTED: a list for scans, a window that ends behind forward passes, updates that add up
+ * different micro-batches. ERR_MEMORY, ERR_COMM, ERR_CUDA. */
 bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_pipeline_config *config,
                                    const bppsa_view *values, bppsa_pipeline **pipeline);
 void bppsa_pipeline_destroy(bppsa_pipeline *pipeline); /* NULL is legal */

@@ -107,6 +107,8 @@ struct bppsa_pipeline {
   bool *done;                   /* size of the list */
   bool *taken;                  /* of a SEND to a worker of the same rank: its RECV has copied it */
   pipeline_transfer *transfers; /* size of the list */
+  int64_t *turn;                /* of messages to and from other ranks, size of the list; NULL: they may begin in any order */
+  int64_t begun;                /* how many of them have begun in the present run */
   int64_t *first_layer;         /* of each stage */
   bppsa_pipeline_micro *micro;  /* size micros; update within a run */
   pipeline_held **held;         /* [replicas][layers]; NULL: of another rank */

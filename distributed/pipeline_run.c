@@ -344,15 +344,16 @@ static bppsa_status execute(bppsa_pipeline *p, pipeline_worker *w, int64_t id, b
   }
 }
 
-/* Are the operations that it waits for over? All of them run on the same worker. */
-static bool is_ready(const bppsa_pipeline *p, const bppsa_schedule_op *op) {
+/* Are the operations that it waits for over? All of them run on the same worker. Is it the turn of a message? */
+static bool is_ready(const bppsa_pipeline *p, int64_t id) {
+  const bppsa_schedule_op *op = &p->list->ops[id];
   for (int64_t i = op->deps; i < op->deps + op->dep_count; ++i) {
     const int32_t dep = p->list->deps[i];
     if (p->list->ops[dep].worker == op->worker && !p->done[dep]) {
       return false;
     }
   }
-  return true;
+  return p->turn == NULL || p->turn[id] < 0 || p->turn[id] == p->begun;
 }
 
 static void finish(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
@@ -373,12 +374,13 @@ static bppsa_status advance(bppsa_pipeline *p, pipeline_worker *w, pipeline_lane
   const int32_t id = lane->ops[lane->next];
   const bool begin = !lane->begun;
   bool done;
-  if (begin && !is_ready(p, &p->list->ops[id])) {
+  if (begin && !is_ready(p, id)) {
     return BPPSA_OK;
   }
   if (begin) {
     p->events[id].start = bppsa_now() - start;
     lane->begun = true;
+    p->begun += p->turn != NULL && p->turn[id] >= 0;
   }
   BPPSA_TRY(execute(p, w, id, begin, &done));
   if (done) {
@@ -486,6 +488,7 @@ static void begin_run(bppsa_pipeline *p) {
     p->done[id] = p->taken[id] = false;
     p->events[id] = (bppsa_pipeline_event){NAN, NAN, -1, 0};
   }
+  p->begun = 0;
   memset(p->losses, 0, (size_t)p->micros * sizeof *p->losses);
   memset(p->norms, 0, (size_t)(p->updates * p->layers) * sizeof *p->norms);
   bppsa_pipeline_weights_begin(p);

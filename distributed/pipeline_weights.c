@@ -130,7 +130,8 @@ static bppsa_status make_groups(bppsa_pipeline *p, bool *marks) {
     int64_t ranks;
     find_group(p, layer, mark, &ranks);
     if (ranks > 1 && p->chain->layer[layer].parameters > 0) {
-      BPPSA_TRY(bppsa_comm_split(p->comm, mark[p->rank] ? 0 : -1, (int32_t)p->rank, &p->sums[layer].comm));
+      bppsa_comm *host = bppsa_comm_get_host(p->comm); /* communicators of NCCL may not go on side by side */
+      BPPSA_TRY(bppsa_comm_split(host, mark[p->rank] ? 0 : -1, (int32_t)p->rank, &p->sums[layer].comm));
     }
   }
   return BPPSA_OK;

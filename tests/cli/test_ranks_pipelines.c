@@ -62,6 +62,10 @@ static void test_synchronous(void **state) {
     assert_runs(GRU " --epochs 2 %s %s --save-weights many.safetensors --log %s", splits[i], device, log);
     assert_equal_files("one.safetensors", "many.safetensors");
     assert_equal_ends("one.jsonl", log);
+    if (nccl && i < 2) { /* pipelines in one direction and in both */
+      assert_runs(GRU " --epochs 2 %s --transport nccl %s --save-weights many.safetensors", splits[i], device);
+      assert_equal_files("one.safetensors", "many.safetensors");
+    }
   }
   /* several ranks on one GPU; a batch as one block has the bits of the model that needs no chain, whose loop updates it */
   const char *shared = gpus > 0 ? "--device cuda:0" : "";
@@ -153,9 +157,6 @@ static void test_refused(void **state) {
                "train rnn --layers 2 --seq-len 8 --hidden 3 --nonlinearity relu --optimizer sgd --lr 1e30 --samples 16 --batch 8 "
                "--epochs 4 --threads 1 --ranks 2 --split 1f1b --json %s",
                device);
-  if (nccl) {
-    assert_fails(2, "pipeline: transport nccl, ", GRU " --epochs 1 --ranks 2 --split gpipe --transport nccl %s", device);
-  }
 }
 
 int main(void) {

@@ -241,23 +241,65 @@ static void asynchronous_schemes_see_their_weights_on_gpus(void **state) {
   }
 }
 
-static void nccl_is_refused(void **state) {
-  const shape s = {"1f1b", 2, 2, 2, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false, true, false};
-  const bppsa_comm_config comm = {.ranks = 2, .timeout = 60};
-  job j = make_job(&s);
+/* Every scheme between GPUs that NCCL connects, with the losses and weights of messages through host memory. */
+static void nccl_has_the_bits_of_threads(void **state) {
+  static const struct {
+    int64_t stages, ranks;
+  } shapes[] = {{2, 2}, {4, 4}, {4, 2} /* two workers on a rank: all of their messages have one order */};
+  int64_t count = 0, tried = 0;
+  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
   (void)state;
-  if (!nccl || gpus < 2) {
+  if (!nccl || gpus < 4) {
     skip();
   }
-  j.over_nccl = true;
-  assert_int_equal(bppsa_comm_run(&comm, run_rank, &j, NULL), BPPSA_ERR_UNSUPPORTED);
-  assert_message("pipeline: transport nccl, ");
+  for (int64_t i = 0; i < count; ++i) {
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes && !schemes[i].scan; ++k) {
+      const bool flushes = schemes[i].weights == BPPSA_WEIGHTS_SYNCHRONOUS;
+      const shape s = {.scheme = schemes[i].id,
+                       .stages = shapes[k].stages,
+                       .micro_batches = 4,
+                       .ranks = shapes[k].ranks,
+                       .iterations = flushes ? 1 : 2,
+                       .gru = k == 0,
+                       .all = k == 1};
+      job over_host = make_job(&s);
+      if (strcmp(schemes[i].id, "multi-stream") == 0) { /* one GPU's streams */
+        continue;
+      }
+      over_host.runs = 1;
+      over_host.list.chunks = 4 / s.stages; /* of interleaved: the chain has four layers */
+      job over_nccl = over_host;
+      over_nccl.over_nccl = true;
+      run_job(&over_host);
+      run_job(&over_nccl);
+      assert_same_bits(&over_nccl, &over_host);
+      ++tried;
+    }
+  }
+  assert_true(tried >= 3 * 15);
+}
+
+/* Pipelines in both directions with halves of micro-batches, which travel together in one operation. */
+static void nccl_carries_halves_in_both_directions(void **state) {
+  (void)state;
+  if (!nccl || gpus < 4) {
+    skip();
+  }
+  for (bppsa_schedule_scale scale = BPPSA_SCALE_DOUBLING; scale <= BPPSA_SCALE_HALVING; ++scale) {
+    const shape s = {"chimera", 4, 8, 4, 1, scale, BPPSA_SPLIT_NONE, true, true, false};
+    job over_host = make_job(&s), over_nccl = over_host;
+    over_nccl.over_nccl = true;
+    run_job(&over_host);
+    run_job(&over_nccl);
+    assert_same_bits(&over_nccl, &over_host);
+  }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(synchronous_schemes_have_the_bits_of_one_gpu),
                                      cmocka_unit_test(asynchronous_schemes_see_their_weights_on_gpus),
-                                     cmocka_unit_test(nccl_is_refused)};
+                                     cmocka_unit_test(nccl_has_the_bits_of_threads),
+                                     cmocka_unit_test(nccl_carries_halves_in_both_directions)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
