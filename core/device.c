@@ -90,6 +90,29 @@ static bppsa_status find_gpu(const char *name, int32_t index, char *hardware, si
   return BPPSA_OK;
 }
 
+/* Makes the device that `about` describes, with a stream of its own. */
+static bppsa_status open_device(const bppsa_device *about, bppsa_device **device) {
+  bppsa_device *made = bppsa_alloc(sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *made = *about;
+  made->stream = NULL;
+  bppsa_status status = bppsa_blas_hold();
+  if (status == BPPSA_OK && made->kind == BPPSA_CUDA) {
+    status = bppsa_cuda_stream_create(made->index, &made->stream);
+    if (status != BPPSA_OK) {
+      bppsa_blas_release();
+    }
+  }
+  if (status != BPPSA_OK) {
+    bppsa_free(made);
+    return status;
+  }
+  *device = made;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device) {
   BPPSA_REQUIRE(name != NULL && device != NULL);
   bppsa_device made = {0};
@@ -106,24 +129,12 @@ bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device
     snprintf(made.name, sizeof made.name, "cuda:%d", (int)made.index);
     BPPSA_TRY(find_gpu(name, made.index, made.hardware, sizeof made.hardware));
   }
-  bppsa_device *result = bppsa_alloc(sizeof *result);
-  if (result == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  bppsa_status status = bppsa_blas_hold();
-  if (status == BPPSA_OK && made.kind == BPPSA_CUDA) {
-    status = bppsa_cuda_stream_create(made.index, &made.stream);
-    if (status != BPPSA_OK) {
-      bppsa_blas_release();
-    }
-  }
-  if (status != BPPSA_OK) {
-    bppsa_free(result);
-    return status;
-  }
-  *result = made;
-  *device = result;
-  return BPPSA_OK;
+  return open_device(&made, device);
+}
+
+bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork) {
+  BPPSA_REQUIRE(device != NULL && fork != NULL);
+  return open_device(device, fork);
 }
 
 void bppsa_device_destroy(bppsa_device *device) {

@@ -1,10 +1,13 @@
-/* Recordings and marks. A recording holds queued work of a GPU and is replayed by a single call; marks tell when the work reached
- * them.
+/* Recordings, marks and fences. A recording holds queued work of a GPU and is replayed by a single call; marks tell when the work
+ * reached them; fences order the work of several streams of one GPU (bppsa_device_fork).
  *
  *     bppsa_graph_begin(device);      from here on the stream does not run queued work, it is recorded
  *     ... launches, bppsa_memory_queue_*, bppsa_mark_set ...
  *     bppsa_graph_end(device, &graph);
  *     bppsa_graph_launch(device, graph);      as often as wanted; queued like any other work
+ *
+ * A stream that follows a fence which was set in the recording is recorded as well, from there on; before the recording ends, its
+ * stream must have followed a fence behind the last work of each of the others.
  *
  * While work is recorded nothing may wait for the device, and GPU memory may be neither allocated nor freed: otherwise the
  * recording fails. A recording keeps its addresses and numbers; whatever changes between replays must be read from memory.
@@ -21,6 +24,7 @@ extern "C" {
 
 typedef struct bppsa_graph bppsa_graph;
 typedef struct bppsa_mark bppsa_mark;
+typedef struct bppsa_fence bppsa_fence;
 
 /* ERR_CUDA: a recording is in progress already. */
 bppsa_status bppsa_graph_begin(const bppsa_device *device);
@@ -40,6 +44,16 @@ void bppsa_mark_destroy(const bppsa_device *device, bppsa_mark *mark);         /
 bppsa_status bppsa_mark_set(const bppsa_device *device, bppsa_mark *mark);
 /* Seconds from the first mark to the second; the device must have reached both. ERR_CUDA: one was never reached. */
 bppsa_status bppsa_mark_seconds(const bppsa_device *device, const bppsa_mark *first, const bppsa_mark *second, double *seconds);
+
+bppsa_status bppsa_fence_create(const bppsa_device *device, bppsa_fence **fence); /* ERR_CUDA, ERR_MEMORY */
+void bppsa_fence_destroy(const bppsa_device *device, bppsa_fence *fence);         /* NULL is legal */
+/* Puts the fence behind the work queued on the device's stream so far; it leaves its former place. ERR_CUDA. */
+bppsa_status bppsa_fence_set(const bppsa_device *device, bppsa_fence *fence);
+/* What is queued on the device's stream from now on runs behind the fence, which may be in another stream of the same GPU. The host
+ * does not wait. ERR_CUDA. */
+bppsa_status bppsa_fence_follow(const bppsa_device *device, bppsa_fence *fence);
+/* Has the GPU reached the fence? Does not wait. ERR_CUDA: work in front of it failed; or it was set in a recording. */
+bppsa_status bppsa_fence_reached(const bppsa_device *device, bppsa_fence *fence, bool *reached);
 
 #ifdef __cplusplus
 }

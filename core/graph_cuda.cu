@@ -1,4 +1,4 @@
-/* Recordings and marks: CUDA graphs captured from the device's stream, and events. */
+/* Recordings, marks and fences: CUDA graphs captured from the device's stream, and events. */
 #include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/graph.h"
@@ -9,6 +9,10 @@ struct bppsa_graph {
 };
 
 struct bppsa_mark {
+  cudaEvent_t event;
+};
+
+struct bppsa_fence {
   cudaEvent_t event;
 };
 
@@ -112,5 +116,49 @@ extern "C" bppsa_status bppsa_mark_seconds(const bppsa_device *device, const bpp
   BPPSA_TRY(select_gpu(device, "mark"));
   BPPSA_TRY(bppsa_cuda_check(cudaEventElapsedTime(&milliseconds, first->event, second->event), "time between two marks"));
   *seconds = 1e-3 * (double)milliseconds;
+  return BPPSA_OK;
+}
+
+extern "C" bppsa_status bppsa_fence_create(const bppsa_device *device, bppsa_fence **fence) {
+  BPPSA_TRY(select_gpu(device, "fence"));
+  bppsa_fence *made = (bppsa_fence *)bppsa_alloc(sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = bppsa_cuda_check(cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming), "fence");
+  if (status != BPPSA_OK) {
+    bppsa_free(made);
+    return status;
+  }
+  *fence = made;
+  return BPPSA_OK;
+}
+
+extern "C" void bppsa_fence_destroy(const bppsa_device *device, bppsa_fence *fence) {
+  if (fence != NULL && select_gpu(device, "fence") == BPPSA_OK) {
+    (void)cudaEventDestroy(fence->event);
+  }
+  bppsa_free(fence);
+}
+
+extern "C" bppsa_status bppsa_fence_set(const bppsa_device *device, bppsa_fence *fence) {
+  BPPSA_TRY(select_gpu(device, "fence"));
+  return bppsa_cuda_check(cudaEventRecord(fence->event, stream_of(device)), "fence");
+}
+
+extern "C" bppsa_status bppsa_fence_follow(const bppsa_device *device, bppsa_fence *fence) {
+  BPPSA_TRY(select_gpu(device, "fence"));
+  return bppsa_cuda_check(cudaStreamWaitEvent(stream_of(device), fence->event, 0), "fence");
+}
+
+extern "C" bppsa_status bppsa_fence_reached(const bppsa_device *device, bppsa_fence *fence, bool *reached) {
+  BPPSA_TRY(select_gpu(device, "fence"));
+  const cudaError_t error = cudaEventQuery(fence->event);
+  if (error == cudaErrorNotReady) {
+    *reached = false;
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cuda_check(error, "GPU work"));
+  *reached = true;
   return BPPSA_OK;
 }

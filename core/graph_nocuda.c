@@ -47,3 +47,27 @@ bppsa_status bppsa_mark_seconds(const bppsa_device *device, const bppsa_mark *fi
   (void)first, (void)second, (void)seconds;
   return without(device, "mark");
 }
+
+bppsa_status bppsa_fence_create(const bppsa_device *device, bppsa_fence **fence) {
+  (void)fence;
+  return without(device, "fence");
+}
+
+void bppsa_fence_destroy(const bppsa_device *device, bppsa_fence *fence) {
+  (void)device, (void)fence;
+}
+
+bppsa_status bppsa_fence_set(const bppsa_device *device, bppsa_fence *fence) {
+  (void)fence;
+  return without(device, "fence");
+}
+
+bppsa_status bppsa_fence_follow(const bppsa_device *device, bppsa_fence *fence) {
+  (void)fence;
+  return without(device, "fence");
+}
+
+bppsa_status bppsa_fence_reached(const bppsa_device *device, bppsa_fence *fence, bool *reached) {
+  (void)fence, (void)reached;
+  return without(device, "fence");
+}

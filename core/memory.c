@@ -81,6 +81,11 @@ bppsa_status bppsa_memory_queue_get(const bppsa_device *device, void *to_staging
              : bppsa_cuda_queue_get(bppsa_device_get_index(device), bppsa_device_get_stream(device), to_staging, from, bytes);
 }
 
+bppsa_status bppsa_memory_queue_clear(const bppsa_device *device, void *data, int64_t bytes) {
+  return is_host(device) ? bppsa_memory_clear(device, data, bytes)
+                         : bppsa_cuda_queue_clear(bppsa_device_get_index(device), bppsa_device_get_stream(device), data, bytes);
+}
+
 bppsa_status bppsa_memory_queue_copy(const bppsa_device *device, void *to, int64_t to_stride, const void *from,
                                      int64_t from_stride, int64_t width, int64_t rows) {
   if (!is_host(device)) {

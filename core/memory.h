@@ -37,6 +37,9 @@ void bppsa_memory_free_staging(const bppsa_device *device, void *data); /* NULL 
 bppsa_status bppsa_memory_queue_put(const bppsa_device *device, void *to, const void *from_staging, int64_t bytes);
 bppsa_status bppsa_memory_queue_get(const bppsa_device *device, void *to_staging, const void *from, int64_t bytes);
 
+/* Sets all bytes to 0; only queued too. ERR_CUDA. */
+bppsa_status bppsa_memory_queue_clear(const bppsa_device *device, void *data, int64_t bytes);
+
 /* Copies `rows` rows of `width` bytes within the device's memory; the rows begin `to_stride` and `from_stride` bytes apart. It is
  * queued too; on a CPU it is done at once. ERR_CUDA. */
 bppsa_status bppsa_memory_queue_copy(const bppsa_device *device, void *to, int64_t to_stride, const void *from,

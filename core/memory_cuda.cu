@@ -129,9 +129,13 @@ extern "C" bppsa_status bppsa_cuda_get(int32_t index, void *stream, void *to_hos
   return bppsa_cuda_wait(index, stream);
 }
 
-extern "C" bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data, int64_t bytes) {
+extern "C" bppsa_status bppsa_cuda_queue_clear(int32_t index, void *stream, void *data, int64_t bytes) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "clear"));
-  BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(data, 0, (size_t)bytes, (cudaStream_t)stream), "clear"));
+  return bppsa_cuda_check(cudaMemsetAsync(data, 0, (size_t)bytes, (cudaStream_t)stream), "clear");
+}
+
+extern "C" bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data, int64_t bytes) {
+  BPPSA_TRY(bppsa_cuda_queue_clear(index, stream, data, bytes));
   return bppsa_cuda_wait(index, stream);
 }
 

@@ -45,6 +45,10 @@ bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging,
   return bppsa_cuda_get(index, stream, to_staging, from, bytes);
 }
 
+bppsa_status bppsa_cuda_queue_clear(int32_t index, void *stream, void *data, int64_t bytes) {
+  return bppsa_cuda_clear(index, stream, data, bytes);
+}
+
 bppsa_status bppsa_cuda_queue_copy(int32_t index, void *stream, void *to, int64_t to_stride, const void *from,
                                    int64_t from_stride, int64_t width, int64_t rows) {
   (void)index, (void)stream, (void)to, (void)to_stride, (void)from, (void)from_stride, (void)width, (void)rows;

@@ -306,7 +306,7 @@ void bppsa_pipeline_destroy(bppsa_pipeline *p) {
   }
   bppsa_device_destroy(p->device);
   void *const blocks[] = {p->worker, p->done, p->taken,  p->transfers,   p->events, p->micro, p->losses,
-                          p->norms,  p->norm, p->holder, p->first_layer, p->pools,  p->turn,   p};
+                          p->norms,  p->norm, p->holder, p->first_layer, p->pools,  p->turn,  p};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

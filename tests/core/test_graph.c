@@ -163,6 +163,67 @@ static void marks_tell_the_time(void **state) {
   close_recording(&r);
 }
 
+/* A second stream of the GPU reads what the first one wrote: behind a fence always, queued or recorded. */
+static void fences_order_two_streams(void **state) {
+  (void)state;
+  recording r;
+  bppsa_device *fork = NULL;
+  bppsa_fence *written = NULL, *read = NULL;
+  bool reached = true;
+  open_recording(&r);
+  assert_int_equal(bppsa_device_fork(r.device, &fork), BPPSA_OK);
+  assert_string_equal(bppsa_device_get_name(fork), bppsa_device_get_name(r.device));
+  if (!is_gpu(&r)) {
+    assert_int_equal(bppsa_fence_create(r.device, &written), BPPSA_ERR_UNSUPPORTED);
+    assert_int_equal(bppsa_fence_set(r.device, NULL), BPPSA_ERR_UNSUPPORTED);
+    assert_int_equal(bppsa_fence_follow(r.device, NULL), BPPSA_ERR_UNSUPPORTED);
+    assert_int_equal(bppsa_fence_reached(r.device, NULL, &reached), BPPSA_ERR_UNSUPPORTED);
+    bppsa_device_destroy(fork);
+    close_recording(&r);
+    return;
+  }
+  assert_ptr_not_equal(bppsa_device_get_stream(fork), bppsa_device_get_stream(r.device));
+  assert_int_equal(bppsa_fence_create(r.device, &written), BPPSA_OK);
+  assert_int_equal(bppsa_fence_create(r.device, &read), BPPSA_OK);
+  for (int32_t k = 0; k < 6; ++k) {
+    const bool records = k % 2 == 1;
+    set(&r, 10 * k + 1);
+    assert_int_equal(records ? bppsa_graph_begin(r.device) : BPPSA_OK, BPPSA_OK);
+    assert_int_equal(bppsa_memory_queue_put(r.device, r.data, r.in, BYTES), BPPSA_OK);
+    assert_int_equal(bppsa_fence_set(r.device, written), BPPSA_OK);
+    assert_int_equal(bppsa_fence_follow(fork, written), BPPSA_OK);
+    assert_int_equal(bppsa_memory_queue_get(fork, r.out, r.data, BYTES), BPPSA_OK);
+    assert_int_equal(bppsa_fence_set(fork, read), BPPSA_OK);
+    if (records) {
+      assert_int_equal(bppsa_fence_follow(r.device, read), BPPSA_OK);
+      assert_int_equal(bppsa_graph_end(r.device, &r.graph), BPPSA_OK);
+      assert_int_equal(bppsa_graph_nodes(r.graph), 2);
+      assert_int_equal(bppsa_graph_launch(r.device, r.graph), BPPSA_OK);
+      assert_int_equal(bppsa_device_wait(r.device), BPPSA_OK);
+      bppsa_graph_destroy(r.device, r.graph);
+      r.graph = NULL;
+    } else {
+      assert_int_equal(bppsa_fence_reached(fork, read, &reached), BPPSA_OK);
+      assert_true(!reached || !is_emulated(r.device)); /* nothing runs by itself there */
+      while (!reached) {
+        assert_int_equal(bppsa_fence_reached(fork, read, &reached), BPPSA_OK);
+      }
+    }
+    assert_memory_equal(r.out, r.in, BYTES);
+  }
+  assert_int_equal(bppsa_graph_begin(r.device), BPPSA_OK); /* a stream that the recording's own does not follow at the end */
+  assert_int_equal(bppsa_fence_set(r.device, written), BPPSA_OK);
+  assert_int_equal(bppsa_fence_follow(fork, written), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_get(fork, r.out, r.data, BYTES), BPPSA_OK);
+  assert_int_equal(bppsa_graph_end(r.device, &r.graph), BPPSA_ERR_CUDA);
+  assert_null(r.graph);
+  bppsa_fence_destroy(r.device, written);
+  bppsa_fence_destroy(r.device, read);
+  bppsa_fence_destroy(r.device, NULL);
+  bppsa_device_destroy(fork);
+  close_recording(&r);
+}
+
 static void out_of_memory_leaks_nothing(void **state) {
   (void)state;
   recording r;
@@ -190,7 +251,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(queued_copies_arrive),          cmocka_unit_test(recordings_are_replayed),
       cmocka_unit_test(what_waits_spoils_a_recording), cmocka_unit_test(marks_tell_the_time),
-      cmocka_unit_test(out_of_memory_leaks_nothing),
+      cmocka_unit_test(fences_order_two_streams),      cmocka_unit_test(out_of_memory_leaks_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -463,6 +463,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return set == 0 ? cudaSuccess : queue(stream, [moment, from, set]() { run_until(moment, from, set); });
 }
 
+/* A query takes time, in which the GPU does a piece of the work in front of the event. */
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  SIMT_LOCK;
+  const std::shared_ptr<simt_moment> moment = event->moment;
+  if (moment->inside_capture) {
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
+  if (moment->reached < moment->set && !moment->stream->queue.empty()) {
+    const std::function<void()> one = std::move(moment->stream->queue.front());
+    moment->stream->queue.pop_front();
+    one();
+  }
+  return moment->reached < moment->set ? cudaErrorNotReady : cudaSuccess;
+}
+
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEvent_t second) {
   SIMT_LOCK;
   const simt_moment &from = *first->moment, &to = *second->moment;
