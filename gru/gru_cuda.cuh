@@ -18,7 +18,7 @@ __device__ inline double gru_sigmoid(double x) {
 /* BPPSA appendix E. saved: r, u = 1 - z, m = h_{t-1} W_hnᵀ + b_hn, n. It keeps u and not z: where z is near 1, and memory is
  * long, computing 1 - z would lose its digits. */
 template <typename real> struct gru_unit {
-  enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
+  enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, PAIR = 0, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real r, u, m, n, h; /* h of step t - 1 */
 
   __device__ static inline gru_unit load(const unit_place<real, ::gru_unit> &at, int i = 0) {

@@ -1,8 +1,9 @@
-/* The LSTM cell: its table. It has no kernels on a GPU yet. */
+/* The LSTM cell: its table. */
 #include "lstm/lstm.h"
 
 #include "core/alloc.h"
 #include "lstm/kernels.h"
+#include "lstm/lstm_internal.h"
 
 #define EACH_REAL "lstm/lstm.inc"
 #include "core/each_real.inc"
@@ -18,4 +19,5 @@ const bppsa_cell bppsa_lstm_cell = {
     .backward = {backward_f32, backward_f64},
     .coefficients = {coefficients_f32, coefficients_f64},
     .deltas = {deltas_f32, deltas_f64},
+    .cuda = bppsa_lstm_cuda,
 };

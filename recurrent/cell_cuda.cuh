@@ -1,12 +1,13 @@
 /* What a cell gives a recurrent network on a GPU: for each real type a table of launchers, and the arrays that they take.
- * recurrent/cell_launch.cuh makes the table from what a unit of the cell computes, in rnn/rnn_cuda.cu and gru/gru_cuda.cu. All work
- * is queued on the stream. */
+ * recurrent/cell_launch.cuh makes the table from what a unit of the cell computes, in rnn/rnn_cuda.cu, gru/gru_cuda.cu and
+ * lstm/lstm_cuda.cu. All work is queued on the stream. */
 #ifndef BPPSA_RECURRENT_CELL_CUDA_CUH
 #define BPPSA_RECURRENT_CELL_CUDA_CUH
 
 #include <stdint.h>
 
 #include "core/check.cuh"
+#include "core/launch.cuh"
 #include "recurrent/cell.h"
 #include "scan/algorithm.h"
 
@@ -21,31 +22,69 @@ template <typename real> struct layer_arrays {
   const real *x;             /* [T][b][I] */
   real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih; NULL: computed within the kernels from an input of size 1 */
   real *h;                   /* [T+1][b][H] */
+  real *cells;               /* likewise c of a pair */
   real *saved;               /* [T][b][SAVED][H] */
-  const real *last;          /* [b][H]: g_T */
-  real *g;                   /* [T+1][b][H]: u_t on entry; g_t on return */
+  const real *last;          /* [b][S]: g_T, where S is H, of a pair 2H: the gradient of h in front of that of c */
+  real *g;                   /* [T+1][b][S]: u_t on entry; g_t on return */
   bool injected, want_input; /* u_t is given; g_0 is wanted */
   bool store_g;              /* g_1 .. g_{T-1} are wanted */
   real *delta_x, *delta_h;   /* [T][b][G·H] */
-  real *columns[BPPSA_CELL_MATRICES], *diagonal; /* [T][b][H]: d_k and e */
+  real *columns[BPPSA_CELL_MATRICES + 1], *diagonal; /* [T][b][H]: d_k, of a pair one more, and e */
 };
 
 /* The addresses of a unit's numbers of step t; its h_{t-1} is h[past]. */
 template <typename real, template <typename> class cell> struct unit_place {
   const real *h;         /* h_t, where cell::EARLIER; otherwise h_{t-1} */
+  const real *cells;     /* c_{t-1} of a pair */
   const real *saved;     /* vectors `hidden` apart */
   int64_t state, hidden; /* reals between two steps of h; H */
   unit_place() = default;
   __device__ unit_place(const layer_arrays<real> &c, int64_t past, int64_t unit)
-      : h(c.h + past + (cell<real>::EARLIER ? c.batch * c.hidden : 0)),
+      : h(c.h + past + (cell<real>::EARLIER ? c.batch * c.hidden : 0)), cells(cell<real>::PAIR ? c.cells + past : NULL),
         saved(cell<real>::SAVED > 0 ? c.saved + cell<real>::SAVED * (past - unit) + unit : NULL), state(c.batch * c.hidden),
         hidden(c.hidden) {}
   /* To step t - 1. */
   __device__ void back() {
     h -= state;
+    if (cell<real>::PAIR) {
+      cells -= state;
+    }
     if (cell<real>::SAVED > 0) {
       saved -= cell<real>::SAVED * state;
     }
+  }
+};
+
+/* h_t of a unit from pre [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; *c_of, of a pair, is c_{t-1} on entry and c_t on return. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ real unit_forward(bool relu, const real *pre, const real *product, real h, real *c_of, real *saved) {
+  if constexpr (cell<real>::PAIR) {
+    return cell<real>::forward(relu, pre, product, c_of, saved);
+  } else {
+    return cell<real>::forward(relu, pre, product, h, saved);
+  }
+}
+
+/* What a unit makes of its gradients in a step backward, g of h and, of a pair, g_c of c. */
+template <typename real, template <typename> class cell> struct unit_back {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  real to_h[K]; /* gradients of h_{t-1} W_hhᵀ; of x W_ihᵀ too, but for the last gate: */
+  real to_x;
+  real own, own_c; /* the part of the gradients of step t - 1 that does not go through W_hh */
+
+  __device__ __forceinline__ unit_back(const cell<real> &unit, bool relu, real g, real g_c) {
+    real d[K + PAIR], e, d_x, through = g; /* of a pair δ, and the last gate is between h and h */
+    unit.factors(relu, d, &e, &d_x);
+    if constexpr (PAIR) {
+      through = g_c + d[K] * g;
+    }
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      to_h[k] = d[k] * (PAIR && k + 1 == K ? g : through);
+    }
+    to_x = d_x * g;
+    own = PAIR ? 0 : unit.carried(through);
+    own_c = PAIR ? unit.carried(through) : 0;
   }
 };
 
@@ -100,7 +139,7 @@ template <typename real> struct cell_launchers {
 /* The properties for which the kernels were made; they must agree with the cell's table. */
 struct cell_unit {
   int matrices, saved;
-  bool diagonal, split;
+  bool diagonal, split, pair;
 };
 
 struct bppsa_cell_cuda {

@@ -217,10 +217,16 @@ METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool 
   if (hidden > CHUNK_HIDDEN) {
     BPPSA_TRY((wide_runs<real, cell>(hidden, device, wide)));
     BPPSA_TRY(allow_most(bppsa_recurrent_forward_wide<real, cell>, shared_most));
-    BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, false>, shared_most));
-    BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, true>, shared_most));
-    BPPSA_TRY(allow_most(bppsa_recurrent_any_mend<real, cell>, shared_most));
-    return allow_most(bppsa_recurrent_any_tail<real, cell>, shared_most);
+    if constexpr (!cell<real>::PAIR) { /* pairs have no parallel forward pass */
+      BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, false>, shared_most));
+      BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, true>, shared_most));
+      BPPSA_TRY(allow_most(bppsa_recurrent_any_mend<real, cell>, shared_most));
+      BPPSA_TRY(allow_most(bppsa_recurrent_any_tail<real, cell>, shared_most));
+    }
+    return BPPSA_OK;
+  }
+  if constexpr (cell<real>::PAIR) {
+    return BPPSA_OK;
   }
   return padded(hidden, [=](auto hp) {
     typedef rows_of<real, hp.value> rows;
@@ -248,19 +254,23 @@ METHOD(bppsa_status, speculate)
 (cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t, int shared_most,
  int64_t rounds, bool first, bool last) {
   enum { SUMMING = 128 };
-  if (w_t != NULL) {
-    BPPSA_TRY((any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds)));
-  } else if (c.hidden > CHUNK_HIDDEN) {
-    BPPSA_TRY((wide_speculate<real, cell>(stream, c, s, rounds)));
+  if constexpr (cell<real>::PAIR) { /* never: the plan is sequential */
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative of a pair on a GPU, expected sequential");
   } else {
-    BPPSA_TRY(padded(c.hidden, [&](auto hp) {
-      return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds)
-                           : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds);
-    }));
+    if (w_t != NULL) {
+      BPPSA_TRY((any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds)));
+    } else if (c.hidden > CHUNK_HIDDEN) {
+      BPPSA_TRY((wide_speculate<real, cell>(stream, c, s, rounds)));
+    } else {
+      BPPSA_TRY(padded(c.hidden, [&](auto hp) {
+        return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds)
+                             : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds);
+      }));
+    }
+    BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
+                 first, last);
+    return launched("parallel forward pass: launch");
   }
-  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
-               first, last);
-  return launched("parallel forward pass: launch");
 }
 
 METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most) {
@@ -287,17 +297,25 @@ METHOD(bppsa_status, walk)(cudaStream_t stream, const layer_arrays<real> &c, con
 }
 
 METHOD(bppsa_status, products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  if (c.injected) {
-    chunk_arrays<real> zero = s;
-    zero.from_zero = true;
-    zero.partials = NULL;
-    BPPSA_TRY(walk(stream, c, zero));
+  if constexpr (cell<real>::PAIR) { /* never: an executor scans them */
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chunks of a pair within a layer's kernels, expected a scan");
+  } else {
+    if (c.injected) {
+      chunk_arrays<real> zero = s;
+      zero.from_zero = true;
+      zero.partials = NULL;
+      BPPSA_TRY(walk(stream, c, zero));
+    }
+    return padded(c.hidden, [&](auto hp) { return launch_products<real, cell, hp.value>(stream, c, s); });
   }
-  return padded(c.hidden, [&](auto hp) { return launch_products<real, cell, hp.value>(stream, c, s); });
 }
 
 METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  return padded(c.hidden, [&](auto hp) { return launch_carry<real, cell, hp.value>(stream, c, s); });
+  if constexpr (cell<real>::PAIR) {
+    return BPPSA_ERR_UNSUPPORTED; /* never, as the products */
+  } else {
+    return padded(c.hidden, [&](auto hp) { return launch_carry<real, cell, hp.value>(stream, c, s); });
+  }
 }
 
 METHOD(bppsa_status, coefficients)(cudaStream_t stream, const layer_arrays<real> &c) {
@@ -317,7 +335,7 @@ METHOD(bppsa_status, deltas)(cudaStream_t stream, const layer_arrays<real> &c) {
 
 template <template <typename> class cell> constexpr bppsa_cell_cuda bppsa_cell_make() {
   typedef cell<float> unit;
-  return {{unit::MATRICES, unit::SAVED, unit::DIAGONAL != 0, unit::SPLIT != 0},
+  return {{unit::MATRICES, unit::SAVED, unit::DIAGONAL != 0, unit::SPLIT != 0, unit::PAIR != 0},
           chunk_launch<float, cell>::table(),
           chunk_launch<double, cell>::table()};
 }

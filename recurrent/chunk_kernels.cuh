@@ -658,7 +658,7 @@ enum walk_kind { WALK_PLAIN, WALK_SUMS, WALK_FREE };
 /* The numbers that a lane reads for a step. */
 template <typename real, template <typename> class cell> struct walk_step {
   cell<real> unit;
-  real u;
+  real u, u_c; /* c: of a pair */
 };
 
 /* The numbers that a lane keeps during a walk: weights, sums, the gradient, and the addresses of its next numbers. */
@@ -668,15 +668,16 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
     SUM = KIND != WALK_FREE,
     MORE = KIND != WALK_PLAIN,
     AHEAD = K > 1 && SUM &&MORE ? cell<real>::AHEAD / 2 : (int)cell<real>::AHEAD
-  };                   /* fewer if registers are short */
-  real w[K][HP], g, x; /* a column of each W_k; x: of step lane % AHEAD of the next round */
+  };                        /* fewer if registers are short */
+  real w[K][HP], g, g_c, x; /* a column of each W_k; g_c: of a pair; x: of step lane % AHEAD of the next round */
   walk_sums<real, K, SUM ? HP : 1> sums;
   walk_step<real, cell> ring[AHEAD]; /* the next steps */
   unit_place<real, cell> unit;
   bool reads_x, reads_u, stores_x, stores_h, stores_g;
   const real *x_at, *u_at;
   real *delta_x, *delta_h, *g_to;
-  int64_t state, x_row;
+  int64_t state, g_row, x_row; /* g_row: reals from one step of g to the next */
+  int64_t c_place;             /* of a pair: reals from the gradient of h to that of c */
 };
 
 /* Reads step i of the ring; with `step` also what only that step needs. */
@@ -686,7 +687,10 @@ __device__ __forceinline__ void walk_read(int i, bool step, walk_lane<real, cell
   l->unit.back();
   if (l->MORE && l->reads_u && step) {
     l->ring[i].u = *l->u_at;
-    l->u_at -= l->state;
+    if constexpr (cell<real>::PAIR) {
+      l->ring[i].u_c = l->u_at[l->c_place];
+    }
+    l->u_at -= l->g_row;
   }
 }
 
@@ -709,11 +713,12 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const walk_step<real, cell> &now, real before, real x,
                                           bool unit, int lane, bool last, real *own, walk_lane<real, cell, HP, KIND> *l) {
   enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, SUM = KIND != WALK_FREE, SUMS_HP = SUM ? HP : 1 };
-  real d[K], e, d_x, part[4] = {now.unit.carried(l->g) + (l->MORE ? now.u : (real)0), 0, 0, 0};
-  now.unit.factors(c.relu, d, &e, &d_x);
+  const unit_back<real, cell> made(now.unit, c.relu, l->g, l->g_c);
+  real part[4] = {made.own + (l->MORE ? now.u : (real)0), 0, 0, 0};
+  l->g_c = cell<real>::PAIR ? made.own_c + (l->MORE ? now.u_c : (real)0) : 0;
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
-    const real to_h = d[k] * l->g, to_x = (k + 1 == K ? d_x : d[k]) * l->g;
+    const real to_h = made.to_h[k], to_x = k + 1 == K ? made.to_x : made.to_h[k];
     if (unit) {
       own[k * HP + lane] = to_h;
     }
@@ -746,8 +751,11 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
   if (!SUM && l->stores_g) {
     if (!last) {
       *l->g_to = l->g;
+      if constexpr (cell<real>::PAIR) {
+        l->g_to[l->c_place] = l->g_c;
+      }
     }
-    l->g_to -= l->state;
+    l->g_to -= l->g_row;
   }
 }
 
@@ -776,12 +784,21 @@ __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool uni
   }
 }
 
+/* Writes the lane's gradient. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_put(const walk_lane<real, cell, HP, KIND> &l, real *to) {
+  to[0] = l.g;
+  if constexpr (cell<real>::PAIR) {
+    to[l.c_place] = l.g_c;
+  }
+}
+
 /* A warp walks through one chunk of one sample, with a unit in each lane; lanes beyond H repeat lane 0. The unit's column of each
  * W_k and the sums of its weight gradients are in registers. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals
  * for each warp; with sums at least a part for each warp. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
-  enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   BPPSA_SHARED(real, shared);
   const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the warp's, for the compiler too */
@@ -805,14 +822,18 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   if (works) {
     l.unit = unit_place<real, cell>(c, past, j);
     l.state = state;
+    l.g_row = (1 + PAIR) * state;
+    l.c_place = hidden;
     l.reads_u = c.injected;
     l.stores_x = c.delta_x != NULL && !s.from_zero;
     l.stores_h = c.delta_h != NULL && !s.from_zero;
     l.stores_g = c.store_g && !s.from_zero;
-    l.u_at = l.g_to = c.g + past;
+    l.u_at = l.g_to = c.g + row * (1 + PAIR) * hidden + j;
     l.delta_x = l.stores_x ? c.delta_x + row * K * hidden + j : NULL;
     l.delta_h = l.stores_h ? c.delta_h + row * K * hidden + j : NULL;
-    l.g = s.from_zero ? 0 : s.chunks > 1 ? s.carried[item * hidden + j] : c.last[b * hidden + j];
+    const real *g = s.chunks > 1 ? s.carried + item * (1 + PAIR) * hidden + j : c.last + b * (1 + PAIR) * hidden + j;
+    l.g = s.from_zero ? 0 : g[0];
+    l.g_c = s.from_zero ? 0 : g[PAIR * hidden];
   }
   if (l.SUM && works && c.input == 1) {
     l.reads_x = true;
@@ -837,10 +858,10 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
     walk_round<false>(c, unit, lane, left, start == count, delta, &l);
   }
   if (works && unit && c.want_input && !s.from_zero && start == count) { /* g_0 */
-    c.g[b * hidden + lane] = l.g;
+    walk_put(l, c.g + b * (1 + PAIR) * hidden + lane);
   }
   if (s.from_zero && works && unit) {
-    s.offsets[item * hidden + lane] = l.g;
+    walk_put(l, s.offsets + item * (1 + PAIR) * hidden + lane);
   }
   if constexpr (KIND != WALK_FREE) {
     __syncthreads(); /* the deltas have been read */

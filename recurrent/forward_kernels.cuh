@@ -10,10 +10,10 @@
 /* What a lane keeps in registers: rows of weights, the state, inputs that are being read, and the addresses of the next ones. */
 template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane {
   enum { GIVEN = ONE ? 1 : K, ROOM = ONE ? 1 : AHEAD };
-  real w[K][HP], w_x[K], b_x[K], b_h[K], h;
+  real w[K][HP], w_x[K], b_x[K], b_h[K], h, c;
   real coming[ROOM][GIVEN]; /* pre of the next AHEAD steps; ONE: x of step lane % AHEAD in the next round */
   const real *input;
-  real *h_to, *saved_to;
+  real *h_to, *c_to, *saved_to;        /* c: of a pair */
   int64_t input_row, state, saved_row; /* reals from one step to the next in each array */
 };
 
@@ -52,8 +52,12 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
     product[k] = (part[0] + part[1]) + (part[2] + part[3]);
     pre[k] = ONE ? l->b_x[k] + l->w_x[k] * x[0] : x[k];
   }
-  l->h = cell<real>::forward(c.relu, pre, product, l->h, saved);
+  l->h = unit_forward<real, cell>(c.relu, pre, product, l->h, &l->c, saved);
   *l->h_to = l->h;
+  if constexpr (cell<real>::PAIR) {
+    *l->c_to = l->c;
+    l->c_to += l->state;
+  }
   BPPSA_UNROLL
   for (int v = 0; v < cell<real>::SAVED; ++v) {
     l->saved_to[v * c.hidden] = saved[v];
@@ -117,6 +121,7 @@ __device__ __forceinline__ void forward_seek(const layer_arrays<real> &c, int la
   const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, row = t * c.batch + b;
   l->input = ONE ? c.x + row + lane % AHEAD * c.batch : c.pre + row * K * hidden + j;
   l->h_to = c.h + (row + c.batch) * hidden + j;
+  l->c_to = cell<real>::PAIR ? c.cells + (row + c.batch) * hidden + j : NULL;
   l->saved_to = cell<real>::SAVED > 0 ? c.saved + row * cell<real>::SAVED * hidden + j : NULL;
 }
 
@@ -154,11 +159,12 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
   forward_prepare<real, cell>(c, lane, shared, &l);
   forward_seek<real, cell>(c, lane, b, 0, &l);
   l.h = c.h[b * c.hidden + (lane < c.hidden ? lane : 0)];
+  l.c = cell<real>::PAIR ? c.cells[b * c.hidden + (lane < c.hidden ? lane : 0)] : 0;
   forward_run<real, cell>(c, lane, c.steps, shared, &l);
 }
 
 /* h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H], and what is saved to
- * saved [SAVED][H]. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
+ * saved [SAVED][H]; c of a pair stays in the GPU's memory. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
 template <typename real, template <typename> class cell>
 __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const real *w, int64_t row, const real *in, real *out,
                                               real *saved_to) {
@@ -177,7 +183,11 @@ __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const
         product[k] += in[r] * w[(r * K + k) * hidden + j];
       }
     }
-    out[j] = cell<real>::forward(c.relu, pre, product, in[j], saved);
+    real of_c = cell<real>::PAIR ? c.cells[row * hidden + j] : 0;
+    out[j] = unit_forward<real, cell>(c.relu, pre, product, in[j], &of_c, saved);
+    if constexpr (cell<real>::PAIR) {
+      c.cells[(row + c.batch) * hidden + j] = of_c;
+    }
     BPPSA_UNROLL
     for (int v = 0; v < cell<real>::SAVED; ++v) {
       saved_to[v * hidden + j] = saved[v];

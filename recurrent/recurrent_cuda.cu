@@ -54,6 +54,11 @@ void *offset(const recurrent_network *n, const void *base, int64_t reals) {
   return base == NULL ? NULL : (char *)base + reals * size_of(n);
 }
 
+/* Bytes of all samples' states. */
+int64_t state_bytes(const recurrent_network *n) {
+  return n->batch * bppsa_recurrent_state_size(n) * size_of(n);
+}
+
 /* The cell's launchers for a real type. */
 template <typename real> const cell_launchers<real> &launchers(const recurrent_network *n);
 template <> const cell_launchers<float> &launchers(const recurrent_network *n) {
@@ -117,10 +122,10 @@ bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, 
   return product(n, p, 1);
 }
 
-/* dx [rows][in] = dy [rows][out] w */
+/* dx [rows][in] = dy [rows][out] w, rows of dx dx_row reals apart */
 template <typename real>
 bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy, const void *w,
-                            void *dx) {
+                            void *dx, int64_t dx_row) {
   product_operands<real> p = {};
   p.m = rows;
   p.n = p.b_row = in;
@@ -129,6 +134,7 @@ bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in
   p.b = (const real *)w;
   p.a_column = p.b_column = 1;
   p.c = (real *)dx;
+  p.c_row = dx_row;
   return product(n, p, 1);
 }
 
@@ -185,15 +191,17 @@ template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n
   c.x = (const real *)(l == 0 ? n->x : offset(n, n->layers[l - 1].h, n->batch * config->hidden));
   c.pre = l == 0 && is_one(n) ? NULL : (real *)n->pre;
   c.h = (real *)n->layers[l].h;
+  c.cells = (real *)n->layers[l].c;
   c.saved = (real *)n->layers[l].saved;
   c.g = (real *)n->g;
-  c.last = l + 1 == config->layers && n->gpu->last != NULL ? (const real *)n->gpu->last : c.g + c.steps * c.batch * c.hidden;
+  c.last = l + 1 == config->layers && n->gpu->last != NULL ? (const real *)n->gpu->last
+                                                           : c.g + c.steps * c.batch * bppsa_recurrent_state_size(n);
   c.injected = bppsa_recurrent_injected(n, l);
   c.want_input = config->input_gradients || config->ends.after != NULL;
   c.store_g = true;
   c.delta_x = (real *)n->pre;
   c.delta_h = (real *)n->delta_h;
-  for (int64_t k = 0; k < n->cell->matrices; ++k) {
+  for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
     c.columns[k] = (real *)n->columns[k];
   }
   c.diagonal = (real *)n->diagonal;
@@ -304,7 +312,7 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
     BPPSA_TRY(carried ? BPPSA_OK : carry_through<real>(n, l));
   }
   if (carried && c.injected) { /* g_0 has left row 0, which is u_0 again */
-    BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(c.batch * c.hidden * size_of(n)), stream), "gradients"));
+    BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)state_bytes(n), stream), "gradients"));
   }
   s.partials = sums ? (real *)n->gpu->partials : NULL;
   BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
@@ -343,12 +351,13 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
     BPPSA_TRY(weight_gradient<real>(n, rows, c.input, out, n->pre, c.x, place_of(n, l, W_IH, true), place_of(n, l, B_IH, true)));
   }
   if (n->config.input_gradients) {
-    const int64_t state = n->batch * c.hidden;
-    BPPSA_TRY(bppsa_cuda_check(cudaMemcpyAsync(offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)),
-                                               cudaMemcpyDeviceToDevice, n->gpu->stream),
-                               "gradient of h0"));
+    const int64_t bytes = state_bytes(n);
+    BPPSA_TRY(bppsa_cuda_check(
+        cudaMemcpyAsync((char *)n->dh0 + l * bytes, n->g, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream),
+        "gradient of h0"));
   }
-  return n->config.input_gradients && l == 0 ? input_gradient<real>(n, rows, c.input, out, n->pre, c.w_ih, n->dx) : BPPSA_OK;
+  return n->config.input_gradients && l == 0 ? input_gradient<real>(n, rows, c.input, out, n->pre, c.w_ih, n->dx, c.input)
+                                             : BPPSA_OK;
 }
 
 /* ---- memory ---- */
@@ -392,12 +401,13 @@ bppsa_status find_kernels(recurrent_network *n) {
   }
   const cell_unit &unit = n->gpu->cell->unit;
   if (unit.matrices != cell->gates || unit.matrices != cell->matrices || unit.saved != cell->saved ||
-      unit.diagonal != cell->diagonal || unit.split != cell->split || (cell->split && !cell->separate_bias)) {
-    return bppsa_fail(
-        BPPSA_ERR_ARGUMENT,
-        "%s on a GPU: a unit of %d matrices, %d vectors saved, diagonal %d, split %d, expected the table's, as many gates "
-        "as matrices, and a separate bias where deltas are split",
-        cell->name, unit.matrices, unit.saved, unit.diagonal, unit.split);
+      unit.diagonal != cell->diagonal || unit.split != cell->split || unit.pair != cell->pair ||
+      (cell->split && !cell->separate_bias)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "%s on a GPU: a unit of %d matrices, %d vectors saved, diagonal %d, split %d, pair %d, expected the "
+                      "table's, as many gates "
+                      "as matrices, and a separate bias where deltas are split",
+                      cell->name, unit.matrices, unit.saved, unit.diagonal, unit.split, unit.pair);
   }
   return BPPSA_OK;
 }
@@ -493,16 +503,20 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   recurrent_gpu *gpu = n->gpu;
   const bppsa_cell *cell = n->cell;
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
+  const int64_t state = bppsa_recurrent_state_size(n);
   const bool fused = is_fused(n);
   const int64_t held = fused ? gpu->links : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   for (int64_t l = 0; l < c->layers; ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    if (cell->pair) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
+    }
     if (cell->saved > 0) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
     }
   }
-  for (int64_t k = 0; !fused && k < cell->matrices; ++k) {
+  for (int64_t k = 0; !fused && k < cell->matrices + cell->pair; ++k) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
   }
   const struct {
@@ -512,12 +526,12 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   } arrays[] = {{true, 1, 1, placed_reals(n), &n->base.device_values},
                 {true, 1, 1, placed_reals(n), &n->base.device_gradients},
                 {wants_pre, steps, batch, gates, &n->pre},
-                {true, steps + 1, batch, hidden, &n->g},
+                {true, steps + 1, batch, state, &n->g},
                 {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
                 {cell->split && !gpu->sums, steps, batch, gates, &n->delta_h},
                 {!fused && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
-                {c->input_gradients, c->layers, batch, hidden, &n->dh0},
+                {c->input_gradients, c->layers, batch, state, &n->dh0},
                 {held > 0, held, batch, padded * padded, &gpu->products},
                 {held > 0, held, batch, hidden, &gpu->norms},
                 {held > 0, held, batch, hidden, &gpu->exponents},
@@ -582,15 +596,35 @@ void destroy(recurrent_network *n) {
 
 /* ---- passes ---- */
 
+/* Copies a part of states, H numbers of each row, between arrays whose rows are `to_row` and `from_row` numbers apart. */
+bppsa_status copy_part(const recurrent_network *n, int64_t rows, const void *from, int64_t from_row, void *to, int64_t to_row,
+                       const char *what) {
+  const int64_t hidden = n->config.hidden, width = hidden * size_of(n);
+  if (from_row == hidden && to_row == hidden) {
+    return bppsa_cuda_check(cudaMemcpyAsync(to, from, (size_t)(rows * width), cudaMemcpyDeviceToDevice, n->gpu->stream), what);
+  }
+  return bppsa_cuda_check(cudaMemcpy2DAsync(to, (size_t)(to_row * size_of(n)), from, (size_t)(from_row * size_of(n)),
+                                            (size_t)width, (size_t)rows, cudaMemcpyDeviceToDevice, n->gpu->stream),
+                          what);
+}
+
+/* The state in front of the first step of layer l, from h0 [L][b][S] or zeros. */
+bppsa_status begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
+  void *const parts[] = {n->layers[l].h, n->layers[l].c};
+  for (int64_t part = 0; part * hidden < size; ++part) {
+    BPPSA_TRY(h0 != NULL ? copy_part(n, n->batch, offset(n, (const char *)h0 + l * state_bytes(n), part * hidden), size,
+                                     parts[part], hidden, "h0")
+                         : bppsa_cuda_check(
+                               cudaMemsetAsync(parts[part], 0, (size_t)(n->batch * hidden * size_of(n)), n->gpu->stream), "h0"));
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status forward(recurrent_network *n, const void *h0) {
-  const int64_t bytes = n->batch * n->config.hidden * size_of(n);
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "forward pass"));
   for (int64_t l = 0; l < n->config.layers; ++l) {
-    void *first = n->layers[l].h;
-    const cudaError_t error =
-        h0 != NULL ? cudaMemcpyAsync(first, (const char *)h0 + l * bytes, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream)
-                   : cudaMemsetAsync(first, 0, (size_t)bytes, n->gpu->stream);
-    BPPSA_TRY(bppsa_cuda_check(error, "h0"));
+    BPPSA_TRY(begin_layer(n, l, h0));
     BPPSA_TRY(OF_TYPE(n, forward_layer, n, l));
   }
   return BPPSA_OK;
@@ -623,14 +657,26 @@ int64_t top_of(const recurrent_network *n) {
   return n->config.layers - 1;
 }
 
-/* Sets u_0 = 0 if layer l reads it. The layer's own kernels read it only where gradients are injected. */
-bppsa_status clear_first(recurrent_network *n, int64_t l) {
+/* Sets to 0 what layer l reads of u and nothing else writes: u_0, and of a pair all gradients of c, between which those of h will
+ * be. The layer's own kernels read u_0 only where gradients are injected. */
+bppsa_status clear_gradients(recurrent_network *n, int64_t l) {
+  const bool injected = bppsa_recurrent_injected(n, l), pair = n->cell->pair;
+  const int64_t rows = pair && injected ? n->config.seq_len + 1 : 1;
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
-  if (n->layers[l].scan == NULL && !bppsa_recurrent_injected(n, l)) {
+  if (pair && !injected) {
+    BPPSA_TRY(bppsa_cuda_check(
+        cudaMemsetAsync((char *)n->g + n->config.seq_len * state_bytes(n), 0, (size_t)state_bytes(n), n->gpu->stream),
+        "gradients"));
+  }
+  if (n->layers[l].scan == NULL && !injected) {
     return BPPSA_OK;
   }
-  return bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(n->batch * n->config.hidden * size_of(n)), n->gpu->stream),
-                          "gradients");
+  return bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(rows * state_bytes(n)), n->gpu->stream), "gradients");
+}
+
+/* The gradients of h in the last `rows` rows of g. */
+void *end_of_g(const recurrent_network *n, int64_t rows) {
+  return offset(n, n->g, ((n->config.seq_len + 1) * n->batch - rows) * bppsa_recurrent_state_size(n));
 }
 
 bppsa_status seed(recurrent_network *n) {
@@ -638,24 +684,22 @@ bppsa_status seed(recurrent_network *n) {
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
   n->gpu->last = NULL;
-  BPPSA_TRY(clear_first(n, top_of(n)));
-  return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, place_of(n, c->layers, 0, false),
-                 offset(n, n->g, first));
+  BPPSA_TRY(clear_gradients(n, top_of(n)));
+  return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, place_of(n, c->layers, 0, false), end_of_g(n, rows),
+                 bppsa_recurrent_state_size(n));
 }
 
 bppsa_status put_seed(recurrent_network *n, const void *from) {
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
   n->gpu->last = NULL;
-  return bppsa_cuda_check(cudaMemcpyAsync(offset(n, n->g, first), from, (size_t)(rows * n->config.hidden * size_of(n)),
-                                          cudaMemcpyDeviceToDevice, n->gpu->stream),
-                          "seed");
+  return copy_part(n, rows, from, n->config.hidden, end_of_g(n, rows), bppsa_recurrent_state_size(n), "seed");
 }
 
-/* Only g_T is read where it stands, unless something is added to it. */
+/* Only g_T is read where it stands, unless something is added to it, or it is half of a pair. */
 bppsa_status seed_layers(recurrent_network *n, const void *seed) {
-  BPPSA_TRY(clear_first(n, top_of(n)));
-  if (n->layers[top_of(n)].scan != NULL || n->config.loss_all || n->config.ends.before != NULL) {
+  BPPSA_TRY(clear_gradients(n, top_of(n)));
+  if (n->cell->pair || n->layers[top_of(n)].scan != NULL || n->config.loss_all || n->config.ends.before != NULL) {
     return put_seed(n, seed);
   }
   n->gpu->last = seed;
@@ -672,9 +716,10 @@ bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 
 bppsa_status pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
-  BPPSA_TRY(clear_first(n, l - 1));
-  return OF_TYPE(n, input_gradient, n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden, n->pre,
-                 place_of(n, l, W_IH, false), offset(n, n->g, n->batch * c->hidden));
+  const int64_t rows = c->seq_len * n->batch;
+  BPPSA_TRY(clear_gradients(n, l - 1));
+  return OF_TYPE(n, input_gradient, n, rows, n->layers[l].input, n->cell->gates * c->hidden, n->pre, place_of(n, l, W_IH, false),
+                 end_of_g(n, rows), bppsa_recurrent_state_size(n));
 }
 
 bppsa_status prepare(recurrent_network *n, int64_t l) {
@@ -684,13 +729,13 @@ bppsa_status prepare(recurrent_network *n, int64_t l) {
 }
 
 bppsa_status carry(recurrent_network *n, int64_t l, bool *done) {
-  const int64_t state = n->batch * n->config.hidden;
+  const int64_t bytes = state_bytes(n);
   *done = n->gpu->carried = n->gpu->prepared;
   if (!*done) {
     return BPPSA_OK;
   }
   BPPSA_TRY(OF_TYPE(n, carry_through, n, l));
-  return bppsa_cuda_check(cudaMemcpyAsync(n->g, offset(n, n->gpu->between, n->gpu->chunks * state), (size_t)(state * size_of(n)),
+  return bppsa_cuda_check(cudaMemcpyAsync(n->g, (char *)n->gpu->between + n->gpu->chunks * bytes, (size_t)bytes,
                                           cudaMemcpyDeviceToDevice, n->gpu->stream),
                           "gradient of the first state");
 }

@@ -29,19 +29,23 @@ struct wide_row {
   int cluster, units, parts, lent;
 };
 
-/* By the words of 4 bytes that W_hh has for each pair of units (1: RNN f32, 2: f64, 3: GRU f32, 6: f64; others take the row above),
- * and by H padded. A thread has at most 132 words of it in registers. */
-enum { WIDE_SIZES = 5, WIDE_WORDS = 4 };
-constexpr int wide_sizes[WIDE_SIZES] = BPPSA_SCAN_WALK_SIZES, wide_words[WIDE_WORDS] = {1, 2, 3, 6};
+/* By the words of 4 bytes that W_hh has for each pair of units (1: RNN f32, 2: f64, 3: GRU f32, 4: LSTM f32, 6: GRU f64, 8: LSTM
+ * f64; others take the row above), and by H padded. A thread has at most 132 words of it in registers. */
+enum { WIDE_SIZES = 5, WIDE_WORDS = 6 };
+constexpr int wide_sizes[WIDE_SIZES] = BPPSA_SCAN_WALK_SIZES, wide_words[WIDE_WORDS] = {1, 2, 3, 4, 6, 8};
 constexpr wide_row wide_forward_rows[WIDE_WORDS]
                                     [WIDE_SIZES] = {{{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {8, 4, 32, 0}, {8, 4, 32, 0}},
                                                     {{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {16, 4, 32, 0}, {16, 4, 32, 0}},
                                                     {{1, 2, 8, 0}, {2, 2, 8, 0}, {8, 2, 16, 0}, {16, 2, 32, 0}, {16, 4, 32, 5}},
-                                                    {{1, 2, 8, 0}, {4, 2, 16, 0}, {16, 2, 32, 0}, {16, 2, 32, 6}, {0, 0, 0, 0}}},
+                                                    {{1, 2, 8, 0}, {2, 2, 16, 0}, {8, 2, 16, 0}, {16, 2, 32, 0}, {16, 4, 32, 8}},
+                                                    {{1, 2, 8, 0}, {4, 2, 16, 0}, {16, 2, 32, 0}, {16, 2, 32, 6}, {0, 0, 0, 0}},
+                                                    {{1, 2, 16, 0}, {4, 2, 32, 0}, {16, 2, 32, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}},
        wide_back_rows[WIDE_WORDS][WIDE_SIZES] = {{{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {8, 4, 32, 0}, {8, 4, 32, 0}},
                                                  {{1, 4, 8, 0}, {1, 4, 8, 0}, {4, 4, 16, 0}, {16, 4, 32, 0}, {16, 4, 32, 0}},
                                                  {{1, 4, 16, 0}, {2, 4, 16, 0}, {8, 4, 32, 0}, {16, 2, 32, 0}, {16, 4, 32, 5}},
-                                                 {{1, 4, 16, 0}, {4, 4, 32, 0}, {16, 2, 32, 0}, {16, 2, 32, 6}, {0, 0, 0, 0}}};
+                                                 {{1, 4, 16, 0}, {2, 4, 32, 0}, {8, 4, 32, 0}, {16, 2, 32, 0}, {16, 4, 32, 8}},
+                                                 {{1, 4, 16, 0}, {4, 4, 32, 0}, {16, 2, 32, 0}, {16, 2, 32, 6}, {0, 0, 0, 0}},
+                                                 {{1, 4, 32, 0}, {4, 2, 32, 0}, {16, 2, 32, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}};
 
 /* SIZE: the place of HP in wide_sizes. */
 template <typename real, int K, int SIZE, bool BACK> struct wide_shape {
@@ -56,7 +60,7 @@ template <typename real, int K, int SIZE, bool BACK> struct wide_shape {
     return at == WIDE_WORDS ? wide_row{0, 0, 0, 0} : BACK ? wide_back_rows[at][SIZE] : wide_forward_rows[at][SIZE];
   }
   static constexpr wide_row ROW = row_of(words_of(K * (int)sizeof(real) / 4));
-  static constexpr bool EXISTS = ROW.parts > 0;
+  static constexpr bool EXISTS = ROW.parts > 0 && (ROW.lent == 0 || ROW.units == quad<real>::SIZE);
   static constexpr int MATRICES = K, HP = wide_sizes[SIZE], CLUSTER = EXISTS ? ROW.cluster : 1, UNITS = EXISTS ? ROW.units : 1,
                        PARTS = EXISTS ? ROW.parts : 1, SAME = PARTS / UNITS, /* threads that have one unit's sum */
       OWN = HP / CLUSTER,                                                    /* units of a block */
@@ -236,11 +240,11 @@ __device__ __forceinline__ void wide_load(const layer_arrays<real> &c, const wid
 /* What a thread keeps during a forward pass. Addresses are those of the next reads and of this step's results. */
 template <typename real, int K, typename shape> struct wide_forward_lane {
   wide_weights<real, K, shape> w;
-  real bias[K], h;
+  real bias[K], h, c;      /* c: of a pair */
   real pre[WIDE_AHEAD][K]; /* of the next steps */
   bool exists, writes;
   const real *pre_at;
-  real *h_to, *saved_to;
+  real *h_to, *c_to, *saved_to;
   int64_t hidden, state;
   int64_t quiet; /* steps whose results are not stored, before all others */
 };
@@ -269,9 +273,12 @@ __device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsi
       for (int k = 0; k < K; ++k) {
         product[k] = wide_sum<real, shape>(sums[k], l.part) + s->bias[k];
       }
-      s->h = cell<real>::forward(relu, pre, product, s->h, saved);
+      s->h = unit_forward<real, cell>(relu, pre, product, s->h, &s->c, saved);
       if (s->writes && (!QUIET || s->quiet <= 0)) {
         *s->h_to = s->h;
+        if constexpr (cell<real>::PAIR) {
+          *s->c_to = s->c;
+        }
         BPPSA_UNROLL
         for (int v = 0; v < cell<real>::SAVED; ++v) {
           s->saved_to[v * s->hidden] = saved[v];
@@ -282,6 +289,7 @@ __device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsi
       }
       s->pre_at += K * s->state;
       s->h_to += s->state;
+      s->c_to += cell<real>::PAIR ? s->state : 0;
       s->saved_to += cell<real>::SAVED * s->state;
     }
   }
@@ -336,52 +344,64 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_forward(l
   wide_forward_lane<real, K, shape> s;
   wide_forward_prepare(c, l, l.b, 0, cell<real>::SAVED, &s);
   s.h = c.h[l.b * s.hidden + (s.exists ? l.unit : 0)];
+  if constexpr (cell<real>::PAIR) {
+    s.c = c.cells[l.b * s.hidden + (s.exists ? l.unit : 0)];
+    s.c_to = c.cells + s.state + l.b * s.hidden + (s.exists ? l.unit : 0);
+  }
   wide_forward_run<false, real, cell>(c.relu, c.steps, l, &s);
   l.finish();
 }
 
 /* What a thread keeps during BP. */
 template <typename real, template <typename> class cell, typename shape> struct wide_walk_lane {
-  enum { K = cell<real>::MATRICES };
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   wide_weights<real, K, shape> w;
-  real g, u[WIDE_AHEAD];
-  cell<real> units[WIDE_AHEAD]; /* of the next steps, as u */
+  real g, u[WIDE_AHEAD], g_c, u_c[WIDE_AHEAD]; /* c: of a pair */
+  cell<real> units[WIDE_AHEAD];                /* of the next steps, as u */
   unit_place<real, cell> place;
   bool exists, writes, reads_u, stores_x, stores_h, stores_g, wants_first;
-  real *g_to, *x_to, *h_to; /* g: of step t - 1 */
-  int64_t hidden, state;
+  real *g_to, *x_to, *h_to;     /* g: of step t - 1 */
+  int64_t hidden, state, g_row; /* g_row: reals from one step of g to the next */
 };
+
+/* Reads what is injected `ahead` steps behind g_to, for step i of a round. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void wide_walk_read(int i, int ahead, wide_walk_lane<real, cell, shape> *s) {
+  s->u[i] = s->reads_u ? *(s->g_to - ahead * s->g_row) : 0;
+  s->u_c[i] = cell<real>::PAIR && s->reads_u ? *(s->g_to - ahead * s->g_row + s->hidden) : 0;
+}
 
 /* WIDE_AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all steps; otherwise `left` are left,
  * the last of them the first of all steps. */
 template <bool WHOLE, typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigned round, const wide_lane<real, shape> &l,
                                                 wide_walk_lane<real, cell, shape> *s) {
-  enum { K = cell<real>::MATRICES };
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD; ++i) {
     if (WHOLE || i < left) {
-      const cell<real> unit = s->units[i];
-      real sums[K][shape::UNITS] = {}, d[K], to_h[K], e, d_x;
-      unit.factors(relu, d, &e, &d_x);
+      real sums[K][shape::UNITS] = {};
+      const unit_back<real, cell> made(s->units[i], relu, s->g, s->g_c);
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
-        to_h[k] = d[k] * s->g;
-        l.hand_out(i, k, s->exists ? to_h[k] : 0);
+        l.hand_out(i, k, s->exists ? made.to_h[k] : 0);
       }
-      const real to_x = d_x * s->g, own = unit.carried(s->g) + s->u[i];
+      const real own = made.own + s->u[i];
+      if constexpr (PAIR) {
+        s->g_c = made.own_c + s->u_c[i];
+      }
       if (WHOLE || WIDE_AHEAD + i < left) {
         s->units[i] = cell<real>::load(s->place);
-        s->u[i] = s->reads_u ? *(s->g_to - WIDE_AHEAD * s->state) : 0;
+        wide_walk_read(i, WIDE_AHEAD, s);
         s->place.back();
       }
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
         if (s->stores_x) {
-          s->x_to[k * s->hidden] = k + 1 == K ? to_x : to_h[k];
+          s->x_to[k * s->hidden] = k + 1 == K ? made.to_x : made.to_h[k];
         }
         if (cell<real>::SPLIT && s->stores_h) {
-          s->h_to[k * s->hidden] = to_h[k];
+          s->h_to[k * s->hidden] = made.to_h[k];
         }
       }
       s->x_to -= s->stores_x ? K * s->state : 0;
@@ -395,8 +415,11 @@ __device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigne
       s->g = own + wide_sum<real, shape>(sums[0], l.part);
       if (s->writes && (WHOLE || i + 1 < left ? s->stores_g : s->wants_first)) {
         *s->g_to = s->g;
+        if constexpr (PAIR) {
+          s->g_to[s->hidden] = s->g_c;
+        }
       }
-      s->g_to -= s->state;
+      s->g_to -= s->g_row;
     }
   }
 }
@@ -404,7 +427,7 @@ __device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigne
 /* g_{t-1} from g_t, and as far as they are wanted the deltas, g and g_0. */
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_walk(layer_arrays<real> c) {
-  enum { K = cell<real>::MATRICES };
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   BPPSA_SHARED(real, shared);
   const wide_lane<real, shape> l(shared);
   wide_walk_lane<real, cell, shape> s;
@@ -417,20 +440,22 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_walk(laye
   s.wants_first = c.want_input;
   s.hidden = c.hidden;
   s.state = c.batch * c.hidden;
+  s.g_row = (1 + PAIR) * s.state;
   const int64_t j = s.exists ? l.unit : 0, row = (c.steps - 1) * c.batch + l.b;
   s.place = unit_place<real, cell>(c, row * s.hidden + j, j);
-  s.g_to = c.g + row * s.hidden + j;
+  s.g_to = c.g + row * (1 + PAIR) * s.hidden + j;
   s.x_to = s.stores_x ? c.delta_x + row * K * s.hidden + j : NULL;
   s.h_to = s.stores_h ? c.delta_h + row * K * s.hidden + j : NULL;
-  s.g = c.last[l.b * s.hidden + j];
+  s.g = c.last[l.b * (1 + PAIR) * s.hidden + j];
+  s.g_c = PAIR ? c.last[(2 * l.b + 1) * s.hidden + j] : 0;
   wide_load<real, K, true>(c, l, &s.w);
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD; ++i) {
-    s.u[i] = 0;
+    s.u[i] = s.u_c[i] = 0;
     s.units[i] = {};
     if (i < c.steps) {
       s.units[i] = cell<real>::load(s.place);
-      s.u[i] = s.reads_u ? *(s.g_to - i * s.state) : 0;
+      wide_walk_read(i, i, &s);
       s.place.back();
     }
   }

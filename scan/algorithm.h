@@ -42,7 +42,7 @@ typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } b
 #define BPPSA_SCAN_WALK_DIM 512
 #define BPPSA_SCAN_WALK_SIZES                                                                                                    \
   { 64, 128, 256, 384, BPPSA_SCAN_WALK_DIM }
-#define BPPSA_SCAN_WALK_BYTES (3 * 384 * 384 * 8)
+#define BPPSA_SCAN_WALK_BYTES (4 * BPPSA_SCAN_WALK_DIM * BPPSA_SCAN_WALK_DIM * 4)
 
 #ifdef __cplusplus
 }

@@ -101,10 +101,11 @@ static bool is_fused(const bppsa_scan_config *config) {
 
 /* Seconds of `items` items of a kernel, `longest` and on average `mean` steps long. */
 static double fused_seconds(const bppsa_scan_config *config, int kernel, double items, double longest, double mean) {
-  const bool wide = config->dim > 20, few = items <= few_items[wide];
+  const int64_t hidden = bppsa_scan_shared_dim(config);
+  const bool wide = hidden > 20, few = items <= few_items[wide];
   int64_t padded;
-  const int size = bppsa_scan_walk_place(config->dim, &padded);
-  const cycles *c = config->dim > BPPSA_SCAN_FUSED_DIM ? wide_cycles[size] : fused_cycles[kernel][wide];
+  const int size = bppsa_scan_walk_place(hidden, &padded);
+  const cycles *c = hidden > BPPSA_SCAN_FUSED_DIM ? wide_cycles[size] : fused_cycles[kernel][wide];
   const double more = ((double)config->matrices - 1) / 2, width = config->dtype == BPPSA_F64 ? 2 : 1;
   const double first = few ? c[0].few : c[0].alone, third = few ? c[1].few : c[1].alone;
   const double alone = longest * (first + more * (third - first)),

@@ -480,17 +480,21 @@ int bppsa_scan_walk_place(int64_t dim, int64_t *size) {
 /* Is a walk through matrices of this size a kernel's work? */
 static bool may_walk(const bppsa_scan_config *config) {
   int64_t size;
-  (void)bppsa_scan_walk_place(config->dim, &size);
-  return config->dim <= size &&
+  (void)bppsa_scan_walk_place(bppsa_scan_shared_dim(config), &size);
+  return bppsa_scan_shared_dim(config) <= size &&
          config->matrices * size * size * (int64_t)bppsa_dtype_size(config->dtype) <= BPPSA_SCAN_WALK_BYTES;
 }
 
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config) {
   const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
-  if (row == NULL || config->element != BPPSA_ELEMENT_RECURRENT || config->device != BPPSA_CUDA) {
+  if (row == NULL || !bppsa_scan_shares(config) || config->device != BPPSA_CUDA) {
     return BPPSA_FUSION_NONE;
   }
-  const bool fits = config->dim <= BPPSA_SCAN_FUSED_DIM || (row->fusion == BPPSA_FUSION_WALK && may_walk(config));
+  if (config->element == BPPSA_ELEMENT_PAIR && row->fusion == BPPSA_FUSION_CHUNKS) { /* its chunks go through an executor */
+    return BPPSA_FUSION_NONE;
+  }
+  const bool fits =
+      bppsa_scan_shared_dim(config) <= BPPSA_SCAN_FUSED_DIM || (row->fusion == BPPSA_FUSION_WALK && may_walk(config));
   return fits ? row->fusion : BPPSA_FUSION_NONE;
 }
 

@@ -17,7 +17,9 @@ static const bppsa_scan_element_row rows[BPPSA_ELEMENTS] = {
     [BPPSA_ELEMENT_CSR] = {"csr",
                            {bppsa_scan_csr_create, bppsa_scan_csr_cuda_create},
                            {bppsa_scan_csr_create, bppsa_scan_csr_cuda_create}},
-    [BPPSA_ELEMENT_PAIR] = {"pair", {bppsa_scan_cpu_create, NULL}, {bppsa_scan_cpu_create, NULL}},
+    [BPPSA_ELEMENT_PAIR] = {"pair",
+                            {bppsa_scan_cpu_create, bppsa_scan_cuda_create},
+                            {bppsa_scan_cpu_create, bppsa_scan_cuda_create}},
 };
 
 const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element) {

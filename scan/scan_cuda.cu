@@ -47,16 +47,18 @@ template <typename real> scan_chain<real> make_chain(const cuda_executor *x, con
   c.dim = config->dim;
   c.element = config->element == BPPSA_ELEMENT_DENSE      ? SCAN_DENSE
               : config->element == BPPSA_ELEMENT_DIAGONAL ? SCAN_DIAGONAL
+              : config->element == BPPSA_ELEMENT_PAIR     ? SCAN_PAIR
                                                           : SCAN_RECURRENT;
   c.affine = config->affine;
   c.jt = (const real *)o->jt;
-  if (c.element == SCAN_RECURRENT) {
+  if (bppsa_scan_shares(config)) {
     c.matrices = (int32_t)config->matrices;
-    c.weight_row = o->weight_row != 0 ? o->weight_row : config->dim;
+    c.weight_row = o->weight_row != 0 ? o->weight_row : bppsa_scan_shared_dim(config);
     for (int32_t q = 0; q < c.matrices; ++q) {
       c.weights[q] = (const real *)o->weights[q];
       c.columns[q] = (const real *)o->columns[q];
     }
+    c.columns[c.matrices] = c.element == SCAN_PAIR ? (const real *)o->columns[c.matrices] : NULL;
     c.diagonal = config->diagonal ? (const real *)o->diagonal : NULL;
   }
   c.injected = (const real *)o->injected;
@@ -205,7 +207,7 @@ void destroy(bppsa_scan_executor *executor) {
 bppsa_status check_sizes(cuda_executor *x, const bppsa_scan_plan *plan) {
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), vectors = 3 * x->room * size;
   int64_t blocks;
-  if (plan->config.element == BPPSA_ELEMENT_RECURRENT && plan->config.matrices > SCAN_MATRICES) {
+  if (bppsa_scan_shares(&plan->config) && plan->config.matrices > SCAN_MATRICES) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan on a GPU: %lld matrices an element, expected at most %d",
                       (long long)plan->config.matrices, (int)SCAN_MATRICES);
   }

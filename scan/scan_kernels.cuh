@@ -23,7 +23,7 @@ enum {
   SCAN_LANE_STEPS = 4 /* consecutive steps of a diagonal chain for one lane */
 };
 
-enum scan_element { SCAN_DENSE, SCAN_DIAGONAL, SCAN_RECURRENT };
+enum scan_element { SCAN_DENSE, SCAN_DIAGONAL, SCAN_RECURRENT, SCAN_PAIR };
 
 /* The plan's sizes, the operands and the executor's memory. Pointers point to GPU memory; NULL: not present. */
 template <typename real> struct scan_chain {
@@ -31,7 +31,7 @@ template <typename real> struct scan_chain {
   scan_element element;
   int32_t matrices;
   bool affine;
-  const real *jt, *weights[SCAN_MATRICES], *columns[SCAN_MATRICES], *diagonal, *injected;
+  const real *jt, *weights[SCAN_MATRICES], *columns[SCAN_MATRICES + 1], *diagonal, *injected;
   real *gradients;
   /* If sizes differ (dense): sizes of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample. */
   const int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets;
@@ -113,6 +113,36 @@ template <typename real> struct scan_vectors {
   const int64_t *samples;  /* [rows]: the sample whose factors a row uses */
 };
 
+/* A step of pairs, rows (g_h, g_c), as pair_product in scan_pair.inc: δ = g_c + b ∘ g_h is in the second half of `scaled`. */
+template <typename real> __device__ void scan_leaf_pair(const scan_chain<real> &c, int64_t i, const scan_vectors<real> &v) {
+  const int64_t h = c.dim / 2, step = c.n - i, threads = blockDim.x;
+  for (int64_t at = threadIdx.x; at < v.rows * h; at += threads) {
+    const int64_t row = at / h, r = at % h, place = (step * c.batch + v.samples[row]) * h + r;
+    const real *x = v.in + row * v.room;
+    const real delta = x[h + r] + c.columns[c.matrices][place] * x[r];
+    v.scaled[row * v.room + h + r] = delta;
+    v.out[row * v.room + h + r] = delta * c.diagonal[place];
+  }
+  for (int32_t q = 0; q < c.matrices; ++q) {
+    for (int64_t at = threadIdx.x; at < v.rows * h; at += threads) { /* each thread has made these δ itself */
+      const int64_t row = at / h, r = at % h;
+      const real factor = c.columns[q][(step * c.batch + v.samples[row]) * h + r];
+      v.scaled[row * v.room + r] = factor * (q + 1 < c.matrices ? v.scaled[row * v.room + h + r] : v.in[row * v.room + r]);
+    }
+    __syncthreads();
+    for (int64_t at = threadIdx.x; at < v.rows * h; at += threads) {
+      const int64_t row = at / h, j = at % h;
+      const real *x = v.scaled + row * v.room, *w = c.weights[q] + j;
+      real sum = q > 0 ? v.out[row * v.room + j] : 0;
+      for (int64_t r = 0; r < h; ++r) {
+        sum += x[r] * w[r * c.weight_row];
+      }
+      v.out[row * v.room + j] = sum;
+    }
+    __syncthreads();
+  }
+}
+
 /* out = in · a[i] without the injected gradient. recurrent: Σ_k (in ∘ d_k) W_k + in ∘ e. All threads take part; ends with a
  * barrier. */
 template <typename real> __device__ void scan_leaf(const scan_chain<real> &c, int64_t i, const scan_vectors<real> &v) {
@@ -129,6 +159,10 @@ template <typename real> __device__ void scan_leaf(const scan_chain<real> &c, in
       v.out[row * v.room + j] = sum;
     }
     __syncthreads();
+    return;
+  }
+  if (c.element == SCAN_PAIR) {
+    scan_leaf_pair(c, i, v);
     return;
   }
   for (int32_t q = 0; q < c.matrices; ++q) {

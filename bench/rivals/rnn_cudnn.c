@@ -8,6 +8,7 @@
 #include "core/library_cudnn.h"
 #include "core/memory.h"
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "rnn/rnn.h"
 
 /* One allocation of GPU memory (ALIGNED parts, in this order), with the sizes that cuDNN gives:
@@ -168,15 +169,17 @@ static bppsa_status find_mode(const bppsa_cell *cell, bppsa_nonlinearity nonline
     cudnnRNNMode_t mode;
   } modes[] = {{&bppsa_rnn_cell, BPPSA_NONLINEARITY_TANH, CUDNN_RNN_TANH},
                {&bppsa_rnn_cell, BPPSA_NONLINEARITY_RELU, CUDNN_RNN_RELU},
-               {&bppsa_gru_cell, BPPSA_NONLINEARITY_TANH, CUDNN_GRU}};
+               {&bppsa_gru_cell, BPPSA_NONLINEARITY_TANH, CUDNN_GRU},
+               {&bppsa_lstm_cell, BPPSA_NONLINEARITY_TANH, CUDNN_LSTM}};
   for (size_t i = 0; i < sizeof modes / sizeof modes[0]; ++i) {
     if (modes[i].cell == cell && modes[i].nonlinearity == nonlinearity) {
       *mode = modes[i].mode;
       return BPPSA_OK;
     }
   }
-  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: it has no layers of the cell '%s' with nonlinearity %d, expected rnn or gru",
-                    cell->name, (int)nonlinearity);
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                    "cuDNN: it has no layers of the cell '%s' with nonlinearity %d, expected rnn, gru or lstm", cell->name,
+                    (int)nonlinearity);
 }
 
 static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
@@ -304,7 +307,7 @@ static bppsa_status copy_rows(const bppsa_cudnn_network *n, cudnnTensorDescripto
 }
 
 /* Copies one gate of one layer, from its input (side 0) or its states (side 1): the matrix and the bias. cuDNN numbers them r, z,
- * n of the input, then r, z, n of the states. */
+ * n of the input, then r, z, n of the states; of an LSTM likewise i, f, g, o. */
 static bppsa_status copy_gate(const bppsa_cudnn_network *n, const char *prefix, int64_t layer, int64_t side, int64_t gate,
                               const bppsa_model *model, bool gradient) {
   static const char *const matrices[] = {"weight_ih", "weight_hh"}, *const biases[] = {"bias_ih", "bias_hh"};
@@ -351,12 +354,17 @@ static bppsa_status check_view(const bppsa_cudnn_network *n, const char *what, c
   return BPPSA_OK;
 }
 
+/* c, of cells that have one, has the shape of h. */
+static cudnnTensorDescriptor_t c_shape(const bppsa_cudnn_network *n) {
+  return n->cell->pair ? n->h_shape : NULL;
+}
+
 bppsa_status bppsa_cudnn_forward(bppsa_cudnn_network *n, const bppsa_view *x) {
   BPPSA_TRY(check_view(n, "x", x, n->config.seq_len, n->config.input));
   BPPSA_TRY(use_device(n));
   n->x = NULL;
   TRY_CUDNN(cudnnRNNForward(n->handle, n->rnn, CUDNN_FWD_MODE_TRAINING, n->parts[LENGTHS], n->x_shape, x->data, n->y_shape,
-                            n->parts[Y], n->h_shape, NULL, NULL, NULL, NULL, NULL, n->bytes[WEIGHTS], n->parts[WEIGHTS],
+                            n->parts[Y], n->h_shape, NULL, NULL, c_shape(n), NULL, NULL, n->bytes[WEIGHTS], n->parts[WEIGHTS],
                             n->bytes[WORK], n->parts[WORK], n->bytes[RESERVE], n->parts[RESERVE]),
             "forward");
   n->x = x->data;
@@ -385,9 +393,9 @@ bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *n, const bppsa_view *seed
     BPPSA_TRY(check_cuda(cudaMemcpyAsync(last, seed->data, (size_t)bytes, cudaMemcpyDeviceToDevice, stream), "seed"));
   }
   TRY_CUDNN(cudnnRNNBackwardData_v8(n->handle, n->rnn, n->parts[LENGTHS], n->y_shape, n->parts[Y],
-                                    all ? seed->data : n->parts[DY], n->x_shape, n->parts[DX], n->h_shape, NULL, NULL, NULL, NULL,
-                                    NULL, NULL, NULL, n->bytes[WEIGHTS], n->parts[WEIGHTS], n->bytes[WORK], n->parts[WORK],
-                                    n->bytes[RESERVE], n->parts[RESERVE]),
+                                    all ? seed->data : n->parts[DY], n->x_shape, n->parts[DX], n->h_shape, NULL, NULL, NULL,
+                                    c_shape(n), NULL, NULL, NULL, n->bytes[WEIGHTS], n->parts[WEIGHTS], n->bytes[WORK],
+                                    n->parts[WORK], n->bytes[RESERVE], n->parts[RESERVE]),
             "backward");
   TRY_CUDNN(cudnnRNNBackwardWeights_v8(n->handle, n->rnn, CUDNN_WGRAD_MODE_ADD, n->parts[LENGTHS], n->x_shape, n->x, n->h_shape,
                                        NULL, n->y_shape, n->parts[Y], n->bytes[WEIGHTS], n->parts[GRADIENTS], n->bytes[WORK],

@@ -10,7 +10,7 @@
 
 static const char *device; /* "--device cuda" */
 
-static const char *const kinds[] = {"rnn", "gru"};
+static const char *const kinds[] = {"rnn", "gru", "lstm"};
 
 /* Every tensor of two files differs by less than `bound` times the larger norm. */
 static void assert_same_files(const char *a, const char *b, double bound) {
@@ -47,7 +47,7 @@ static void assert_same_rows(const json_t *a, const json_t *b, const char *key, 
 static void test_grad(void **state) {
   (void)state;
   static const char *const batches[] = {"--input X.npy --labels Y.npy", "--input X.npy --labels YT.npy --loss all --h0 H0.npy"};
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < 6; ++k) {
     const char *kind = kinds[k / 2], *batch = batches[k % 2];
     assert_runs("train %s --seq-len 5 --samples 32 --iterations 1 --hidden 4 --dtype f64 --save-weights K.safetensors", kind);
     assert_runs("grad %s --weights K.safetensors %s --backward bp --out C.safetensors", kind, batch);
@@ -75,9 +75,12 @@ static void test_nonfinite(void **state) {
 
 static void test_train_and_eval(void **state) {
   (void)state;
-  for (int k = 0; k < 2; ++k) {
-    const char *line = k == 0 ? "train rnn " SMALL " --epochs 2 --validation 0.25 --clip-norm 0.5 --json"
-                              : "train gru " SMALL " --iterations 5 --loss all --layers 2 --chunks 3 --optimizer sgd --json";
+  static const char *const lines[] = {"train rnn " SMALL " --epochs 2 --validation 0.25 --clip-norm 0.5 --json",
+                                      "train gru " SMALL
+                                      " --iterations 5 --loss all --layers 2 --chunks 3 --optimizer sgd --json",
+                                      "train lstm " SMALL " --iterations 5 --loss all --layers 2 --backward bp --json"};
+  for (int k = 0; k < 3; ++k) {
+    const char *line = lines[k];
     json_t *on_cpu = run_json("%s --save-weights C.safetensors", line);
     json_t *on_device = run_json("%s --save-weights D.safetensors %s", line, device);
     assert_same_rows(on_cpu, on_device, "loss", 1e-10);

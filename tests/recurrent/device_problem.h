@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
@@ -32,7 +33,8 @@ typedef struct {
 /* A problem, with the inputs and results of both networks. */
 typedef struct {
   bppsa_recurrent_config config;
-  bool gru, state; /* state: h0 is given */
+  const bppsa_cell *cell;
+  bool state;      /* h0 is given */
   int64_t batch;   /* of the pass, at most the configuration's */
   bppsa_init init; /* of the weights */
   double *x, *h0, *seed;
@@ -41,7 +43,12 @@ typedef struct {
 } problem;
 
 static bppsa_status create(const problem *p, const bppsa_recurrent_config *config, const bppsa_device *on, bppsa_model **model) {
-  return bppsa_recurrent_create(config, p->gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, model);
+  return bppsa_recurrent_create(config, p->cell, on, model);
+}
+
+/* Numbers in a state. */
+static int64_t state_size(const problem *p) {
+  return (p->cell->pair ? 2 : 1) * p->config.hidden;
 }
 
 /* A view of an array's copy on a device; free its data with bppsa_memory_free. */
@@ -110,7 +117,7 @@ static void check(const problem *p, const way *w, const char *what, const bppsa_
   if (!(r < 30)) {
     const bppsa_recurrent_config *c = &p->config;
     fail_msg("%s %s: T %lld, B %lld of %lld, I %lld, H %lld, L %lld, %s, %s; backward %d, algorithm %d, chunks %lld: residual %g",
-             p->gru ? "gru" : "rnn", what, (long long)c->seq_len, (long long)p->batch, (long long)c->batch, (long long)c->input,
+             p->cell->name, what, (long long)c->seq_len, (long long)p->batch, (long long)c->batch, (long long)c->input,
              (long long)c->hidden, (long long)c->layers, bppsa_dtype_name(c->dtype), c->loss_all ? "all" : "last",
              (int)w->backward, (int)w->algorithm, (long long)w->chunks, r);
   }
@@ -126,10 +133,10 @@ static void share_weights(problem *p, bppsa_model *model) {
   assert_int_equal(bppsa_model_set(p->reference, "test", model->parameter_count, values), BPPSA_OK);
 }
 
-/* A forward and a backward pass. Shapes: x [T, b, I], h0 [L, b, H], seed [b, C] or [T, b, C]. */
+/* A forward and a backward pass. Shapes: x [T, b, I], h0 [L, b, S], seed [b, C] or [T, b, C]. */
 static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, bppsa_view *logits, bppsa_view held[3]) {
   const bppsa_recurrent_config *c = &p->config;
-  const int64_t x[] = {c->seq_len, p->batch, c->input}, h0[] = {c->layers, p->batch, c->hidden},
+  const int64_t x[] = {c->seq_len, p->batch, c->input}, h0[] = {c->layers, p->batch, state_size(p)},
                 seed[] = {c->seq_len, p->batch, c->classes};
   held[0] = put(on, model->dtype, p->x, 3, x);
   held[1] = put(on, model->dtype, p->h0, 3, h0);
@@ -167,6 +174,11 @@ static void check_way(problem *p, const way *w) {
       assert_int_equal(bppsa_recurrent_states(p->reference, l, &expected[0]), BPPSA_OK);
       assert_true(bppsa_view_same_shape(&got[0], &expected[0]));
       check(p, w, "states", &got[0], expected[0].data);
+      if (p->cell->pair) {
+        assert_int_equal(bppsa_recurrent_cell_states(model, l, &got[0]), BPPSA_OK);
+        assert_int_equal(bppsa_recurrent_cell_states(p->reference, l, &expected[0]), BPPSA_OK);
+        check(p, w, "states c", &got[0], expected[0].data);
+      }
     }
     assert_int_equal(bppsa_model_pull(model, true), BPPSA_OK);
     for (int64_t i = 0; i < model->parameter_count; ++i) {
@@ -189,10 +201,10 @@ static void check_way(problem *p, const way *w) {
 static void make_numbers(problem *p, uint64_t seed) {
   const bppsa_recurrent_config *c = &p->config;
   p->x = uniform(seed, c->seq_len * p->batch * c->input, 1);
-  p->h0 = uniform(seed + 1, c->layers * p->batch * c->hidden, 0.5);
+  p->h0 = uniform(seed + 1, c->layers * p->batch * state_size(p), 0.5);
   p->seed = uniform(seed + 2, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes, 1);
   bppsa_free(rounded(c->dtype, p->x, c->seq_len * p->batch * c->input)); /* rounds the array itself, too */
-  bppsa_free(rounded(c->dtype, p->h0, c->layers * p->batch * c->hidden));
+  bppsa_free(rounded(c->dtype, p->h0, c->layers * p->batch * state_size(p)));
   bppsa_free(rounded(c->dtype, p->seed, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes));
 }
 

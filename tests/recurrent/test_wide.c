@@ -9,6 +9,9 @@ enum { LARGE = 100 }; /* layers above are tested without their weight gradients 
 
 static const way by_bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, by_linear = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0};
 
+enum { RNN, GRU, LSTM };
+static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
+
 typedef struct {
   int64_t hidden, steps, planned, batch, input, layers;
   bool all, input_gradients, relu, state;
@@ -21,8 +24,8 @@ static const shape shapes[] = {{33, 7, 3, 2, 1, 2, true, true, true, true},    {
                                {257, 3, 1, 1, 1, 1, false, false, true, true}, {511, 2, 1, 1, 1, 1, false, false, false, true},
                                {512, 3, 1, 1, 1, 1, false, false, false, true}};
 
-static problem problem_of(const shape *s, bool gru, bppsa_dtype dtype) {
-  problem p = {.config = bppsa_recurrent_config_default(), .gru = gru, .state = s->state, .batch = s->batch};
+static problem problem_of(const shape *s, const bppsa_cell *cell, bppsa_dtype dtype) {
+  problem p = {.config = bppsa_recurrent_config_default(), .cell = cell, .state = s->state, .batch = s->batch};
   p.init = s->hidden > LARGE ? BPPSA_INIT_DEFAULT : BPPSA_INIT_ORTHOGONAL; /* which takes H^3 operations */
   p.config.seq_len = s->steps;
   p.config.batch = s->planned;
@@ -33,7 +36,7 @@ static problem problem_of(const shape *s, bool gru, bppsa_dtype dtype) {
   p.config.dtype = dtype;
   p.config.loss_all = s->all;
   p.config.input_gradients = s->input_gradients;
-  p.config.nonlinearity = s->relu && !gru ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  p.config.nonlinearity = s->relu && cell->relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   return p;
 }
 
@@ -47,7 +50,8 @@ static void free_numbers(problem *p) {
 static void check_states(problem *p, const bppsa_recurrent_config *config) {
   bppsa_recurrent_config exact = *config;
   bppsa_model *model = NULL;
-  const int64_t b = p->batch, x[] = {config->seq_len, b, config->input}, h0[] = {1, b, config->hidden};
+  const int64_t b = p->batch, x[] = {config->seq_len, b, config->input}, h0[] = {1, b, state_size(p)};
+  const int64_t seeds[] = {b, config->hidden};
   const way w = by_bp;
   exact.dtype = BPPSA_F64;
   assert_int_equal(create(p, config, device, &model), BPPSA_OK);
@@ -61,7 +65,7 @@ static void check_states(problem *p, const bppsa_recurrent_config *config) {
     const bppsa_device *on = k == 0 ? device : host;
     bppsa_model *m = k == 0 ? model : p->reference;
     bppsa_view in = put(on, m->dtype, p->x, 3, x), first = put(on, m->dtype, p->h0, 3, h0),
-               last = put(on, m->dtype, seed, 2, h0 + 1);
+               last = put(on, m->dtype, seed, 2, seeds);
     assert_int_equal(bppsa_recurrent_forward_layers(m, &in, p->state ? &first : NULL), BPPSA_OK);
     assert_int_equal(bppsa_recurrent_hidden_gradients(m, &last, k == 0 ? &got : &expected), BPPSA_OK);
     bppsa_memory_free(on, in.data);
@@ -77,8 +81,8 @@ static void check_states(problem *p, const bppsa_recurrent_config *config) {
   bppsa_model_destroy(p->reference);
 }
 
-static void check_shape(const shape *s, bool gru, bppsa_dtype dtype, const way *w) {
-  problem p = problem_of(s, gru, dtype);
+static void check_shape(const shape *s, const bppsa_cell *cell, bppsa_dtype dtype, const way *w) {
+  problem p = problem_of(s, cell, dtype);
   make_numbers(&p, (uint64_t)s->hidden);
   if (s->hidden <= LARGE) {
     check_way(&p, w);
@@ -90,31 +94,41 @@ static void check_shape(const shape *s, bool gru, bppsa_dtype dtype, const way *
   free_numbers(&p);
 }
 
-static void check_shapes(bool gru, bppsa_dtype dtype) {
+static void check_shapes(const bppsa_cell *cell, bppsa_dtype dtype) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {
-    check_shape(&shapes[s], gru, dtype, &by_bp);
+    check_shape(&shapes[s], cell, dtype, &by_bp);
   }
-  check_shape(&shapes[0], gru, dtype, &by_linear);
+  check_shape(&shapes[0], cell, dtype, &by_linear);
 }
 
 static void test_rnn_f32(void **state) {
   (void)state;
-  check_shapes(false, BPPSA_F32);
+  check_shapes(&bppsa_rnn_cell, BPPSA_F32);
 }
 
 static void test_rnn_f64(void **state) {
   (void)state;
-  check_shapes(false, BPPSA_F64);
+  check_shapes(&bppsa_rnn_cell, BPPSA_F64);
 }
 
 static void test_gru_f32(void **state) {
   (void)state;
-  check_shapes(true, BPPSA_F32);
+  check_shapes(&bppsa_gru_cell, BPPSA_F32);
 }
 
 static void test_gru_f64(void **state) {
   (void)state;
-  check_shapes(true, BPPSA_F64);
+  check_shapes(&bppsa_gru_cell, BPPSA_F64);
+}
+
+static void test_lstm_f32(void **state) {
+  (void)state;
+  check_shapes(&bppsa_lstm_cell, BPPSA_F32);
+}
+
+static void test_lstm_f64(void **state) {
+  (void)state;
+  check_shapes(&bppsa_lstm_cell, BPPSA_F64);
 }
 
 /* Gradients neither vanish nor explode over many steps of an orthogonal W_hh, so that a number which arrives a step too early or
@@ -122,8 +136,8 @@ static void test_gru_f64(void **state) {
 static void test_long(void **state) {
   (void)state;
   const shape s = {.hidden = 40, .steps = 60, .planned = 1, .batch = 1, .input = 1, .layers = 1, .all = true};
-  for (int gru = 0; gru < 2; ++gru) {
-    check_shape(&s, gru != 0, BPPSA_F32, &by_bp);
+  for (size_t k = 0; k < sizeof cells / sizeof *cells; ++k) {
+    check_shape(&s, cells[k], BPPSA_F32, &by_bp);
   }
 }
 
@@ -187,9 +201,9 @@ static int64_t nodes_of(bppsa_status (*queue)(void *context), queued *q) {
   return nodes;
 }
 
-static void count_nodes(int64_t hidden, bool gru, bppsa_dtype dtype, int64_t nodes[2]) {
+static void count_nodes(int64_t hidden, const bppsa_cell *cell, bppsa_dtype dtype, int64_t nodes[2]) {
   const shape s = {.hidden = hidden, .steps = 9, .planned = 1, .batch = 1, .input = 1, .layers = 1};
-  problem p = problem_of(&s, gru, dtype);
+  problem p = problem_of(&s, cell, dtype);
   bppsa_model *model = NULL;
   p.config.method.backward = BPPSA_BACKWARD_BP;
   make_numbers(&p, 3);
@@ -207,9 +221,9 @@ static void count_nodes(int64_t hidden, bool gru, bppsa_dtype dtype, int64_t nod
   free_numbers(&p);
 }
 
-/* A recorded pass has a launch for all its steps, beside h0's, the products with inputs, and two a weight gradient; a device whose
- * clusters or shared memory are too small, or which has no clusters, and a layer that no kernel takes, run as many as their scans
- * have. */
+/* A recorded pass has a launch for all its steps, beside h0's, the products with inputs, and two a weight gradient; of a pair also
+ * c0's, 0 for the last gradient of c, and the seed's beside it. A device whose clusters or shared memory are too small, or which
+ * has no clusters, and a layer that no kernel takes, run as many as their scans have. */
 static void test_launches(void **state) {
   (void)state;
   if (!is_emulated(device)) { /* another device may have no clusters */
@@ -218,25 +232,30 @@ static void test_launches(void **state) {
   static const struct {
     int64_t hidden;
     const char *cluster; /* NULL: as large as may be */
-    bool gru, one;
+    int cell;
+    bool one;
     bppsa_dtype dtype;
-  } cases[] = {{33, "1", false, true, BPPSA_F32},   {64, "1", true, true, BPPSA_F64},    {128, "1", false, true, BPPSA_F64},
-               {128, "1", true, false, BPPSA_F32},  {128, "2", true, true, BPPSA_F32},   {256, "1", false, false, BPPSA_F32},
-               {256, "8", false, true, BPPSA_F32},  {256, "8", true, true, BPPSA_F32},   {256, "8", true, false, BPPSA_F64},
-               {257, "8", false, true, BPPSA_F32},  {257, "8", true, false, BPPSA_F32},  {300, NULL, true, true, BPPSA_F32},
-               {384, NULL, true, true, BPPSA_F64},  {385, NULL, true, false, BPPSA_F64}, {512, NULL, true, true, BPPSA_F32},
-               {512, NULL, false, true, BPPSA_F64}, {512, "8", false, false, BPPSA_F64}, {513, NULL, false, false, BPPSA_F32}};
+  } cases[] = {{33, "1", RNN, true, BPPSA_F32},    {64, "1", GRU, true, BPPSA_F64},    {128, "1", RNN, true, BPPSA_F64},
+               {128, "1", GRU, false, BPPSA_F32},  {128, "2", GRU, true, BPPSA_F32},   {256, "1", RNN, false, BPPSA_F32},
+               {256, "8", RNN, true, BPPSA_F32},   {256, "8", GRU, true, BPPSA_F32},   {256, "8", GRU, false, BPPSA_F64},
+               {257, "8", RNN, true, BPPSA_F32},   {257, "8", GRU, false, BPPSA_F32},  {300, NULL, GRU, true, BPPSA_F32},
+               {384, NULL, GRU, true, BPPSA_F64},  {385, NULL, GRU, false, BPPSA_F64}, {512, NULL, GRU, true, BPPSA_F32},
+               {512, NULL, RNN, true, BPPSA_F64},  {512, "8", RNN, false, BPPSA_F64},  {513, NULL, RNN, false, BPPSA_F32},
+               {64, "1", LSTM, true, BPPSA_F32},   {64, "1", LSTM, true, BPPSA_F64},   {128, "2", LSTM, true, BPPSA_F32},
+               {128, "2", LSTM, false, BPPSA_F64}, {128, "4", LSTM, true, BPPSA_F64},  {256, "8", LSTM, true, BPPSA_F32},
+               {512, NULL, LSTM, true, BPPSA_F32}, {257, NULL, LSTM, false, BPPSA_F64}};
   int64_t nodes[2];
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     set_most("SIMT_MOST_CLUSTER", cases[i].cluster);
-    count_nodes(cases[i].hidden, cases[i].gru, cases[i].dtype, nodes);
+    count_nodes(cases[i].hidden, cells[cases[i].cell], cases[i].dtype, nodes);
     set_most("SIMT_MOST_CLUSTER", NULL);
-    if (nodes[0] != (cases[i].one ? 3 : 4) || (nodes[1] == 5) != cases[i].one) {
+    const int pair = cells[cases[i].cell]->pair;
+    if (nodes[0] != (cases[i].one ? 3 : 4) + pair || (nodes[1] == 5 + 2 * pair) != cases[i].one) {
       fail_msg("case %d: H %d: %d and %d launches", (int)i, (int)cases[i].hidden, (int)nodes[0], (int)nodes[1]);
     }
   }
   set_most("SIMT_MOST_SHARED", NULL);
-  count_nodes(384, true, BPPSA_F64, nodes);
+  count_nodes(384, cells[GRU], BPPSA_F64, nodes);
   set_most("SIMT_MOST_SHARED", LARGE_SHARED);
   assert_true(nodes[0] == 4 && nodes[1] != 5);
 }
@@ -248,8 +267,8 @@ static void test_fallback(void **state) {
                             {130, 3, 1, 1, 1, 1, false, false, false, true},
                             {513, 2, 1, 1, 1, 1, false, false, false, true}};
   set_most("SIMT_MOST_CLUSTER", "1");
-  for (size_t i = 0; i < 2 * (sizeof s / sizeof *s); ++i) {
-    check_shape(&s[i / 2], i % 2 != 0, i % 2 != 0 ? BPPSA_F32 : BPPSA_F64, &by_bp);
+  for (size_t i = 0; i < 3 * (sizeof s / sizeof *s); ++i) {
+    check_shape(&s[i / 3], cells[i % 3], i % 2 != 0 ? BPPSA_F32 : BPPSA_F64, &by_bp);
   }
   set_most("SIMT_MOST_CLUSTER", NULL);
 }
@@ -260,6 +279,7 @@ int main(void) {
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64),
                                      cmocka_unit_test(test_gru_f32),  cmocka_unit_test(test_gru_f64),
+                                     cmocka_unit_test(test_lstm_f32), cmocka_unit_test(test_lstm_f64),
                                      cmocka_unit_test(test_long),     cmocka_unit_test(test_moving),
                                      cmocka_unit_test(test_launches), cmocka_unit_test(test_fallback)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -344,7 +344,8 @@ static void program(void **state) {
                                   "rnn --init default --layers 2 --loss all --nonlinearity relu",
                                   "rnn --init default --layers 2",
                                   "gru --init default --layers 2",
-                                  "gru --init default --loss all --dtype f64"};
+                                  "gru --init default --loss all --dtype f64",
+                                  "lstm --init default --layers 2 --loss all"};
   for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
     json_t *document =
         run_json("bench %s --json --device cuda --seq-len 40 --batch 3 --hidden 4 --repeats 2 --threads 1", variants[v]);

@@ -8,6 +8,7 @@
 #include "core/cudnn.h"
 #include "core/memory.h"
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "tests/support/invented_cell.h"
@@ -19,7 +20,7 @@ static bppsa_device *device, *host;
 
 typedef struct {
   bppsa_recurrent_config config;
-  bool gru;
+  const bppsa_cell *cell;
 } problem;
 
 static bppsa_model *make_model(const problem *p, bppsa_dtype dtype) {
@@ -27,7 +28,7 @@ static bppsa_model *make_model(const problem *p, bppsa_dtype dtype) {
   bppsa_model *model = NULL;
   config.dtype = dtype;
   config.method.backward = BPPSA_BACKWARD_BP;
-  assert_int_equal(bppsa_recurrent_create(&config, p->gru ? &bppsa_gru_cell : &bppsa_rnn_cell, host, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&config, p->cell, host, &model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
   return model;
 }
@@ -80,7 +81,7 @@ static bool make_passes(bppsa_cudnn_network *network, const bppsa_view *x, const
 static void check_gradients(const problem *p, bppsa_cudnn_algorithm algorithm, bppsa_cudnn_network *network, bppsa_model *typed,
                             const bppsa_model *wide, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &p->config;
-  const char *prefix = p->gru ? "gru" : "rnn";
+  const char *prefix = p->cell->name;
   assert_int_equal(bppsa_cudnn_pull(network, prefix, typed), BPPSA_OK);
   for (int64_t i = 0; i < typed->parameter_count - HEAD; ++i) {
     const bppsa_view *got = &typed->parameters[i].gradient;
@@ -101,7 +102,7 @@ static bool run(const problem *p, bppsa_cudnn_algorithm algorithm) {
   const int64_t xs = c->seq_len * c->batch * c->input, seeds = (c->loss_all ? c->seq_len : 1) * c->batch * c->hidden;
   const int64_t all[] = {c->seq_len, c->batch, c->hidden};
   bppsa_cudnn_network *network = NULL;
-  if (!accepted(bppsa_cudnn_create(c, p->gru ? &bppsa_gru_cell : &bppsa_rnn_cell, algorithm, device, &network))) {
+  if (!accepted(bppsa_cudnn_create(c, p->cell, algorithm, device, &network))) {
     return false;
   }
   double *x = uniform(1, xs, 1), *seed = uniform(2, seeds, 1);
@@ -111,7 +112,7 @@ static bool run(const problem *p, bppsa_cudnn_algorithm algorithm) {
   bppsa_model *typed = make_model(p, c->dtype), *wide = make_model(p, BPPSA_F64);
   run_reference(p, typed, wide, x, seed);
   assert_int_equal(bppsa_cudnn_backward(network, &seed_view), BPPSA_ERR_ARGUMENT); /* no forward pass yet */
-  assert_int_equal(bppsa_cudnn_set(network, p->gru ? "gru" : "rnn", typed), BPPSA_OK);
+  assert_int_equal(bppsa_cudnn_set(network, p->cell->name, typed), BPPSA_OK);
   const bool took = make_passes(network, &x_view, &seed_view);
   if (took) {
     check_gradients(p, algorithm, network, typed, wide, &seed_view);
@@ -131,8 +132,9 @@ static bool run(const problem *p, bppsa_cudnn_algorithm algorithm) {
 static void gradients(void **state) {
   (void)state;
   int taken = 0, refused = 0;
-  for (int i = 0; i < 24; ++i) {
-    problem p = {.config = bppsa_recurrent_config_default(), .gru = i % 2 == 1};
+  for (int i = 0; i < 24 + 12; ++i) {
+    const bppsa_cell *cell = i >= 24 ? &bppsa_lstm_cell : i % 2 == 1 ? &bppsa_gru_cell : &bppsa_rnn_cell;
+    problem p = {.config = bppsa_recurrent_config_default(), .cell = cell};
     p.config.seq_len = (const int64_t[]){1, 2, 9}[i % 3];
     p.config.batch = 1 + i % 4;
     p.config.input = 1 + i % 3;
@@ -140,7 +142,7 @@ static void gradients(void **state) {
     p.config.layers = 1 + i / 2 % 3;
     p.config.loss_all = i / 4 % 2 == 1;
     p.config.dtype = i / 8 % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
-    p.config.nonlinearity = i % 4 == 2 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    p.config.nonlinearity = cell->relu && i % 4 == 2 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
     for (int a = 0; a < BPPSA_CUDNN_ALGORITHMS; ++a) {
       const bool took = run(&p, (bppsa_cudnn_algorithm)a);
       taken += took;
@@ -149,7 +151,7 @@ static void gradients(void **state) {
       assert_true(!took || !is_emulated(device) || a != BPPSA_CUDNN_PACKED + BPPSA_CUDNN_PERSIST_DYNAMIC);
     }
   }
-  assert_true(taken >= 24 && refused > 0); /* at least TF32 with f64 is refused */
+  assert_true(taken >= 24 + 12 && refused > 0); /* at least TF32 with f64 is refused */
 }
 
 /* A cell that cuDNN does not have is refused, whatever its number of gates. */
@@ -158,7 +160,8 @@ static void invented_cell(void **state) {
   bppsa_cudnn_network *network = NULL;
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   assert_int_equal(bppsa_cudnn_create(&config, &two_tanh, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_UNSUPPORTED);
-  assert_string_equal(bppsa_last_error(), "cuDNN: it has no layers of the cell 'sum' with nonlinearity 0, expected rnn or gru");
+  assert_string_equal(bppsa_last_error(),
+                      "cuDNN: it has no layers of the cell 'sum' with nonlinearity 0, expected rnn, gru or lstm");
   bppsa_cell namesake = two_tanh; /* the equations count, and not the name */
   namesake.name = "rnn";
   assert_int_equal(bppsa_cudnn_create(&config, &namesake, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_UNSUPPORTED);

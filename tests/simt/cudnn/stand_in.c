@@ -6,6 +6,8 @@
  *   RNN   h_t = f(W_0 x_t + R_1 h_{t-1} + b_W0 + b_R1)                                linear 0: input, 1: recurrent
  *   GRU   i = σ(W_1 x + R_4 h + b_W1 + b_R4)    r = σ(W_0 x + R_3 h + b_W0 + b_R3)    linear 0 .. 2: input, 3 .. 5: recurrent
  *         n = tanh(W_2 x + r ∘ (R_5 h + b_R5) + b_W2)    h_t = (1 - i) ∘ n + i ∘ h_{t-1}
+ *   LSTM  i = σ(W_0 x + R_4 h + b_W0 + b_R4)    f, o = σ(..) of linear 1, 5 and 3, 7    g = tanh(..) of linear 2, 6
+ *         c_t = f ∘ c_{t-1} + i ∘ g    h_t = o ∘ tanh(c_t)
  *
  * The persistent static algorithm refuses every shape when it is described, the dynamic one those of batch 1. The one for small H
  * accepts every description, and refuses H = 5 at the forward pass and H = 6 at the backward pass: the real library decides there
@@ -24,7 +26,7 @@
 #include "core/library_cudnn.h"
 #include "tests/simt/cudnn/stand_in.h"
 
-enum { GAP = 3, GATES = 3 };
+enum { GAP = 3, GATES = 4, SLOPES = 2 * GATES + 2 };
 
 static const char *last_words = "";
 
@@ -116,7 +118,7 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
   *rnn =
       (struct stand_in){.type = type, .algorithm = algorithm, .mode = mode, .input = input, .hidden = hidden, .layers = layers};
   rnn->padded = flags == CUDNN_RNN_PADDED_IO_ENABLED;
-  rnn->gates = mode == CUDNN_GRU ? GATES : 1;
+  rnn->gates = mode == CUDNN_LSTM ? GATES : mode == CUDNN_GRU ? 3 : 1;
   if (algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC) {
     return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "no shape is static enough");
   }
@@ -191,7 +193,8 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
 
 /* ---- passes ---- */
 
-/* The arguments of a pass, copied when it is queued. reserve: x, then h [L][T+1][B][H], then gradients as large as the weights. */
+/* The arguments of a pass, copied when it is queued. reserve: x, then h [L][T+1][B][H] and c likewise, then gradients as large as
+ * the weights. */
 typedef struct {
   struct stand_in r;
   int steps, batch;
@@ -206,7 +209,7 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
   (void)handle;
   const int64_t states = (int64_t)rnn->layers * (x->steps + 1) * x->batch * rnn->hidden;
   *work = 0;
-  *reserve = (size_t)(1 + states + weights_in_all(rnn)) * sizeof(double);
+  *reserve = (size_t)(1 + 2 * states + weights_in_all(rnn)) * sizeof(double);
   return stand_in_check(mode == CUDNN_FWD_MODE_TRAINING && x->width == rnn->input, "sizes");
 }
 
@@ -227,6 +230,11 @@ static double *state(const pass *p, int layer, int t, int b) {
   return p->h + (((int64_t)layer * (p->steps + 1) + t) * p->batch + b) * p->r.hidden;
 }
 
+/* c_t of an LSTM, likewise. */
+static double *cell(const pass *p, int layer, int t, int b) {
+  return state(p, p->r.layers + layer, t, b);
+}
+
 static double input_of(const pass *p, int layer, int t, int b, int64_t i) {
   return layer > 0 ? state(p, layer - 1, t, b)[i] : get(&p->r, p->x, ((int64_t)(t - 1) * p->batch + b) * p->r.input + i);
 }
@@ -245,11 +253,29 @@ static double sigmoid(double x) {
   return 1 / (1 + exp(-x));
 }
 
+/* Unit j of an LSTM's step, which also writes c_t[j]. slopes: the derivatives of c_t by the rows of linear 0 .. 2 and 4 .. 6, of
+ * h_t by those of 3 and 7, of c_t by c_{t-1}[j], and of h_t by c_t[j]. */
+static double lstm_unit(const pass *p, int layer, int t, int b, int j, const double a[8], double slopes[SLOPES]) {
+  const double i = sigmoid(a[0] + a[4]), f = sigmoid(a[1] + a[5]), g = tanh(a[2] + a[6]), o = sigmoid(a[3] + a[7]);
+  const double before = cell(p, layer, t - 1, b)[j], c = f * before + i * g, out = tanh(c);
+  cell(p, layer, t, b)[j] = c;
+  slopes[0] = slopes[4] = g * i * (1 - i);
+  slopes[1] = slopes[5] = before * f * (1 - f);
+  slopes[2] = slopes[6] = i * (1 - g * g);
+  slopes[3] = slopes[7] = out * o * (1 - o);
+  slopes[8] = f;
+  slopes[9] = o * (1 - out * out);
+  return o * out;
+}
+
 /* Unit j of a step. slopes: the derivatives of h_t by the row of every linear map, and by h_{t-1}[j] directly. */
-static double unit(const pass *p, int layer, int t, int b, int j, double slopes[2 * GATES + 1]) {
+static double unit(const pass *p, int layer, int t, int b, int j, double slopes[SLOPES]) {
   double a[2 * GATES];
   for (int k = 0; k < 2 * p->r.gates; ++k) {
     a[k] = linear_of(p, layer, t, b, k, j);
+  }
+  if (p->r.mode == CUDNN_LSTM) {
+    return lstm_unit(p, layer, t, b, j, a, slopes);
   }
   if (p->r.mode != CUDNN_GRU) {
     const double h = p->r.mode == CUDNN_RNN_TANH ? tanh(a[0] + a[1]) : fmax(0, a[0] + a[1]);
@@ -270,11 +296,12 @@ static double unit(const pass *p, int layer, int t, int b, int j, double slopes[
 
 static void forward(const void *context) {
   const pass *p = context;
-  double slopes[2 * GATES + 1];
+  double slopes[SLOPES];
   *p->kept_x = p->x;
   for (int l = 0; l < p->r.layers; ++l) {
     for (int b = 0; b < p->batch; ++b) {
       memset(state(p, l, 0, b), 0, (size_t)p->r.hidden * sizeof(double));
+      memset(cell(p, l, 0, b), 0, (size_t)p->r.hidden * sizeof(double));
       for (int t = 1; t <= p->steps; ++t) {
         for (int j = 0; j < p->r.hidden; ++j) {
           const double h = unit(p, l, t, b, j, slopes);
@@ -288,32 +315,37 @@ static void forward(const void *context) {
   }
 }
 
-/* Adds g times the slopes of unit j: to the weights' sums, to the gradients of h_{t-1} (carry) and of the input (below). */
-static void spread(const pass *p, int layer, int t, int b, int j, double g, double *carry, double *below) {
-  double slopes[2 * GATES + 1];
+/* Adds g times the slopes of unit j: to the weights' sums, to the gradients of h_{t-1} (carry) and of the input (below). *g_c: the
+ * gradient of an LSTM's c_t[j], which becomes that of c_{t-1}[j]. */
+static void spread(const pass *p, int layer, int t, int b, int j, double g, double *g_c, double *carry, double *below) {
+  const int lstm = p->r.mode == CUDNN_LSTM;
+  double slopes[SLOPES];
   (void)unit(p, layer, t, b, j, slopes);
-  carry[j] += g * slopes[2 * p->r.gates];
+  const double through_c = lstm ? *g_c + g * slopes[9] : 0;
+  *g_c = lstm ? through_c * slopes[8] : 0;
+  carry[j] += lstm ? 0 : g * slopes[2 * p->r.gates];
   for (int k = 0; k < 2 * p->r.gates; ++k) {
     const int64_t n = columns(&p->r, layer, k), at = place(&p->r, layer, k, 0) + j * n;
-    p->sums[place(&p->r, layer, k, 1) + j] += g * slopes[k];
+    const double by = slopes[k] * (lstm && k % GATES != 3 ? through_c : g);
+    p->sums[place(&p->r, layer, k, 1) + j] += by;
     for (int64_t i = 0; i < n; ++i) {
       const int of_input = k < p->r.gates;
-      p->sums[at + i] += g * slopes[k] * (of_input ? input_of(p, layer, t, b, i) : state(p, layer, t - 1, b)[i]);
-      (of_input ? below : carry)[i] += g * slopes[k] * get(&p->r, p->weights, at + i);
+      p->sums[at + i] += by * (of_input ? input_of(p, layer, t, b, i) : state(p, layer, t - 1, b)[i]);
+      (of_input ? below : carry)[i] += by * get(&p->r, p->weights, at + i);
     }
   }
 }
 
 /* One sample through one layer, backwards. gradients: [T][widest], of the layer's outputs on entry and of its inputs on return. */
 static void layer_back(const pass *p, int layer, int b, int64_t widest, double *gradients) {
-  double *carry = bppsa_calloc(2 * p->r.hidden, sizeof(double)), *next = carry + p->r.hidden,
+  double *carry = bppsa_calloc(3 * p->r.hidden, sizeof(double)), *next = carry + p->r.hidden, *carry_c = next + p->r.hidden,
          *below = bppsa_calloc(widest, sizeof(double));
   for (int t = p->steps; t >= 1; --t) {
     double *at = gradients + (t - 1) * widest;
     memset(next, 0, (size_t)p->r.hidden * sizeof(double));
     memset(below, 0, (size_t)widest * sizeof(double));
     for (int j = 0; j < p->r.hidden; ++j) {
-      spread(p, layer, t, b, j, at[j] + carry[j], next, below);
+      spread(p, layer, t, b, j, at[j] + carry[j], &carry_c[j], next, below);
     }
     memcpy(carry, next, (size_t)p->r.hidden * sizeof(double));
     memcpy(at, below, (size_t)widest * sizeof(double));
@@ -358,7 +390,7 @@ static cudnnStatus_t run(cudnnHandle_t handle, void (*function)(const void *cont
 
 static pass pass_of(cudnnRNNDescriptor_t rnn, cudnnRNNDataDescriptor_t x, const void *weights, void *reserve) {
   pass p = {.r = *rnn, .steps = x->steps, .batch = x->batch, .weights = weights, .kept_x = reserve, .h = (double *)reserve + 1};
-  p.sums = p.h + (int64_t)rnn->layers * (x->steps + 1) * x->batch * rnn->hidden;
+  p.sums = p.h + 2 * (int64_t)rnn->layers * (x->steps + 1) * x->batch * rnn->hidden;
   return p;
 }
 
@@ -372,16 +404,22 @@ static int is_complete(cudnnRNNDescriptor_t rnn, const int32_t *lengths, cudnnRN
          h->extents[2] == rnn->hidden && hx == NULL;
 }
 
+/* An LSTM is told the shape of c, and no other layer is. */
+static int has_cells(cudnnRNNDescriptor_t rnn, cudnnTensorDescriptor_t h, cudnnTensorDescriptor_t c) {
+  return rnn->mode != CUDNN_LSTM ? c == NULL : c != NULL && memcmp(c->extents, h->extents, sizeof c->extents) == 0;
+}
+
 cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, cudnnForwardMode_t mode, const int32_t lengths[],
                               cudnnRNNDataDescriptor_t x_shape, const void *x, cudnnRNNDataDescriptor_t y_shape, void *y,
                               cudnnTensorDescriptor_t h_shape, const void *hx, void *hy, cudnnTensorDescriptor_t c_shape,
                               const void *cx, void *cy, size_t weight_bytes, const void *weights, size_t work_bytes, void *work,
                               size_t reserve_bytes, void *reserve) {
   pass p = pass_of(rnn, x_shape, weights, reserve);
-  (void)hy, (void)c_shape, (void)cx, (void)cy, (void)weight_bytes, (void)work_bytes, (void)work;
+  (void)hy, (void)cy, (void)weight_bytes, (void)work_bytes, (void)work;
   p.x = x;
   p.y = y;
-  if (mode != CUDNN_FWD_MODE_TRAINING || !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
+  if (mode != CUDNN_FWD_MODE_TRAINING || cx != NULL || !has_cells(rnn, h_shape, c_shape) ||
+      !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "forward");
   }
   if (rnn->algorithm == CUDNN_RNN_ALGO_PERSIST_DYNAMIC && !rnn->padded) {
@@ -400,10 +438,10 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
                                       const void *dcy, void *dcx, size_t weight_bytes, const void *weights, size_t work_bytes,
                                       void *work, size_t reserve_bytes, void *reserve) {
   pass p = pass_of(rnn, x_shape, weights, reserve);
-  (void)dhx, (void)c_shape, (void)cx, (void)dcy, (void)dcx, (void)weight_bytes, (void)work_bytes, (void)work;
+  (void)dhx, (void)dcx, (void)weight_bytes, (void)work_bytes, (void)work;
   p.dy = dy;
   p.dx = dx;
-  if (dhy != NULL || y == NULL || dy == NULL || dx == NULL ||
+  if (dhy != NULL || dcy != NULL || cx != NULL || y == NULL || dy == NULL || dx == NULL || !has_cells(rnn, h_shape, c_shape) ||
       !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "backward");
   }
