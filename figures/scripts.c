@@ -263,22 +263,22 @@ const char bppsa_script_ranks_batch[] = RANKS("ranks_batch") //
 /* ---- forward passes ---- */
 
 const char bppsa_script_forward_path[] = PANELS("forward_path", "1000", "520") //
-    METHODS(
-        "1") "title_of(i) = word(names, i)\n"
-             "only(i, column) = (stringcolumn(1) eq word(names, i) ? column(column) : NaN)\n"
-             "set bmargin at screen 0.21\n"
-             "set tmargin at screen 0.92\n"
-             "set lmargin at screen 0.08\n"
-             "set rmargin at screen 0.97\n"
-             "set title 'Dependent steps of a speculative forward pass, the slowest sample'\n"
-             "set xlabel 'training iterations'\n"
-             "set ylabel 'path / T (sequential: 1)'\n"
-             "set yrange [0:*]\n"
-             "set xrange [0:*]\n"
-             "plot for [i = 1:count] data using (only(i, 2)):(only(i, 4)) every ::1 with linespoints lc rgb colour(i) lw 2 pt 7 "
-             "ps 0.6\n" KEY "set tmargin at screen 0.11\nset key maxrows 2\n"
-             "plot for [i = 1:count] NaN with linespoints lc rgb colour(i) lw 2 pt 7 ps 0.6 title title_of(i)\n"
-             "unset multiplot\n";
+    METHODS("1") "title_of(i) = word(names, i)\n"
+                 "rows_of(i) = sprintf(\"< awk -F, '$1 == \\\"%s\\\"' %s\", word(names, i), data) # a network's rows alone make "
+                 "a line\n"
+                 "set bmargin at screen 0.21\n"
+                 "set tmargin at screen 0.92\n"
+                 "set lmargin at screen 0.08\n"
+                 "set rmargin at screen 0.97\n"
+                 "set title 'Dependent steps of a speculative forward pass, the slowest sample'\n"
+                 "set xlabel 'training iterations'\n"
+                 "set ylabel 'path / T (sequential: 1)'\n"
+                 "set yrange [0:*]\n"
+                 "set xrange [0:*]\n"
+                 "plot for [i = 1:count] rows_of(i) using 2:4 with linespoints lc rgb colour(i) lw 2 pt 7 ps 0.6\n" KEY
+                 "set tmargin at screen 0.11\nset key maxrows 2\n"
+                 "plot for [i = 1:count] NaN with linespoints lc rgb colour(i) lw 2 pt 7 ps 0.6 title title_of(i)\n"
+                 "unset multiplot\n";
 
 const char bppsa_script_forward_steps[] = PANELS("forward_steps", "1100", "520") //
     "networks = system(\"awk -F, 'NR > 1 && !seen[$1]++ { printf \\\"%s \\\", $1 }' \" . data)\n"

@@ -192,6 +192,7 @@ static void test_forward(void **state) {
   assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
   assert_string_equal(made.csv.text, "network,iterations,path,share,work,tails\n"
                                      "gru_2_T1000,50,500,0.5,2,0\ngru_2_T1000,100,1000,1,2,0\n");
+  assert_non_null(strstr(figure->script, "rows_of(i) using 2:4 with linespoints")); /* others' rows would break its line */
   free_content(&made);
   figure = find_figure("forward_steps");
   assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
