@@ -85,9 +85,10 @@ static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
 }
 
 /* How many steps of chunks a CPU computes in the time of one step of the batch: a step of many rows takes, for each row, less than
- * half of the time of a step of one row, and a step of two rows gains little. In hundredths, as texts have it. */
+ * half of the time of a step of one row, of a cell with gates, whose functions gain nothing from other rows, two thirds; and a
+ * step of two rows gains little (bench/results/forward_cpu.json). In hundredths, as texts have it. */
 static double gain_of_rows(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
-  const double row_gain = 2.2;
+  const double row_gain = s->gates == 1 ? 2.2 : 1.6;
   return round(100 * fmin(row_gain, (double)p->chunks / 2) / (double)s->batch) / 100;
 }
 

@@ -623,6 +623,12 @@ static void test_plans(void **state) {
   assert_true(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).speculative);
   assert_false(plan_of(m, 1000, 16, BPPSA_F32, BPPSA_CPU).speculative);
   assert_false(plan_of(m, 100, 1, BPPSA_F32, BPPSA_CPU).speculative);
+  for (int64_t length = 1000; length <= 10000; length *= 10) { /* a GRU gains less, so that its warm-ups must be fewer */
+    const bppsa_forward_shape gru = {
+        .seq_len = length, .batch = 1, .input = 1, .hidden = 20, .gates = 3, .dtype = BPPSA_F32, .device = BPPSA_CPU};
+    assert_int_equal(bppsa_forward_plan_make(&m, &gru, &p), BPPSA_OK);
+    assert_true(p.speculative == (length == 10000) && (!p.speculative || p.most_work == 1.6));
+  }
 }
 
 /* Wide layers on a GPU: as many chunks as its registers have room for, and none where the batch fills them. Where registers do not
