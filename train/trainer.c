@@ -38,6 +38,14 @@ static bppsa_status check_config(const bppsa_train_config *config) {
   return bppsa_rate_check(&config->rate, config->optimizer.lr);
 }
 
+/* Where ranks update their own weights, the whole state is kept in host memory alone, for checkpoints. */
+static bppsa_status make_optimizer(bppsa_training *run) {
+  run->copies = *run->model;
+  run->copies.device = NULL;
+  return bppsa_optimizer_create(&run->config->optimizer, bppsa_training_updated(run) ? &run->copies : run->model,
+                                &run->optimizer);
+}
+
 /* Prepares everything a run needs; files come last, so that nothing is created for a request that cannot run. */
 static bppsa_status training_prepare(bppsa_training *run) {
   const bppsa_train_config *config = run->config;
@@ -67,7 +75,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   }
   run->most = bppsa_min(config->batch, run->samples);
   const int64_t capacity = run->ranks != NULL ? bppsa_min(run->ranks->capacity, run->most) : run->most;
-  BPPSA_TRY(bppsa_optimizer_create(&config->optimizer, run->model, &run->optimizer));
+  BPPSA_TRY(make_optimizer(run));
   BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, true, &run->batch));
   if (run->ranks != NULL && run->ranks->cut) {
     bppsa_batch_set_steps(&run->batch, run->ranks->first_step, run->ranks->steps);

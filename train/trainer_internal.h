@@ -51,6 +51,7 @@ typedef struct {
   bool first;                     /* this rank writes the files */
   int64_t *order;                 /* the epoch's order, size samples */
   bppsa_optimizer *optimizer;
+  bppsa_model copies;   /* the model's parameters in host memory */
   bppsa_gpu_steps *gpu; /* NULL: the model is in host memory, or ranks update it */
   int64_t redone;       /* of the model, as far as they have been counted */
   bppsa_log *log;       /* NULL: none */
@@ -97,14 +98,13 @@ static inline bool bppsa_training_updated(const bppsa_training *run) {
   return run->ranks != NULL && run->ranks->updates > 0;
 }
 
-/* Makes the model and the optimiser's state whole, where ranks hold parts of them; on a GPU there as well. */
+/* Makes the model, also on a GPU, and the optimiser's state whole, where ranks hold parts of them. */
 static inline bppsa_status bppsa_training_gather(const bppsa_training *run) {
   if (!bppsa_training_updated(run)) {
     return BPPSA_OK;
   }
   BPPSA_TRY(run->ranks->gather(run->ranks->context));
-  BPPSA_TRY(bppsa_model_push(run->model));
-  return bppsa_optimizer_push(run->optimizer);
+  return bppsa_model_push(run->model);
 }
 
 /* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else

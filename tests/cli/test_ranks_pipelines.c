@@ -2,6 +2,7 @@
  * micro-batches, and what the loop needs of their weights. The device is BPPSA_TEST_DEVICE. */
 #include <math.h>
 
+#include "tests/cli/batch_files.h"
 #include "tests/cli/cnn_files.h"
 #include "tests/support/gpus.h"
 
@@ -17,6 +18,8 @@ static int enter_with_images(void **state) {
   enter_directory(state);
   put_text("net.json", SMALL_NETWORK);
   put_images("IX.npy", "IY.npy", (int64_t[]){22, 2, 6, 5}, 3);
+  write_reals("SX.npy", BPPSA_F64, 3, (int64_t[]){24, 4, 2}); /* sequences, and targets of every step */
+  write_reals("SY.npy", BPPSA_F64, 3, (int64_t[]){24, 4, 3});
   return 0;
 }
 
@@ -40,7 +43,8 @@ static void assert_equal_ends(const char *a_path, const char *b_path) {
     free(text);
   }
   for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
-    assert_true(get_real(ends[0], keys[k]) == get_real(ends[1], keys[k]));
+    assert_non_null(json_object_get(ends[0], keys[k]));
+    assert_true(json_equal(json_object_get(ends[0], keys[k]), json_object_get(ends[1], keys[k])));
   }
   json_decref(ends[0]);
   json_decref(ends[1]);
@@ -74,6 +78,31 @@ static void test_synchronous(void **state) {
   assert_runs(GRU " --epochs 1 --backward bp %s --save-weights alone.safetensors", device);
   assert_runs(GRU " --epochs 1 --ranks 2 --split gpipe --micro-batches 1 %s --save-weights many.safetensors", device);
   assert_equal_files("alone.safetensors", "many.safetensors");
+}
+
+/* A run goes on with another schedule, with the bits of one that was never interrupted. */
+static void test_resumes(void **state) {
+  (void)state;
+  assert_runs(GRU " --epochs 2 --ranks 1 --micro-batches 4 %s --save-weights whole.safetensors", device);
+  assert_runs(GRU " --epochs 1 --ranks 4 --split 1f1b --micro-batches 4 %s --checkpoint ck", device);
+  assert_runs(
+      GRU " --epochs 2 --ranks 2 --split chimera --micro-batches 4 %s --checkpoint ck --resume --save-weights parts.safetensors",
+      device);
+  assert_equal_files("whole.safetensors", "parts.safetensors");
+}
+
+/* Real targets, and inputs that the host makes. */
+static void test_targets(void **state) {
+  (void)state;
+  const char *line =
+      "train rnn --layers 2 --hidden 3 --data npy:SX.npy,SY.npy --loss mse-all --batch 8 --validation 0.34 --dtype f64 "
+      "--threads 1 --epochs 2 --micro-batches 4";
+  assert_runs("%s --ranks 1 --save-weights cpu.safetensors", line);
+  assert_runs("%s --ranks 1 %s --save-weights one.safetensors --log one.jsonl", line, device);
+  assert_runs("%s --ranks 3 --split 1f1b %s --save-weights many.safetensors --log many.jsonl", line, device);
+  assert_close("cpu.safetensors", "one.safetensors", 1e-10);
+  assert_equal_files("one.safetensors", "many.safetensors");
+  assert_equal_ends("one.jsonl", "many.jsonl");
 }
 
 /* Older weights that are kept, and predicted ones; the optimiser's state goes to a checkpoint and comes back. */
@@ -161,7 +190,8 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_synchronous), cmocka_unit_test(test_asynchronous),
-                                     cmocka_unit_test(test_evaluates), cmocka_unit_test(test_networks),
+                                     cmocka_unit_test(test_resumes),     cmocka_unit_test(test_targets),
+                                     cmocka_unit_test(test_evaluates),   cmocka_unit_test(test_networks),
                                      cmocka_unit_test(test_refused)};
   gpus = gpus_of_ranks(&nccl);
   snprintf(device, sizeof device, "--device %s", gpus > 0 ? "cuda" : "cpu");
