@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/pool.h"
 #include "core/rounds.h"
 #include "distributed/chain_costs.h"
 
@@ -144,15 +145,50 @@ static bppsa_status verify(exchange *e) {
 
 enum { ROUNDS = 51, ROUNDS_QUICK = 7, FEW_BYTES = 1 << 18 /* sizes up to it have all rounds, others a fifth, at least 3 */ };
 
+/* In front of every round the ranks compute for this long, and in turn one of them for twice as long: in a run too ranks wait for
+ * the one that comes last, go to sleep meanwhile, and have to be woken. */
+static const double computing_s = 1e-4;
+
+static void compute_for(double seconds) {
+  const double start = bppsa_now();
+  while (bppsa_now() - start < seconds) {
+  }
+}
+
+/* When this rank came to each round, and when it left. */
+typedef struct {
+  double came[ROUNDS], left[ROUNDS];
+} round_times;
+
+/* Of each round the time from the last rank's coming to the last one's leaving, where all ranks have one clock. */
+static bppsa_status share_times(const exchange *e, int64_t rounds, round_times *times) {
+  const bppsa_view came = bppsa_view_make(times->came, BPPSA_F64, 1, &rounds),
+                   left = bppsa_view_make(times->left, BPPSA_F64, 1, &rounds);
+  if (bppsa_comm_node_size(e->comm) < bppsa_comm_size(e->comm)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_comm_allreduce(e->comm, BPPSA_COMM_MAX, &came));
+  return bppsa_comm_allreduce(e->comm, BPPSA_COMM_MAX, &left);
+}
+
 static bppsa_status time_rounds(exchange *e, int64_t rounds, double *median) {
+  const bool message = operations[e->operation].message;
+  const int32_t rank = bppsa_comm_rank(e->comm), ranks = message ? 2 : bppsa_comm_size(e->comm);
+  const double gap =
+      ranks <= bppsa_pool_cpus() ? computing_s : 0; /* ranks that share a processor would keep it from the others */
+  round_times times = {.came = {0}};
   double seconds[ROUNDS];
-  const double ways = operations[e->operation].message ? 2 : 1;
   BPPSA_TRY(verify(e));
   BPPSA_TRY(bppsa_comm_barrier(e->comm));
-  for (int64_t i = 0; i < rounds; ++i) {
-    const double start = bppsa_now();
+  for (int64_t i = 0; i < rounds && rank < ranks; ++i) {
+    compute_for(i % ranks == rank ? 2 * gap : gap);
+    times.came[i] = bppsa_now();
     BPPSA_TRY(operations[e->operation].once(e));
-    seconds[i] = (bppsa_now() - start) / ways;
+    times.left[i] = bppsa_now();
+  }
+  BPPSA_TRY(share_times(e, rounds, &times));
+  for (int64_t i = 0; i < rounds; ++i) {
+    seconds[i] = fmax(0, times.left[i] - times.came[i]) / (message ? 2 : 1);
   }
   *median = bppsa_timing_of(rounds, seconds).median_s;
   return BPPSA_OK;

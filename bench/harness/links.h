@@ -10,7 +10,7 @@ enum { BPPSA_LINK_SIZES = 7, BPPSA_LINK_SIZES_QUICK = 4 };
 
 typedef struct {
   double bytes;    /* of the buffer; of an allgather, of one rank's segment */
-  double median_s; /* measured on rank 0 */
+  double median_s; /* from the last rank's coming to the last one's leaving; between machines, on rank 0 */
   double fitted_s; /* by the fit's alpha and beta */
 } bppsa_link_point;
 
@@ -31,8 +31,9 @@ double bppsa_link_seconds(bppsa_oracle_operation operation, bppsa_link link, int
 void bppsa_link_solve(bppsa_link_fit *fit);
 
 /* Measures an operation among all ranks of the communicator, at least 2, and fits; a message goes from rank 0 to rank 1 and back.
- * Collective; `fit` counts on rank 0. The results of every size are verified before they are timed: ERR_NUMERIC where they are
- * wrong. quick: fewer sizes and rounds. ERR_MEMORY, ERR_COMM. */
+ * Where each rank has a processor, they compute in between and come at different times. Collective; `fit` counts on rank 0. The
+ * results of every size are verified before they are timed: ERR_NUMERIC where they are wrong. quick: fewer sizes and rounds.
+ * ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_link_measure(bppsa_comm *comm, bppsa_oracle_operation operation, bool quick, bppsa_link_fit *fit);
 
 #endif
