@@ -94,12 +94,14 @@ template <typename real> struct chunk_arrays {
   int64_t links;       /* the products, of the first chunks: P - 1; P where g_0 is to be known before the walk */
   int multiprocessors; /* of the GPU */
   int shared_most;     /* bytes of shared memory that a block of it can have */
-  real *products;      /* [links][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r] */
-  int32_t *exponents;  /* [links][b][H] */
-  real *norms;         /* likewise: the largest entry of each row */
-  real *offsets;       /* [links][b][H]: the results of walks from 0; NULL unless gradients are injected */
-  real *carried;       /* [links + 1][b][H]: g at the beginning of chunk p; of chunk P it is g_0 */
-  bool from_zero;      /* walk: from 0 to `offsets`, and writes nothing else */
+  /* [links][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r]. Of a pair
+   * [links][b][2 HP][2 HP], stored by rows: those of h in front of those of c. */
+  real *products;
+  int32_t *exponents; /* [links][b][S], S = H, of a pair 2H */
+  real *norms;        /* likewise: the largest entry of each row */
+  real *offsets;      /* [links][b][S]: the results of walks from 0; NULL unless gradients are injected */
+  real *carried;      /* [links + 1][b][S]: g at the beginning of chunk p; of chunk P it is g_0 */
+  bool from_zero;     /* walk: from 0 to `offsets`, and writes nothing else */
   /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: sums of dW_hh, db_hh, db_ih, dW_ih over the warps of each block; NULL: not
    * wanted. */
   real *partials;

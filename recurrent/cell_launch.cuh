@@ -9,6 +9,7 @@
 
 #include "recurrent/chunk_kernels.cuh"
 #include "recurrent/forward_kernels.cuh"
+#include "recurrent/pair_kernels.cuh"
 #include "recurrent/speculate_any.cuh"
 #include "recurrent/speculate_kernels.cuh"
 #include "recurrent/unit_kernels.cuh"
@@ -30,6 +31,17 @@ template <typename real, int HP> struct rows_of {
                                : HP == 16 ? 4
                                           : 2)
                             : (HP > 16 ? 1 : 2)
+  };
+};
+
+/* Likewise of a pair, whose products have 2 HP rows; all of an item are in one warp. */
+template <typename real, int HP> struct pair_rows_of {
+  enum {
+    V = sizeof(real) == 4 ? (HP == 20   ? 5
+                             : HP == 32 ? 2
+                                        : 4)
+                          : (HP > 8 ? 2 : 1),
+    FEW = sizeof(real) == 4 ? (HP == 20 ? 3 : 2) : (HP > 16 ? 2 : 1)
   };
 };
 
@@ -135,29 +147,46 @@ bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const
   return launched("backward pass of chunks: launch");
 }
 
+template <typename real, template <typename> class cell, int HP>
+using rows_for = std::conditional_t<cell<real>::PAIR != 0, pair_rows_of<real, HP>, rows_of<real, HP>>;
+
+template <typename real, template <typename> class cell, int HP, int V>
+using transition_of =
+    std::conditional_t<cell<real>::PAIR != 0, pair_shape<real, cell, HP, V>, transition_shape<real, cell, HP, V>>;
+
 template <typename real, template <typename> class cell, int HP, int V>
 bppsa_status launch_transition(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  typedef transition_shape<real, cell, HP, V> shape;
-  const int64_t blocks = divide_up(s.links * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
-  BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, V>), (unsigned)blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c,
-               s);
+  typedef transition_of<real, cell, HP, V> shape;
+  const unsigned blocks = (unsigned)divide_up(s.links * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
+  if constexpr (cell<real>::PAIR) {
+    BPPSA_LAUNCH((bppsa_recurrent_pair_transition<real, cell, HP, V>), blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c,
+                 s);
+  } else {
+    BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, V>), blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c, s);
+  }
   return launched("products of chunks: launch");
 }
 
 template <typename real, template <typename> class cell, int HP>
 bppsa_status launch_products(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  typedef rows_of<real, HP> rows;
-  typedef transition_shape<real, cell, HP, rows::FEW> few;
+  typedef rows_for<real, cell, HP> rows;
+  typedef transition_of<real, cell, HP, rows::FEW> few;
   const bool is_few = s.links * c.batch <= (int64_t)few::ITEMS * few::WARPS * s.multiprocessors || /* a block on each */
-                      (int)transition_shape<real, cell, HP, rows::V>::SHARED > s.shared_most;
+                      (int)transition_of<real, cell, HP, rows::V>::SHARED > s.shared_most;
   return is_few ? launch_transition<real, cell, HP, rows::FEW>(stream, c, s)
                 : launch_transition<real, cell, HP, rows::V>(stream, c, s);
 }
 
 template <typename real, template <typename> class cell, int HP>
 bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS<real>, sizeof(carry_tile<real, HP>),
-               stream, c, s);
+  if constexpr (cell<real>::PAIR) {
+    typedef pair_carry_shape<HP> shape;
+    const size_t shared = (shape::STATE + shape::PARTS * shape::STATE + cell<real>::MATRICES * HP) * sizeof(real);
+    BPPSA_LAUNCH((bppsa_recurrent_pair_carry<real, cell, HP>), (unsigned)c.batch, shape::THREADS, shared, stream, c, s);
+  } else {
+    BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS<real>, sizeof(carry_tile<real, HP>),
+                 stream, c, s);
+  }
   return launched("gradients between chunks: launch");
 }
 
@@ -169,13 +198,24 @@ template <typename F> bppsa_status allow_most(F kernel, int shared_most) {
 
 /* Rows that a block has no room for are not launched either. */
 template <typename real, template <typename> class cell, int HP, int V> bppsa_status allow_shared(int shared_most) {
-  enum { SHARED = transition_shape<real, cell, HP, V>::SHARED };
-  return (int)SHARED > shared_most
-             ? BPPSA_OK
-             : bppsa_cuda_check(cudaFuncSetAttribute(bppsa_recurrent_transition<real, cell, HP, V>,
-                                                     cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED),
-                                "products of chunks: shared memory");
+  enum { SHARED = transition_of<real, cell, HP, V>::SHARED };
+  const auto allow = [=](auto kernel) {
+    const bool fits = (int)SHARED <= shared_most;
+    return bppsa_cuda_check(fits ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED)
+                                 : cudaSuccess,
+                            "products of chunks: shared memory");
+  };
+  if constexpr (cell<real>::PAIR) { /* at compile time: no kernel is made for the other states */
+    return allow(bppsa_recurrent_pair_transition<real, cell, HP, V>);
+  } else {
+    return allow(bppsa_recurrent_transition<real, cell, HP, V>);
+  }
 }
+
+/* Do the layer's own kernels have chunks of this size? (bppsa_scan_fusion_of) */
+template <typename real, template <typename> class cell, int HP> struct has_chunks {
+  enum { VALUE = !cell<real>::PAIR || sizeof(real) == 4 || HP <= BPPSA_SCAN_FUSED_WIDE_PAIR };
+};
 
 } // namespace
 
@@ -225,13 +265,13 @@ METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool 
     }
     return BPPSA_OK;
   }
-  if constexpr (cell<real>::PAIR) {
-    return BPPSA_OK;
-  }
   return padded(hidden, [=](auto hp) {
-    typedef rows_of<real, hp.value> rows;
-    BPPSA_TRY((allow_shared<real, cell, hp.value, rows::FEW>(shared_most)));
-    return allow_shared<real, cell, hp.value, rows::V>(shared_most);
+    if constexpr (has_chunks<real, cell, hp.value>::VALUE) {
+      typedef rows_for<real, cell, hp.value> rows;
+      BPPSA_TRY((allow_shared<real, cell, hp.value, rows::FEW>(shared_most)));
+      return allow_shared<real, cell, hp.value, rows::V>(shared_most);
+    }
+    return BPPSA_OK;
   });
 }
 
@@ -297,25 +337,27 @@ METHOD(bppsa_status, walk)(cudaStream_t stream, const layer_arrays<real> &c, con
 }
 
 METHOD(bppsa_status, products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  if constexpr (cell<real>::PAIR) { /* never: an executor scans them */
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chunks of a pair within a layer's kernels, expected a scan");
-  } else {
-    if (c.injected) {
-      chunk_arrays<real> zero = s;
-      zero.from_zero = true;
-      zero.partials = NULL;
-      BPPSA_TRY(walk(stream, c, zero));
-    }
-    return padded(c.hidden, [&](auto hp) { return launch_products<real, cell, hp.value>(stream, c, s); });
+  if (c.injected) {
+    chunk_arrays<real> zero = s;
+    zero.from_zero = true;
+    zero.partials = NULL;
+    BPPSA_TRY(walk(stream, c, zero));
   }
+  return padded(c.hidden, [&](auto hp) {
+    if constexpr (has_chunks<real, cell, hp.value>::VALUE) {
+      return launch_products<real, cell, hp.value>(stream, c, s);
+    }
+    return BPPSA_ERR_UNSUPPORTED; /* never: an executor scans them */
+  });
 }
 
 METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  if constexpr (cell<real>::PAIR) {
+  return padded(c.hidden, [&](auto hp) {
+    if constexpr (has_chunks<real, cell, hp.value>::VALUE) {
+      return launch_carry<real, cell, hp.value>(stream, c, s);
+    }
     return BPPSA_ERR_UNSUPPORTED; /* never, as the products */
-  } else {
-    return padded(c.hidden, [&](auto hp) { return launch_carry<real, cell, hp.value>(stream, c, s); });
-  }
+  });
 }
 
 METHOD(bppsa_status, coefficients)(cudaStream_t stream, const layer_arrays<real> &c) {

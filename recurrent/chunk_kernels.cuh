@@ -267,20 +267,21 @@ template <typename real> __device__ inline real warp_sum(real x) {
   return x;
 }
 
-/* One step from g_t to g_{t-1}, a unit in each lane, slowly: for chunks that are redone. shared: [K][H] reals. */
+/* One step from g_t to g_{t-1}, a unit in each lane, slowly: for chunks that are redone. *g_c: of a pair, likewise. shared: [K][H]
+ * reals. */
 template <typename real, template <typename> class cell>
-__device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int lane, real g, real *shared) {
-  enum { K = cell<real>::MATRICES };
+__device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int lane, real g, real *g_c, real *shared) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   real sum = 0;
   if (lane < c.hidden) {
-    const int64_t past = ((t - 1) * c.batch + b) * c.hidden + lane;
-    const cell<real> unit = cell<real>::load(unit_place<real, cell>(c, past, lane));
-    real d[K], e, d_x;
-    unit.factors(c.relu, d, &e, &d_x);
+    const int64_t row = (t - 1) * c.batch + b;
+    const real *u = c.g + row * (1 + PAIR) * c.hidden + lane;
+    const unit_back<real, cell> made(cell<real>::load(unit_place<real, cell>(c, row * c.hidden + lane, lane)), c.relu, g, *g_c);
     for (int k = 0; k < K; ++k) {
-      shared[k * c.hidden + lane] = d[k] * g;
+      shared[k * c.hidden + lane] = made.to_h[k];
     }
-    sum = unit.carried(g) + (c.injected ? c.g[past] : 0);
+    sum = made.own + (c.injected ? u[0] : 0);
+    *g_c = PAIR ? made.own_c + (c.injected ? u[PAIR * c.hidden] : 0) : 0;
   }
   __syncwarp();
   for (int64_t r = 0; lane < c.hidden && r < K * c.hidden; ++r) {
@@ -535,8 +536,9 @@ __device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<re
       v = result;
     } else {
       const int64_t end = c.steps - bppsa_cut(c.steps, s.chunks, p + 1);
+      real none = 0;
       for (int64_t t = c.steps - bppsa_cut(c.steps, s.chunks, p); t > end; --t) {
-        v = step_back<real, cell>(c, t, b, lane, v, shared);
+        v = step_back<real, cell>(c, t, b, lane, v, &none, shared);
       }
       g = carry_value_of(v, lane < hidden);
       if (lane == 0) {

@@ -505,7 +505,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const int64_t state = bppsa_recurrent_state_size(n);
   const bool fused = is_fused(n);
-  const int64_t held = fused ? gpu->links : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
+  const int64_t held = fused ? gpu->links : 0, padded = fused ? (1 + cell->pair) * LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   for (int64_t l = 0; l < c->layers; ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
@@ -533,10 +533,10 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
                 {c->input_gradients, steps, batch, c->input, &n->dx},
                 {c->input_gradients, c->layers, batch, state, &n->dh0},
                 {held > 0, held, batch, padded * padded, &gpu->products},
-                {held > 0, held, batch, hidden, &gpu->norms},
-                {held > 0, held, batch, hidden, &gpu->exponents},
-                {held > 0 && (c->loss_all || c->layers > 1), held, batch, hidden, &gpu->offsets},
-                {held > 0, held + 1, batch, hidden, &gpu->between},
+                {held > 0, held, batch, state, &gpu->norms},
+                {held > 0, held, batch, state, &gpu->exponents},
+                {held > 0 && (c->loss_all || c->layers > 1), held, batch, state, &gpu->offsets},
+                {held > 0, held + 1, batch, state, &gpu->between},
                 {hidden > CHUNK_HIDDEN && !gpu->wide, 1, gates, hidden, &gpu->w_t},
                 {true, 1, 1, partial_reals(n, fused), &gpu->partials}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {

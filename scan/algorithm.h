@@ -39,6 +39,7 @@ bool bppsa_scan_algorithm_is_bp(bppsa_scan_algorithm algorithm);
  * registers and shared memory beside other things; a GPU without clusters of that many blocks runs an executor all the same. */
 typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } bppsa_scan_fusion;
 #define BPPSA_SCAN_FUSED_DIM 32
+#define BPPSA_SCAN_FUSED_WIDE_PAIR 20 /* the same for chunks of pairs (h, c) in f64: the size of h */
 #define BPPSA_SCAN_WALK_DIM 512
 #define BPPSA_SCAN_WALK_SIZES                                                                                                    \
   { 64, 128, 256, 384, BPPSA_SCAN_WALK_DIM }

@@ -76,6 +76,12 @@ static const cycles fused_cycles[][2][2] = {
     [CARRY] = {{{147, 147, 560}, {147, 147, 560}}, {{211, 211, 900}, {211, 211, 900}}},
     [WALK] = {{{112, 112, 64}, {255, 255, 188}}, {{147, 147, 91}, {359, 359, 199}}},
 };
+/* The same of transitions and carries of pairs (recurrent/pair_kernels.cuh), H = 20 and H = 32, estimated and not replayed: a
+ * thread of a transition has twice the multiply-adds of the GRU's, and an item four times; a carry has two barriers a link. */
+static const cycles pair_cycles[][2] = {
+    [TRANSITION] = {{5800, 8400, 1500}, {8700, 8700, 5400}},
+    [CARRY] = {{400, 400, 1500}, {420, 420, 3200}},
+};
 /* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): BPPSA_SCAN_WALK_SIZES, for each K = 1 and K = 3. alone: a
  * warp's path through a step of a whole round, replayed: 295, 296, 341, 422, 372 and 458, 578, 532, 497, 647; the multiply-adds
  * of the other warps on its scheduler, 0, 64, 64, 96, 192 and 48, 96, 96, 144; and where several blocks share a step (all but
@@ -102,14 +108,17 @@ static bool is_fused(const bppsa_scan_config *config) {
 /* Seconds of `items` items of a kernel, `longest` and on average `mean` steps long. */
 static double fused_seconds(const bppsa_scan_config *config, int kernel, double items, double longest, double mean) {
   const int64_t hidden = bppsa_scan_shared_dim(config);
-  const bool wide = hidden > 20, few = items <= few_items[wide];
+  const bool wide = hidden > 20, pairs = config->element == BPPSA_ELEMENT_PAIR && kernel != WALK;
+  const bool few = items <= few_items[wide] / (pairs ? 2 : 1);
   int64_t padded;
   const int size = bppsa_scan_walk_place(hidden, &padded);
   const cycles *c = hidden > BPPSA_SCAN_FUSED_DIM ? wide_cycles[size] : fused_cycles[kernel][wide];
   const double more = ((double)config->matrices - 1) / 2, width = config->dtype == BPPSA_F64 ? 2 : 1;
   const double first = few ? c[0].few : c[0].alone, third = few ? c[1].few : c[1].alone;
-  const double alone = longest * (first + more * (third - first)),
-               busy = items * mean / schedulers * (c[0].busy + more * (c[1].busy - c[0].busy));
+  const cycles *of_pair = pairs ? &pair_cycles[kernel][wide] : NULL;
+  const double of_one = pairs ? (few ? of_pair->few : of_pair->alone) : first + more * (third - first);
+  const double slots = pairs ? of_pair->busy : c[0].busy + more * (c[1].busy - c[0].busy);
+  const double alone = longest * of_one, busy = items * mean / schedulers * slots;
   return width / clock_rate * (alone > busy ? alone : busy);
 }
 

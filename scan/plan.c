@@ -490,7 +490,8 @@ bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config) {
   if (row == NULL || !bppsa_scan_shares(config) || config->device != BPPSA_CUDA) {
     return BPPSA_FUSION_NONE;
   }
-  if (config->element == BPPSA_ELEMENT_PAIR && row->fusion == BPPSA_FUSION_CHUNKS) { /* its chunks go through an executor */
+  if (config->element == BPPSA_ELEMENT_PAIR && config->dtype == BPPSA_F64 && row->fusion == BPPSA_FUSION_CHUNKS &&
+      bppsa_scan_shared_dim(config) > BPPSA_SCAN_FUSED_WIDE_PAIR) { /* too large for shared memory */
     return BPPSA_FUSION_NONE;
   }
   const bool fits =

@@ -17,6 +17,9 @@
 
 static bppsa_device *device, *host;
 
+enum { RNN, GRU, LSTM };
+static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
+
 /* How much shared memory a block of the emulated device has, and how many blocks a cluster; NULL: as much as a block of any GPU,
  * as many as may be. */
 static void set_most(const char *what, const char *most) {
@@ -66,9 +69,9 @@ static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *v
   return view;
 }
 
-/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU); the weights
- * are those for the Jacobian J [H][H]. seed: [H] */
-static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
+/* Gradients [T][S] of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU), or δ
+ * becomes (Wᵀ_hg / 4 + I) δ, because forget gates are open (LSTM); the weights are those for the Jacobian J [H][H]. seed: [H] */
+static double *hidden_gradients(int cell, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
                                 const double *jacobian, const double *seed, int64_t *redone) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   bppsa_model *model = NULL;
@@ -80,14 +83,18 @@ static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dt
   c.method.backward = w->backward;
   c.method.scan.algorithm = w->algorithm;
   c.method.scan.chunks = w->chunks;
-  assert_int_equal(bppsa_recurrent_create(&c, gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&c, cells[cell], on, &model), BPPSA_OK);
   const bppsa_view *w_hh = &model->parameters[1].value;
-  for (int64_t i = 0; i < hidden * hidden; ++i) {
-    const double diagonal = i % hidden == i / hidden;
-    bppsa_view_set(w_hh, (gru ? 2 * hidden * hidden : 0) + i, gru ? 4 * jacobian[i] - 2 * diagonal : jacobian[i]);
+  for (int64_t i = 0; i < hidden * hidden; ++i) { /* both cells have n and g in the third place */
+    const double diagonal = i % hidden == i / hidden, kept = cell == GRU ? 2 : 4;
+    bppsa_view_set(w_hh, (cell != RNN ? 2 * hidden * hidden : 0) + i,
+                   cell != RNN ? 4 * jacobian[i] - kept * diagonal : jacobian[i]);
+  }
+  for (int64_t j = 0; cell == LSTM && j < hidden; ++j) {
+    bppsa_view_set(&model->parameters[2].value, hidden + j, 60); /* σ is 1 */
   }
   assert_int_equal(bppsa_model_push(model), BPPSA_OK);
-  double *x = bppsa_calloc(steps, sizeof *x), *result = bppsa_calloc(steps * hidden, sizeof *result);
+  double *x = bppsa_calloc(steps, sizeof *x), *result = bppsa_calloc(2 * steps * hidden, sizeof *result);
   bppsa_view in = put(on, dtype, x, 3, (int64_t[]){steps, 1, 1}), from = put(on, dtype, seed, 2, (int64_t[]){1, hidden});
   assert_int_equal(model->ops->forward(model, &in, NULL, &logits), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_hidden_gradients(model, &from, &gradients), BPPSA_OK);

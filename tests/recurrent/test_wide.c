@@ -9,9 +9,6 @@ enum { LARGE = 100 }; /* layers above are tested without their weight gradients 
 
 static const way by_bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, by_linear = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0};
 
-enum { RNN, GRU, LSTM };
-static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
-
 typedef struct {
   int64_t hidden, steps, planned, batch, input, layers;
   bool all, input_gradients, relu, state;

@@ -181,6 +181,34 @@ static void test_fusion(void **state) {
   }
 }
 
+/* The same of pairs, by the size of h: f64's chunks end earlier, and its walks where four matrices are too large. */
+static void test_fusion_of_pairs(void **state) {
+  (void)state;
+  static const struct {
+    bppsa_dtype dtype;
+    int64_t hidden;
+    bppsa_scan_fusion linear, chunked;
+  } cases[] = {{BPPSA_F32, 32, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS}, {BPPSA_F32, 33, BPPSA_FUSION_WALK, BPPSA_FUSION_NONE},
+               {BPPSA_F64, 20, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS}, {BPPSA_F64, 21, BPPSA_FUSION_WALK, BPPSA_FUSION_NONE},
+               {BPPSA_F32, 512, BPPSA_FUSION_WALK, BPPSA_FUSION_NONE},  {BPPSA_F32, 513, BPPSA_FUSION_NONE, BPPSA_FUSION_NONE},
+               {BPPSA_F64, 256, BPPSA_FUSION_WALK, BPPSA_FUSION_NONE},  {BPPSA_F64, 257, BPPSA_FUSION_NONE, BPPSA_FUSION_NONE}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.element = BPPSA_ELEMENT_PAIR;
+    c.device = BPPSA_CUDA;
+    c.dim = 2 * cases[i].hidden;
+    c.matrices = 4;
+    c.diagonal = true;
+    c.dtype = cases[i].dtype;
+    c.method.algorithm = BPPSA_SCAN_LINEAR;
+    assert_int_equal(bppsa_scan_fusion_of(&c), cases[i].linear);
+    c.method.algorithm = BPPSA_SCAN_CHUNKED;
+    assert_int_equal(bppsa_scan_fusion_of(&c), cases[i].chunked);
+    c.method.algorithm = BPPSA_SCAN_BLELLOCH;
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+  }
+}
+
 /* The messages that list the algorithms list every one of the table. */
 static void test_messages(void **state) {
   (void)state;
@@ -198,9 +226,9 @@ static void test_messages(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),     cmocka_unit_test(test_elements),
-                                     cmocka_unit_test(test_executors), cmocka_unit_test(test_slot_rules),
-                                     cmocka_unit_test(test_slots),     cmocka_unit_test(test_names_and_fusion),
-                                     cmocka_unit_test(test_fusion),    cmocka_unit_test(test_messages)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_plans),      cmocka_unit_test(test_elements),        cmocka_unit_test(test_executors),
+      cmocka_unit_test(test_slot_rules), cmocka_unit_test(test_slots),           cmocka_unit_test(test_names_and_fusion),
+      cmocka_unit_test(test_fusion),     cmocka_unit_test(test_fusion_of_pairs), cmocka_unit_test(test_messages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,7 @@ static void test_by_element_and_device(void **state) {
     check((bppsa_element)e, BPPSA_CUDA, 20, -1, TREES "chunked,chunked 2,chunked 4,chunked 8,chunked 16,");
   }
   check(BPPSA_ELEMENT_PAIR, BPPSA_CPU, 20, -1, TREES "chunked,");
+  check(BPPSA_ELEMENT_PAIR, BPPSA_CUDA, 20, -1, TREES "chunked,chunked 2,chunked 4,chunked 8,chunked 16,");
   check(BPPSA_ELEMENT_CSR, BPPSA_CPU, 20, -1, TREES); /* sparse elements have no chunks */
   check(BPPSA_ELEMENT_CSR, BPPSA_CUDA, 20, -1, TREES);
   check(BPPSA_ELEMENT_DENSE, BPPSA_CPU, 0, -1, "linear,chunked,");
