@@ -233,7 +233,11 @@ static bppsa_status make_from_scheme(bppsa_rank_schedule *s, const bppsa_train_c
 static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples, int64_t ranks) {
   if (bppsa_rank_schedule_is_file(s->split)) {
     const bppsa_status status = bppsa_schedule_csv_load(s->split, &s->list);
-    return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(bppsa_input_status(status), "--split");
+    if (status != BPPSA_OK) {
+      return bppsa_fail_prefix(bppsa_input_status(status), "--split");
+    }
+    const bppsa_status valid = bppsa_schedule_validate(s->list);
+    return valid == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(valid, "--split: %s", s->split);
   }
   const int64_t layers = s->chain->layers;
   double *costs = bppsa_calloc(3 * layers, sizeof *costs);

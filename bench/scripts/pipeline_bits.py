@@ -4,8 +4,9 @@ and weights with those of one device that takes the same micro-batches, bit for 
 
     bench/scripts/pipeline_bits.py --program build/cpu/bppsa --folder DIR --out bench/results/pipeline_bits.json
 
-50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous pipeline;
-under mpirun with two of them. Backward halving takes half as many micro-batches as the others. Exits 1 where a bit differs.
+50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous scheme;
+under mpirun with two of them. Halves of micro-batches, and micro-batches of two copies, are as many as the others' micro-batches;
+data-parallel schemes have one of each rank. Exits 1 where a bit differs.
 """
 import hashlib
 import json
@@ -16,8 +17,9 @@ import time
 
 import program
 
-SCHEMES = ["model-parallel", "gpipe", "1f1b", "interleaved", "gems", "chimera", "chimera --doubling", "chimera --halving", "zb-h1",
-           "fast-forward", "modulo"]
+SCHEMES = ["model-parallel", "gpipe", "1f1b", "interleaved", "gems", "chimera", "chimera --doubling", "chimera --halving",
+           "chimera --replicas 4", "zb-h1", "fast-forward", "modulo", "1f1b --width 2 --sync eager", "gpipe --recompute"]
+DATA_PARALLEL = ["wait-free", "priority", "reverse-first-k"]
 OVER_MPI = ["1f1b", "chimera"]
 STAGES = {"lenet5": 4, "gru16": 8, "mlp32": 8}
 
@@ -40,10 +42,17 @@ def words_of(o, model):
     return [mlp(o) if model == "mlp32" else model, "--data", program.images(o.folder, 512), "--lr", 0.01]
 
 
-def train(o, model, ranks, split, transport):
+def blocks_of(o, ranks, split):
+    """(micro-batches of an update on one device, what --micro-batches says)"""
+    if split.split()[1] in DATA_PARALLEL:
+        return ranks, 1
+    return o.micro_batches, o.micro_batches // (2 if "--halving" in split or "--width 2" in split else 1)
+
+
+def train(o, model, ranks, split, transport, blocks=None):
     """a row: digests of losses and norms, and of the weights"""
     weights = os.path.join(o.folder, "weights.safetensors")
-    micros = o.micro_batches // (2 if "--halving" in split else 1)  # each half of a micro-batch is one of the one device's
+    micros = blocks or blocks_of(o, ranks, split)[1]
     words = ["train", *words_of(o, model), "--batch", o.batch, "--iterations", o.steps, *split.split(), "--micro-batches",
              micros, "--threads", 1, "--timeout", 600, "--save-weights", weights, "--json"]
     before = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(ranks)] if transport == "mpi" else []
@@ -60,11 +69,10 @@ def train(o, model, ranks, split, transport):
 
 
 def runs_of(o, model):
-    """(ranks, split, transport), the one device first"""
-    yield 1, "--split gpipe", "threads"
+    """(ranks, split, transport)"""
     for ranks in map(int, o.ranks.split(",")):
-        for scheme in SCHEMES:
-            even = ranks % 2 == 0 or scheme.split()[0] not in ("chimera", "gems")
+        for scheme in SCHEMES + DATA_PARALLEL:
+            even = ranks % (4 if "--replicas 4" in scheme else 2) == 0 or scheme.split()[0] not in ("chimera", "gems")
             room = "--doubling" not in scheme or o.micro_batches >= 2 * ranks
             stages = ranks * (2 if scheme == "interleaved" else 1)
             if ranks <= STAGES[model] and even and room and (model != "lenet5" or stages <= 11):
@@ -85,14 +93,17 @@ def main():
     os.makedirs(o.folder, exist_ok=True)
     rows, different, about = [], 0, {}
     for model in o.models.split(","):
-        first = None
+        alone = {}  # the one device, by its micro-batches
         for ranks, split, transport in runs_of(o, model):
+            blocks = blocks_of(o, ranks, split)[0]
+            if blocks not in alone:
+                about, alone[blocks] = train(o, model, 1, "--split gpipe", "threads", blocks)
+                rows.append({**alone[blocks], "same_bits": True})
             about, row = train(o, model, ranks, split, transport)
-            first = first or row
-            same = all(row[key] == first[key] for key in ("steps_sha256", "weights_sha256"))
+            same = all(row[key] == alone[blocks][key] for key in ("steps_sha256", "weights_sha256"))
             different += not same
             rows.append({**row, "same_bits": same})
-            print("%-6s %d ranks, %-7s, %-18s %d steps: loss %.9g, weights %.12s, %s, %.1f s" % (
+            print("%-6s %d ranks, %-7s, %-27s %d steps: loss %.9g, weights %.12s, %s, %.1f s" % (
                 model, ranks, transport, row["split"] + ",", row["steps"], row["last_loss"], row["weights_sha256"],
                 "the same bits" if same else "OTHER BITS", row["seconds"]), flush=True)
     if o.out:

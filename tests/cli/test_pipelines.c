@@ -281,6 +281,8 @@ static void test_written_by_hand(void **state) {
   assert_fails(2, "--cut: given beside a schedule's file, expected in the first row of mine.csv",
                TRAIN " --ranks 2 --split mine.csv --cut 1,2,3");
   assert_fails(2, "--split: none.csv: ", TRAIN " --ranks 2 --split none.csv");
+  put_text("broken.csv", "scheme=gpipe,stages=2,micro-batches=1,layers=8\n0,F0@0v0,B0@0v0,STEP@0v1\n1,F0@1v0,STEP@1v1\n");
+  assert_fails(2, "--split: broken.csv: rule complete-gradient: ", TRAIN " --ranks 2 --split broken.csv");
   assert_runs("schedule 1f1b --stages 2 --layers 4 --micro-batches 4 --csv four.csv");
   assert_fails(2, "4 layers, expected the network's 8", TRAIN " --ranks 2 --split four.csv");
   assert_runs("schedule pipedream --stages 2 --layers 8 --micro-batches 4 --iterations 2 --csv async.csv");
