@@ -19,6 +19,8 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "fewer sizes and passes"},
     {.option = BPPSA_OPTION_SEED, .help = "of weights and inputs"},
     {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors, shared by the ranks]"},
+    {.option = BPPSA_OPTION_SAVE_COSTS,
+     .help = "what the layers, messages and sums cost, for schedule --costs and train --costs"},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
@@ -28,7 +30,8 @@ static const char notes[] =
     "each\n"
     "other down. bppsa oracle MODEL SYSTEM.json then projects with these numbers. Under mpirun the ranks are those of MPI.\n";
 
-static bppsa_status write_document(const bppsa_cli *cli, json_t *document) {
+static bppsa_status write_document(const bppsa_cli *cli, json_t *document, const char *costs) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->text;
   bppsa_text shown = {0};
   char *file = NULL;
   bppsa_status status = bppsa_json_text(document, 1, 0, &file);
@@ -36,6 +39,7 @@ static bppsa_status write_document(const bppsa_cli *cli, json_t *document) {
     status = cli->to.json ? bppsa_json_render(json_incref(document), &shown.text) : bppsa_calibrate_text(document, &shown);
   }
   status = status == BPPSA_OK ? bppsa_file_write(bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text, file, strlen(file)) : status;
+  status = status == BPPSA_OK && path != NULL ? bppsa_file_write(path, costs, strlen(costs)) : status;
   bppsa_free(file);
   return bppsa_setup_finish(cli, status, &shown);
 }
@@ -44,6 +48,12 @@ static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
   const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL);
   bppsa_device *device = NULL;
   json_t *document = NULL;
+  char *costs = NULL;
+  const bool wanted = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->given, nccl = bppsa_ranks_over_nccl(cli);
+  if (wanted && nccl) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--save-costs: given beside --transport nccl, which measures no layers, expected threads or mpi");
+  }
   BPPSA_TRY(bppsa_setup_device(cli, &device));
   const bppsa_calibrate_request request = {.model = model->given ? model->text : "lenet5",
                                            .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer,
@@ -51,10 +61,12 @@ static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
                                            .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                            .err = cli->to.err,
                                            .device = device,
-                                           .nccl = bppsa_ranks_over_nccl(cli)};
+                                           .costs = wanted ? &costs : NULL,
+                                           .nccl = nccl};
   bppsa_status status = bppsa_calibrate(comm, &request, &document);
   bppsa_device_destroy(device);
-  status = status == BPPSA_OK && bppsa_ranks_first(comm) ? write_document(cli, document) : status;
+  status = status == BPPSA_OK && bppsa_ranks_first(comm) ? write_document(cli, document, costs) : status;
+  bppsa_free(costs);
   json_decref(document);
   return status;
 }

@@ -12,6 +12,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/pool.h"
 #include "core/rounds.h"
 #include "distributed/chain_costs.h"
 #include "distributed/step_costs.h"
@@ -68,15 +69,27 @@ static bppsa_status open_chain(session *s) {
 
 /* ---- layers ---- */
 
+static bppsa_chain_measuring measuring_of(const session *s, int64_t at_once, int64_t repeats) {
+  return (bppsa_chain_measuring){.samples = s->request->batch,
+                                 .optimizer = bppsa_network_train_config(s->network.kind).optimizer,
+                                 .values = s->values,
+                                 .data = bppsa_chain_noise_data(s->noise),
+                                 .at_once = at_once,
+                                 .repeats = repeats,
+                                 .budget_s = s->request->quick ? 0.05 : 1};
+}
+
 static bppsa_status measure_chain(session *s, int64_t at_once, int64_t repeats, bppsa_chain_costs *costs) {
-  const bppsa_chain_measuring how = {.samples = s->request->batch,
-                                     .optimizer = bppsa_network_train_config(s->network.kind).optimizer,
-                                     .values = s->values,
-                                     .data = bppsa_chain_noise_data(s->noise),
-                                     .at_once = at_once,
-                                     .repeats = repeats,
-                                     .budget_s = s->request->quick ? 0.05 : 1};
+  const bppsa_chain_measuring how = measuring_of(s, at_once, repeats);
   return bppsa_chain_measure(s->world, s->chain, &how, costs);
+}
+
+/* The file of costs: as many ranks measure side by side as have processors, as they do in a pipeline. */
+static bppsa_status measure_costs(const session *s) {
+  const int64_t ranks = bppsa_comm_size(s->world), nodes = ranks / bppsa_comm_node_size(s->world);
+  const int64_t fit = nodes * bppsa_pool_cpus() / bppsa_device_get_threads(s->request->device);
+  const bppsa_chain_measuring how = measuring_of(s, fit < 1 ? 1 : fit < ranks ? fit : ranks, 0);
+  return s->request->costs != NULL ? bppsa_chain_measure_file(s->world, s->chain, &how, s->request->costs) : BPPSA_OK;
 }
 
 /* Seconds of a forward pass, a backward pass and an update of all layers. */
@@ -405,6 +418,7 @@ static bppsa_status measure(session *s) {
   BPPSA_TRY(measure_machine(s));
   bppsa_progress_show(&s->progress, "the layers of %s", s->model.name);
   BPPSA_TRY(measure_layers(s, &pass_s));
+  BPPSA_TRY(measure_costs(s));
   BPPSA_TRY(measure_products(s));
   BPPSA_TRY(measure_alone(s));
   return measure_levels(s, pass_s);

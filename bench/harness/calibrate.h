@@ -15,7 +15,8 @@ typedef struct {
   uint64_t seed;     /* of weights */
   FILE *err;         /* progress goes there if it is a terminal */
   const bppsa_device *device;
-  bool nccl; /* what GPUs exchange over NCCL is measured, and nothing of the model */
+  char **costs; /* text of a file of costs for bppsa schedule and train, owned; on other ranks NULL. costs NULL: not wanted */
+  bool nccl;    /* what GPUs exchange over NCCL is measured, and nothing of the model */
 } bppsa_calibrate_request;
 
 /* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. ERR_ARGUMENT:

@@ -76,6 +76,33 @@ static void test_file(void **state) {
   json_decref(file);
 }
 
+/* --save-costs: forward pass, gradients apart and together, update, sum of each layer, and the link, for schedule and train. */
+static void test_costs(void **state) {
+  (void)state;
+  static const char *const keys[] = {"forward", "input_grad", "weight_grad", "backward", "step",
+                                     "sync",    "activation", "message",     "gradient"};
+  json_t *costs = NULL;
+  for (int ranks = 2; ranks <= 3; ++ranks) {
+    json_t *shown = run_json("calibrate rnn --out calibrate.json --ranks %d --threads 1 --batch 2 --quick --save-costs "
+                             "calibrate_costs.json --json",
+                             ranks);
+    json_decref(shown);
+    assert_int_equal(bppsa_json_load("calibrate_costs.json", &costs), BPPSA_OK);
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
+      const bool left_out = ranks == 3 && strcmp(keys[k], "sync") == 0; /* over how many ranks is not known */
+      assert_int_equal(json_array_size(json_object_get(costs, keys[k])), left_out ? 0 : 2);
+    }
+    assert_true(get_real(costs, "alpha") > 0 && json_real_value(json_array_get(json_object_get(costs, "forward"), 0)) > 0);
+    json_decref(costs);
+  }
+  run_result result = run("schedule chimera --stages 2 --micro-batches 2 --layers 2 --costs calibrate_costs.json");
+  assert_int_equal(result.code, 0);
+  release(&result);
+  expect_error("calibrate --out calibrate.json --save-costs calibrate.json", "--save-costs: calibrate.json, the file of --out");
+  expect_error("calibrate --out calibrate_no.json --save-costs c.json --device cuda --transport nccl",
+               "--save-costs: given beside --transport nccl, which measures no layers");
+}
+
 /* The oracle takes the layers' times for the model that was measured, and says so; another model has none. */
 static void test_oracle(void **state) {
   (void)state;
@@ -120,6 +147,6 @@ static void test_models(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_file), cmocka_unit_test(test_oracle),
-                                     cmocka_unit_test(test_models)};
+                                     cmocka_unit_test(test_costs), cmocka_unit_test(test_models)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
