@@ -10,16 +10,6 @@
 
 /* ---- rows ---- */
 
-static const char *text_of(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *row, const char *key) {
-  const json_t *value = json_object_get(row, key);
-  return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 bppsa_status bppsa_forward_rows_check(const char *path, const json_t *rows) {
   static const char *const texts[] = {"model", "init", "method", "phase"}, *const numbers[] = {"seq_len", "batch", "hidden"};
   for (size_t i = 0; i < json_array_size(rows); ++i) {
@@ -52,12 +42,13 @@ bppsa_status bppsa_make_forward_path(bppsa_figures *f, const bppsa_figure *figur
       continue;
     }
     bppsa_text_add(&made->csv, "%s", count++ == 0 ? "network,iterations,path,share,work,tails\n" : "");
-    bppsa_text_add(&made->csv, "%s_%" PRId64 "_T%" PRId64 ",%" PRId64, text_of(row, "model"),
+    bppsa_text_add(&made->csv, "%s_%" PRId64 "_T%" PRId64 ",%" PRId64, bppsa_measured_text(row, "model"),
                    bppsa_measured_integer(row, "train_seed"), bppsa_measured_integer(row, "seq_len"),
                    bppsa_measured_integer(row, "iterations"));
     bppsa_text_add_cells(&made->csv, 4,
-                         (double[]){number_of(row, "path"), number_of(row, "path") / number_of(row, "possible"),
-                                    number_of(row, "work"), number_of(row, "tails")});
+                         (double[]){bppsa_measured_real(row, "path"),
+                                    bppsa_measured_real(row, "path") / bppsa_measured_real(row, "possible"),
+                                    bppsa_measured_real(row, "work"), bppsa_measured_real(row, "tails")});
     bppsa_text_add(&made->csv, "\n");
   }
   made->left_out = count == 0;
@@ -69,8 +60,8 @@ bppsa_status bppsa_make_forward_path(bppsa_figures *f, const bppsa_figure *figur
 /* Is it a row of the same network, sizes and weights? */
 static bool is_beside(const json_t *row, const json_t *other) {
   static const char *const sizes[] = {"seq_len", "batch", "hidden"};
-  bool same =
-      strcmp(text_of(row, "model"), text_of(other, "model")) == 0 && strcmp(text_of(row, "init"), text_of(other, "init")) == 0;
+  bool same = strcmp(bppsa_measured_text(row, "model"), bppsa_measured_text(other, "model")) == 0 &&
+              strcmp(bppsa_measured_text(row, "init"), bppsa_measured_text(other, "init")) == 0;
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
     same = same && bppsa_measured_integer(row, sizes[i]) == bppsa_measured_integer(other, sizes[i]);
   }
@@ -83,8 +74,8 @@ static const json_t *find_beside(const json_t *rows, const json_t *of, const cha
   size_t i;
   json_array_foreach(rows, i, row) {
     if (is_beside(row, of) && bppsa_measured_is(row, "phase", phase) &&
-        (method == NULL || bppsa_measured_is(row, "method", method)) && isfinite(number_of(row, "median_s")) &&
-        (best == NULL || number_of(row, "median_s") < number_of(best, "median_s"))) {
+        (method == NULL || bppsa_measured_is(row, "method", method)) && isfinite(bppsa_measured_real(row, "median_s")) &&
+        (best == NULL || bppsa_measured_real(row, "median_s") < bppsa_measured_real(best, "median_s"))) {
       best = row;
     }
   }
@@ -92,10 +83,11 @@ static const json_t *find_beside(const json_t *rows, const json_t *of, const cha
 }
 
 static void add_step(bppsa_text *csv, const json_t *forward, const json_t *backward, double whole_s) {
-  const double forward_s = number_of(forward, "median_s"), backward_s = backward != NULL ? number_of(backward, "median_s") : 0;
+  const double forward_s = bppsa_measured_real(forward, "median_s"),
+               backward_s = backward != NULL ? bppsa_measured_real(backward, "median_s") : 0;
   const bool noisy = json_is_true(json_object_get(forward, "noisy")) || json_is_true(json_object_get(backward, "noisy"));
-  bppsa_text_add(csv, "%s,%" PRId64 ",%s", text_of(forward, "model"), bppsa_measured_integer(forward, "seq_len"),
-                 text_of(forward, "method"));
+  bppsa_text_add(csv, "%s,%" PRId64 ",%s", bppsa_measured_text(forward, "model"), bppsa_measured_integer(forward, "seq_len"),
+                 bppsa_measured_text(forward, "method"));
   bppsa_text_add_cells(csv, 5,
                        (double[]){1e3 * forward_s, 1e3 * backward_s, forward_s / whole_s, backward_s / whole_s, noisy ? 1 : 0});
   bppsa_text_add(csv, "\n");
@@ -112,14 +104,15 @@ bppsa_status bppsa_make_forward_steps(bppsa_figures *f, const bppsa_figure *figu
     const json_t *other = NULL;
     if (bppsa_measured_is(row, "phase", "forward") && bppsa_measured_is(row, "method", "sequential") &&
         bppsa_measured_is(row, "init", "default") && bppsa_measured_integer(row, "batch") == 1 &&
-        bppsa_measured_integer(row, "hidden") == 20 && isfinite(number_of(row, "median_s"))) {
+        bppsa_measured_integer(row, "hidden") == 20 && isfinite(bppsa_measured_real(row, "median_s"))) {
       other = find_beside(rows, row, "forward", "speculative");
     }
     if (other == NULL) {
       continue;
     }
     const json_t *backward = find_beside(rows, row, "backward", NULL);
-    const double whole_s = number_of(row, "median_s") + (backward != NULL ? number_of(backward, "median_s") : 0);
+    const double whole_s =
+        bppsa_measured_real(row, "median_s") + (backward != NULL ? bppsa_measured_real(backward, "median_s") : 0);
     bppsa_text_add(&made->csv, "%s",
                    count++ == 0 ? "network,seq_len,forward_pass,forward_ms,backward_ms,forward_share,backward_share,noisy\n"
                                 : "");

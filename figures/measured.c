@@ -53,6 +53,16 @@ int64_t bppsa_measured_integer(const json_t *row, const char *key) {
   return json_integer_value(json_object_get(row, key));
 }
 
+double bppsa_measured_real(const json_t *row, const char *key) {
+  const json_t *value = json_object_get(row, key);
+  return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+const char *bppsa_measured_text(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
 bool bppsa_measured_is(const json_t *row, const char *key, const char *expected) {
   const char *found = json_string_value(json_object_get(row, key));
   return found != NULL && strcmp(found, expected) == 0;

@@ -18,7 +18,10 @@ bool bppsa_measured_is_parallel(const char *method);
 const char *bppsa_measured_parallel_text(char *text, size_t size);
 #define BPPSA_MEASURED_TEXT 120
 
+/* A row's members; 0, NaN and "" where there is none of this type. */
 int64_t bppsa_measured_integer(const json_t *row, const char *key);
+double bppsa_measured_real(const json_t *row, const char *key);
+const char *bppsa_measured_text(const json_t *row, const char *key);
 bool bppsa_measured_is(const json_t *row, const char *key, const char *expected);
 
 /* median_s, in seconds, of the row with default initialisation; NaN if there is no such row. method NULL: the forward pass. */

@@ -11,16 +11,6 @@
 
 /* ---- rows ---- */
 
-static const char *text_of(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *row, const char *key) {
-  const json_t *value = json_object_get(row, key);
-  return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 bppsa_status bppsa_out_of_order_rows_check(const char *path, const json_t *rows) {
   static const char *const texts[] = {"group", "way"}, *const numbers[] = {"median_s", "min_s", "max_s"},
                            *const flags[] = {"same_bits", "noisy"};
@@ -31,7 +21,7 @@ bppsa_status bppsa_out_of_order_rows_check(const char *path, const json_t *rows)
       lacks = lacks == NULL && !json_is_string(json_object_get(row, texts[k])) ? texts[k] : lacks;
     }
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; ++k) {
-      lacks = lacks == NULL && !(number_of(row, numbers[k]) > 0) ? numbers[k] : lacks;
+      lacks = lacks == NULL && !(bppsa_measured_real(row, numbers[k]) > 0) ? numbers[k] : lacks;
     }
     for (size_t k = 0; k < sizeof flags / sizeof flags[0]; ++k) {
       lacks = lacks == NULL && !json_is_boolean(json_object_get(row, flags[k])) ? flags[k] : lacks;
@@ -47,7 +37,7 @@ bppsa_status bppsa_out_of_order_rows_check(const char *path, const json_t *rows)
 /* The way in order of the row's group, which is the group's first row. */
 static const json_t *in_order(const json_t *rows, const json_t *row) {
   size_t i = 0;
-  while (!bppsa_measured_is(json_array_get(rows, i), "group", text_of(row, "group"))) {
+  while (!bppsa_measured_is(json_array_get(rows, i), "group", bppsa_measured_text(row, "group"))) {
     ++i;
   }
   return json_array_get(rows, i);
@@ -56,11 +46,11 @@ static const json_t *in_order(const json_t *rows, const json_t *row) {
 /* What may be concluded of two ways: nothing where one of them is noisy, or where their ranges have a time in common. */
 static const char *verdict_of(const json_t *first, const json_t *row) {
   const bool noisy = json_is_true(json_object_get(first, "noisy")) || json_is_true(json_object_get(row, "noisy"));
-  return row == first                                          ? ""
-         : noisy                                               ? "noisy"
-         : number_of(row, "max_s") < number_of(first, "min_s") ? "faster"
-         : number_of(row, "min_s") > number_of(first, "max_s") ? "slower"
-                                                               : "within the range";
+  return row == first                                                              ? ""
+         : noisy                                                                   ? "noisy"
+         : bppsa_measured_real(row, "max_s") < bppsa_measured_real(first, "min_s") ? "faster"
+         : bppsa_measured_real(row, "min_s") > bppsa_measured_real(first, "max_s") ? "slower"
+                                                                                   : "within the range";
 }
 
 /* ---- data ---- */
@@ -74,10 +64,10 @@ typedef struct {
 
 static way way_of(const json_t *rows, const json_t *row) {
   const json_t *first = in_order(rows, row);
-  return (way){.median = 1e3 * number_of(row, "median_s"),
-               .least = 1e3 * number_of(row, "min_s"),
-               .most = 1e3 * number_of(row, "max_s"),
-               .over = number_of(row, "median_s") / number_of(first, "median_s"),
+  return (way){.median = 1e3 * bppsa_measured_real(row, "median_s"),
+               .least = 1e3 * bppsa_measured_real(row, "min_s"),
+               .most = 1e3 * bppsa_measured_real(row, "max_s"),
+               .over = bppsa_measured_real(row, "median_s") / bppsa_measured_real(first, "median_s"),
                .same = json_is_true(json_object_get(row, "same_bits")),
                .verdict = verdict_of(first, row)};
 }
@@ -90,7 +80,7 @@ bppsa_status bppsa_make_out_of_order(bppsa_figures *f, const bppsa_figure *figur
   json_array_foreach(rows, i, row) {
     const way w = way_of(rows, row);
     bppsa_text_add(&made->csv, "%s", i == 0 ? "group,way,median_ms,min_ms,max_ms,over_in_order,same_bits,noisy,verdict\n" : "");
-    bppsa_text_add(&made->csv, "%s,%s", text_of(row, "group"), text_of(row, "way"));
+    bppsa_text_add(&made->csv, "%s,%s", bppsa_measured_text(row, "group"), bppsa_measured_text(row, "way"));
     bppsa_text_add_cells(&made->csv, 4, (double[]){w.median, w.least, w.most, w.over});
     bppsa_text_add(&made->csv, ",%s,%d,%s\n", w.same ? "yes" : "no", json_is_true(json_object_get(row, "noisy")), w.verdict);
   }
@@ -107,9 +97,9 @@ bppsa_status bppsa_make_out_of_order_table(bppsa_figures *f, const bppsa_figure 
                    i == 0 ? "<table>\n<tr><th>group</th><th>way</th><th>ms a step</th><th>fastest .. slowest round</th>"
                             "<th>over the way in order</th><th>bits</th><th>against it</th></tr>\n"
                           : "");
-    bppsa_text_add_escaped(&made->html, text_of(row, "group"));
+    bppsa_text_add_escaped(&made->html, bppsa_measured_text(row, "group"));
     bppsa_text_add(&made->html, "</td><td>");
-    bppsa_text_add_escaped(&made->html, text_of(row, "way"));
+    bppsa_text_add_escaped(&made->html, bppsa_measured_text(row, "way"));
     bppsa_text_add(&made->html, "</td><td>%.3f</td><td>%.3f .. %.3f</td><td>%.3f</td><td>%s</td><td>%s</td></tr>\n", w.median,
                    w.least, w.most, w.over, w.same ? "the same" : "OTHER", w.verdict);
   }

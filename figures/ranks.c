@@ -10,16 +10,6 @@
 
 /* ---- rows ---- */
 
-static const char *text_of(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *row, const char *key) {
-  const json_t *value = json_object_get(row, key);
-  return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 bppsa_status bppsa_ranks_rows_check(const char *path, const json_t *rows) {
   static const char *const texts[] = {"network", "share", "method"}, *const numbers[] = {"ranks", "held_bytes", "batch"};
   for (size_t i = 0; i < json_array_size(rows); ++i) {
@@ -44,8 +34,9 @@ static const json_t *first_cut(const json_t *rows, const json_t *of) {
   size_t i;
   json_array_foreach(rows, i, row) {
     const int64_t ranks = bppsa_measured_integer(row, "ranks");
-    if (bppsa_measured_is(row, "share", "time") && strcmp(text_of(row, "network"), text_of(of, "network")) == 0 &&
-        strcmp(text_of(row, "method"), text_of(of, "method")) == 0 && ranks > 1 &&
+    if (bppsa_measured_is(row, "share", "time") &&
+        strcmp(bppsa_measured_text(row, "network"), bppsa_measured_text(of, "network")) == 0 &&
+        strcmp(bppsa_measured_text(row, "method"), bppsa_measured_text(of, "method")) == 0 && ranks > 1 &&
         (first == NULL || ranks < bppsa_measured_integer(first, "ranks"))) {
       first = row;
     }
@@ -57,11 +48,11 @@ static const json_t *first_cut(const json_t *rows, const json_t *of) {
  * they begin with what a rank holds where its method is first cut. */
 static double curve_of(const json_t *rows, const json_t *row) {
   const json_t *first = first_cut(rows, row);
-  const double n = number_of(row, "seq_len"), p = number_of(row, "ranks");
-  if (first == NULL || p < number_of(first, "ranks")) {
+  const double n = bppsa_measured_real(row, "seq_len"), p = bppsa_measured_real(row, "ranks");
+  if (first == NULL || p < bppsa_measured_real(first, "ranks")) {
     return (double)NAN;
   }
-  const double q = number_of(first, "ranks"), held = number_of(first, "held_bytes");
+  const double q = bppsa_measured_real(first, "ranks"), held = bppsa_measured_real(first, "held_bytes");
   return bppsa_measured_is(row, "method", "bp") ? held * (n / p + p) / (n / q + q) : held * fmax(n / p, 1) / fmax(n / q, 1);
 }
 
@@ -77,12 +68,12 @@ bppsa_status bppsa_make_ranks(bppsa_figures *f, const bppsa_figure *figure, bpps
       continue;
     }
     bppsa_text_add(&made->csv, "%s", count++ == 0 ? "network,method,ranks,median_ms,model_ms,noisy,held_mb,curve_mb\n" : "");
-    bppsa_text_add(&made->csv, "%s,%s,%" PRId64, text_of(row, "network"), text_of(row, "method"),
+    bppsa_text_add(&made->csv, "%s,%s,%" PRId64, bppsa_measured_text(row, "network"), bppsa_measured_text(row, "method"),
                    bppsa_measured_integer(row, "ranks"));
     bppsa_text_add_cells(&made->csv, 5,
-                         (double[]){1e3 * number_of(row, "median_s"), 1e3 * number_of(row, "model_s"),
-                                    json_is_true(json_object_get(row, "noisy")) ? 1 : 0, 1e-6 * number_of(row, "held_bytes"),
-                                    1e-6 * curve_of(rows, row)});
+                         (double[]){1e3 * bppsa_measured_real(row, "median_s"), 1e3 * bppsa_measured_real(row, "model_s"),
+                                    json_is_true(json_object_get(row, "noisy")) ? 1 : 0,
+                                    1e-6 * bppsa_measured_real(row, "held_bytes"), 1e-6 * curve_of(rows, row)});
     bppsa_text_add(&made->csv, "\n");
   }
   made->left_out = count == 0;

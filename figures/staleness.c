@@ -12,11 +12,6 @@
 
 /* ---- rows ---- */
 
-static const char *text_of(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
 static double number_of(const json_t *value) {
   return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
@@ -86,7 +81,7 @@ bppsa_status bppsa_make_prediction(bppsa_figures *f, const bppsa_figure *figure,
     bppsa_text_add(&made->csv, "%s", made->left_out ? "task,optimizer,ahead,update,stale,predicted\n" : "");
     made->left_out = false;
     json_array_foreach(json_object_get(row, "curve"), k, point) {
-      bppsa_text_add(&made->csv, "%s,%s,%" PRId64, text_of(row, "task"), text_of(row, "optimizer"),
+      bppsa_text_add(&made->csv, "%s,%s,%" PRId64, bppsa_measured_text(row, "task"), bppsa_measured_text(row, "optimizer"),
                      bppsa_measured_integer(row, "ahead"));
       bppsa_text_add_cells(&made->csv, 3,
                            (double[]){number_of(json_array_get(point, 0)), number_of(json_array_get(point, 1)),
@@ -115,13 +110,13 @@ bppsa_status bppsa_make_prediction_table(bppsa_figures *f, const bppsa_figure *f
     const double stale = number_of(json_object_get(row, "stale")), predicted = number_of(json_object_get(row, "predicted")),
                  nearer = number_of(json_object_get(row, "nearer"));
     const int64_t ahead = bppsa_measured_integer(row, "ahead");
-    bppsa_text_add(&made->csv, "%s,%s,%" PRId64, text_of(row, "task"), text_of(row, "optimizer"), ahead);
+    bppsa_text_add(&made->csv, "%s,%s,%" PRId64, bppsa_measured_text(row, "task"), bppsa_measured_text(row, "optimizer"), ahead);
     bppsa_text_add_cells(&made->csv, 4, (double[]){stale, predicted, predicted / stale, nearer});
     bppsa_text_add(&made->csv, "\n");
     bppsa_text_add(&made->html, "<tr><td>");
-    bppsa_text_add_escaped(&made->html, text_of(row, "task"));
+    bppsa_text_add_escaped(&made->html, bppsa_measured_text(row, "task"));
     bppsa_text_add(&made->html, "</td><td>");
-    bppsa_text_add_escaped(&made->html, text_of(row, "optimizer"));
+    bppsa_text_add_escaped(&made->html, bppsa_measured_text(row, "optimizer"));
     bppsa_text_add(&made->html, "</td><td>%" PRId64 "</td><td>%.3g</td><td>%.3g</td><td>%.2f</td><td>%.1f %%</td></tr>\n", ahead,
                    stale, predicted, predicted / stale, 100 * nearer);
   }
@@ -138,7 +133,7 @@ typedef struct {
 } spread;
 
 static bool is_same(const json_t *a, const json_t *b, const char *key) {
-  return strcmp(text_of(a, key), text_of(b, key)) == 0;
+  return strcmp(bppsa_measured_text(a, key), bppsa_measured_text(b, key)) == 0;
 }
 
 static bool is_beside(const json_t *a, const json_t *b) {
@@ -205,11 +200,11 @@ static void add_headings(bppsa_figure_content *made) {
 
 static void add_group(const json_t *rows, const json_t *group, bppsa_figure_content *made) {
   const int64_t runs = spread_of(rows, group, (source){.key = best[0]}).runs;
-  bppsa_text_add(&made->csv, "%s,%s,%" PRId64, text_of(group, "task"), text_of(group, "scheme"), runs);
+  bppsa_text_add(&made->csv, "%s,%s,%" PRId64, bppsa_measured_text(group, "task"), bppsa_measured_text(group, "scheme"), runs);
   bppsa_text_add(&made->html, "<tr><td>");
-  bppsa_text_add_escaped(&made->html, text_of(group, "task"));
+  bppsa_text_add_escaped(&made->html, bppsa_measured_text(group, "task"));
   bppsa_text_add(&made->html, "</td><td>");
-  bppsa_text_add_escaped(&made->html, text_of(group, "scheme"));
+  bppsa_text_add_escaped(&made->html, bppsa_measured_text(group, "scheme"));
   bppsa_text_add(&made->html, "</td><td>%" PRId64 "</td>", runs);
   for (int k = 0; k < 3; ++k) {
     const spread s = spread_of(rows, group, (source){.key = best[k]});
@@ -252,8 +247,8 @@ bppsa_status bppsa_make_staleness(bppsa_figures *f, const bppsa_figure *figure, 
                      made->left_out ? "task,scheme,epoch,runs,accuracy,accuracy_low,accuracy_high,loss,loss_low,loss_high\n"
                                     : "");
       made->left_out = false;
-      bppsa_text_add(&made->csv, "%s,%s,%zu,%" PRId64, text_of(group, "task"), text_of(group, "scheme"), epoch + 1,
-                     accuracy.runs);
+      bppsa_text_add(&made->csv, "%s,%s,%zu,%" PRId64, bppsa_measured_text(group, "task"), bppsa_measured_text(group, "scheme"),
+                     epoch + 1, accuracy.runs);
       bppsa_text_add_cells(&made->csv, 6, (double[]){accuracy.mean, accuracy.low, accuracy.high, loss.mean, loss.low, loss.high});
       bppsa_text_add(&made->csv, "\n");
     }
