@@ -13,7 +13,7 @@
         only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL},        \
         {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                           \
         {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_INPUT_SIZE},                 \
-        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                                                     \
+        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_LENGTHS},                   \
         {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_DEVICE},               \
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \

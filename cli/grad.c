@@ -14,8 +14,8 @@
         BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                                      \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
         {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS}, {.option = BPPSA_OPTION_GRAD_OUTPUT}, \
-        {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0}, {.option = BPPSA_OPTION_OUT, .required = true},                \
-        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+        {.option = BPPSA_OPTION_LENGTHS}, {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0},                              \
+        {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -70,7 +70,8 @@ static bppsa_status load(const bppsa_cli *cli, bppsa_gradients *g) {
                                        .labels = bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text,
                                        .grad_output = bppsa_cli_value(cli, BPPSA_OPTION_GRAD_OUTPUT)->text,
                                        .h0 = bppsa_cli_value(cli, BPPSA_OPTION_H0)->text,
-                                       .c0 = bppsa_cli_value(cli, BPPSA_OPTION_C0)->text};
+                                       .c0 = bppsa_cli_value(cli, BPPSA_OPTION_C0)->text,
+                                       .lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text};
   BPPSA_TRY(check_labels(cli));
   BPPSA_TRY(bppsa_setup_network(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);

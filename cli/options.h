@@ -33,6 +33,7 @@ typedef enum {
   BPPSA_OPTION_INPUT_SIZE, /* --input I, the features of sequences that the program makes itself */
   BPPSA_OPTION_BATCH,
   BPPSA_OPTION_VALIDATION,
+  BPPSA_OPTION_LENGTHS,
   BPPSA_OPTION_ORDER,
   BPPSA_OPTION_NO_SHUFFLE,
   BPPSA_OPTION_BACKWARD,

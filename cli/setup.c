@@ -5,6 +5,7 @@
 
 #include "bench/harness/machine.h"
 #include "bench/harness/progress.h"
+#include "train/data/lengths.h"
 
 /* ---- networks ---- */
 
@@ -169,6 +170,10 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
     BPPSA_TRY(bppsa_dtype_parse(dtype->text, &config->dtype));
   }
   BPPSA_TRY(setup_forward(cli, &config->steps.forward));
+  config->steps.lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->given;
+  if (config->steps.lengths && config->steps.forward.kind == BPPSA_FORWARD_AUTO) {
+    config->steps.forward = bppsa_forward_method_default(); /* samples of their own lengths take a sequential pass */
+  }
   if (runs == BPPSA_RUNS_ALL) {
     setup_numbers(cli, &config->method.scan);
     return BPPSA_OK;
@@ -321,9 +326,10 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
                                          .ignores = objective != NULL && objective->ignores,
                                          .ignored = objective != NULL ? objective->ignored : 0,
                                          .audio = &audio};
+  const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text;
   const bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
-  return bppsa_input_status(status);
+  return bppsa_input_status(status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status);
 }
 
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,

@@ -55,6 +55,12 @@ typedef struct {
    * or NULL for zeros or a model without state. ERR_SHAPE. */
   bppsa_status (*forward)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 
+  /* The same for samples of their own lengths, 1 .. T, size b, in host memory: only so many steps of each are computed, logits on
+   * the last step are those at its length, and logits, states and gradients behind it are 0. NULL, or ERR_ARGUMENT: the model
+   * cannot. */
+  bppsa_status (*forward_lengths)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
+                                  bppsa_view *logits);
+
   /* seed: of the shape of the preceding forward pass's logits. Overwrites every parameter's gradient. */
   bppsa_status (*backward)(bppsa_model *model, const bppsa_view *seed);
 
@@ -96,6 +102,11 @@ struct bppsa_model {
   void *device_values, *device_gradients;
   int64_t reals; /* reals in each, with gaps */
 };
+
+/* A forward pass of the whole samples, or where `lengths` is not NULL of so many steps of each. ERR_UNSUPPORTED: the model takes no
+ * lengths. Errors of ops->forward. */
+bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
+                                 bppsa_view *logits);
 
 /* For models on a GPU; nothing to do for others. ERR_CUDA. */
 bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies values from the views to the GPU */

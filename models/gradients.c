@@ -8,12 +8,14 @@
 #include "core/alloc.h"
 #include "core/npy.h"
 #include "models/gradients_internal.h"
+#include "train/data/lengths.h"
 #include "train/loss.h"
 
 enum { EXTRAS = 4 }; /* input, h0, c0, loss */
 
 void bppsa_gradients_free(bppsa_gradients *g) {
   bppsa_free(g->tensors);
+  bppsa_free(g->lengths);
   bppsa_buffer_free(&g->dx);
   bppsa_buffer_free(&g->dh0);
   bppsa_buffer_free(&g->halves[0]);
@@ -133,6 +135,10 @@ bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_grad
                       g->network.kind->name);
   }
   BPPSA_TRY(load_input(files->input, g));
+  if (files->lengths != NULL) {
+    BPPSA_TRY(bppsa_input_status(bppsa_lengths_load(files->lengths, g->config.batch, g->config.steps.seq_len, &g->lengths)));
+    g->config.steps.lengths = true;
+  }
   BPPSA_TRY(g->objective.kind == BPPSA_LOSS_NONE  ? load_grad_output(files->grad_output, g)
             : bppsa_objective_real(&g->objective) ? load_targets(files->labels, g)
                                                   : load_labels(files->labels, g));
@@ -146,13 +152,14 @@ bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_grad
 
 static bppsa_status compute_loss(const bppsa_gradients *g, const bppsa_view *logits, bppsa_loss_result *result) {
   const bppsa_objective *o = &g->objective;
-  const bppsa_view *seed = &g->seed.view, *labels = &g->labels.view;
-  if (bppsa_objective_real(o)) {
-    return (o->kind == BPPSA_LOSS_BINARY ? bppsa_binary_cross_entropy : bppsa_mean_squared_error)(g->device, logits, labels, seed,
-                                                                                                  result);
-  }
-  return o->ignores ? bppsa_cross_entropy_ignoring(g->device, logits, labels->data, o->ignored, seed, result)
-                    : bppsa_cross_entropy(g->device, logits, labels->data, seed, result);
+  const bool real = bppsa_objective_real(o);
+  const bppsa_loss_rows rows = {.labels = real ? NULL : g->labels.view.data,
+                                .targets = real ? &g->labels.view : NULL,
+                                .binary = o->kind == BPPSA_LOSS_BINARY,
+                                .ignores = o->ignores,
+                                .ignored = o->ignored,
+                                .lengths = g->lengths};
+  return bppsa_loss_of(g->device, logits, &rows, &g->seed.view, result);
 }
 
 /* The loss of the outputs, and its gradient; or the gradient that the caller brought. */
@@ -176,7 +183,7 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
   if (h0 != NULL) {
     BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
   }
-  BPPSA_TRY(g->model->ops->forward(g->model, &g->x.view, h0, &logits));
+  BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, g->lengths, &logits));
   BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
   BPPSA_TRY(find_seed(g, &logits));
   BPPSA_TRY(g->model->ops->backward(g->model, given ? &g->labels.view : &g->seed.view));

@@ -22,6 +22,7 @@ typedef struct {
    * of the top layer's states, [T,B,H] or of the last ones [B,H]; the initial state [L,B,H], of an
    * LSTM [L,B,2H] with h in front of c, or empty */
   bppsa_buffer x, labels, h0;
+  int64_t *lengths;            /* of the samples, [B], or NULL */
   bppsa_buffer seed;           /* like the logits */
   bppsa_buffer dx, dh0;        /* gradients of x and h0, on the host */
   bppsa_buffer halves[2];      /* of an LSTM with an initial state: the gradients of h and c by themselves, [L,B,H] */
@@ -38,6 +39,7 @@ typedef struct {
   const char *labels;      /* labels or targets; without a loss NULL */
   const char *grad_output; /* without a loss: the gradient of the states */
   const char *h0, *c0;     /* NULL: zeros */
+  const char *lengths;     /* of the samples; NULL: all have T steps */
 } bppsa_gradients_files;
 
 /* Loads a batch and takes its sizes into the configuration, without a loss also whether the gradient is of every step.

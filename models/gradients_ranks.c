@@ -51,16 +51,18 @@ typedef struct {
 } share;
 
 /* The block's share of the loss, and its seed; without rows of the logits both are empty. */
-static bppsa_status block_loss(const share *s, int64_t count, const bppsa_view *logits, const bppsa_view *seed,
+static bppsa_status block_loss(const share *s, int64_t first, int64_t count, const bppsa_view *logits, const bppsa_view *seed,
                                bppsa_loss_result *loss) {
   const bppsa_gradients *g = s->g;
   const bppsa_view labels = part_view(&s->labels, count, s->labels_part);
+  const int64_t *lengths = g->lengths != NULL ? g->lengths + first : NULL;
   const bool targets = bppsa_objective_real(&g->objective);
   const bppsa_loss_rows rows = {.labels = targets ? NULL : labels.data,
                                 .targets = targets ? &labels : NULL,
                                 .binary = g->objective.kind == BPPSA_LOSS_BINARY,
                                 .ignores = g->objective.ignores,
                                 .ignored = g->objective.ignored,
+                                .lengths = lengths,
                                 .mean_rows = s->labels.outer * s->labels.samples};
   *loss = (bppsa_loss_result){0};
   if (g->objective.kind == BPPSA_LOSS_NONE) {
@@ -104,11 +106,11 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     copy_samples(&s->h0, first, count, s->h0_part, true);
     BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
-  BPPSA_TRY(g->model->ops->forward(g->model, &x, state ? &h0 : NULL, &logits));
+  BPPSA_TRY(bppsa_model_forward(g->model, &x, state ? &h0 : NULL, g->lengths != NULL ? g->lengths + first : NULL, &logits));
   BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
   bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
   seed.device = logits.device;
-  BPPSA_TRY(block_loss(s, count, &logits, &seed, &loss));
+  BPPSA_TRY(block_loss(s, first, count, &logits, &seed, &loss));
   if (!isfinite(loss.loss)) {
     return bppsa_model_fail_nonfinite(g->model, "loss");
   }

@@ -33,6 +33,7 @@ typedef struct {
   int64_t seq_len, hidden, layers; /* T, H, L */
   bppsa_nonlinearity nonlinearity;
   bppsa_forward_method forward; /* how its states are computed */
+  bool lengths;                 /* its samples may have lengths */
   bool no_bias;                 /* its layers have no biases */
   bool no_head;                 /* its outputs are the top layer's states, whose gradient the caller brings */
 } bppsa_network_steps;

@@ -8,15 +8,16 @@
 /* ---- configurations ---- */
 
 static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
-  return (bppsa_network_config){.batch = c->batch,
-                                .input = c->input,
-                                .classes = c->classes,
-                                .loss_all = c->loss_all,
-                                .dtype = c->dtype,
-                                .method = c->method,
-                                .input_gradients = c->input_gradients,
-                                .memory_limit = c->memory_limit,
-                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->no_bias, c->no_head}};
+  return (bppsa_network_config){
+      .batch = c->batch,
+      .input = c->input,
+      .classes = c->classes,
+      .loss_all = c->loss_all,
+      .dtype = c->dtype,
+      .method = c->method,
+      .input_gradients = c->input_gradients,
+      .memory_limit = c->memory_limit,
+      .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->no_bias, c->no_head}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -38,6 +39,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.nonlinearity = config->steps.nonlinearity;
   made.method = config->method;
   made.forward = config->steps.forward;
+  made.lengths = config->steps.lengths;
   made.no_bias = config->steps.no_bias;
   made.no_head = config->steps.no_head;
   made.input_gradients = config->input_gradients;
@@ -165,6 +167,9 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   ok = ok && bppsa_json_put(object, "classes", s->no_head ? json_null() : json_integer(c->classes));
   if (network->kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(s->nonlinearity));
+  }
+  if (s->lengths) {
+    ok = ok && bppsa_json_put(object, "lengths", json_true());
   }
   if (s->no_bias) {
     ok = ok && bppsa_json_put(object, "bias", json_false());

@@ -295,6 +295,9 @@ bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, 
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: the state of %s is a pair (h, c), expected a cell with a state h alone",
                       cell->name);
   }
+  if (config->lengths) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: lengths of samples, expected samples of one length");
+  }
   if (config->no_head) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: a network without a head, expected one with a head");
   }

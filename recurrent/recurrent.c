@@ -57,7 +57,8 @@ static bppsa_view logits_view(const recurrent_network *n) {
   const bool every = n->config.loss_all;
   int64_t first;
   (void)bppsa_recurrent_head_rows(n, &first);
-  void *outputs = !n->config.no_head ? n->logits : bppsa_recurrent_offset(n, n->layers[n->config.layers - 1].h, first);
+  void *states = n->ragged.active ? n->ragged.ends : bppsa_recurrent_offset(n, n->layers[n->config.layers - 1].h, first);
+  void *outputs = n->config.no_head && !(every && n->ragged.active) ? states : n->logits;
   return view_of(n, outputs, every ? 3 : 2, every ? all : all + 1);
 }
 
@@ -67,10 +68,11 @@ int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
   return (n->config.seq_len - t + 1) * n->batch;
 }
 
-bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
-  BPPSA_REQUIRE(model != NULL && x != NULL);
+/* lengths: of the samples, or NULL. */
+static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths) {
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_inputs(n, x, h0));
+  BPPSA_TRY(bppsa_ragged_take(n, x->shape[1], lengths));
   n->batch = x->shape[1];
   n->x = x->data;
   n->seed = NULL;
@@ -78,17 +80,35 @@ bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view
   return n->backend->forward(n, h0 != NULL ? h0->data : NULL);
 }
 
-static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
+  BPPSA_REQUIRE(model != NULL && x != NULL);
+  return forward_layers(model, x, h0, NULL);
+}
+
+/* Of samples that have lengths, the states h or c of a layer in the caller's order. */
+static void unpack_states(const recurrent_network *n, const void *states, void *whole) {
+  bppsa_ragged_unpack(n, bppsa_recurrent_offset(n, states, n->batch * n->config.hidden), n->config.hidden, whole);
+}
+
+static bppsa_status forward_lengths(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
+                                    bppsa_view *logits) {
   recurrent_network *n = (recurrent_network *)model;
-  BPPSA_TRY(bppsa_recurrent_forward_layers(model, x, h0));
+  BPPSA_TRY(forward_layers(model, x, h0, lengths));
   *logits = logits_view(n);
+  if (n->config.no_head && n->config.loss_all && n->ragged.active) {
+    unpack_states(n, n->layers[n->config.layers - 1].h, n->logits);
+  }
   return n->config.no_head ? BPPSA_OK : n->backend->logits(n);
+}
+
+static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+  return forward_lengths(model, x, h0, NULL, logits);
 }
 
 /* ---- backward ---- */
 
 bool bppsa_recurrent_injected(const recurrent_network *n, int64_t l) {
-  return n->config.loss_all || l + 1 < n->config.layers;
+  return n->config.loss_all || l + 1 < n->config.layers || n->ragged.active || (n->config.lengths && n->layers[l].scan != NULL);
 }
 
 static bppsa_status count(bppsa_model *model) {
@@ -183,6 +203,10 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
   BPPSA_REQUIRE(model != NULL && seed != NULL && gradients != NULL);
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
+  if (n->ragged.active) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: gradients of the states of samples that have lengths, expected whole samples",
+                      n->cell->name);
+  }
   BPPSA_TRY(seed_layers(n, seed));
   BPPSA_TRY(n->backend->layer_backward(n, c->layers - 1));
   const int64_t shape[] = {c->seq_len, n->batch, bppsa_recurrent_state_size(n)};
@@ -197,7 +221,11 @@ static bppsa_status states_of(const recurrent_network *n, bool cells, int64_t la
                       (long long)c->layers - 1);
   }
   const void *from = cells ? n->layers[layer].c : n->layers[layer].h;
-  *states = view_of(n, bppsa_recurrent_offset(n, from, n->batch * c->hidden), 3, (int64_t[]){c->seq_len, n->batch, c->hidden});
+  void *data = n->ragged.active ? n->ragged.states : bppsa_recurrent_offset(n, from, n->batch * c->hidden);
+  if (n->ragged.active) {
+    unpack_states(n, from, data);
+  }
+  *states = view_of(n, data, 3, (int64_t[]){c->seq_len, n->batch, c->hidden});
   return BPPSA_OK;
 }
 
@@ -234,6 +262,7 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
 
 const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .forward = forward,
+                                             .forward_lengths = forward_lengths,
                                              .backward = backward,
                                              .input_gradients = input_gradients,
                                              .find_nonfinite = bppsa_recurrent_find_nonfinite,

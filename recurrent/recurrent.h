@@ -18,6 +18,10 @@
  * Without biases (no_bias) the parameters bias_ih_lK and bias_hh_lK do not exist, and count as zeros. Without a head (no_head)
  * there are no linear.weight and linear.bias: the model's outputs are the states of the top layer, [T,b,H] or the last ones [b,H],
  * and its seed is their gradient, whatever the caller's loss.
+ *
+ * Of a sample that has a length (bppsa_model_forward) only so many steps are computed. Its last state is the one at its length,
+ * from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is not read.
+ * Batches whose samples all have T steps have the bits of passes without lengths.
  */
 #ifndef BPPSA_RECURRENT_RECURRENT_H
 #define BPPSA_RECURRENT_RECURRENT_H
@@ -55,6 +59,7 @@ typedef struct {
   int64_t layers;    /* L >= 1 */
   int64_t classes;   /* C >= 1 */
   bool no_bias;      /* the layers have no biases; the head keeps its own */
+  bool lengths;      /* batches may be given the lengths of their samples */
   bool no_head;      /* the outputs are the top layer's states; `classes` means nothing */
   bool loss_all;     /* logits at every step [T,B,C], otherwise at the last [B,C] */
   bppsa_dtype dtype; /* f32, f64 */
@@ -101,10 +106,11 @@ bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
 /* The gradients of the top layer's states 1 .. T, *gradients [T,b,S] (borrowed, until the next pass), for a seed as above.
- * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet. */
+ * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet; ERR_UNSUPPORTED: samples have lengths. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
-/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], on the model's device (borrowed, until the next pass).
+/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], on the model's device (borrowed, until the next pass, or
+ * with lengths until the next call).
  * ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
 /* Likewise c_1 .. c_T of a cell whose state is a pair. ERR_UNSUPPORTED: it is not. */

@@ -26,12 +26,12 @@ static const bppsa_parameter *parameter(const recurrent_network *n, int64_t laye
  * run of steps that fits the first-level cache; several take as many as fit the second-level cache, and share them. Windows do
  * not change a bit. */
 
-/* Steps first + 1 .. first + steps. */
+/* Some steps of the samples that run (recurrent_ragged.c). */
 typedef struct {
-  int64_t first, steps;
-  void *pre, *delta_h; /* at step first + 1 */
-  void *g;             /* at g_first */
-  bool input;          /* g_first is wanted */
+  int64_t row, steps, samples; /* row: the first one's, among those of all steps */
+  void *pre, *delta_h;         /* at the first step */
+  void *g;                     /* in front of the first step */
+  bool input;                  /* the gradient of the states in front of the first step is wanted */
 } window;
 
 /* Is g_0 wanted? */
@@ -41,6 +41,7 @@ static bool wants_first(const recurrent_network *n) {
 
 static window whole(const recurrent_network *n) {
   return (window){.steps = n->config.seq_len,
+                  .samples = n->batch,
                   .pre = n->pre,
                   .delta_h = n->cell->split ? n->delta_h : n->pre,
                   .g = n->g,
@@ -66,13 +67,13 @@ static int64_t window_steps(const recurrent_network *n) {
   return (rows + n->batch - 1) / n->batch;
 }
 
-/* Calls a cell's function for one block of samples. */
-static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
-                        int64_t first, int64_t samples) {
+/* Calls a cell's function for one block of samples; columns and diagonal at the first step. */
+static void cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
+                       int64_t first, int64_t samples, void *const *columns, void *diagonal) {
   const recurrent_layer *layer = &n->layers[l];
-  const int64_t batch = n->batch, passed = w->first * batch * n->config.hidden; /* of c likewise; NULL stays NULL */
+  const int64_t passed = w->row * n->config.hidden, states = passed + (n->batch - w->samples) * n->config.hidden;
   const bppsa_cell_block arrays = {.steps = w->steps,
-                                   .batch = batch,
+                                   .batch = w->samples,
                                    .hidden = n->config.hidden,
                                    .first = first,
                                    .samples = samples,
@@ -83,16 +84,16 @@ static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int6
                                    .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
                                    .b_hh = parameter(n, l, B_HH)->value.data,
                                    .pre = w->pre,
-                                   .h = bppsa_recurrent_offset(n, layer->h, passed),
-                                   .c = bppsa_recurrent_offset(n, layer->c, passed),
+                                   .h = bppsa_recurrent_offset(n, layer->h, states),
+                                   .c = bppsa_recurrent_offset(n, layer->c, states), /* NULL stays NULL */
                                    .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
                                    .g = w->g,
                                    .injected = injected,
                                    .input = w->input,
                                    .delta_x = w->pre,
                                    .delta_h = w->delta_h,
-                                   .columns = n->columns,
-                                   .diagonal = n->diagonal};
+                                   .columns = columns,
+                                   .diagonal = diagonal};
   const unsigned mode = bppsa_flush_begin();
   function(&arrays);
   bppsa_flush_end(mode);
@@ -110,16 +111,17 @@ typedef struct {
 
 static void sweep_units(const void *context, int32_t worker, int64_t first, int64_t end) {
   const sweep_pass *p = context;
-  const int64_t to = end * p->unit < p->n->batch ? end * p->unit : p->n->batch;
+  const int64_t to = end * p->unit < p->w->samples ? end * p->unit : p->w->samples;
   (void)worker;
   for (int64_t from = first * p->unit; from < to; from += p->most) {
-    sweep_block(p->n, p->function, p->layer, p->w, p->injected, from, to - from < p->most ? to - from : p->most);
+    cell_block(p->n, p->function, p->layer, p->w, p->injected, from, to - from < p->most ? to - from : p->most, p->n->columns,
+               p->n->diagonal);
   }
 }
 
 /* Calls a cell's function for all samples. */
 static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const window *w, bool injected) {
-  const int64_t batch = n->batch, hidden = n->config.hidden, columns = n->cell->gates * hidden;
+  const int64_t batch = w->samples, hidden = n->config.hidden, columns = n->cell->gates * hidden;
   const sweep_pass pass = {.n = n,
                            .function = functions[n->config.dtype == BPPSA_F64],
                            .layer = l,
@@ -148,14 +150,19 @@ static void prepare_weights(const recurrent_network *n, int64_t l) {
 
 /* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
 static void forward_layer(const recurrent_network *n, int64_t l, const void *x) {
-  const int64_t steps = window_steps(n), all = n->config.seq_len, input = n->layers[l].input;
+  const int64_t steps = window_steps(n), input = n->layers[l].input;
   prepare_weights(n, l);
   window w = whole(n);
-  for (w.first = 0; w.first < all; w.first += steps) {
-    w.steps = all - w.first < steps ? all - w.first : steps;
-    const bppsa_linear from_x = linear(n, w.steps * n->batch, input, n->cell->gates * n->config.hidden);
-    bppsa_linear_forward(&from_x, bppsa_recurrent_offset(n, x, w.first * n->batch * input), n->w_t, n->bias, w.pre);
-    sweep(n, n->cell->forward, l, &w, false);
+  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
+    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    w.samples = s.samples;
+    for (int64_t first = 0; first < s.steps; first += steps) {
+      w.row = s.row + first * s.samples;
+      w.steps = s.steps - first < steps ? s.steps - first : steps;
+      const bppsa_linear from_x = linear(n, w.steps * s.samples, input, n->cell->gates * n->config.hidden);
+      bppsa_linear_forward(&from_x, bppsa_recurrent_offset(n, x, w.row * input), n->w_t, n->bias, w.pre);
+      sweep(n, n->cell->forward, l, &w, false);
+    }
   }
 }
 
@@ -165,7 +172,7 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
   const size_t half = (size_t)(hidden * size_of(n));
   for (int64_t b = 0; b < n->batch; ++b) {
-    const void *from = bppsa_recurrent_offset(n, h0, (l * n->batch + b) * size);
+    const void *from = bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
     void *const to[] = {bppsa_recurrent_offset(n, layer->h, b * hidden), bppsa_recurrent_offset(n, layer->c, b * hidden)};
     for (int64_t part = 0; part * hidden < size; ++part) {
       if (from != NULL) {
@@ -177,19 +184,30 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   }
 }
 
+/* The layer's input in the present batch: its rows without gaps. */
+static const void *input_of(const recurrent_network *n, int64_t l) {
+  return l > 0              ? bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * n->config.hidden)
+         : n->ragged.active ? n->ragged.x
+                            : n->x;
+}
+
 static bppsa_status forward(recurrent_network *n, const void *h0) {
   const bppsa_recurrent_config *c = &n->config;
   const bool speculates = bppsa_forward_begin(n);
-  const void *input = n->x;
+  if (n->ragged.active) {
+    bppsa_ragged_pack(n, n->x, c->input, n->ragged.x);
+  }
   for (int64_t l = 0; l < c->layers; ++l) {
     begin_layer(n, l, h0);
     if (speculates) {
       prepare_weights(n, l);
-      BPPSA_TRY(bppsa_forward_layer(n, l, input));
+      BPPSA_TRY(bppsa_forward_layer(n, l, input_of(n, l)));
     } else {
-      forward_layer(n, l, input);
+      forward_layer(n, l, input_of(n, l));
     }
-    input = bppsa_recurrent_offset(n, n->layers[l].h, n->batch * c->hidden);
+  }
+  if (n->ragged.active) {
+    bppsa_ragged_gather_ends(n, input_of(n, c->layers), c->hidden, c->hidden, n->ragged.ends);
   }
   bppsa_forward_end(n);
   return BPPSA_OK;
@@ -198,7 +216,12 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
 /* The linear head, and the states that it reads. */
 static bppsa_linear head_of(const recurrent_network *n, const void **h) {
   int64_t first;
-  const int64_t rows = bppsa_recurrent_head_rows(n, &first);
+  int64_t rows = bppsa_recurrent_head_rows(n, &first);
+  if (n->ragged.active) {
+    rows = n->config.loss_all ? n->ragged.rows : n->batch;
+    *h = n->config.loss_all ? input_of(n, n->config.layers) : n->ragged.ends;
+    return linear(n, rows, n->config.hidden, n->config.classes);
+  }
   *h = bppsa_recurrent_offset(n, n->layers[n->config.layers - 1].h, first);
   return linear(n, rows, n->config.hidden, n->config.classes);
 }
@@ -207,7 +230,12 @@ static bppsa_status logits(recurrent_network *n) {
   const void *h;
   const bppsa_linear head = head_of(n, &h);
   bppsa_linear_transpose(&head, parameter(n, n->config.layers, 0)->value.data, n->w_t, head.out);
-  bppsa_linear_forward(&head, h, n->w_t, parameter(n, n->config.layers, 1)->value.data, n->logits);
+  const bool packed = n->ragged.active && n->config.loss_all;
+  void *logits = packed ? n->ragged.packed : n->logits;
+  bppsa_linear_forward(&head, h, n->w_t, parameter(n, n->config.layers, 1)->value.data, logits);
+  if (packed) {
+    bppsa_ragged_unpack(n, logits, n->config.classes, n->logits);
+  }
   return BPPSA_OK;
 }
 
@@ -215,7 +243,7 @@ static bppsa_status logits(recurrent_network *n) {
 
 /* The end of g, `rows` rows of so many numbers each. */
 static void *end_of_g(const recurrent_network *n, int64_t rows, int64_t width) {
-  return bppsa_recurrent_offset(n, n->g, (n->config.seq_len + 1) * n->batch * bppsa_recurrent_state_size(n) - rows * width);
+  return bppsa_recurrent_offset(n, n->g, (n->batch + bppsa_ragged_rows(n)) * bppsa_recurrent_state_size(n) - rows * width);
 }
 
 /* Makes the gradients of h in the last `rows` rows, which stand without gaps at the end of g, gradients of states, and u_0 = 0: of
@@ -230,26 +258,59 @@ static void spread_gradients(const recurrent_network *n, int64_t rows) {
   }
 }
 
+/* Makes g the gradient of the last states alone, [b][H]; where gradients are injected, that of all other states is 0. */
+static void seed_ends(recurrent_network *n, const void *ends) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
+  if (bppsa_recurrent_injected(n, n->config.layers - 1)) {
+    memset(n->g, 0, (size_t)((n->batch + bppsa_ragged_rows(n)) * size * size_of(n)));
+  }
+  if (n->ragged.active) {
+    bppsa_ragged_scatter_ends(n, ends, size, hidden, bppsa_recurrent_offset(n, n->g, n->batch * size));
+  } else {
+    memmove(end_of_g(n, n->batch, hidden), ends, (size_t)(n->batch * hidden * size_of(n)));
+    spread_gradients(n, n->batch);
+  }
+}
+
+/* The gradient of the outputs of every step, or of the last states, where the head's products read it. */
+static const void *head_seed(const recurrent_network *n) {
+  return n->ragged.active && n->config.loss_all ? n->ragged.packed : n->seed;
+}
+
 static bppsa_status seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const void *h;
   const bppsa_linear head = head_of(n, &h);
-  bppsa_linear_input_gradient(&head, n->seed, parameter(n, c->layers, 0)->value.data, end_of_g(n, head.rows, c->hidden));
-  spread_gradients(n, head.rows);
+  const void *weight = parameter(n, c->layers, 0)->value.data;
+  if (n->ragged.active && c->loss_all) {
+    bppsa_ragged_pack(n, n->seed, c->classes, n->ragged.packed);
+  }
+  /* where seed_ends clears g, the products wait elsewhere: in a network that takes lengths */
+  const bool apart = !c->loss_all && bppsa_recurrent_injected(n, c->layers - 1);
+  void *ends = apart ? n->ragged.packed : end_of_g(n, head.rows, c->hidden);
+  bppsa_linear_input_gradient(&head, head_seed(n), weight, ends);
+  if (c->loss_all) {
+    spread_gradients(n, head.rows);
+  } else {
+    seed_ends(n, ends);
+  }
   return BPPSA_OK;
 }
 
 static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
-  int64_t first;
-  const int64_t rows = bppsa_recurrent_head_rows(n, &first), hidden = n->config.hidden;
-  memcpy(end_of_g(n, rows, hidden), seed, (size_t)(rows * hidden * size_of(n)));
+  const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n);
+  if (!n->config.loss_all) {
+    seed_ends(n, seed);
+    return BPPSA_OK;
+  }
+  bppsa_ragged_pack(n, seed, hidden, end_of_g(n, rows, hidden));
   spread_gradients(n, rows);
   return BPPSA_OK;
 }
 
 static bppsa_status pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
-  const bppsa_linear project = linear(n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden);
+  const bppsa_linear project = linear(n, bppsa_ragged_rows(n), n->layers[l].input, n->cell->gates * c->hidden);
   bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, end_of_g(n, project.rows, project.in));
   spread_gradients(n, project.rows);
   return BPPSA_OK;
@@ -265,6 +326,56 @@ static void pad_weights(const recurrent_network *n, int64_t l) {
   }
 }
 
+/* ---- scans of samples of their own lengths: arrays of the scan are [T][b], all others packed ---- */
+
+typedef struct {
+  const recurrent_network *n;
+  bppsa_cell_fn function;
+  int64_t layer, step, row; /* of a stretch: the first step, from 0, and its row */
+  int64_t samples;
+} step_pass;
+
+/* Calls a cell's function for single steps of a stretch: it finds the rows of the step alone. */
+static void sweep_step(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const step_pass *p = context;
+  const recurrent_network *n = p->n;
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), deltas = n->cell->gates * hidden;
+  (void)worker;
+  for (int64_t t = first; t < end; ++t) {
+    const int64_t row = p->row + t * p->samples, spread = (p->step + t) * n->batch + n->batch - p->samples;
+    void *columns[BPPSA_CELL_MATRICES + 1];
+    for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
+      columns[k] = bppsa_recurrent_offset(n, n->columns[k], spread * hidden);
+    }
+    window w = {.row = row, .steps = 1, .samples = p->samples, .pre = bppsa_recurrent_offset(n, n->pre, row * deltas)};
+    w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, row * deltas) : w.pre;
+    w.g = bppsa_recurrent_offset(n, n->g, (spread + n->batch - p->samples) * size); /* the step's own is one step behind */
+    cell_block(n, p->function, p->layer, &w, false, 0, p->samples, columns,
+               bppsa_recurrent_offset(n, n->diagonal, spread * hidden));
+  }
+}
+
+static void sweep_steps(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l) {
+  const bppsa_cell_fn function = functions[n->config.dtype == BPPSA_F64];
+  const double row = 8 * (double)(n->cell->gates * n->config.hidden);
+  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
+    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    const step_pass pass = {n, function, l, s.first, s.row, s.samples};
+    bppsa_parallel_for(n->threads, s.steps, bppsa_loop_work(row * (double)(s.steps * s.samples), 0), sweep_step, &pass);
+  }
+}
+
+/* The factors of the Jacobians, 0 behind a sample's end. */
+static void spread_columns(const recurrent_network *n, int64_t l) {
+  for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
+    bppsa_ragged_clear(n, n->config.hidden, n->columns[k]);
+  }
+  if (n->cell->diagonal) {
+    bppsa_ragged_clear(n, n->config.hidden, n->diagonal);
+  }
+  sweep_steps(n, n->cell->coefficients, l);
+}
+
 static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   const void *weights[BPPSA_CELL_MATRICES];
   const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
@@ -273,7 +384,12 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
     weights[k] = bppsa_recurrent_offset(n, n->w_hh, k * hidden * row);
   }
   const window all = whole(n);
-  sweep(n, n->cell->coefficients, l, &all, false);
+  if (n->ragged.active) {
+    spread_columns(n, l);
+    bppsa_ragged_spread(n, bppsa_recurrent_state_size(n), n->g);
+  } else {
+    sweep(n, n->cell->coefficients, l, &all, false);
+  }
   const bppsa_scan_operands operands = {.batch = n->batch,
                                         .weights = weights,
                                         .weight_row = row,
@@ -282,24 +398,40 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
                                         .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
                                         .gradients = n->g};
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
-  sweep(n, n->cell->deltas, l, &all, false);
+  if (n->ragged.active) {
+    sweep_steps(n, n->cell->deltas, l);
+  } else {
+    sweep(n, n->cell->deltas, l, &all, false);
+  }
   return BPPSA_OK;
+}
+
+/* Sequential BP through all steps, from the last stretch to the first. */
+static void sweep_back(const recurrent_network *n, int64_t l) {
+  const int64_t size = bppsa_recurrent_state_size(n), deltas = n->cell->gates * n->config.hidden;
+  for (int64_t k = bppsa_ragged_stretches(n) - 1; k >= 0; --k) {
+    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    window w = {.row = s.row, .steps = s.steps, .samples = s.samples, .pre = bppsa_recurrent_offset(n, n->pre, s.row * deltas)};
+    w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, s.row * deltas) : w.pre;
+    w.g = bppsa_recurrent_offset(n, n->g, (s.row + n->batch - s.samples) * size);
+    w.input = k > 0 || wants_first(n);
+    sweep(n, n->cell->backward, l, &w, bppsa_recurrent_injected(n, l));
+  }
 }
 
 static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   if (n->layers[l].scan != NULL) {
     return scan_layer(n, l);
   }
-  const window all = whole(n);
   pad_weights(n, l);
-  sweep(n, n->cell->backward, l, &all, bppsa_recurrent_injected(n, l));
+  sweep_back(n, l);
   return BPPSA_OK;
 }
 
 static bppsa_status head_gradients(recurrent_network *n) {
   const void *h;
   const bppsa_linear head = head_of(n, &h);
-  bppsa_linear_weight_gradient(&head, n->seed, h, parameter(n, n->config.layers, 0)->gradient.data,
+  bppsa_linear_weight_gradient(&head, head_seed(n), h, parameter(n, n->config.layers, 0)->gradient.data,
                                parameter(n, n->config.layers, 1)->gradient.data, n->sums);
   return BPPSA_OK;
 }
@@ -307,13 +439,13 @@ static bppsa_status head_gradients(recurrent_network *n) {
 /* The two products behind a layer's weight gradients: with its input, and with its states before each step. */
 typedef struct {
   bppsa_linear from_x, from_h;
-  const void *x;
+  const void *x, *h;
 } layer_products;
 
 static layer_products products_of(const recurrent_network *n, int64_t l) {
-  const int64_t hidden = n->config.hidden, rows = n->config.seq_len * n->batch, out = n->cell->gates * hidden;
-  layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out),
-                      l == 0 ? n->x : bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * hidden)};
+  const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), out = n->cell->gates * hidden;
+  layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out), input_of(n, l),
+                      n->ragged.active ? n->ragged.before : n->layers[l].h};
   p.from_x.run = p.from_h.run = run_rows(n);
   return p;
 }
@@ -327,10 +459,19 @@ static int64_t shared_bias(const recurrent_network *n) {
 /* Sums `count` parts of both products from part `first` on; the window's deltas begin where that part does. */
 static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
   const layer_products p = products_of(n, l);
-  const int64_t rows = w->first * n->batch;
-  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, bppsa_recurrent_offset(n, p.x, rows * p.from_x.in), 0, n->sums);
-  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, bppsa_recurrent_offset(n, n->layers[l].h, rows * p.from_h.in),
+  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, bppsa_recurrent_offset(n, p.x, w->row * p.from_x.in), 0, n->sums);
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, bppsa_recurrent_offset(n, p.h, w->row * p.from_h.in),
                          shared_bias(n), n->hidden_sums);
+}
+
+/* All parts, from the deltas of all steps. */
+static void sum_all(const recurrent_network *n, int64_t l) {
+  const window all = whole(n);
+  const layer_products p = products_of(n, l);
+  if (n->ragged.active) {
+    bppsa_ragged_shift(n, n->layers[l].h, n->config.hidden, n->ragged.before);
+  }
+  sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
 }
 
 static void finish_layer(const recurrent_network *n, int64_t l) {
@@ -348,7 +489,7 @@ static window bp_window(const recurrent_network *n, int64_t l, int64_t first, in
   const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
   window w = whole(n);
-  w.first = first;
+  w.row = first * n->batch;
   w.steps = steps;
   w.input = first > 0 || wants_first(n);
   if (l > 0 || n->config.input_gradients) {
@@ -397,6 +538,12 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
 
 /* Sequential BP with the parts of the weight gradients. */
 static void bp_layer(const recurrent_network *n, int64_t l) {
+  if (n->ragged.active) {
+    pad_weights(n, l);
+    sweep_back(n, l);
+    sum_all(n, l);
+    return;
+  }
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
   pad_weights(n, l);
@@ -405,22 +552,27 @@ static void bp_layer(const recurrent_network *n, int64_t l) {
 
 static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
-  const int64_t state = n->batch * bppsa_recurrent_state_size(n);
+  const int64_t size = bppsa_recurrent_state_size(n);
   if (n->layers[l].scan != NULL) {
-    const window all = whole(n);
-    const layer_products p = products_of(n, l);
     BPPSA_TRY(scan_layer(n, l));
-    sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
+    sum_all(n, l);
   } else {
     bp_layer(n, l);
   }
   finish_layer(n, l);
   if (c->input_gradients) {
-    memcpy(bppsa_recurrent_offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)));
+    for (int64_t b = 0; b < n->batch; ++b) {
+      memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
+             bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * size_of(n)));
+    }
   }
   if (c->input_gradients && l == 0) {
     const layer_products p = products_of(n, 0);
-    bppsa_linear_input_gradient(&p.from_x, n->pre, parameter(n, 0, W_IH)->value.data, n->dx);
+    void *dx = n->ragged.active ? n->ragged.packed : n->dx;
+    bppsa_linear_input_gradient(&p.from_x, n->pre, parameter(n, 0, W_IH)->value.data, dx);
+    if (n->ragged.active) {
+      bppsa_ragged_unpack(n, dx, c->input, n->dx);
+    }
   }
   return BPPSA_OK;
 }
@@ -454,10 +606,11 @@ static bppsa_status look(recurrent_network *n) {
 static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
-  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, c->batch, 0, 0};
-  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, c->batch, 0, 0},
+  const int64_t unit = c->lengths ? 1 : c->batch; /* single rows make the most parts, where batches have fewer rows */
+  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, unit, 0, 0};
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, unit, 0, 0},
                                from_h, /* the input of the layers above the first */
-                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, c->batch, 0, 0}};
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, unit, 0, 0}};
   int64_t most = 0;
   for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
     const int64_t bytes = bppsa_linear_workspace(&uses[i]);
@@ -493,7 +646,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
     void **array;
   } arrays[] = {{true, steps, batch, gates, &n->pre},
                 {true, steps + 1, batch, state, &n->g},
-                {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
+                {true, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
                 {true, 1, 1, gates, &n->bias},
                 {true, 1, widest, most, &n->w_t},
                 {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
@@ -508,6 +661,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
     }
   }
   BPPSA_TRY(bppsa_forward_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(visit(&n->sums, sums, bytes));
   return visit(&n->hidden_sums, hidden_sums, bytes);
 }
@@ -533,6 +687,7 @@ static void destroy(recurrent_network *n) {
     bppsa_free(n->columns[k]);
   }
   bppsa_forward_free(n);
+  bppsa_ragged_free(n);
   void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
                        n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {

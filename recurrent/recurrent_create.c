@@ -26,7 +26,7 @@ bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *conf
                              .dim = (cell->pair ? 2 : 1) * config->hidden,
                              .matrices = cell->matrices,
                              .diagonal = cell->diagonal,
-                             .affine = config->loss_all || layer + 1 < config->layers,
+                             .affine = config->loss_all || config->lengths || layer + 1 < config->layers,
                              .input = config->input_gradients || config->ends.after != NULL};
 }
 
@@ -55,6 +55,12 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if ((unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU || (unsigned)c->method.backward > BPPSA_BACKWARD_SCAN) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity,
                       (int)c->method.backward);
+  }
+  if (c->lengths && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "lengths of samples in a part of a sequence, expected a network with all steps");
+  }
+  if (c->lengths && c->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "lengths of samples in a speculative forward pass, expected a sequential one");
   }
   const bppsa_forward_part *part = &c->part;
   if (part->seq_len != 0 && (part->first < 0 || part->first > part->seq_len - c->seq_len)) {
@@ -292,10 +298,14 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->base.dtype = config->dtype;
   n->base.classes = config->no_head ? config->hidden : config->classes;
   n->config = *config;
+  n->config.forward = config->lengths ? bppsa_forward_method_default() : config->forward; /* sequential */
   n->cell = cell;
   n->backend = backends[bppsa_device_get_kind(device)];
   n->threads = bppsa_device_get_threads(device);
-  bppsa_status status = check_sizes(n);
+  bppsa_status status = config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU
+                            ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: lengths of samples on %s, expected device cpu", cell->name,
+                                         bppsa_device_get_name(device))
+                            : check_sizes(n);
   status = status == BPPSA_OK ? choose_method(n, device) : status;
   status = status == BPPSA_OK ? build(n, device) : status;
   if (status != BPPSA_OK) {

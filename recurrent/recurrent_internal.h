@@ -67,6 +67,31 @@ typedef struct {
   void *in, *out, *states_in, *states_out;
 } recurrent_forward;
 
+/* Samples of their own lengths (recurrent_ragged.c): a stretch of time in which the same samples run, the last ones of those sorted
+ * by length; and a sample's place among these. */
+typedef struct {
+  int64_t first, steps; /* steps first + 1 .. first + steps */
+  int64_t samples;
+  int64_t row; /* of its first step, among the packed rows */
+} recurrent_stretch;
+
+typedef struct {
+  int64_t length, sample;
+} recurrent_place;
+
+/* Arrays are NULL where the network takes no lengths. */
+typedef struct {
+  bool active;                /* the present batch has lengths that are not all T */
+  int64_t rows, stretches;    /* of the present batch; rows: Σ lengths */
+  recurrent_stretch *stretch; /* [B] */
+  recurrent_place *place;     /* [B] */
+  void *x;                    /* [T·B][I], packed inputs */
+  void *before;               /* [T·B][H], packed states in front of every step, of one layer */
+  void *packed;               /* [T·B][the widest of I, H and C], packed logits, seeds, or gradients of inputs */
+  void *states;               /* [T][B][H], of one layer, in the caller's order */
+  void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
+} recurrent_ragged;
+
 typedef struct {
   bppsa_model base;
   bppsa_model_ops ops; /* the shared functions, under the cell's name */
@@ -75,6 +100,7 @@ typedef struct {
   const recurrent_backend *backend; /* of the network's device */
   int32_t threads;
   recurrent_forward forward;
+  recurrent_ragged ragged;
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
   int64_t batch;           /* b of the latest forward pass */
   const void *x;           /* of the latest forward pass, borrowed */
@@ -158,6 +184,46 @@ struct recurrent_backend {
   bppsa_status (*carry)(recurrent_network *n, int64_t l, bool *done);
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
+
+/* ---- samples of their own lengths (recurrent_ragged.c) ---- */
+
+/* The stretches of the present batch, and its rows. */
+static inline int64_t bppsa_ragged_stretches(const recurrent_network *n) {
+  return n->ragged.active ? n->ragged.stretches : 1;
+}
+recurrent_stretch bppsa_ragged_stretch(const recurrent_network *n, int64_t index);
+static inline int64_t bppsa_ragged_rows(const recurrent_network *n) {
+  return n->ragged.active ? n->ragged.rows : n->config.seq_len * n->batch;
+}
+/* The caller's sample at a place of the sorted ones. */
+static inline int64_t bppsa_ragged_sample(const recurrent_network *n, int64_t place) {
+  return n->ragged.active ? n->ragged.place[place].sample : place;
+}
+
+/* The length of a sample of the caller's. */
+int64_t bppsa_ragged_length(const recurrent_network *n, int64_t sample);
+
+/* Takes the lengths of the next batch, size `batch`; NULL: all are T. Changes nothing on failure. ERR_ARGUMENT: a length out of
+ * range, or lengths where the network was made without them. */
+bppsa_status bppsa_ragged_take(recurrent_network *n, int64_t batch, const int64_t *lengths);
+bppsa_status bppsa_ragged_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+void bppsa_ragged_free(recurrent_network *n);
+
+/* Copies rows of so many reals from the caller's array [T][b] to packed ones, or back, with 0 behind the ends. */
+void bppsa_ragged_pack(const recurrent_network *n, const void *whole, int64_t width, void *packed);
+void bppsa_ragged_unpack(const recurrent_network *n, const void *packed, int64_t width, void *whole);
+/* Copies rows of `width` reals from the last packed rows of all samples, which are `stride` reals wide, to the caller's array [b],
+ * or back. */
+void bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends);
+void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t stride, int64_t width, void *packed);
+/* Copies the states in front of every step to rows like the step's. */
+void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t width, void *before);
+/* Moves packed states apart, to [T + 1][b], sorted, with 0 behind the ends. */
+void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states);
+/* Writes 0 behind the ends of an array [T][b], sorted. */
+void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array);
+/* The step, from 1, and the caller's sample of a packed row. */
+void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, int64_t *sample);
 
 /* ---- the parallel forward pass on a CPU ---- */
 

@@ -39,6 +39,27 @@ static bool find_in(const recurrent_network *n, const void *base, int64_t width,
   return found >= 0;
 }
 
+/* The first of packed states that is not finite, and of those steps up to `last`. */
+static bool find_packed(const recurrent_network *n, const void *states, int64_t last, bppsa_nonfinite *where) {
+  const int64_t rows = n->batch + n->ragged.rows, width = n->config.hidden, found = find_in_step(n, states, rows * width, NULL);
+  if (found < 0) {
+    return false;
+  }
+  const int64_t row = found / width - n->batch;
+  int64_t step = 0, sample = 0;
+  if (row < 0) {
+    sample = bppsa_ragged_sample(n, found / width);
+  } else {
+    bppsa_ragged_find(n, row, &step, &sample);
+  }
+  if (step > last) {
+    return false;
+  }
+  where->step = step;
+  where->sample = sample;
+  return true;
+}
+
 /* The first state of layer l that is not finite. c may be infinite where h is not. */
 static bool find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where) {
   const recurrent_layer *layer = &n->layers[l];
@@ -49,7 +70,8 @@ static bool find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *w
   int64_t last = n->config.seq_len;
   bool found = false;
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
-    if (arrays[i].states != NULL && find_in(n, arrays[i].states, n->config.hidden, 0, last, 1, where)) {
+    if (arrays[i].states != NULL && (n->ragged.active ? find_packed(n, arrays[i].states, last, where)
+                                                      : find_in(n, arrays[i].states, n->config.hidden, 0, last, 1, where))) {
       where->what = arrays[i].what;
       where->layer = l;
       last = where->step - 1;
@@ -71,9 +93,9 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
       return true;
     }
   }
-  if (find_in(n, n->logits, c->classes, 0, c->loss_all ? c->seq_len - 1 : 0, 1, where)) {
+  if (!c->no_head && find_in(n, n->logits, c->classes, 0, c->loss_all ? c->seq_len - 1 : 0, 1, where)) {
     where->what = "logits";
-    where->step = c->loss_all ? where->step + 1 : c->seq_len;
+    where->step = c->loss_all ? where->step + 1 : bppsa_ragged_length(n, where->sample);
     return true;
   }
   return false;
@@ -88,7 +110,11 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
     if (n->backend->layer_backward(n, l) != BPPSA_OK) {
       return false;
     }
+    if (n->ragged.active && n->layers[l].scan == NULL) {
+      bppsa_ragged_spread(n, bppsa_recurrent_state_size(n), n->g);
+    }
     if (find_in(n, n->g, bppsa_recurrent_state_size(n), c->seq_len, c->input_gradients ? 0 : 1, -1, where)) {
+      where->sample = bppsa_ragged_sample(n, where->sample);
       where->what = "gradient of the hidden state";
       where->layer = l;
       return true;

@@ -24,6 +24,10 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
     return bppsa_batch_gpu_create(b, labels);
   }
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
+  b->lengths = dataset->lengths != NULL ? bppsa_calloc(b->capacity, sizeof *b->lengths) : NULL;
+  if (dataset->lengths != NULL && b->lengths == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
   if (dataset->real_targets) {
     BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, seed_shape, &b->own_targets));
     b->targets = b->own_targets.view;
@@ -58,6 +62,9 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
                       device == NULL ? "cpu" : bppsa_device_get_name(device));
   }
+  if (dataset->lengths != NULL && elsewhere) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "data set: lengths of samples for a model on a GPU, expected device cpu");
+  }
   bppsa_batch made = {.model = model, .dataset = dataset, .device = device, .capacity = capacity, .steps = dataset->seq_len};
   const bppsa_status status = create_buffers(&made, gradients);
   if (status != BPPSA_OK) {
@@ -77,6 +84,7 @@ void bppsa_batch_free(bppsa_batch *batch) {
   } else {
     bppsa_free(batch->labels);
     bppsa_free(batch->indices);
+    bppsa_free(batch->lengths);
   }
   *batch = (bppsa_batch){0};
 }
@@ -121,6 +129,9 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   const int32_t ndim = bppsa_dataset_shape(batch->dataset, count, shape);
   batch->count = count;
   batch->first = 0;
+  for (int64_t i = 0; batch->lengths != NULL && i < count; ++i) {
+    batch->lengths[i] = batch->dataset->lengths[batch->indices[i]];
+  }
   batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, ndim, shape), batch->x.view.device);
   if (batch->gpu.device != NULL && batch->dataset->ops->queue != NULL) {
     return BPPSA_OK;
@@ -163,7 +174,7 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);
   const bppsa_view x = own_x(batch);
-  BPPSA_TRY(batch->model->ops->forward(batch->model, &x, NULL, &batch->logits));
+  BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, batch->lengths, &batch->logits));
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {
     char found_text[BPPSA_SHAPE_TEXT], expected_text[BPPSA_SHAPE_TEXT];
@@ -177,20 +188,25 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   return BPPSA_OK;
 }
 
+/* What the logits' rows are compared with, from row `before` of the batch's on. */
+static bppsa_loss_rows compared_rows(const bppsa_batch *batch, int64_t before, const bppsa_view *targets) {
+  const bppsa_dataset *dataset = batch->dataset;
+  return (bppsa_loss_rows){.labels = dataset->real_targets ? NULL : batch->labels + before,
+                           .targets = dataset->real_targets ? targets : NULL,
+                           .binary = dataset->binary,
+                           .ignores = dataset->ignores,
+                           .ignored = dataset->ignored,
+                           .lengths = batch->lengths};
+}
+
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   const bppsa_view *seed = batch->dlogits.data == NULL ? NULL : &batch->dlogits;
   if (batch->gpu.device != NULL) {
     return bppsa_batch_gpu_loss(batch, 0, result);
   }
-  const bppsa_dataset *dataset = batch->dataset;
-  if (dataset->real_targets) {
-    const bppsa_view targets = bppsa_batch_targets(batch);
-    return (dataset->binary ? bppsa_binary_cross_entropy : bppsa_mean_squared_error)(batch->device, &batch->logits, &targets,
-                                                                                     seed, result);
-  }
-  return dataset->ignores
-             ? bppsa_cross_entropy_ignoring(batch->device, &batch->logits, batch->labels, dataset->ignored, seed, result)
-             : bppsa_cross_entropy(batch->device, &batch->logits, batch->labels, seed, result);
+  const bppsa_view targets = bppsa_batch_targets(batch);
+  const bppsa_loss_rows rows = compared_rows(batch, 0, &targets);
+  return bppsa_loss_of(batch->device, &batch->logits, &rows, seed, result);
 }
 
 bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_loss_result *result) {
@@ -210,12 +226,8 @@ bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_lo
     targets = bppsa_view_make(data + before * batch->model->classes * (int64_t)bppsa_dtype_size(batch->model->dtype),
                               batch->model->dtype, batch->logits.ndim, batch->logits.shape);
   }
-  const bppsa_loss_rows rows = {.labels = dataset->real_targets ? NULL : batch->labels + before,
-                                .targets = dataset->real_targets ? &targets : NULL,
-                                .binary = dataset->binary,
-                                .ignores = dataset->ignores,
-                                .ignored = dataset->ignored,
-                                .mean_rows = mean_rows};
+  bppsa_loss_rows rows = compared_rows(batch, before, &targets);
+  rows.mean_rows = mean_rows;
   return bppsa_loss_part(batch->device, &batch->logits, &rows, seed, result);
 }
 

@@ -40,6 +40,7 @@ typedef struct {
   /* [T or 1, capacity, C], the model's dtype, in host memory: real targets; data is NULL if there are labels */
   bppsa_view targets;
   bppsa_buffer own_targets; /* memory of `targets` if the model is in host memory */
+  int64_t *lengths;         /* of the samples in the present batch, size capacity; NULL: all have T steps */
   int64_t *indices;         /* of the samples in the present batch, size capacity, in host memory */
   /* The model computes steps first_step + 1 .. first_step + steps of the data set's; all of them unless bppsa_batch_set_steps */
   int64_t first_step, steps;

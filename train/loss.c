@@ -10,6 +10,12 @@
 #include "train/blocks.h"
 #include "train/loss_internal.h"
 
+/* Does a row take no part in the loss? */
+static bool is_left_out(const bppsa_loss_job *job, int64_t row) {
+  const int64_t batch = job->logits->shape[job->logits->ndim - 2];
+  return (job->ignores && job->labels[row] == job->ignored) || (job->lengths != NULL && row / batch >= job->lengths[row % batch]);
+}
+
 #define EACH_REAL "train/loss.inc"
 #include "core/each_real.inc"
 
@@ -35,14 +41,14 @@ static bppsa_status check_views(const bppsa_device *device, const bppsa_view *lo
   return BPPSA_OK;
 }
 
-/* Checks that labels are in 0 .. C-1 or ignored; *counted: the number of labels that are not ignored. */
+/* Checks that labels are in 0 .. C-1 or left out; *counted: the number of labels that are not left out. */
 static bppsa_status check_labels(const bppsa_loss_job *job, int64_t *counted) {
   const bppsa_view *logits = job->logits;
   const int64_t classes = logits->shape[logits->ndim - 1], batch = logits->shape[logits->ndim - 2];
   int64_t count = 0;
   for (int64_t r = 0; r < job->rows; ++r) {
     const int64_t label = job->labels[r];
-    if (job->ignores && label == job->ignored) {
+    if (is_left_out(job, r)) {
       continue;
     }
     if (label < 0 || label >= classes) {
@@ -59,12 +65,12 @@ static bppsa_status check_labels(const bppsa_loss_job *job, int64_t *counted) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *targets) {
-  BPPSA_REQUIRE(where != NULL && targets != NULL);
-  const int64_t count = bppsa_view_count(targets);
+/* Checks that targets are in [0, 1], without those of rows that the job leaves out (NULL: no job). */
+static bppsa_status check_binary(const char *where, const bppsa_view *targets, const bppsa_loss_job *job) {
+  const int64_t count = bppsa_view_count(targets), classes = targets->shape[targets->ndim - 1];
   for (int64_t i = 0; i < count; ++i) {
     const double value = bppsa_view_get(targets, i);
-    if (!(value >= 0 && value <= 1)) {
+    if (!(value >= 0 && value <= 1) && (job == NULL || !is_left_out(job, i / classes))) {
       char text[BPPSA_SHAPE_TEXT];
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at %s, expected 0 .. 1 for the binary cross-entropy", where, value,
                         bppsa_index_text(targets, i, text, sizeof text));
@@ -73,7 +79,13 @@ bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *tar
   return BPPSA_OK;
 }
 
-static bppsa_status check_targets(const bppsa_view *outputs, const bppsa_view *targets, bool binary) {
+bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *targets) {
+  BPPSA_REQUIRE(where != NULL && targets != NULL);
+  return check_binary(where, targets, NULL);
+}
+
+static bppsa_status check_targets(const bppsa_view *targets, const bppsa_loss_job *job) {
+  const bppsa_view *outputs = job->logits;
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
   if (!bppsa_view_same_shape(targets, outputs) || targets->dtype != outputs->dtype || targets->device != BPPSA_CPU ||
       !bppsa_view_contiguous(targets)) {
@@ -82,7 +94,7 @@ static bppsa_status check_targets(const bppsa_view *outputs, const bppsa_view *t
                       bppsa_dtype_name(outputs->dtype),
                       bppsa_shape_text(outputs->ndim, outputs->shape, expected, sizeof expected));
   }
-  return binary ? bppsa_binary_targets_check("targets", targets) : BPPSA_OK;
+  return job->binary ? check_binary("targets", targets, job) : BPPSA_OK;
 }
 
 /* Computes the losses of blocks of rows. */
@@ -106,7 +118,7 @@ static void sum_blocks(const void *context, int32_t worker, int64_t first, int64
   }
 }
 
-/* The loss on a CPU; `counted` rows of the job are not ignored. */
+/* The loss on a CPU; `counted` rows of the job are not left out. */
 static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
   enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as so many FLOP of a kernel */
   const bppsa_view *logits = job->logits;
@@ -183,10 +195,14 @@ static bppsa_status of_targets(const bppsa_device *device, const bppsa_view *tar
                                bppsa_loss_result *result) {
   const bppsa_view *outputs = job->logits;
   BPPSA_TRY(check_views(device, outputs, job->seed));
-  BPPSA_TRY(check_targets(outputs, targets, job->binary));
+  BPPSA_TRY(check_targets(targets, job));
   job->rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
   job->targets = targets->data;
-  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, job, job->rows, result);
+  int64_t counted = job->lengths == NULL ? job->rows : 0;
+  for (int64_t r = 0; job->lengths != NULL && r < job->rows; ++r) {
+    counted += is_left_out(job, r) ? 0 : 1;
+  }
+  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, job, counted, result);
 }
 
 bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
@@ -201,21 +217,37 @@ bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_
   return of_targets(device, targets, &(bppsa_loss_job){.logits = logits, .seed = seed, .binary = true}, result);
 }
 
-bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
-                             const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(outputs != NULL && rows != NULL && result != NULL);
+/* mean_rows: 0 where the mean is over the counted rows. */
+static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows, int64_t mean_rows,
+                            const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE((rows->labels == NULL) != (rows->targets == NULL));
-  if (rows->mean_rows < 1) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "loss of a part of %lld rows, expected 1 or more", (long long)rows->mean_rows);
+  if (rows->lengths != NULL && outputs->device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "loss: lengths of samples on a GPU, expected outputs in host memory");
   }
   bppsa_loss_job job = {.logits = outputs,
                         .seed = seed,
                         .labels = rows->labels,
                         .ignores = rows->ignores,
                         .ignored = rows->ignored,
-                        .mean_rows = rows->mean_rows,
+                        .lengths = outputs->ndim == 3 ? rows->lengths : NULL,
+                        .mean_rows = mean_rows,
                         .binary = rows->binary};
   return rows->labels != NULL ? cross_entropy(device, &job, result) : of_targets(device, rows->targets, &job, result);
+}
+
+bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
+                           const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(outputs != NULL && rows != NULL && result != NULL);
+  return of_rows(device, outputs, rows, 0, seed, result);
+}
+
+bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
+                             const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(outputs != NULL && rows != NULL && result != NULL);
+  if (rows->mean_rows < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "loss of a part of %lld rows, expected 1 or more", (long long)rows->mean_rows);
+  }
+  return of_rows(device, outputs, rows, rows->mean_rows, seed, result);
 }
 
 double bppsa_accuracy(int64_t correct, int64_t rows) {

@@ -61,8 +61,15 @@ typedef struct {
   bool binary;  /* of targets in [0, 1]: the binary cross-entropy instead of the mean squared error */
   bool ignores; /* rows with the label `ignored` are left out, but count among mean_rows */
   int64_t ignored;
+  /* of the samples of [T, b, C], in host memory: rows behind them are left out, but count among mean_rows; NULL: there are none */
+  const int64_t *lengths;
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */
 } bppsa_loss_rows;
+
+/* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. ERR_UNSUPPORTED: lengths on a GPU;
+ * otherwise the errors above. */
+bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
+                           const bppsa_view *seed, bppsa_loss_result *result);
 
 /* A part's share of the loss of a batch: result->loss and the seed are divided by mean_rows instead of the part's own rows, so
  * that the shares of all parts add up to the loss of the batch. result->correct and result->rows are the part's own.

@@ -20,7 +20,9 @@ typedef struct {
   int64_t ignored;
   const void *targets; /* [rows][C] of the logits' dtype */
   bool binary;         /* their binary cross-entropy instead of the mean squared error */
-  int64_t mean_rows;   /* the mean is over so many rows; 0: over the counted ones */
+                       /* of the samples: rows of [T, b] behind them are left out; NULL: there are none. Never on a GPU */
+  const int64_t *lengths;
+  int64_t mean_rows; /* the mean is over so many rows; 0: over the counted ones */
 } bppsa_loss_job;
 
 /* Bytes of GPU memory for the sums of the blocks of rows. */

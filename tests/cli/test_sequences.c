@@ -1,4 +1,4 @@
-/* --no-bias, and `grad` with a gradient of the states instead of a loss, against a recurrence written out here. */
+/* --no-bias, --lengths, and `grad` with a gradient of the states instead of a loss, against a recurrence written out here. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -8,6 +8,8 @@ enum { HIDDEN = 3, STEPS = 6, SAMPLES = 4 };
 #define TRAIN "train rnn --seq-len 6 --samples 32 --hidden 3 --batch 4 --dtype f64 --no-bias"
 
 static double x[STEPS][SAMPLES], g[STEPS][SAMPLES][HIDDEN];
+static int64_t lengths[SAMPLES] = {3, 6, 1, 4};
+static const int64_t *used; /* the lengths of the samples, or NULL */
 
 static void save(const char *path, void *data, int32_t ndim, const int64_t *shape) {
   const bppsa_view view = bppsa_view_make(data, BPPSA_F64, ndim, shape);
@@ -25,6 +27,9 @@ static int enter(void **state) {
   save("X.npy", x, 3, (int64_t[]){STEPS, SAMPLES, 1});
   save("G.npy", g, 3, (int64_t[]){STEPS, SAMPLES, HIDDEN});
   save("GL.npy", g[STEPS - 1], 2, (int64_t[]){SAMPLES, HIDDEN});
+  const int64_t samples = SAMPLES;
+  const bppsa_view view = bppsa_view_make(lengths, BPPSA_I64, 1, &samples);
+  assert_int_equal(bppsa_npy_save("L.npy", &view), BPPSA_OK);
   write_labels("Y.npy", 1, (int64_t[]){SAMPLES}, -1, 0);
   return status;
 }
@@ -35,14 +40,16 @@ static bppsa_safetensors *load(const char *path) {
   return file;
 }
 
-/* Σ g · h over all steps, or over the last, of an RNN without biases. */
+/* Σ g · h over all steps of every sample, or over its last, of an RNN without biases. The gradient of the last states stands in
+ * the last row of g. */
 static double weighed(const bppsa_safetensors *file, bool all) {
   const double *ih = bppsa_safetensors_find(file, "rnn.weight_ih_l0")->data,
                *hh = bppsa_safetensors_find(file, "rnn.weight_hh_l0")->data;
   double sum = 0;
   for (int b = 0; b < SAMPLES; ++b) {
+    const int64_t steps = used != NULL ? used[b] : STEPS;
     double h[HIDDEN] = {0};
-    for (int t = 0; t < STEPS; ++t) {
+    for (int64_t t = 0; t < steps; ++t) {
       double next[HIDDEN];
       for (int i = 0; i < HIDDEN; ++i) {
         next[i] = ih[i] * x[t][b];
@@ -50,7 +57,7 @@ static double weighed(const bppsa_safetensors *file, bool all) {
           next[i] += hh[i * HIDDEN + j] * h[j];
         }
         next[i] = tanh(next[i]);
-        sum += all || t == STEPS - 1 ? g[t][b][i] * next[i] : 0;
+        sum += all ? g[t][b][i] * next[i] : t == steps - 1 ? g[STEPS - 1][b][i] * next[i] : 0;
       }
       memcpy(h, next, sizeof h);
     }
@@ -74,10 +81,13 @@ static void test_grad_output(void **state) {
   static const char *const ways[] = {"--backward bp", "--algorithm blelloch", "--chunks 2", "--ranks 2"};
   assert_runs(TRAIN " --iterations 0 --save-weights W.safetensors");
   bppsa_safetensors *weights = load("W.safetensors");
-  for (int k = 0; k < 8; ++k) {
+  for (int k = 0; k < 16; ++k) {
     const bool all = k % 2 == 0;
-    json_t *document = run_json("grad rnn --weights W.safetensors --input X.npy --grad-output %s %s --out O.safetensors --json",
-                                all ? "G.npy" : "GL.npy", ways[k / 2]);
+    used = k < 8 ? NULL : lengths;
+    json_t *document =
+        run_json("grad rnn --weights W.safetensors --input X.npy --grad-output %s %s %s --out O.safetensors --json",
+                 all ? "G.npy" : "GL.npy", ways[k / 2 % 4], k < 8 ? "" : "--lengths L.npy");
+    assert_true(json_is_true(json_object_get(document, "lengths")) == (k >= 8));
     assert_true(json_is_null(json_object_get(document, "loss")) && json_is_null(json_object_get(document, "classes")));
     assert_string_equal(get_text(document, "objective"), "none");
     assert_string_equal(get_text(document, "loss_on"), all ? "all" : "last");
@@ -128,6 +138,56 @@ static void test_no_bias(void **state) {
   assert_fails(2, "bias missing contradicts this run, which has false", TRAIN " --iterations 3 --checkpoint e --resume");
 }
 
+/* Training, evaluation and gradients of samples of their own lengths. A resumed run ends with the bits of one that was not
+ * interrupted, also with other threads; ranks share the samples; every method has the same curve. */
+static void test_lengths(void **state) {
+  (void)state;
+#define RAGGED "train gru --seq-len 6 --samples 32 --hidden 3 --batch 5 --dtype f64 --layers 2 --loss all --lengths N.npy"
+  int64_t steps[32];
+  const int64_t count = 32;
+  for (int64_t i = 0; i < count; ++i) {
+    steps[i] = 1 + (i * 7 + 3) % 6;
+  }
+  const bppsa_view view = bppsa_view_make(steps, BPPSA_I64, 1, &count);
+  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  static const char *const ways[] = {"--backward bp", "--algorithm blelloch", "--chunks 2", "--ranks 2", "--forward auto"};
+  double first = 0;
+  for (size_t i = 0; i < sizeof ways / sizeof ways[0]; ++i) {
+    json_t *train = run_json(RAGGED " %s --iterations 9 --validation 0.25 --save-weights V%zu.safetensors --json", ways[i], i);
+    const double loss = get_real(json_object_get(train, "final"), "validation_loss");
+    first = i == 0 ? loss : first;
+    assert_true(loss > 0 && fabs(loss - first) < 1e-12);
+    assert_true(json_is_true(json_object_get(json_object_get(train, "config"), "lengths")));
+    assert_int_equal(json_array_size(json_object_get(train, "inputs")), 1); /* the lengths; bits have no file */
+    json_t *eval = run_json("eval gru --weights V%zu.safetensors --seq-len 6 --samples 32 --validation 0.25 --lengths N.npy "
+                            "--out P.npz --states --json",
+                            i);
+    assert_true(fabs(get_real(eval, "loss") - loss) < 1e-14);
+    json_decref(eval);
+    json_decref(train);
+  }
+  assert_runs(RAGGED " --iterations 9 --threads 3 --save-weights whole.safetensors");
+  assert_runs(RAGGED " --iterations 4 --checkpoint r");
+  assert_runs(RAGGED " --iterations 9 --checkpoint r --resume --threads 1 --save-weights w.safetensors");
+  assert_equal_files("w.safetensors", "whole.safetensors");
+  steps[3] = 6;
+  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  assert_fails(2, "contradicts this run", RAGGED " --iterations 9 --checkpoint r --resume");
+  steps[3] = 7;
+  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  assert_fails(2, "N.npy: length 7 at [3], expected 1 .. 6, the steps of the inputs", RAGGED " --iterations 1");
+  steps[3] = 2;
+  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  assert_fails(2, "lengths of samples in a speculative forward pass", RAGGED " --iterations 1 --forward speculative");
+  assert_fails(2, "--lengths: given beside ranks that share time, expected --split batch",
+               RAGGED " --iterations 1 --ranks 2 --split time");
+  assert_fails(2, "chain: lengths of samples, expected samples of one length", RAGGED " --iterations 1 --ranks 2 --split gpipe");
+  assert_fails(2, "did you mean --lengths?", RAGGED " --length N.npy");
+  run_result text = run(RAGGED " --iterations 1");
+  assert_non_null(strstr(text.out, "samples of their own lengths"));
+  release(&text);
+}
+
 static void test_requests(void **state) {
   (void)state;
   const char *grad = "grad rnn --weights W.safetensors --input X.npy --out O.safetensors";
@@ -147,6 +207,6 @@ static void test_requests(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad_output), cmocka_unit_test(test_no_bias),
-                                     cmocka_unit_test(test_requests)};
+                                     cmocka_unit_test(test_lengths), cmocka_unit_test(test_requests)};
   return cmocka_run_group_tests_name("cli_sequences", tests, enter, leave_directory);
 }

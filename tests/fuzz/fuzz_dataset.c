@@ -1,5 +1,6 @@
-/* Reader: train/data/dataset_npy.c, orders of samples (train/order.c). The parts are the headers and the elements of X, Y and an
- * order; options: labels for every step, real targets, an ignored label, the dtype of the batch. */
+/* Reader: train/data/dataset_npy.c, orders of samples (train/order.c), their lengths (train/data/lengths.c). The parts are the
+ * headers and the elements of X, Y, and of an order that is taken for lengths too; options: labels for every step, real targets,
+ * an ignored label, the dtype of the batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "core/npy.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
-#include "train/data/dataset.h"
+#include "train/data/lengths.h"
 #include "train/order.h"
 
 /* Fills a batch of the first and the last sample, and its targets. */
@@ -69,6 +70,17 @@ static void order(const fuzz_input *input, int64_t samples) {
   bppsa_buffer_free(&array);
 }
 
+/* The third array may be the samples' lengths too. */
+static void lengths(const fuzz_input *input, bppsa_dataset *dataset) {
+  char path[256];
+  fuzz_write_array(path, "lengths.npy", &input->part[4]);
+  if (input->count >= 6 && bppsa_dataset_load_lengths(dataset, path) == BPPSA_OK) {
+    for (int64_t i = 0; i < dataset->samples; ++i) {
+      FUZZ_CHECK(dataset->lengths[i] >= 1 && dataset->lengths[i] <= dataset->seq_len);
+    }
+  }
+}
+
 bppsa_status fuzz_run(const fuzz_input *input) {
   char spec[600], x[256], y[256];
   bppsa_dataset *dataset = NULL;
@@ -84,6 +96,7 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   if (status == BPPSA_OK) {
     fill(dataset, (input->options & 8) != 0 ? BPPSA_F64 : BPPSA_F32);
     order(input, dataset->samples);
+    lengths(input, dataset);
   }
   bppsa_dataset_destroy(dataset);
   return status;
@@ -97,15 +110,16 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
   } seeds[] = {{0, "<f4", "(2, 3, 1)", "<i8", "(2,)", 24, 16},   {9, "<f8", "(2, 3, 1)", "<i4", "(2, 3)", 48, 24},
                {2, "<f4", "(2, 1, 2)", "<f8", "(2, 3)", 16, 48}, {3, "<f4", "(2, 2, 1)", "<f4", "(2, 2)", 16, 16},
                {4, "<f4", "(2, 1, 2, 2)", "|u1", "(2,)", 32, 2}, {8, "<f8", "(1, 1, 1)", "<u8", "(1,)", 8, 8},
-               {0, "<f8", "(2, 1, 1)", "<i2", "(2,)", 16, 4}};
+               {0, "<f8", "(2, 1, 1)", "<i2", "(2,)", 16, 4},    {0, "<f4", "(3, 2, 1)", "<i8", "(3,)", 24, 24}};
   static const uint8_t elements[64] = {0, 0, 0, 0, 0, 0, 0, 0, 1};
-  static const int64_t order[3] = {0, 1, 0};
+  static const int64_t order[3] = {0, 1, 0}, steps[3] = {2, 1, 2};
+  const bool last = index == (int)(sizeof seeds / sizeof seeds[0]) - 1;
   if (index >= (int)(sizeof seeds / sizeof seeds[0])) {
     return false;
   }
   fuzz_add_number(seed, seeds[index].options, 1);
   fuzz_add_array_parts(seed, seeds[index].x_type, seeds[index].x_shape, elements, seeds[index].x_size);
   fuzz_add_array_parts(seed, seeds[index].y_type, seeds[index].y_shape, elements, seeds[index].y_size);
-  fuzz_add_array_parts(seed, "<i8", index % 2 == 0 ? "(3,)" : "(1, 3)", order, sizeof order);
+  fuzz_add_array_parts(seed, "<i8", index % 2 == 0 || last ? "(3,)" : "(1, 3)", last ? steps : order, sizeof order);
   return true;
 }
