@@ -78,6 +78,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                                    .choices = nonlinearities},
     [BPPSA_OPTION_NO_BIAS] = {"--no-bias", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
                               "recurrent layers without biases; weights from a file say it themselves", NULL, .choices = NULL},
+    [BPPSA_OPTION_DROPOUT] = {"--dropout", BPPSA_REAL, BPPSA_GROUP_MODEL, "P", "0", "share of states left out between layers",
+                              "a number, 0 or more and below 1", .low = 0, .high = 1 - DBL_EPSILON / 2},
     [BPPSA_OPTION_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last", "cross-entropy of the last or of every step",
                            .choices = losses},
     [BPPSA_OPTION_TRAIN_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last",

@@ -155,6 +155,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   if (nonlinearity->present) {
     config->steps.nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
+  config->steps.dropout = bppsa_cli_value(cli, BPPSA_OPTION_DROPOUT)->real;  /* 0 where the command does not take it */
   config->steps.no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given; /* weights may say otherwise */
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
   const bppsa_option_value *train_loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);

@@ -85,6 +85,12 @@ bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const 
                           model->ops->name);
 }
 
+void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples) {
+  if (model->ops->drop != NULL) {
+    model->ops->drop(model, step, samples);
+  }
+}
+
 bppsa_status bppsa_model_push(bppsa_model *model) {
   BPPSA_REQUIRE(model != NULL);
   return model->device == NULL ? BPPSA_OK

@@ -72,6 +72,8 @@ typedef struct {
   bool (*find_nonfinite)(bppsa_model *model, bppsa_nonfinite *where);
 
   void (*destroy)(bppsa_model *model);
+  /* bppsa_model_drop. NULL: the model drops nothing. */
+  void (*drop)(bppsa_model *model, int64_t step, const int64_t *samples);
   bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
   /* bppsa_model_delay, with a checked k. NULL: the model cannot. */
   bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
@@ -107,6 +109,11 @@ struct bppsa_model {
  * lengths. Errors of ops->forward. */
 bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
                                  bppsa_view *logits);
+
+/* Says that the next forward passes are of this step of training, and which samples they have (size b, borrowed until the passes
+ * are over): a model with dropout leaves out numbers chosen by these alone, so that neither threads nor ranks nor a resumption
+ * change them. samples NULL: nothing is left out, as before the first call. */
+void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples);
 
 /* For models on a GPU; nothing to do for others. ERR_CUDA. */
 bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies values from the views to the GPU */

@@ -35,7 +35,9 @@ typedef struct {
   bppsa_forward_method forward; /* how its states are computed */
   bool lengths;                 /* its samples may have lengths */
   bool no_bias;                 /* its layers have no biases */
-  bool no_head;                 /* its outputs are the top layer's states, whose gradient the caller brings */
+  double dropout;               /* between its layers, while it is trained */
+  uint64_t dropout_seed;
+  bool no_head; /* its outputs are the top layer's states, whose gradient the caller brings */
 } bppsa_network_steps;
 
 typedef struct {
@@ -63,7 +65,7 @@ bppsa_status bppsa_network_infer(const char *where, const bppsa_network *network
 
 /* ---- families ---- */
 
-enum { BPPSA_NETWORK_FIELDS = 5, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
+enum { BPPSA_NETWORK_FIELDS = 6, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
 
 /* A setting in which a resumed run must agree with the first one. */
 typedef struct {

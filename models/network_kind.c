@@ -74,11 +74,21 @@ bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_re
   return bppsa_recurrent_choose(config, kind->cell, device, chosen);
 }
 
+/* What only some networks have. */
+static const char *extras(const bppsa_recurrent_config *c, char *text, size_t size) {
+  snprintf(text, size, "%s%s", c->no_bias ? ", no biases" : "", c->lengths ? ", samples of their own lengths" : "");
+  if (c->dropout > 0) {
+    snprintf(text + strlen(text), size - strlen(text), ", dropout %g", c->dropout);
+  }
+  return text;
+}
+
 const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size) {
   const bppsa_recurrent_config *c = config;
-  snprintf(text, size, "%s: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 "%s%s%s%s, loss %s",
+  char more[80];
+  snprintf(text, size, "%s: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 "%s%s%s, loss %s",
            kind->name, c->seq_len, c->batch, c->input, c->hidden, c->layers, kind->cell->relu ? ", " : "",
-           kind->cell->relu ? bppsa_nonlinearity_name(c->nonlinearity) : "", c->no_bias ? ", no biases" : "",
-           c->lengths ? ", samples of their own lengths" : "", bppsa_objective_loss(NULL, c->loss_all));
+           kind->cell->relu ? bppsa_nonlinearity_name(c->nonlinearity) : "", extras(c, more, sizeof more),
+           bppsa_objective_loss(NULL, c->loss_all));
   return text;
 }

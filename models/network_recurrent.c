@@ -8,16 +8,16 @@
 /* ---- configurations ---- */
 
 static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
-  return (bppsa_network_config){
-      .batch = c->batch,
-      .input = c->input,
-      .classes = c->classes,
-      .loss_all = c->loss_all,
-      .dtype = c->dtype,
-      .method = c->method,
-      .input_gradients = c->input_gradients,
-      .memory_limit = c->memory_limit,
-      .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->no_bias, c->no_head}};
+  return (bppsa_network_config){.batch = c->batch,
+                                .input = c->input,
+                                .classes = c->classes,
+                                .loss_all = c->loss_all,
+                                .dtype = c->dtype,
+                                .method = c->method,
+                                .input_gradients = c->input_gradients,
+                                .memory_limit = c->memory_limit,
+                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->no_bias,
+                                          c->dropout, c->dropout_seed, c->no_head}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -41,6 +41,8 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.forward = config->steps.forward;
   made.lengths = config->steps.lengths;
   made.no_bias = config->steps.no_bias;
+  made.dropout = config->steps.dropout;
+  made.dropout_seed = config->steps.dropout_seed;
   made.no_head = config->steps.no_head;
   made.input_gradients = config->input_gradients;
   made.memory_limit = config->memory_limit;
@@ -67,6 +69,11 @@ static const char *first_weight(const bppsa_network *network, char *text) {
 static bppsa_status create(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
                            bppsa_model **model) {
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+  if (recurrent.dropout > 0 && recurrent.layers == 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--dropout: %g between the layers of a network that has one, expected --layers 2 or more",
+                      recurrent.dropout);
+  }
   return network->kind->create(&recurrent, network->kind->cell, device, model);
 }
 
@@ -171,6 +178,9 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   if (s->lengths) {
     ok = ok && bppsa_json_put(object, "lengths", json_true());
   }
+  if (s->dropout > 0) {
+    ok = ok && bppsa_json_put_real(object, "dropout", s->dropout);
+  }
   if (s->no_bias) {
     ok = ok && bppsa_json_put(object, "bias", json_false());
   }
@@ -188,12 +198,16 @@ static int64_t list_fields(const bppsa_network *network, const bppsa_network_con
   snprintf(fields[1].text, sizeof fields[1].text, "%s", loss);
   snprintf(fields[2].text, sizeof fields[2].text, "%" PRId64, config->steps.hidden);
   snprintf(fields[3].text, sizeof fields[3].text, "%" PRId64, config->steps.layers);
-  if (!config->steps.no_bias) {
-    return 4;
+  int64_t count = 4; /* what follows is said only where it is not the usual case */
+  if (config->steps.no_bias) {
+    fields[count].key = "bias";
+    snprintf(fields[count++].text, sizeof fields[0].text, "false");
   }
-  fields[4].key = "bias";
-  snprintf(fields[4].text, sizeof fields[4].text, "false");
-  return 5;
+  if (config->steps.dropout > 0) {
+    fields[count].key = "dropout";
+    snprintf(fields[count++].text, sizeof fields[0].text, "%.17g", config->steps.dropout);
+  }
+  return count;
 }
 
 const bppsa_network_family bppsa_network_recurrent = {.name = "recurrent",

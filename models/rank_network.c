@@ -63,8 +63,9 @@ bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa
     return bppsa_network_create(network, config, device, model);
   }
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
-  if (recurrent.lengths) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--lengths: given beside ranks that share time, expected --split batch");
+  if (recurrent.lengths || recurrent.dropout > 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: given beside ranks that share time, expected --split batch",
+                      recurrent.lengths ? "--lengths" : "--dropout");
   }
   BPPSA_TRY(bppsa_rank_split_groups(ranks->gpus != NULL ? ranks->gpus : ranks->comm, &ranks->split, &ranks->time, &ranks->batch));
   const bppsa_split_time split = {.comm = ranks->time, .tag = TIME_TAG, .micro_batches = ranks->micro_batches};

@@ -298,6 +298,9 @@ bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, 
   if (config->lengths) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: lengths of samples, expected samples of one length");
   }
+  if (config->dropout > 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: dropout, expected a network without it");
+  }
   if (config->no_head) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: a network without a head, expected one with a head");
   }

@@ -260,6 +260,12 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
   return BPPSA_OK;
 }
 
+static void drop(bppsa_model *model, int64_t step, const int64_t *samples) {
+  recurrent_network *n = (recurrent_network *)model;
+  n->drop_step = step;
+  n->drop_samples = samples;
+}
+
 const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .forward = forward,
                                              .forward_lengths = forward_lengths,
@@ -267,4 +273,5 @@ const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .input_gradients = input_gradients,
                                              .find_nonfinite = bppsa_recurrent_find_nonfinite,
                                              .destroy = bppsa_recurrent_destroy,
+                                             .drop = drop,
                                              .count = count};

@@ -52,17 +52,21 @@ typedef struct {
 } bppsa_recurrent_ends;
 
 typedef struct {
-  int64_t seq_len;   /* T >= 1 */
-  int64_t batch;     /* B >= 1, the largest batch */
-  int64_t input;     /* I >= 1 */
-  int64_t hidden;    /* H >= 1 */
-  int64_t layers;    /* L >= 1 */
-  int64_t classes;   /* C >= 1 */
-  bool no_bias;      /* the layers have no biases; the head keeps its own */
-  bool lengths;      /* batches may be given the lengths of their samples */
-  bool no_head;      /* the outputs are the top layer's states; `classes` means nothing */
-  bool loss_all;     /* logits at every step [T,B,C], otherwise at the last [B,C] */
-  bppsa_dtype dtype; /* f32, f64 */
+  int64_t seq_len; /* T >= 1 */
+  int64_t batch;   /* B >= 1, the largest batch */
+  int64_t input;   /* I >= 1 */
+  int64_t hidden;  /* H >= 1 */
+  int64_t layers;  /* L >= 1 */
+  int64_t classes; /* C >= 1 */
+  bool no_bias;    /* the layers have no biases; the head keeps its own */
+  /* Dropout between the layers, in [0, 1), as PyTorch's: while samples are named (bppsa_model_drop), a number of a layer's output
+   * is 0 in the input of the layer above with this probability, otherwise it is divided by 1 - dropout. 0: none */
+  double dropout;
+  uint64_t dropout_seed; /* of its random numbers */
+  bool lengths;          /* batches may be given the lengths of their samples */
+  bool no_head;          /* the outputs are the top layer's states; `classes` means nothing */
+  bool loss_all;         /* logits at every step [T,B,C], otherwise at the last [B,C] */
+  bppsa_dtype dtype;     /* f32, f64 */
   bppsa_nonlinearity nonlinearity;
   bppsa_gradient_method method;
   bppsa_forward_method forward;

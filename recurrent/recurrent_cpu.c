@@ -186,6 +186,9 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
 
 /* The layer's input in the present batch: its rows without gaps. */
 static const void *input_of(const recurrent_network *n, int64_t l) {
+  if (bppsa_recurrent_drops(n, l)) {
+    return n->layers[l].dropped;
+  }
   return l > 0              ? bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * n->config.hidden)
          : n->ragged.active ? n->ragged.x
                             : n->x;
@@ -199,6 +202,9 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
   }
   for (int64_t l = 0; l < c->layers; ++l) {
     begin_layer(n, l, h0);
+    if (bppsa_recurrent_drops(n, l)) {
+      bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].dropped);
+    }
     if (speculates) {
       prepare_weights(n, l);
       BPPSA_TRY(bppsa_forward_layer(n, l, input_of(n, l)));
@@ -312,6 +318,10 @@ static bppsa_status pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const bppsa_linear project = linear(n, bppsa_ragged_rows(n), n->layers[l].input, n->cell->gates * c->hidden);
   bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, end_of_g(n, project.rows, project.in));
+  void *rows = end_of_g(n, project.rows, project.in);
+  if (bppsa_recurrent_drops(n, l)) {
+    bppsa_recurrent_drop(n, l, rows, rows);
+  }
   spread_gradients(n, project.rows);
   return BPPSA_OK;
 }
@@ -633,6 +643,9 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
     if (cell->pair) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
     }
+    if (c->dropout > 0 && l > 0) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->layers[l].dropped, bytes));
+    }
     if (cell->saved > 0) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
     }
@@ -682,6 +695,7 @@ static void destroy(recurrent_network *n) {
     bppsa_free(n->layers[l].h);
     bppsa_free(n->layers[l].c);
     bppsa_free(n->layers[l].saved);
+    bppsa_free(n->layers[l].dropped);
   }
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices + n->cell->pair; ++k) {
     bppsa_free(n->columns[k]);

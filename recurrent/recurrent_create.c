@@ -56,6 +56,12 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity,
                       (int)c->method.backward);
   }
+  if (!(c->dropout >= 0 && c->dropout < 1)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "dropout is %g, expected 0 or more and below 1", c->dropout);
+  }
+  if (c->dropout > 0 && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dropout in a part of a sequence, expected a network with all steps");
+  }
   if (c->lengths && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "lengths of samples in a part of a sequence, expected a network with all steps");
   }
@@ -302,9 +308,9 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->cell = cell;
   n->backend = backends[bppsa_device_get_kind(device)];
   n->threads = bppsa_device_get_threads(device);
-  bppsa_status status = config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU
-                            ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: lengths of samples on %s, expected device cpu", cell->name,
-                                         bppsa_device_get_name(device))
+  bppsa_status status = (config->lengths || config->dropout > 0) && bppsa_device_get_kind(device) != BPPSA_CPU
+                            ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: %s on %s, expected device cpu", cell->name,
+                                         config->lengths ? "lengths of samples" : "dropout", bppsa_device_get_name(device))
                             : check_sizes(n);
   status = status == BPPSA_OK ? choose_method(n, device) : status;
   status = status == BPPSA_OK ? build(n, device) : status;

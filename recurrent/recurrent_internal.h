@@ -26,6 +26,8 @@ typedef struct {
   void *h;       /* [T+1][B][H] */
   void *c;       /* likewise, of a cell whose state is a pair; otherwise NULL */
   void *saved;   /* [T][B][saved·H] or NULL */
+  void
+      *dropped; /* [T·B][H], with dropout the input of a layer above the first: the rows of the states below it; otherwise NULL */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan; /* NULL: sequential BP */
 } recurrent_layer;
@@ -101,6 +103,8 @@ typedef struct {
   int32_t threads;
   recurrent_forward forward;
   recurrent_ragged ragged;
+  int64_t drop_step;           /* of training (bppsa_model_drop) */
+  const int64_t *drop_samples; /* of the present batch, borrowed; NULL: nothing is left out */
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
   int64_t batch;           /* b of the latest forward pass */
   const void *x;           /* of the latest forward pass, borrowed */
@@ -224,6 +228,15 @@ void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states
 void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array);
 /* The step, from 1, and the caller's sample of a packed row. */
 void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, int64_t *sample);
+
+/* ---- dropout (recurrent_dropout.c) ---- */
+
+/* Does layer l read what is left of the states below it? */
+static inline bool bppsa_recurrent_drops(const recurrent_network *n, int64_t l) {
+  return l > 0 && l < n->config.layers && n->config.dropout > 0 && n->drop_samples != NULL;
+}
+/* Writes what is left of rows [Σ steps][H], the states below layer l or their gradients, to another array or the same. */
+void bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left);
 
 /* ---- the parallel forward pass on a CPU ---- */
 

@@ -174,6 +174,7 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);
   const bppsa_view x = own_x(batch);
+  bppsa_model_drop(batch->model, batch->step, batch->training ? batch->indices : NULL);
   BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, batch->lengths, &batch->logits));
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {

@@ -41,6 +41,8 @@ typedef struct {
   bppsa_view targets;
   bppsa_buffer own_targets; /* memory of `targets` if the model is in host memory */
   int64_t *lengths;         /* of the samples in the present batch, size capacity; NULL: all have T steps */
+  bool training;            /* passes are those of a step of training, which a model with dropout is told */
+  int64_t step;             /* of training, from 0 */
   int64_t *indices;         /* of the samples in the present batch, size capacity, in host memory */
   /* The model computes steps first_step + 1 .. first_step + steps of the data set's; all of them unless bppsa_batch_set_steps */
   int64_t first_step, steps;

@@ -20,8 +20,8 @@ static bppsa_status own_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
-                                       bppsa_batch_sums *sums) {
+static bppsa_status evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
+                                  bppsa_batch_sums *sums) {
   bppsa_batch_sums all = {0};
   for (int64_t done = 0; done < count; done += batch->count) {
     const int64_t size = bppsa_min(batch->capacity, count - done);
@@ -47,6 +47,15 @@ bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_
   }
   *sums = all;
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
+                                       bppsa_batch_sums *sums) {
+  const bool training = batch->training;
+  batch->training = false;
+  const bppsa_status status = evaluate_sums(batch, first, count, sink, sums);
+  batch->training = training;
+  return status;
 }
 
 bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,

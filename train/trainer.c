@@ -77,6 +77,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   const int64_t capacity = run->ranks != NULL ? bppsa_min(run->ranks->capacity, run->most) : run->most;
   BPPSA_TRY(make_optimizer(run));
   BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, true, &run->batch));
+  run->batch.training = true;
   if (run->ranks != NULL && run->ranks->cut) {
     bppsa_batch_set_steps(&run->batch, run->ranks->first_step, run->ranks->steps);
   }
@@ -99,6 +100,7 @@ static bppsa_status next_batch(bppsa_training *run) {
     run->epoch = (bppsa_epoch_sums){0};
     bppsa_order_fill(&run->config->order, run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
+  run->batch.step = run->result.steps;
   run->count = bppsa_min(run->most, run->samples - run->cursor.position);
   run->cursor.position += run->count;
   if (run->ranks != NULL) { /* each rank stages its samples */

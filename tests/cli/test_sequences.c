@@ -1,4 +1,5 @@
-/* --no-bias, --lengths, and `grad` with a gradient of the states instead of a loss, against a recurrence written out here. */
+/* --no-bias, --lengths, --dropout, and `grad` with a gradient of the states instead of a loss, against a recurrence written out
+ * here. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -188,6 +189,40 @@ static void test_lengths(void **state) {
   release(&text);
 }
 
+/* Other threads and a resumption leave out the same; ranks that share the samples too, up to the order of sums. Validation and eval
+ * leave out nothing. */
+static void test_dropout(void **state) {
+  (void)state;
+#define DROPPING "train rnn --seq-len 6 --samples 32 --hidden 3 --batch 5 --dtype f64 --layers 2 --dropout 0.25"
+  assert_runs(DROPPING " --iterations 9 --threads 3 --save-weights whole.safetensors");
+  assert_runs(DROPPING " --iterations 4 --checkpoint q");
+  assert_runs(DROPPING " --iterations 9 --checkpoint q --resume --threads 1 --save-weights w.safetensors");
+  assert_equal_files("w.safetensors", "whole.safetensors");
+  double losses[3];
+  for (int i = 0; i < 3; ++i) {
+    static const char *const ways[] = {"--dropout 0.25", "--dropout 0.25 --ranks 2", "--dropout 0"};
+    json_t *train = run_json(DROPPING " %s --iterations 9 --validation 0.25 --save-weights V.safetensors --json", ways[i]);
+    json_t *eval = run_json("eval rnn --weights V.safetensors --seq-len 6 --samples 32 --validation 0.25 --json");
+    losses[i] = get_real(json_object_get(train, "final"), "loss");
+    assert_true(fabs(get_real(eval, "loss") - get_real(json_object_get(train, "final"), "validation_loss")) < 1e-14);
+    assert_true((json_object_get(json_object_get(train, "config"), "dropout") != NULL) == (i < 2));
+    json_decref(train);
+    json_decref(eval);
+  }
+  assert_true(fabs(losses[0] - losses[1]) < 1e-12 && losses[0] != losses[2]);
+  assert_fails(2, "dropout 0.25 contradicts this run, which has 0.5",
+               DROPPING " --dropout 0.5 --iterations 9 --checkpoint q --resume");
+  assert_fails(2, "--dropout: 0.25 between the layers of a network that has one, expected --layers 2 or more",
+               DROPPING " --layers 1 --iterations 1");
+  assert_fails(2, "--dropout: given beside ranks that share time, expected --split batch",
+               DROPPING " --iterations 1 --ranks 2 --split time");
+  assert_fails(2, "chain: dropout, expected a network without it", DROPPING " --iterations 1 --ranks 2 --split gpipe");
+  assert_fails(2, "--dropout: '1', expected a number, 0 or more and below 1", DROPPING " --dropout 1");
+  run_result text = run(DROPPING " --iterations 1");
+  assert_non_null(strstr(text.out, ", dropout 0.25"));
+  release(&text);
+}
+
 static void test_requests(void **state) {
   (void)state;
   const char *grad = "grad rnn --weights W.safetensors --input X.npy --out O.safetensors";
@@ -207,6 +242,7 @@ static void test_requests(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad_output), cmocka_unit_test(test_no_bias),
-                                     cmocka_unit_test(test_lengths), cmocka_unit_test(test_requests)};
+                                     cmocka_unit_test(test_lengths), cmocka_unit_test(test_dropout),
+                                     cmocka_unit_test(test_requests)};
   return cmocka_run_group_tests_name("cli_sequences", tests, enter, leave_directory);
 }
