@@ -5,8 +5,8 @@ and weights with those of one device that takes the same micro-batches, bit for 
     bench/scripts/pipeline_bits.py --program build/cpu/bppsa --folder DIR --out bench/results/pipeline_bits.json
 
 50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous scheme;
-under mpirun with two of them. Halves of micro-batches, and micro-batches of two copies, are as many as the others' micro-batches;
-data-parallel schemes have one of each rank. Exits 1 where a bit differs.
+under mpirun with two of them; with --device cuda on GPUs. Halves of micro-batches, and micro-batches of two copies, are as many as
+the others' micro-batches; data-parallel schemes have one of each rank. Exits 1 where a bit differs.
 """
 import hashlib
 import json
@@ -38,7 +38,7 @@ def mlp(o):
 def words_of(o, model):
     """the words that say what is trained"""
     if model == "gru16":
-        return ["gru", "--layers", 16, "--seq-len", 20, "--samples", 512]
+        return ["gru", "--layers", 16, "--seq-len", o.seq_len, "--samples", 512]
     return [mlp(o) if model == "mlp32" else model, "--data", program.images(o.folder, 512), "--lr", 0.01]
 
 
@@ -54,7 +54,7 @@ def train(o, model, ranks, split, transport, blocks=None):
     weights = os.path.join(o.folder, "weights.safetensors")
     micros = blocks or blocks_of(o, ranks, split)[1]
     words = ["train", *words_of(o, model), "--batch", o.batch, "--iterations", o.steps, *split.split(), "--micro-batches",
-             micros, "--threads", 1, "--timeout", 600, "--save-weights", weights, "--json"]
+             micros, "--threads", 1, "--timeout", 600, "--device", o.device, "--save-weights", weights, "--json"]
     before = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(ranks)] if transport == "mpi" else []
     begin = time.monotonic()
     document = json.loads(program.run(o, *words, *([] if before else ["--ranks", ranks]), before=before))
@@ -88,6 +88,8 @@ def main():
     p.add_argument("--steps", type=int, default=50, help="[%(default)s]")
     p.add_argument("--batch", type=int, default=32, help="[%(default)s]")
     p.add_argument("--micro-batches", type=int, default=8, help="[%(default)s]")
+    p.add_argument("--seq-len", type=int, default=20, help="of the GRU [%(default)s]")
+    p.add_argument("--device", default="cpu", help="[%(default)s]")
     p.add_argument("--width", type=int, default=64, help="of the 32 linear layers; SpecTrain has 2048 [%(default)s]")
     o = p.parse_args()
     os.makedirs(o.folder, exist_ok=True)
@@ -109,8 +111,8 @@ def main():
     if o.out:
         with open(o.out, "w", encoding="utf-8") as file:
             document = {"bench": "pipeline_bits", "hardware": about["config"]["hardware"], "commit": about["commit"],
-                        "date": time.strftime("%Y-%m-%d"), "batch": o.batch, "micro_batches": o.micro_batches, "width": o.width,
-                        "rows": rows}
+                        "date": time.strftime("%Y-%m-%d"), "device": o.device, "batch": o.batch, "micro_batches": o.micro_batches,
+                        "width": o.width, "seq_len": o.seq_len, "rows": rows}
             json.dump(document, file, indent=1)
             file.write("\n")
     return 1 if different else 0
