@@ -40,7 +40,7 @@ static const double far_change = .05;
 static const struct {
   double accept, stop;
   int64_t warm_up, short_warm_up, is_short; /* warm_up steps, or short_warm_up where T is is_short or less */
-} defaults[] = {{5e-7, 2.4e-7, 64, 40, 2000}, {2e-14, 1e-15, 128, 128, 0}};
+} defaults[] = {{2.4e-7, 2.4e-7, 64, 40, 2000}, {2e-14, 1e-15, 128, 128, 0}};
 
 static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;

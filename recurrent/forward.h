@@ -127,7 +127,7 @@ void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats
 
 #define BPPSA_FORWARD_TEXT 192 /* enough bytes for any of these texts */
 
-/* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 5e-07", or "sequential": what two runs with the same bits have in
+/* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "sequential": what two runs with the same bits have in
  * common. Where there is a most_work, ", work up to 2.20" follows. Returns text. */
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
 /* Takes kind and most_work from such a text; "" is one of a sequential plan. ERR_FORMAT: *method is unchanged. */

@@ -602,7 +602,7 @@ static void test_plans(void **state) {
   assert_true(!p.speculative && p.chunks == 1 && p.warm_up == 0 && p.rounds == 0);
   m.kind = BPPSA_FORWARD_SPECULATIVE;
   p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
-  assert_true(p.speculative && p.chunks == 13 && p.warm_up == 40 && p.rounds == 8 && p.accept == 5e-7 && p.stop == 2.4e-7);
+  assert_true(p.speculative && p.chunks == 13 && p.warm_up == 40 && p.rounds == 8 && p.accept == 2.4e-7 && p.stop == 2.4e-7);
   p = plan_of(m, 1000, 1, BPPSA_F64, BPPSA_CPU);
   assert_true(p.speculative && p.chunks == 4 && p.warm_up == 128 && p.accept == 2e-14 && p.stop == 1e-15);
   assert_int_equal(plan_of(m, 100000, 1, BPPSA_F32, BPPSA_CPU).chunks, 97); /* warm-ups are a sixteenth of the work */
@@ -706,7 +706,7 @@ static void test_texts(void **state) {
   bppsa_forward_plan p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
   assert_true(p.most_work == 2.2);
   assert_string_equal(bppsa_forward_plan_text(&p, text, sizeof text),
-                      "speculative, 13 chunks, warm-up 40, 8 rounds, tolerance 5e-07, work up to 2.20");
+                      "speculative, 13 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07, work up to 2.20");
   assert_int_equal(bppsa_forward_plan_read(text, &read), BPPSA_OK);
   assert_true(read.kind == BPPSA_FORWARD_SPECULATIVE && read.most_work == 2.2 && read.warm_up == -1);
   p.most_work = 1.83;

@@ -7,7 +7,7 @@ static void check_row(const json_t *row, const char *method, int64_t seq_len) {
   assert_int_equal(get_integer(row, "possible"), seq_len);
   assert_int_equal(get_integer(row, "repeats"), 3);
   assert_true(get_real(row, "min_s") > 0 && get_real(row, "min_s") <= get_real(row, "median_s"));
-  assert_true(get_real(row, "residual") <= 5e-7 && get_real(row, "gap") <= 5e-7);
+  assert_true(get_real(row, "residual") <= 2.4e-7 && get_real(row, "gap") <= 2.4e-7);
   assert_true(get_real(row, "error") > 0);
   if (strcmp(method, "sequential") == 0) {
     assert_int_equal(get_integer(row, "path"), seq_len);
