@@ -114,7 +114,7 @@ static void test_pipeline(void **state) {
   assert_true(fabs(predicted - 1e6 * get_real(list, "makespan")) <= 1e-6 * predicted);
   json_decref(list);
   for (int rank = 0; rank < 2; ++rank) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "rank %d", rank);
     assert_int_equal(count_in(trace, name, "forward, backward and update"), 6);
     assert_int_equal(count_in(trace, name, "evaluation"), 2);
@@ -161,7 +161,7 @@ static void test_other_splits(void **state) {
     assert_runs(TRAIN "--epochs 1 --ranks %d --split %s --trace T.json", ranks, splits[i]);
     json_t *trace = read_trace("T.json");
     for (int rank = 0; rank < ranks; ++rank) {
-      char name[16];
+      char name[24];
       snprintf(name, sizeof name, "rank %d", rank);
       assert_int_equal(process_of(trace, name), rank);
       assert_int_equal(count_in(trace, name, "forward and backward"), 3);
