@@ -41,7 +41,7 @@ template <typename real, int HP> struct pair_rows_of {
                              : HP == 32 ? 2
                                         : 4)
                           : (HP > 8 ? 2 : 1),
-    FEW = sizeof(real) == 4 ? (HP == 20 ? 3 : 2) : (HP > 16 ? 2 : 1)
+    FEW = sizeof(real) == 4 || HP > 16 ? 2 : 1
   };
 };
 
@@ -173,6 +173,12 @@ bppsa_status launch_products(cudaStream_t stream, const layer_arrays<real> &c, c
   typedef transition_of<real, cell, HP, rows::FEW> few;
   const bool is_few = s.links * c.batch <= (int64_t)few::ITEMS * few::WARPS * s.multiprocessors || /* a block on each */
                       (int)transition_of<real, cell, HP, rows::V>::SHARED > s.shared_most;
+  if ((int)few::SHARED > s.shared_most) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "products of chunks: %d bytes of shared memory a block, expected at most %d on this GPU, "
+                      "or BP or another scan",
+                      (int)few::SHARED, s.shared_most);
+  }
   return is_few ? launch_transition<real, cell, HP, rows::FEW>(stream, c, s)
                 : launch_transition<real, cell, HP, rows::V>(stream, c, s);
 }

@@ -77,9 +77,10 @@ static const cycles fused_cycles[][2][2] = {
     [WALK] = {{{112, 112, 64}, {255, 255, 188}}, {{147, 147, 91}, {359, 359, 199}}},
 };
 /* The same of transitions and carries of pairs (recurrent/pair_kernels.cuh), H = 20 and H = 32, estimated and not replayed: a
- * thread of a transition has twice the multiply-adds of the GRU's, and an item four times; a carry has two barriers a link. */
+ * thread of a transition has 4 V H² multiply-adds, the GRU's 2 V H², with V = 2 rows where there are few; an item has four times
+ * as many. A carry has two barriers a link. */
 static const cycles pair_cycles[][2] = {
-    [TRANSITION] = {{5800, 8400, 1500}, {8700, 8700, 5400}},
+    [TRANSITION] = {{3900, 8400, 1500}, {8700, 8700, 5400}},
     [CARRY] = {{400, 400, 1500}, {420, 420, 3200}},
 };
 /* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): BPPSA_SCAN_WALK_SIZES, for each K = 1 and K = 3. alone: a
@@ -94,7 +95,7 @@ static const cycles wide_cycles[][2] = {{{295, 295, 424}, {506, 506, 1320}},
                                         {{768, 768, 10848}, {891, 891, 34944}},
                                         {{814, 814, 17024}, {1434, 1434, 44800}}};
 
-static const double few_items[] = {132 * 16, 132 * 8}; /* a block of four warps on each multiprocessor */
+static const double few_items[] = {132 * 16, 132 * 8}, few_pairs = 132 * 4; /* a block of four warps on each multiprocessor */
 
 /* H200. Between two levels: a launch, assumed to take 1.2 µs, and the beginning and end of a kernel, on average 3500 cycles with
  * the sums behind the walk. */
@@ -109,7 +110,7 @@ static bool is_fused(const bppsa_scan_config *config) {
 static double fused_seconds(const bppsa_scan_config *config, int kernel, double items, double longest, double mean) {
   const int64_t hidden = bppsa_scan_shared_dim(config);
   const bool wide = hidden > 20, pairs = config->element == BPPSA_ELEMENT_PAIR && kernel != WALK;
-  const bool few = items <= few_items[wide] / (pairs ? 2 : 1);
+  const bool few = items <= (pairs ? few_pairs : few_items[wide]);
   int64_t padded;
   const int size = bppsa_scan_walk_place(hidden, &padded);
   const cycles *c = hidden > BPPSA_SCAN_FUSED_DIM ? wide_cycles[size] : fused_cycles[kernel][wide];

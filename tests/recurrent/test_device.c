@@ -170,6 +170,44 @@ static void test_little_memory(void **state) {
   bppsa_free(p.seed);
 }
 
+/* The same of pairs; of the largest no transition fits, which is said before anything is launched. */
+static void test_little_memory_for_pairs(void **state) {
+  (void)state;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU || !is_emulated(device)) {
+    skip();
+  }
+  for (int large = 0; large < 2; ++large) {
+    problem p = {.config = bppsa_recurrent_config_default(), .cell = &bppsa_lstm_cell, .batch = 1};
+    bppsa_model *model = NULL;
+    bppsa_view logits, held[3];
+    p.config.seq_len = 6;
+    p.config.batch = 1;
+    p.config.hidden = large ? 32 : 20;
+    p.config.method.backward = BPPSA_BACKWARD_SCAN;
+    p.config.method.scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .chunks = 3};
+    make_numbers(&p, 8);
+    set_most("SIMT_MOST_SHARED", NULL);
+    if (large) {
+      assert_int_equal(create(&p, &p.config, device, &model), BPPSA_OK);
+      held[0] = put(device, BPPSA_F32, p.x, 3, (int64_t[]){6, 1, 1});
+      held[1] = put(device, BPPSA_F32, p.h0, 3, (int64_t[]){1, 1, 64});
+      held[2] = put(device, BPPSA_F32, p.seed, 2, (int64_t[]){1, p.config.classes});
+      assert_int_equal(model->ops->forward(model, &held[0], NULL, &logits), BPPSA_OK);
+      assert_int_equal(model->ops->backward(model, &held[2]), BPPSA_ERR_UNSUPPORTED);
+      assert_non_null(
+          strstr(bppsa_last_error(), "products of chunks: 115776 bytes of shared memory a block, expected at most 101376"));
+      drop(device, held);
+      bppsa_model_destroy(model);
+    } else {
+      check_way(&p, &in_chunks[0]);
+    }
+    set_most("SIMT_MOST_SHARED", LARGE_SHARED);
+    bppsa_free(p.x);
+    bppsa_free(p.h0);
+    bppsa_free(p.seed);
+  }
+}
+
 /* The rows of products grow beyond the type's range. Gradients that do not grow are right all the same, and nothing is redone. */
 static void test_growth(void **state) {
   (void)state;
@@ -584,14 +622,16 @@ int main(void) {
   set_most("SIMT_MOST_SHARED", LARGE_SHARED);
   device = test_device(2);
   host = cpu_device(2);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rnn_f32),      cmocka_unit_test(test_rnn_f64),   cmocka_unit_test(test_gru_f32),
-      cmocka_unit_test(test_gru_f64),      cmocka_unit_test(test_lstm_f32),  cmocka_unit_test(test_lstm_f64),
-      cmocka_unit_test(test_growth),       cmocka_unit_test(test_exponents), cmocka_unit_test(test_apart),
-      cmocka_unit_test(test_moving),       cmocka_unit_test(test_overflow),  cmocka_unit_test(test_overflow_is_found),
-      cmocka_unit_test(test_cancellation), cmocka_unit_test(test_vanished),  cmocka_unit_test(test_nodes),
-      cmocka_unit_test(test_factory),      cmocka_unit_test(test_ends),      cmocka_unit_test(test_alike),
-      cmocka_unit_test(test_little_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32),       cmocka_unit_test(test_rnn_f64),
+                                     cmocka_unit_test(test_gru_f32),       cmocka_unit_test(test_gru_f64),
+                                     cmocka_unit_test(test_lstm_f32),      cmocka_unit_test(test_lstm_f64),
+                                     cmocka_unit_test(test_growth),        cmocka_unit_test(test_exponents),
+                                     cmocka_unit_test(test_apart),         cmocka_unit_test(test_moving),
+                                     cmocka_unit_test(test_overflow),      cmocka_unit_test(test_overflow_is_found),
+                                     cmocka_unit_test(test_cancellation),  cmocka_unit_test(test_vanished),
+                                     cmocka_unit_test(test_nodes),         cmocka_unit_test(test_factory),
+                                     cmocka_unit_test(test_ends),          cmocka_unit_test(test_alike),
+                                     cmocka_unit_test(test_little_memory), cmocka_unit_test(test_little_memory_for_pairs)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);
