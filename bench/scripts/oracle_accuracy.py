@@ -188,13 +188,28 @@ def make_round(o, rows, data, number, systems):
     for key in sorted({(row.model, row.transport, row.at_once()) for row in rows}):
         model, transport, samples = key
         path = os.path.join(o.folder, "%s_%s_%d_%d.json" % (*key, number))
-        run(o, transport, 2 if o.quick else 4, "calibrate", model, "--out", path, "--batch", samples, "--quick")
+        run(o, transport, 2 if o.quick else 4, "calibrate", model, "--out", path, "--batch", samples, "--timeout", 600,
+            "--quick")
         with open(path, encoding="utf-8") as file:
             systems[os.path.basename(path)] = json.load(file)
         for row in rows:
             if (row.model, row.transport, row.at_once()) == key:
                 row.round(o, data, path)
         print("round %d: %s over %s, %d samples at once" % (number + 1, model, transport, samples), flush=True)
+
+
+def write(o, rows, rounds, systems):
+    """what is known after so many rounds"""
+    made = [row.document() for row in rows]
+    doctor = json.loads(subprocess.run([os.path.abspath(o.program), "doctor", "--json"], capture_output=True, text=True,
+                                       check=True).stdout)
+    document = {"bench": "oracle_accuracy", "machine": doctor, "processors": os.cpu_count(), "rounds": rounds, "rows": made,
+                "systems": systems, "mean": mean_of(made), "published_mean": PUBLISHED,
+                "mean_up_to_2_ranks": mean_of([row for row in made if row["ranks"] <= 2])}
+    with open(o.out, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+    return document
 
 
 def main():
@@ -212,15 +227,9 @@ def main():
     data, systems = images(o.folder, 64), {}
     for number in range(1 if o.quick else o.rounds):
         make_round(o, rows, data, number, systems)
-    made = [row.document() for row in rows]
+        document = write(o, rows, number + 1, systems)
+    made = document["rows"]
     few = [row for row in made if row["ranks"] <= 2]
-    doctor = json.loads(subprocess.run([os.path.abspath(o.program), "doctor", "--json"], capture_output=True, text=True,
-                                       check=True).stdout)
-    document = {"bench": "oracle_accuracy", "machine": doctor, "processors": os.cpu_count(), "rounds": o.rounds, "rows": made,
-                "systems": systems, "mean": mean_of(made), "mean_up_to_2_ranks": mean_of(few), "published_mean": PUBLISHED}
-    with open(o.out, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
     print("\n".join(map(show, made)))
     print("mean %.1f %% of %d runs, %.1f %% of those on at most two ranks, %d of %d at 90 %% or more; published %.1f %%" % (
         100 * document["mean"], sum("accuracy" in row for row in made), 100 * document["mean_up_to_2_ranks"],
