@@ -43,11 +43,12 @@ static const char notes[] =
     "and all PNG files; without it they are left out and a line says so.\n"
     "schedules.html: the papers' timelines and tables of schedules, computed, with their .svg and .csv files.\n"
     "oracle.html: ParaDL's strategies, projected, beside what its text publishes.\n"
-    "With --model gru, or --results of bench gru: table3.csv, table6.csv, figure9 and a page of their own; "
-    "figure13 with --data. With --results of bench ranks: ranks_time and ranks_batch; of bench forward: "
-    "forward_path\n"
-    "and forward_steps (bench/scripts/forward.py writes all their rows); of bench/scripts/spectrain.py: prediction, staleness, "
-    "adam; of bench/scripts/out_of_order.py: out_of_order.\n"
+    "With --model gru, or --results of bench gru: table3.csv, table6.csv, figure9 and a page of their own; figure13 with "
+    "--data.\n"
+    "With lstm: lstm_lengths, lstm_batches, lstm_growth, lstm_sensitivity and lstm_loss. With --results of bench ranks: "
+    "ranks_time "
+    "and\nranks_batch; of bench forward: forward_path and forward_steps (bench/scripts/forward.py writes all their rows); of "
+    "bench/scripts/spectrain.py:\nprediction, staleness, adam; of bench/scripts/out_of_order.py: out_of_order.\n"
     "What is measured is kept in DIR as it goes: results.json after every point, figure7.json (figure13.json) after every repeat "
     "of the "
     "training;\n"
@@ -200,7 +201,7 @@ static bppsa_status run(bppsa_cli *cli) {
 
 const bppsa_command bppsa_command_figures = {
     .verb = "figures",
-    .summary = "Regenerates the tables and figures of training RNNs and GRUs, beside the paper's numbers",
+    .summary = "Regenerates the tables and figures of training RNNs, GRUs and LSTMs, beside the paper's numbers",
     .example = "figures --quick --out figures",
     .notes = notes,
     .uses = uses,

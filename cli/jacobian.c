@@ -45,7 +45,8 @@ static const bppsa_option_use uses_average[] = {
   {                                                                                                                              \
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},                                                                          \
         {.option = BPPSA_OPTION_INPUT, .required = true, .help = "the step's input [I]"},                                        \
-        {.option = BPPSA_OPTION_H0, .help = "the state before the step [H]"}, only COMMON                                        \
+        {.option = BPPSA_OPTION_H0, .help = "the state before the step [H]"},                                                    \
+        {.option = BPPSA_OPTION_C0, .help = "likewise the cell state [H] of an LSTM"}, only COMMON                               \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = STEP(BPPSA_OPTIONS_##functions);
 #include "models/cells.inc"
@@ -150,7 +151,8 @@ static bppsa_status read_request(const bppsa_cli *cli, session *s) {
   const bppsa_jacobian_files files = {.input = path_of(cli, BPPSA_OPTION_INPUT),
                                       .weights = path_of(cli, BPPSA_OPTION_WEIGHTS),
                                       .mask = path_of(cli, BPPSA_OPTION_MASK),
-                                      .h0 = path_of(cli, BPPSA_OPTION_H0)};
+                                      .h0 = path_of(cli, BPPSA_OPTION_H0),
+                                      .c0 = path_of(cli, BPPSA_OPTION_C0)};
   const bppsa_option_value *nonlinearity = bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY);
   bppsa_op *op = &s->wanted.op;
   op->relu = nonlinearity->present && strcmp(nonlinearity->text, "relu") == 0;

@@ -120,11 +120,11 @@ static bool scans_over_ranks(const split_network *s) {
   return method->backward == BPPSA_BACKWARD_SCAN && !fused;
 }
 
-/* Resolves AUTO. In units of a rank's own BP, the last rank of a pipeline waits (p - 1) / m, and a product costs about H. */
-static bppsa_gradient_method choose(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups) {
+/* Resolves AUTO. In units of a rank's own BP, the last rank of a pipeline waits (p - 1) / m, and a product costs about S. */
+static bppsa_gradient_method choose(const split_network *s, const bppsa_recurrent_config *c, int64_t groups) {
   bppsa_gradient_method method = c->method;
   if (method.backward == BPPSA_BACKWARD_AUTO) {
-    method.backward = ranks - 1 > groups * c->hidden ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
+    method.backward = s->ranks - 1 > groups * split_state_size(s) ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
     method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
   }
   if (method.backward == BPPSA_BACKWARD_SCAN && method.scan.algorithm == BPPSA_SCAN_AUTO) {
@@ -178,7 +178,7 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
   if (group->sent == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  BPPSA_TRY(allocate(&group->states, s, c.layers, samples, c.hidden));
+  BPPSA_TRY(allocate(&group->states, s, c.layers, samples, split_state_size(s)));
   if (s->group_count > 1) {
     BPPSA_TRY(allocate(&group->x, s, s->steps, samples, c.input));
     BPPSA_TRY(allocate(&group->seed, s, split_logit_steps(s), samples, c.classes));
@@ -225,14 +225,14 @@ static bppsa_status build(split_network *s, const bppsa_device *device) {
   s->base.device_values = first->device_values;
   s->base.device_gradients = first->device_gradients;
   s->base.reals = first->reals;
-  BPPSA_TRY(allocate(&s->carry, s, 1, samples, c->hidden));
+  BPPSA_TRY(allocate(&s->carry, s, 1, samples, split_state_size(s)));
   BPPSA_TRY(allocate(&s->zeros, s, 1, samples, c->hidden));
   if (s->group_count > 1) {
     BPPSA_TRY(allocate(&s->logits, s, split_logit_steps(s), c->batch, c->classes));
   }
   if (s->group_count > 1 && c->input_gradients) {
     BPPSA_TRY(allocate(&s->dx, s, s->steps, c->batch, c->input));
-    BPPSA_TRY(allocate(&s->dh0, s, c->layers, c->batch, c->hidden));
+    BPPSA_TRY(allocate(&s->dh0, s, c->layers, c->batch, split_state_size(s)));
   }
   return create_sum(s);
 }
@@ -278,7 +278,7 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
   }
   const bool begins = s->steps > 0 && s->first == 0;
   bppsa_view dx = bppsa_view_make(s->dx, c->dtype, 3, (int64_t[]){s->steps, s->batch, c->input});
-  bppsa_view dh0 = bppsa_view_make(s->dh0, c->dtype, 3, (int64_t[]){c->layers, begins ? s->batch : 0, c->hidden});
+  bppsa_view dh0 = bppsa_view_make(s->dh0, c->dtype, 3, (int64_t[]){c->layers, begins ? s->batch : 0, split_state_size(s)});
   if (s->group_count == 1 && s->steps > 0) {
     bppsa_view own_x, own_h0;
     bppsa_model *only = s->groups[0].model;
@@ -331,10 +331,6 @@ static bppsa_status count_redone(bppsa_model *model) {
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model) {
   BPPSA_REQUIRE(split != NULL && split->comm != NULL && config != NULL && cell != NULL && device != NULL && model != NULL);
-  if (cell->pair) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "split time: the state of %s is a pair (h, c), expected a cell with a state h alone",
-                      cell->name);
-  }
   BPPSA_TRY(agree(split, config, device));
   BPPSA_TRY(check(split, config, device));
   split_network *s = bppsa_calloc(1, sizeof *s);
@@ -358,8 +354,8 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   s->config = *config;
   s->device = device;
   s->gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
-  s->config.method = choose(config, s->ranks, split->micro_batches);
   s->cell = cell;
+  s->config.method = choose(s, config, split->micro_batches);
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
   bppsa_status status = split_time_forward_method(config, cell, s->gpu, &s->config.forward);

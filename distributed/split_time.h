@@ -1,15 +1,15 @@
 /* A recurrent network whose sequence is cut along time: every rank of a communicator holds neighbouring steps, and is given, as a
- * bppsa_model (core/model.h), the part of the network that computes them.
+ * bppsa_model (core/model.h), the part of the network that computes them. S is the size of a state, as in recurrent/recurrent.h.
  *
  * Rank 0 has the last steps, where back-propagation begins; bppsa_ranks_share (distributed/scan.h) says which rank has which
  * steps, and where p > T the ranks beyond T have none. All ranks call forward and backward, in the same order and with the same
  * b; t is the number of a rank's own steps:
  *
- *   forward          x [t,b,I] of its own steps; h0 [L,b,H] or NULL: only the rank with step 1 reads it. Logits: with a loss on
+ *   forward          x [t,b,I] of its own steps; h0 [L,b,S] or NULL: only the rank with step 1 reads it. Logits: with a loss on
  *                    all steps [t,b,C]; with a loss on the last one [b,C] on rank 0, and [0,C] on the others.
  *   backward         a seed of the shape of the logits. Every rank's gradients are those of the whole sequence, with the same bits
  *                    on all ranks: the ranks' parts are added in a fixed order (comm/ordered.h).
- *   input_gradients  x [t,b,I]; h0 [L,b,H] on the rank with step 1, [L,0,H] on the others.
+ *   input_gradients  x [t,b,I]; h0 [L,b,S] on the rank with step 1, [L,0,S] on the others.
  *
  * A rank scales its seed by its own rows alone; bppsa_ranks_loss makes it the seed of all ranks' rows:
  *
@@ -21,7 +21,7 @@
  * groups' scans over ranks follow each other (distributed/scan.h). On a GPU all arrays are in its memory. There the layer's own
  * kernels take a rank through BP, linear and, for H up to 32, chunked, by the products of the rank's chunks, which they make before
  * a gradient arrives: gradients alone travel. The other scans are scans over ranks on a GPU as well. AUTO is BP where
- * (p - 1) / micro_batches, the time that ranks of the pipeline wait in units of their own work, is at most H, the work of a product
+ * (p - 1) / micro_batches, the time that ranks of the pipeline wait in units of their own work, is at most S, the work of a product
  * in units of BP's; otherwise chunked.
  *
  * A speculative forward pass (recurrent/forward.h), on CPUs, is that of the whole sequence: its plan depends on T and the batch,
@@ -52,8 +52,8 @@ typedef struct {
 /* Makes this rank's part of a network; collective. config: of the whole network, seq_len = T, equal on all ranks, without a
  * factory. The parameters start at 0 and must be set alike on all ranks. ERR_ARGUMENT: configurations that differ between the
  * ranks (the same error on every rank), micro_batches or tag out of range, another GPU than the communicator's, and those of
- * bppsa_recurrent_create. ERR_UNSUPPORTED: a state (h, c); speculative forward passes on GPUs (where AUTO is the sequential one).
- * ERR_SHAPE, ERR_MEMORY, ERR_CUDA, ERR_COMM. */
+ * bppsa_recurrent_create. ERR_UNSUPPORTED: speculative forward passes on GPUs (where AUTO is the sequential one). ERR_SHAPE,
+ * ERR_MEMORY, ERR_CUDA, ERR_COMM. */
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model);
 

@@ -17,7 +17,7 @@ typedef struct {
   int64_t first, samples; /* of the latest pass; 0 samples: none */
   /* Arrays of the device. */
   char *x, *seed;            /* [t][samples][I], like the logits: the group's part of the batch; NULL with one group */
-  char *states;              /* [L][samples][H]: h0 of the group, then what goes to another rank */
+  char *states;              /* [L][samples][S]: h0 of the group, then what goes to another rank */
   bppsa_comm_request **sent; /* [requests]: messages under way */
 } split_group;
 
@@ -40,7 +40,7 @@ struct split_network {
   int64_t batch;        /* b of the latest forward pass; 0: none */
   bool backward_done;
   char *logits, *dx, *dh0; /* of the whole batch; NULL with one group, whose network has them */
-  char *carry;             /* [samples][H]: a gradient that arrives */
+  char *carry;             /* [samples][S]: a gradient that arrives */
   char *zeros;             /* [samples][H]: the seed of a rank without a head */
   bppsa_ranks_scan_context scan;
   int64_t reals; /* of all parameters; on a GPU with the gaps between them */
@@ -48,6 +48,10 @@ struct split_network {
   bppsa_ordered_sum *sum;
 };
 
+/* S: numbers in a state, H or those of a pair. */
+static inline int64_t split_state_size(const split_network *s) {
+  return (s->cell->pair ? 2 : 1) * s->config.hidden;
+}
 /* Has this rank logits? */
 static inline bool split_has_head(const split_network *s) {
   return s->steps > 0 && (s->config.loss_all || s->rank == 0);

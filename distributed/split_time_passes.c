@@ -101,7 +101,7 @@ static bppsa_status check_inputs(const split_network *s, const bppsa_view *x, co
   }
   BPPSA_TRY(check_view(s, "x", x, 3, (int64_t[]){s->steps, batch > 0 ? batch : c->batch, c->input}));
   const bool reads = h0 != NULL && s->steps > 0 && s->first == 0;
-  return reads ? check_view(s, "h0", h0, 3, (int64_t[]){c->layers, batch, c->hidden}) : BPPSA_OK;
+  return reads ? check_view(s, "h0", h0, 3, (int64_t[]){c->layers, batch, split_state_size(s)}) : BPPSA_OK;
 }
 
 /* The first network has the parameters that the caller sets; the others compute with copies. */
@@ -128,23 +128,29 @@ static bppsa_status begin_states(split_network *s, split_group *g, const bppsa_v
   }
   *has = true;
   if (!is_last(s)) {
-    const bppsa_view view = reals(s, g->states, c->layers * g->samples * c->hidden);
+    const bppsa_view view = reals(s, g->states, c->layers * g->samples * split_state_size(s));
     return bppsa_comm_recv(s->active, s->rank + 1, s->tag + TAG_STATES, &view);
   }
   *has = h0 != NULL;
-  return *has ? take(s, g, c->layers, c->hidden, h0->data, g->states) : BPPSA_OK;
+  return *has ? take(s, g, c->layers, split_state_size(s), h0->data, g->states) : BPPSA_OK;
 }
 
 /* Sends the states behind this rank's steps on. */
 static bppsa_status end_states(split_network *s, split_group *g) {
   const bppsa_recurrent_config *c = &s->config;
-  const int64_t state = g->samples * c->hidden * size_of(s);
+  const int64_t half = c->hidden * size_of(s), state = split_state_size(s) * size_of(s);
+  const int64_t last = (s->steps - 1) * g->samples * half;
   for (int64_t l = 0; l < c->layers; ++l) {
-    bppsa_view h;
+    char *to = g->states + l * g->samples * state;
+    bppsa_view h, cells;
     BPPSA_TRY(bppsa_recurrent_states(g->model, l, &h));
-    BPPSA_TRY(copy(s, g->states + l * state, (const char *)h.data + (s->steps - 1) * state, state));
+    BPPSA_TRY(bppsa_memory_queue_copy(s->device, to, state, (const char *)h.data + last, half, half, g->samples));
+    if (s->cell->pair) {
+      BPPSA_TRY(bppsa_recurrent_cell_states(g->model, l, &cells));
+      BPPSA_TRY(bppsa_memory_queue_copy(s->device, to + half, state, (const char *)cells.data + last, half, half, g->samples));
+    }
   }
-  const bppsa_view view = reals(s, g->states, c->layers * g->samples * c->hidden);
+  const bppsa_view view = reals(s, g->states, c->layers * g->samples * split_state_size(s));
   return send_off(s, s->rank - 1, s->tag + TAG_STATES, &view, &g->sent[0]);
 }
 
@@ -157,7 +163,7 @@ static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_
     BPPSA_TRY(take(s, g, s->steps, c->input, x->data, g->x));
   }
   const bppsa_view own_x = view_of(s, s->group_count > 1 ? g->x : x->data, 3, (int64_t[]){s->steps, g->samples, c->input});
-  const bppsa_view own_h0 = view_of(s, g->states, 3, (int64_t[]){c->layers, g->samples, c->hidden});
+  const bppsa_view own_h0 = view_of(s, g->states, 3, (int64_t[]){c->layers, g->samples, split_state_size(s)});
   if (split_has_head(s)) {
     bppsa_view part;
     BPPSA_TRY(g->model->ops->forward(g->model, &own_x, has ? &own_h0 : NULL, &part));
@@ -211,7 +217,7 @@ static bool is_injected(const split_network *s, int64_t layer) {
 }
 
 static char *row_of(const split_network *s, const split_group *g, void *all, int64_t row) {
-  return (char *)all + row * g->samples * s->config.hidden * size_of(s);
+  return (char *)all + row * g->samples * split_state_size(s) * size_of(s);
 }
 
 /* u at the state between two ranks: the rank with the earlier step computes it, in g_T, and the scan of the later one adds it, as
@@ -219,7 +225,7 @@ static char *row_of(const split_network *s, const split_group *g, void *all, int
 bppsa_status split_time_join_injected(void *context, int64_t layer, void *all) {
   split_group *g = context;
   split_network *s = g->split;
-  const int64_t count = g->samples * s->config.hidden;
+  const int64_t count = g->samples * split_state_size(s);
   bppsa_comm_request *arrives = NULL;
   if (!is_injected(s, layer)) {
     return BPPSA_OK;
@@ -244,7 +250,7 @@ bppsa_status split_time_join_injected(void *context, int64_t layer, void *all) {
 bppsa_status split_time_receive_carry(void *context, int64_t layer, void *all) {
   split_group *g = context;
   split_network *s = g->split;
-  const int64_t count = g->samples * s->config.hidden;
+  const int64_t count = g->samples * split_state_size(s);
   if (s->rank == 0) {
     return BPPSA_OK;
   }
@@ -257,7 +263,7 @@ bppsa_status split_time_receive_carry(void *context, int64_t layer, void *all) {
 bppsa_status split_time_send_carry(void *context, int64_t layer, const void *all) {
   split_group *g = context;
   split_network *s = g->split;
-  const int64_t count = g->samples * s->config.hidden;
+  const int64_t count = g->samples * split_state_size(s);
   char *kept = row_of(s, g, g->states, layer); /* the network goes on in its own memory */
   BPPSA_TRY(copy(s, kept, all, count * size_of(s)));
   const bppsa_view view = reals(s, kept, count);
@@ -302,7 +308,7 @@ static bppsa_status collect_inputs(split_network *s, split_group *g) {
   }
   BPPSA_TRY(g->model->ops->input_gradients(g->model, &dx, &dh0));
   BPPSA_TRY(give(s, g, s->steps, s->config.input, dx.data, s->dx));
-  return s->first == 0 ? give(s, g, s->config.layers, s->config.hidden, dh0.data, s->dh0) : BPPSA_OK;
+  return s->first == 0 ? give(s, g, s->config.layers, split_state_size(s), dh0.data, s->dh0) : BPPSA_OK;
 }
 
 /* This rank's parts of the weight gradients, group by group, to those of the first network; 0 for a rank without steps. */

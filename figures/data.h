@@ -5,10 +5,16 @@
 #include "figures/figure.h"
 #include "schedule/schedule.h"
 
-/* ---- from rows of bench rnn ---- */
+/* ---- from rows of bench rnn or lstm ---- */
 
-bppsa_figure_data bppsa_make_epochs; /* source: an int, 4 for table 4 (by T) or 5 for table 5 (by B) */
-bppsa_figure_data bppsa_make_growth, bppsa_make_figure8;
+/* The paper's points; paper: its numbers, of RNNs, stand beside those measured. */
+typedef struct {
+  int table; /* 4: by T; 5: by B */
+  bool paper;
+} bppsa_epochs_source;
+bppsa_figure_data bppsa_make_epochs; /* source: a bppsa_epochs_source */
+bppsa_figure_data bppsa_make_growth;
+bppsa_figure_data bppsa_make_figure8; /* source: a bool, whether the paper's curve is drawn too */
 
 /* ---- from rows of bench gru ---- */
 

@@ -66,7 +66,7 @@ static inline bool bppsa_figure_has_data(const bppsa_figures *figures, const bpp
 }
 
 struct bppsa_figure_page {
-  const char *run;  /* the kind of run that makes this page: "rnn", "gru", "ranks" or "cnn" */
+  const char *run;  /* the kind of run that makes this page: "rnn", "gru", "lstm", "ranks", .. */
   const char *file; /* "index.html" */
   const char *kept; /* the document with the page's measurements, "results.json"; NULL: nothing is measured */
   const char *list; /* the list in that document: "rows" of a benchmark, or "parts" (keep.h) */

@@ -19,12 +19,12 @@ typedef struct {
   double validation; /* fraction of the samples that is held out; ignored by convolutional networks */
 } bppsa_figures_data;
 
+/* `results` are of bench rnn, gru, lstm, ranks or forward. */
 typedef struct {
   bppsa_output to;       /* progress goes to its `err`; nothing else is printed */
   const char *directory; /* directory for the files; made if it does not exist */
-  const char
-      *results; /* a document of bench rnn, gru, ranks or forward, or of spectrain.py, to draw without measuring; NULL: measure */
-  const bppsa_network_kind *kind; /* which figures: the RNN's or the GRU's */
+  const char *results;   /* a document of a benchmark below, or of spectrain.py, to draw without measuring; NULL: measure */
+  const bppsa_network_kind *kind; /* which figures: the RNN's, the GRU's or the LSTM's */
   bool kind_given;                /* true: results of another kind are refused; false: the results decide the kind */
   bool cnn;                       /* make the convolutional networks' figures instead */
   bool quick;                     /* a small sweep, two epochs instead of 20 */

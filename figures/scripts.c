@@ -80,43 +80,48 @@
 
 const char bppsa_script_figure7[] = CURVES("figure7");
 const char bppsa_script_figure13[] = CURVES("figure13");
+const char bppsa_script_lstm_loss[] = CURVES("lstm_loss");
 
 /* ---- figure 8 ---- */
 
-const char bppsa_script_figure8[] = PANELS("figure8", "1180", "860") //
-    METHODS(
-        "3") "array points[6] = [7, 6, 2, 1, 4, 8]\n"
-             "point(i) = points[1 + (i - 1) % 6]\n"
-             "only(i, axis, column) = (stringcolumn(1) eq axis && stringcolumn(3) eq word(names, i) ? column(column) : NaN)\n"
-             "noisy(i, axis, column) = (column(8) == 1 ? only(i, axis, column) : NaN)\n"
-             "set logscale xy\n"
-             "set format y '%g'\n"
-             "do for [panel = 0:3] {\n"
-             "  axis = panel < 2 ? 'T' : 'B'\n"
-             "  column = panel % 2 == 0 ? 7 : 6\n"
-             "  set lmargin at screen panel % 2 == 0 ? 0.08 : 0.58\n"
-             "  set rmargin at screen panel % 2 == 0 ? 0.47 : 0.97\n"
-             "  set tmargin at screen panel < 2 ? 0.95 : 0.485\n"
-             "  set bmargin at screen panel < 2 ? 0.62 : 0.155\n"
-             "  if (axis eq 'T') {\n"
-             "    set xtics (10, 30, 100, 300, 1000, 3000, 10000, 30000)\n"
-             "    set xrange [7:43000]\n"
-             "    set xlabel 'sequence length T  (B = 16)' offset 0,0.5\n"
-             "  } else {\n"
-             "    set xtics (2, 4, 8, 16, 32, 64, 128, 256)\n"
-             "    set xrange [1.6:320]\n"
-             "    set xlabel 'batch B  (T = 1000)' offset 0,0.5\n"
-             "  }\n"
-             "  set title column == 7 ? 'Forward and backward pass' : 'Forward and backward: speedup over BP (above 1: faster)' "
-             "offset 0,-0.4\n"
-             "  set ylabel column == 7 ? 'milliseconds' : 'time of BP / time of the method'\n"
-             "  plot for [i = 1:count] data using (only(i, axis, 2)):(only(i, axis, column)) every ::1 \\\n"
-             "    with linespoints lc rgb colour(i) lw 2 pt point(i) ps 0.8, \\\n"
-             "    for [i = 1:count] data using (noisy(i, axis, 2)):(noisy(i, axis, column)) every ::1 \\\n"
-             "    with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
-             "}\n" KEY "plot for [i = 1:count] NaN with linespoints lc rgb colour(i) lw 2 pt point(i) ps 0.8 title title_of(i), "
-             "\\\n  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
-             "unset multiplot\n";
+#define SENSITIVITY(name)                                                                                                        \
+  PANELS(name, "1180", "860")                                                                                                    \
+  METHODS("3")                                                                                                                   \
+  "array points[6] = [7, 6, 2, 1, 4, 8]\n"                                                                                       \
+  "point(i) = points[1 + (i - 1) % 6]\n"                                                                                         \
+  "only(i, axis, column) = (stringcolumn(1) eq axis && stringcolumn(3) eq word(names, i) ? column(column) : NaN)\n"              \
+  "noisy(i, axis, column) = (column(8) == 1 ? only(i, axis, column) : NaN)\n"                                                    \
+  "set logscale xy\n"                                                                                                            \
+  "set format y '%g'\n"                                                                                                          \
+  "do for [panel = 0:3] {\n"                                                                                                     \
+  "  axis = panel < 2 ? 'T' : 'B'\n"                                                                                             \
+  "  column = panel % 2 == 0 ? 7 : 6\n"                                                                                          \
+  "  set lmargin at screen panel % 2 == 0 ? 0.08 : 0.58\n"                                                                       \
+  "  set rmargin at screen panel % 2 == 0 ? 0.47 : 0.97\n"                                                                       \
+  "  set tmargin at screen panel < 2 ? 0.95 : 0.485\n"                                                                           \
+  "  set bmargin at screen panel < 2 ? 0.62 : 0.155\n"                                                                           \
+  "  if (axis eq 'T') {\n"                                                                                                       \
+  "    set xtics (10, 30, 100, 300, 1000, 3000, 10000, 30000)\n"                                                                 \
+  "    set xrange [7:43000]\n"                                                                                                   \
+  "    set xlabel 'sequence length T  (B = 16)' offset 0,0.5\n"                                                                  \
+  "  } else {\n"                                                                                                                 \
+  "    set xtics (2, 4, 8, 16, 32, 64, 128, 256)\n"                                                                              \
+  "    set xrange [1.6:320]\n"                                                                                                   \
+  "    set xlabel 'batch B  (T = 1000)' offset 0,0.5\n"                                                                          \
+  "  }\n"                                                                                                                        \
+  "  set title column == 7 ? 'Forward and backward pass' : 'Forward and backward: speedup over BP (above 1: faster)' "           \
+  "offset 0,-0.4\n"                                                                                                              \
+  "  set ylabel column == 7 ? 'milliseconds' : 'time of BP / time of the method'\n"                                              \
+  "  plot for [i = 1:count] data using (only(i, axis, 2)):(only(i, axis, column)) every ::1 \\\n"                                \
+  "    with linespoints lc rgb colour(i) lw 2 pt point(i) ps 0.8, \\\n"                                                          \
+  "    for [i = 1:count] data using (noisy(i, axis, 2)):(noisy(i, axis, column)) every ::1 \\\n"                                 \
+  "    with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"                                                                          \
+  "}\n" KEY "plot for [i = 1:count] NaN with linespoints lc rgb colour(i) lw 2 pt point(i) ps 0.8 title title_of(i), "           \
+  "\\\n  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"                                                      \
+  "unset multiplot\n"
+
+const char bppsa_script_figure8[] = SENSITIVITY("figure8");
+const char bppsa_script_lstm_sensitivity[] = SENSITIVITY("lstm_sensitivity");
 
 /* ---- figure 9 ---- */
 

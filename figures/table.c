@@ -10,7 +10,7 @@
 
 /* ---- pages ---- */
 
-enum { RNN = 0, SCHEDULES, ORACLE, GRU, RANKS, FORWARD, STALENESS, OUT_OF_ORDER, NETWORKS, PAGES };
+enum { RNN = 0, SCHEDULES, ORACLE, GRU, LSTM, RANKS, FORWARD, STALENESS, OUT_OF_ORDER, NETWORKS, PAGES };
 
 const int bppsa_figure_page_count = PAGES;
 const bppsa_figure_page bppsa_figure_pages[] = {
@@ -45,6 +45,13 @@ const bppsa_figure_page bppsa_figure_pages[] = {
              .title = "tables and figures",
              .heading = "Back-propagation as a parallel scan: the GRU's tables 3 and 6, figures 9 and 13",
              .end = ""},
+    [LSTM] = {.run = "lstm",
+              .file = "index.html",
+              .kept = "results.json",
+              .list = "rows",
+              .title = "tables and figures",
+              .heading = "Back-propagation as a parallel scan: the LSTM over the shapes of tables 4 and 5",
+              .end = ""},
     [RANKS] = {.run = BPPSA_FIGURES_RANKS,
                .file = "index.html",
                .kept = "results.json",
@@ -111,12 +118,12 @@ const bppsa_figure bppsa_figure_table[] = {
     {.page = RNN,
      .name = "table4",
      .data = bppsa_make_epochs,
-     .of = &(const int){4},
+     .of = &(const bppsa_epochs_source){4, true},
      .title = "Table 4: seconds per epoch of 32 000 samples, by sequence length"},
     {.page = RNN,
      .name = "table5",
      .data = bppsa_make_epochs,
-     .of = &(const int){5},
+     .of = &(const bppsa_epochs_source){5, true},
      .title = "Table 5: seconds per epoch of 32 000 samples, by batch size",
      .caption =
          "H = 20, default initialisation, unless the results say otherwise. The paper's columns are whole epochs of "
@@ -157,6 +164,7 @@ const bppsa_figure bppsa_figure_table[] = {
     {.page = RNN,
      .name = "figure8",
      .data = bppsa_make_figure8,
+     .of = &(const bool){true},
      .script = bppsa_script_figure8,
      .title = "Figure 8: sensitivity to T and B",
      .caption =
@@ -321,6 +329,40 @@ const bppsa_figure bppsa_figure_table[] = {
      .title = "Figure 13: training loss over wall-clock time",
      .kept = true,
      .without_data = "<p>Not made: it needs a data set, <code>--data instruments:DIR</code> or <code>irmas:DIR</code>.</p>\n"},
+    {.page = LSTM,
+     .name = "lstm_lengths",
+     .data = bppsa_make_epochs,
+     .of = &(const bppsa_epochs_source){4, false},
+     .title = "Seconds per epoch of 32 000 samples, by sequence length"},
+    {.page = LSTM,
+     .name = "lstm_batches",
+     .data = bppsa_make_epochs,
+     .of = &(const bppsa_epochs_source){5, false},
+     .title = "Seconds per epoch of 32 000 samples, by batch size",
+     .caption = "H = 20, default initialisation, unless the results say otherwise: one forward pass, and one forward and one "
+                "backward pass, times the iterations of an epoch; head, loss, update and data are left out. <i>linear</i> is BP "
+                "under another name, <i>auto</i> the planner's choice. A dash was not measured. The papers have no LSTM."},
+    {.page = LSTM,
+     .name = "lstm_growth",
+     .data = bppsa_make_growth,
+     .title = "Growth with T at B = 16",
+     .caption = "Least squares over the logarithms of T from 100 on, medians, noisy points left out: an exponent of 1 is linear "
+                "growth. The critical path is counted in the plans."},
+    {.page = LSTM,
+     .name = "lstm_sensitivity",
+     .data = bppsa_make_figure8,
+     .of = &(const bool){false},
+     .script = bppsa_script_lstm_sensitivity,
+     .title = "Sensitivity to T and B",
+     .caption = "One forward and one backward pass, medians, default initialisation, H = 20. A state is a pair (h, c): a scan's "
+                "products are 2H &times; 2H. Rings are noisy points."},
+    {.page = LSTM,
+     .name = "lstm_loss",
+     .data = bppsa_make_training,
+     .of = "",
+     .script = bppsa_script_lstm_loss,
+     .title = "Training loss over wall-clock time",
+     .kept = true},
     {.page = RANKS,
      .name = "ranks_time",
      .data = bppsa_make_ranks,

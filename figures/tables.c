@@ -1,4 +1,4 @@
-/* Tables 4 and 5, figure 8 and the growth with T: compares the paper's numbers with the numbers of bench rnn. */
+/* Tables 4 and 5, figure 8 and the growth with T: the numbers of bench rnn beside the paper's, and those of bench lstm alone. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -47,11 +47,11 @@ static void add_field(bppsa_text *text, double value) {
 
 /* Columns: the paper's seconds per epoch; ours from medians, then from minima; the names of the noisy methods, separated by
  * blanks. */
-static void table_csv(const json_t *rows, int table, bppsa_text *text) {
+static void table_csv(const json_t *rows, const bppsa_epochs_source *of, bppsa_text *text) {
   static const char *const keys[] = {"median_s", "min_s"};
   bppsa_paper_row points[MOST_POINTS];
-  const int64_t count = list_points(rows, table, points);
-  bppsa_text_add(text, "seq_len,batch,paper_v100_forward_s,paper_v100_bp_s,paper_v100_bppsa_s");
+  const int64_t count = list_points(rows, of->table, points);
+  bppsa_text_add(text, "seq_len,batch%s", of->paper ? ",paper_v100_forward_s,paper_v100_bp_s,paper_v100_bppsa_s" : "");
   for (int k = 0; k < 2; ++k) {
     bppsa_text_add(text, ",forward%s_s", k == 0 ? "" : "_min");
     for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
@@ -62,7 +62,7 @@ static void table_csv(const json_t *rows, int table, bppsa_text *text) {
   for (int64_t i = 0; i < count; ++i) {
     const bppsa_paper_row *at = &points[i];
     bppsa_text_add(text, "%" PRId64 ",%" PRId64, at->seq_len, at->batch);
-    bppsa_text_add_cells(text, 3, (double[]){at->forward_s, at->bp_s, at->bppsa_s});
+    bppsa_text_add_cells(text, of->paper ? 3 : 0, (double[]){at->forward_s, at->bp_s, at->bppsa_s});
     for (int k = 0; k < 2; ++k) {
       add_field(text, epoch(rows, at, NULL, keys[k]));
       for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
@@ -112,7 +112,7 @@ static void sort_points(int64_t count, bppsa_paper_row *points) {
   }
 }
 
-static void figure8_csv(const json_t *rows, bppsa_text *text) {
+static void figure8_csv(const json_t *rows, bool paper, bppsa_text *text) {
   bppsa_text_add(text, "axis,value,method,backward_ms,backward_speedup,overall_speedup,overall_ms,noisy\n");
   for (int table = 4; table <= 5; ++table) {
     const char *axis = table == 4 ? "T" : "B";
@@ -136,7 +136,9 @@ static void figure8_csv(const json_t *rows, bppsa_text *text) {
         bppsa_text_add(text, ",%d\n", is_noisy(rows, &points[i], bppsa_measured_method(m)));
       }
     }
-    add_paper_points(table, axis, text);
+    if (paper) {
+      add_paper_points(table, axis, text);
+    }
   }
 }
 
@@ -180,7 +182,8 @@ static bool has_column(const json_t *rows, int64_t count, const bppsa_paper_row 
   return false;
 }
 
-static void table_html(const json_t *rows, int table, bppsa_text *text) {
+static void table_html(const json_t *rows, const bppsa_epochs_source *of, bppsa_text *text) {
+  const int table = of->table;
   bppsa_paper_row points[MOST_POINTS];
   const int64_t count = list_points(rows, table, points);
   bool shown[BPPSA_MEASURED_METHODS];
@@ -189,11 +192,12 @@ static void table_html(const json_t *rows, int table, bppsa_text *text) {
     shown[m] = has_column(rows, count, points, bppsa_measured_method(m));
     columns += shown[m];
   }
-  bppsa_text_add(text,
-                 "<table>\n<tr><th rowspan=\"2\">%s</th><th colspan=\"4\">paper, V100</th><th colspan=\"%d\">here: median, "
-                 "<small>minimum</small></th></tr>\n<tr>"
-                 "<th>forward</th><th>BP</th><th>BPPSA</th><th>BP / BPPSA</th><th>forward</th>",
-                 table == 4 ? "T (B = 16)" : "B (T = 1000)", columns);
+  bppsa_text_add(
+      text,
+      "<table>\n<tr><th rowspan=\"2\">%s</th>%s<th colspan=\"%d\">here: median, <small>minimum</small></th></tr>\n<tr>%s"
+      "<th>forward</th>",
+      table == 4 ? "T (B = 16)" : "B (T = 1000)", of->paper ? "<th colspan=\"4\">paper, V100</th>" : "", columns,
+      of->paper ? "<th>forward</th><th>BP</th><th>BPPSA</th><th>BP / BPPSA</th>" : "");
   for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
     if (shown[m]) {
       bppsa_text_add(text, "<th>%s</th>", bppsa_measured_method(m));
@@ -206,10 +210,10 @@ static void table_html(const json_t *rows, int table, bppsa_text *text) {
     const double scan = bppsa_measured_best_scan(rows, at->seq_len, at->batch, &noisy);
     const double bp = bppsa_measured_iteration(rows, at->seq_len, at->batch, "bp", "median_s");
     bppsa_text_add(text, "<tr><td>%" PRId64 "</td>", table == 4 ? at->seq_len : at->batch);
-    add_cell(text, at->forward_s, false);
-    add_cell(text, at->bp_s, false);
-    add_cell(text, at->bppsa_s, false);
-    add_cell(text, at->bp_s / at->bppsa_s, false);
+    const double paper[] = {at->forward_s, at->bp_s, at->bppsa_s, at->bp_s / at->bppsa_s};
+    for (int k = 0; of->paper && k < 4; ++k) {
+      add_cell(text, paper[k], false);
+    }
     add_times(text, rows, at, NULL);
     for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
       if (shown[m]) {
@@ -225,15 +229,18 @@ static void table_html(const json_t *rows, int table, bppsa_text *text) {
 /* ---- the figures' data ---- */
 
 bppsa_status bppsa_make_epochs(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
-  const int table = *(const int *)figure->of;
-  table_csv(bppsa_figures_rows(f), table, &made->csv);
-  table_html(bppsa_figures_rows(f), table, &made->html);
+  table_csv(bppsa_figures_rows(f), figure->of, &made->csv);
+  table_html(bppsa_figures_rows(f), figure->of, &made->html);
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_make_figure8(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
-  (void)figure;
-  figure8_csv(bppsa_figures_rows(f), &made->csv);
+  figure8_csv(bppsa_figures_rows(f), *(const bool *)figure->of, &made->csv);
+  if (bppsa_text_check(&made->csv) == BPPSA_OK &&
+      (strstr(made->csv.text, "\nT,") == NULL || strstr(made->csv.text, "\nB,") == NULL)) { /* a panel would be empty */
+    bppsa_text_free(&made->csv);
+    made->left_out = true;
+  }
   return BPPSA_OK;
 }
 

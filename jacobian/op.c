@@ -158,6 +158,10 @@ bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, expected a cell's step of 1 .. %d gates", bppsa_op_name(op),
                         op->step == NULL ? "no cell" : "a number of gates out of range", BPPSA_STEP_GATES);
     }
+    if (op->step->pair && (op->in[0] % 2 != 0 || !op->step->diagonal)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a state of %lld numbers%s, expected pairs (h, c) and a diagonal",
+                        bppsa_op_name(op), (long long)op->in[0], op->step->diagonal ? "" : ", without a diagonal");
+    }
     break;
   case BPPSA_OPERATOR_FLATTEN:
     shape[0] *= shape[1] * shape[2];
@@ -232,7 +236,7 @@ bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size) {
     blocks = op->in[0] * op->out_channels;
     break;
   case BPPSA_OPERATOR_STEP: /* a block of 1 x 1 */
-    blocks = op->in[0] * op->in[0];
+    blocks = op->step->pair ? (op->in[0] + 2) * bppsa_op_units(op) : op->in[0] * op->in[0];
     break;
   default:
     break;
@@ -244,6 +248,10 @@ bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size) {
   return BPPSA_OK;
 }
 
+int64_t bppsa_op_units(const bppsa_op *op) {
+  return op->in[0] / (op->kind == BPPSA_OPERATOR_STEP && op->step->pair ? 2 : 1);
+}
+
 int64_t bppsa_op_weights(const bppsa_op *op) {
   switch (op->kind) {
   case BPPSA_OPERATOR_CONV2D:
@@ -251,7 +259,7 @@ int64_t bppsa_op_weights(const bppsa_op *op) {
   case BPPSA_OPERATOR_LINEAR:
     return op->out_channels * op->in[0] * op->in[1] * op->in[2];
   case BPPSA_OPERATOR_STEP:
-    return op->step->gates * op->in[0] * op->in[0];
+    return op->step->gates * bppsa_op_units(op) * bppsa_op_units(op);
   default:
     return 0;
   }

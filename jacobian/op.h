@@ -22,20 +22,26 @@ typedef enum {
   BPPSA_OPERATOR_MAXPOOL2D,
   BPPSA_OPERATOR_AVGPOOL2D,
   BPPSA_OPERATOR_FLATTEN,
-  BPPSA_OPERATOR_STEP, /* one step h_{t-1} -> h_t of a recurrent cell of size C; op.step is the cell's table */
+  BPPSA_OPERATOR_STEP, /* one step of a recurrent cell, from a state of size C to the next; op.step is the cell's table */
   BPPSA_OPERATOR_COUNT
 } bppsa_operator;
 
 enum { BPPSA_STEP_GATES = 8 }; /* the most gates of a step */
 
 /* A recurrent cell's step h = f(W_ih x + b_ih, W_hh h_{-1} + b_hh, h_{-1}) as an operator; the cells' folders provide such tables
- * (bppsa_rnn_step, bppsa_gru_step). Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. */
+ * (bppsa_rnn_step, bppsa_gru_step). Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. Of a cell whose state
+ * is a pair (h, c) (bppsa_lstm_step), with b = d_K,
+ *
+ *     Jᵀ = | (Σ_{k < K-1} W_kᵀ diag(d_k)) diag(b) + W_{K-1}ᵀ diag(d_{K-1})    Σ_{k < K-1} W_kᵀ diag(d_k) |
+ *          | diag(e) diag(b)                                                 diag(e)                    |
+ */
 typedef struct {
   const char *name; /* "rnn" */
   int64_t gates;    /* number of blocks, 1 .. BPPSA_STEP_GATES */
   bool diagonal;    /* e is present */
-  /* Computes d [gates] of one unit and, if present, e behind them, from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates]
-   * and h_{-1}. NULL: the step has no factors of this type. */
+  bool pair;        /* the state is a pair (h, c), C = 2H numbers; e must be present */
+  /* Computes d [gates] of one unit, then e if it is present, then b of a pair, from x = W_ih x + b_ih [gates],
+   * h = W_hh h_{-1} + b_hh [gates] and h_{-1}, of a pair c_{-1}. NULL: the step has no factors of this type. */
   void (*factors_f32)(bool relu, const float *x, const float *h, float before, float *d);
   void (*factors_f64)(bool relu, const double *x, const double *h, double before, double *d);
   /* Returns the table of kernels that compute the same factors on a GPU. The table's members are private to the library, so a
@@ -46,7 +52,7 @@ typedef struct {
 typedef struct {
   bppsa_operator kind;
   const bppsa_step *step;                    /* step: borrowed */
-  int64_t in[3];                             /* C, H, W; step: H, 1, 1 */
+  int64_t in[3];                             /* C, H, W; step: H, 1, 1, of a pair 2H, 1, 1 */
   int64_t out_channels;                      /* conv2d, linear */
   int64_t kernel[2], stride[2], dilation[2]; /* along height and width: conv2d, pools */
   int64_t padding[4];                        /* top, bottom, left, right */
@@ -88,6 +94,8 @@ typedef struct {
 } bppsa_op_size;
 bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size);
 
+/* H of a step's cell; of other operators C. */
+int64_t bppsa_op_units(const bppsa_op *op);
 /* Number of weights on which the Jacobian depends: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
 /* FLOPs of the gradient of the operator's weights for one sample: 2 for each pair of an input and an output that a weight joins.

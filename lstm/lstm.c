@@ -20,4 +20,5 @@ const bppsa_cell bppsa_lstm_cell = {
     .coefficients = {coefficients_f32, coefficients_f64},
     .deltas = {deltas_f32, deltas_f64},
     .cuda = bppsa_lstm_cuda,
+    .step = &bppsa_lstm_step,
 };

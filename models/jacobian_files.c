@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "core/file.h"
@@ -193,6 +194,29 @@ static bppsa_status keep_tensor(const loading *l, const bppsa_safetensors *file,
   return keep(l, view, what, count, data);
 }
 
+/* Puts h0, and c0 of a pair behind it, into a state, where a file that is missing stands for zeros. */
+static bppsa_status load_state(const loading *l, int64_t h) {
+  const struct { const char *option, *path; } halves[] = {{"--h0", l->files->h0}, {"--c0", l->files->c0}};
+  const int64_t size = (int64_t)bppsa_dtype_size(l->wanted->dtype), count = l->wanted->op.in[0] / h;
+  if (l->files->c0 != NULL && count == 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--c0: %s: an initial cell state for %s, which has none, expected a cell such as lstm",
+                      l->files->c0, bppsa_op_name(&l->wanted->op));
+  }
+  char *state = new_array(l->arrays, count * h, (size_t)size);
+  if (state == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const void *half = NULL;
+    BPPSA_TRY(load(l, halves[i].option, halves[i].path, h, &half));
+    if (half != NULL) {
+      memcpy(state + i * h * size, half, (size_t)(h * size));
+    }
+  }
+  l->wanted->operands.state = state;
+  return BPPSA_OK;
+}
+
 static bppsa_status load_tensors(const loading *l, const bppsa_safetensors *file) {
   bppsa_jacobian_operands *operands = &l->wanted->operands;
   const int64_t gates = l->wanted->op.step->gates;
@@ -205,7 +229,8 @@ static bppsa_status load_tensors(const loading *l, const bppsa_safetensors *file
     }
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has another shape, expected [%sH,H]", what, rows);
   }
-  const int64_t h = l->wanted->op.in[0] = hh->shape[1];
+  const int64_t h = hh->shape[1];
+  l->wanted->op.in[0] = (l->wanted->op.step->pair ? 2 : 1) * h;
   bppsa_view x;
   BPPSA_TRY(shape_of(l->files->input, &x));
   const int64_t inputs = operands->inputs = bppsa_view_count(&x);
@@ -214,11 +239,7 @@ static bppsa_status load_tensors(const loading *l, const bppsa_safetensors *file
   BPPSA_TRY(keep_tensor(l, file, "bias_ih_l0", gates * h, &operands->bias_ih));
   BPPSA_TRY(keep_tensor(l, file, "bias_hh_l0", gates * h, &operands->bias_hh));
   BPPSA_TRY(load(l, "--input", l->files->input, inputs, &operands->input));
-  if (l->files->h0 != NULL) {
-    return load(l, "--h0", l->files->h0, h, &operands->state);
-  }
-  operands->state = new_array(l->arrays, h, bppsa_dtype_size(l->wanted->dtype));
-  return operands->state != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  return load_state(l, h);
 }
 
 static bppsa_status load_step(const loading *l) {

@@ -4,9 +4,10 @@
 
 #include "models/jacobian_matrix.h"
 
-/* Paths, NULL where there is no such file. For an operator all are NPY; a cell's step has its weights in safetensors, and h0. */
+/* Paths, NULL where there is no such file. For an operator all are NPY; a cell's step has its weights in safetensors, h0, and c0
+ * where its state is a pair. */
 typedef struct {
-  const char *input, *weights, *mask, *h0;
+  const char *input, *weights, *mask, *h0, *c0;
 } bppsa_jacobian_files;
 
 enum { BPPSA_JACOBIAN_ARRAYS = 8 };
@@ -25,9 +26,9 @@ bppsa_status bppsa_jacobian_input_shape(const bppsa_jacobian_files *files, bppsa
 bppsa_status bppsa_jacobian_weight_shape(const bppsa_jacobian_files *files, bool known_channels, bool known_kernel, bppsa_op *op);
 
 /* Loads the operands, in the request's dtype, and the mask; says whether the values depend on something that is missing (`filled`).
- * A step takes its sizes from the weights [KH,H] and the input [I]; without h0 its state is 0. The request's op and dtype are set
- * before. ERR_ARGUMENT: an array of another size or dtype, a tensor that is missing; ERR_UNSUPPORTED: a cell
- * without step; ERR_* of the readers; ERR_MEMORY. */
+ * A step takes its sizes from the weights [KH,H] and the input [I]; without h0, or c0, that half of its state is 0. The request's
+ * op and dtype are set before. ERR_ARGUMENT: an array of another size or dtype, a tensor that is missing, c0 of a state without c;
+ * ERR_UNSUPPORTED: a cell without step; ERR_* of the readers; ERR_MEMORY. */
 bppsa_status bppsa_jacobian_load(const bppsa_jacobian_files *files, bppsa_jacobian_request *request,
                                  bppsa_jacobian_arrays *arrays);
 void bppsa_jacobian_arrays_free(bppsa_jacobian_arrays *arrays); /* a zeroed one is legal */

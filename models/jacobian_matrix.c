@@ -21,11 +21,14 @@ typedef struct {
 static void list_operands(const bppsa_jacobian *j, bppsa_jacobian_operands *o, operand list[OPERANDS]) {
   const bppsa_op *op = bppsa_jacobian_op(j);
   const bool cell = op->kind == BPPSA_OPERATOR_STEP;
-  const int64_t units = op->in[0] * op->in[1] * op->in[2], gates = cell ? op->step->gates : 0;
-  const operand all[OPERANDS] = {
-      {&o->weights, bppsa_op_weights(op)}, {&o->input, o->batch * (cell ? o->inputs : units)}, {&o->output, o->batch * units},
-      {&o->state, o->batch * units},       {&o->weights_ih, gates * units * o->inputs},        {&o->bias_ih, gates * units},
-      {&o->bias_hh, gates * units}};
+  const int64_t units = op->in[0] * op->in[1] * op->in[2], rows = cell ? op->step->gates * bppsa_op_units(op) : 0;
+  const operand all[OPERANDS] = {{&o->weights, bppsa_op_weights(op)},
+                                 {&o->input, o->batch * (cell ? o->inputs : units)},
+                                 {&o->output, o->batch * units},
+                                 {&o->state, o->batch * units},
+                                 {&o->weights_ih, rows * o->inputs},
+                                 {&o->bias_ih, rows},
+                                 {&o->bias_hh, rows}};
   for (int i = 0; i < OPERANDS; ++i) {
     list[i] = all[i];
   }

@@ -105,6 +105,14 @@ static void *steps_of(const recurrent_chain *c, int64_t layer, int64_t samples, 
   return (char *)(uintptr_t)x + (layer > 0 ? samples * c->config.hidden * size_of(c) : 0);
 }
 
+/* What a layer keeps: what its cell saved [T,b,saved·H], and c_0 .. c_T [T+1,b,H] of a pair behind it. */
+static void see_kept(const recurrent_chain *c, recurrent_network *n, const void *kept) {
+  n->layers[0].saved = (void *)(uintptr_t)kept;
+  if (c->cell->pair) {
+    n->layers[0].c = bppsa_recurrent_offset(n, kept, c->config.seq_len * n->batch * c->cell->saved * c->config.hidden);
+  }
+}
+
 /* ---- passes ---- */
 
 static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *x, void *kept,
@@ -120,35 +128,45 @@ static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, 
   } else if (status == BPPSA_OK) {
     n->x = steps_of(c, layer, samples, x);
     n->layers[0].h = y;
-    n->layers[0].saved = kept;
+    see_kept(c, n, kept);
     status = n->backend->forward(n, NULL);
   }
   give_back(&l);
   return status;
 }
 
-/* The head's gradients, of which each may be left out. */
-static bppsa_status head_backward(recurrent_network *n, const void *dy, const void *x, bool weights, void *dx) {
+/* The head's gradients, of which each may be left out. Of a pair the network has the gradients of both halves, of which h's go on.
+ */
+static bppsa_status head_backward(const recurrent_chain *c, recurrent_network *n, const void *dy, const void *x, bool weights,
+                                  void *dx) {
+  const int64_t half = c->config.hidden * size_of(c), state = bppsa_recurrent_state_size(n) * size_of(c);
   n->seed = dy;
   n->layers[0].h = (void *)(uintptr_t)x;
   BPPSA_TRY(weights ? n->backend->head_gradients(n) : BPPSA_OK);
-  n->g = dx;
-  return dx != NULL ? n->backend->seed(n) : BPPSA_OK;
+  if (dx == NULL) {
+    return BPPSA_OK;
+  }
+  n->g = c->cell->pair ? n->g : dx;
+  BPPSA_TRY(n->backend->seed(n));
+  return c->cell->pair ? bppsa_memory_queue_copy(c->base.device, dx, half, n->g, state, half, (c->config.seq_len + 1) * n->batch)
+                       : BPPSA_OK;
 }
 
 /* A recurrent layer's gradients. dx [T,b,I], or [T+1,b,H] with zeros in front. */
 static bppsa_status layer_backward(const recurrent_chain *c, recurrent_network *n, int64_t layer, const void *dy, const void *x,
                                    const void *y, const void *kept, bool weights, void *dx) {
-  const int64_t state = n->batch * c->config.hidden * size_of(c);
-  /* the pass adds to the gradients of the states */
-  BPPSA_TRY(bppsa_memory_queue_copy(c->base.device, n->g, state, dy, state, state, c->config.seq_len + 1));
+  const int64_t half = c->config.hidden * size_of(c), state = bppsa_recurrent_state_size(n) * size_of(c);
+  const int64_t rows = (c->config.seq_len + 1) * n->batch;
+  /* the pass adds to the gradients of the states; those of c are 0 */
+  BPPSA_TRY(state > half ? bppsa_memory_clear(c->base.device, n->g, rows * state) : BPPSA_OK);
+  BPPSA_TRY(bppsa_memory_queue_copy(c->base.device, n->g, state, dy, half, half, rows));
   n->x = steps_of(c, layer, n->batch, x);
   n->layers[0].h = (void *)(uintptr_t)y;
-  n->layers[0].saved = (void *)(uintptr_t)kept;
+  see_kept(c, n, kept);
   n->dx = dx != NULL ? steps_of(c, layer, n->batch, dx) : NULL;
   n->config.input_gradients = dx != NULL;
   if (dx != NULL && layer > 0) {
-    BPPSA_TRY(bppsa_memory_clear(c->base.device, dx, state));
+    BPPSA_TRY(bppsa_memory_clear(c->base.device, dx, n->batch * half));
   }
   if (weights || c->base.device != NULL) { /* on a GPU one pass computes both gradients */
     return n->backend->backward(n, 0);
@@ -171,7 +189,7 @@ static bppsa_status backward(bppsa_chain *chain, int64_t layer, int64_t samples,
   bppsa_status status = see_weights(c, l.n, layer, weights);
   lend_gradients(c, l.n, layer, gradients);
   if (status == BPPSA_OK) {
-    status = layer == c->config.layers ? head_backward(l.n, dy, x, gradients != NULL, dx)
+    status = layer == c->config.layers ? head_backward(c, l.n, dy, x, gradients != NULL, dx)
                                        : layer_backward(c, l.n, layer, dy, x, y, kept, gradients != NULL, dx);
   }
   status = status == BPPSA_OK ? fetch_gradients(c, l.n, layer, gradients) : status;
@@ -256,6 +274,7 @@ static void describe_layers(recurrent_chain *c) {
   const bppsa_recurrent_config *config = &c->config;
   const int64_t layers = config->layers, states = (config->seq_len + 1) * config->hidden, out = c->cell->gates * config->hidden;
   const int64_t of_layer = bppsa_recurrent_layer_parameters(config);
+  const int64_t kept = config->seq_len * c->cell->saved * config->hidden + (c->cell->pair ? states : 0);
   const double steps = (double)config->seq_len, rows = config->loss_all ? steps : 1;
   for (int64_t l = 0; l <= layers; ++l) {
     char *name = c->names[c->base.parameter_count + l];
@@ -265,7 +284,7 @@ static void describe_layers(recurrent_chain *c) {
     c->layers[l] = (bppsa_chain_layer){.name = name,
                                        .in = l == 0 ? config->seq_len * config->input : states,
                                        .out = head ? config->classes * (config->loss_all ? config->seq_len : 1) : states,
-                                       .kept = head ? 0 : config->seq_len * c->cell->saved * config->hidden * size_of(c),
+                                       .kept = head ? 0 : kept * size_of(c),
                                        .first_parameter = l * of_layer,
                                        .parameters = head ? HEAD_PARAMETERS : of_layer,
                                        .flops = head ? 2 * rows * (double)(config->classes * config->hidden)
@@ -291,10 +310,6 @@ static bppsa_status build(recurrent_chain *c, const bppsa_device *device) {
 bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                           const bppsa_device *device, bppsa_chain **chain) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && chain != NULL);
-  if (cell->pair) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: the state of %s is a pair (h, c), expected a cell with a state h alone",
-                      cell->name);
-  }
   if (config->lengths) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: lengths of samples, expected samples of one length");
   }

@@ -8,6 +8,7 @@
  *
  *     |h_t - f(h_{t-1}, x_t)|_inf <= max(accept, stop)        for all t; for ReLU times max(1, |h_t|_inf)
  *
+ * and of a pair (h_t, c_t) both parts, each unit of c_t, which has no bound, times max(1, |c_t|), do so
  * in the rounding of the cell's own step, and a value that is not finite stands where the sequential pass puts it. The worst
  * case is the sequential pass and a little more. With tolerance 0 the states have the sequential pass's bits. Bits depend on the
  * plan, not on the number of threads.
@@ -72,7 +73,7 @@ typedef struct {
   bppsa_device_kind device;
   int multiprocessors; /* of a GPU; 0 on a CPU */
   int64_t most_hidden; /* the largest H whose W_hh the GPU holds in registers; 0 on a CPU */
-  bool pair;           /* the state is a pair (h, c): there is no speculative pass, and AUTO is sequential */
+  bool pair;           /* the state is a pair (h, c): on a GPU there is no speculative pass, and AUTO is sequential */
 } bppsa_forward_shape;
 
 typedef struct {

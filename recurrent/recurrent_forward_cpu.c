@@ -95,7 +95,8 @@ static bppsa_status pass_on(const walk *w, int64_t slots, void *numbers, void *s
   const recurrent_network *n = w->n;
   const int64_t rows = slots * n->batch;
   const bppsa_view first = bppsa_view_make(numbers, BPPSA_I64, 2, (int64_t[]){rows, 2});
-  const bppsa_view second = bppsa_view_make(states, n->config.dtype, 2, (int64_t[]){rows + n->batch, n->config.hidden});
+  const bppsa_view second =
+      bppsa_view_make(states, n->config.dtype, 2, (int64_t[]){rows + n->batch, bppsa_recurrent_state_size(n)});
   return pass(n->config.part.context, &first, &second);
 }
 
@@ -105,8 +106,9 @@ static bppsa_status send(const walk *w) {
   if (!has_after(w)) {
     return BPPSA_OK;
   }
-  memcpy((char *)n->forward.states_out + (size_t)(slots * n->batch) * w->state_row, bppsa_walk_state(w, w->border, 0),
-         (size_t)n->batch * w->state_row);
+  for (int64_t b = 0; b < n->batch; ++b) {
+    bppsa_walk_copy(w, bppsa_walk_packed(w, n->forward.states_out, slots * n->batch + b), bppsa_walk_state(w, w->border, b));
+  }
   return pass_on(w, slots, n->forward.out, n->forward.states_out, n->config.part.send);
 }
 
@@ -117,23 +119,24 @@ static bppsa_status receive(const walk *w) {
     return BPPSA_OK;
   }
   BPPSA_TRY(pass_on(w, slots, n->forward.in, n->forward.states_in, n->config.part.receive));
-  memcpy(bppsa_walk_state(w, w->first, 0), (const char *)n->forward.states_in + (size_t)(slots * n->batch) * w->state_row,
-         (size_t)n->batch * w->state_row);
+  for (int64_t b = 0; b < n->batch; ++b) {
+    bppsa_walk_copy(w, bppsa_walk_state(w, w->first, b), bppsa_walk_packed(w, n->forward.states_in, slots * n->batch + b));
+  }
   return BPPSA_OK;
 }
 
 /* ---- a phase ---- */
 
-/* Adds a lane that starts at step `at` from a state, or from 0. */
-static lane *add_lane(walk *w, int64_t sample, int64_t chunk, int64_t at, const void *state) {
+/* Adds a lane that starts at step `at` from a state, or from 0 where its h is NULL. */
+static lane *add_lane(walk *w, int64_t sample, int64_t chunk, int64_t at, bppsa_walk_place state) {
   const recurrent_network *n = w->n;
   lane *l = &w->lanes[w->count];
   *l = (lane){.sample = sample, .chunk = chunk, .at = at, .end = bppsa_walk_chunk_begin(n, chunk + 1)};
-  void *to = bppsa_recurrent_offset(n, n->forward.starts, w->count++ * n->config.hidden);
-  if (state != NULL) {
-    memcpy(to, state, w->state_row);
+  const bppsa_walk_place to = bppsa_walk_packed(w, n->forward.starts, w->count++);
+  if (state.h != NULL) {
+    bppsa_walk_copy(w, to, state);
   } else {
-    memset(to, 0, w->state_row);
+    memset(to.h, 0, w->state_row);
   }
   return l;
 }
@@ -183,8 +186,7 @@ static void list_arrivals(walk *w) {
       if (c->goes_on && w->phase == BPPSA_WALK_MEND && bppsa_walk_chunk_begin(n, first_chunk) == w->first) {
         bppsa_walk_doubts(n, b)[first_chunk] = 1;
       } else if (c->goes_on) {
-        const char *state = (const char *)n->forward.states_in + (size_t)(slot * n->batch + b) * w->state_row;
-        lane *l = add_lane(w, b, first_chunk + slot, w->first, state);
+        lane *l = add_lane(w, b, first_chunk + slot, w->first, bppsa_walk_packed(w, n->forward.states_in, slot * n->batch + b));
         l->steps = l->earlier = c->steps;
       }
     }
@@ -202,7 +204,7 @@ static void list_tail(walk *w) {
     leaving(n)[b].steps = c.steps;
     if (c.goes_on) {
       bppsa_walk_doubts(n, b)[chunk] = 0;
-      add_lane(w, b, chunk, w->first, (const char *)n->forward.states_in + (size_t)b * w->state_row);
+      add_lane(w, b, chunk, w->first, bppsa_walk_packed(w, n->forward.states_in, b));
     } else if (bppsa_walk_next_doubt(w, &next)) {
       totals_of(n)[TAILS] += c.steps == 0;
       add_lane(w, b, next.chunk, next.at, bppsa_walk_state(w, next.at, b));
@@ -271,7 +273,7 @@ static bppsa_status speculate(walk *w) {
     const bool known = begin <= plan->warm_up; /* it begins with the sequence */
     for (int64_t b = 0; b < n->batch; ++b) {
       if (begins_here(w, start)) {
-        add_lane(w, b, chunk, start, known ? bppsa_walk_state(w, 0, b) : NULL);
+        add_lane(w, b, chunk, start, known ? bppsa_walk_state(w, 0, b) : (bppsa_walk_place){NULL, NULL});
       }
       bppsa_walk_doubts(n, b)[chunk] = !known && begins_here(w, begin);
     }
@@ -282,13 +284,13 @@ static bppsa_status speculate(walk *w) {
 /* Brings the states after firsts [b] steps to all parts behind them; 0: of no use. */
 static bppsa_status share_seeds(const walk *w, const int64_t *firsts) {
   const recurrent_network *n = w->n;
-  char *seeds = n->forward.seeds;
   const bppsa_forward_part *part = &n->config.part;
-  const bppsa_view view = bppsa_view_make(seeds, n->config.dtype, 2, (int64_t[]){n->batch, n->config.hidden});
+  const bppsa_view view =
+      bppsa_view_make(n->forward.seeds, n->config.dtype, 2, (int64_t[]){n->batch, bppsa_recurrent_state_size(n)});
   BPPSA_TRY(has_before(w) ? part->receive(part->context, NULL, &view) : BPPSA_OK);
   for (int64_t b = 0; b < n->batch; ++b) {
     if (firsts[b] > w->first && firsts[b] <= w->border) {
-      memcpy(seeds + (size_t)b * w->state_row, bppsa_walk_state(w, firsts[b], b), w->state_row);
+      bppsa_walk_copy(w, bppsa_walk_packed(w, n->forward.seeds, b), bppsa_walk_state(w, firsts[b], b));
     }
   }
   return has_after(w) ? part->send(part->context, NULL, &view) : BPPSA_OK;
@@ -318,7 +320,7 @@ static bppsa_status reseed(walk *w) {
     for (; chunk < plan->chunks; ++chunk) {
       const int64_t start = start_of(n, chunk, plan->warm_up, firsts[b]);
       if (begins_here(w, start)) {
-        add_lane(w, b, chunk, start, (const char *)n->forward.seeds + (size_t)b * w->state_row);
+        add_lane(w, b, chunk, start, bppsa_walk_packed(w, n->forward.seeds, b));
       }
       bppsa_walk_doubts(n, b)[chunk] = start > firsts[b] && begins_here(w, bppsa_walk_chunk_begin(n, chunk));
     }
@@ -360,10 +362,11 @@ bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x)
             .first = n->config.part.first,
             .border = n->config.part.first + n->config.seq_len,
             .x = x,
-            .h = n->layers[l].h,
+            .states = {n->layers[l].h, n->layers[l].c},
             .saved = n->layers[l].saved,
             .input_row = (size_t)n->layers[l].input * size,
-            .state_row = (size_t)n->config.hidden * size,
+            .row = (size_t)n->config.hidden * size,
+            .state_row = (size_t)bppsa_recurrent_state_size(n) * size,
             .saved_row = (size_t)(n->cell->saved * n->config.hidden) * size,
             .lanes = n->forward.lanes};
   const int64_t rounds = n->forward.stats.rounds;
@@ -429,11 +432,12 @@ static bppsa_status visit_messages(recurrent_network *n, bppsa_recurrent_visit v
   const bppsa_recurrent_config *c = &n->config;
   const int64_t first = c->part.first, border = first + c->seq_len;
   const int64_t in = crossing_chunks(n, first), out = crossing_chunks(n, border), number = c->batch * (int64_t)sizeof(crossing);
+  const int64_t state = bppsa_recurrent_state_size(n);
   BPPSA_TRY(visit(&f->in, in * number, bytes));
   BPPSA_TRY(visit(&f->out, out * number, bytes));
-  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, in + 1, c->batch, c->hidden, &f->states_in, bytes));
-  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, out + 1, c->batch, c->hidden, &f->states_out, bytes));
-  return bppsa_recurrent_visit_array(n, visit, 1, c->batch, c->hidden, &f->seeds, bytes);
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, in + 1, c->batch, state, &f->states_in, bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, out + 1, c->batch, state, &f->states_out, bytes));
+  return bppsa_recurrent_visit_array(n, visit, 1, c->batch, state, &f->seeds, bytes);
 }
 
 bppsa_status bppsa_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -454,7 +458,7 @@ bppsa_status bppsa_forward_visit(recurrent_network *n, bppsa_recurrent_visit vis
   BPPSA_TRY(visit(&f->paths, 2 * c->batch * (int64_t)sizeof(int64_t), bytes));
   BPPSA_TRY(visit(&f->totals, (TOTALS + 2 * c->batch) * (int64_t)sizeof(double), bytes));
   BPPSA_TRY(visit(&f->reseeded, c->batch, bytes));
-  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, here, c->batch, c->hidden, &f->starts, bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, here, c->batch, bppsa_recurrent_state_size(n), &f->starts, bytes));
   BPPSA_TRY(visit_messages(n, visit, bytes));
   return bppsa_recurrent_visit_array(n, visit, f->workers, 1, bppsa_walk_scratch(n), &f->scratch, bytes);
 }

@@ -58,13 +58,13 @@ typedef struct {
   int64_t workers;     /* on a CPU: threads that walk at the same time, each with its own part of `scratch` */
   int64_t window;      /* steps that lanes take between two looks at them */
   void *lanes;         /* [chunks with lanes in this part · B], bppsa_walk_lane */
-  void *starts;        /* the same, [H]: the states from which lanes start */
+  void *starts;        /* the same, [S]: the states from which lanes start */
   void *scratch;       /* [workers], the arrays of a group of lanes */
   void *doubtful;      /* [B][C] bytes: the chunk begins in this part and must be verified */
   void *paths;         /* int64: [B], dependent steps of each sample in all layers so far; then [B], for reseeding */
   void *totals;        /* double: what the lanes of a phase did, see recurrent_forward_cpu.c */
   void *reseeded;      /* [B] bytes: the layer's later chunks began anew */
-  void *seeds;         /* [B][H]: the states from which they did */
+  void *seeds;         /* [B][S]: the states from which they did */
   /* What crosses the ends of this part, bppsa_walk_crossing and states: [chunks that cross · B], then [B] last states */
   void *in, *out, *states_in, *states_out;
 } recurrent_forward;

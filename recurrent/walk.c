@@ -17,14 +17,11 @@ typedef bppsa_walk_lane lane;
 
 /* The arrays of one group: for `count` lanes rows of a step lie one behind the other. */
 typedef struct {
-  char *x, *pre, *h, *saved;
-  int64_t members[GROUP]; /* numbers of the lanes */
+  char *x, *pre, *saved;
+  bppsa_walk_place states; /* [steps + 1][count][H] each */
+  int64_t members[GROUP];  /* numbers of the lanes */
   int64_t count;
 } group;
-
-static int64_t size_of(const recurrent_network *n) {
-  return (int64_t)bppsa_dtype_size(n->config.dtype);
-}
 
 /* The step in front of which a lane stops in this part. */
 static int64_t stop_of(const walk *w, const lane *l) {
@@ -39,25 +36,39 @@ static void copy_saved(const walk *w, const lane *l, int64_t step, const void *s
   }
 }
 
-static void keep(const walk *w, const lane *l, int64_t step, const void *state, const void *saved) {
-  memcpy(bppsa_walk_state(w, step + 1, l->sample), state, w->state_row);
+static void keep(const walk *w, const lane *l, int64_t step, bppsa_walk_place state, const void *saved) {
+  bppsa_walk_copy(w, bppsa_walk_state(w, step + 1, l->sample), state);
   copy_saved(w, l, step, saved);
+}
+
+/* The largest difference between two states; that of c is relative. *largest: the largest number of h. */
+static double distance_of(const recurrent_network *n, bppsa_walk_place a, bppsa_walk_place b, double *largest) {
+  const int64_t hidden = n->config.hidden;
+  const void *c[] = {a.c, b.c}, *h[] = {a.h, b.h};
+  double of_h, of_c = 0;
+  if (n->config.dtype == BPPSA_F32) {
+    float most;
+    of_h = (double)distance_f32(hidden, h[0], h[1], &most);
+    of_c = a.c != NULL ? (double)relative_distance_f32(hidden, c[0], c[1]) : 0;
+    *largest = (double)most;
+  } else {
+    of_h = distance_f64(hidden, h[0], h[1], largest);
+    of_c = a.c != NULL ? relative_distance_f64(hidden, c[0], c[1]) : 0;
+  }
+  return of_h > of_c || isnan(of_h) ? of_h : of_c;
+}
+
+static bool same_bits(const walk *w, bppsa_walk_place a, bppsa_walk_place b) {
+  return memcmp(a.h, b.h, w->row) == 0 && (a.c == NULL || memcmp(a.c, b.c, w->row) == 0);
 }
 
 /* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit, and so must a
  * state that has overflowed. *distance: the largest difference. */
-static bool agrees(const recurrent_network *n, const void *state, const void *stored, double tolerance, double *distance) {
-  const int64_t hidden = n->config.hidden;
+static bool agrees(const walk *w, bppsa_walk_place state, bppsa_walk_place stored, double tolerance, double *distance) {
   double largest;
-  if (n->config.dtype == BPPSA_F32) {
-    float of;
-    *distance = (double)distance_f32(hidden, state, stored, &of);
-    largest = (double)of;
-  } else {
-    *distance = distance_f64(hidden, state, stored, &largest);
-  }
-  const double most = tolerance * (n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1);
-  return tolerance > 0 && isfinite(most) ? *distance <= most : memcmp(state, stored, (size_t)(hidden * size_of(n))) == 0;
+  *distance = distance_of(w->n, state, stored, &largest);
+  const double most = tolerance * (w->n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1);
+  return tolerance > 0 && isfinite(most) ? *distance <= most : same_bits(w, state, stored);
 }
 
 bool bppsa_walk_next_doubt(const walk *w, lane *l) {
@@ -78,8 +89,8 @@ bool bppsa_walk_next_doubt(const walk *w, lane *l) {
 }
 
 /* Where a lane's rows of step s of the window stand in its group. */
-static const void *walked(const walk *w, const group *g, int64_t s, int64_t row) {
-  return g->h + (size_t)((s + 1) * g->count + row) * w->state_row;
+static bppsa_walk_place walked(const walk *w, const group *g, int64_t s, int64_t row) {
+  return bppsa_walk_behind(w, g->states, (s + 1) * g->count + row);
 }
 
 static const void *walked_saved(const walk *w, const group *g, int64_t s, int64_t row) {
@@ -87,18 +98,18 @@ static const void *walked_saved(const walk *w, const group *g, int64_t s, int64_
 }
 
 /* A lane comes to the end of this part, and goes on in the next one. */
-static void cross(const walk *w, const lane *l, const void *state) {
+static void cross(const walk *w, const lane *l, bppsa_walk_place state) {
   const recurrent_forward *f = &w->n->forward;
   const int64_t slot = (l->chunk - bppsa_walk_chunk_of(w->n, w->border)) * w->n->batch + l->sample;
   ((bppsa_walk_crossing *)f->out)[slot] = (bppsa_walk_crossing){.steps = l->steps, .goes_on = 1};
-  memcpy((char *)f->states_out + (size_t)slot * w->state_row, state, w->state_row);
+  bppsa_walk_copy(w, bppsa_walk_packed(w, f->states_out, slot), state);
 }
 
 /* Stores the steps of the chunk itself, not those of the warm-up. True: the lane goes on. */
 static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t steps, lane *l) {
   const int64_t begin = bppsa_walk_chunk_begin(w->n, l->chunk), stop = stop_of(w, l);
   const int64_t end = l->at + steps < stop ? l->at + steps : stop;
-  const void *last = walked(w, g, end - 1 - l->at, row);
+  const bppsa_walk_place last = walked(w, g, end - 1 - l->at, row);
   for (int64_t step = begin > l->at ? begin : l->at; step < end; ++step) {
     keep(w, l, step, walked(w, g, step - l->at, row), walked_saved(w, g, step - l->at, row));
   }
@@ -137,12 +148,13 @@ static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t step
   const recurrent_network *n = w->n;
   const bppsa_forward_plan *plan = &n->forward.plan;
   for (int64_t s = 0; s < steps; ++s) {
-    const void *state = walked(w, g, s, row), *saved = walked_saved(w, g, s, row);
+    const bppsa_walk_place state = walked(w, g, s, row);
+    const void *saved = walked_saved(w, g, s, row);
     const bool first = l->at == bppsa_walk_chunk_begin(n, l->chunk);
     double distance = 0;
     ++l->steps;
     if (looks(n, l) &&
-        agrees(n, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance)) {
+        agrees(w, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance)) {
       l->gap = fmax(l->gap, distance);
       copy_saved(w, l, l->at, saved);
       *jumped = w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);
@@ -184,7 +196,7 @@ static void gather(const walk *w, group *g, int64_t steps) {
   }
 }
 
-/* Computes `steps` steps of all lanes from the states in row 0 of h. */
+/* Computes `steps` steps of all lanes from the states in row 0. */
 static void compute_window(const walk *w, group *g, int64_t steps) {
   const recurrent_network *n = w->n;
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
@@ -202,7 +214,8 @@ static void compute_window(const walk *w, group *g, int64_t steps) {
                                   .w_row_t = bppsa_dtype_padded(n->config.dtype, out),
                                   .b_hh = bppsa_recurrent_parameter(n, w->layer, B_HH)->value.data,
                                   .pre = g->pre,
-                                  .h = g->h,
+                                  .h = g->states.h,
+                                  .c = g->states.c,
                                   .saved = g->saved};
   const unsigned mode = bppsa_flush_begin();
   n->cell->forward[n->config.dtype == BPPSA_F64](&block);
@@ -216,8 +229,8 @@ static void settle(const walk *w, group *g, int64_t steps) {
     lane *l = &w->lanes[g->members[i]];
     bool jumped = false;
     if (w->phase == BPPSA_WALK_SPECULATE ? settle_guess(w, g, i, steps, l) : settle_mend(w, g, i, steps, l, &jumped)) {
-      memcpy(g->h + (size_t)left * w->state_row, jumped ? bppsa_walk_state(w, l->at, l->sample) : walked(w, g, steps - 1, i),
-             w->state_row);
+      bppsa_walk_copy(w, bppsa_walk_behind(w, g->states, left),
+                      jumped ? bppsa_walk_state(w, l->at, l->sample) : walked(w, g, steps - 1, i));
       g->members[left++] = g->members[i];
     }
   }
@@ -242,12 +255,12 @@ static int64_t widest_input(const recurrent_network *n) {
 
 /* A worker's part of the scratch memory: reals for one lane and one step of a window, in the order of struct group. */
 int64_t bppsa_walk_lane_reals(const recurrent_network *n, int64_t input) {
-  return input + (n->cell->gates + 1 + n->cell->saved) * n->config.hidden;
+  return input + (n->cell->gates + n->cell->saved) * n->config.hidden + bppsa_recurrent_state_size(n);
 }
 
 /* All of a worker's part, in reals: a window of a group, and the states in front of it. */
 int64_t bppsa_walk_scratch(const recurrent_network *n) {
-  return n->forward.window * GROUP * bppsa_walk_lane_reals(n, widest_input(n)) + GROUP * n->config.hidden;
+  return n->forward.window * GROUP * bppsa_walk_lane_reals(n, widest_input(n)) + GROUP * bppsa_recurrent_state_size(n);
 }
 
 static group group_of(const walk *w, int32_t worker) {
@@ -256,22 +269,21 @@ static group group_of(const walk *w, int32_t worker) {
   group g = {.x = bppsa_recurrent_offset(n, n->forward.scratch, worker * bppsa_walk_scratch(n))};
   g.pre = bppsa_recurrent_offset(n, g.x, rows * widest_input(n));
   g.saved = bppsa_recurrent_offset(n, g.pre, rows * n->cell->gates * hidden);
-  g.h = bppsa_recurrent_offset(n, g.saved, rows * n->cell->saved * hidden);
+  g.states.h = bppsa_recurrent_offset(n, g.saved, rows * n->cell->saved * hidden);
+  g.states.c = n->cell->pair ? bppsa_recurrent_offset(n, g.states.h, (rows + GROUP) * hidden) : NULL;
   return g;
 }
 
 static void walk_groups(const void *context, int32_t worker, int64_t first, int64_t end) {
   const walk *w = context;
-  const recurrent_network *n = w->n;
-  const int64_t hidden = n->config.hidden;
   group g = group_of(w, worker);
   for (int64_t index = first; index < end; ++index) {
     const int64_t from = index * GROUP;
     g.count = w->count - from < GROUP ? w->count - from : GROUP;
     for (int64_t i = 0; i < g.count; ++i) {
       g.members[i] = from + i;
+      bppsa_walk_copy(w, bppsa_walk_behind(w, g.states, i), bppsa_walk_packed(w, w->n->forward.starts, from + i));
     }
-    memcpy(g.h, bppsa_recurrent_offset(n, n->forward.starts, from * hidden), (size_t)(g.count * hidden * size_of(n)));
     for (int64_t steps = 0; g.count > 0;) {
       steps = window_steps(w, &g, steps);
       compute_window(w, &g, steps);

@@ -15,6 +15,8 @@
 #ifndef BPPSA_RECURRENT_WALK_H
 #define BPPSA_RECURRENT_WALK_H
 
+#include <string.h>
+
 #include "core/cut.h"
 #include "recurrent/recurrent_internal.h"
 
@@ -39,14 +41,21 @@ typedef struct {
   int64_t goes_on; /* 1: the lane crosses the border, or, where a chunk begins there, that chunk must be verified */
 } bppsa_walk_crossing;
 
+/* Where a state is: h, and c of a pair or NULL, H numbers each. */
+typedef struct {
+  char *h, *c;
+} bppsa_walk_place;
+
 /* The properties that all lanes of one phase in one layer share. */
 typedef struct {
   recurrent_network *n;
-  int64_t layer, input, count;            /* count: lanes */
-  int64_t first, border;                  /* the network holds steps first + 1 .. border */
-  const char *x;                          /* [t][b][input], t = border - first */
-  char *h, *saved;                        /* [t+1][b][H], [t][b][saved·H] */
-  size_t input_row, state_row, saved_row; /* bytes of a sample in a step of each */
+  int64_t layer, input, count; /* count: lanes */
+  int64_t first, border;       /* the network holds steps first + 1 .. border */
+  const char *x;               /* [t][b][input], t = border - first */
+  bppsa_walk_place states;     /* [t+1][b][H] each */
+  char *saved;                 /* [t][b][saved·H] */
+  size_t input_row, row;       /* bytes of a sample in a step of x, and of h or c */
+  size_t state_row, saved_row; /* likewise of a state, [S], and of what is saved */
   bppsa_walk_lane *lanes;
   bppsa_walk_phase phase;
 } bppsa_walk;
@@ -60,9 +69,28 @@ static inline int64_t bppsa_walk_chunk_of(const recurrent_network *n, int64_t st
   return bppsa_cut_part(n->forward.seq_len, n->forward.plan.chunks, step);
 }
 
+/* Row r behind a place where many states are, in rows of H numbers. */
+static inline bppsa_walk_place bppsa_walk_behind(const bppsa_walk *w, bppsa_walk_place p, int64_t r) {
+  const size_t bytes = (size_t)r * w->row;
+  return (bppsa_walk_place){p.h + bytes, p.c != NULL ? p.c + bytes : NULL};
+}
+
 /* The state after `steps` steps of the sequence. */
-static inline void *bppsa_walk_state(const bppsa_walk *w, int64_t steps, int64_t sample) {
-  return w->h + (size_t)((steps - w->first) * w->n->batch + sample) * w->state_row;
+static inline bppsa_walk_place bppsa_walk_state(const bppsa_walk *w, int64_t steps, int64_t sample) {
+  return bppsa_walk_behind(w, w->states, (steps - w->first) * w->n->batch + sample);
+}
+
+/* State r of an array [..][S], in which c of a pair stands behind its h. */
+static inline bppsa_walk_place bppsa_walk_packed(const bppsa_walk *w, void *array, int64_t r) {
+  char *h = (char *)array + (size_t)r * w->state_row;
+  return (bppsa_walk_place){h, w->states.c != NULL ? h + w->row : NULL};
+}
+
+static inline void bppsa_walk_copy(const bppsa_walk *w, bppsa_walk_place to, bppsa_walk_place from) {
+  memcpy(to.h, from.h, w->row);
+  if (to.c != NULL) {
+    memcpy(to.c, from.c, w->row);
+  }
 }
 
 /* [C] bytes: which chunks of a sample that begin in this part must be verified. */

@@ -31,8 +31,8 @@ const char bppsa_bench_notes_forward[] =
     "The methods of --rivals take part in the rounds, with forward passes alone: bench/rivals/recurrent.py has PyTorch's and\n"
     "JAX's layers. On a GPU rows named _graph are recordings, and rows named cudnn_ are cuDNN's algorithms, whose last states\n"
     "are held against float64: their error may be 2e-6 and 4 times the sequential pass's. Of --rivals residuals may be 2e-6 "
-    "(2e-14 in f64). Of several layers their error is held against that of the\n"
-    "sequential pass instead, because their first layer's states are not known.\n"
+    "(2e-14 in f64). Of several layers, and of LSTMs, their error is held against that of the\n"
+    "sequential pass instead, because their first layer's states, or its c, are not known.\n"
     "Without --weights the rows go over T, H and the initialisation: default, and orthogonal W_hh times 1, 1.2 and 1.5.\n"
     "--seq-len and --hidden fix one of the sizes; --batch sets B of all rows.\n";
 
@@ -131,12 +131,12 @@ static bppsa_status make_input(session *s) {
   return bppsa_buffer_move(s->bench->device, &s->zero);
 }
 
-/* The top layer's states in the host's memory, as float64. */
-static bppsa_status fetch_states(const bppsa_device *device, const bppsa_model *model, int64_t layer, double **states) {
-  bppsa_view h;
+/* A layer's states h or, of pairs, c, in the host's memory, as float64. */
+static bppsa_status fetch_half(const bppsa_device *device, const bppsa_model *model, int64_t layer, bool c, double **states) {
+  bppsa_view view;
   bppsa_buffer host = {0};
-  BPPSA_TRY(bppsa_recurrent_states(model, layer, &h));
-  BPPSA_TRY(bppsa_buffer_fetch(device, &h, &host));
+  BPPSA_TRY((c ? bppsa_recurrent_cell_states : bppsa_recurrent_states)(model, layer, &view));
+  BPPSA_TRY(bppsa_buffer_fetch(device, &view, &host));
   const int64_t count = bppsa_view_count(&host.view);
   *states = bppsa_calloc(count, sizeof **states);
   for (int64_t i = 0; *states != NULL && i < count; ++i) {
@@ -144,6 +144,10 @@ static bppsa_status fetch_states(const bppsa_device *device, const bppsa_model *
   }
   bppsa_buffer_free(&host);
   return *states != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+static bppsa_status fetch_states(const bppsa_device *device, const bppsa_model *model, int64_t layer, double **states) {
+  return fetch_half(device, model, layer, false, states);
 }
 
 /* A sequential pass in float64 from the same weights and inputs, on the host. */
@@ -168,34 +172,58 @@ static bppsa_status make_reference(session *s, const bppsa_model *model) {
 
 /* ---- verification ---- */
 
-/* One step from states `h` and inputs `in` of `rows` rows, by a network whose batch they are; `next` receives the states. */
-static bppsa_status step_rows(bppsa_model *step, const bppsa_recurrent_config *c, int64_t rows, const double *h, const double *in,
-                              const double *next, double *worst) {
+/* Numbers in a state: H, or those of a pair. */
+static int64_t state_size(const session *s) {
+  return (s->bench->asked->point.kind->cell->pair ? 2 : 1) * s->config.hidden;
+}
+
+/* States [rows][S], the inputs of the steps behind them [rows][I], and what the pass made of them [rows][H]: h, and c of pairs or
+ * NULL. */
+typedef struct {
+  int64_t rows;
+  const double *before, *in, *h, *c;
+} step_of_rows;
+
+static void add_worst(const bppsa_view *got, const double *expected, bool relative, double *worst) {
+  for (int64_t i = 0; i < bppsa_view_count(got); ++i) {
+    const double value = bppsa_view_get(got, i), unit = relative ? fmax(1, fabs(value)) : 1;
+    *worst = bppsa_residual_worse(*worst, fabs(value - expected[i]) / unit);
+  }
+}
+
+/* One step of the rows, by a network whose batch they are. */
+static bppsa_status step_rows(bppsa_model *step, const bppsa_recurrent_config *c, int64_t size, const step_of_rows *r,
+                              double *worst) {
+  const int64_t rows = r->rows;
   bppsa_buffer x = {0}, state = {0};
   bppsa_view got;
   bppsa_status status = bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){1, rows, c->input}, &x);
-  status = status == BPPSA_OK ? bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){1, rows, c->hidden}, &state) : status;
+  status = status == BPPSA_OK ? bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){1, rows, size}, &state) : status;
   for (int64_t i = 0; status == BPPSA_OK && i < rows * c->input; ++i) {
-    bppsa_view_set(&x.view, i, in[i]);
+    bppsa_view_set(&x.view, i, r->in[i]);
   }
-  for (int64_t i = 0; status == BPPSA_OK && i < rows * c->hidden; ++i) {
-    bppsa_view_set(&state.view, i, h[i]);
+  for (int64_t i = 0; status == BPPSA_OK && i < rows * size; ++i) {
+    bppsa_view_set(&state.view, i, r->before[i]);
   }
   status = status == BPPSA_OK ? bppsa_recurrent_forward_layers(step, &x.view, &state.view) : status;
   status = status == BPPSA_OK ? bppsa_recurrent_states(step, 0, &got) : status;
-  for (int64_t i = 0; status == BPPSA_OK && i < rows * c->hidden; ++i) {
-    *worst = bppsa_residual_worse(*worst, fabs(bppsa_view_get(&got, i) - next[i]));
+  if (status == BPPSA_OK) {
+    add_worst(&got, r->h, false, worst);
+  }
+  if (status == BPPSA_OK && r->c != NULL) {
+    status = bppsa_recurrent_cell_states(step, 0, &got);
+    add_worst(&got, r->c, true, worst);
   }
   bppsa_buffer_free(&x);
   bppsa_buffer_free(&state);
   return status;
 }
 
-bppsa_status bppsa_forward_find_residual(const session *s, const double *h, double *worst) {
+bppsa_status bppsa_forward_find_residual(const session *s, const double *h, const double *cells, double *worst) {
   bppsa_recurrent_config c = s->config;
   bppsa_model *step = NULL;
-  const int64_t all = c.seq_len * c.batch, state = c.batch * c.hidden;
-  double *before = bppsa_calloc((all + c.batch) * c.hidden, sizeof *before), *in = bppsa_calloc(all * c.input, sizeof *in);
+  const int64_t all = c.seq_len * c.batch, size = state_size(s);
+  double *before = bppsa_calloc((all + c.batch) * size, sizeof *before), *in = bppsa_calloc(all * c.input, sizeof *in);
   bppsa_status status = before == NULL || in == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   c.seq_len = c.layers = 1;
   c.batch = all < ROWS ? all : ROWS;
@@ -208,12 +236,20 @@ bppsa_status bppsa_forward_find_residual(const session *s, const double *h, doub
   for (int64_t i = 0; status == BPPSA_OK && i < all * c.input; ++i) {
     in[i] = bppsa_view_get(&s->x.view, i);
   }
-  if (status == BPPSA_OK) {
-    memcpy(before + state, h, (size_t)(all * c.hidden) * sizeof *before);
+  for (int64_t row = 0; status == BPPSA_OK && row < all; ++row) {
+    double *to = before + (s->config.batch + row) * size;
+    memcpy(to, h + row * c.hidden, (size_t)c.hidden * sizeof *to);
+    if (cells != NULL) {
+      memcpy(to + c.hidden, cells + row * c.hidden, (size_t)c.hidden * sizeof *to);
+    }
   }
   for (int64_t row = 0; status == BPPSA_OK && row < all; row += c.batch) {
-    const int64_t rows = all - row < c.batch ? all - row : c.batch;
-    status = step_rows(step, &c, rows, before + row * c.hidden, in + row * c.input, h + row * c.hidden, worst);
+    const step_of_rows rows = {.rows = all - row < c.batch ? all - row : c.batch,
+                               .before = before + row * size,
+                               .in = in + row * c.input,
+                               .h = h + row * c.hidden,
+                               .c = cells != NULL ? cells + row * c.hidden : NULL};
+    status = step_rows(step, &c, size, &rows, worst);
   }
   bppsa_model_destroy(step);
   bppsa_free(before);
@@ -243,12 +279,15 @@ static bppsa_status judge(void *context, double *residual) {
   session *s = e->s;
   const bppsa_forward_plan *plan = bppsa_forward_plan_of(e->model);
   const double rounding = s->config.dtype == BPPSA_F64 ? 2e-15 : 5e-7, allowed = fmax(fmax(plan->accept, plan->stop), rounding);
-  double *top = NULL, *first = NULL;
+  double *top = NULL, *first = NULL, *cells = NULL;
   BPPSA_TRY(bppsa_forward_stats_of(e->model, &e->stats));
   bppsa_status status = fetch_states(s->bench->device, e->model, s->config.layers - 1, &top);
   status = status == BPPSA_OK ? fetch_states(s->bench->device, e->model, 0, &first) : status;
+  if (state_size(s) > s->config.hidden && status == BPPSA_OK) {
+    status = fetch_half(s->bench->device, e->model, 0, true, &cells);
+  }
   e->worst = 0;
-  status = status == BPPSA_OK ? bppsa_forward_find_residual(s, first, &e->worst) : status;
+  status = status == BPPSA_OK ? bppsa_forward_find_residual(s, first, cells, &e->worst) : status;
   e->error = 0;
   for (int64_t i = 0; status == BPPSA_OK && i < s->config.seq_len * s->config.batch * s->config.hidden; ++i) {
     e->error = bppsa_residual_worse(e->error, fabs(top[i] - s->reference[i]));
@@ -256,6 +295,7 @@ static bppsa_status judge(void *context, double *residual) {
   *residual = e->worst / allowed;
   bppsa_free(top);
   bppsa_free(first);
+  bppsa_free(cells);
   const bool right = *residual < s->bench->kind->bound, times = e->kind == BPPSA_PASS_SEQUENTIAL || e->stats.tails > 0;
   const bool known = isfinite(e->mean_s); /* of the queued passes; a recording has none */
   return status == BPPSA_OK && right && times && !known && s->config.seq_len <= CYCLE_STEPS ? time_failing(e) : status;

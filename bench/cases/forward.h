@@ -35,8 +35,9 @@ struct bppsa_forward_session {
   bppsa_forward_entry rivals[BPPSA_CUDNN_ALGORITHMS];
 };
 
-/* max |h_t - f(h_{t-1}, x_t)| of the first layer, whose states are [T·B·H], on the host. ERR_* of models. */
-bppsa_status bppsa_forward_find_residual(const bppsa_forward_session *s, const double *h, double *worst);
+/* max |h_t - f(h_{t-1}, x_t)| of the first layer, whose states are [T·B·H], on the host. cells: likewise c of pairs, relative to
+ * max(1, |c_t|); otherwise NULL. ERR_* of models. */
+bppsa_status bppsa_forward_find_residual(const bppsa_forward_session *s, const double *h, const double *cells, double *worst);
 
 /* On a GPU the algorithms of cuDNN, queued and recorded; then the methods of --rivals. What is refused is left out, by name.
  * ERR_* of these. */

@@ -117,9 +117,9 @@ static bppsa_status judge_guest(entry *e, const bppsa_view *states, double *resi
   if (top == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bool one = s->config.layers == 1;
+  const bool one = s->config.layers == 1 && !s->bench->asked->point.kind->cell->pair; /* the guest says nothing about c */
   e->worst = one ? 0 : (double)NAN;
-  const bppsa_status status = one ? bppsa_forward_find_residual(s, top, &e->worst) : BPPSA_OK;
+  const bppsa_status status = one ? bppsa_forward_find_residual(s, top, NULL, &e->worst) : BPPSA_OK;
   e->error = find_error(s, top, 0, bppsa_view_count(states));
   *residual = one ? e->worst / rounding_of(s) : judge_error(s, e->error);
   bppsa_free(top);

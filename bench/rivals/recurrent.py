@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch's and JAX's recurrent layers in the rounds of `bppsa bench rnn`, `bppsa bench gru` and `bppsa bench forward`.
+"""PyTorch's and JAX's recurrent layers in the rounds of `bppsa bench rnn`, `gru` and `lstm`, and of `bppsa bench forward`.
 
     build/cpu/bppsa bench rnn --rivals bench/rivals/recurrent.py [--seq-len 1000 --batch 16 --hidden 20]
 
 The program starts this script and talks to it as bench/rivals/guest.h says: it hands over weights, inputs and a seed gradient,
 compares the gradients that come back with its own float64 ones, and then asks for one pass a round. The methods:
 
-  pytorch               nn.RNN or nn.GRU, and autograd
+  pytorch               nn.RNN, nn.GRU or nn.LSTM, and autograd
   pytorch_graph         on a GPU: the same two passes replayed as CUDA graphs. A forward pass runs before each replay and keeps the
                         GPU busy while the host queues the graph, because in the program's rows no graph waits for its launch.
   jax_scan_U            lax.scan over time with U steps unrolled, compiled. The input's products stand outside the scan. The
@@ -66,12 +66,12 @@ def limit_threads(count):
 
 
 class PyTorch:
-    """nn.RNN or nn.GRU."""
+    """nn.RNN, nn.GRU or nn.LSTM."""
 
     def __init__(self, point, device):
         self.device = device
         options = {"nonlinearity": point["nonlinearity"]} if point["model"] == "rnn" else {}
-        kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU}[point["model"]]
+        kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[point["model"]]
         self.layers = kind(point["input"], point["hidden"], point["layers"], **options)
         self.layers.to(getattr(torch, str(point["x"].dtype)))
         self.names = [name.split(".", 1)[1] for name in point["weights"]]
@@ -84,6 +84,7 @@ class PyTorch:
 
     def forward(self):
         states, last = self.layers(self.x)
+        last = last[0] if isinstance(last, tuple) else last  # of an LSTM (h, c)
         self.h = states if self.seed.dim() == 3 or not self.both else last[-1]
 
     def backward(self):
@@ -186,23 +187,55 @@ def gru_jacobian(w, a, h):
     return product + z[..., None] * jnp.eye(h.shape[-1], dtype=h.dtype)
 
 
+def lstm_gates(w, a, s):
+    """i, f, g, o and c' of a state s, which is h in front of c."""
+    h, c = jnp.split(s, 2, -1)
+    i, f, g, o = jnp.split(a + h @ w[1].T, 4, -1)
+    i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+    return i, f, g, o, c, f * c + i * g
+
+
+def lstm_step(w, a, s):
+    _, _, _, o, _, c = lstm_gates(w, a, s)
+    return jnp.concatenate([o * jnp.tanh(c), c], -1)
+
+
+def lstm_jacobian(w, a, s):
+    i, f, g, o, before, c = lstm_gates(w, a, s)
+    out, (wi, wf, wg, wo) = jnp.tanh(c), jnp.split(w[1], 4)
+    by_h = (g * i * (1 - i))[..., None] * wi + (before * f * (1 - f))[..., None] * wf + (i * (1 - g * g))[..., None] * wg
+    by_c = f[..., None] * jnp.eye(f.shape[-1], dtype=f.dtype)
+    bridge = (o * (1 - out * out))[..., None]
+    of_h = jnp.concatenate([bridge * by_h + (out * o * (1 - o))[..., None] * wo, bridge * by_c], -1)
+    return jnp.concatenate([of_h, jnp.concatenate([by_h, by_c], -1)], -2)
+
+
 def cell_of(model, nonlinearity):
     """The input's part of a step, the step, and its Jacobian."""
     if model == "gru":
         return gru_input, gru_step, gru_jacobian
+    if model == "lstm":
+        return rnn_input, lstm_step, lstm_jacobian
     function = {"tanh": jnp.tanh, "relu": jax.nn.relu}[nonlinearity]
     return rnn_input, functools.partial(rnn_step, function), functools.partial(rnn_jacobian, function)
 
 
-def run_layers(cell, unroll, every, weights, x):
-    """The states of the top layer: [T,B,H], or of the last step alone [B,H]."""
+def size_of(step):
+    """Numbers in a state, over H."""
+    return 2 if step is lstm_step else 1
+
+
+def run_layers(cell, unroll, every, weights, x, whole=False):
+    """h of the top layer: [T,B,H], or of the last step alone [B,H]. whole: of one layer the states, c behind h."""
     take_input, step, _ = cell
     for i, w in enumerate(weights):
         keep = every or i + 1 < len(weights)
         advance = lambda h, a, w=w, keep=keep: (lambda new: (new, new if keep else None))(step(w, a, h))
-        zero = jnp.zeros((x.shape[1], w[1].shape[1]), x.dtype)
+        hidden = w[1].shape[1]
+        zero = jnp.zeros((x.shape[1], size_of(step) * hidden), x.dtype)
         last, x = jax.lax.scan(advance, zero, take_input(w, x), unroll=unroll)
-    return x if every else last
+        x = x[..., :hidden] if keep and not whole else x
+    return x if every else last[..., :hidden]
 
 
 def join(first, second):
@@ -216,6 +249,7 @@ def scan_back(cell, w, x, states, seeds):
     before = jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]])
     matrices = jacobian(w, take_input(w, x), before)
     matrices = jnp.concatenate([matrices[1:], jnp.zeros_like(matrices[:1])])
+    seeds = jnp.concatenate([seeds, jnp.zeros((*seeds.shape[:-1], states.shape[-1] - seeds.shape[-1]), seeds.dtype)], -1)
     g = jax.lax.associative_scan(join, (matrices, seeds), reverse=True)[1]
     return jax.vjp(lambda w, x: step(w, take_input(w, x), before), w, x)[1](g)
 
@@ -223,9 +257,9 @@ def scan_back(cell, w, x, states, seeds):
 def run_associative(cell, every, weights, x, seed):
     inputs, states = [x], []
     for w in weights:
-        states.append(run_layers(cell, 1, True, [w], inputs[-1]))
-        inputs.append(states[-1])
-    seeds = seed if every else jnp.zeros_like(states[-1]).at[-1].set(seed)
+        states.append(run_layers(cell, 1, True, [w], inputs[-1], whole=True))
+        inputs.append(states[-1][..., : w[1].shape[1]])
+    seeds = seed if every else jnp.zeros_like(inputs[-1]).at[-1].set(seed)
     gradients = []
     for w, below, h in zip(reversed(weights), reversed(inputs[:-1]), reversed(states)):
         found, seeds = scan_back(cell, w, below, h, seeds)
@@ -265,7 +299,8 @@ class Jax:
     @staticmethod
     def check_memory(point):
         """The Jacobians, the levels of their scan and its results."""
-        need = 6 * point["x"].itemsize * point["seq_len"] * point["batch"] * point["hidden"] ** 2
+        size = (2 if point["model"] == "lstm" else 1) * point["hidden"]
+        need = 6 * point["x"].itemsize * point["seq_len"] * point["batch"] * size ** 2
         limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         if need > limit:
             raise Refused(f"needs about {need} bytes, half of the memory is {limit}")

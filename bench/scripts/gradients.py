@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """gradients.py BUILD COUNT OUT.json [SEED]: gradients of random configurations of every cell against the float64 reference.
 
-Runs COUNT configurations each of campaign_rnn, campaign_gru and campaign_lstm, networks on one device, and of campaign_ranks
-with an RNN and with a GRU, cut along time on ranks that are threads (BUILD/tests, tests/support/cell_campaign.h). Writes the worst
-of them, the share below each power of two, and how often each method, dtype and loss was met. A residual of 30 or more is
-explained where the reference's own gradients move that far, up to a factor of 30, when weights and inputs move by one rounding.
+Runs COUNT configurations each of campaign_rnn, campaign_gru and campaign_lstm, networks on one device, and of campaign_ranks with
+each cell, cut along time on ranks that are threads (BUILD/tests, tests/support/cell_campaign.h). Writes the worst of them, the
+share below each power of two, and how often each method, dtype and loss was met. A residual of 30 or more is explained where the
+reference's own gradients move that far, up to a factor of 30, when weights and inputs move by one rounding.
 BUILD: a build of the preset cpu. Exit code 1: a residual that is not explained, or a program that ended before its last
 configuration.
 """
@@ -17,7 +17,8 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CAMPAIGNS = (("campaign_rnn",), ("campaign_gru",), ("campaign_lstm",), ("campaign_ranks", "rnn"), ("campaign_ranks", "gru"))
+CAMPAIGNS = (("campaign_rnn",), ("campaign_gru",), ("campaign_lstm",), ("campaign_ranks", "rnn"), ("campaign_ranks", "gru"),
+             ("campaign_ranks", "lstm"))
 LIMIT = 30
 WORST = 20
 

@@ -427,8 +427,8 @@ class GRU(_Recurrent, torch.nn.GRU):
 
 
 class LSTM(_Recurrent, torch.nn.LSTM):
-    """torch.nn.LSTM with the options of RNN, of which `forward` must be "sequential" or "auto". Gates are stacked i, f, g, o. The
-    initial and the last state are pairs (h, c). proj_size is refused."""
+    """torch.nn.LSTM with the options of RNN. Gates are stacked i, f, g, o. The initial and the last state are pairs (h, c).
+    proj_size is refused."""
 
     _cell = "lstm"
     _pair = True

@@ -36,6 +36,9 @@ static void test_plan(void **state) {
   assert_prints(&result, "121 steps where nothing is mended, of 1000\n");
   assert_prints(&result, "residual           at most 0.001\n");
   release(&result);
+  plan = run_json("plan lstm --batch 1 --forward speculative --json");
+  assert_int_equal(get_integer(at(plan, "forward"), "chunks"), 13);
+  json_decref(plan);
   result = run("plan rnn --forward auto");
   assert_prints(&result, "Forward: sequential\n");
   release(&result);
@@ -144,14 +147,16 @@ static json_t *logged(const char *path) {
 /* Passes that fail lead to a pause, and a resumed run is where the first one was: in the pause, in the epoch's sums. */
 static void test_resume(void **state) {
   (void)state;
-  static const char *const lengths[][2] = {{"--iterations 8", "--iterations 4"}, {"--epochs 4", "--epochs 2"}};
-  for (int i = 0; i < 2; ++i) {
+  static const char *const lengths[][3] = {{"rnn", "--iterations 8", "--iterations 4"},
+                                           {"rnn", "--epochs 4", "--epochs 2"},
+                                           {"lstm", "--iterations 8", "--iterations 4"}};
+  for (int i = 0; i < 3; ++i) {
     assert_int_equal(system("rm -rf d"), 0);
-    assert_runs("train rnn " HOPELESS " %s --log F.jsonl --save-weights A.safetensors", lengths[i][0]);
+    assert_runs("train %s " HOPELESS " %s --log F.jsonl --save-weights A.safetensors", lengths[i][0], lengths[i][1]);
     json_t *whole = logged("F.jsonl");
-    assert_runs("train rnn " HOPELESS " %s --log F.jsonl --checkpoint d", lengths[i][1]);
-    assert_runs("train rnn " HOPELESS " %s --log F.jsonl --checkpoint d --resume --threads 1 --save-weights R.safetensors",
-                lengths[i][0]);
+    assert_runs("train %s " HOPELESS " %s --log F.jsonl --checkpoint d", lengths[i][0], lengths[i][2]);
+    assert_runs("train %s " HOPELESS " %s --log F.jsonl --checkpoint d --resume --threads 1 --save-weights R.safetensors",
+                lengths[i][0], lengths[i][1]);
     json_t *resumed = logged("F.jsonl");
     assert_true(json_equal(whole, resumed));
     assert_equal_files("A.safetensors", "R.safetensors");
@@ -189,7 +194,8 @@ static void test_ranks(void **state) {
   static const char *const commands[] = {
       "eval rnn --weights W.safetensors --seq-len 1000 --samples 6 --batch 2 --threads 1 --forward speculative --json",
       "grad rnn --weights W.safetensors --input X.npy --labels Y.npy --out P.safetensors --threads 1 --forward-chunks 3 --json",
-      "train gru --seq-len 300 --samples 8 --batch 4 --hidden 8 --iterations 1 --threads 1 --warm-up 9 --json"};
+      "train gru --seq-len 300 --samples 8 --batch 4 --hidden 8 --iterations 1 --threads 1 --warm-up 9 --json",
+      "train lstm --seq-len 300 --samples 8 --batch 4 --hidden 8 --iterations 1 --threads 1 --warm-up 9 --json"};
   for (size_t i = 0; i < sizeof commands / sizeof commands[0]; ++i) {
     json_t *alone = run_json("%s", commands[i]);
     for (int ranks = 1; ranks <= 3; ++ranks) {
@@ -204,7 +210,7 @@ static void test_ranks(void **state) {
 /* The same for a run on ranks along time that is resumed in a pause. */
 static void test_resume_ranks(void **state) {
   (void)state;
-  const char *train = "train rnn " HOPELESS " --ranks 3 --split time --micro-batches 2 --threads 1";
+  const char *train = "train lstm " HOPELESS " --ranks 3 --split time --micro-batches 2 --threads 1";
   assert_int_equal(system("rm -rf d"), 0);
   assert_runs("%s --iterations 8 --log F.jsonl --save-weights A.safetensors", train);
   json_t *whole = logged("F.jsonl");

@@ -126,6 +126,41 @@ static void test_step(void **state) {
   assert_memory_equal(j.values, ((double[]){0.5, 0, 0, 0.5}), 4 * sizeof(double));
   bppsa_csr_matrix_free(&j);
   assert_fails(2, "x2.npy: cannot open", "jacobian rnn --weights w.safetensors --input x2.npy");
+  assert_fails(2, "--c0: h.npy: an initial cell state for rnn, which has none, expected a cell such as lstm",
+               "jacobian rnn --weights w.safetensors --input x.npy --c0 h.npy");
+}
+
+/* A pair's Jacobian is 2H x 2H, with c's row of two entries. All weights are 0 but the output gate's: i = f = σ(0), g = 0. */
+static void test_step_of_a_pair(void **state) {
+  (void)state;
+  const double x[] = {0.5}, h0[] = {0.3}, c0[] = {0.8}, w[] = {0, 0, 0, 2}, zeros[4] = {0};
+  const bppsa_named_view views[] = {
+      {"lstm.weight_ih_l0", bppsa_view_make((void *)(uintptr_t)zeros, BPPSA_F64, 2, (int64_t[]){4, 1})},
+      {"lstm.weight_hh_l0", bppsa_view_make((void *)(uintptr_t)w, BPPSA_F64, 2, (int64_t[]){4, 1})},
+      {"lstm.bias_ih_l0", bppsa_view_make((void *)(uintptr_t)zeros, BPPSA_F64, 1, (int64_t[]){4})},
+      {"lstm.bias_hh_l0", bppsa_view_make((void *)(uintptr_t)zeros, BPPSA_F64, 1, (int64_t[]){4})}};
+  put_reals("x.npy", 1, (int64_t[]){1}, x);
+  put_reals("h.npy", 1, (int64_t[]){1}, h0);
+  put_reals("c.npy", 1, (int64_t[]){1}, c0);
+  put_reals("h2.npy", 1, (int64_t[]){2}, zeros);
+  assert_int_equal(bppsa_safetensors_save("l.safetensors", 4, views, 0, NULL), BPPSA_OK);
+  assert_runs("jacobian lstm --weights l.safetensors --input x.npy --h0 h.npy --c0 c.npy --dtype f64 --out J.mtx --spy J.png");
+  const double o = 1 / (1 + exp(-2 * h0[0])), out = tanh(c0[0] / 2), bridge = o * (1 - out * out);
+  const double expected[] = {2 * out * o * (1 - o), 0, bridge / 2, 0.5}; /* h to h, h to c, c to h, c to c */
+  bppsa_csr_matrix j = {0};
+  assert_int_equal(bppsa_csr_load("J.mtx", &j), BPPSA_OK);
+  assert_true(j.csr.rows == 2 && j.csr.cols == 2 && j.csr.nnz == 4);
+  for (int i = 0; i < 4; ++i) {
+    assert_true(fabs(((const double *)j.values)[i] - expected[i]) < 1e-15);
+  }
+  bppsa_csr_matrix_free(&j);
+  assert_runs("train lstm --seq-len 4 --samples 16 --hidden 5 --iterations 1 --save-weights W.safetensors");
+  json_t *document = run_json("jacobian lstm --weights W.safetensors --input x.npy --json");
+  assert_int_equal(get_integer(document, "rows"), 10);
+  assert_int_equal(get_integer(document, "nnz"), 5 * 10 + 5 * 2);
+  json_decref(document);
+  assert_fails(2, "--c0: h2.npy: shape [2], expected 1 values",
+               "jacobian lstm --weights l.safetensors --input x.npy --c0 h2.npy");
 }
 
 static void test_requests(void **state) {
@@ -234,9 +269,9 @@ static void test_flops(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_operators),
-                                     cmocka_unit_test(test_every_operator), cmocka_unit_test(test_step),
-                                     cmocka_unit_test(test_requests),       cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_vgg11),          cmocka_unit_test(test_flops)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_conv2d), cmocka_unit_test(test_operators),      cmocka_unit_test(test_every_operator),
+      cmocka_unit_test(test_step),   cmocka_unit_test(test_step_of_a_pair), cmocka_unit_test(test_requests),
+      cmocka_unit_test(test_memory), cmocka_unit_test(test_vgg11),          cmocka_unit_test(test_flops)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -1,7 +1,8 @@
-/* Random configurations of RNN and GRU, cut along time on one to nine ranks that are threads. campaign
+/* Random configurations of RNN, GRU and LSTM, cut along time on one to nine ranks that are threads. campaign
  * (tests/support/cell_campaign.h) checks them; its result is the exit status. */
 #include "tests/distributed/split_problem.h"
 #include "tests/support/cell_campaign.h"
+#include "tests/support/lstm_reference.h"
 
 /* In one to four groups of samples. All ranks must have the same bits of every weight gradient. */
 static double worst_on_ranks(problem *p, bppsa_recurrent_config *c, int64_t places, dice *d, char name[64]) {
@@ -19,12 +20,13 @@ static double worst_on_ranks(problem *p, bppsa_recurrent_config *c, int64_t plac
 
 int main(int argc, char **argv) {
   static const campaign_kind on_ranks = {"ranks", 9, worst_on_ranks};
-  static const cell_reference cells[] = {RNN_REFERENCE, GRU_REFERENCE};
-  const bool second = argc == 4 && strcmp(argv[1], "gru") == 0;
-  if (argc != 4 || (!second && strcmp(argv[1], "rnn") != 0)) {
-    fprintf(stderr, "campaign_ranks: expected rnn|gru SEED COUNT\n");
+  static const cell_reference cells[] = {RNN_REFERENCE, GRU_REFERENCE, LSTM_REFERENCE};
+  for (size_t i = 0; argc == 4 && i < sizeof cells / sizeof cells[0]; ++i) {
+    cell = strcmp(argv[1], cells[i].cell->name) == 0 ? cells[i] : cell;
+  }
+  if (cell.cell == NULL) {
+    fprintf(stderr, "campaign_ranks: expected rnn|gru|lstm SEED COUNT\n");
     return 2;
   }
-  cell = cells[second];
   return campaign(&on_ranks, argc - 1, argv + 1);
 }

@@ -141,7 +141,7 @@ static int64_t levels_of(int64_t ranks) {
 /* Of a forward and a backward pass on all ranks, apart from the sum of weight gradients. */
 static void expected_traffic(const split_job *j, int64_t ranks, int64_t *messages, int64_t *bytes) {
   const bppsa_recurrent_config *c = &j->p->c;
-  const int64_t q = ranks < c->seq_len ? ranks : c->seq_len, r = (int64_t)bppsa_dtype_size(c->dtype), d = c->hidden;
+  const int64_t q = ranks < c->seq_len ? ranks : c->seq_len, r = (int64_t)bppsa_dtype_size(c->dtype), d = state_of(c);
   const int64_t levels = levels_of(q), inner = q - 1 - levels;
   *messages = (q - 1) * j->micro_batches;
   *bytes = (q - 1) * c->layers * c->batch * d * r;
@@ -219,7 +219,7 @@ static bppsa_status pass_back(bppsa_comm *comm, const split_job *j, int64_t firs
 static bppsa_status run_passes(bppsa_comm *comm, const split_job *j, int64_t first, int64_t steps, split_run *r) {
   const bppsa_recurrent_config *c = &j->p->c;
   const bppsa_view x = bppsa_view_make(r->x, c->dtype, 3, (int64_t[]){steps, c->batch, c->input});
-  const bppsa_view h0 = bppsa_view_make(r->h0, c->dtype, 3, (int64_t[]){c->layers, c->batch, c->hidden});
+  const bppsa_view h0 = bppsa_view_make(r->h0, c->dtype, 3, (int64_t[]){c->layers, c->batch, state_of(c)});
   bppsa_view own_x, own_h0;
   bppsa_model *m = r->model;
   double before = 0;
@@ -275,7 +275,7 @@ static bppsa_status split_rank(bppsa_comm *comm, void *context) {
   bppsa_ranks_share(c.seq_len, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &steps);
   c.method = j->method;
   split_run r = {.x = part_of(c.dtype, p->x + first * c.batch * c.input, steps * c.batch * c.input),
-                 .h0 = part_of(c.dtype, p->h0, c.layers * c.batch * c.hidden)};
+                 .h0 = part_of(c.dtype, p->h0, c.layers * c.batch * state_of(&c))};
   bppsa_status status = r.x == NULL || r.h0 == NULL ? BPPSA_ERR_MEMORY : connect(comm, j, &r);
   const bppsa_split_time split = {.comm = r.comm, .tag = 3, .micro_batches = j->micro_batches};
   status = status == BPPSA_OK ? bppsa_split_time_create(&split, &c, cell.cell, r.device, &r.model) : status;

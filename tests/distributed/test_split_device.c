@@ -3,6 +3,7 @@
  * cases run there. */
 #include "tests/distributed/split_problem.h"
 #include "tests/support/gpus.h"
+#include "tests/support/lstm_reference.h"
 
 static int32_t gpus; /* 0: the ranks compute on processors */
 static bool nccl;
@@ -68,6 +69,25 @@ static void every_method(void **state) {
     c.loss_all = cases[i].all;
     cell = cases[i].gru ? (cell_reference)GRU_REFERENCE : (cell_reference)RNN_REFERENCE;
     compare(&c, cases[i].method, cases[i].ranks, cases[i].groups, 3 + i);
+  }
+}
+
+/* States that are pairs: BP by the layer's own kernels, scans over ranks. */
+static void pairs(void **state) {
+  (void)state;
+  static const struct {
+    int64_t ranks, steps, layers, groups;
+    bool all;
+    int method;
+  } cases[] = {{1, 5, 1, 1, false, CHUNKED}, {2, 7, 2, 1, true, BP},       {2, 8, 1, 2, false, CHUNKED},
+               {3, 9, 2, 1, true, CHUNKED},  {4, 9, 1, 3, false, LINEAR},  {4, 13, 2, 1, true, BLELLOCH},
+               {3, 10, 1, 2, false, BP},     {4, 3, 1, 1, false, BLELLOCH}};
+  cell = (cell_reference)LSTM_REFERENCE;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    bppsa_recurrent_config c = small(cases[i].steps);
+    c.layers = cases[i].layers;
+    c.loss_all = cases[i].all;
+    compare(&c, cases[i].method, cases[i].ranks, cases[i].groups, 30 + i);
   }
 }
 
@@ -153,8 +173,8 @@ static void mixed_devices(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(wide), cmocka_unit_test(mixed_devices),
-                                     cmocka_unit_test(forward_passes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(pairs), cmocka_unit_test(wide),
+                                     cmocka_unit_test(mixed_devices), cmocka_unit_test(forward_passes)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Recurrent networks cut along time, on ranks that are threads: loss and gradients against the textbook's, messages and bytes
  * against the formulas of docs/ranks.md, wrong requests, no memory. */
 #include "tests/distributed/split_problem.h"
+#include "tests/support/lstm_reference.h"
 
 static const bppsa_gradient_method methods[] = {
     {.backward = BPPSA_BACKWARD_BP},
@@ -48,10 +49,10 @@ static bppsa_recurrent_config small(void) {
   return c;
 }
 
-/* T = 1 .. 40 on every number of ranks, with one to three layers, loss last and all, one to three groups. */
-static void every_length(uint64_t seed) {
+/* T = 1, 1 + apart .. 40 on every number of ranks, with one to three layers, loss last and all, one to three groups. */
+static void every_length(uint64_t seed, int64_t apart) {
   for (int i = 0; i < RANK_COUNTS; ++i) {
-    for (int64_t steps = 1; steps <= 40; ++steps, ++seed) {
+    for (int64_t steps = 1; steps <= 40; steps += apart, ++seed) {
       bppsa_recurrent_config c = small();
       c.seq_len = steps;
       c.layers = 1 + (int64_t)(seed % 3);
@@ -64,26 +65,34 @@ static void every_length(uint64_t seed) {
 static void rnn(void **state) {
   (void)state;
   cell = (cell_reference)RNN_REFERENCE;
-  every_length(7);
+  every_length(7, 1);
 }
 
 static void gru(void **state) {
   (void)state;
   cell = (cell_reference)GRU_REFERENCE;
-  every_length(10);
+  every_length(10, 1);
+}
+
+/* Its states and their gradients are pairs. */
+static void lstm(void **state) {
+  (void)state;
+  cell = (cell_reference)LSTM_REFERENCE;
+  every_length(13, 3);
 }
 
 /* T = 1000 on every number of ranks, in both types. */
 static void long_sequences(void **state) {
   (void)state;
   for (int i = 0; i < RANK_COUNTS; ++i) {
-    for (int bits = 0; bits < 4; ++bits) {
+    for (int at = 0; at < 6; ++at) {
+      static const cell_reference cells[] = {RNN_REFERENCE, GRU_REFERENCE, LSTM_REFERENCE};
       bppsa_recurrent_config c = small();
       c.seq_len = 1000;
       c.layers = 1 + i % 2;
-      c.loss_all = bits & 1;
+      c.loss_all = at & 1;
       c.dtype = i % 3 == 2 ? BPPSA_F32 : BPPSA_F64;
-      cell = (bits & 2) != 0 ? (cell_reference)GRU_REFERENCE : (cell_reference)RNN_REFERENCE;
+      cell = cells[at / 2];
       compare(&c, rank_counts[i], 1 + i % 3, false, 60 + (uint64_t)i);
     }
   }
@@ -92,8 +101,8 @@ static void long_sequences(void **state) {
 /* Messages and bytes for every p up to 33, with more steps than ranks, and fewer. */
 static void traffic(void **state) {
   (void)state;
-  cell = (cell_reference)RNN_REFERENCE;
   for (int64_t ranks = 1; ranks <= 33; ++ranks) {
+    cell = ranks % 5 == 3 ? (cell_reference)LSTM_REFERENCE : (cell_reference)RNN_REFERENCE;
     bppsa_recurrent_config c = small();
     c.seq_len = ranks % 3 == 0 ? 19 : 41;
     c.layers = 1 + ranks % 2;
@@ -326,14 +335,10 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rnn),
-                                     cmocka_unit_test(gru),
-                                     cmocka_unit_test(long_sequences),
-                                     cmocka_unit_test(traffic),
-                                     cmocka_unit_test(smaller_batches),
-                                     cmocka_unit_test(refused),
-                                     cmocka_unit_test(chosen),
-                                     cmocka_unit_test(nonfinite),
-                                     cmocka_unit_test(memory_runs_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rnn),       cmocka_unit_test(gru),
+                                     cmocka_unit_test(lstm),      cmocka_unit_test(long_sequences),
+                                     cmocka_unit_test(traffic),   cmocka_unit_test(smaller_batches),
+                                     cmocka_unit_test(refused),   cmocka_unit_test(chosen),
+                                     cmocka_unit_test(nonfinite), cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

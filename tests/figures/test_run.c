@@ -378,7 +378,7 @@ static void test_refused(void **state) {
   f.request.kind = bppsa_network_kind_find("lenet5");
   f.request.directory = "refused";
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_UNSUPPORTED);
-  assert_string_equal(bppsa_last_error(), "figures: model lenet5 has none, expected rnn or gru");
+  assert_string_equal(bppsa_last_error(), "figures: model lenet5 has none, expected rnn or gru or lstm");
   assert_false(file_exists("refused"));
   f.request.kind = bppsa_network_kind_find("rnn");
   f.request.kind_given = true;

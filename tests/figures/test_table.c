@@ -99,7 +99,7 @@ static void test_scripts(void **state) {
     const bool strip = strstr(figure->script, "set key center center horizontal") != NULL;
     assert_true(outside || strip || strstr(figure->script, "with boxes") != NULL);
   }
-  assert_int_equal(scripts, 19);
+  assert_int_equal(scripts, 21);
 }
 
 /* ---- data ---- */
@@ -178,6 +178,33 @@ static void test_values(void **state) {
   assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
   assert_true(made.left_out);
   assert_int_equal(made.csv.size, 0);
+  free_content(&made);
+  close_run(&f);
+}
+
+/* The LSTM's page has the same rows without the paper's numbers. */
+static void test_lstm(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "lstm");
+  const bppsa_figure *figure = find_figure("lstm_sensitivity");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\nT,1000,blelloch,1000,2,1.5,2000,0\n"));
+  assert_null(strstr(made.csv.text, "paper"));
+  free_content(&made);
+  for (size_t i = json_array_size(bppsa_figures_rows(&f.run)); i > 0; --i) { /* none of T = 1000: a panel has no points */
+    if (json_integer_value(json_object_get(json_array_get(bppsa_figures_rows(&f.run), i - 1), "seq_len")) == 1000) {
+      json_array_remove(json_object_get(f.run.document, "rows"), i - 1);
+    }
+  }
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_true(made.left_out && made.csv.size == 0);
+  free_content(&made);
+  figure = find_figure("lstm_lengths");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_int_equal(strncmp(made.csv.text, "seq_len,batch,forward_s,", 24), 0);
+  assert_null(strstr(made.html.text, "paper"));
   free_content(&made);
   close_run(&f);
 }
@@ -388,11 +415,11 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),      cmocka_unit_test(test_scripts),
-                                     cmocka_unit_test(test_data),      cmocka_unit_test(test_values),
-                                     cmocka_unit_test(test_noise),     cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_ranks),     cmocka_unit_test(test_forward),
-                                     cmocka_unit_test(test_staleness), cmocka_unit_test(test_out_of_order)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rows),      cmocka_unit_test(test_scripts),     cmocka_unit_test(test_data),
+      cmocka_unit_test(test_values),    cmocka_unit_test(test_lstm),        cmocka_unit_test(test_noise),
+      cmocka_unit_test(test_memory),    cmocka_unit_test(test_ranks),       cmocka_unit_test(test_forward),
+      cmocka_unit_test(test_staleness), cmocka_unit_test(test_out_of_order)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -64,16 +64,21 @@ static inline double forward_sigmoid(double x) {
 }
 
 static inline void forward_cell(const forward_op *f, const double *h, double *out) {
-  const int64_t n = f->op.in[0];
+  const int64_t n = bppsa_op_units(&f->op);
   for (int64_t i = 0; i < n; ++i) {
-    double px[3] = {0}, ph[3] = {0};
+    double px[4] = {0}, ph[4] = {0};
     for (int64_t k = 0; k < f->op.step->gates; ++k) {
       const int64_t row = k * n + i;
       px[k] = f->bias_ih[row] + forward_dot(f->weights_ih + row * f->inputs, f->x, f->inputs);
       ph[k] = f->bias_hh[row] + forward_dot(f->weights + row * n, h, n);
     }
-    if (f->op.step->gates == 1) { /* the RNN, otherwise the GRU */
+    if (f->op.step->gates == 1) { /* the RNN */
       out[i] = f->op.relu ? fmax(0, px[0] + ph[0]) : tanh(px[0] + ph[0]);
+      continue;
+    }
+    if (f->op.step->pair) { /* the LSTM, otherwise the GRU */
+      out[n + i] = forward_sigmoid(px[1] + ph[1]) * h[n + i] + forward_sigmoid(px[0] + ph[0]) * tanh(px[2] + ph[2]);
+      out[i] = forward_sigmoid(px[3] + ph[3]) * tanh(out[n + i]);
       continue;
     }
     const double r = forward_sigmoid(px[0] + ph[0]), z = forward_sigmoid(px[1] + ph[1]), m = tanh(px[2] + r * ph[2]);

@@ -6,6 +6,7 @@
 #include "core/philox.h"
 #include "gru/gru.h"
 #include "jacobian/jacobian.h"
+#include "lstm/lstm.h"
 #include "rnn/rnn.h"
 #include "tests/core/helpers.h"
 #include "tests/jacobian/forward.h"
@@ -24,16 +25,18 @@ static inline int64_t between(stream *s, int64_t least, int64_t most) {
 }
 
 /* Operators by number: kinds, the steps of the cells last. */
-enum { RNN = BPPSA_OPERATOR_STEP, GRU, OPERATORS };
+enum { RNN = BPPSA_OPERATOR_STEP, GRU, LSTM, OPERATORS };
 
 static inline bppsa_op op_numbered(int64_t number) {
   bppsa_op op = bppsa_op_default(number < RNN ? (bppsa_operator)number : BPPSA_OPERATOR_STEP);
-  op.step = number == RNN ? &bppsa_rnn_step : number == GRU ? &bppsa_gru_step : NULL;
+  const bppsa_step *const steps[] = {&bppsa_rnn_step, &bppsa_gru_step, &bppsa_lstm_step};
+  op.step = number >= RNN ? steps[number - RNN] : NULL;
+  op.in[0] = number == LSTM ? 2 : 1;
   return op;
 }
 
 static inline int number_of(const bppsa_op *op) {
-  return op->step == &bppsa_gru_step ? GRU : (int)op->kind;
+  return op->step == &bppsa_lstm_step ? LSTM : op->step == &bppsa_gru_step ? GRU : (int)op->kind;
 }
 
 static inline bppsa_op random_op(stream *s) {
@@ -56,7 +59,7 @@ static inline bppsa_op random_op(stream *s) {
       op.padding[2 * i + end] = below(s, pool ? op.kernel[i] / 2 + 1 : 5); /* a convolution's may exceed its kernel */
     }
   }
-  op.in[0] = cell ? between(s, 1, 6) : op.in[0];
+  op.in[0] = cell ? (op.step->pair ? 2 : 1) * between(s, 1, 6) : op.in[0];
   op.ceil_mode = below(s, 2) == 1;
   op.exclude_pad = below(s, 2) == 1;
   op.relu = below(s, 2) == 1;
@@ -101,7 +104,7 @@ static inline double *make_input(stream *s, const bppsa_op *op, int64_t batch, i
 /* Weights of both signs, none near 0; some masked. */
 static inline void make_weights(stream *s, problem *p) {
   p->weights = bppsa_op_weights(&p->f.op);
-  const int64_t gates = is_cell(&p->f.op) ? p->f.op.step->gates : 1, h = p->f.op.in[0];
+  const int64_t gates = is_cell(&p->f.op) ? p->f.op.step->gates : 1, h = bppsa_op_units(&p->f.op);
   p->f.inputs = below(s, 3);
   const int64_t sizes[5] = {p->weights, gates * h * p->f.inputs, gates * h, gates * h, p->batch * p->f.inputs};
   const int64_t density = below(s, 4); /* of kept weights: 0: none; 3: no mask */
@@ -173,7 +176,8 @@ typedef struct {
 /* Walks the allocations of every operator's generator, with a mask and without: `once` is given a creation. */
 static inline void walk_creations(const bppsa_device *device, bppsa_status (*once)(void *)) {
   const uint8_t mask[27] = {1, 0, 1};
-  for (int k = 0; k < OPERATORS; ++k) {
+  const bool gpu = device != NULL && bppsa_device_get_kind(device) == BPPSA_CUDA; /* which has no kernels of pairs */
+  for (int k = 0; k < (gpu ? LSTM : OPERATORS); ++k) {
     for (int masked = 0; masked < 2; ++masked) {
       creation c = {.op = op_numbered(k), .device = device};
       c.op.in[1] = c.op.in[2] = k >= RNN ? 1 : 3;

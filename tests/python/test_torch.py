@@ -267,8 +267,14 @@ class Module(Torch):
                 layer(x, wrong)
         with self.assertRaisesRegex(NotImplementedError, "proj_size is 2, expected 0"):
             bppsa.torch.LSTM(3, 4, proj_size=2)
-        with self.assertRaisesRegex(bppsa.RequestError, "state is a pair"):
-            bppsa.torch.LSTM(3, 4, forward="speculative")(x)
+
+    def test_a_speculative_forward_pass_of_an_lstm(self):
+        theirs, ours = torch.nn.LSTM(3, 8), bppsa.torch.LSTM(3, 8, forward="speculative")
+        ours.load_state_dict(theirs.state_dict())
+        x = torch.randn(1500, 1, 3)
+        (one, (h, c)), (other, (their_h, their_c)) = ours(x), theirs(x)
+        for found, expected in ((one, other), (h, their_h), (c, their_c)):
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
     def test_dropout(self):
         layer, x = bppsa.torch.GRU(3, 8, 2, dropout=0.5), torch.randn(5, 2, 3)

@@ -28,9 +28,9 @@ typedef struct {
 typedef struct {
   bppsa_forward_plan plan;
   bppsa_forward_stats stats;
-  int64_t count;          /* T·B·H */
-  double *x, *h0;         /* [T][B][I], [L][B][H] */
-  double *h[MOST_LAYERS]; /* [T][B][H] */
+  int64_t count;                           /* T·B·H */
+  double *x, *h0;                          /* [T][B][I], [L][B][S] */
+  double *h[MOST_LAYERS], *c[MOST_LAYERS]; /* [T][B][H]; c NULL where states are no pairs */
   bppsa_model *model;
   void *in, *state; /* x and h0 in the device's memory and the network's dtype */
 } forward_run;
@@ -48,6 +48,11 @@ static inline forward_problem forward_problem_default(void) {
   p.config.classes = 2;
   p.config.forward.kind = BPPSA_FORWARD_SPECULATIVE;
   return p;
+}
+
+/* Numbers in a state. */
+static inline int64_t forward_state(const forward_problem *p) {
+  return (p->cell->pair ? 2 : 1) * p->config.hidden;
 }
 
 static inline bppsa_model *make_forward_model(const forward_problem *p, const bppsa_device *device) {
@@ -99,13 +104,18 @@ static inline double *fetched(const bppsa_device *device, const bppsa_view *view
 static inline void pass_forward(const forward_problem *p, forward_run *run, const bppsa_device *device) {
   const bppsa_recurrent_config *c = &p->config;
   const bppsa_view in = device_view(device, run->in, c->dtype, (int64_t[]){c->seq_len, c->batch, c->input}),
-                   h0 = device_view(device, run->state, c->dtype, (int64_t[]){c->layers, c->batch, c->hidden});
+                   h0 = device_view(device, run->state, c->dtype, (int64_t[]){c->layers, c->batch, forward_state(p)});
   assert_int_equal(bppsa_recurrent_forward_layers(run->model, &in, p->from_zero ? NULL : &h0), BPPSA_OK);
   for (int64_t l = 0; l < c->layers; ++l) {
-    bppsa_view h;
+    bppsa_view h, cells;
     assert_int_equal(bppsa_recurrent_states(run->model, l, &h), BPPSA_OK);
     bppsa_free(run->h[l]);
     run->h[l] = fetched(device, &h);
+    if (p->cell->pair) {
+      assert_int_equal(bppsa_recurrent_cell_states(run->model, l, &cells), BPPSA_OK);
+      bppsa_free(run->c[l]);
+      run->c[l] = fetched(device, &cells);
+    }
   }
   assert_int_equal(bppsa_forward_stats_of(run->model, &run->stats), BPPSA_OK);
 }
@@ -113,7 +123,7 @@ static inline void pass_forward(const forward_problem *p, forward_run *run, cons
 /* A network and one pass of it. */
 static inline forward_run run_forward(const forward_problem *p, const bppsa_device *device) {
   const bppsa_recurrent_config *c = &p->config;
-  const int64_t inputs = c->seq_len * c->batch * c->input, states = c->layers * c->batch * c->hidden;
+  const int64_t inputs = c->seq_len * c->batch * c->input, states = c->layers * c->batch * forward_state(p);
   forward_run run = {.count = c->seq_len * c->batch * c->hidden, .model = make_forward_model(p, device)};
   run.plan = *bppsa_forward_plan_of(run.model);
   run.x = uniform(p->seed + 77, inputs, 1);
@@ -141,13 +151,31 @@ static inline void free_run(forward_run *run, const bppsa_device *device) {
   bppsa_memory_free(device, run->state);
   for (int64_t l = 0; l < MOST_LAYERS; ++l) {
     bppsa_free(run->h[l]);
+    bppsa_free(run->c[l]);
   }
 }
 
-/* f(h_{t-1}, x_t) of layer l for all t at once: a network of one step, whose batch is all rows of the run. [T][B][H] */
-static inline double *one_step(const forward_problem *p, const forward_run *run, int64_t l, const bppsa_device *device) {
+/* The states of layer l in front of all steps. [T][B][S] */
+static inline double *states_before(const forward_problem *p, const forward_run *run, int64_t l) {
+  const int64_t batch = p->config.batch, hidden = p->config.hidden, size = forward_state(p), rows = p->config.seq_len * batch;
+  double *before = bppsa_calloc(rows * size, sizeof *before);
+  assert_non_null(before);
+  memcpy(before, run->h0 + l * batch * size, (size_t)(batch * size) * sizeof *before);
+  for (int64_t row = batch; row < rows; ++row) {
+    memcpy(before + row * size, run->h[l] + (row - batch) * hidden, (size_t)hidden * sizeof *before);
+    if (p->cell->pair) {
+      memcpy(before + row * size + hidden, run->c[l] + (row - batch) * hidden, (size_t)hidden * sizeof *before);
+    }
+  }
+  return before;
+}
+
+/* f(h_{t-1}, x_t) of layer l for all t at once: a network of one step, whose batch is all rows of the run. [T][B][H]; of pairs c as
+ * well, in *cells unless it is NULL. */
+static inline double *one_step_of(const forward_problem *p, const forward_run *run, int64_t l, const bppsa_device *device,
+                                  double **cells) {
   const bppsa_recurrent_config *c = &p->config;
-  const int64_t rows = c->seq_len * c->batch, states = c->batch * c->hidden, input = l == 0 ? c->input : c->hidden;
+  const int64_t rows = c->seq_len * c->batch, size = forward_state(p), input = l == 0 ? c->input : c->hidden;
   forward_problem step = *p;
   step.config.seq_len = step.config.layers = 1;
   step.config.batch = rows;
@@ -160,21 +188,27 @@ static inline double *one_step(const forward_problem *p, const forward_run *run,
     memcpy(to->data, from->data, bppsa_view_bytes(to));
   }
   assert_int_equal(bppsa_model_push(model), BPPSA_OK);
-  double *before = bppsa_calloc(rows * c->hidden, sizeof *before), *x = l == 0 ? run->x : run->h[l - 1];
-  memcpy(before, run->h0 + l * states, (size_t)states * sizeof *before);
-  memcpy(before + states, run->h[l], (size_t)(run->count - states) * sizeof *before);
-  void *in = sent(device, c->dtype, x, rows * input), *state = sent(device, c->dtype, before, rows * c->hidden);
+  double *before = states_before(p, run, l), *x = l == 0 ? run->x : run->h[l - 1];
+  void *in = sent(device, c->dtype, x, rows * input), *state = sent(device, c->dtype, before, rows * size);
   const bppsa_view in_view = device_view(device, in, c->dtype, (int64_t[]){1, rows, input}),
-                   h0 = device_view(device, state, c->dtype, (int64_t[]){1, rows, c->hidden});
+                   h0 = device_view(device, state, c->dtype, (int64_t[]){1, rows, size});
   bppsa_view h;
   assert_int_equal(bppsa_recurrent_forward_layers(model, &in_view, &h0), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
   double *next = fetched(device, &h);
+  if (cells != NULL && p->cell->pair) {
+    assert_int_equal(bppsa_recurrent_cell_states(model, 0, &h), BPPSA_OK);
+    *cells = fetched(device, &h);
+  }
   bppsa_model_destroy(model);
   bppsa_free(before);
   bppsa_memory_free(device, in);
   bppsa_memory_free(device, state);
   return next;
+}
+
+static inline double *one_step(const forward_problem *p, const forward_run *run, int64_t l, const bppsa_device *device) {
+  return one_step_of(p, run, l, device, NULL);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/buffer.h"
 #include "core/philox.h"
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "recurrent/chain.h"
 #include "rnn/rnn.h"
 #include "tests/core/helpers.h"
@@ -167,6 +168,8 @@ static void chains_have_the_bits_of_models(void **state) {
         has_the_bits_of_the_model(&bppsa_rnn_cell, layers, all == 1, BPPSA_NONLINEARITY_RELU, BPPSA_F64, samples);
         has_the_bits_of_the_model(&bppsa_gru_cell, layers, all == 1, BPPSA_NONLINEARITY_TANH, BPPSA_F32, samples);
         has_the_bits_of_the_model(&bppsa_gru_cell, layers, all == 1, BPPSA_NONLINEARITY_TANH, BPPSA_F64, samples);
+        has_the_bits_of_the_model(&bppsa_lstm_cell, layers, all == 1, BPPSA_NONLINEARITY_TANH, BPPSA_F32, samples);
+        has_the_bits_of_the_model(&bppsa_lstm_cell, layers, all == 1, BPPSA_NONLINEARITY_TANH, BPPSA_F64, samples);
       }
     }
   }

@@ -10,9 +10,12 @@
 #include "core/alloc.h"
 #include "core/json.h"
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "recurrent/pause.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/forward_problem.h"
+
+static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
 
 /* ---- random configurations ---- */
 
@@ -33,21 +36,21 @@ static const struct {
                {"chunked", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED}};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
-/* Sizes have about the same product: T 1 .. 5000, H 1 .. 200, B 1 .. 40. */
-static forward_problem random_problem(uint64_t seed) {
+/* An RNN or a GRU, or with `pairs` an LSTM. Sizes have about the same product: T 1 .. 5000, H 1 .. 200, B 1 .. 40. */
+static forward_problem random_problem(uint64_t seed, bool pairs) {
   uint64_t state = seed;
   forward_problem p = forward_problem_default();
   const bool gru = pick(&state, 0, 1) == 1;
   bppsa_recurrent_config *c = &p.config;
-  p.cell = gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
+  p.cell = pairs ? &bppsa_lstm_cell : gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
   c->hidden = pick(&state, 0, 3) > 0 ? pick(&state, 1, 24) : pick(&state, 25, 200);
   c->batch = pick(&state, 0, 2) > 0 ? pick(&state, 1, 4) : pick(&state, 5, 40);
-  const int64_t most = 40000000 / (c->hidden * (c->hidden + 20) * c->batch * (gru ? 3 : 1));
+  const int64_t most = 40000000 / (c->hidden * (c->hidden + 20) * c->batch * p.cell->gates);
   c->seq_len = pick(&state, 1, most > 5000 ? 5000 : most < 40 ? 40 : most);
   c->layers = pick(&state, 1, 2);
   c->input = pick(&state, 1, 3);
   c->dtype = pick(&state, 0, 1) == 1 ? BPPSA_F64 : BPPSA_F32;
-  c->nonlinearity = !gru && pick(&state, 0, 3) == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  c->nonlinearity = p.cell->relu && pick(&state, 0, 3) == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   c->forward.kind = BPPSA_FORWARD_SPECULATIVE;
   c->forward.chunks = pick(&state, 0, 2) > 0 ? pick(&state, 2, 40) : 0;
   c->forward.warm_up = pick(&state, 0, 2) > 0 ? pick(&state, 0, 60) : -1;
@@ -69,7 +72,7 @@ static forward_problem random_problem(uint64_t seed) {
 
 /* What the random configurations went through, so that none of it is left out. */
 typedef struct {
-  int64_t speculated, untouched, mended, reseeded, tails, not_finite, exact;
+  int64_t speculated, untouched, mended, reseeded, tails, not_finite, exact, above_one;
   int64_t layers, spoiled, longest, widest, most_samples;
   double worst;               /* the largest residual over the tolerance, where there is one */
   int64_t gradients[METHODS]; /* networks whose gradients were compared, by method */
@@ -77,8 +80,8 @@ typedef struct {
 } seen;
 
 /* Rows of f(h_{t-1}, x_t) against rows of h_t: the largest difference, relative where states are unbounded. What is not finite must
- * stand where f puts it, and in a row that overflows nothing may differ. */
-static double largest_residual(const forward_problem *p, const double *h, const double *next, int64_t count, seen *s) {
+ * stand where f puts it, and in a row that overflows nothing may differ. c: the rows are c_t, each number counts for itself. */
+static double largest_residual(const forward_problem *p, bool c, const double *h, const double *next, int64_t count, seen *s) {
   const int64_t hidden = p->config.hidden;
   const bool relu = p->config.nonlinearity == BPPSA_NONLINEARITY_RELU;
   double worst = 0;
@@ -88,7 +91,10 @@ static double largest_residual(const forward_problem *p, const double *h, const 
       const bool same = (isnan(h[j]) && isnan(next[j])) || h[j] == next[j];
       s->not_finite += !isfinite(h[j]);
       size = relu && fabs(next[j]) > size ? fabs(next[j]) : size;
-      most = same ? most : isfinite(h[j]) && isfinite(next[j]) ? fmax(most, fabs(h[j] - next[j])) : INFINITY;
+      s->above_one += c && fabs(h[j]) > 1;
+      most = same                                    ? most
+             : !isfinite(h[j]) || !isfinite(next[j]) ? INFINITY
+                                                     : fmax(most, fabs(h[j] - next[j]) / (c ? fmax(1, fabs(next[j])) : 1));
     }
     worst = fmax(worst, most > 0 && (isinf(most) || isinf(size)) ? INFINITY : most / size);
   }
@@ -169,20 +175,30 @@ static void check_gradients(const forward_problem *p, const forward_run *run, co
   bppsa_free(seed);
 }
 
-static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
-  const forward_problem p = random_problem(seed);
+/* Every state of a layer follows from the one in front of it. */
+static void check_layer(const forward_problem *p, const forward_run *run, int64_t l, const bppsa_device *device, seen *s) {
+  const double tolerance = fmax(run->plan.accept, run->plan.stop);
+  double *next_c = NULL, *next = one_step_of(p, run, l, device, &next_c);
+  for (int half = 0; half < (p->cell->pair ? 2 : 1); ++half) {
+    const double worst =
+        largest_residual(p, half == 1, half == 0 ? run->h[l] : run->c[l], half == 0 ? next : next_c, run->count, s);
+    s->worst = tolerance > 0 ? fmax(s->worst, worst / tolerance) : s->worst;
+    if (!(worst <= tolerance)) { /* the step has the same kernels, so its bits */
+      fail_msg("%s: layer %d, %s: residual %g, expected at most %g", describe(p), (int)l, half == 0 ? "h" : "c", worst,
+               tolerance);
+    }
+  }
+  bppsa_free(next);
+  bppsa_free(next_c);
+}
+
+static void check_random(const forward_problem *random, const bppsa_device *device, seen *s) {
+  const forward_problem p = *random;
   forward_problem sequential = p;
   sequential.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
   forward_run run = run_forward(&p, device), reference = run_forward(&sequential, device);
-  const double tolerance = fmax(run.plan.accept, run.plan.stop);
   for (int64_t l = 0; l < p.config.layers; ++l) {
-    double *next = one_step(&p, &run, l, device);
-    const double worst = largest_residual(&p, run.h[l], next, run.count, s);
-    s->worst = tolerance > 0 ? fmax(s->worst, worst / tolerance) : s->worst;
-    if (!(worst <= tolerance)) { /* the step has the same kernels, so its bits */
-      fail_msg("%s: layer %d: residual %g, expected at most %g", describe(&p), (int)l, worst, tolerance);
-    }
-    bppsa_free(next);
+    check_layer(&p, &run, l, device, s);
   }
   if (p.config.nonlinearity == BPPSA_NONLINEARITY_TANH) {
     assert_true(same_nans(run.h[0], reference.h[0], run.count));
@@ -190,7 +206,8 @@ static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
   if (p.config.forward.tolerance == 0) {
     ++s->exact;
     for (int64_t l = 0; l < p.config.layers; ++l) {
-      if (memcmp(run.h[l], reference.h[l], (size_t)run.count * sizeof(double)) != 0) {
+      const size_t bytes = (size_t)run.count * sizeof(double);
+      if (memcmp(run.h[l], reference.h[l], bytes) != 0 || (p.cell->pair && memcmp(run.c[l], reference.c[l], bytes) != 0)) {
         fail_msg("%s: layer %d: other bits than the sequential pass", describe(&p), (int)l);
       }
     }
@@ -253,7 +270,8 @@ static void test_random(void **state) {
   bppsa_device *device = cpu_device(2);
   seen s = {0};
   for (int64_t i = 0; i < count; ++i) {
-    check_random(1000 + (uint64_t)i, device, &s);
+    const forward_problem p = random_problem(1000 + (uint64_t)i, false);
+    check_random(&p, device, &s);
   }
   const char *path = getenv("BPPSA_TEST_RECORD");
   if (path != NULL) {
@@ -268,6 +286,23 @@ static void test_random(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* The same of an LSTM's pairs (h, c), of which both are verified; c has no bound. */
+static void test_random_pairs(void **state) {
+  (void)state;
+  const char *asked = getenv("BPPSA_TEST_CONFIGURATIONS");
+  const int64_t count = asked != NULL ? strtoll(asked, NULL, 10) : 60;
+  bppsa_device *device = cpu_device(2);
+  seen s = {0};
+  for (int64_t i = 0; i < count; ++i) {
+    const forward_problem p = random_problem(7000 + (uint64_t)i, true);
+    check_random(&p, device, &s);
+  }
+  const int64_t least = count / 30;
+  assert_true(s.speculated > count / 2 && s.untouched > least && s.mended > least && s.reseeded > least && s.tails > least &&
+              s.not_finite > least && s.exact > least && s.above_one > least);
+  bppsa_device_destroy(device);
+}
+
 /* ---- networks that forget ---- */
 
 /* Networks with default weights: nothing is mended, states are as good as the sequential pass's. */
@@ -275,11 +310,11 @@ static void test_default_weights(void **state) {
   (void)state;
   static const int64_t lengths[] = {1000, 4000}, hidden[] = {20, 64};
   bppsa_device *device = cpu_device(2);
-  for (int bits = 0; bits < 8; ++bits) {
+  for (int at = 0; at < 12; ++at) {
     forward_problem p = forward_problem_default();
-    p.cell = (bits & 1) != 0 ? &bppsa_gru_cell : &bppsa_rnn_cell;
-    p.config.hidden = hidden[bits / 2 % 2];
-    p.config.seq_len = lengths[bits / 4];
+    p.cell = cells[at % 3];
+    p.config.hidden = hidden[at / 3 % 2];
+    p.config.seq_len = lengths[at / 6];
     p.config.batch = 3;
     p.bits = true;
     forward_problem sequential = p, exact = p;
@@ -311,9 +346,9 @@ static void test_errors(void **state) {
   (void)state;
   int64_t mended = 0;
   bppsa_device *device = cpu_device(2);
-  for (uint64_t i = 0; i < 24; ++i) {
+  for (uint64_t i = 0; i < 36; ++i) {
     forward_problem p = forward_problem_default();
-    p.cell = i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
+    p.cell = i >= 24 ? &bppsa_lstm_cell : i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
     p.seed = 7 + i;
     p.orthogonal = i % 4 > 1;
     p.config.hidden = i % 3 == 0 ? 64 : 20;
@@ -337,7 +372,7 @@ static void test_errors(void **state) {
     free_run(&slow, device);
     free_run(&reference, device);
   }
-  assert_true(mended >= 8 && mended < 24);
+  assert_true(mended >= 12 && mended < 36);
   bppsa_device_destroy(device);
 }
 
@@ -461,10 +496,10 @@ static void test_not_a_number(void **state) {
 static void test_threads(void **state) {
   (void)state;
   static const double scales[] = {1, 4, 8};
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 9; ++i) {
     forward_problem p = forward_problem_default();
-    p.cell = i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
-    p.scale = scales[i / 2];
+    p.cell = cells[i % 3];
+    p.scale = scales[i / 3];
     p.config.batch = 3;
     p.config.layers = 2;
     p.config.forward.chunks = 30;
@@ -515,18 +550,18 @@ static void test_gradients(void **state) {
   (void)state;
   static const bppsa_scan_algorithm algorithms[] = {BPPSA_SCAN_AUTO, BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
   bppsa_device *device = cpu_device(2);
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < 24; ++i) {
     forward_problem p = forward_problem_default();
     bppsa_recurrent_config *c = &p.config;
-    p.cell = i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
-    p.scale = i / 2 % 2 == 0 ? 1 : 1.5;
+    p.cell = cells[i % 3];
+    p.scale = i / 3 % 2 == 0 ? 1 : 1.5;
     c->dtype = BPPSA_F64;
     c->layers = 2;
     c->batch = 2;
     c->forward.chunks = 7;
     c->forward.tolerance = 1e-15; /* the gradients' rounding is of the order of the default tolerance */
-    c->method.backward = i / 4 == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
-    c->method.scan.algorithm = algorithms[i / 4];
+    c->method.backward = i / 6 == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    c->method.scan.algorithm = algorithms[i / 6];
     forward_run run = run_forward(&p, device);
     c->forward.kind = BPPSA_FORWARD_SEQUENTIAL;
     c->method.backward = BPPSA_BACKWARD_BP;
@@ -553,11 +588,12 @@ static void test_exact_gradients(void **state) {
   bppsa_device *device = cpu_device(2);
   forward_problem p = forward_problem_default();
   bppsa_recurrent_config *c = &p.config;
-  p.cell = &bppsa_gru_cell;
   c->batch = 8;
   c->forward.chunks = 100;
   c->forward.tolerance = 0;
-  for (c->forward.warm_up = 20; c->forward.warm_up <= 50; c->forward.warm_up += 10) {
+  for (int i = 0; i < 8; ++i) {
+    p.cell = cells[1 + i / 4];
+    c->forward.warm_up = 20 + i % 4 * 10;
     c->forward.kind = BPPSA_FORWARD_SPECULATIVE;
     forward_run run = run_forward(&p, device);
     c->forward.kind = BPPSA_FORWARD_SEQUENTIAL;
@@ -798,13 +834,25 @@ static void test_out_of_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random),        cmocka_unit_test(test_default_weights), cmocka_unit_test(test_errors),
-      cmocka_unit_test(test_short_warm_up), cmocka_unit_test(test_two_basins),      cmocka_unit_test(test_chaos_and_pauses),
-      cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_threads),         cmocka_unit_test(test_smaller_batch),
-      cmocka_unit_test(test_gradients),     cmocka_unit_test(test_exact_gradients), cmocka_unit_test(test_plans),
-      cmocka_unit_test(test_exact_plans),   cmocka_unit_test(test_wide_plans),      cmocka_unit_test(test_pause_rule),
-      cmocka_unit_test(test_most_work),     cmocka_unit_test(test_texts),           cmocka_unit_test(test_wrong_requests),
-      cmocka_unit_test(test_out_of_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
+                                     cmocka_unit_test(test_random_pairs),
+                                     cmocka_unit_test(test_default_weights),
+                                     cmocka_unit_test(test_errors),
+                                     cmocka_unit_test(test_short_warm_up),
+                                     cmocka_unit_test(test_two_basins),
+                                     cmocka_unit_test(test_chaos_and_pauses),
+                                     cmocka_unit_test(test_not_a_number),
+                                     cmocka_unit_test(test_threads),
+                                     cmocka_unit_test(test_smaller_batch),
+                                     cmocka_unit_test(test_gradients),
+                                     cmocka_unit_test(test_exact_gradients),
+                                     cmocka_unit_test(test_plans),
+                                     cmocka_unit_test(test_exact_plans),
+                                     cmocka_unit_test(test_wide_plans),
+                                     cmocka_unit_test(test_pause_rule),
+                                     cmocka_unit_test(test_most_work),
+                                     cmocka_unit_test(test_texts),
+                                     cmocka_unit_test(test_wrong_requests),
+                                     cmocka_unit_test(test_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "distributed/split_time.h"
-#include "recurrent/chain.h"
 #include "recurrent/recurrent.h"
 #include "tests/support/support.h"
 
@@ -277,39 +275,88 @@ static void test_states(void **state) {
   bppsa_device_destroy(device);
 }
 
-static bppsa_status split(bppsa_comm *comm, void *context) {
-  const bppsa_split_time one = {.comm = comm, .micro_batches = 1};
-  const bppsa_recurrent_config c = config_of(5, false);
-  bppsa_model *model = NULL;
-  return bppsa_split_time_create(&one, &c, &halving, context, &model);
+/* States of a speculative pass with `chunks` chunks in which the pair must agree in both halves: with tolerance 0 they are the
+ * sequential pass's. */
+static void test_parallel_forward(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  for (int64_t chunks = 2; chunks <= 40; chunks += 19) {
+    bppsa_recurrent_config c = config_of(200, false);
+    bppsa_model *models[2] = {NULL, NULL};
+    bppsa_view views[2][2];
+    double *x = uniform(1, c.seq_len * c.batch * c.input, 1), *start = uniform(2, 2 * c.layers * c.batch * c.hidden, 1);
+    const bppsa_view in = bppsa_view_make(x, BPPSA_F64, 3, (int64_t[]){c.seq_len, c.batch, c.input});
+    const bppsa_view h0 = bppsa_view_make(start, BPPSA_F64, 3, (int64_t[]){c.layers, c.batch, 2 * c.hidden});
+    for (int i = 0; i < 2; ++i) {
+      c.forward = (bppsa_forward_method){.kind = i == 0 ? BPPSA_FORWARD_SEQUENTIAL : BPPSA_FORWARD_SPECULATIVE,
+                                         .chunks = chunks,
+                                         .warm_up = 5,
+                                         .rounds = chunks == 2 ? 0 : -1};
+      assert_int_equal(bppsa_recurrent_create(&c, &halving, device, &models[i]), BPPSA_OK);
+      assert_int_equal(bppsa_recurrent_init(models[i], BPPSA_INIT_DEFAULT, 3), BPPSA_OK);
+      assert_int_equal(bppsa_recurrent_forward_layers(models[i], &in, &h0), BPPSA_OK);
+    }
+    bppsa_forward_stats stats;
+    assert_int_equal(bppsa_forward_stats_of(models[1], &stats), BPPSA_OK);
+    assert_true(stats.speculated && stats.mended > 0 && stats.gap == 0 && (chunks > 2 || stats.tails > 0));
+    for (int64_t l = 0; l < c.layers; ++l) {
+      for (int i = 0; i < 2; ++i) {
+        assert_int_equal(bppsa_recurrent_states(models[i], l, &views[i][0]), BPPSA_OK);
+        assert_int_equal(bppsa_recurrent_cell_states(models[i], l, &views[i][1]), BPPSA_OK);
+      }
+      for (int half = 0; half < 2; ++half) {
+        assert_memory_equal(views[0][half].data, views[1][half].data, bppsa_view_bytes(&views[0][half]));
+      }
+    }
+    bppsa_model_destroy(models[0]);
+    bppsa_model_destroy(models[1]);
+    bppsa_free(x);
+    bppsa_free(start);
+  }
+  bppsa_device_destroy(device);
 }
 
-/* What there is no code for is refused in a sentence, by every part that takes cells. */
+/* On a GPU there are no speculative passes of pairs, and AUTO takes none. */
+static void test_parallel_plans(void **state) {
+  (void)state;
+  bppsa_forward_shape shape = {.seq_len = 30000,
+                               .batch = 1,
+                               .input = 1,
+                               .hidden = 20,
+                               .gates = 2,
+                               .dtype = BPPSA_F32,
+                               .device = BPPSA_CUDA,
+                               .multiprocessors = 132,
+                               .most_hidden = BPPSA_FORWARD_GPU_HIDDEN,
+                               .pair = true};
+  bppsa_forward_method m = bppsa_forward_method_default();
+  bppsa_forward_plan plan;
+  m.kind = BPPSA_FORWARD_AUTO;
+  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_OK);
+  assert_false(plan.speculative);
+  m.kind = BPPSA_FORWARD_SPECULATIVE;
+  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(),
+                      "forward pass: speculative on a GPU of a cell whose state is a pair (h, c), expected sequential");
+  shape.device = BPPSA_CPU;
+  m.kind = BPPSA_FORWARD_AUTO;
+  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_OK);
+  assert_true(plan.speculative);
+}
+
+/* What is wrong is refused in a sentence. */
 static void test_refusals(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);
   bppsa_recurrent_config c = config_of(5, false);
   bppsa_model *model = NULL;
-  bppsa_chain *chain = NULL;
   bppsa_view cell;
   bppsa_cell wrong = halving;
   wrong.diagonal = false;
   assert_int_equal(bppsa_recurrent_create(&c, &wrong, device, &model), BPPSA_ERR_ARGUMENT);
   assert_string_equal(bppsa_last_error(), "cell 'halving': a pair without a diagonal, expected e, which leads from c to c");
-  c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
-  assert_int_equal(bppsa_recurrent_create(&c, &halving, device, &model), BPPSA_ERR_UNSUPPORTED);
-  assert_string_equal(bppsa_last_error(),
-                      "forward pass: speculative of a cell whose state is a pair (h, c), expected sequential");
-  c = config_of(5, false);
-  assert_int_equal(bppsa_recurrent_chain_create(&c, &halving, device, &chain), BPPSA_ERR_UNSUPPORTED);
-  assert_string_equal(bppsa_last_error(), "chain: the state of halving is a pair (h, c), expected a cell with a state h alone");
-  const bppsa_comm_config ranks = {.ranks = 2, .timeout = 60};
-  assert_int_equal(bppsa_comm_run(&ranks, split, device, NULL), BPPSA_ERR_UNSUPPORTED);
-  assert_non_null(strstr(bppsa_last_error(), "split time: the state of halving is a pair (h, c)"));
-  c.forward.kind = BPPSA_FORWARD_AUTO; /* sequential */
   c.seq_len = 5000;
   assert_int_equal(bppsa_recurrent_create(&c, &halving, device, &model), BPPSA_OK);
-  assert_false(bppsa_forward_plan_of(model)->speculative);
   double *x = uniform(1, 5000 * c.batch * c.input, 1);
   const bppsa_view view = bppsa_view_make(x, BPPSA_F64, 3, (int64_t[]){5000, c.batch, c.input});
   const bppsa_view h0 = bppsa_view_make(x, BPPSA_F64, 3, (int64_t[]){c.layers, c.batch, c.hidden});
@@ -326,7 +373,8 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_methods),
-                                     cmocka_unit_test(test_states), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),      cmocka_unit_test(test_methods),
+                                     cmocka_unit_test(test_states),         cmocka_unit_test(test_parallel_forward),
+                                     cmocka_unit_test(test_parallel_plans), cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

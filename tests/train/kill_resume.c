@@ -46,7 +46,7 @@ static const struct {
     {"rnn --epochs 8 --chunks 3 --layers 2 --loss all", ""}, /* at the end of every epoch */
     /* speculative forward passes that fail, so that three are followed by a pause of fifty */
     {"rnn --iterations 70 --forward-chunks 12 --warm-up 0 --tolerance 1e-30", "--checkpoint-every 2"},
-    {"lstm --iterations 40 --layers 2 --algorithm chunked", "--checkpoint-every 3"},
+    {"lstm --iterations 40 --layers 2 --algorithm chunked --forward-chunks 5 --warm-up 3", "--checkpoint-every 3"},
 };
 
 enum { MODES = sizeof modes / sizeof modes[0] };
