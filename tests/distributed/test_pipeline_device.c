@@ -9,6 +9,7 @@
 #include "core/philox.h"
 #include "distributed/pipeline.h"
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "recurrent/chain.h"
 #include "rnn/rnn.h"
 #include "tests/comm/cases.h"
@@ -25,7 +26,8 @@ typedef struct {
   const char *scheme;
   bppsa_schedule_config list;
   int64_t ranks, runs;
-  bool gru, all, cpu, over_nccl;
+  const bppsa_cell *cell;
+  bool all, cpu, over_nccl;
   /* written by rank 0 */
   int64_t updates, count;
   double losses[MOST], values[VALUES];
@@ -134,7 +136,7 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   bppsa_status status = bppsa_device_create(name, 1, &device);
   if (status == BPPSA_OK) {
     bppsa_comm_set_device(comm, device);
-    status = bppsa_recurrent_chain_create(&config, mine.gru ? &bppsa_gru_cell : &bppsa_rnn_cell, device, &chain);
+    status = bppsa_recurrent_chain_create(&config, mine.cell, device, &chain);
   }
   status = status == BPPSA_OK && mine.over_nccl ? bppsa_comm_create_nccl(comm, device, &over) : status;
   status = status == BPPSA_OK ? train(over != NULL ? over : comm, &mine, chain) : status;
@@ -164,12 +166,14 @@ typedef struct {
   int64_t stages, micro_batches, ranks, iterations;
   bppsa_schedule_scale scale;
   bppsa_schedule_split split;
-  bool recompute, gru, all;
+  bool recompute;
+  const bppsa_cell *cell;
+  bool all;
 } shape;
 
 static job make_job(const shape *s) {
   job j = {
-      .scheme = s->scheme, .list = bppsa_schedule_config_default(), .ranks = s->ranks, .runs = 2, .gru = s->gru, .all = s->all};
+      .scheme = s->scheme, .list = bppsa_schedule_config_default(), .ranks = s->ranks, .runs = 2, .cell = s->cell, .all = s->all};
   j.list.stages = s->stages;
   j.list.micro_batches = s->micro_batches;
   j.list.iterations = s->iterations;
@@ -209,11 +213,13 @@ static void compare(const shape *s, job *one) {
 
 static void synchronous_schemes_have_the_bits_of_one_gpu(void **state) {
   static const shape shapes[] = {
-      {"gpipe", 2, 2, 2, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, true, true, false},
-      {"1f1b", 4, 3, 4, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false, true, true},
-      {"1f1b", 4, 2, 3, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false, false, false}, /* two stages on a rank */
-      {"chimera", 2, 2, 2, 1, BPPSA_SCALE_HALVING, BPPSA_SPLIT_NONE, false, true, false},
-      {"zb-h1", 3, 3, 3, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false, false, true},
+      {"gpipe", 2, 2, 2, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, true, &bppsa_gru_cell, false},
+      {"1f1b", 4, 3, 4, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false, &bppsa_gru_cell, true},
+      {"1f1b", 4, 2, 3, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false, &bppsa_rnn_cell, false}, /* two stages on a rank */
+      {"chimera", 2, 2, 2, 1, BPPSA_SCALE_HALVING, BPPSA_SPLIT_NONE, false, &bppsa_gru_cell, false},
+      {"gpipe", 2, 2, 2, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, true, &bppsa_lstm_cell, false},
+      {"1f1b", 4, 2, 2, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false, &bppsa_lstm_cell, true}, /* states are pairs (h, c) */
+      {"zb-h1", 3, 3, 3, 1, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false, &bppsa_rnn_cell, true},
   };
   (void)state;
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; ++i) {
@@ -233,7 +239,10 @@ static void asynchronous_schemes_see_their_weights_on_gpus(void **state) {
   static const char *const schemes[] = {"pipedream", "2bw", "vanilla", "spectrain"};
   (void)state;
   for (size_t i = 0; i < sizeof schemes / sizeof *schemes; ++i) {
-    const shape s = {schemes[i], 4, 4, i % 2 == 0 ? 4 : 2, 2, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false, i < 2, i % 2 == 1};
+    const shape s = {schemes[i],         4,     4,
+                     i % 2 == 0 ? 4 : 2, 2,     BPPSA_SCALE_DIRECT,
+                     BPPSA_SPLIT_NONE,   false, i < 2 ? &bppsa_gru_cell : &bppsa_rnn_cell,
+                     i % 2 == 1};
     shape alone = s;
     alone.ranks = 1;
     job one = make_job(&alone);
@@ -260,7 +269,7 @@ static void nccl_has_the_bits_of_threads(void **state) {
                        .micro_batches = 4,
                        .ranks = shapes[k].ranks,
                        .iterations = flushes ? 1 : 2,
-                       .gru = k == 0,
+                       .cell = k == 0 ? &bppsa_gru_cell : &bppsa_rnn_cell,
                        .all = k == 1};
       job over_host = make_job(&s);
       if (strcmp(schemes[i].id, "multi-stream") == 0) { /* one GPU's streams */
@@ -286,7 +295,7 @@ static void nccl_carries_halves_in_both_directions(void **state) {
     skip();
   }
   for (bppsa_schedule_scale scale = BPPSA_SCALE_DOUBLING; scale <= BPPSA_SCALE_HALVING; ++scale) {
-    const shape s = {"chimera", 4, 8, 4, 1, scale, BPPSA_SPLIT_NONE, true, true, false};
+    const shape s = {"chimera", 4, 8, 4, 1, scale, BPPSA_SPLIT_NONE, true, &bppsa_gru_cell, false};
     job over_host = make_job(&s), over_nccl = over_host;
     over_nccl.over_nccl = true;
     run_job(&over_host);
