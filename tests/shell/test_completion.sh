@@ -22,7 +22,7 @@ expect() { # expect WANTED WORD ...
 }
 expect 'train ' tr
 expect 'gru ' train g
-expect 'all last mse mse-all ' train rnn --loss ''
+expect 'all bce bce-all last mse mse-all ' train rnn --loss ''
 expect '--seq-len ' train rnn --seq
 expect 'linear ' plan gru --algorithm l
 expect 'linear ' plan gru --algorithm = l
