@@ -172,10 +172,6 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
   for (int a = 0; a < ARRAYS; ++a) {
     config.cost[arrays[a]] = &costs[a * p];
     config.rows[arrays[a]] = p;
-    config.uniform[arrays[a]] = 0;
-    for (int64_t i = 0; i < p; ++i) { /* Chimera's model knows one stage: the longest */
-      config.uniform[arrays[a]] = fmax(config.uniform[arrays[a]], costs[a * p + i]);
-    }
   }
   config.stages = p;
   config.micro_batches = row->micro_batches;

@@ -85,6 +85,33 @@ static double end_of(const bppsa_schedule *list, const bppsa_schedule_run *run, 
   return end;
 }
 
+/* What the layers of a stage cost: of the longest stage where layers have costs of their own. */
+static double stage_cost(const bppsa_schedule *list, bppsa_schedule_cost cost) {
+  const bppsa_schedule_config *c = &list->config;
+  double longest = 0;
+  if (c->cost[cost] == NULL) {
+    return c->uniform[cost] * (double)c->layers / (double)c->stages;
+  }
+  for (int64_t stage = 0; stage < list->stages; ++stage) {
+    double sum = 0;
+    for (int64_t l = bppsa_schedule_layer_of(list, stage); l < bppsa_schedule_layer_of(list, stage + 1); ++l) {
+      sum += c->cost[cost][l];
+    }
+    longest = fmax(longest, sum);
+  }
+  return longest;
+}
+
+/* The longest message between two stages. */
+static double message_time(const bppsa_schedule *list) {
+  double words = 0;
+  for (int64_t stage = 1; stage < list->stages; ++stage) {
+    const int64_t last = bppsa_schedule_layer_of(list, stage) - 1;
+    words = fmax(words, bppsa_schedule_cost_of(&list->config, BPPSA_COST_MESSAGE, last));
+  }
+  return list->config.alpha + list->config.beta * words;
+}
+
 bppsa_status bppsa_schedule_model(const bppsa_schedule *list, double *time, int64_t *forward, int64_t *backward) {
   BPPSA_REQUIRE(list != NULL && time != NULL && forward != NULL && backward != NULL);
   const bppsa_schedule_config *c = &list->config;
@@ -97,12 +124,11 @@ bppsa_status bppsa_schedule_model(const bppsa_schedule *list, double *time, int6
   bppsa_schedule_run run;
   BPPSA_TRY(bppsa_schedule_run_simulate(list, true, &run));
   bppsa_status status = count_critical(list, &run, forward, backward);
-  const double per_stage = (double)c->layers / (double)c->stages, p2p = c->alpha + c->beta * c->uniform[BPPSA_COST_MESSAGE];
-  const double f = c->uniform[BPPSA_COST_FORWARD] * per_stage;
-  const double both = c->uniform[BPPSA_COST_BACKWARD] >= 0
-                          ? c->uniform[BPPSA_COST_BACKWARD]
-                          : c->uniform[BPPSA_COST_INPUT_GRAD] + c->uniform[BPPSA_COST_WEIGHT_GRAD];
-  const double b = both * per_stage + (c->recompute ? f : 0);
+  const bool together = c->cost[BPPSA_COST_BACKWARD] != NULL || c->uniform[BPPSA_COST_BACKWARD] >= 0;
+  const double p2p = message_time(list), f = stage_cost(list, BPPSA_COST_FORWARD);
+  const double both = together ? stage_cost(list, BPPSA_COST_BACKWARD)
+                               : stage_cost(list, BPPSA_COST_INPUT_GRAD) + stage_cost(list, BPPSA_COST_WEIGHT_GRAD);
+  const double b = both + (c->recompute ? f : 0);
   const double unoverlapped = end_of(list, &run, true) - end_of(list, &run, false);
   bppsa_schedule_run_free(&run);
   *time = (f + p2p) * (double)*forward + (b + p2p) * (double)*backward + unoverlapped;

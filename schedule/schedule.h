@@ -298,7 +298,8 @@ int64_t bppsa_schedule_ahead(const bppsa_schedule *schedule, const bppsa_schedul
                              bool forward);
 
 /* Chimera's performance model (section 3.4): T = (F_t + p2p) C_f + (B_t + p2p) C_b + the longest unoverlapped SYNC. C_f and C_b
- * are counted on the critical path of the schedule without links. NaN for other schemes. */
+ * are counted on the critical path of the schedule without links. It knows one stage and one message: the longest, where layers
+ * have costs of their own. NaN for other schemes. */
 bppsa_status bppsa_schedule_model(const bppsa_schedule *schedule, double *time, int64_t *forward, int64_t *backward);
 
 #ifdef __cplusplus

@@ -157,6 +157,35 @@ static void test_model(void **state) {
   }
 }
 
+/* Costs that are given layer by layer: sums over stages, and the longest message between two of them. */
+static void test_model_of_layers(void **state) {
+  (void)state;
+  static const double halves[] = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, uneven[] = {0.25, 0.75, 0.75, 0.25, 0.5, 0.5, 0, 1},
+                      words[] = {7, 1, 7, 3, 7, 2, 7, 7}; /* the stages end with layers 1, 3, 5 and 7 */
+  double times[3];
+  for (int way = 0; way < 3; ++way) {
+    bppsa_schedule_config config = sized(4, 4);
+    bppsa_schedule *list = NULL;
+    int64_t forward = 0, backward = 0;
+    config.layers = 8;
+    config.alpha = 0.125;
+    config.beta = 0.0625;
+    for (int cost = BPPSA_COST_FORWARD; cost <= BPPSA_COST_WEIGHT_GRAD; ++cost) {
+      config.uniform[cost] = way == 0 ? 0.5 : 1;
+      config.cost[cost] = way == 0 ? NULL : way == 1 ? halves : uneven;
+      config.rows[cost] = way == 0 ? 0 : 8;
+    }
+    config.uniform[BPPSA_COST_MESSAGE] = 3;
+    config.cost[BPPSA_COST_MESSAGE] = way == 2 ? words : NULL;
+    config.rows[BPPSA_COST_MESSAGE] = way == 2 ? 8 : 0;
+    assert_int_equal(bppsa_schedule_create("chimera", &config, &list), BPPSA_OK);
+    assert_int_equal(bppsa_schedule_model(list, &times[way], &forward, &backward), BPPSA_OK);
+    bppsa_schedule_destroy(list);
+  }
+  assert_true(fabs(times[1] - times[0]) <= 1e-12 * times[0]);
+  assert_true(fabs(times[2] - times[0]) <= 1e-12 * times[0]);
+}
+
 /* s_F = floor(k/2) + N - k - 1 and s_B = floor(k/2) of GPU k of N, once the pipeline is full and before it drains, when every pass
  * takes one unit; the versions on the operations are those, whatever passes take. */
 static void test_spectrain(void **state) {
@@ -243,10 +272,10 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_links),           cmocka_unit_test(test_contention),
-                                     cmocka_unit_test(test_issue),           cmocka_unit_test(test_hybrid),
-                                     cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
-                                     cmocka_unit_test(test_model),           cmocka_unit_test(test_spectrain),
-                                     cmocka_unit_test(test_scale),           cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_links),  cmocka_unit_test(test_contention),      cmocka_unit_test(test_issue),
+      cmocka_unit_test(test_hybrid), cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
+      cmocka_unit_test(test_model),  cmocka_unit_test(test_model_of_layers), cmocka_unit_test(test_spectrain),
+      cmocka_unit_test(test_scale),  cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
