@@ -80,6 +80,16 @@ static void test_synchronous(void **state) {
   assert_equal_files("alone.safetensors", "many.safetensors");
 }
 
+/* An LSTM, whose state is a pair. */
+static void test_pairs(void **state) {
+  (void)state;
+  const char *line =
+      "train lstm --layers 2 --seq-len 3 --hidden 2 --samples 16 --batch 8 --epochs 1 --threads 1 --micro-batches 2";
+  assert_runs("%s --ranks 1 %s --save-weights one.safetensors", line, device);
+  assert_runs("%s --ranks 3 --split 1f1b %s --save-weights many.safetensors", line, device);
+  assert_equal_files("one.safetensors", "many.safetensors");
+}
+
 /* A run goes on with another schedule, with the bits of one that was never interrupted. */
 static void test_resumes(void **state) {
   (void)state;
@@ -190,9 +200,9 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_synchronous), cmocka_unit_test(test_asynchronous),
-                                     cmocka_unit_test(test_resumes),     cmocka_unit_test(test_targets),
-                                     cmocka_unit_test(test_evaluates),   cmocka_unit_test(test_networks),
-                                     cmocka_unit_test(test_refused)};
+                                     cmocka_unit_test(test_pairs),       cmocka_unit_test(test_resumes),
+                                     cmocka_unit_test(test_targets),     cmocka_unit_test(test_evaluates),
+                                     cmocka_unit_test(test_networks),    cmocka_unit_test(test_refused)};
   gpus = gpus_of_ranks(&nccl);
   snprintf(device, sizeof device, "--device %s", gpus > 0 ? "cuda" : "cpu");
   return cmocka_run_group_tests(tests, enter_with_images, leave_directory);
