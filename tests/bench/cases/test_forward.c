@@ -40,6 +40,19 @@ static void test_document(void **state) {
   json_decref(document);
 }
 
+/* Of an LSTM both halves of every state are verified, c relative to max(1, |c|). */
+static void test_pairs(void **state) {
+  (void)state;
+  json_t *document = run_json("bench forward --model lstm --hidden 8 --seq-len 700 --repeats 3 --quick --json");
+  const json_t *rows = json_object_get(document, "rows");
+  assert_int_equal(json_array_size(rows), 8);
+  for (size_t i = 0; i < 8; ++i) {
+    assert_string_equal(get_text(json_array_get(rows, i), "model"), "lstm");
+    check_row(json_array_get(rows, i), i % 2 == 0 ? "sequential" : "speculative", 700);
+  }
+  json_decref(document);
+}
+
 static void test_weights(void **state) {
   (void)state;
   assert_runs(
@@ -87,8 +100,8 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(test_weights),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_time_limit),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_pairs),
+                                     cmocka_unit_test(test_weights),    cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_time_limit), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
