@@ -250,6 +250,53 @@ bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outpu
   return of_rows(device, outputs, rows, rows->mean_rows, seed, result);
 }
 
+/* ---- queued ---- */
+
+static int64_t padded(int64_t bytes) {
+  return (bytes + LINE - 1) / LINE * LINE;
+}
+
+static int64_t rows_of(const bppsa_view *logits) {
+  return bppsa_view_count(logits) / logits->shape[logits->ndim - 1];
+}
+
+int64_t bppsa_loss_part_memory(int64_t rows) {
+  return LINE + padded(rows * (int64_t)sizeof(int64_t)) + bppsa_loss_scratch(rows);
+}
+
+int64_t bppsa_loss_found_bytes(void) {
+  return sizeof(bppsa_gpu_result);
+}
+
+bppsa_loss_result bppsa_loss_part_found(const void *found) {
+  const bppsa_gpu_result *result = found;
+  return (bppsa_loss_result){.loss = result->loss, .correct = result->correct, .rows = result->rows};
+}
+
+bppsa_status bppsa_loss_check_labels(const bppsa_view *logits, const int64_t *labels) {
+  BPPSA_REQUIRE(logits != NULL && labels != NULL);
+  const bppsa_loss_job job = {.logits = logits, .labels = labels, .rows = rows_of(logits)};
+  int64_t counted;
+  return check_labels(&job, &counted);
+}
+
+bppsa_status bppsa_loss_part_queue(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, int64_t mean_rows,
+                                   const bppsa_view *seed, void *memory, void *found) {
+  BPPSA_REQUIRE(device != NULL && logits != NULL && labels != NULL && memory != NULL && found != NULL);
+  BPPSA_TRY(check_views(device, logits, seed));
+  if (mean_rows < 1 || logits->device != BPPSA_CUDA) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "queued loss of a part of %lld rows, expected 1 or more, and logits on a GPU",
+                      (long long)mean_rows);
+  }
+  const int64_t rows = rows_of(logits), bytes = rows * (int64_t)sizeof *labels;
+  char *on_device = (char *)memory + LINE;
+  const bppsa_loss_job job = {
+      .logits = logits, .seed = seed, .rows = rows, .labels = (const int64_t *)(void *)on_device, .mean_rows = mean_rows};
+  BPPSA_TRY(bppsa_memory_queue_put(device, on_device, labels, bytes));
+  BPPSA_TRY(bppsa_loss_queue(device, &job, on_device + padded(bytes), memory));
+  return bppsa_memory_queue_get(device, found, memory, sizeof(bppsa_gpu_result));
+}
+
 double bppsa_accuracy(int64_t correct, int64_t rows) {
   if (correct < 0) {
     return (double)NAN;

@@ -77,6 +77,19 @@ bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs
 bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                              const bppsa_view *seed, bppsa_loss_result *result);
 
+/* The cross-entropy of a part of a batch on a GPU as work that is only queued, and may be recorded (core/graph.h). labels: one for
+ * each row, which bppsa_loss_check_labels accepts, and found: bppsa_loss_found_bytes, both in staging memory (core/memory.h), which
+ * the GPU reads and writes when it comes to them. memory: bppsa_loss_part_memory(rows) bytes of its own. The other arguments, and
+ * the bits, are those of bppsa_loss_part. ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
+bppsa_status bppsa_loss_part_queue(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, int64_t mean_rows,
+                                   const bppsa_view *seed, void *memory, void *found);
+int64_t bppsa_loss_part_memory(int64_t rows);
+int64_t bppsa_loss_found_bytes(void);
+/* What the GPU has found, once it has come to it. */
+bppsa_loss_result bppsa_loss_part_found(const void *found);
+/* ERR_ARGUMENT names position and value of a label that is not in 0 .. C-1. */
+bppsa_status bppsa_loss_check_labels(const bppsa_view *logits, const int64_t *labels);
+
 #ifdef __cplusplus
 }
 #endif

@@ -527,6 +527,50 @@ static void parts_add_up(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "loss of a part of 0 rows, expected 1 or more"));
 }
 
+/* A loss that is only queued has the bits of the one that waits; bad labels are named before. */
+static void a_queued_part_has_the_same_bits(void **state) {
+  (void)state;
+  enum { ROWS = 700, CLASSES = 3, COUNT = ROWS * CLASSES };
+  const int64_t shape[2] = {ROWS, CLASSES}, bytes = ROWS * (int64_t)sizeof(int64_t);
+  double *values = uniform(8, COUNT, 4), seeds[2][COUNT];
+  const bppsa_view host = bppsa_view_make(values, BPPSA_F64, 2, shape), logits = to_device(&host), seed = to_device(&host);
+  int64_t *labels;
+  void *memory, *found;
+  bppsa_loss_result waited = {0}, queued;
+  assert_int_equal(bppsa_memory_alloc_staging(device, bytes, (void **)&labels), BPPSA_OK);
+  assert_int_equal(bppsa_memory_alloc_staging(device, bppsa_loss_found_bytes(), &found), BPPSA_OK);
+  assert_int_equal(bppsa_memory_alloc(device, bppsa_loss_part_memory(ROWS), &memory), BPPSA_OK);
+  for (int64_t i = 0; i < ROWS; ++i) {
+    labels[i] = i % CLASSES;
+  }
+  assert_int_equal(bppsa_loss_check_labels(&host, labels), BPPSA_OK);
+  labels[9] = CLASSES;
+  assert_int_equal(bppsa_loss_check_labels(&host, labels), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "label 3 at sample 9 of the batch, expected 0 .. 2"));
+  labels[9] = 0;
+  assert_int_equal(bppsa_loss_part_queue(device, &logits, labels, 0, &seed, memory, found), BPPSA_ERR_ARGUMENT);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    assert_int_equal(bppsa_loss_part_queue(device, &logits, labels, ROWS, &seed, memory, found), BPPSA_ERR_ARGUMENT);
+  } else {
+    const bppsa_loss_rows rows = {.labels = labels, .mean_rows = 2 * ROWS};
+    assert_int_equal(bppsa_loss_part(device, &logits, &rows, &seed, &waited), BPPSA_OK);
+    assert_int_equal(bppsa_memory_get(device, seeds[0], seed.data, sizeof seeds[0]), BPPSA_OK);
+    assert_int_equal(bppsa_memory_clear(device, seed.data, sizeof seeds[0]), BPPSA_OK);
+    assert_int_equal(bppsa_loss_part_queue(device, &logits, labels, 2 * ROWS, &seed, memory, found), BPPSA_OK);
+    assert_int_equal(bppsa_memory_get(device, seeds[1], seed.data, sizeof seeds[1]), BPPSA_OK);
+    queued = bppsa_loss_part_found(found);
+    assert_memory_equal(seeds[0], seeds[1], sizeof seeds[0]);
+    assert_true(queued.loss == waited.loss && queued.correct == waited.correct && queued.rows == waited.rows);
+    assert_int_equal(queued.rows, ROWS);
+  }
+  bppsa_memory_free(device, memory);
+  bppsa_memory_free_staging(device, found);
+  bppsa_memory_free_staging(device, labels);
+  bppsa_memory_free(device, logits.data);
+  bppsa_memory_free(device, seed.data);
+  bppsa_free(values);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(agrees_with_pytorch),
@@ -544,6 +588,7 @@ int main(void) {
       cmocka_unit_test(binary_is_stable),
       cmocka_unit_test(bits_of_others_do_not_depend_on_threads),
       cmocka_unit_test(parts_add_up),
+      cmocka_unit_test(a_queued_part_has_the_same_bits),
   };
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
