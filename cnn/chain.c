@@ -93,6 +93,11 @@ static bppsa_status gpu_weight_gradient(bppsa_chain *chain, int64_t layer, int64
   return bppsa_cnn_cuda_layer_weights(lend(chain, layer, samples, weights, gradients, kept, y), layer, x, dy);
 }
 
+static bppsa_status twin(const bppsa_chain *chain, const bppsa_device *device, bppsa_chain **made) {
+  const cnn_chain *c = (const cnn_chain *)chain;
+  return bppsa_cnn_chain_create(&c->network, c->base.batch, c->base.dtype, device, made);
+}
+
 /* ---- creation ---- */
 
 static void destroy(bppsa_chain *chain) {
@@ -110,8 +115,11 @@ static void destroy(bppsa_chain *chain) {
 
 static const bppsa_chain_ops chain_ops = {
     .forward = forward, .input_gradient = input_gradient, .weight_gradient = weight_gradient, .destroy = destroy};
-static const bppsa_chain_ops gpu_ops = {
-    .forward = gpu_forward, .input_gradient = gpu_input_gradient, .weight_gradient = gpu_weight_gradient, .destroy = destroy};
+static const bppsa_chain_ops gpu_ops = {.forward = gpu_forward,
+                                        .input_gradient = gpu_input_gradient,
+                                        .weight_gradient = gpu_weight_gradient,
+                                        .twin = twin,
+                                        .destroy = destroy};
 
 /* Each output of a convolution or a linear operator is a sum of products; the others read a window, or one value. */
 static double flops_of(const bppsa_cnn_layer *about, int64_t in, int64_t out) {

@@ -273,6 +273,7 @@ bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const b
   bppsa_status status = bppsa_device_create("cpu", 1, &p->device);
   status = status == BPPSA_OK ? make_tables(p) : status;
   status = status == BPPSA_OK ? bppsa_pipeline_weights_create(p, values) : status;
+  status = status == BPPSA_OK ? bppsa_pipeline_streams_create(p) : status;
   if (status != BPPSA_OK) {
     bppsa_pipeline_destroy(p);
     return status;
@@ -297,6 +298,7 @@ void bppsa_pipeline_destroy(bppsa_pipeline *p) {
   if (p == NULL) {
     return;
   }
+  bppsa_pipeline_streams_destroy(p);
   for (int64_t i = 0; p->worker != NULL && i < p->workers; ++i) {
     destroy_worker(p, &p->worker[i]);
   }

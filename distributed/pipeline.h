@@ -2,10 +2,11 @@
  * that is validated, simulated and drawn.
  *
  * A rank does the work of the workers w with w % ranks = rank. Every lane of a worker runs its operations in the list's order, each
- * as soon as what it reads is there; F, I, W, B and RECOMPUTE are passes of the chain, SEND and RECV messages, SYNC a sum over the
- * replicas of a layer, STEP an update by the optimiser. STASH and PREDICT need nothing by themselves: an operation names the
- * version of the weights that it sees (weight_version), and gets it. An older version than the present one is a copy that was kept
- * because the list needs it (PipeDream, PipeDream-2BW); a newer one is predicted (SpecTrain, equation 4):
+ * as soon as what it reads is there; on a GPU a lane is a stream, and events order them. F, I, W, B and RECOMPUTE are passes of the
+ * chain, SEND and RECV messages, SYNC a sum over the replicas of a layer, STEP an update by the optimiser. STASH and PREDICT need
+ * nothing by themselves: an operation names the version of the weights that it sees (weight_version), and gets it. An older version
+ * than the present one is a copy that was kept because the list needs it (PipeDream, PipeDream-2BW); a newer one is predicted
+ * (SpecTrain, equation 4):
  *
  *     Ŵ = W - s η v          s: updates that are missing; v: the momentum buffer of SGD
  *     Ŵ = W - s η m̂ / (√v̂ + ε)                              of Adam and AdamW
@@ -26,6 +27,7 @@
 #include "comm/comm.h"
 #include "core/chain.h"
 #include "schedule/schedule.h"
+#include "train/loss.h"
 #include "train/optimizer.h"
 
 #ifdef __cplusplus
@@ -36,7 +38,8 @@ typedef struct {
   const bppsa_schedule *schedule; /* borrowed; its layers are the chain's */
   int64_t samples;                /* of a micro-batch, 1 .. the chain's batch; with halving an even number, at most twice that */
   bppsa_optimizer_config optimizer;
-  int32_t tag; /* the first of its messages' tags, of which it uses L + 2 m²; m: workers on a rank */
+  int32_t tag;     /* the first of its messages' tags, of which it uses L + 2 m²; m: workers on a rank */
+  bool unrecorded; /* queues every pass by itself; otherwise, on one GPU alone, work that comes again is recorded as graphs */
 } bppsa_pipeline_config;
 
 typedef struct bppsa_pipeline bppsa_pipeline;
@@ -68,6 +71,12 @@ typedef struct {
    * over the update's micro-batches is the update's. */
   bppsa_status (*loss)(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *logits, const bppsa_view *seed,
                        double *loss);
+  /* On a GPU whose passes are only queued, instead of `loss`, the executor computes the cross-entropy itself, without the host:
+   * `labels` writes the labels of the micro-batch's rows, of which the logits have `classes` each, in the logits' order; later on
+   * `judged` is told the micro-batch's share of the loss (loss.h's bppsa_loss_part). NULL: it calls `loss`. */
+  int64_t classes;
+  bppsa_status (*labels)(void *context, const bppsa_pipeline_micro *micro, int64_t *labels);
+  void (*judged)(void *context, const bppsa_pipeline_micro *micro, const bppsa_loss_result *result);
   double (*rate)(void *context, int64_t update); /* the learning rate of an update; NULL: the configuration's */
 } bppsa_pipeline_data;
 
@@ -111,6 +120,9 @@ int64_t bppsa_pipeline_peak_activations(const bppsa_pipeline *pipeline, int64_t 
 /* The most versions of a layer's weights that a worker of this rank has held at once: the present one and kept older ones, no
  * predicted ones; 0 for other workers. */
 int64_t bppsa_pipeline_peak_versions(const bppsa_pipeline *pipeline, int64_t worker);
+
+/* Where one GPU does the whole list: how many graphs have been recorded, and how often graphs were launched. Both 0 elsewhere. */
+void bppsa_pipeline_recordings(const bppsa_pipeline *pipeline, int64_t *made, int64_t *launches);
 
 #ifdef __cplusplus
 }

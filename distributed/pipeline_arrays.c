@@ -7,41 +7,77 @@
 
 /* ---- pools ---- */
 
+void bppsa_pipeline_pool_begin(pipeline_pool *pool) {
+  for (int64_t i = 0; pool->count == pool->made && i < pool->made; ++i) {
+    pool->free[i] = pool->all[pool->made - 1 - i];
+    memset(pool->uses[i], 0xff, (size_t)(pool->streams + 1) * sizeof *pool->uses[i]); /* -1 */
+  }
+}
+
+/* Makes room for one more block, so that giving one back cannot fail. */
+static bppsa_status make_room(pipeline_pool *pool) {
+  if (pool->made < pool->room) {
+    return BPPSA_OK;
+  }
+  const int64_t room = pool->room < 4 ? 4 : 2 * pool->room;
+  void **grown = bppsa_realloc((void *)pool->free, (size_t)room * sizeof *grown);
+  pool->free = grown != NULL ? grown : pool->free;
+  void **all = grown == NULL ? NULL : bppsa_realloc((void *)pool->all, (size_t)room * sizeof *all);
+  pool->all = all != NULL ? all : pool->all;
+  int32_t **uses = all == NULL ? NULL : bppsa_realloc((void *)pool->uses, (size_t)room * sizeof *uses);
+  pool->uses = uses != NULL ? uses : pool->uses;
+  pool->room = uses != NULL ? room : pool->room;
+  return uses != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+static bppsa_status make_block(pipeline_pool *pool, void **block) {
+  void *made = NULL;
+  BPPSA_TRY((pool->staging ? bppsa_memory_alloc_staging : bppsa_memory_alloc)(pool->device, (int64_t)pool->bytes, &made));
+  const bppsa_status status = bppsa_memory_clear(pool->staging ? NULL : pool->device, made, (int64_t)pool->bytes);
+  int32_t *uses = status == BPPSA_OK ? bppsa_alloc((size_t)(pool->streams + 1) * sizeof *uses) : NULL;
+  if (uses == NULL) {
+    (pool->staging ? bppsa_memory_free_staging : bppsa_memory_free)(pool->device, made);
+    return status == BPPSA_OK ? BPPSA_ERR_MEMORY : status;
+  }
+  memset(uses, 0xff, (size_t)(pool->streams + 1) * sizeof *uses); /* -1 */
+  pool->uses[pool->made] = uses;
+  pool->all[pool->made++] = made;
+  *block = made;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_pipeline_pool_take(pipeline_pool *pool, void **block) {
   if (pool->count > 0) {
     *block = pool->free[--pool->count];
     return BPPSA_OK;
   }
-  if (pool->made == pool->room) { /* there is room for every block, so that giving one back cannot fail */
-    const int64_t room = pool->room < 4 ? 4 : 2 * pool->room;
-    void **grown = bppsa_realloc((void *)pool->free, (size_t)room * sizeof *grown);
-    if (grown == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    pool->free = grown;
-    pool->room = room;
-  }
-  void *made = NULL;
-  BPPSA_TRY(bppsa_memory_alloc(pool->device, (int64_t)pool->bytes, &made));
-  const bppsa_status status = bppsa_memory_clear(pool->device, made, (int64_t)pool->bytes);
-  if (status != BPPSA_OK) {
-    bppsa_memory_free(pool->device, made);
-    return status;
-  }
-  pool->made++;
-  *block = made;
-  return BPPSA_OK;
+  BPPSA_TRY(make_room(pool));
+  return make_block(pool, block);
 }
 
 void bppsa_pipeline_pool_give(pipeline_pool *pool, void *block) {
   pool->free[pool->count++] = block;
 }
 
+/* Who uses a block: the pool has as many as micro-batches are in flight. */
+static int32_t *uses_of(const pipeline_pool *pool, const void *block) {
+  int64_t i = 0;
+  while (pool->all[i] != block) {
+    ++i;
+  }
+  return pool->uses[i];
+}
+
 void bppsa_pipeline_pool_free(pipeline_pool *pool) {
   for (int64_t i = 0; i < pool->count; ++i) {
-    bppsa_memory_free(pool->device, pool->free[i]);
+    (pool->staging ? bppsa_memory_free_staging : bppsa_memory_free)(pool->device, pool->free[i]);
+  }
+  for (int64_t i = 0; i < pool->made; ++i) {
+    bppsa_free(pool->uses[i]);
   }
   bppsa_free((void *)pool->free);
+  bppsa_free((void *)pool->all);
+  bppsa_free((void *)pool->uses);
   *pool = (pipeline_pool){0};
 }
 
@@ -68,9 +104,11 @@ bppsa_status bppsa_pipeline_take(bppsa_pipeline *p, pipeline_worker *w, int64_t 
   pipeline_slot *slot = pipeline_slot_of(p, w, array, micro, layer);
   const bool again = op->kind == BPPSA_KIND_RECOMPUTE;
   if (slot->block == NULL) {
+    pipeline_pool *pool = &p->pools[(int64_t)array * (p->layers + 1) + layer];
     void *block;
-    BPPSA_TRY(bppsa_pipeline_pool_take(&p->pools[(int64_t)array * (p->layers + 1) + layer], &block));
+    BPPSA_TRY(bppsa_pipeline_pool_take(pool, &block));
     slot->block = block;
+    slot->uses = uses_of(pool, block);
     slot->left = 0;
   }
   /* one reader more: the operation that makes it */

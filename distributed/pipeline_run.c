@@ -11,7 +11,7 @@
 
 /* ---- passes ---- */
 
-static bppsa_status fail_at(const bppsa_pipeline *p, int64_t id, const char *what) {
+bppsa_status bppsa_pipeline_fail_at(const bppsa_pipeline *p, int64_t id, const char *what) {
   const bppsa_schedule_op *op = &p->list->ops[id];
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule %s: operation %" PRId64 ", %s of micro-batch %d at layer %d: %s",
                     p->list->scheme->id, id, bppsa_schedule_kind_name(op->kind), op->micro, op->layer, what);
@@ -21,107 +21,182 @@ static void *array_of(const bppsa_pipeline *p, const pipeline_worker *w, pipelin
   return pipeline_data_of(pipeline_slot_of(p, w, array, micro, layer));
 }
 
-/* The micro-batch, with its update counted over all runs. */
-static bppsa_pipeline_micro micro_of(const bppsa_pipeline *p, int64_t micro) {
-  bppsa_pipeline_micro m = p->micro[micro];
-  m.update += p->runs * p->updates;
-  return m;
+/* The slot of an array that operation `id` reads or writes, and the array; NULL: it is not there. */
+static bppsa_status use(bppsa_pipeline *p, pipeline_worker *w, int64_t id, pipeline_array array, int64_t micro, int64_t layer,
+                        bool writes, void **data) {
+  const pipeline_slot *slot = pipeline_slot_of(p, w, array, micro, layer);
+  *data = pipeline_data_of(slot);
+  return slot->block != NULL ? bppsa_pipeline_use(p, id, slot, writes) : BPPSA_OK;
 }
 
-static bppsa_status load_input(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
-  const bppsa_pipeline_micro m = micro_of(p, micro);
-  BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_VALUES, micro, 0));
-  const bppsa_view x = pipeline_view_of(p, array_of(p, w, PIPELINE_VALUES, micro, 0), p->chain->dtype, 2,
-                                        (int64_t[]){p->samples, p->chain->layer[0].in});
+/* Makes an array that the operation writes. */
+static bppsa_status make(bppsa_pipeline *p, pipeline_worker *w, int64_t id, pipeline_array array, int64_t micro, int64_t layer,
+                         void **data) {
+  BPPSA_TRY(bppsa_pipeline_take(p, w, id, array, micro, layer));
+  return use(p, w, id, array, micro, layer, true, data);
+}
+
+static bppsa_status fill_input(bppsa_pipeline *p, int64_t micro, void *data) {
+  const bppsa_pipeline_micro m = pipeline_micro_of(p, micro);
+  const int64_t shape[] = {p->samples, p->chain->layer[0].in};
+  const bppsa_view x = pipeline_view_of(p, data, p->chain->dtype, 2, shape);
   return p->data->input(p->data->context, &m, &x);
 }
 
+static bppsa_status load_input(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
+  void *x, *loaded;
+  BPPSA_TRY(make(p, w, id, PIPELINE_VALUES, micro, 0, &x));
+  if (p->streams == NULL) {
+    return fill_input(p, micro, x);
+  }
+  BPPSA_TRY(bppsa_pipeline_pool_take(&p->streams->loading, &loaded));
+  const pipeline_due due = {.what = PIPELINE_LOADED, .op = (int32_t)id, .memory = loaded};
+  pipeline_call call;
+  BPPSA_TRY(bppsa_pipeline_promise(p, &due));
+  BPPSA_TRY(fill_input(p, micro, loaded));
+  BPPSA_TRY(bppsa_pipeline_after_here(p, id));
+  memset(&call, 0, sizeof call);
+  call.kind = PIPELINE_COPY;
+  call.x = loaded;
+  call.y = x;
+  call.bytes = bppsa_pipeline_bytes(p, PIPELINE_VALUES, 0);
+  return bppsa_pipeline_queue(p, id, &call);
+}
+
 static bppsa_status make_seed(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
-  const bppsa_pipeline_micro m = micro_of(p, micro);
+  const bppsa_pipeline_micro m = pipeline_micro_of(p, micro);
   const int64_t shape[] = {p->samples, p->chain->layer[p->layers - 1].out};
   BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_GRADIENTS, micro, p->layers));
+  BPPSA_TRY(bppsa_pipeline_use_here(p, pipeline_slot_of(p, w, PIPELINE_GRADIENTS, micro, p->layers)));
   const bppsa_view logits = pipeline_view_of(p, array_of(p, w, PIPELINE_VALUES, micro, p->layers), p->chain->dtype, 2, shape);
   const bppsa_view seed = pipeline_view_of(p, array_of(p, w, PIPELINE_GRADIENTS, micro, p->layers), p->chain->dtype, 2, shape);
   const bppsa_status status = p->data->loss(p->data->context, &m, &logits, &seed, &p->losses[micro]);
   bppsa_pipeline_release(p, w, PIPELINE_GRADIENTS, micro, p->layers);
+  bppsa_pipeline_release(p, w, PIPELINE_VALUES, micro, p->layers);
   return status;
 }
 
-static bppsa_status forward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro, int64_t layer) {
-  void *weights[PIPELINE_MOST_PARAMETERS];
-  const void *x = array_of(p, w, PIPELINE_VALUES, micro, layer);
-  if (x == NULL) {
-    return fail_at(p, id, "its input is not there");
-  }
-  BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_KEPT, micro, layer));
-  BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_VALUES, micro, layer + 1));
-  BPPSA_TRY(bppsa_pipeline_weights(p, id, layer, weights));
-  return p->chain->ops->forward(p->chain, layer, p->samples, weights, x, array_of(p, w, PIPELINE_KEPT, micro, layer),
-                                array_of(p, w, PIPELINE_VALUES, micro, layer + 1));
+/* The same without the host: the loss is queued, and known once it is reached. */
+static bppsa_status queue_seed(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
+  const bppsa_pipeline_micro m = pipeline_micro_of(p, micro);
+  const int64_t rows = pipeline_rows_of(p), shape[] = {rows, p->data->classes};
+  pipeline_due due = {.what = PIPELINE_JUDGED, .op = (int32_t)id, .micro = micro};
+  pipeline_call call;
+  memset(&call, 0, sizeof call);
+  call.kind = PIPELINE_LOSS;
+  call.layer = p->data->classes;
+  call.bytes = rows * m.blocks;
+  BPPSA_TRY(use(p, w, id, PIPELINE_VALUES, micro, p->layers, false, &call.x));
+  BPPSA_TRY(make(p, w, id, PIPELINE_GRADIENTS, micro, p->layers, &call.y));
+  BPPSA_TRY(bppsa_pipeline_judge(p, &due));
+  const bppsa_view logits = pipeline_view_of(p, call.x, p->chain->dtype, 2, shape);
+  BPPSA_TRY(p->data->labels(p->data->context, &m, due.staged));
+  BPPSA_TRY(bppsa_loss_check_labels(&logits, due.staged));
+  call.kept = due.memory;
+  call.dy = due.staged;
+  call.dx = (int64_t *)due.staged + rows;
+  bppsa_pipeline_release(p, w, PIPELINE_GRADIENTS, micro, p->layers);
+  bppsa_pipeline_release(p, w, PIPELINE_VALUES, micro, p->layers);
+  return bppsa_pipeline_queue(p, id, &call);
 }
 
-/* F, or RECOMPUTE, which calculates no loss. */
-static bppsa_status forward(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
+void bppsa_pipeline_judged(bppsa_pipeline *p, const pipeline_due *due) {
+  const bppsa_pipeline_micro m = pipeline_micro_of(p, due->micro);
+  const bppsa_loss_result found = bppsa_loss_part_found((const int64_t *)due->staged + pipeline_rows_of(p));
+  p->losses[due->micro] = found.loss;
+  if (p->data->judged != NULL) {
+    p->data->judged(p->data->context, &m, &found);
+  }
+}
+
+static bppsa_status forward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro, int64_t layer) {
+  pipeline_call call;
+  memset(&call, 0, sizeof call);
+  call.kind = PIPELINE_FORWARD;
+  call.layer = layer;
+  BPPSA_TRY(use(p, w, id, PIPELINE_VALUES, micro, layer, false, &call.x));
+  if (call.x == NULL) {
+    return bppsa_pipeline_fail_at(p, id, "its input is not there");
+  }
+  BPPSA_TRY(make(p, w, id, PIPELINE_KEPT, micro, layer, &call.kept));
+  BPPSA_TRY(make(p, w, id, PIPELINE_VALUES, micro, layer + 1, &call.y));
+  BPPSA_TRY(bppsa_pipeline_weights(p, id, layer, call.weights));
+  return bppsa_pipeline_queue(p, id, &call);
+}
+
+/* The passes of F or RECOMPUTE. judged: the logits are kept for the loss. */
+static bppsa_status forward_micro(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro, bool judged) {
   const bppsa_schedule_op *op = &p->list->ops[id];
-  const pipeline_span span = pipeline_span_of(p, op);
   const int64_t end = op->layer + op->layers;
-  for (int64_t micro = span.first; micro < span.end; ++micro) {
-    const bool load = op->layer == 0 && op->kind == BPPSA_KIND_F;
-    if (load) {
-      BPPSA_TRY(load_input(p, w, id, micro));
-    }
-    for (int64_t layer = op->layer; layer < end; ++layer) {
-      BPPSA_TRY(forward_layer(p, w, id, micro, layer));
-    }
-    if (end == p->layers && op->kind == BPPSA_KIND_F) {
-      BPPSA_TRY(make_seed(p, w, id, micro));
-    }
-    if (load) {
-      bppsa_pipeline_release(p, w, PIPELINE_VALUES, micro, 0);
-    }
-    for (int64_t layer = op->layer; layer < end; ++layer) {
-      bppsa_pipeline_release(p, w, PIPELINE_KEPT, micro, layer);
+  const bool load = op->layer == 0 && op->kind == BPPSA_KIND_F;
+  if (load) {
+    BPPSA_TRY(load_input(p, w, id, micro));
+  }
+  for (int64_t layer = op->layer; layer < end; ++layer) {
+    BPPSA_TRY(forward_layer(p, w, id, micro, layer));
+  }
+  if (load) {
+    bppsa_pipeline_release(p, w, PIPELINE_VALUES, micro, 0);
+  }
+  for (int64_t layer = op->layer; layer < end; ++layer) {
+    bppsa_pipeline_release(p, w, PIPELINE_KEPT, micro, layer);
+    if (!(judged && layer + 1 == end)) {
       bppsa_pipeline_release(p, w, PIPELINE_VALUES, micro, layer + 1);
     }
   }
   return BPPSA_OK;
 }
 
-/* The arrays of a layer's backward pass. */
-typedef struct {
-  void *weights[PIPELINE_MOST_PARAMETERS], *gradients[PIPELINE_MOST_PARAMETERS];
-  const void *dy, *x, *y, *kept;
-  void *dx;
-} backward_arrays;
+/* F, or RECOMPUTE, which calculates no loss. The loss is calculated once the logits are there. */
+static bppsa_status forward(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool begin, bool *done) {
+  const bppsa_schedule_op *op = &p->list->ops[id];
+  const pipeline_span span = pipeline_span_of(p, op);
+  const bool judged = op->layer + op->layers == p->layers && op->kind == BPPSA_KIND_F;
+  const bool here = judged && (p->streams == NULL || p->data->labels == NULL); /* by the host */
+  for (int64_t micro = span.first; begin && micro < span.end; ++micro) {
+    BPPSA_TRY(forward_micro(p, w, id, micro, judged));
+    BPPSA_TRY(judged && !here ? queue_seed(p, w, id, micro) : BPPSA_OK);
+  }
+  BPPSA_TRY(begin ? bppsa_pipeline_queued(p, id) : BPPSA_OK);
+  BPPSA_TRY(here ? bppsa_pipeline_reached(p, id, done) : BPPSA_OK);
+  for (int64_t micro = span.first; here && *done && micro < span.end; ++micro) {
+    BPPSA_TRY(make_seed(p, w, id, micro));
+  }
+  return BPPSA_OK;
+}
 
 /* The passes of one layer: its weight gradient, its input gradient, or both. */
 static bppsa_status backward_layer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro, int64_t layer, bool weights,
                                    bool input) {
-  const bppsa_chain_ops *ops = p->chain->ops;
-  const int64_t samples = p->samples;
-  backward_arrays a = {.dy = array_of(p, w, PIPELINE_GRADIENTS, micro, layer + 1),
-                       .x = array_of(p, w, PIPELINE_VALUES, micro, layer),
-                       .y = array_of(p, w, PIPELINE_VALUES, micro, layer + 1),
-                       .kept = array_of(p, w, PIPELINE_KEPT, micro, layer)};
+  const bool together = weights && p->chain->ops->backward != NULL;
+  void *part = NULL;
+  pipeline_call call;
+  if (!weights && !input) {
+    return BPPSA_OK;
+  }
+  memset(&call, 0, sizeof call);
+  call.layer = layer;
+  BPPSA_TRY(use(p, w, id, PIPELINE_GRADIENTS, micro, layer + 1, false, &call.dy));
+  BPPSA_TRY(use(p, w, id, PIPELINE_VALUES, micro, layer, false, &call.x));
+  BPPSA_TRY(use(p, w, id, PIPELINE_VALUES, micro, layer + 1, false, &call.y));
+  BPPSA_TRY(use(p, w, id, PIPELINE_KEPT, micro, layer, false, &call.kept));
   if (input) {
-    BPPSA_TRY(bppsa_pipeline_take(p, w, id, PIPELINE_GRADIENTS, micro, layer));
-    a.dx = array_of(p, w, PIPELINE_GRADIENTS, micro, layer);
+    BPPSA_TRY(make(p, w, id, PIPELINE_GRADIENTS, micro, layer, &call.dx));
   }
-  if (weights || input) {
-    BPPSA_TRY(bppsa_pipeline_weights(p, id, layer, a.weights));
-  }
+  BPPSA_TRY(bppsa_pipeline_weights(p, id, layer, call.weights));
   if (weights) {
-    bppsa_pipeline_gradient(p, layer, a.gradients);
+    void *dx = call.dx;
+    BPPSA_TRY(bppsa_pipeline_part_take(p, id, micro, layer, &part));
+    bppsa_pipeline_gradient(p, layer, part, call.gradients);
+    call.kind = together ? PIPELINE_BACKWARD : PIPELINE_WEIGHT_GRADIENT;
+    call.dx = together ? dx : NULL;
+    BPPSA_TRY(bppsa_pipeline_queue(p, id, &call));
+    BPPSA_TRY(p->streams == NULL ? bppsa_pipeline_sum_add(p, micro, layer, part) : BPPSA_OK);
+    memset(call.gradients, 0, sizeof call.gradients);
+    call.dx = dx;
   }
-  if (weights && p->chain->ops->backward != NULL) {
-    BPPSA_TRY(ops->backward(p->chain, layer, samples, a.weights, a.dy, a.x, a.y, a.kept, a.gradients, a.dx));
-    return bppsa_pipeline_sum_add(p, micro, layer);
-  }
-  if (weights) {
-    BPPSA_TRY(ops->weight_gradient(p->chain, layer, samples, a.weights, a.dy, a.x, a.y, a.kept, a.gradients));
-    BPPSA_TRY(bppsa_pipeline_sum_add(p, micro, layer));
-  }
-  return input ? ops->input_gradient(p->chain, layer, samples, a.weights, a.dy, a.x, a.y, a.kept, a.dx) : BPPSA_OK;
+  call.kind = PIPELINE_INPUT_GRADIENT;
+  return input && !together ? bppsa_pipeline_queue(p, id, &call) : BPPSA_OK;
 }
 
 static bppsa_status backward_micro(bppsa_pipeline *p, pipeline_worker *w, int64_t id, int64_t micro) {
@@ -130,7 +205,7 @@ static bppsa_status backward_micro(bppsa_pipeline *p, pipeline_worker *w, int64_
   for (int64_t layer = op->layer + op->layers - 1; layer >= op->layer; --layer) {
     if (array_of(p, w, PIPELINE_GRADIENTS, micro, layer + 1) == NULL ||
         array_of(p, w, PIPELINE_VALUES, micro, layer + 1) == NULL) {
-      return fail_at(p, id, "a gradient or an activation is not there");
+      return bppsa_pipeline_fail_at(p, id, "a gradient or an activation is not there");
     }
     BPPSA_TRY(backward_layer(p, w, id, micro, layer, weights && p->chain->layer[layer].parameters > 0,
                              inputs && !(layer == 0 && p->list->config.skip_first_input_grad)));
@@ -147,154 +222,7 @@ static bppsa_status backward(bppsa_pipeline *p, pipeline_worker *w, int64_t id) 
   for (int64_t micro = span.first; micro < span.end; ++micro) {
     BPPSA_TRY(backward_micro(p, w, id, micro));
   }
-  return BPPSA_OK;
-}
-
-/* ---- messages ---- */
-
-typedef struct {
-  int64_t kind, layer, micro, update, version, unused[3];
-} header;
-
-_Static_assert(sizeof(header) == PIPELINE_HEADER, "a header fills its place");
-
-static pipeline_array array_sent(const bppsa_pipeline *p, int64_t id, int64_t *layer) {
-  const bppsa_schedule_op *op = &p->list->ops[id];
-  *layer = p->transfers[id].gradients ? op->layer : op->layer + op->layers;
-  return p->transfers[id].gradients ? PIPELINE_GRADIENTS : PIPELINE_VALUES;
-}
-
-static header header_of(const bppsa_pipeline *p, int64_t send, int64_t micro) {
-  int64_t layer;
-  const pipeline_array array = array_sent(p, send, &layer);
-  return (header){.kind = array,
-                  .layer = layer,
-                  .micro = micro,
-                  .update = micro_of(p, micro).update,
-                  .version = p->list->ops[send].weight_version};
-}
-
-static bppsa_view message_of(const bppsa_pipeline *p, pipeline_slot *slot, pipeline_array array, int64_t layer) {
-  const int64_t words = (PIPELINE_HEADER + bppsa_pipeline_bytes(p, array, layer) + 7) / 8;
-  return pipeline_view_of(p, slot->block, BPPSA_I64, 1, &words);
-}
-
-static pipeline_worker *local(const bppsa_pipeline *p, int64_t worker) {
-  return pipeline_rank_of(p, worker) == p->rank ? &p->worker[worker / p->ranks] : NULL;
-}
-
-/* Messages between two workers arrive in order; those of other workers on the same ranks have other tags. */
-static int32_t tag_of(const bppsa_pipeline *p, pipeline_array array, const bppsa_schedule_op *from, const bppsa_schedule_op *to) {
-  const int64_t most = (p->list->workers + p->ranks - 1) / p->ranks; /* workers on a rank */
-  const int64_t pair = from->worker / p->ranks * most + to->worker / p->ranks;
-  return p->config.tag + (int32_t)(p->layers + 2 * pair + (array == PIPELINE_GRADIENTS));
-}
-
-static bppsa_status begin_send(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bppsa_comm_request **requests) {
-  const bppsa_schedule_op *op = &p->list->ops[id], *other = &p->list->ops[p->transfers[id].other];
-  int64_t layer;
-  const pipeline_array array = array_sent(p, id, &layer);
-  const pipeline_span span = pipeline_span_of(p, op);
-  for (int64_t micro = span.first; micro < span.end; ++micro) {
-    pipeline_slot *slot = pipeline_slot_of(p, w, array, micro, layer);
-    if (slot->block == NULL) {
-      return fail_at(p, id, "what it sends is not there");
-    }
-    const header about = header_of(p, id, micro);
-    BPPSA_TRY(bppsa_memory_put(p->chain->device, slot->block, &about, sizeof about));
-    if (local(p, other->worker) == NULL) {
-      const bppsa_view view = message_of(p, slot, array, layer);
-      BPPSA_TRY(bppsa_comm_isend(p->comm, (int32_t)pipeline_rank_of(p, other->worker), tag_of(p, array, op, other), &view,
-                                 &requests[micro - span.first]));
-    }
-  }
-  return BPPSA_OK;
-}
-
-static bppsa_status begin_recv(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bppsa_comm_request **requests) {
-  const bppsa_schedule_op *op = &p->list->ops[id], *other = &p->list->ops[p->transfers[id].other];
-  int64_t layer;
-  const pipeline_array array = array_sent(p, id, &layer);
-  const pipeline_span span = pipeline_span_of(p, op);
-  for (int64_t micro = span.first; micro < span.end; ++micro) {
-    BPPSA_TRY(bppsa_pipeline_take(p, w, id, array, micro, layer));
-    pipeline_slot *slot = pipeline_slot_of(p, w, array, micro, layer);
-    const bppsa_view view = message_of(p, slot, array, layer);
-    if (local(p, other->worker) == NULL) {
-      BPPSA_TRY(bppsa_comm_irecv(p->comm, (int32_t)pipeline_rank_of(p, other->worker), tag_of(p, array, other, op), &view,
-                                 &requests[micro - span.first]));
-    }
-  }
-  return BPPSA_OK;
-}
-
-/* Copies what a worker of the same rank sends, once it has begun to. */
-static bppsa_status take_over(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool *done) {
-  const bppsa_schedule_op *op = &p->list->ops[id], *other = &p->list->ops[p->transfers[id].other];
-  pipeline_worker *from = local(p, other->worker);
-  const pipeline_lane *lane = &from->lanes[BPPSA_LANE_SEND];
-  *done = lane->begun && lane->ops[lane->next] == p->transfers[id].other;
-  if (!*done) {
-    return BPPSA_OK;
-  }
-  int64_t layer;
-  const pipeline_array array = array_sent(p, id, &layer);
-  const pipeline_span span = pipeline_span_of(p, op);
-  for (int64_t micro = span.first; micro < span.end; ++micro) {
-    pipeline_slot *to = pipeline_slot_of(p, w, array, micro, layer);
-    const pipeline_slot *source = pipeline_slot_of(p, from, array, micro, layer);
-    const int64_t bytes = PIPELINE_HEADER + bppsa_pipeline_bytes(p, array, layer);
-    BPPSA_TRY(bppsa_memory_queue_copy(p->chain->device, to->block, bytes, source->block, bytes, bytes, 1));
-  }
-  p->taken[p->transfers[id].other] = true;
-  return BPPSA_OK;
-}
-
-static bppsa_status check_message(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
-  const bppsa_schedule_op *op = &p->list->ops[id];
-  int64_t layer;
-  const pipeline_array array = array_sent(p, id, &layer);
-  const pipeline_span span = pipeline_span_of(p, op);
-  for (int64_t micro = span.first; micro < span.end; ++micro) {
-    header found;
-    const header expected = header_of(p, p->transfers[id].other, micro);
-    BPPSA_TRY(bppsa_memory_get(p->chain->device, &found, pipeline_slot_of(p, w, array, micro, layer)->block, sizeof found));
-    if (memcmp(&found, &expected, sizeof found) != 0) {
-      return bppsa_fail(BPPSA_ERR_COMM,
-                        "schedule %s: operation %" PRId64 " received %s of layer %" PRId64 ", micro-batch %" PRId64
-                        ", update %" PRId64 ", version %" PRId64 ", expected %s of layer %" PRId64 ", %" PRId64 ", %" PRId64
-                        ", %" PRId64,
-                        p->list->scheme->id, id, found.kind == PIPELINE_GRADIENTS ? "gradients" : "values", found.layer,
-                        found.micro, found.update, found.version, array == PIPELINE_GRADIENTS ? "gradients" : "values",
-                        expected.layer, expected.micro, expected.update, expected.version);
-    }
-    bppsa_pipeline_release(p, w, array, micro, layer);
-  }
-  return BPPSA_OK;
-}
-
-static bppsa_status transfer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool begin, bool *done) {
-  const bppsa_schedule_op *op = &p->list->ops[id], *other = &p->list->ops[p->transfers[id].other];
-  const bool sends = op->kind == BPPSA_KIND_SEND;
-  bppsa_comm_request **requests = &w->requests[sends ? 0 : p->most_micros + 1];
-  if (begin) {
-    BPPSA_TRY(sends ? begin_send(p, w, id, requests) : begin_recv(p, w, id, requests));
-  }
-  *done = true;
-  if (local(p, other->worker) != NULL && sends) {
-    *done = p->taken[id];
-  } else if (local(p, other->worker) != NULL) {
-    BPPSA_TRY(take_over(p, w, id, done));
-  }
-  const pipeline_span span = pipeline_span_of(p, op);
-  for (int64_t i = 0; i < span.end - span.first; ++i) {
-    bool over = true;
-    if (requests[i] != NULL) {
-      BPPSA_TRY(bppsa_comm_test(&requests[i], &over));
-    }
-    *done = *done && over;
-  }
-  return *done && !sends ? check_message(p, w, id) : BPPSA_OK;
+  return bppsa_pipeline_queued(p, id);
 }
 
 /* ---- sums and updates ---- */
@@ -310,10 +238,11 @@ static bppsa_status sync(bppsa_pipeline *p, int64_t id, bool *done) {
   return BPPSA_OK;
 }
 
-/* Waits for the sums of all layers first, so that no layer is updated twice. */
+/* Waits for the sums of all layers first, so that no layer is updated twice; and for the passes that read the weights. */
 static bppsa_status step(bppsa_pipeline *p, int64_t id, bool *done) {
   const bppsa_schedule_op *op = &p->list->ops[id];
-  BPPSA_TRY(sync(p, id, done));
+  BPPSA_TRY(bppsa_pipeline_worker_reached(p, op->worker, done));
+  BPPSA_TRY(*done ? sync(p, id, done) : BPPSA_OK);
   for (int64_t layer = op->layer; *done && layer < op->layer + op->layers; ++layer) {
     BPPSA_TRY(bppsa_pipeline_step(p, op->replica, layer, done));
   }
@@ -327,14 +256,14 @@ static bppsa_status execute(bppsa_pipeline *p, pipeline_worker *w, int64_t id, b
   switch ((bppsa_schedule_kind)p->list->ops[id].kind) {
   case BPPSA_KIND_F:
   case BPPSA_KIND_RECOMPUTE:
-    return forward(p, w, id);
+    return forward(p, w, id, begin, done);
   case BPPSA_KIND_I:
   case BPPSA_KIND_W:
   case BPPSA_KIND_B:
     return backward(p, w, id);
   case BPPSA_KIND_SEND:
   case BPPSA_KIND_RECV:
-    return transfer(p, w, id, begin, done);
+    return bppsa_pipeline_transfer(p, w, id, begin, done);
   case BPPSA_KIND_SYNC:
     return sync(p, id, done);
   case BPPSA_KIND_STEP:
@@ -344,16 +273,20 @@ static bppsa_status execute(bppsa_pipeline *p, pipeline_worker *w, int64_t id, b
   }
 }
 
-/* Are the operations that it waits for over? All of them run on the same worker. Is it the turn of a message? */
-static bool is_ready(const bppsa_pipeline *p, int64_t id) {
+/* Are the operations that it waits for over? All of them run on the same worker. What goes to another rank is there, and it is the
+ * turn of a message. */
+static bppsa_status is_ready(bppsa_pipeline *p, int64_t id, bool *ready) {
   const bppsa_schedule_op *op = &p->list->ops[id];
-  for (int64_t i = op->deps; i < op->deps + op->dep_count; ++i) {
+  const bool leaves = op->kind == BPPSA_KIND_SEND && pipeline_local(p, p->list->ops[p->transfers[id].other].worker) == NULL;
+  *ready = p->turn == NULL || p->turn[id] < 0 || p->turn[id] == p->begun;
+  for (int64_t i = op->deps; *ready && i < op->deps + op->dep_count; ++i) {
     const int32_t dep = p->list->deps[i];
-    if (p->list->ops[dep].worker == op->worker && !p->done[dep]) {
-      return false;
+    if (p->list->ops[dep].worker == op->worker) {
+      *ready = p->done[dep];
+      BPPSA_TRY(*ready && leaves ? bppsa_pipeline_reached(p, dep, ready) : BPPSA_OK);
     }
   }
-  return p->turn == NULL || p->turn[id] < 0 || p->turn[id] == p->begun;
+  return BPPSA_OK;
 }
 
 static void finish(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
@@ -373,8 +306,9 @@ static bppsa_status advance(bppsa_pipeline *p, pipeline_worker *w, pipeline_lane
   }
   const int32_t id = lane->ops[lane->next];
   const bool begin = !lane->begun;
-  bool done;
-  if (begin && !is_ready(p, id)) {
+  bool done = true;
+  BPPSA_TRY(begin ? is_ready(p, id, &done) : BPPSA_OK);
+  if (!done) {
     return BPPSA_OK;
   }
   if (begin) {
@@ -465,7 +399,12 @@ static bppsa_status run_lanes(bppsa_pipeline *p) {
       }
     }
     if (over) {
-      return BPPSA_OK;
+      return bppsa_pipeline_settle(p);
+    }
+    BPPSA_TRY(bppsa_pipeline_keep_promises(p, &moved));
+    if (!moved && p->streams != NULL && p->streams->recorded && p->streams->aloft_count > 0) {
+      BPPSA_TRY(bppsa_pipeline_settle(p)); /* nothing can be added to the recording */
+      moved = true;
     }
     if (moved) {
       latest = bppsa_now();
@@ -492,6 +431,7 @@ static void begin_run(bppsa_pipeline *p) {
   memset(p->losses, 0, (size_t)p->micros * sizeof *p->losses);
   memset(p->norms, 0, (size_t)(p->updates * p->layers) * sizeof *p->norms);
   bppsa_pipeline_weights_begin(p);
+  bppsa_pipeline_streams_begin(p);
 }
 
 /* Every micro-batch's loss is known to one rank; zeros are added to it. */
@@ -530,6 +470,10 @@ static bppsa_status share_norms(bppsa_pipeline *p) {
 
 bppsa_status bppsa_pipeline_run(bppsa_pipeline *p, const bppsa_pipeline_data *data, double *losses) {
   BPPSA_REQUIRE(p != NULL && data != NULL && data->input != NULL && data->loss != NULL && losses != NULL);
+  if (data->labels != NULL && (data->classes < 1 || p->chain->layer[p->layers - 1].out % data->classes != 0)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "pipeline: rows of %" PRId64 " classes, expected a divisor of the logits' %" PRId64,
+                      data->classes, p->chain->layer[p->layers - 1].out);
+  }
   p->data = data;
   begin_run(p);
   BPPSA_TRY(run_lanes(p));

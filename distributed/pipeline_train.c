@@ -54,6 +54,18 @@ static bppsa_status fill_input(void *context, const bppsa_pipeline_micro *micro,
   return bppsa_batch_put_inputs(t->batch, t->samples, samples_of(t, micro), &batch);
 }
 
+static void count_rows(void *context, const bppsa_pipeline_micro *micro, const bppsa_loss_result *result) {
+  const bppsa_pipeline_train *t = context;
+  double *counts = &t->counts[(micro->update / t->updates - t->runs * t->steps) * COUNTS];
+  counts[0] += (double)result->correct;
+  counts[1] += (double)result->rows;
+}
+
+static bppsa_status fill_labels(void *context, const bppsa_pipeline_micro *micro, int64_t *labels) {
+  const bppsa_pipeline_train *t = context;
+  return bppsa_dataset_fill(t->batch->dataset, t->batch->device, t->samples, samples_of(t, micro), NULL, labels);
+}
+
 static bppsa_status find_loss(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *logits, const bppsa_view *seed,
                               double *loss) {
   bppsa_pipeline_train *t = context;
@@ -67,9 +79,7 @@ static bppsa_status find_loss(void *context, const bppsa_pipeline_micro *micro, 
   b->logits.device = logits->device;
   b->dlogits.device = seed->device;
   BPPSA_TRY(bppsa_batch_loss_part(b, t->samples * micro->blocks, &result));
-  double *counts = &t->counts[(micro->update / t->updates - t->runs * t->steps) * COUNTS];
-  counts[0] += (double)result.correct;
-  counts[1] += (double)result.rows;
+  count_rows(t, micro, &result);
   *loss = result.loss;
   return BPPSA_OK;
 }
@@ -95,7 +105,14 @@ static double forward_seconds(const bppsa_pipeline_train *t) {
 /* Executes the list once, for the steps whose samples `indices` names. */
 static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const int64_t *indices) {
   const int64_t left = t->base.lead->left(t->base.lead->context), numbers = t->steps * COUNTS;
-  const bppsa_pipeline_data data = {.context = t, .input = fill_input, .loss = find_loss, .rate = rate_of};
+  const bool labelled = !batch->dataset->real_targets && !batch->dataset->ignores;
+  const bppsa_pipeline_data data = {.context = t,
+                                    .input = fill_input,
+                                    .loss = find_loss,
+                                    .classes = t->model->classes,
+                                    .labels = labelled ? fill_labels : NULL,
+                                    .judged = count_rows,
+                                    .rate = rate_of};
   if (left < t->steps) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "schedule %s: %" PRId64 " steps to the end of the epoch or of the run, expected a multiple of the %" PRId64

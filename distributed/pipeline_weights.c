@@ -248,6 +248,7 @@ void bppsa_pipeline_weights_destroy(bppsa_pipeline *p) {
     bppsa_comm_cancel(1, &p->sums[layer].request);
     bppsa_ordered_sum_destroy(p->sums[layer].sum);
     bppsa_comm_destroy(p->sums[layer].comm);
+    bppsa_pipeline_pool_free(&p->sums[layer].parts);
     bppsa_memory_free(p->chain->device, p->sums[layer].part);
     bppsa_memory_free(p->chain->device, p->sums[layer].result);
   }
@@ -318,7 +319,9 @@ bppsa_status bppsa_pipeline_weights(bppsa_pipeline *p, int64_t id, int64_t layer
       bppsa_optimizer_config optimizer = p->config.optimizer;
       optimizer.lr = bppsa_pipeline_rate(p, h);
       place_arrays(p, layer, h->predicted, places);
+      BPPSA_TRY(bppsa_pipeline_settle(p)); /* passes may read the former prediction */
       BPPSA_TRY(bppsa_pipeline_predict(&h->model, h->optimizer, &optimizer, version - now, places));
+      BPPSA_TRY(bppsa_pipeline_after_here(p, id));
       h->predicted_from = h->updates;
       h->predicted_ahead = version - now;
     }
@@ -367,16 +370,16 @@ static bppsa_status keep(bppsa_pipeline *p, pipeline_held *h) {
 
 /* ---- sums and updates ---- */
 
-bppsa_status bppsa_pipeline_sum_add(bppsa_pipeline *p, int64_t micro, int64_t layer) {
+bppsa_status bppsa_pipeline_sum_add(bppsa_pipeline *p, int64_t micro, int64_t layer, void *memory) {
   pipeline_sum *sum = &p->sums[layer];
-  const bppsa_view part = pipeline_view_of(p, sum->part, p->chain->dtype, 1, &sum->count);
+  const bppsa_view part = pipeline_view_of(p, memory, p->chain->dtype, 1, &sum->count);
   BPPSA_TRY(bppsa_ordered_sum_add(sum->sum, p->micro[micro].block, &part));
   sum->added++;
   return BPPSA_OK;
 }
 
-void bppsa_pipeline_gradient(const bppsa_pipeline *p, int64_t layer, void *arrays[PIPELINE_MOST_PARAMETERS]) {
-  place_arrays(p, layer, p->sums[layer].part, arrays);
+void bppsa_pipeline_gradient(const bppsa_pipeline *p, int64_t layer, void *part, void *arrays[PIPELINE_MOST_PARAMETERS]) {
+  place_arrays(p, layer, part, arrays);
 }
 
 bppsa_status bppsa_pipeline_sum_go(bppsa_pipeline *p, int64_t layer, int64_t update, bool *done) {

@@ -158,7 +158,7 @@ static bppsa_status layer_backward(const recurrent_chain *c, recurrent_network *
   const int64_t half = c->config.hidden * size_of(c), state = bppsa_recurrent_state_size(n) * size_of(c);
   const int64_t rows = (c->config.seq_len + 1) * n->batch;
   /* the pass adds to the gradients of the states; those of c are 0 */
-  BPPSA_TRY(state > half ? bppsa_memory_clear(c->base.device, n->g, rows * state) : BPPSA_OK);
+  BPPSA_TRY(state > half ? bppsa_memory_queue_clear(c->base.device, n->g, rows * state) : BPPSA_OK);
   BPPSA_TRY(bppsa_memory_queue_copy(c->base.device, n->g, state, dy, half, half, rows));
   n->x = steps_of(c, layer, n->batch, x);
   n->layers[0].h = (void *)(uintptr_t)y;
@@ -166,7 +166,7 @@ static bppsa_status layer_backward(const recurrent_chain *c, recurrent_network *
   n->dx = dx != NULL ? steps_of(c, layer, n->batch, dx) : NULL;
   n->config.input_gradients = dx != NULL;
   if (dx != NULL && layer > 0) {
-    BPPSA_TRY(bppsa_memory_clear(c->base.device, dx, n->batch * half));
+    BPPSA_TRY(bppsa_memory_queue_clear(c->base.device, dx, n->batch * half));
   }
   if (weights || c->base.device != NULL) { /* on a GPU one pass computes both gradients */
     return n->backend->backward(n, 0);
@@ -207,6 +207,11 @@ static bppsa_status weight_gradient(bppsa_chain *chain, int64_t layer, int64_t s
   return backward(chain, layer, samples, weights, dy, x, y, kept, gradients, NULL);
 }
 
+static bppsa_status twin(const bppsa_chain *chain, const bppsa_device *device, bppsa_chain **made) {
+  const recurrent_chain *c = (const recurrent_chain *)chain;
+  return bppsa_recurrent_chain_create(&c->config, c->cell, device, made);
+}
+
 static void destroy(bppsa_chain *chain) {
   recurrent_chain *c = (recurrent_chain *)chain;
   for (int i = 0; i < NETWORKS; ++i) {
@@ -224,6 +229,7 @@ static const bppsa_chain_ops chain_ops = {.forward = forward,
                                           .input_gradient = input_gradient,
                                           .weight_gradient = weight_gradient,
                                           .backward = backward,
+                                          .twin = twin,
                                           .destroy = destroy};
 
 /* ---- creation ---- */

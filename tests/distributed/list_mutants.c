@@ -74,7 +74,7 @@ typedef struct {
 static bppsa_status train(bppsa_comm *comm, training *t, bppsa_chain *chain, bppsa_model *model) {
   const bppsa_schedule *list = t->list[bppsa_comm_rank(comm)];
   problem about = problem_of(t->network, SAMPLES / bppsa_pipeline_parts(list));
-  const bppsa_pipeline_data data = {&about, input_of, loss_of, NULL};
+  const bppsa_pipeline_data data = {.context = &about, .input = input_of, .loss = loss_of};
   bppsa_pipeline_config config = {.schedule = list, .samples = SAMPLES, .optimizer = bppsa_optimizer_config_default()};
   bppsa_view views[MOST_PARAMETERS];
   double losses[MOST_UPDATES];

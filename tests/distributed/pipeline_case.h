@@ -115,7 +115,7 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
   bppsa_schedule *list;
   bppsa_pipeline *p;
   problem about;
-  const bppsa_pipeline_data data = {&about, input_of, loss_of, NULL};
+  const bppsa_pipeline_data data = {.context = &about, .input = input_of, .loss = loss_of};
   bppsa_view views[MOST_PARAMETERS];
   bppsa_schedule_times times;
   BPPSA_TRY(bppsa_device_create("cpu", 1, &device));

@@ -61,7 +61,8 @@ static bppsa_status backward(bppsa_chain *chain, int64_t layer, int64_t samples,
   return take(BOTH);
 }
 
-static const bppsa_chain_ops ops = {forward, input_gradient, weight_gradient, backward, NULL};
+static const bppsa_chain_ops ops = {
+    .forward = forward, .input_gradient = input_gradient, .weight_gradient = weight_gradient, .backward = backward};
 
 typedef struct {
   bppsa_chain chain;

@@ -415,7 +415,7 @@ static bppsa_status failing_loss(void *context, const bppsa_pipeline_micro *micr
 static bppsa_status train_once(bppsa_comm *comm, failing *f, bppsa_chain *chain, const bppsa_schedule *list,
                                const bppsa_view *views) {
   const bppsa_pipeline_config settings = {.schedule = list, .samples = f->samples, .optimizer = bppsa_optimizer_config_default()};
-  const bppsa_pipeline_data data = {f, failing_input, failing_loss, NULL};
+  const bppsa_pipeline_data data = {.context = f, .input = failing_input, .loss = failing_loss};
   double losses[MOST_UPDATES];
   bppsa_pipeline *p;
   BPPSA_TRY(bppsa_pipeline_create(comm, chain, &settings, views, &p));
