@@ -26,6 +26,8 @@ const char bppsa_bench_notes_forward[] =
     "  tails   samples whose last chunks were computed one after the other, because speculation failed\n"
     "  gap     the largest difference that was accepted where two chunks meet\n"
     "  error   the largest difference of a state of the top layer from a sequential pass in float64\n"
+    "  moves   how far these float64 states move when every weight moves by one rounding of the row's type: no pass in\n"
+    "          that type can be expected to come closer\n"
     "  mean    of 200 passes: a network on which speculation failed pauses it for some passes. The first of the 200 is\n"
     "          failing_s in the document. Only networks that failed, and the sequential pass, have a mean, up to T = 2000.\n"
     "The methods of --rivals take part in the rounds, with forward passes alone: bench/rivals/recurrent.py has PyTorch's and\n"
@@ -150,7 +152,35 @@ static bppsa_status fetch_states(const bppsa_device *device, const bppsa_model *
   return fetch_half(device, model, layer, false, states);
 }
 
-/* A sequential pass in float64 from the same weights and inputs, on the host. */
+/* Moves every weight by one rounding of a type, up or down at random. */
+static void move_weights(bppsa_model *model, bppsa_dtype dtype, uint64_t seed) {
+  const double rounding = dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53;
+  uint64_t drawn = 0;
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const bppsa_view *w = &model->parameters[i].value;
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      const bool up = bppsa_random_double(seed, BPPSA_STREAM_TEST, drawn++) < 0.5;
+      bppsa_view_set(w, k, bppsa_view_get(w, k) * (1 + (up ? rounding : -rounding)));
+    }
+  }
+}
+
+/* Sets the session's `moves`, by another pass of the float64 network, whose weights it changes. */
+static bppsa_status find_moves(session *s, const bppsa_view *x, bppsa_model *exact) {
+  double *moved = NULL;
+  move_weights(exact, s->config.dtype, s->bench->request->seed);
+  BPPSA_TRY(bppsa_model_push(exact));
+  BPPSA_TRY(bppsa_recurrent_forward_layers(exact, x, NULL));
+  BPPSA_TRY(fetch_states(s->bench->host, exact, s->config.layers - 1, &moved));
+  s->moves = 0;
+  for (int64_t i = 0; i < s->config.seq_len * s->config.batch * s->config.hidden; ++i) {
+    s->moves = bppsa_residual_worse(s->moves, fabs(moved[i] - s->reference[i]));
+  }
+  bppsa_free(moved);
+  return BPPSA_OK;
+}
+
+/* A sequential pass in float64 from the same weights and inputs, on the host, and how far its states move. */
 static bppsa_status make_reference(session *s, const bppsa_model *model) {
   bppsa_recurrent_config c = s->config;
   bppsa_model *exact = NULL;
@@ -165,6 +195,7 @@ static bppsa_status make_reference(session *s, const bppsa_model *model) {
   }
   status = status == BPPSA_OK ? bppsa_recurrent_forward_layers(exact, &x.view, NULL) : status;
   status = status == BPPSA_OK ? fetch_states(s->bench->host, exact, c.layers - 1, &s->reference) : status;
+  status = status == BPPSA_OK ? find_moves(s, &x.view, exact) : status;
   bppsa_buffer_free(&x);
   bppsa_model_destroy(exact);
   return status;
@@ -400,6 +431,7 @@ static bool put(const bppsa_bench_entrant *entrant, json_t *row) {
     ok = ok && bppsa_forward_stats_put(row, &e->stats);
   }
   ok = ok && bppsa_json_put_real(row, "residual", e->worst) && bppsa_json_put_real(row, "error", e->error);
+  ok = ok && bppsa_json_put_real(row, "moves", s->moves);
   return ok && bppsa_json_put_real(row, "mean_s", e->mean_s) && bppsa_json_put_real(row, "failing_s", e->failing_s);
 }
 
@@ -418,6 +450,7 @@ static const bppsa_bench_column columns[] = {
     {.heading = "gap", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "gap"},
     {.heading = "residual", .width = 10, .kind = BPPSA_COLUMN_EXPONENT, .key = "residual"},
     {.heading = "error", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "error"},
+    {.heading = "moves", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "moves"},
     {0}};
 
 static bppsa_status print_head(const bppsa_bench *bench) {
