@@ -126,12 +126,7 @@ static bppsa_status render(const bppsa_cli *cli, const bppsa_gradients *g, bppsa
   if (cli->to.json) {
     return bppsa_json_render(bppsa_gradients_json(g), &shown->text);
   }
-  bppsa_gradients_text(g, shown);
-  if (g->objective.kind != BPPSA_LOSS_NONE) {
-    bppsa_text_add(shown, "\nloss %.6f,", g->loss);
-  }
-  bppsa_text_add(shown, "%swritten to %s\n", g->objective.kind != BPPSA_LOSS_NONE ? " " : "\n",
-                 bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text);
+  bppsa_gradients_text(g, bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text, shown);
   return bppsa_text_check(shown);
 }
 

@@ -307,7 +307,7 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   return bppsa_json_finish(object, ok);
 }
 
-void bppsa_gradients_text(const bppsa_gradients *g, bppsa_text *text) {
+void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text *text) {
   const bppsa_network_config *c = &g->config;
   const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, c, &g->on, g->model);
   char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
@@ -324,6 +324,10 @@ void bppsa_gradients_text(const bppsa_gradients *g, bppsa_text *text) {
     bppsa_text_add(text, "%-22s %-20s %.6e\n", g->tensors[i].name, bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape),
                    norm_of(view));
   }
+  if (g->objective.kind != BPPSA_LOSS_NONE) {
+    bppsa_text_add(text, "\nloss %.6f, ", g->loss);
+  }
+  bppsa_text_add(text, "%swritten to %s\n", g->objective.kind != BPPSA_LOSS_NONE ? "" : "\n", path);
 }
 
 bppsa_status bppsa_gradients_save(const bppsa_gradients *g, const char *path) {

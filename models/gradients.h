@@ -55,8 +55,9 @@ void bppsa_gradients_free(bppsa_gradients *gradients); /* a zeroed one is legal 
 
 /* Saves the tensors. ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_gradients_save(const bppsa_gradients *gradients, const char *path);
-/* The document of `bppsa grad`, NULL when out of memory, and its table of norms for people. */
+/* The document of `bppsa grad`, NULL when out of memory; and its table of norms for people, which ends with the loss and the path
+ * of the file that has the tensors. */
 json_t *bppsa_gradients_json(const bppsa_gradients *gradients);
-void bppsa_gradients_text(const bppsa_gradients *gradients, bppsa_text *text);
+void bppsa_gradients_text(const bppsa_gradients *gradients, const char *path, bppsa_text *text);
 
 #endif

@@ -124,9 +124,10 @@ static void test_values(void **state) {
     assert_true(json_real_value(json_object_get(document, "loss")) == g.loss);
     json_decref(document);
     bppsa_text text = {0};
-    bppsa_gradients_text(&g, &text);
+    bppsa_gradients_text(&g, "G.safetensors", &text);
     assert_non_null(strstr(text.text, scan == 1 ? "scan, chunked" : "sequential BP"));
     assert_non_null(strstr(text.text, "gru.bias_hh_l0"));
+    assert_non_null(strstr(text.text, ", written to G.safetensors\n"));
     bppsa_text_free(&text);
     bppsa_gradients_free(&g);
   }
