@@ -28,6 +28,7 @@ BLOCK = 16  # samples of a block of data parallelism (distributed/data_parallel.
 # model, mini-batch, micro-batches of a pipeline, counted steps of a round
 CASES = [("lenet5", 64, 4, 20), ("vgg11", 16, 4, 4)]
 QUICK = [("lenet5", 64, 4, 3)]
+POINTS = ("layer_times", "fits")  # of a system file: left out of the document; the files stay in the folder
 COMPUTING = ("forward", "backward", "update", "wait")  # phases of a projection; the others are messages and collectives
 
 
@@ -191,7 +192,8 @@ def make_round(o, rows, data, number, systems):
         run(o, transport, 2 if o.quick else 4, "calibrate", model, "--out", path, "--batch", samples, "--timeout", 600,
             "--quick")
         with open(path, encoding="utf-8") as file:
-            systems[os.path.basename(path)] = json.load(file)
+            system = json.load(file)
+        systems[os.path.basename(path)] = {name: system[name] for name in system if name not in POINTS}
         for row in rows:
             if (row.model, row.transport, row.at_once()) == key:
                 row.round(o, data, path)

@@ -4,9 +4,9 @@ and weights with those of one device that takes the same micro-batches, bit for 
 
     bench/scripts/pipeline_bits.py --program build/cpu/bppsa --folder DIR --out bench/results/pipeline_bits.json
 
-50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous scheme;
-under mpirun with two of them; with --device cuda on GPUs. Halves of micro-batches, and micro-batches of two copies, are as many as
-the others' micro-batches; data-parallel schemes have one of each rank. Exits 1 where a bit differs.
+50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous scheme over
+both transports; with --device cuda on GPUs. Halves of micro-batches, and micro-batches of two copies, are as many as the others'
+micro-batches; data-parallel schemes have one of each rank. Exits 1 where a bit differs.
 """
 import hashlib
 import json
@@ -20,7 +20,6 @@ import program
 SCHEMES = ["model-parallel", "gpipe", "1f1b", "interleaved", "gems", "chimera", "chimera --doubling", "chimera --halving",
            "chimera --replicas 4", "zb-h1", "fast-forward", "modulo", "1f1b --width 2 --sync eager", "gpipe --recompute"]
 DATA_PARALLEL = ["wait-free", "priority", "reverse-first-k"]
-OVER_MPI = ["1f1b", "chimera"]
 STAGES = {"lenet5": 4, "gru16": 8, "mlp32": 8}
 
 
@@ -76,15 +75,15 @@ def runs_of(o, model):
             room = "--doubling" not in scheme or o.micro_batches >= 2 * ranks
             stages = ranks * (2 if scheme == "interleaved" else 1)
             if ranks <= STAGES[model] and even and room and (model != "lenet5" or stages <= 11):
-                yield ranks, "--split " + scheme, "threads"
-                if scheme in OVER_MPI and shutil.which("mpirun"):
-                    yield ranks, "--split " + scheme, "mpi"
+                for transport in o.transports.split(","):
+                    yield ranks, "--split " + scheme, transport
 
 
 def main():
     p = program.parser(__doc__, "for the data, the network and the weights")
     p.add_argument("--models", default="lenet5,gru16,mlp32", help="[%(default)s]")
     p.add_argument("--ranks", default="2,4,8", help="[%(default)s]")
+    p.add_argument("--transports", default="threads,mpi" if shutil.which("mpirun") else "threads", help="[%(default)s]")
     p.add_argument("--steps", type=int, default=50, help="[%(default)s]")
     p.add_argument("--batch", type=int, default=32, help="[%(default)s]")
     p.add_argument("--micro-batches", type=int, default=8, help="[%(default)s]")
