@@ -63,6 +63,7 @@
 #include "train/checkpoint.h"
 #include "train/data/cifar10.h"
 #include "train/data/dataset.h"
+#include "train/data/lengths.h"
 #include "train/evaluate.h"
 #include "train/log.h"
 #include "train/loss.h"

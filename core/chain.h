@@ -46,7 +46,7 @@ typedef struct {
   bppsa_status (*backward)(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                            const void *x, const void *y, const void *kept, void *const *gradients, void *dx);
   /* Makes a chain of the same layers on another stream of the same GPU (bppsa_device_fork), with scratch memory of its own. NULL: a
-   * pass may wait for the GPU. Otherwise passes are only queued and take no memory, so that they may be recorded (core/graph.h). */
+   * pass may wait for the GPU. Otherwise passes are only queued and take no memory, so that they may be recorded. */
   bppsa_status (*twin)(const bppsa_chain *chain, const bppsa_device *device, bppsa_chain **twin);
   void (*destroy)(bppsa_chain *chain);
 } bppsa_chain_ops;

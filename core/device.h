@@ -17,7 +17,7 @@ typedef struct bppsa_device bppsa_device;
  * message says which. Starts BLAS on first use. */
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device);
 void bppsa_device_destroy(bppsa_device *device);
-/* Makes another stream of the same GPU: work that is queued on it runs beside that of `device` unless fences (core/graph.h) order
+/* Makes another stream of the same GPU: work that is queued on it runs beside that of `device` unless the library's fences order
  * the two. Of a CPU: another such device. The caller destroys it. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork);
 /* Parses "cpu", "cuda" or "cuda:K" to kind and index, whether or not the device exists. ERR_ARGUMENT. */

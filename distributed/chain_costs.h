@@ -68,9 +68,9 @@ bppsa_status bppsa_chain_measure_link(bppsa_comm *comm, double *alpha, double *b
  * sum a rank computes while it adds its own micro-batches belongs to W. Collective; all ranks get the numbers. ERR_MEMORY,
  * ERR_COMM. */
 bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain, int64_t ranks, double *seconds);
-/* Measures all of this, and on rank 0 makes the text of a file of costs (schedule/timed.h; owned, bppsa_free); NULL on other ranks.
- * It has sums only of two ranks, because those of more depend on how many of them hold a layer. Collective. ERR_* of the functions
- * above. */
+/* Measures all of this, and on rank 0 makes the text of a file of costs (of `--costs`; owned, bppsa_free); on other ranks
+ * NULL. It has sums only of two ranks, because those of more depend on how many of them hold a layer. Collective. ERR_* of the
+ * functions above. */
 bppsa_status bppsa_chain_measure_file(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how, char **text);
 
 #ifdef __cplusplus

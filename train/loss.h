@@ -77,8 +77,8 @@ bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs
 bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                              const bppsa_view *seed, bppsa_loss_result *result);
 
-/* The cross-entropy of a part of a batch on a GPU as work that is only queued, and may be recorded (core/graph.h). labels: one for
- * each row, which bppsa_loss_check_labels accepts, and found: bppsa_loss_found_bytes, both in staging memory (core/memory.h), which
+/* The cross-entropy of a part of a batch on a GPU as work that is only queued, and may be recorded. labels: one for
+ * each row, which bppsa_loss_check_labels accepts, and found: bppsa_loss_found_bytes, both in page-locked memory, which
  * the GPU reads and writes when it comes to them. memory: bppsa_loss_part_memory(rows) bytes of its own. The other arguments, and
  * the bits, are those of bppsa_loss_part. ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
 bppsa_status bppsa_loss_part_queue(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, int64_t mean_rows,

@@ -61,7 +61,7 @@ struct bppsa_dataset {
   bool ignores;      /* rows with the label `ignored` are left out of the loss */
   int64_t ignored;
   bool labels_per_step; /* labels are [T, b], otherwise [b] */
-  int64_t *lengths;     /* [N], 1 .. T: the steps of each sample (train/data/lengths.h), owned; NULL: all have T */
+  int64_t *lengths;     /* [N], 1 .. T: the steps of each sample (bppsa_dataset_load_lengths), owned; NULL: all have T */
   uint64_t identity;    /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };
 

@@ -4,6 +4,10 @@
 
 #include "train/data/dataset.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Loads the lengths of so many samples, int64 [samples], each in 1 .. steps. The caller frees *lengths with bppsa_free.
  * ERR_ARGUMENT names the first length out of range; ERR_SHAPE; ERR_FORMAT: another dtype; errors of bppsa_npy_load. */
 bppsa_status bppsa_lengths_load(const char *path, int64_t samples, int64_t steps, int64_t **lengths);
@@ -12,4 +16,7 @@ bppsa_status bppsa_lengths_load(const char *path, int64_t samples, int64_t steps
  * above. */
 bppsa_status bppsa_dataset_load_lengths(bppsa_dataset *dataset, const char *path);
 
+#ifdef __cplusplus
+}
+#endif
 #endif
