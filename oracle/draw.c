@@ -40,7 +40,7 @@ static void draw_bar(bppsa_canvas *c, const bppsa_oracle_row *row, double longes
     return;
   }
   for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
-    const double width = WIDE * row->phase_s[phase] / longest;
+    const double width = WIDE * fmin(row->phase_s[phase] / longest, 1);
     if (width > 0.2) {
       rectangle(c, x, y, width, BAR - 6, colour(phase));
     }
@@ -50,10 +50,15 @@ static void draw_bar(bppsa_canvas *c, const bppsa_oracle_row *row, double longes
   label(c, x + 6, y + BAR / 2 - 2, -1, words);
 }
 
+/* Has the row a place on an axis of logarithms? A model without FLOPs takes no time. */
+static bool has_place(const bppsa_oracle_row *row) {
+  return row->time_s > 0 && isfinite(row->time_s);
+}
+
 static double longest_of(const bppsa_oracle_rows *rows, int64_t p) {
   double longest = 0;
   for (int64_t i = 0; i < rows->count; ++i) {
-    if ((p == 0 || rows->rows[i].processors == p) && !isnan(rows->rows[i].time_s)) {
+    if ((p == 0 || rows->rows[i].processors == p) && has_place(&rows->rows[i])) {
       longest = fmax(longest, rows->rows[i].time_s);
     }
   }
@@ -103,13 +108,13 @@ static void draw_lines(bppsa_canvas *c, const axes *a, const bppsa_oracle_rows *
     const bppsa_oracle_row *row = &rows->rows[i], *before = i > 0 ? &rows->rows[i - 1] : NULL;
     const bool begins = before == NULL || strcmp(before->strategy, row->strategy) != 0;
     line += begins;
-    if (isnan(row->time_s)) {
+    if (!has_place(row)) {
       continue;
     }
     const double x = across(a, (double)row->processors), y = down(a, row->time_s);
     const bppsa_stroke stroke = {.colour = colour(line), .width = 2, .dashed = !row->feasible};
     bppsa_canvas_circle(c, x, y, 3, (bppsa_stroke){.colour = colour(line), .fill = colour(line), .width = 1});
-    if (!begins && !isnan(before->time_s)) {
+    if (!begins && has_place(before)) {
       bppsa_canvas_line(c, across(a, (double)before->processors), down(a, before->time_s), x, y, 0, stroke);
     }
   }
@@ -132,7 +137,7 @@ static axes axes_of(const bppsa_oracle_rows *rows, double top) {
   for (int64_t i = 0; i < rows->count; ++i) {
     a.first = fmin(a.first, (double)rows->rows[i].processors);
     a.last = fmax(a.last, (double)rows->rows[i].processors);
-    a.shortest = rows->rows[i].time_s < a.shortest ? rows->rows[i].time_s : a.shortest;
+    a.shortest = has_place(&rows->rows[i]) ? fmin(a.shortest, rows->rows[i].time_s) : a.shortest;
   }
   a.shortest = fmin(a.shortest, a.longest) / 1.1;
   a.longest *= 1.1;

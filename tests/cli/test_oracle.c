@@ -91,6 +91,13 @@ static void test_json(void **state) {
   json_decref(document);
 }
 
+static void write_file(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  assert_int_equal(fclose(file), 0);
+}
+
 /* Saved files give the same document; a network file is a model too. */
 static void test_files(void **state) {
   (void)state;
@@ -102,15 +109,29 @@ static void test_files(void **state) {
   assert_int_equal(access("oracle.svg", R_OK), 0);
   json_decref(first);
   json_decref(second);
-  FILE *file = fopen("oracle_n.json", "w");
-  assert_non_null(file);
-  fputs("{\"input\": [1, 8, 8], \"layers\": [{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 2, \"kernel\": 3, \"dilation\": 2},"
-        "{\"name\": \"fc\", \"op\": \"linear\", \"out\": 3}]}",
-        file);
-  assert_int_equal(fclose(file), 0);
+  write_file(
+      "oracle_n.json",
+      "{\"input\": [1, 8, 8], \"layers\": [{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 2, \"kernel\": 3, \"dilation\": 2},"
+      "{\"name\": \"fc\", \"op\": \"linear\", \"out\": 3}]}");
   first = run_json("oracle oracle_n.json h200x4 --processors 2 --samples 64 --batch 2 --json");
   assert_true(get_real(first, "parameters") == 2 * 9 + 2 + 2 * 16 * 3 + 3);
   json_decref(first);
+}
+
+/* A model without FLOPs takes no time, which has no place on an axis of logarithms. */
+static void test_plot_of_nothing(void **state) {
+  (void)state;
+  write_file("oracle_zero.json",
+             "{\"name\": \"zero\", \"samples\": 10, \"layers\": [{\"name\": \"a\", \"kind\": \"elementwise\", "
+             "\"in\": [1], \"out\": [1], \"flops\": 0}]}");
+  write_file("oracle_plain.json",
+             "{\"name\": \"plain\", \"peak_flops\": 1e9, \"memory_bytes\": 1e9, \"levels\": [{\"name\": \"n\", "
+             "\"processors\": 4, \"alpha_s\": 1e-4, \"bandwidth\": 1e6}]}");
+  json_t *document = run_json("oracle oracle_zero.json oracle_plain.json --strategy serial,data --processors 1..4 --batch 4 "
+                              "--plot oracle_zero.svg --json");
+  assert_true(get_real(json_array_get(json_object_get(document, "rows"), 0), "time_s") == 0);
+  assert_int_equal(access("oracle_zero.svg", R_OK), 0);
+  json_decref(document);
 }
 
 /* A million processors, all strategies, one command, in less than a second of the processor. */
@@ -124,7 +145,8 @@ static void test_million(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_table), cmocka_unit_test(test_json),
-                                     cmocka_unit_test(test_files), cmocka_unit_test(test_million)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_errors), cmocka_unit_test(test_table),           cmocka_unit_test(test_json),
+      cmocka_unit_test(test_files),  cmocka_unit_test(test_plot_of_nothing), cmocka_unit_test(test_million)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
