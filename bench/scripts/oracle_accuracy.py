@@ -89,7 +89,9 @@ class Row:
         printed = run(o, self.transport, self.ranks if options else 0, "train", self.model, "--data", data, "--batch", self.batch,
                       "--iterations", self.steps + 1, "--backward", "bp", "--log", log, "--json", *options)
         with open(log, encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file][1:]
+            lines = [json.loads(line) for line in file][2:]  # behind the heading and the first step
+        if len(lines) != self.steps:
+            sys.exit("oracle_accuracy: %s has %d steps behind the first, expected %d" % (log, len(lines), self.steps))
         parts = {part: statistics.mean(line[part + "_s"] for line in lines) for part in ("forward", "backward", "update")}
         within = find(json.loads(printed), "phases")  # of ranks that share layers: where the time of both passes goes
         parts.update({name: value for name, value in (within or {}).items() if name.endswith("_s")})
