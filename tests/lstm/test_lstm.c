@@ -94,8 +94,9 @@ static void test_growth_and_cancellation(void **state) {
  *
  * With W_hh eight times orthogonal the gradients of the initial state are the small rest of products that grow and cancel. Against
  * exact arithmetic on the same states, BP in f32 and every scan go beyond a residual of 30 in one or two of forty such networks, up
- * to about 100, and none of them more often than the others. The cause is the problem: if the factors of every step move by half a
- * unit in the last place, exact arithmetic moves by as much. */
+ * to about 100, and none of them more often than the others; which networks these are depends on the compiler's order of sums. The
+ * cause is the problem: if the factors of every step move by half a unit in the last place, exact arithmetic moves by as much. So a
+ * single network may reach 100 or eight times what its own factors explain, and one run in twenty may go beyond 30. */
 
 /* A number near 1: 1 + half an ulp of f32 times a number of -1 .. 1; 1 without a stream. */
 static double moved(uint64_t stream, uint64_t *at) {
@@ -191,7 +192,7 @@ static void test_condition(void **state) {
     const int64_t count = 2 * c.batch * c.hidden;
     double *exact = zeros(count), least;
     exact_initial(&p, &r, 0, exact, &least);
-    const double allowed = fmax(30, 8 * sensitivity_of(&p, &r, exact, count));
+    const double allowed = fmax(100, 8 * sensitivity_of(&p, &r, exact, count));
     /* Where gradients come near to f32's smallest number, BP loses digits that a scan, whose rows have exponents, keeps. */
     for (size_t m = least > 1e-30 ? 1 : METHODS; m < METHODS; ++m) {
       const bppsa_recurrent_config one = with_method(&c, m);
