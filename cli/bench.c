@@ -169,6 +169,20 @@ static const bppsa_option_use uses_ranks[] = {
     {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
     RESULT_USES};
 
+static const bppsa_option_use uses_oracle[] = {
+    {.option = BPPSA_OPTION_ORACLE_MODEL, .fallback = "lenet5", .help = "what trains: lenet5, vgg11 or a network's FILE.json"},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "64", .help = "samples of an iteration, of all ranks"},
+    {.option = BPPSA_OPTION_COMPARE, .metavar = "S,S", .help = "these strategies alone [all that the ranks can execute]"},
+    {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "P ranks; under mpirun P is the number of its processes"},
+    BPPSA_USE(MICRO_BATCHES),
+    BPPSA_USE(TRANSPORT),
+    BPPSA_USE(TIMEOUT),
+    {.option = BPPSA_OPTION_QUICK, .help = "three turns"},
+    {.option = BPPSA_OPTION_REPEATS, .help = "turns of ten iterations [10]"},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights and noise"},
+    {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
+    RESULT_USES};
+
 static const bppsa_option_use uses_schedule[] = {
     {.option = BPPSA_OPTION_ORACLE_MODEL,
      .fallback = "gru",
@@ -252,23 +266,13 @@ bppsa_status bppsa_setup_bench(const bppsa_cli *cli, bppsa_bench_settings *asked
   return BPPSA_OK;
 }
 
-/* The first kind whose cell has a second function. */
-static const char *name_with_relu(void) {
-  int64_t i = 0;
-  const bppsa_network_kind *kind = bppsa_network_kind_at(0);
-  while (kind != NULL && (kind->cell == NULL || !kind->cell->relu)) {
-    kind = bppsa_network_kind_at(++i);
-  }
-  return kind != NULL ? kind->name : "of another cell";
-}
-
 static bppsa_status setup_crossover(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *longest = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN),
                            *workers = bppsa_cli_value(cli, BPPSA_OPTION_WORKERS);
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
   if (bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY)->given && !asked->point.kind->cell->relu) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model %s", asked->point.kind->name,
-                      name_with_relu());
+                      bppsa_network_kind_with_relu());
   }
   asked->longest = longest->given ? longest->integer : 0;
   asked->workers = workers->given ? workers->integer : 0;
@@ -360,16 +364,11 @@ static bppsa_status setup_chain(const bppsa_cli *cli, bppsa_bench_settings *aske
 
 static bppsa_status setup_schedule(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   bppsa_schedule_config *c = &asked->schedule;
-  const int64_t ranks = bppsa_comm_size(asked->comm);
   BPPSA_TRY(setup_chain(cli, asked));
   *c = bppsa_schedule_config_default();
   c->stages = 0;
-  BPPSA_TRY(bppsa_scheme_options(cli, c));
-  if (c->stages == 0 && ranks % c->width != 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--width: %" PRId64 " copies over %" PRId64 " ranks, expected a divisor", c->width,
-                      ranks);
-  }
-  c->stages = c->stages > 0 ? c->stages : ranks / c->width;
+  BPPSA_TRY(bppsa_scheme_options(cli, bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text, c));
+  BPPSA_TRY(bppsa_rank_schedule_stages(bppsa_comm_size(asked->comm), c));
   c->skip_first_input_grad = true;
   asked->batch = asked->network_config.batch;
   asked->schemes = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text;
@@ -395,6 +394,14 @@ static bppsa_status setup_batch(const bppsa_cli *cli, bppsa_bench_settings *aske
   return BPPSA_OK;
 }
 
+static bppsa_status setup_oracle(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  asked->model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL)->text;
+  asked->schemes = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text;
+  asked->schedule.micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES)->integer;
+  BPPSA_TRY(setup_batch(cli, asked));
+  return bppsa_oracle_settings_complete(asked);
+}
+
 static bppsa_status setup_network(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   asked->prune = bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real;
   asked->prune_method = (bppsa_prune_method)bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->choice;
@@ -410,9 +417,9 @@ static const struct {
 } benchmarks[] = {
 #define CELL(id, words, functions, rate, sweep) {#id, bppsa_setup_bench},
 #include "models/cells.inc"
-    {"crossover", setup_crossover}, {"lenet5", setup_network},   {"vgg11", setup_network}, {"product", setup_product},
-    {"scan", setup_batch},          {"threads", setup_threads},  {"mfcc", setup_mfcc},     {"forward", setup_forward},
-    {"ranks", setup_ranks},         {"schedule", setup_schedule}};
+    {"crossover", setup_crossover}, {"lenet5", setup_network},    {"vgg11", setup_network}, {"product", setup_product},
+    {"scan", setup_batch},          {"threads", setup_threads},   {"mfcc", setup_mfcc},     {"forward", setup_forward},
+    {"ranks", setup_ranks},         {"schedule", setup_schedule}, {"oracle", setup_oracle}};
 
 bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device *device) {
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
@@ -490,5 +497,6 @@ BENCH(threads, threads, threads, "", "Times a training step on one thread and on
 BENCH(mfcc, mfcc, mfcc, "", "Verifies and times MFCC features of one channel on one thread");
 BENCH(forward, forward, forward, "", "Verifies and times forward passes in parallel over time beside sequential ones");
 BENCH(ranks, ranks, ranks, "", "Verifies and times gradients on 1, 2, 4 .. ranks by every method, beside a model");
+BENCH(oracle, oracle, oracle, "", "Holds the oracle's projections against training steps of every strategy");
 BENCH(schedule, schedule, schedule, "",
       "Verifies and times every scheme that trains on ranks, beside what the simulator predicts");

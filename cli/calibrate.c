@@ -13,7 +13,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "SYSTEM.json", .help = "where the system file goes"},
     {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "ranks that exchange messages; levels of 2, 4, .. are measured"},
     {.option = BPPSA_OPTION_TRANSPORT},
-    {.option = BPPSA_OPTION_DEVICE, .help = "cuda: of GPUs, only what they exchange, with --transport nccl [cpu]"},
+    {.option = BPPSA_OPTION_DEVICE, .help = "cuda: of GPUs, only what they exchange, with --transport nccl"},
     {.option = BPPSA_OPTION_TIMEOUT},
     {.option = BPPSA_OPTION_BATCH, .fallback = "16", .help = "samples that a rank computes at once"},
     {.option = BPPSA_OPTION_QUICK, .help = "fewer sizes and passes"},

@@ -45,6 +45,7 @@ static const bppsa_command *const commands[] = {
     &bppsa_command_bench_forward,
     &bppsa_command_bench_ranks,
     &bppsa_command_bench_schedule,
+    &bppsa_command_bench_oracle,
     &bppsa_command_bench_jacobian,
     &bppsa_command_bench_product,
     &bppsa_command_bench_scan,

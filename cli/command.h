@@ -42,7 +42,7 @@ extern const bppsa_command bppsa_command_plan_lenet5, bppsa_command_plan_vgg11, 
     bppsa_command_jacobian_flatten, bppsa_command_train_lenet5, bppsa_command_train_vgg11, bppsa_command_train_file,
     bppsa_command_eval_lenet5, bppsa_command_eval_vgg11, bppsa_command_eval_file, bppsa_command_grad_lenet5,
     bppsa_command_grad_vgg11, bppsa_command_grad_file, bppsa_command_data_cifar10, bppsa_command_prune,
-    bppsa_command_bench_lenet5, bppsa_command_bench_vgg11;
+    bppsa_command_bench_lenet5, bppsa_command_bench_vgg11, bppsa_command_bench_oracle;
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   extern const bppsa_command bppsa_command_train_##id, bppsa_command_eval_##id, bppsa_command_grad_##id,                         \
       bppsa_command_plan_##id, bppsa_command_bench_##id, bppsa_command_jacobian_##id;
@@ -64,6 +64,10 @@ void bppsa_help_command(FILE *out, const bppsa_command *command);
 /* The parsed value of an option. */
 static inline const bppsa_option_value *bppsa_cli_value(const bppsa_cli *cli, bppsa_option option) {
   return &cli->values[option];
+}
+
+static inline bool bppsa_cli_given(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->given;
 }
 
 /* Checks, before the work starts, every path that the options name to be written: the directory exists and can be written into,

@@ -7,11 +7,11 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL},        \
-        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                               \
-        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
-        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
-        BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                                      \
+        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL}, {.option = BPPSA_OPTION_TRAIN_LOSS},       \
+        {.option = BPPSA_OPTION_IGNORE_LABEL}, BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD},                            \
+        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
+        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""},          \
+        {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},    \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
         {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS}, {.option = BPPSA_OPTION_GRAD_OUTPUT}, \
         {.option = BPPSA_OPTION_LENGTHS}, {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0},                              \

@@ -78,6 +78,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                                    .choices = nonlinearities},
     [BPPSA_OPTION_NO_BIAS] = {"--no-bias", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
                               "recurrent layers without biases; weights from a file say it themselves", NULL, .choices = NULL},
+    [BPPSA_OPTION_BIDIRECTIONAL] = {"--bidirectional", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
+                                    "both directions of time in every layer; weights from a file say it", NULL, .choices = NULL},
     [BPPSA_OPTION_DROPOUT] = {"--dropout", BPPSA_REAL, BPPSA_GROUP_MODEL, "P", "0", "share of states left out between layers",
                               "a number, 0 or more and below 1", .low = 0, .high = 1 - DBL_EPSILON / 2},
     [BPPSA_OPTION_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last", "cross-entropy of the last or of every step",
@@ -146,7 +148,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               .otherwise = "from T and the type"},
     [BPPSA_OPTION_TOLERANCE] = {"--tolerance", BPPSA_REAL, BPPSA_GROUP_GRADIENTS, "TAU", NULL,
                                 "largest difference accepted where chunks meet; 0: the bits of the sequential pass",
-                                "a number, 0 or more", .low = 0, .high = DBL_MAX, .otherwise = "1e-6; f64 2e-14"},
+                                "a number, 0 or more", .low = 0, .high = DBL_MAX, .otherwise = "2.4e-7; f64 2e-14"},
     [BPPSA_OPTION_PLAN] = {"--plan", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "estimate",
                            "how auto chooses: by the cost model, or by timing on this machine (kept in a cache)",
                            .choices = plans},
@@ -216,8 +218,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_TIMEOUT] = {"--timeout", BPPSA_REAL, BPPSA_GROUP_RANKS, "S", "60", "the longest that a rank waits, in seconds",
                               "a number above 0, at most 1e6", .low = DBL_MIN, .high = 1e6},
     [BPPSA_OPTION_RANK_MICRO_BATCHES] = {"--micro-batches", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "M", "1",
-                                         "groups of samples that follow each other through ranks along time, or through a "
-                                         "schedule's stages (if not given, as many)",
+                                         "groups of samples, one after the other: through ranks along time, on one rank, or "
+                                         "through a schedule's stages (there as many, if not given)",
                                          COUNT32_EXPECTED, SPAN(1, INT32_MAX)},
     [BPPSA_OPTION_REDUCTION] = {"--reduction", BPPSA_CHOICE, BPPSA_GROUP_RANKS, NULL, "ordered",
                                 "ordered: the same bits for every P; library: the transport's own sum", .choices = reductions},
@@ -343,8 +345,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_APPLY_COST] = {"--apply", COST("T", "1", "schemes of scans: time of a product with a vector")},
     [BPPSA_OPTION_COSTS] = {"--costs", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,
                             "costs a layer: forward, input_grad, weight_grad, backward, sync, step, activation, message, "
-                            "gradient; product, apply, alpha, "
-                            "beta",
+                            "gradient; product, apply, alpha, beta; samples (of a micro-batch)",
                             "the path of a JSON file", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_ALPHA] = {"--alpha", BPPSA_REAL, BPPSA_GROUP_MACHINE, "T", "0", "latency of a message", COST_EXPECTED, .low = 0,
                             .high = 1e15},
@@ -376,7 +377,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               .choices = scalings},
     [BPPSA_OPTION_GROUP_SIZE] = {"--group", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "P2", NULL,
                                  "processors of a group of data+filter and data+spatial", MILLION_EXPECTED, SPAN(1, 1000000),
-                                 .otherwise = "those of the system's innermost level"},
+                                 .otherwise = "a node's, as far as model and batch allow"},
     [BPPSA_OPTION_COLLECTIVE] =
         {"--collective", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "auto",
          "how an allreduce runs; auto: ring or tree, the faster one; ordered: as bppsa train adds gradients",

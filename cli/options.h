@@ -19,6 +19,7 @@ typedef enum {
   BPPSA_OPTION_HIDDEN,
   BPPSA_OPTION_NONLINEARITY,
   BPPSA_OPTION_NO_BIAS,
+  BPPSA_OPTION_BIDIRECTIONAL,
   BPPSA_OPTION_DROPOUT,
   BPPSA_OPTION_LOSS,
   BPPSA_OPTION_TRAIN_LOSS, /* --loss of train, eval and grad, with errors of real targets among its choices */

@@ -1,5 +1,4 @@
 /* `bppsa oracle`: projects time and memory of parallel training strategies. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/setup.h"
@@ -33,28 +32,8 @@ static const char notes[] =
     "Times are of an epoch. They are projections: a layer's time is measured where the model's file says so, otherwise it\n"
     "follows from its FLOPs. filter, channel and time-* keep --batch samples for all processors whatever --scaling says.\n";
 
-/* Reads "64" or "4..1024". */
-static bppsa_status read_processors(const bppsa_option_value *value, const bppsa_oracle_system *system, int64_t *first,
-                                    int64_t *last) {
-  char rest = 0;
-  long long a = 0, b = 0;
-  if (!value->given) {
-    *first = *last = bppsa_oracle_system_processors(system);
-    return BPPSA_OK;
-  }
-  if (sscanf(value->text, "%18lld..%18lld%c", &a, &b, &rest) != 2) {
-    if (sscanf(value->text, "%18lld%c", &a, &rest) != 1) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--processors: '%s', expected a number, or two as 4..1024", value->text);
-    }
-    b = a;
-  }
-  *first = a;
-  *last = b;
-  return BPPSA_OK;
-}
-
-static bppsa_status query_of(const bppsa_cli *cli, const bppsa_oracle_model *model, const bppsa_oracle_system *system,
-                             bppsa_oracle_query *query) {
+static void query_of(const bppsa_cli *cli, const bppsa_oracle_model *model, const bppsa_oracle_system *system,
+                     bppsa_oracle_query *query) {
   const bppsa_option_value *samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES);
   *query = bppsa_oracle_query_default(model, system);
   query->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
@@ -64,7 +43,6 @@ static bppsa_status query_of(const bppsa_cli *cli, const bppsa_oracle_model *mod
   query->group = bppsa_cli_value(cli, BPPSA_OPTION_GROUP_SIZE)->integer;
   query->collective = (bppsa_collective)bppsa_cli_value(cli, BPPSA_OPTION_COLLECTIVE)->choice;
   query->item_bytes = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->choice == 0 ? 4 : 8;
-  return BPPSA_OK;
 }
 
 static bppsa_status save(const bppsa_option_value *path, json_t *document) {
@@ -103,8 +81,8 @@ static bppsa_status ask(const bppsa_cli *cli, const bppsa_oracle_model *model, c
   bppsa_oracle_query query;
   bppsa_oracle_rows rows;
   int64_t first = 1, last = 1;
-  BPPSA_TRY(query_of(cli, model, system, &query));
-  BPPSA_TRY(read_processors(bppsa_cli_value(cli, BPPSA_OPTION_PROCESSORS), system, &first, &last));
+  query_of(cli, model, system, &query);
+  BPPSA_TRY(bppsa_oracle_processors_parse(bppsa_cli_value(cli, BPPSA_OPTION_PROCESSORS)->text, system, &first, &last));
   BPPSA_TRY(bppsa_oracle_ask(&query, strcmp(strategy, "all") == 0 ? NULL : strategy, first, last, &rows));
   bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_oracle_rows_json(&query, &rows), &shown->text)
                                      : bppsa_oracle_text_table(&query, &rows, shown);
@@ -132,7 +110,8 @@ static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_text shown = {0};
-  bppsa_status status = bppsa_cli_value(cli, BPPSA_OPTION_LIST)->given ? bppsa_oracle_list(&shown) : open_and_ask(cli, &shown);
+  bppsa_status status =
+      bppsa_cli_value(cli, BPPSA_OPTION_LIST)->given ? bppsa_oracle_list(cli->to.json, &shown) : open_and_ask(cli, &shown);
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   return status;

@@ -8,10 +8,10 @@
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
-        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH}, BPPSA_FORWARD_USES,                \
-        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
-        {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE},                                                     \
+    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, {.option = BPPSA_OPTION_BIDIRECTIONAL},                    \
+        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH}, \
+        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},                              \
+        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE},                    \
         {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"},                                  \
         {.option = BPPSA_OPTION_RANKS, .help = "show what each of P ranks holds and sends"},                                     \
         {.option = BPPSA_OPTION_SPLIT, .fallback = "time"}, {.option = BPPSA_OPTION_SVG}, {.option = BPPSA_OPTION_JSON},         \
@@ -82,8 +82,7 @@ static bppsa_status run(bppsa_cli *cli) {
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
   BPPSA_TRY(bppsa_ranks_split(cli, &network, config.batch, &split));
-  bppsa_status status = bppsa_layer_plans_make(network.kind, &recurrent, device, &plans);
-  plans.split = split;
+  bppsa_status status = bppsa_layer_plans_make(network.kind, &recurrent, device, &split, &plans);
   status = status == BPPSA_OK ? render(cli, &plans, &shown) : status;
   status = status == BPPSA_OK ? draw(cli, &plans) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;

@@ -30,6 +30,15 @@ typedef struct {
   bppsa_rank_work work;
 } job;
 
+/* --chunks of sequences is the stages' where these are interleaved, and otherwise the scan's. */
+static void share_chunks(bppsa_cli *cli) {
+  const char *split = cli->values[BPPSA_OPTION_SPLIT].text;
+  if (split != NULL && strcmp(split, "interleaved") == 0 && cli->values[BPPSA_OPTION_CHUNKS].given) {
+    cli->values[BPPSA_OPTION_STAGE_CHUNKS] = cli->values[BPPSA_OPTION_CHUNKS];
+    cli->values[BPPSA_OPTION_CHUNKS] = (bppsa_option_value){.given = false};
+  }
+}
+
 static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   const job *j = context;
   bppsa_cli cli = *j->cli;
@@ -37,6 +46,7 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   bppsa_option_value *threads = &cli.values[BPPSA_OPTION_THREADS];
   bppsa_option_value *device = &cli.values[BPPSA_OPTION_DEVICE];
   char gpu[BPPSA_RANK_DEVICE];
+  share_chunks(&cli);
   if (device->present) { /* a command without --device computes on the processor */
     device->text = bppsa_rank_device(comm, device->text, gpu, sizeof gpu);
   }
@@ -61,22 +71,21 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
 
 /* ---- all ranks ---- */
 
-static bool given(const bppsa_cli *cli, bppsa_option option) {
-  return bppsa_cli_value(cli, option)->given;
-}
-
 /* Options that mean something only with ranks; only if these share batches; only if they execute a schedule. */
 static const bppsa_option_use of_ranks[] = {
     BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),
     BPPSA_USE(GROUP_SIZE), BPPSA_USE(TRACE),     BPPSA_USE(COUNT)};
 static const bppsa_option_use of_batches[] = {BPPSA_USE(REDUCTION), BPPSA_USE(REVERSE_FIRST), BPPSA_USE(COUNT)};
-static const bppsa_option_use of_schedules[] = {BPPSA_USE(STAGES), BPPSA_USE(STAGE_CHUNKS), BPPSA_USE(COSTS), BPPSA_SCHEDULE_USES,
-                                                BPPSA_USE(COUNT)};
+static const bppsa_option_use of_scans[] = {BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(COUNT)};
+static const bppsa_option_use of_files[] = {BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(STAGES),
+                                            BPPSA_USE(STAGE_CHUNKS),       BPPSA_USE(COSTS),
+                                            BPPSA_SCHEDULE_USES,           BPPSA_USE(COUNT)};
+static const bppsa_option_use *const of_schedules = of_files + 1; /* ranks along time have micro-batches too */
 
 /* Refuses options of the list; the message goes on with `text` and `more`. */
 static bppsa_status refuse_all(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more) {
   for (; list->option != BPPSA_OPTION_COUNT; ++list) {
-    if (given(cli, list->option)) {
+    if (bppsa_cli_given(cli, list->option)) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given %s%s", bppsa_option_get(list->option)->name, text, more);
     }
   }
@@ -192,21 +201,25 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(status, "--split");
   }
-  const bool one = micros->integer > 1 && bppsa_comm_size(comm) == 1 && strcmp(split->text, "batch") == 0;
+  const bool one = micros->given && bppsa_comm_size(comm) == 1 && !split->given, file = bppsa_rank_schedule_is_file(split->text);
   if (!asked && !one) {
     return refuse_all(cli, of_schedules, "without a schedule, expected --split SCHEME of bppsa schedule --list too", "");
   }
-  BPPSA_TRY(refuse_all(cli, of_batches, "beside a schedule, expected --split batch, not ", split->text));
-  if (bppsa_rank_schedule_is_file(split->text)) {
-    BPPSA_TRY(refuse_all(cli, of_schedules, "beside a schedule's file, expected in the first row of ", split->text));
+  const char *beside = one ? "--ranks 1 --micro-batches" : split->text;
+  BPPSA_TRY(refuse_all(cli, of_batches, "beside a schedule, expected --split batch, not ", beside));
+  BPPSA_TRY(
+      refuse_all(cli, of_scans, "for a scan beside a schedule, which has none, expected --split batch or time, not ", beside));
+  if (file) {
+    BPPSA_TRY(refuse_all(cli, of_files, "beside a schedule's file, expected in the first row of ", beside));
   }
   *schedule = (bppsa_rank_schedule){.split = one ? "gpipe" : split->text,
+                                    .one_device = one,
                                     .cut = bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text,
                                     .costs = bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text,
                                     .config = bppsa_schedule_config_default()};
   schedule->config.stages = 0;
   schedule->config.micro_batches = micros->given ? micros->integer : 0;
-  return bppsa_scheme_options(cli, &schedule->config);
+  return bppsa_scheme_options(cli, file ? NULL : schedule->split, &schedule->config);
 }
 
 static bppsa_reduction reduction_of(const bppsa_cli *cli) {
@@ -231,37 +244,16 @@ bppsa_status bppsa_ranks_layers(const bppsa_cli *cli, const bppsa_comm *comm, bp
                                : refuse_all(cli, others, "beside ranks that share layers, expected --split batch, not ", split);
 }
 
-static bppsa_status check_samples(const bppsa_rank_split *split, int64_t batch, const char *what) {
-  return split->batch <= batch
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT,
-                          "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many",
-                          split->batch, batch, what);
-}
-
 bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split) {
   const bppsa_option_value *ranks = bppsa_cli_value(cli, BPPSA_OPTION_RANKS);
   *split = (bppsa_rank_split){0};
   if (!ranks->given) {
-    return given(cli, BPPSA_OPTION_SPLIT)
+    return bppsa_cli_given(cli, BPPSA_OPTION_SPLIT)
                ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: given without --ranks, expected --ranks P too")
                : BPPSA_OK;
   }
   BPPSA_TRY(read_split(cli, network, ranks->integer, split));
-  return check_samples(split, batch, "a batch");
-}
-
-static bppsa_status read_micro_batches(const bppsa_cli *cli, const bppsa_rank_network *ranks, int64_t most, int64_t *number) {
-  const int64_t asked = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
-  if (asked > 1 && !bppsa_rank_network_cut(ranks)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: given beside --split batch, expected ranks along time");
-  }
-  *number = asked;
-  return asked <= most ? BPPSA_OK
-                       : bppsa_fail(BPPSA_ERR_ARGUMENT,
-                                    "--micro-batches: %" PRId64 ", more than the %" PRId64
-                                    " samples that a rank takes at once, expected at most that many",
-                                    asked, most);
+  return bppsa_rank_network_check(split, batch, "a batch");
 }
 
 bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, const char *what,
@@ -270,7 +262,7 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
     return BPPSA_OK;
   }
   BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
-  BPPSA_TRY(check_samples(&ranks->split, batch, what));
+  BPPSA_TRY(bppsa_rank_network_check(&ranks->split, batch, what));
   ranks->nccl = bppsa_ranks_over_nccl(cli);
   ranks->parallel = bppsa_data_parallel_config_default();
   ranks->parallel.batch = batch;
@@ -279,5 +271,8 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   config->delayed = ranks->parallel.reverse_first < 0 ? INT64_MAX : ranks->parallel.reverse_first;
   config->batch = at_once > 0 ? at_once : bppsa_rank_network_samples(ranks);
   BPPSA_TRY(bppsa_rank_network_forward(ranks, at_once > 0 ? at_once : batch, config));
-  return read_micro_batches(cli, ranks, config->batch, &ranks->micro_batches);
+  const bppsa_option_value *micros = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES);
+  ranks->micro_batches = micros->integer;
+  return bppsa_rank_network_check_micro_batches(ranks, micros->given, bppsa_options_take(cli->command->uses, BPPSA_OPTION_STAGES),
+                                                config->batch);
 }

@@ -39,8 +39,9 @@ static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;
 }
 
-/* Those of a scheme's options that are present; the others of *config stay. ERR_ARGUMENT: two of them contradict each other. */
-bppsa_status bppsa_scheme_options(const bppsa_cli *cli, bppsa_schedule_config *config);
+/* Those of a schedule's options that are present; the others of *config stay. schemes: with commas between; NULL: all. An option
+ * that none of them takes, and two that contradict each other: ERR_ARGUMENT. */
+bppsa_status bppsa_scheme_options(const bppsa_cli *cli, const char *schemes, bppsa_schedule_config *config);
 /* --split and the options beside it, where they ask for a schedule: schedule->split is then set. ERR_ARGUMENT: an unknown split,
  * options of another one. */
 bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_schedule *schedule);

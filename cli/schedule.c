@@ -35,13 +35,10 @@ static const char notes[] =
     "one stage,\n"
     "M_theta the weights of one stage. --compare gives all schemes one model: --layers, or the most that one of them takes by "
     "itself, and "
-    "the same costs\na layer. Schemes that order I and W themselves ignore --split-backward.\n";
+    "the same costs\na layer. An option that the scheme, or all compared ones, would ignore is refused; --list says which take "
+    "it.\n";
 
 /* ---- a schedule ---- */
-
-static bool given(const bppsa_cli *cli, bppsa_option option) {
-  return bppsa_cli_value(cli, option)->given;
-}
 
 /* Options that are members of a configuration. The kind of an option gives the type of the member. */
 #define MEMBER(name, member)                                                                                                     \
@@ -64,7 +61,13 @@ static const struct {
   size_t offset;
 } members[] = {SHAPE, MACHINE, COSTS};
 
-bppsa_status bppsa_scheme_options(const bppsa_cli *cli, bppsa_schedule_config *c) {
+bppsa_status bppsa_scheme_options(const bppsa_cli *cli, const char *schemes, bppsa_schedule_config *c) {
+  for (const bppsa_option_use *use = cli->command->uses; schemes != NULL && use->option != BPPSA_OPTION_COUNT; ++use) {
+    const char *name = bppsa_option_get(use->option)->name;
+    if (bppsa_cli_given(cli, use->option) && use->option != BPPSA_OPTION_TRAIN_ITERATIONS) { /* which are a run's, not a list's */
+      BPPSA_TRY(bppsa_schedule_check_option(schemes, name + 2, bppsa_cli_value(cli, use->option)->integer));
+    }
+  }
   for (size_t i = 0; i < sizeof members / sizeof members[0]; ++i) {
     const bppsa_option_value *value = bppsa_cli_value(cli, members[i].option);
     const bppsa_option_kind kind = bppsa_option_get(members[i].option)->kind;
@@ -79,32 +82,33 @@ bppsa_status bppsa_scheme_options(const bppsa_cli *cli, bppsa_schedule_config *c
       *(bool *)to = true;
     }
   }
-  const bool doubling = given(cli, BPPSA_OPTION_DOUBLING), halving = given(cli, BPPSA_OPTION_HALVING);
+  const bool doubling = bppsa_cli_given(cli, BPPSA_OPTION_DOUBLING), halving = bppsa_cli_given(cli, BPPSA_OPTION_HALVING);
   if (doubling && halving) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--halving: given beside --doubling, expected one of the two");
   }
   c->scale = doubling ? BPPSA_SCALE_DOUBLING : halving ? BPPSA_SCALE_HALVING : BPPSA_SCALE_DIRECT;
-  c->split = given(cli, BPPSA_OPTION_SPLIT_BACKWARD)
+  c->split = bppsa_cli_given(cli, BPPSA_OPTION_SPLIT_BACKWARD)
                  ? (bppsa_schedule_split)(BPPSA_SPLIT_WI + bppsa_cli_value(cli, BPPSA_OPTION_SPLIT_BACKWARD)->choice)
                  : BPPSA_SPLIT_NONE;
   return BPPSA_OK;
 }
 
 /* The command line and its file of costs. */
-static bppsa_status take_request(const bppsa_cli *cli, bppsa_schedule_request *r) {
+static bppsa_status take_request(const bppsa_cli *cli, const char *schemes, bppsa_schedule_request *r) {
   *r = bppsa_schedule_request_default();
-  BPPSA_TRY(bppsa_scheme_options(cli, &r->config));
-  r->sets_window = given(cli, BPPSA_OPTION_WINDOW);
-  r->sets_elements = given(cli, BPPSA_OPTION_ELEMENTS);
-  BPPSA_TRY(given(cli, BPPSA_OPTION_CUT) ? bppsa_schedule_request_cut(r, bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text)
-                                         : BPPSA_OK);
-  return given(cli, BPPSA_OPTION_COSTS) ? bppsa_schedule_request_costs(r, bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text)
-                                        : BPPSA_OK;
+  BPPSA_TRY(bppsa_scheme_options(cli, schemes, &r->config));
+  r->sets_window = bppsa_cli_given(cli, BPPSA_OPTION_WINDOW);
+  r->sets_elements = bppsa_cli_given(cli, BPPSA_OPTION_ELEMENTS);
+  BPPSA_TRY(bppsa_cli_given(cli, BPPSA_OPTION_CUT) ? bppsa_schedule_request_cut(r, bppsa_cli_value(cli, BPPSA_OPTION_CUT)->text)
+                                                   : BPPSA_OK);
+  return bppsa_cli_given(cli, BPPSA_OPTION_COSTS)
+             ? bppsa_schedule_request_costs(r, bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text)
+             : BPPSA_OK;
 }
 
 static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *timed) {
   bppsa_schedule_request r;
-  BPPSA_TRY(take_request(cli, &r));
+  BPPSA_TRY(take_request(cli, id, &r));
   const bppsa_status status = bppsa_schedule_request_make(&r, id, 0, timed);
   bppsa_schedule_request_free(&r);
   return status;
@@ -118,7 +122,7 @@ static bppsa_status list_schemes(bppsa_cli *cli, bppsa_text *shown) {
 
 static bppsa_status compare(const bppsa_cli *cli, const char *names, bppsa_text *shown) {
   bppsa_schedule_request r;
-  BPPSA_TRY(take_request(cli, &r));
+  BPPSA_TRY(take_request(cli, names, &r));
   const bppsa_status status = bppsa_schedule_compare(&r, names, cli->to.json, shown);
   bppsa_schedule_request_free(&r);
   return status;
@@ -130,7 +134,7 @@ static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *ti
     const bppsa_option_info *info = bppsa_option_get(use->option);
     const bool output =
         info->group == BPPSA_GROUP_OUTPUT || (info->group == BPPSA_GROUP_FILES && use->option != BPPSA_OPTION_COSTS);
-    if (!output && given(cli, use->option)) {
+    if (!output && bppsa_cli_given(cli, use->option)) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --load, expected in the file's first row", info->name);
     }
   }
@@ -158,9 +162,9 @@ static bppsa_status show_one(bppsa_cli *cli, bppsa_text *shown) {
 static bppsa_status run(bppsa_cli *cli) {
   const bppsa_option_value *compared = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE);
   bppsa_text shown = {0};
-  bppsa_status status = given(cli, BPPSA_OPTION_LIST) ? list_schemes(cli, &shown)
-                        : compared->given             ? compare(cli, compared->text, &shown)
-                                                      : show_one(cli, &shown);
+  bppsa_status status = bppsa_cli_given(cli, BPPSA_OPTION_LIST) ? list_schemes(cli, &shown)
+                        : compared->given                       ? compare(cli, compared->text, &shown)
+                                                                : show_one(cli, &shown);
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   return status;

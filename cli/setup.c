@@ -157,6 +157,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   }
   config->steps.dropout = bppsa_cli_value(cli, BPPSA_OPTION_DROPOUT)->real;  /* 0 where the command does not take it */
   config->steps.no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given; /* weights may say otherwise */
+  config->steps.bidirectional = bppsa_cli_value(cli, BPPSA_OPTION_BIDIRECTIONAL)->given;
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
   const bppsa_option_value *train_loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);
   if (loss->present || train_loss->present) {
@@ -230,7 +231,6 @@ static bppsa_weights_request weights_request(const bppsa_cli *cli) {
                                  .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
                                  .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
                                  .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),
-                                 .no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given,
                                  .loss_given = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS)->given};
 }
 

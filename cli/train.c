@@ -26,14 +26,16 @@
       BPPSA_USE(WEIGHTS), BPPSA_USE(PREFIX), BPPSA_USE(SAVE_WEIGHTS), BPPSA_USE(CHECKPOINT), BPPSA_USE(CHECKPOINT_EVERY),        \
       BPPSA_USE(RESUME), BPPSA_USE(JSON), BPPSA_USE(HELP), BPPSA_USE(COUNT)
 
+#define CHUNKS_HELP "chunks of time; implies chunked [from T]; with --split interleaved stages of a worker [2]"
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
-    BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(DROPOUT), BPPSA_USE(TRAIN_LOSS),                    \
-        BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES),       \
-        BPPSA_USE(SEQ_LEN), BPPSA_USE(INPUT_SIZE), BPPSA_USE(BATCH), BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS),                  \
-        BPPSA_FORWARD_USES, BPPSA_USE(CHUNKS), LOOP_USES, BPPSA_USE(OPTIMIZER), {.option = BPPSA_OPTION_LR, .fallback = (rate)}, \
-        BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES                                                                \
+    BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(BIDIRECTIONAL), BPPSA_USE(DROPOUT),                 \
+        BPPSA_USE(TRAIN_LOSS), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET), BPPSA_USE(PADDING),    \
+        BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE(INPUT_SIZE), BPPSA_USE(BATCH), BPPSA_USE(VALIDATION),                  \
+        BPPSA_USE(LENGTHS), BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES,                 \
+        BPPSA_USE(OPTIMIZER), {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED),  \
+        RUN_USES                                                                                                                 \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);

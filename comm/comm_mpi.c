@@ -111,6 +111,7 @@ typedef struct {
   bool failed, told; /* failed: a rank has failed; told: it was this rank, and it has told the others */
   notice failure;
   int pauses; /* pauses made since the last event */
+  int shared; /* events for which the processor counts as shared with others */
 } mpi_world;
 
 typedef struct {
@@ -285,6 +286,14 @@ static void fail(bppsa_comm *comm, const char *why) {
   tell(world_of(comm), reason);
 }
 
+enum { YIELDS = 200 /* pauses that are no sleeps */, LONGEST = 200000 /* ns */, SHARED = 100 /* events */ };
+
+/* A request has begun or ended: the next one may end soon. */
+static void note_event(mpi_world *world) {
+  world->pauses = world->shared > 0 ? YIELDS : 0;
+  world->shared -= world->shared > 0;
+}
+
 /* Begins a gather. Its counts and places, which MPI wants as ints, are stored after the offsets. */
 static bppsa_status gather(mpi_request *m, int *error) {
   bppsa_comm_request *r = &m->base;
@@ -344,7 +353,7 @@ static bppsa_status post(bppsa_comm_request *r) {
   }
   BPPSA_TRY(check_mpi(error, bppsa_comm_kind_name(r->kind)));
   m->begun = true;
-  world_of(r->comm)->pauses = 0;
+  note_event(world_of(r->comm));
   return BPPSA_OK;
 }
 
@@ -363,7 +372,7 @@ static bppsa_status poll(bppsa_comm_request *r, bool *done) {
   }
   if (finished && !m->done) {
     m->done = true;
-    world_of(r->comm)->pauses = 0;
+    note_event(world_of(r->comm));
   }
   *done = finished;
   return BPPSA_OK;
@@ -382,18 +391,19 @@ static uint64_t look(const bppsa_comm *comm) {
   return 0;
 }
 
-/* Yields the processor at first, then sleeps for growing times, because there may be more ranks than processors. */
+/* Yields the processor at first, then sleeps for growing times, because there may be more ranks than processors. A yield that comes
+ * back late has let others compute: then the rank sleeps at once, because a process that wakes runs before them, not behind. */
 static void idle(const bppsa_comm *comm, uint64_t seen, double deadline) {
-  enum { YIELDS = 200, LONGEST = 200000 };
   mpi_world *world = world_of(comm);
-  const int pauses = world->pauses++;
+  const long nanoseconds = 1000L * (world->pauses++ - YIELDS + 1);
+  const double before = bppsa_now();
   (void)seen, (void)deadline;
-  if (pauses < YIELDS) {
-    (void)sched_yield();
-  } else {
-    const long nanoseconds = 1000L * (pauses - YIELDS + 1);
+  if (nanoseconds > 0) {
     sleep_ns(nanoseconds < LONGEST ? nanoseconds : LONGEST);
     world->pauses -= nanoseconds < LONGEST ? 0 : 1;
+  } else if (sched_yield() == 0 && bppsa_now() - before > 100e-6) {
+    world->pauses = YIELDS;
+    world->shared = SHARED;
   }
 }
 

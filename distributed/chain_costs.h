@@ -3,8 +3,8 @@
  * (distributed/pipeline.h) then does.
  *
  * A layer's forward pass (F), input gradient (I), weight gradient (W), both at once (B) and update (STEP) are the operations of two
- * lists that the executor runs on one rank, with a stage for each layer. Their times are medians over the runs. F of the first
- * layer contains the loading of the input, F of the last one the loss.
+ * lists that the executor runs on one rank, with a stage for each layer. Their times are medians over the runs, of a mean over the
+ * run's micro-batches. F of the first layer contains the loading of the input, F of the last one the loss.
  */
 #ifndef BPPSA_DISTRIBUTED_CHAIN_COSTS_H
 #define BPPSA_DISTRIBUTED_CHAIN_COSTS_H
@@ -30,7 +30,8 @@ const bppsa_pipeline_data *bppsa_chain_noise_data(const bppsa_chain_noise *noise
 /* ---- costs ---- */
 
 typedef struct {
-  int64_t layers; /* L */
+  int64_t layers;  /* L */
+  int64_t samples; /* of a micro-batch */
   /* Seconds and bytes for a micro-batch, size L each: forward, input_grad, weight_grad, backward, step; activation, message,
    * gradient. The others are NULL. */
   const double *cost[BPPSA_COST_COUNT];
@@ -46,15 +47,32 @@ typedef struct {
   bppsa_optimizer_config optimizer;
   const bppsa_view *values;        /* of all the chain's parameters */
   const bppsa_pipeline_data *data; /* NULL: noise */
-  int64_t at_once; /* ranks that measure side by side, as they compute side by side later; the others wait. 1 or more */
+  int64_t micro_batches;           /* of a run, one after the other, between two updates; 0: one */
+  int64_t at_once;                 /* ranks that measure side by side, as they compute later; the others wait. 1 or more */
   int64_t repeats; /* runs of each list behind one that is not counted; 0: as many as fit into the budget, 3 .. 101 */
   double budget_s; /* of each list */
 } bppsa_chain_measuring;
+
+/* The two lists, ready to run again and again between other work: so are costs measured while that is measured which they
+ * predict. how: repeats and budget_s are not read, values and data are borrowed; collective. ERR_* of bppsa_pipeline_create. */
+typedef struct bppsa_chain_probe bppsa_chain_probe;
+bppsa_status bppsa_chain_probe_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how,
+                                      bppsa_chain_probe **probe);
+void bppsa_chain_probe_destroy(bppsa_chain_probe *probe); /* NULL is legal */
+/* Runs each list once, on ranks that measure. ERR_* of bppsa_pipeline_run. */
+bppsa_status bppsa_chain_probe_run(bppsa_chain_probe *probe);
+/* From here on runs are new. */
+void bppsa_chain_probe_forget(bppsa_chain_probe *probe);
+/* Gives `costs`, of the same layers, the times of this rank's latest runs, at most 512; without a run they stay. */
+void bppsa_chain_probe_times(const bppsa_chain_probe *probe, bppsa_chain_costs *costs);
 
 /* Measures on the ranks of comm; collective. All ranks get rank 0's numbers; free them with bppsa_chain_costs_free. ERR_ARGUMENT,
  * ERR_MEMORY, ERR_COMM; ERR_* of bppsa_pipeline_create and _run. */
 bppsa_status bppsa_chain_measure(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how,
                                  bppsa_chain_costs *costs);
+/* The same with a probe that is made already; its runs stay. */
+bppsa_status bppsa_chain_probe_measure(bppsa_comm *comm, bppsa_chain_probe *probe, const bppsa_chain_measuring *how,
+                                       bppsa_chain_costs *costs);
 /* Sends a view to the other of two ranks, or receives it, as the executor does: asks whether it is done, and sleeps in between.
  * ERR_COMM. */
 bppsa_status bppsa_chain_pass_on(bppsa_comm *comm, bool sends, const bppsa_view *view);

@@ -223,7 +223,8 @@ static bppsa_status build(layer_split *s, const bppsa_cnn_network *network) {
     BPPSA_TRY(make_tensor(s, i));
   }
   BPPSA_TRY(make_buffers(s));
-  return make_sums(s);
+  s->met = s->config.alone > 0 ? bppsa_calloc(2 * count + 4, sizeof *s->met) : NULL;
+  return s->config.alone > 0 && s->met == NULL ? BPPSA_ERR_MEMORY : make_sums(s);
 }
 
 bppsa_status bppsa_layer_split_create(const bppsa_cnn_network *network, const bppsa_layer_split_config *config,
@@ -268,7 +269,7 @@ void bppsa_layer_split_destroy(bppsa_model *model) {
   bppsa_layer_sum_free(&s->groups);
   void *const blocks[] = {s->layers,     (void *)s->held, (void *)s->g, s->dx,    s->scratch,          s->sums,
                           s->transposed, s->norms,        s->out,       s->in,    (void *)s->requests, s->counts,
-                          s->values,     s->gradients,    s->names,     s->which, s->base.parameters};
+                          s->values,     s->gradients,    s->names,     s->which, s->base.parameters,  s->met};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

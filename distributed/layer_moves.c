@@ -9,6 +9,9 @@ void bppsa_layer_lap(layer_split *s, bppsa_layer_phase phase) {
   const double now = bppsa_now();
   s->seconds[phase] += now - s->mark;
   s->mark = now;
+  if (s->met != NULL && phase != BPPSA_LAYER_COMPUTE) {
+    s->met[s->met_count++] = now;
+  }
 }
 
 /* ---- sums ---- */

@@ -23,6 +23,12 @@ const bppsa_layer_traffic *bppsa_layer_split_traffic(const bppsa_model *model) {
   return &((const layer_split *)model)->traffic;
 }
 
+const double *bppsa_layer_split_meetings(const bppsa_model *model, int64_t *count) {
+  const layer_split *s = (const layer_split *)model;
+  *count = s->met_count;
+  return s->met;
+}
+
 const bppsa_layer_plan *bppsa_layer_split_plan(const bppsa_model *model) {
   return ((const layer_split *)model)->plan;
 }
@@ -96,6 +102,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   s->mark = bppsa_now();
   s->b = shape[0];
   s->backward_done = false;
+  s->met_count = 0;
   s->traffic = (bppsa_layer_traffic){.tile_bytes = s->tiled_reals * size, .weight_bytes = s->reals * size};
   if (s->held_x > 0) {
     const bppsa_layer_box whole = {.to = {in[0], in[1], in[2]}};
@@ -152,6 +159,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   }
   BPPSA_TRY(check_view(s, "seed", seed, 2, shape));
   s->mark = bppsa_now();
+  s->met_count = 0;
   memcpy(s->layers[count].gradient, seed->data, bppsa_view_bytes(seed));
   memset(s->gradients, 0, (size_t)s->reals * bppsa_dtype_size(s->config.dtype));
   BPPSA_TRY(bppsa_layer_move_backward(s, count));

@@ -98,6 +98,11 @@ typedef struct {
 
 const bppsa_layer_traffic *bppsa_layer_split_traffic(const bppsa_model *model); /* borrowed */
 
+/* Of a rank that computes alone: the times of the monotonic clock at which its latest pass, forward or backward, came to the
+ * points where ranks wait for each other, in order, as many on every rank of a group; borrowed. Otherwise *count is 0. A pass has
+ * at most 2 L + 4 of them for L layers. */
+const double *bppsa_layer_split_meetings(const bppsa_model *model, int64_t *count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -67,6 +67,8 @@ typedef struct {
   bppsa_layer_traffic traffic;
   double seconds[BPPSA_LAYER_PHASES];
   double mark; /* when the present phase began */
+  double *met; /* of a rank that computes alone: when the latest pass came to points where ranks wait for each other */
+  int64_t met_count;
 } layer_split;
 
 extern const bppsa_model_ops bppsa_layer_split_ops;

@@ -283,11 +283,11 @@ bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const b
 }
 
 static void destroy_worker(const bppsa_pipeline *p, pipeline_worker *w) {
+  if (w->requests != NULL) { /* first, because another rank may still write into the arrays that they borrow */
+    bppsa_comm_cancel(2 * (p->most_micros + 1), w->requests);
+  }
   for (int64_t i = 0; w->slots != NULL && i < PIPELINE_ARRAYS * p->micros * (p->layers + 1); ++i) {
     bppsa_memory_free(p->chain->device, w->slots[i].block);
-  }
-  if (w->requests != NULL) {
-    bppsa_comm_cancel(2 * (p->most_micros + 1), w->requests);
   }
   bppsa_free(w->ops);
   bppsa_free(w->slots);

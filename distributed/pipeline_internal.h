@@ -45,7 +45,8 @@ enum { PIPELINE_HEADER = 64 /* bytes */, PIPELINE_MOST_PARAMETERS = 8 /* of a la
 
 /* A kept copy of older weights. */
 typedef struct {
-  int64_t version;
+  int64_t version; /* by which operations ask for it; -1: no operation to come asks for it */
+  int64_t updates; /* that these values have seen, since creation */
   void *values;
 } pipeline_version;
 
@@ -57,12 +58,13 @@ typedef struct {
   void *copies;                         /* of values in host memory, where the chain computes on a GPU */
   int64_t bytes;
   int64_t updates;        /* since creation */
+  int64_t made;           /* likewise, counted by the updates of `values` themselves */
   int64_t *readers;       /* of each version in a run: operations that read it, size updates of a run + 1 */
   int64_t *left;          /* likewise, in the present run */
   pipeline_version *kept; /* size kept_count */
-  int64_t kept_count, kept_room, kept_most;
-  pipeline_pool pool;
+  int64_t kept_count, kept_used, kept_most;
   int64_t predicted_from, predicted_ahead; /* what `predicted` holds; -1: nothing */
+  int64_t predicted_made;                  /* updates that the values had seen from which it was predicted */
 } pipeline_held;
 
 /* The sum of a layer's gradients over the micro-batches of an update. */
@@ -294,7 +296,8 @@ void *bppsa_pipeline_header(const bppsa_pipeline *p, int64_t id, int64_t index);
 bppsa_status bppsa_pipeline_weights_create(bppsa_pipeline *p, const bppsa_view *values);
 void bppsa_pipeline_weights_destroy(bppsa_pipeline *p);
 void bppsa_pipeline_weights_begin(bppsa_pipeline *p);
-/* The weights that the operation sees for a layer, an array for each parameter; sets the event's version. */
+/* The weights that the operation sees for a layer, an array for each parameter. Sets the event's version to the updates that these
+ * arrays have seen, or are predicted to have seen. ERR_ARGUMENT: it is another than the list's. */
 bppsa_status bppsa_pipeline_weights(bppsa_pipeline *p, int64_t id, int64_t layer, void *arrays[PIPELINE_MOST_PARAMETERS]);
 void bppsa_pipeline_weights_read(bppsa_pipeline *p, int64_t id, int64_t layer);
 /* Where a micro-batch's gradient of the layer is to be written within `part`, before it is added. */

@@ -17,14 +17,26 @@ static pipeline_array array_sent(const bppsa_pipeline *p, int64_t id, int64_t *l
   return p->transfers[id].gradients ? PIPELINE_GRADIENTS : PIPELINE_VALUES;
 }
 
-static header header_of(const bppsa_pipeline *p, int64_t send, int64_t micro) {
+/* The operation that makes what a SEND carries. */
+static int32_t source_of(const bppsa_pipeline *p, int64_t send) {
+  return p->list->deps[p->list->ops[send].deps];
+}
+
+/* The version that made what a SEND carries, by the list; -1: layers without weights. */
+static int64_t version_of(const bppsa_pipeline *p, int64_t send) {
+  const bppsa_schedule_op *op = &p->list->ops[source_of(p, send)];
+  bool reads = false;
+  for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+    reads = reads || p->chain->layer[layer].parameters > 0;
+  }
+  return reads ? op->weight_version + p->runs * p->updates : -1;
+}
+
+static header header_of(const bppsa_pipeline *p, int64_t send, int64_t micro, int64_t version) {
   int64_t layer;
   const pipeline_array array = array_sent(p, send, &layer);
-  return (header){.kind = array,
-                  .layer = layer,
-                  .micro = micro,
-                  .update = pipeline_micro_of(p, micro).update,
-                  .version = p->list->ops[send].weight_version};
+  return (header){
+      .kind = array, .layer = layer, .micro = micro, .update = pipeline_micro_of(p, micro).update, .version = version};
 }
 
 static bppsa_view message_of(const bppsa_pipeline *p, pipeline_slot *slot, pipeline_array array, int64_t layer) {
@@ -45,10 +57,10 @@ static bppsa_status move_header(bppsa_pipeline *p, pipeline_worker *w, int64_t i
   const pipeline_array array = array_sent(p, id, &layer);
   const pipeline_slot *slot = pipeline_slot_of(p, w, array, micro, layer);
   void *staged = bppsa_pipeline_header(p, id, micro - pipeline_span_of(p, &p->list->ops[id]).first);
-  const header about = header_of(p, id, micro);
   pipeline_call call;
   BPPSA_TRY(bppsa_pipeline_use(p, id, slot, put));
   if (put) {
+    const header about = header_of(p, id, micro, p->events[source_of(p, id)].version);
     memcpy(staged, &about, sizeof about);
   }
   memset(&call, 0, sizeof call);
@@ -74,7 +86,7 @@ static bppsa_status begin_send(bppsa_pipeline *p, pipeline_worker *w, int64_t id
       BPPSA_TRY(move_header(p, w, id, micro, true));
       continue;
     }
-    const header about = header_of(p, id, micro);
+    const header about = header_of(p, id, micro, p->events[source_of(p, id)].version);
     BPPSA_TRY(bppsa_memory_put(p->chain->device, slot->block, &about, sizeof about));
     if (!here) {
       const bppsa_view view = message_of(p, slot, array, layer);
@@ -145,7 +157,8 @@ static const char *text_of(const header *h) {
 }
 
 static bppsa_status compare_tag(const bppsa_pipeline *p, int64_t id, int64_t micro, const header *found) {
-  const header expected = header_of(p, p->transfers[id].other, micro);
+  const int32_t send = p->transfers[id].other;
+  const header expected = header_of(p, send, micro, version_of(p, send));
   if (memcmp(found, &expected, sizeof *found) == 0) {
     return BPPSA_OK;
   }

@@ -59,7 +59,6 @@ static bppsa_status make_held(bppsa_pipeline *p, int64_t layer, const bppsa_view
   const bppsa_chain_layer *about = &p->chain->layer[layer];
   void *arrays[PIPELINE_MOST_PARAMETERS], *gradients[PIPELINE_MOST_PARAMETERS];
   h->bytes = layer_bytes(p, layer);
-  h->pool = (pipeline_pool){.device = p->chain->device, .bytes = (size_t)h->bytes};
   h->predicted_from = -1;
   h->model = (bppsa_model){.dtype = p->chain->dtype, .parameter_count = about->parameters};
   BPPSA_TRY(make_arrays(p, h));
@@ -233,7 +232,6 @@ static void destroy_held(const bppsa_pipeline *p, pipeline_held *h) {
     bppsa_memory_free(p->chain->device, h->kept[i].values);
   }
   bppsa_optimizer_destroy(h->optimizer);
-  bppsa_pipeline_pool_free(&h->pool);
   bppsa_memory_free(p->chain->device, h->values);
   bppsa_memory_free(p->chain->device, h->gradients);
   bppsa_memory_free(p->chain->device, h->predicted);
@@ -286,6 +284,7 @@ static bppsa_status missing(const bppsa_pipeline *p, int64_t id, int64_t layer, 
                     p->list->scheme->id, id, p->chain->layer[layer].name, now, version);
 }
 
+/* -1: a copy that is free. */
 static pipeline_version *find_kept(pipeline_held *h, int64_t version) {
   for (int64_t i = 0; i < h->kept_count; ++i) {
     if (h->kept[i].version == version) {
@@ -295,39 +294,52 @@ static pipeline_version *find_kept(pipeline_held *h, int64_t version) {
   return NULL;
 }
 
+/* Predicts the weights `ahead` updates from now, unless `predicted` holds them. */
+static bppsa_status predict(bppsa_pipeline *p, int64_t id, int64_t layer, int64_t ahead) {
+  pipeline_held *h = held_of(p, p->list->ops[id].replica, layer);
+  if (h->predicted_from == h->updates && h->predicted_ahead == ahead) {
+    return BPPSA_OK;
+  }
+  void *places[PIPELINE_MOST_PARAMETERS];
+  bppsa_optimizer_config optimizer = p->config.optimizer;
+  optimizer.lr = bppsa_pipeline_rate(p, h);
+  place_arrays(p, layer, h->predicted, places);
+  BPPSA_TRY(bppsa_pipeline_settle(p)); /* passes may read the former prediction */
+  BPPSA_TRY(bppsa_pipeline_predict(&h->model, h->optimizer, &optimizer, ahead, places));
+  BPPSA_TRY(bppsa_pipeline_after_here(p, id));
+  h->predicted_from = h->updates;
+  h->predicted_ahead = ahead;
+  h->predicted_made = h->made;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_pipeline_weights(bppsa_pipeline *p, int64_t id, int64_t layer, void *arrays[PIPELINE_MOST_PARAMETERS]) {
   const bppsa_schedule_op *op = &p->list->ops[id];
   pipeline_held *h = held_of(p, op->replica, layer);
-  const int64_t now = updates_of(p, h), version = op->weight_version >= 0 ? op->weight_version : now;
-  void *values = h->values;
-  p->events[id].version = h->updates - now + version;
-  p->events[id].ahead = version > now ? version - now : 0;
   if (h->model.parameter_count == 0) {
     return BPPSA_OK;
   }
+  const int64_t now = updates_of(p, h), version = op->weight_version, ahead = version > now ? version - now : 0;
+  pipeline_version found = {.version = version, .updates = h->made, .values = h->values};
   if (version < now) {
     const pipeline_version *kept = find_kept(h, version);
     if (kept == NULL) {
       return missing(p, id, layer, version, now);
     }
-    values = kept->values;
-  } else if (version > now && p->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED) {
+    found = *kept;
+  } else if (ahead > 0 && p->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED) {
     return missing(p, id, layer, version, now);
-  } else if (version > now) {
-    if (h->predicted_from != h->updates || h->predicted_ahead != version - now) {
-      void *places[PIPELINE_MOST_PARAMETERS];
-      bppsa_optimizer_config optimizer = p->config.optimizer;
-      optimizer.lr = bppsa_pipeline_rate(p, h);
-      place_arrays(p, layer, h->predicted, places);
-      BPPSA_TRY(bppsa_pipeline_settle(p)); /* passes may read the former prediction */
-      BPPSA_TRY(bppsa_pipeline_predict(&h->model, h->optimizer, &optimizer, version - now, places));
-      BPPSA_TRY(bppsa_pipeline_after_here(p, id));
-      h->predicted_from = h->updates;
-      h->predicted_ahead = version - now;
-    }
-    values = h->predicted;
+  } else if (ahead > 0) {
+    BPPSA_TRY(predict(p, id, layer, ahead));
+    found.updates = h->predicted_made;
+    found.values = h->predicted;
   }
-  place_arrays(p, layer, values, arrays);
+  p->events[id].version = found.updates + ahead;
+  p->events[id].ahead = ahead;
+  if (p->events[id].version != version + p->runs * p->updates) { /* the tag of what is handed out is not the list's */
+    return missing(p, id, layer, version, p->events[id].version - p->runs * p->updates);
+  }
+  place_arrays(p, layer, found.values, arrays);
   return BPPSA_OK;
 }
 
@@ -339,32 +351,39 @@ void bppsa_pipeline_weights_read(bppsa_pipeline *p, int64_t id, int64_t layer) {
   }
   pipeline_version *kept = find_kept(h, op->weight_version);
   if (kept != NULL) {
-    bppsa_pipeline_pool_give(&h->pool, kept->values);
-    *kept = h->kept[--h->kept_count];
+    kept->version = -1;
+    h->kept_used--;
   }
 }
 
+/* Makes room for one more copy. */
+static bppsa_status add_copy(const bppsa_pipeline *p, pipeline_held *h, pipeline_version **made) {
+  pipeline_version *grown = bppsa_realloc(h->kept, (size_t)(h->kept_count + 1) * sizeof *grown);
+  if (grown == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  h->kept = grown;
+  pipeline_version added = {.version = -1};
+  BPPSA_TRY(make_array(p, h->bytes, &added.values));
+  *made = &h->kept[h->kept_count++];
+  **made = added;
+  return BPPSA_OK;
+}
+
 /* Keeps a copy of the present weights if an operation behind the update reads them. */
-static bppsa_status keep(bppsa_pipeline *p, pipeline_held *h) {
+static bppsa_status keep(const bppsa_pipeline *p, pipeline_held *h) {
   const bppsa_schedule_weights weights = p->list->scheme->weights;
   const int64_t now = updates_of(p, h);
   if (h->left[now] == 0 || weights == BPPSA_WEIGHTS_PREDICTED || h->bytes == 0) {
     return BPPSA_OK;
   }
-  if (h->kept_count == h->kept_room) {
-    const int64_t room = h->kept_room < 4 ? 4 : 2 * h->kept_room;
-    pipeline_version *grown = bppsa_realloc(h->kept, (size_t)room * sizeof *grown);
-    if (grown == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    h->kept = grown;
-    h->kept_room = room;
-  }
-  void *copy;
-  BPPSA_TRY(bppsa_pipeline_pool_take(&h->pool, &copy));
-  BPPSA_TRY(bppsa_memory_queue_copy(p->chain->device, copy, h->bytes, h->values, h->bytes, h->bytes, 1));
-  h->kept[h->kept_count++] = (pipeline_version){now, copy};
-  h->kept_most = h->kept_count > h->kept_most ? h->kept_count : h->kept_most;
+  pipeline_version *copy = find_kept(h, -1);
+  BPPSA_TRY(copy == NULL ? add_copy(p, h, &copy) : BPPSA_OK);
+  BPPSA_TRY(bppsa_memory_queue_copy(p->chain->device, copy->values, h->bytes, h->values, h->bytes, h->bytes, 1));
+  copy->version = now;
+  copy->updates = h->made;
+  h->kept_used++;
+  h->kept_most = h->kept_used > h->kept_most ? h->kept_used : h->kept_most;
   return BPPSA_OK;
 }
 
@@ -427,6 +446,7 @@ static bppsa_status update(const bppsa_pipeline *p, pipeline_held *h, const pipe
     found = norm != NULL ? bppsa_gradient_norm(&h->model, p->device) : 0;
     bppsa_optimizer_step(h->optimizer, p->device);
   }
+  h->made++;
   if (norm != NULL) {
     *norm = found;
   }

@@ -169,7 +169,7 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
                                     .before = scans ? split_time_join_injected : split_time_receive_carry,
                                     .after = scans || s->rank + 1 == s->ranks ? NULL : split_time_send_carry};
   }
-  if (s->ranks > 1 && !s->gpu) {
+  if (s->ranks > 1 || (s->gpu && s->group_count > 1)) {
     c.part = split_time_part(group);
   }
   BPPSA_TRY(bppsa_recurrent_create(&c, s->cell, device, &group->model));
@@ -358,7 +358,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   s->config.method = choose(s, config, split->micro_batches);
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
-  bppsa_status status = split_time_forward_method(config, cell, s->gpu, &s->config.forward);
+  bppsa_status status = split_time_forward_method(s, device, &s->config.forward);
   status = status == BPPSA_OK ? build(s, device) : status;
   if (status != BPPSA_OK) {
     destroy(&s->base);

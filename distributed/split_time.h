@@ -24,9 +24,10 @@
  * (p - 1) / micro_batches, the time that ranks of the pipeline wait in units of their own work, is at most S, the work of a product
  * in units of BP's; otherwise chunked.
  *
- * A speculative forward pass (recurrent/forward.h), on CPUs, is that of the whole sequence: its plan depends on T and the batch,
+ * A speculative forward pass (recurrent/forward.h) is that of the whole sequence: its plan depends on T, the batch and the device,
  * not on p. States, statistics and pauses have the same bits for every p, and with one group those of a network on one device, as
- * long as the project's own kernels compute the products (up to 2^18 weights). A lane that comes to the end of a rank's steps is
+ * long as the project's own kernels compute the products (on a CPU up to 2^18 weights, on a GPU always). On GPUs the hosts go
+ * through the phases, and the kernels of the sequential pass compute the lanes. A lane that comes to the end of a rank's steps is
  * sent on, so inputs are not; no rank waits for another one's states unless a lane goes through all of its steps, or in the tail.
  */
 #ifndef BPPSA_DISTRIBUTED_SPLIT_TIME_H
@@ -52,8 +53,8 @@ typedef struct {
 /* Makes this rank's part of a network; collective. config: of the whole network, seq_len = T, equal on all ranks, without a
  * factory. The parameters start at 0 and must be set alike on all ranks. ERR_ARGUMENT: configurations that differ between the
  * ranks (the same error on every rank), micro_batches or tag out of range, another GPU than the communicator's, and those of
- * bppsa_recurrent_create. ERR_UNSUPPORTED: speculative forward passes on GPUs (where AUTO is the sequential one). ERR_SHAPE,
- * ERR_MEMORY, ERR_CUDA, ERR_COMM. */
+ * bppsa_recurrent_create. ERR_UNSUPPORTED: speculative forward passes of pairs (h, c) on GPUs, where AUTO is the sequential one.
+ * ERR_SHAPE, ERR_MEMORY, ERR_CUDA, ERR_COMM. */
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model);
 

@@ -4,21 +4,19 @@
 
 #include "distributed/split_time_internal.h"
 
-bppsa_status split_time_forward_method(const bppsa_recurrent_config *config, const bppsa_cell *cell, bool gpu,
-                                       bppsa_forward_method *method) {
+bppsa_status split_time_forward_method(const split_network *s, const bppsa_device *device, bppsa_forward_method *method) {
   bppsa_forward_plan plan;
   bppsa_forward_method made = bppsa_forward_method_default();
-  if (gpu && config->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "split time: speculative forward passes on GPUs, expected sequential ones, auto, or ranks on processors");
-  }
-  if (!gpu && config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
-    const bppsa_forward_shape shape = bppsa_recurrent_forward_shape(config, cell, BPPSA_CPU, 0);
-    BPPSA_TRY(bppsa_forward_plan_make(&config->forward, &shape, &plan));
-    if (plan.speculative) {
-      made = config->forward; /* what is left open does not depend on the samples of a group */
+  if (s->config.forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
+    BPPSA_TRY(bppsa_recurrent_plan_forward(&s->config, s->cell, device, &plan));
+    const int64_t one = 1;
+    int64_t chunks = plan.speculative ? plan.chunks : 0;
+    const bppsa_view least = bppsa_view_make(&chunks, BPPSA_I64, 1, &one);
+    BPPSA_TRY(s->gpu ? bppsa_comm_allreduce(s->comm, BPPSA_COMM_MIN, &least) : BPPSA_OK); /* GPUs may differ */
+    if (chunks > 0) {
+      made = s->config.forward; /* what is left open does not depend on the samples of a group */
       made.kind = BPPSA_FORWARD_SPECULATIVE;
-      made.chunks = plan.chunks;
+      made.chunks = chunks;
       made.most_work = isfinite(plan.most_work) ? plan.most_work : 0;
     }
   }
@@ -28,13 +26,13 @@ bppsa_status split_time_forward_method(const bppsa_recurrent_config *config, con
 
 /* Rank r has later steps than rank r + 1, so messages go from r + 1 to r. */
 static bppsa_status send(void *context, const bppsa_view *numbers, const bppsa_view *states) {
-  split_group *g = context;
+  const split_group *g = context;
   const split_network *s = g->split;
-  BPPSA_TRY(bppsa_comm_wait_all(s->requests, g->sent));
+  BPPSA_TRY(split_time_wait(g));
   if (numbers != NULL) {
     BPPSA_TRY(bppsa_comm_isend(s->active, s->rank - 1, s->tag + TAG_STATES, numbers, &g->sent[0]));
   }
-  return bppsa_comm_isend(s->active, s->rank - 1, s->tag + TAG_STATES, states, &g->sent[1]);
+  return split_time_send_off(s, s->rank - 1, TAG_STATES, states, &g->sent[1]);
 }
 
 static bppsa_status receive(void *context, const bppsa_view *numbers, const bppsa_view *states) {
@@ -47,12 +45,12 @@ static bppsa_status receive(void *context, const bppsa_view *numbers, const bpps
 }
 
 static bppsa_status join(void *context, int64_t sums, int64_t count, double *numbers) {
-  split_group *g = context;
+  const split_group *g = context;
   const split_network *s = g->split;
   const int64_t others = count - sums;
   const bppsa_view sum = bppsa_view_make(numbers, BPPSA_F64, 1, &sums);
   const bppsa_view most = bppsa_view_make(numbers + sums, BPPSA_F64, 1, &others);
-  BPPSA_TRY(bppsa_comm_wait_all(s->requests, g->sent));
+  BPPSA_TRY(split_time_wait(g));
   BPPSA_TRY(bppsa_comm_allreduce(s->active, BPPSA_COMM_SUM, &sum));
   return bppsa_comm_allreduce(s->active, BPPSA_COMM_MAX, &most);
 }

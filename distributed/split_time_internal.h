@@ -62,12 +62,16 @@ static inline int64_t split_logit_steps(const split_network *s) {
 }
 
 /* How the states are computed, with AUTO resolved for the whole sequence: SPECULATIVE with the plan's chunks and largest work, or
- * sequential. ERR_UNSUPPORTED: SPECULATIVE on GPUs; errors of bppsa_forward_plan_make. */
-bppsa_status split_time_forward_method(const bppsa_recurrent_config *config, const bppsa_cell *cell, bool gpu,
-                                       bppsa_forward_method *method);
+ * sequential. On GPUs collective: the fewest chunks that a rank's GPU has. Errors of bppsa_forward_plan_make. */
+bppsa_status split_time_forward_method(const split_network *s, const bppsa_device *device, bppsa_forward_method *method);
 bppsa_forward_part split_time_part(split_group *g);
 /* Before a pass. Does it speculate? Then ranks do not wait for each other's states. *pause: as it is now, in all groups. */
 bppsa_status split_time_begin(const split_network *s, bool *speculates, bppsa_forward_pause *pause);
+/* Begins to send; the message really sets out. */
+bppsa_status split_time_send_off(const split_network *s, int32_t to, int32_t tag, const bppsa_view *view,
+                                 bppsa_comm_request **sent);
+/* Waits for a group's messages. */
+bppsa_status split_time_wait(const split_group *g);
 /* Behind it: makes the passes of all groups one pass. before: the pause that they began with. */
 bppsa_status split_time_end(const split_network *s, const bppsa_forward_pause *before);
 

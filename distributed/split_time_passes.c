@@ -47,18 +47,27 @@ static bppsa_status add(const split_network *s, int64_t count, const void *from,
   return bppsa_accumulate(s->device, s->config.dtype, count, from, to);
 }
 
-/* Begins to send, and so that it really sets out (NCCL's messages wait for the next wait or test) asks whether it is done. */
-static bppsa_status send_off(const split_network *s, int32_t to, int32_t tag, const bppsa_view *view, bppsa_comm_request **sent) {
+/* NCCL's messages wait for the next wait or test: it asks whether the message is done. */
+bppsa_status split_time_send_off(const split_network *s, int32_t to, int32_t tag, const bppsa_view *view,
+                                 bppsa_comm_request **sent) {
   bool done = false;
-  BPPSA_TRY(bppsa_comm_isend(s->active, to, tag, view, sent));
+  BPPSA_TRY(bppsa_comm_isend(s->active, to, s->tag + tag, view, sent));
   return s->gpu ? bppsa_comm_test(sent, &done) : BPPSA_OK;
+}
+
+/* One by one: of a speculative pass on GPUs numbers and states travel over two transports. */
+bppsa_status split_time_wait(const split_group *g) {
+  for (int64_t i = 0; i < g->split->requests; ++i) {
+    BPPSA_TRY(bppsa_comm_wait(&g->sent[i]));
+  }
+  return BPPSA_OK;
 }
 
 /* Waits for what the pass has sent. */
 static bppsa_status wait_for_sent(split_network *s) {
   bppsa_status status = BPPSA_OK;
   for (int64_t g = 0; g < s->group_count; ++g) {
-    const bppsa_status one = bppsa_comm_wait_all(s->requests, s->groups[g].sent);
+    const bppsa_status one = split_time_wait(&s->groups[g]);
     status = status == BPPSA_OK ? one : status;
   }
   return status;
@@ -151,7 +160,7 @@ static bppsa_status end_states(split_network *s, split_group *g) {
     }
   }
   const bppsa_view view = reals(s, g->states, c->layers * g->samples * split_state_size(s));
-  return send_off(s, s->rank - 1, s->tag + TAG_STATES, &view, &g->sent[0]);
+  return split_time_send_off(s, s->rank - 1, TAG_STATES, &view, &g->sent[0]);
 }
 
 static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_view *x, const bppsa_view *h0, bool speculates,
@@ -267,7 +276,7 @@ bppsa_status split_time_send_carry(void *context, int64_t layer, const void *all
   char *kept = row_of(s, g, g->states, layer); /* the network goes on in its own memory */
   BPPSA_TRY(copy(s, kept, all, count * size_of(s)));
   const bppsa_view view = reals(s, kept, count);
-  return send_off(s, s->rank + 1, s->tag + TAG_ENDS, &view, &g->sent[layer]);
+  return split_time_send_off(s, s->rank + 1, TAG_ENDS, &view, &g->sent[layer]);
 }
 
 /* Sets the gradients of a network's head to 0: they are the last parameters. */

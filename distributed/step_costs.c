@@ -13,17 +13,21 @@ enum { FORWARD, BACKWARD, EXCHANGE, UPDATE, PHASES };
 enum { INPUTS = 245, SEEDS = 246 }; /* streams of core/philox.h */
 
 /* A model on one rank, with what its steps read. */
-typedef struct {
+struct bppsa_step_probe {
   bppsa_comm *comm;
-  bppsa_model *model;
+  bppsa_step_measuring how;
+  bppsa_model *model, *part; /* part: owned, and the model; NULL: the model is another's */
   bppsa_optimizer *optimizer;
   bppsa_data_parallel *data; /* NULL: the gradients stay where they are */
-  int64_t batch;             /* of all ranks */
-  const bppsa_device *device;
+  bppsa_layer_traffic traffic;
   bppsa_view x, seed;
+  bppsa_comm *group; /* of the ranks whose parts make up the network */
+  int64_t stretches; /* room of a step: of a pass that has n points where ranks meet, n + 1; of other phases 1 */
+  int64_t count[PHASES];
+  double *stretch; /* [MOST_STEPS][stretches] */
   double *seconds; /* [PHASES][MOST_STEPS] */
-  int64_t steps;
-} stand;
+  int64_t steps;   /* of a measurement; 0: not known yet */
+};
 
 static bppsa_status make_noise(bppsa_dtype dtype, int32_t ndim, const int64_t *shape, uint64_t seed, uint64_t stream,
                                double scale, bppsa_view *view) {
@@ -50,7 +54,7 @@ static bppsa_status no_passes(void *context, int64_t first, int64_t count, bppsa
   return BPPSA_OK;
 }
 
-static bppsa_status make_pass(stand *s, int phase) {
+static bppsa_status make_pass(bppsa_step_probe *s, int phase) {
   bppsa_view logits;
   bppsa_data_parallel_sums sums;
   switch (phase) {
@@ -59,59 +63,118 @@ static bppsa_status make_pass(stand *s, int phase) {
   case BACKWARD:
     return s->model->ops->backward(s->model, &s->seed);
   case EXCHANGE:
-    return s->data != NULL ? bppsa_data_parallel_compute(s->data, s->batch, no_passes, NULL, &sums) : BPPSA_OK;
+    return s->data != NULL ? bppsa_data_parallel_compute(s->data, s->how.mini_batch, no_passes, NULL, &sums) : BPPSA_OK;
   default:
-    bppsa_optimizer_step(s->optimizer, s->device);
+    bppsa_optimizer_step(s->optimizer, s->how.device);
     return BPPSA_OK;
   }
 }
 
-/* All ranks begin each pass together, as collectives make them do. */
-static bppsa_status make_step(stand *s, double seconds[PHASES]) {
+/* Cuts a phase that began and ended at these times where ranks would meet. */
+static void cut_phase(bppsa_step_probe *s, int phase, double start, double end, double *stretch) {
+  int64_t met = 0;
+  const double *at = s->part != NULL && phase <= BACKWARD ? bppsa_layer_split_meetings(s->part, &met) : NULL;
+  for (int64_t i = 0; i <= met; ++i) {
+    stretch[i] = (i < met ? at[i] : end) - (i > 0 ? at[i - 1] : start);
+  }
+  s->count[phase] = met + 1;
+}
+
+/* Ranks do not wait for each other between phases: the rank that leaves a barrier first would compute for a while as if it had the
+ * machine to itself, and ranks that share a core or a cache would look faster than they are. The sum of gradients is an exception:
+ * ranks that come early wait in front of it, because waiting is no part of it. */
+static bppsa_status make_step(bppsa_step_probe *s, double *stretch) {
   for (int phase = 0; phase < PHASES; ++phase) {
-    BPPSA_TRY(bppsa_comm_barrier(s->comm));
+    BPPSA_TRY(phase == EXCHANGE && s->data != NULL ? bppsa_comm_barrier(s->comm) : BPPSA_OK);
     const double start = bppsa_now();
     BPPSA_TRY(make_pass(s, phase));
-    seconds[phase] = bppsa_now() - start;
+    cut_phase(s, phase, start, bppsa_now(), stretch);
+    stretch += s->count[phase];
   }
   return BPPSA_OK;
 }
 
-/* The first step tells how many fit. Of each step and pass the slowest rank counts. */
-static bppsa_status make_steps(stand *s, double budget_s, bppsa_step_costs *costs) {
-  const int64_t one = 1, all = PHASES * MOST_STEPS;
-  double first = bppsa_now(), step[PHASES];
-  const bppsa_view longest = bppsa_view_make(&first, BPPSA_F64, 1, &one), view = bppsa_view_make(s->seconds, BPPSA_F64, 1, &all);
-  BPPSA_TRY(make_step(s, step));
-  BPPSA_TRY(make_step(s, step));
-  first = fmax((bppsa_now() - first) / 2, 1e-9);
+/* How many steps fit: the second one tells. */
+static bppsa_status count_steps(bppsa_step_probe *s) {
+  const int64_t one = 1;
+  BPPSA_TRY(make_step(s, s->stretch));
+  double first = bppsa_now();
+  const bppsa_view longest = bppsa_view_make(&first, BPPSA_F64, 1, &one);
+  BPPSA_TRY(make_step(s, s->stretch));
+  first = fmax(bppsa_now() - first, 1e-9);
   BPPSA_TRY(bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &longest));
-  s->steps = (int64_t)fmin(MOST_STEPS, fmax(LEAST_STEPS, budget_s / first));
-  for (int64_t i = 0; i < s->steps; ++i) {
-    BPPSA_TRY(make_step(s, step));
+  s->steps = (int64_t)fmin(MOST_STEPS, s->how.steps > 0 ? (double)s->how.steps : fmax(LEAST_STEPS, s->how.budget_s / first));
+  return BPPSA_OK;
+}
+
+/* Ranks may have parts of different sizes; rank 0 has the largest one (core/cut.h). */
+static bppsa_status share_traffic(const bppsa_step_probe *s, bppsa_layer_traffic *traffic) {
+  const int64_t numbers = (int64_t)(sizeof *traffic / sizeof(int64_t));
+  *traffic = s->part != NULL ? *bppsa_layer_split_traffic(s->part) : s->traffic;
+  const bppsa_view view = bppsa_view_make(traffic, BPPSA_I64, 1, &numbers);
+  return bppsa_comm_broadcast(s->comm, 0, &view);
+}
+
+/* What each phase of these steps takes: the ranks of a group wait for each other between stretches, the groups behind phases. */
+static bppsa_status add_stretches(bppsa_step_probe *s, int64_t steps) {
+  const int64_t all = PHASES * MOST_STEPS, room = steps * s->stretches;
+  const bppsa_view stretches = bppsa_view_make(s->stretch, BPPSA_F64, 1, &room),
+                   seconds = bppsa_view_make(s->seconds, BPPSA_F64, 1, &all);
+  BPPSA_TRY(bppsa_comm_allreduce(s->group, BPPSA_COMM_MAX, &stretches));
+  for (int64_t i = 0; i < steps; ++i) {
+    const double *at = s->stretch + i * s->stretches;
     for (int phase = 0; phase < PHASES; ++phase) {
-      s->seconds[phase * MOST_STEPS + i] = step[phase];
+      double sum = 0;
+      for (int64_t k = 0; k < s->count[phase]; ++k) {
+        sum += *at++;
+      }
+      s->seconds[phase * MOST_STEPS + i] = sum;
     }
   }
-  BPPSA_TRY(bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &view));
-  double *const medians[PHASES] = {&costs->forward_s, &costs->backward_s, &costs->exchange_s, &costs->update_s};
-  for (int phase = 0; phase < PHASES; ++phase) {
-    *medians[phase] =
-        s->data != NULL || phase != EXCHANGE ? bppsa_timing_of(s->steps, s->seconds + phase * MOST_STEPS).median_s : 0;
+  return bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &seconds);
+}
+
+static double average(const bppsa_step_probe *s, int64_t steps, double *seconds) {
+  double sum = 0;
+  for (int64_t i = 0; i < steps; ++i) {
+    sum += seconds[i];
   }
-  return BPPSA_OK;
+  return s->how.mean ? sum / (double)steps : bppsa_timing_of(steps, seconds).median_s;
+}
+
+bppsa_status bppsa_step_probe_measure(bppsa_step_probe *s, bppsa_step_costs *costs) {
+  BPPSA_REQUIRE(s != NULL && costs != NULL);
+  double averages[PHASES];
+  BPPSA_TRY(s->steps == 0 ? count_steps(s) : BPPSA_OK);
+  BPPSA_TRY(bppsa_comm_barrier(s->comm));
+  BPPSA_TRY(make_step(s, s->stretch)); /* it ends when all ranks have taken it */
+  for (int64_t i = 0; i < s->steps; ++i) {
+    BPPSA_TRY(make_step(s, s->stretch + i * s->stretches));
+  }
+  BPPSA_TRY(add_stretches(s, s->steps));
+  for (int phase = 0; phase < PHASES; ++phase) {
+    averages[phase] = average(s, s->steps, s->seconds + phase * MOST_STEPS);
+  }
+  *costs = (bppsa_step_costs){.forward_s = averages[FORWARD],
+                              .backward_s = averages[BACKWARD],
+                              .update_s = averages[UPDATE],
+                              .exchange_s = s->data != NULL ? averages[EXCHANGE] : 0};
+  return share_traffic(s, &costs->traffic);
 }
 
 /* ---- models ---- */
 
-static bppsa_status set_up(stand *s, const bppsa_cnn_network *network, const bppsa_step_measuring *how) {
+static bppsa_status set_up(bppsa_step_probe *s, const bppsa_cnn_network *network) {
+  const bppsa_step_measuring *how = &s->how;
   const int64_t x[] = {how->batch, network->in[0], network->in[1], network->in[2]}, seed[] = {how->batch, s->model->classes};
   BPPSA_TRY(make_noise(s->model->dtype, 4, x, how->seed, INPUTS, 1, &s->x));
   BPPSA_TRY(make_noise(s->model->dtype, 2, seed, how->seed, SEEDS, 1 / (double)how->batch, &s->seed));
   BPPSA_TRY(bppsa_optimizer_create(&how->optimizer, s->model, &s->optimizer));
   bppsa_optimizer_set_lr(s->optimizer, 0);
+  s->stretches = 4 * network->count + PHASES + 8;
   s->seconds = bppsa_calloc(PHASES * MOST_STEPS, sizeof *s->seconds);
-  return s->seconds == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  s->stretch = bppsa_calloc(s->stretches * MOST_STEPS, sizeof *s->stretch);
+  return s->seconds == NULL || s->stretch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
 static int64_t gradient_bytes(const bppsa_model *model) {
@@ -122,63 +185,72 @@ static int64_t gradient_bytes(const bppsa_model *model) {
   return bytes;
 }
 
-static bppsa_status make_data_parallel(stand *s) {
+/* Of the whole model: its gradients are added up. */
+static bppsa_status make_data_parallel(bppsa_step_probe *s) {
   bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
-  config.batch = s->batch;
+  config.batch = s->how.mini_batch;
   return bppsa_data_parallel_create(s->comm, s->model, &config, &s->data);
 }
 
-/* `exchange`: adds up the gradients too. */
-static bppsa_status measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *model,
-                            const bppsa_step_measuring *how, bool exchange, bppsa_step_costs *costs) {
-  stand s = {.comm = comm, .model = model, .batch = how->batch * bppsa_comm_size(comm), .device = how->device};
-  bppsa_step_costs made = {.traffic = {.weight_bytes = gradient_bytes(model)}};
-  bppsa_status status = set_up(&s, network, how);
-  status = status == BPPSA_OK && exchange ? make_data_parallel(&s) : status;
-  status = status == BPPSA_OK ? make_steps(&s, how->budget_s, &made) : status;
-  bppsa_data_parallel_destroy(s.data);
-  bppsa_optimizer_destroy(s.optimizer);
-  bppsa_free(s.x.data);
-  bppsa_free(s.seed.data);
-  bppsa_free(s.seconds);
-  BPPSA_TRY(status);
-  *costs = made;
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_step_measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *model,
-                                const bppsa_step_measuring *how, bppsa_step_costs *costs) {
-  BPPSA_REQUIRE(comm != NULL && network != NULL && model != NULL && how != NULL && how->batch >= 1 && costs != NULL);
-  return measure(comm, network, model, how, true, costs);
-}
-
-/* Ranks may have parts of different sizes; rank 0 has the largest one (core/cut.h). */
-static bppsa_status share_traffic(bppsa_comm *comm, const bppsa_model *part, bppsa_layer_traffic *traffic) {
-  const int64_t numbers = (int64_t)(sizeof *traffic / sizeof(int64_t));
-  *traffic = *bppsa_layer_split_traffic(part);
-  const bppsa_view view = bppsa_view_make(traffic, BPPSA_I64, 1, &numbers);
-  return bppsa_comm_broadcast(comm, 0, &view);
-}
-
-bppsa_status bppsa_step_measure_part(bppsa_comm *comm, const bppsa_cnn_network *network, const bppsa_model *whole,
-                                     bppsa_layer_strategy strategy, int64_t ways, const bppsa_step_measuring *how,
-                                     bppsa_step_costs *costs) {
-  BPPSA_REQUIRE(comm != NULL && network != NULL && whole != NULL && ways >= 1 && how != NULL && how->batch >= 1 && costs != NULL);
+static bppsa_status make_part(bppsa_step_probe *s, const bppsa_cnn_network *network, const bppsa_model *whole,
+                              bppsa_layer_strategy strategy, int64_t ways) {
   const bppsa_layer_split_config config = {.strategy = strategy,
-                                           .batch = how->batch,
+                                           .batch = s->how.batch,
                                            .dtype = whole->dtype,
                                            .alone = ways,
-                                           .place = (int32_t)(bppsa_comm_rank(comm) % ways)};
-  bppsa_model *part = NULL;
-  bppsa_step_costs made;
-  BPPSA_TRY(bppsa_layer_split_create(network, &config, how->device, &part));
-  for (int64_t i = 0; i < part->parameter_count; ++i) {
-    bppsa_layer_split_take(part, i, whole->parameters[i].value.data, part->parameters[i].value.data);
+                                           .place = (int32_t)(bppsa_comm_rank(s->comm) % ways)};
+  BPPSA_TRY(bppsa_layer_split_create(network, &config, s->how.device, &s->part));
+  for (int64_t i = 0; i < s->part->parameter_count; ++i) {
+    bppsa_layer_split_take(s->part, i, whole->parameters[i].value.data, s->part->parameters[i].value.data);
   }
-  bppsa_status status = measure(comm, network, part, how, false, &made);
-  status = status == BPPSA_OK ? share_traffic(comm, part, &made.traffic) : status;
-  bppsa_model_destroy(part);
-  BPPSA_TRY(status);
-  *costs = made;
+  s->model = s->part;
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_step_probe_create(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *whole,
+                                     const bppsa_layer_strategy *strategy, int64_t ways, const bppsa_step_measuring *how,
+                                     bppsa_step_probe **probe) {
+  BPPSA_REQUIRE(comm != NULL && network != NULL && whole != NULL && ways >= 1 && how != NULL && how->batch >= 1 && probe != NULL);
+  bppsa_step_probe *s = bppsa_calloc(1, sizeof *s);
+  if (s == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *s = (bppsa_step_probe){.comm = comm, .how = *how, .model = whole, .traffic = {.weight_bytes = gradient_bytes(whole)}};
+  s->how.mini_batch = how->mini_batch > 0 ? how->mini_batch : how->batch * bppsa_comm_size(comm);
+  const int32_t rank = bppsa_comm_rank(comm);
+  bppsa_status status = bppsa_comm_split(comm, rank / (int32_t)ways, rank % (int32_t)ways, &s->group);
+  status = status == BPPSA_OK && strategy != NULL ? make_part(s, network, whole, *strategy, ways) : status;
+  status = status == BPPSA_OK ? set_up(s, network) : status;
+  status = status == BPPSA_OK && strategy == NULL ? make_data_parallel(s) : status;
+  if (status != BPPSA_OK) {
+    bppsa_step_probe_destroy(s);
+    return status;
+  }
+  *probe = s;
+  return BPPSA_OK;
+}
+
+void bppsa_step_probe_destroy(bppsa_step_probe *s) {
+  if (s == NULL) {
+    return;
+  }
+  bppsa_data_parallel_destroy(s->data);
+  bppsa_optimizer_destroy(s->optimizer);
+  bppsa_model_destroy(s->part);
+  bppsa_free(s->x.data);
+  bppsa_free(s->seed.data);
+  bppsa_free(s->stretch);
+  bppsa_free(s->seconds);
+  bppsa_comm_destroy(s->group);
+  bppsa_free(s);
+}
+
+bppsa_status bppsa_step_measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *whole,
+                                const bppsa_layer_strategy *strategy, int64_t ways, const bppsa_step_measuring *how,
+                                bppsa_step_costs *costs) {
+  bppsa_step_probe *probe = NULL;
+  BPPSA_TRY(bppsa_step_probe_create(comm, network, whole, strategy, ways, how, &probe));
+  const bppsa_status status = bppsa_step_probe_measure(probe, costs);
+  bppsa_step_probe_destroy(probe);
+  return status;
 }

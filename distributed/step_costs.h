@@ -3,7 +3,8 @@
  *
  * A part of a layer seldom takes a part of its time: a kernel that computes eight filters at once gains nothing from three, the
  * layers behind a cut are whole on every rank, and arrays are packed and unpacked. So the parts are measured as such. Nothing
- * travels meanwhile: what a rank would send and receive is counted, and the projections (oracle/) add what that takes.
+ * travels meanwhile: what a rank would send and receive is counted, and the projections (oracle/) add what that takes. Ranks
+ * do not wait for each other either: when they come to the points where they would meet tells how long they would wait.
  */
 #ifndef BPPSA_DISTRIBUTED_STEP_COSTS_H
 #define BPPSA_DISTRIBUTED_STEP_COSTS_H
@@ -16,29 +17,43 @@ extern "C" {
 #endif
 
 typedef struct {
-  int64_t batch; /* samples of a step */
+  int64_t batch;      /* samples of a step */
+  int64_t mini_batch; /* of all ranks, whose gradients a whole model's exchange adds up, block by block; 0: ranks times batch */
   bppsa_optimizer_config optimizer;
   uint64_t seed;   /* of inputs and of gradients of logits, whose variance is 1 and 1 / batch² */
-  double budget_s; /* as many steps as fit, 3 .. 101, behind one that is not counted */
+  double budget_s; /* as many steps as fit, 3 .. 101, behind some that are not counted */
+  int64_t steps;   /* 0: as many as fit; otherwise this many, at most 101 */
+  bool mean;       /* the costs are means over the steps, not medians */
   const bppsa_device *device;
 } bppsa_step_measuring;
 
 typedef struct {
-  double forward_s, backward_s, update_s; /* medians over the steps, of the rank that takes longest */
+  /* Medians over the steps, of the rank that takes longest. Where parts meet several times in a pass, each time those of a group
+   * wait for the one that comes last: their passes are sums, over the stretches between such points, of the longest ones. */
+  double forward_s, backward_s, update_s;
   double exchange_s;           /* likewise: the sum of a whole model's gradients, as data parallelism makes it; of a part 0 */
   bppsa_layer_traffic traffic; /* of rank 0 */
 } bppsa_step_costs;
 
-/* Measures a model of `network`, the same on every rank of comm, all of which make the same steps at the same time. Its weights
- * stay as they are: the learning rate is 0. A whole model's traffic is the bytes of its gradients. Collective; all ranks get the
- * same numbers. ERR_MEMORY, ERR_COMM; ERR_* of the model. */
-bppsa_status bppsa_step_measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *model,
-                                const bppsa_step_measuring *how, bppsa_step_costs *costs);
-/* The same for the parts of `ways` ranks, with the weights of `whole`: rank r of comm computes part r % ways. ERR_ARGUMENT: more
- * ways than the network has tiles, filters or channels. */
-bppsa_status bppsa_step_measure_part(bppsa_comm *comm, const bppsa_cnn_network *network, const bppsa_model *whole,
-                                     bppsa_layer_strategy strategy, int64_t ways, const bppsa_step_measuring *how,
-                                     bppsa_step_costs *costs);
+/* A model, or a part of one, that stays ready to be measured again and again. */
+typedef struct bppsa_step_probe bppsa_step_probe;
+
+/* Makes the part that rank r of comm, r % ways among the parts, has of a network with the weights of `whole`. NULL strategy: the
+ * model itself, which is the same on every rank of comm and is borrowed. Collective; the other arguments are borrowed too. The
+ * weights stay as they are: the learning rate is 0. ERR_ARGUMENT: more ways than the network has tiles, filters or channels;
+ * ERR_MEMORY, ERR_COMM; ERR_* of the model. */
+bppsa_status bppsa_step_probe_create(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *whole,
+                                     const bppsa_layer_strategy *strategy, int64_t ways, const bppsa_step_measuring *how,
+                                     bppsa_step_probe **probe);
+void bppsa_step_probe_destroy(bppsa_step_probe *probe); /* NULL is legal */
+/* Measures: all ranks make the same steps side by side, and do not wait for each other. A whole model's traffic is the bytes of its
+ * gradients. Collective; all ranks get the same numbers. ERR_COMM; ERR_* of the model. */
+bppsa_status bppsa_step_probe_measure(bppsa_step_probe *probe, bppsa_step_costs *costs);
+
+/* Creates a probe, measures once and destroys it. */
+bppsa_status bppsa_step_measure(bppsa_comm *comm, const bppsa_cnn_network *network, bppsa_model *whole,
+                                const bppsa_layer_strategy *strategy, int64_t ways, const bppsa_step_measuring *how,
+                                bppsa_step_costs *costs);
 
 #ifdef __cplusplus
 }

@@ -87,10 +87,19 @@ static bool has_pairs(const bppsa_gradients *g) {
   return g->network.kind->cell != NULL && g->network.kind->cell->pair;
 }
 
+static int64_t directions_of(const bppsa_gradients *g) {
+  return g->config.steps.bidirectional ? 2 : 1;
+}
+
+/* Initial states of a sample: one in each direction of a layer. */
+static int64_t layers_of(const bppsa_gradients *g) {
+  return directions_of(g) * g->config.steps.layers;
+}
+
 static bppsa_status load_state(const char *path, const bppsa_gradients *g, bppsa_buffer *state) {
-  const int64_t shape[3] = {g->config.steps.layers, g->config.batch, g->config.steps.hidden};
+  const int64_t shape[3] = {layers_of(g), g->config.batch, g->config.steps.hidden};
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, state)));
-  return bppsa_view_check_shape(path, &state->view, "[L, B, H]", 3, shape);
+  return bppsa_view_check_shape(path, &state->view, g->config.steps.bidirectional ? "[2 L, B, H]" : "[L, B, H]", 3, shape);
 }
 
 /* Copies the rows of a half, [L,B,H], to their places in pairs [L,B,2H], or back. */
@@ -105,7 +114,7 @@ static void copy_half(const bppsa_view *pairs, int64_t which, const bppsa_view *
 
 /* h0 and c0 as the halves of pairs; a file that is not given stands for zeros. */
 static bppsa_status load_pairs(const char *const paths[2], bppsa_gradients *g) {
-  const int64_t shape[3] = {g->config.steps.layers, g->config.batch, 2 * g->config.steps.hidden};
+  const int64_t shape[3] = {layers_of(g), g->config.batch, 2 * g->config.steps.hidden};
   BPPSA_TRY(bppsa_buffer_create(NULL, g->config.dtype, 3, shape, &g->h0));
   for (int64_t i = 0; i < 2; ++i) {
     bppsa_buffer half = {0};
@@ -121,11 +130,13 @@ static bppsa_status load_pairs(const char *const paths[2], bppsa_gradients *g) {
 
 /* Loads the gradient of the states, all or the last ones. */
 static bppsa_status load_grad_output(const char *path, bppsa_gradients *g) {
-  const int64_t shape[3] = {g->config.steps.seq_len, g->config.batch, g->config.steps.hidden};
+  const bool both = g->config.steps.bidirectional;
+  const int64_t shape[3] = {g->config.steps.seq_len, g->config.batch, directions_of(g) * g->config.steps.hidden};
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->labels)));
   const bool all = g->labels.view.ndim == 3;
   g->config.loss_all = all;
-  return bppsa_view_check_shape(path, &g->labels.view, all ? "[T, B, H]" : "[B, H]", all ? 3 : 2, all ? shape : shape + 1);
+  const char *const symbols[] = {both ? "[B, 2 H]" : "[B, H]", both ? "[T, B, 2 H]" : "[T, B, H]"};
+  return bppsa_view_check_shape(path, &g->labels.view, symbols[all], all ? 3 : 2, all ? shape : shape + 1);
 }
 
 bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_gradients *g) {

@@ -66,7 +66,7 @@ static bppsa_status block_loss(const share *s, int64_t first, int64_t count, con
                                 .mean_rows = s->labels.outer * s->labels.samples};
   *loss = (bppsa_loss_result){0};
   if (g->objective.kind == BPPSA_LOSS_NONE) {
-    loss->rows = bppsa_view_count(&labels) / g->config.steps.hidden;
+    loss->rows = bppsa_view_count(&labels) / labels.shape[labels.ndim - 1];
     return bppsa_memory_put(g->model->device, seed->data, labels.data, (int64_t)bppsa_view_bytes(&labels));
   }
   return bppsa_view_count(logits) > 0 ? bppsa_loss_part(g->device, logits, &rows, seed, loss) : BPPSA_OK;

@@ -12,11 +12,15 @@
 enum { PLANNED_MULTIPROCESSORS = 132 };
 
 bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
-                                    bppsa_device_kind device, bppsa_layer_plans *plans) {
+                                    bppsa_device_kind device, const bppsa_rank_split *split, bppsa_layer_plans *plans) {
+  if (config->bidirectional && split != NULL && split->time > 1) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--bidirectional: given beside ranks that share time, expected --split batch");
+  }
   bppsa_layer_plans made = {.kind = kind, .config = *config, .plans = bppsa_calloc(config->layers, sizeof *made.plans)};
   const bppsa_forward_shape shape =
       bppsa_recurrent_forward_shape(config, kind->cell, device, device == BPPSA_CPU ? 0 : PLANNED_MULTIPROCESSORS);
   bppsa_recurrent_config chosen = *config;
+  made.split = split != NULL ? *split : made.split;
   bppsa_status status = made.plans == NULL ? BPPSA_ERR_MEMORY : bppsa_network_choose(kind, config, device, &chosen);
   for (int64_t layer = 0; status == BPPSA_OK && layer < config->layers; ++layer) {
     bppsa_scan_config scan = bppsa_network_scan(kind, &chosen, layer);
@@ -66,13 +70,13 @@ static json_t *layers_json(const bppsa_network_kind *kind, const bppsa_recurrent
   return bppsa_json_finish(layers, ok);
 }
 
-/* Returns the seconds that the cost model expects the scans of all layers to take. */
-static double predicted_seconds(bppsa_scan_plan *const *plans, int64_t count) {
+/* Returns the seconds that the cost model expects the scans of all layers to take, in all directions. */
+static double predicted_seconds(const bppsa_layer_plans *plans) {
   double seconds = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    seconds += bppsa_scan_plan_seconds(plans[i]);
+  for (int64_t i = 0; i < plans->config.layers; ++i) {
+    seconds += bppsa_scan_plan_seconds(plans->plans[i]);
   }
-  return seconds;
+  return (plans->config.bidirectional ? 2 : 1) * seconds;
 }
 
 /* How the ranks share what the top layer's plan computes at once. */
@@ -93,10 +97,11 @@ json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
   bool ok = object != NULL && bppsa_json_put_text(object, "model", plans->kind->name);
   ok = ok && bppsa_json_put_integer(object, "elements", bppsa_scan_plan_config(plan)->jacobians + 1);
   ok = ok && bppsa_chosen_method_json(object, &method, bppsa_chosen_of(&config->method));
-  ok = ok && bppsa_json_put_real(object, "predicted_s", predicted_seconds(plans->plans, config->layers));
+  ok = ok && bppsa_json_put_real(object, "predicted_s", predicted_seconds(plans));
   ok = ok && bppsa_json_put_integer(object, "seq_len", config->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
   ok = ok && bppsa_json_put_integer(object, "hidden", config->hidden);
+  ok = ok && (!config->bidirectional || bppsa_json_put(object, "bidirectional", json_true()));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
   ok = ok && bppsa_json_put_integer(object, "layer", config->layers - 1);
   ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(plan));
@@ -198,9 +203,10 @@ static void add_sentence(const bppsa_layer_plans *plans, bppsa_text *text) {
 
 void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
   const bppsa_recurrent_config *config = &plans->config;
-  bppsa_text_add(text, "%s: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", loss %s, %s\n\n", plans->kind->name,
-                 config->seq_len, config->batch, config->hidden, config->layers, bppsa_objective_loss(NULL, config->loss_all),
-                 bppsa_dtype_name(config->dtype));
+  bppsa_text_add(text, "%s: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", layers %" PRId64 "%s, loss %s, %s\n\n",
+                 plans->kind->name, config->seq_len, config->batch, config->hidden, config->layers,
+                 config->bidirectional ? " (each twice: the reverse directions have the same plans)" : "",
+                 bppsa_objective_loss(NULL, config->loss_all), bppsa_dtype_name(config->dtype));
   if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
     add_forward(plans, text);
   }

@@ -11,13 +11,14 @@ typedef struct {
   bppsa_recurrent_config config; /* as asked for */
   bppsa_forward_plan forward;    /* shown unless the config's forward pass is sequential */
   bppsa_scan_plan **plans;       /* size config.layers */
-  bppsa_rank_split split;        /* set by the caller: how ranks share the work; zero: there are none */
+  bppsa_rank_split split;        /* how ranks share the work; zero: there are none */
 } bppsa_layer_plans;
 
-/* Makes the plans for a kind of device, which this machine need not have. The cost model resolves `auto`. ERR_* of
+/* Makes the plans, the same in both directions, for a kind of device, which this machine need not have. The cost model resolves
+ * `auto`. split: NULL or zero without ranks. ERR_UNSUPPORTED: ranks share the time of two directions; ERR_* of
  * bppsa_scan_plan_create. */
 bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
-                                    bppsa_device_kind device, bppsa_layer_plans *plans);
+                                    bppsa_device_kind device, const bppsa_rank_split *split, bppsa_layer_plans *plans);
 void bppsa_layer_plans_free(bppsa_layer_plans *plans); /* a zeroed one is legal */
 
 /* The top layer in full, the others as totals; NULL when out of memory. */

@@ -35,6 +35,7 @@ typedef struct {
   bppsa_forward_method forward; /* how its states are computed */
   bool lengths;                 /* its samples may have lengths */
   bool no_bias;                 /* its layers have no biases */
+  bool bidirectional;           /* every layer walks through time in both directions */
   double dropout;               /* between its layers, while it is trained */
   uint64_t dropout_seed;
   bool no_head; /* its outputs are the top layer's states, whose gradient the caller brings */
@@ -59,13 +60,14 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
 bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bppsa_network_config *config);
 
 /* Finds the architecture that tensors under the network's own names describe: fills dtype, and of a recurrent network
- * input, hidden, layers and classes. `where` names the source. ERR_* of bppsa_recurrent_infer and bppsa_cnn_infer. */
+ * input, hidden, layers, biases, directions and classes. `where` names the source. ERR_* of bppsa_recurrent_infer and
+ * bppsa_cnn_infer. */
 bppsa_status bppsa_network_infer(const char *where, const bppsa_network *network, int64_t count, const bppsa_named_view *tensors,
                                  bppsa_network_config *config);
 
 /* ---- families ---- */
 
-enum { BPPSA_NETWORK_FIELDS = 6, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
+enum { BPPSA_NETWORK_FIELDS = 7, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
 
 /* A setting in which a resumed run must agree with the first one. */
 typedef struct {
@@ -124,7 +126,7 @@ struct bppsa_network_family {
   bppsa_scan_config (*scan)(const bppsa_network *network, const bppsa_network_config *config);
 
   /* The layers with states, and of each the name and the shape for `samples` samples, samples first; then the states themselves,
-   * [b,..] or [T,b,H] (borrowed, until the next pass). */
+   * [b,..] or [T,b,H], of two directions [T,b,2H] (borrowed, until the next pass). */
   int64_t (*layers)(const bppsa_network *network, const bppsa_network_config *config);
   bppsa_network_shape (*states_shape)(const bppsa_network *network, const bppsa_network_config *config, int64_t layer,
                                       int64_t samples);

@@ -39,6 +39,15 @@ const bppsa_network_kind *bppsa_network_kind_at(int64_t index) {
   return index >= 0 && index < (int64_t)(sizeof kinds / sizeof kinds[0]) ? &kinds[index] : NULL;
 }
 
+const char *bppsa_network_kind_with_relu(void) {
+  int64_t i = 0;
+  const bppsa_network_kind *kind = bppsa_network_kind_at(0);
+  while (kind != NULL && (kind->cell == NULL || !kind->cell->relu)) {
+    kind = bppsa_network_kind_at(++i);
+  }
+  return kind != NULL ? kind->name : "of another cell";
+}
+
 const char *bppsa_network_kind_names(char *text, size_t size) {
   bppsa_line line = {.length = 0};
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
@@ -64,7 +73,8 @@ bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa
 }
 
 double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {
-  const double hidden = (double)config->hidden, input = layer == 0 ? (double)config->input : hidden;
+  const double hidden = (double)config->hidden, outputs = config->bidirectional ? 2 * hidden : hidden;
+  const double input = layer == 0 ? (double)config->input : outputs;
   const bool below = layer > 0 || config->input_gradients;
   return 2 * (double)config->seq_len * (double)kind->cell->gates * hidden * (input + hidden + (below ? input : 0));
 }
@@ -76,7 +86,8 @@ bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_re
 
 /* What only some networks have. */
 static const char *extras(const bppsa_recurrent_config *c, char *text, size_t size) {
-  snprintf(text, size, "%s%s", c->no_bias ? ", no biases" : "", c->lengths ? ", samples of their own lengths" : "");
+  snprintf(text, size, "%s%s%s", c->bidirectional ? ", bidirectional" : "", c->no_bias ? ", no biases" : "",
+           c->lengths ? ", samples of their own lengths" : "");
   if (c->dropout > 0) {
     snprintf(text + strlen(text), size - strlen(text), ", dropout %g", c->dropout);
   }

@@ -32,6 +32,8 @@ const bppsa_network_kind *bppsa_network_kind_at(int64_t index);
 /* "rnn, gru, lenet5, vgg11": the names of all kinds but BPPSA_NETWORK_FILE. Returns text. */
 const char *bppsa_network_kind_names(char *text, size_t size);
 #define BPPSA_NETWORK_NAMES 200
+/* The name of the first kind whose cell has a second function. */
+const char *bppsa_network_kind_with_relu(void);
 /* The defaults of `bppsa train`: bppsa_train_config_default with the batch and the update of the kind's row. */
 bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind);
 
@@ -43,9 +45,9 @@ const bppsa_network_kind *bppsa_network_kind_find(const char *name);
 
 /* The scan configuration of a recurrent network's layer; `auto` is kept. */
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);
-/* FLOPs per sample of a layer's backward pass apart from the gradients between steps; they are the same for every method
- * ("besides" of scan/work.h): 2 T G H (I + H) for the gradients of weights, and 2 T G H I for what goes to the layer below, or to
- * the inputs where their gradient is wanted. */
+/* FLOPs per sample of a layer's backward pass, in one direction, apart from the gradients between steps; they are the same for
+ * every method ("besides" of scan/work.h): 2 T G H (I + H) for the gradients of weights, and 2 T G H I for what goes to the layer
+ * below, or to the inputs where their gradient is wanted. */
 double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);
 /* `auto` resolved by the cost model (bppsa_recurrent_choose). */
 bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,

@@ -17,7 +17,7 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .input_gradients = c->input_gradients,
                                 .memory_limit = c->memory_limit,
                                 .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->no_bias,
-                                          c->dropout, c->dropout_seed, c->no_head}};
+                                          c->bidirectional, c->dropout, c->dropout_seed, c->no_head}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -41,6 +41,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.forward = config->steps.forward;
   made.lengths = config->steps.lengths;
   made.no_bias = config->steps.no_bias;
+  made.bidirectional = config->steps.bidirectional;
   made.dropout = config->steps.dropout;
   made.dropout_seed = config->steps.dropout_seed;
   made.no_head = config->steps.no_head;
@@ -125,6 +126,11 @@ static bppsa_status take_batch(const char *path, const bppsa_network *network, c
   return BPPSA_OK;
 }
 
+/* Numbers in a layer's output. */
+static int64_t outputs_of(const bppsa_network_config *config) {
+  return (config->steps.bidirectional ? 2 : 1) * config->steps.hidden;
+}
+
 /* ---- passes that are timed ---- */
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x) {
@@ -133,7 +139,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x) {
 
 static void batch(const bppsa_network *network, const bppsa_network_config *config, bppsa_network_shape *x,
                   bppsa_network_shape *seed) {
-  const int64_t t = config->steps.seq_len, b = config->batch, h = config->steps.hidden;
+  const int64_t t = config->steps.seq_len, b = config->batch, h = outputs_of(config);
   (void)network;
   *x = (bppsa_network_shape){"x", 3, {t, b, config->input}};
   *seed = config->loss_all ? (bppsa_network_shape){"seed", 3, {t, b, h}} : (bppsa_network_shape){"seed", 2, {b, h}};
@@ -153,7 +159,7 @@ static int64_t layers_of(const bppsa_network *network, const bppsa_network_confi
 
 static bppsa_network_shape states_shape(const bppsa_network *network, const bppsa_network_config *config, int64_t layer,
                                         int64_t samples) {
-  bppsa_network_shape made = {"", 3, {samples, config->steps.seq_len, config->steps.hidden}};
+  bppsa_network_shape made = {"", 3, {samples, config->steps.seq_len, outputs_of(config)}};
   (void)network;
   snprintf(made.name, sizeof made.name, "states_l%" PRId64, layer);
   return made;
@@ -174,6 +180,9 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   ok = ok && bppsa_json_put(object, "classes", s->no_head ? json_null() : json_integer(c->classes));
   if (network->kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(s->nonlinearity));
+  }
+  if (s->bidirectional) {
+    ok = ok && bppsa_json_put(object, "bidirectional", json_true());
   }
   if (s->lengths) {
     ok = ok && bppsa_json_put(object, "lengths", json_true());
@@ -202,6 +211,10 @@ static int64_t list_fields(const bppsa_network *network, const bppsa_network_con
   if (config->steps.no_bias) {
     fields[count].key = "bias";
     snprintf(fields[count++].text, sizeof fields[0].text, "false");
+  }
+  if (config->steps.bidirectional) {
+    fields[count].key = "bidirectional";
+    snprintf(fields[count++].text, sizeof fields[0].text, "true");
   }
   if (config->steps.dropout > 0) {
     fields[count].key = "dropout";

@@ -1,5 +1,6 @@
 #include "models/rank_network.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +30,28 @@ bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t
   }
   *forward = bppsa_forward_method_default();
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_rank_network_check(const bppsa_rank_split *split, int64_t samples, const char *what) {
+  return split->batch <= samples
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many",
+                          split->batch, samples, what);
+}
+
+bppsa_status bppsa_rank_network_check_micro_batches(const bppsa_rank_network *ranks, bool given, bool trains, int64_t most) {
+  const int64_t asked = ranks->micro_batches;
+  if (given && !bppsa_rank_network_cut(ranks)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--micro-batches: %" PRId64 " beside --split batch, which has none, expected --split %s", asked,
+                      trains ? "gpipe or another scheme of bppsa schedule --list, or time" : "time");
+  }
+  return asked <= most ? BPPSA_OK
+                       : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                                    "--micro-batches: %" PRId64 ", more than the %" PRId64
+                                    " samples that a rank takes at once, expected at most that many",
+                                    asked, most);
 }
 
 bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks) {
@@ -63,9 +86,12 @@ bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa
     return bppsa_network_create(network, config, device, model);
   }
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
-  if (recurrent.lengths || recurrent.dropout > 0) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: given beside ranks that share time, expected --split batch",
-                      recurrent.lengths ? "--lengths" : "--dropout");
+  const char *refused = recurrent.lengths         ? "--lengths"
+                        : recurrent.dropout > 0   ? "--dropout"
+                        : recurrent.bidirectional ? "--bidirectional"
+                                                  : NULL;
+  if (refused != NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: given beside ranks that share time, expected --split batch", refused);
   }
   BPPSA_TRY(bppsa_rank_split_groups(ranks->gpus != NULL ? ranks->gpus : ranks->comm, &ranks->split, &ranks->time, &ranks->batch));
   const bppsa_split_time split = {.comm = ranks->time, .tag = TIME_TAG, .micro_batches = ranks->micro_batches};

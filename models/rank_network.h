@@ -33,6 +33,12 @@ const char *bppsa_rank_device(const bppsa_comm *comm, const char *name, char *te
  * once (config->batch) is planned for that many, as on one device. ERR_ARGUMENT: SPECULATIVE where ranks share the samples. */
 bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t samples, bppsa_network_config *config);
 
+/* ERR_ARGUMENT: more ranks share samples than there are; `what` has them, as "a batch". */
+bppsa_status bppsa_rank_network_check(const bppsa_rank_split *split, int64_t samples, const char *what);
+/* Checks micro_batches, of ranks along time, which are given or not, of at most `most` samples. trains: the command runs schedules
+ * too. ERR_ARGUMENT. */
+bppsa_status bppsa_rank_network_check_micro_batches(const bppsa_rank_network *ranks, bool given, bool trains, int64_t most);
+
 /* The ranks that share a batch. */
 bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks);
 

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "models/rank_layers.h"
 #include "schedule/timed.h"
+#include "train/line.h"
 
 enum { MOST_WORDS = 64, MOST_PASSES = 1 << 18 /* forward passes of stages in a list of several iterations */ };
 
@@ -54,8 +55,17 @@ bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule) {
 
 /* ---- what a schedule cannot do ---- */
 
+/* How the user asks for the schedule. */
+static const char *asked(const bppsa_rank_schedule *s, char *text, size_t size) {
+  snprintf(text, size, s->one_device ? "--ranks 1 --micro-batches" : "--split %s", s->split);
+  return text;
+}
+enum { ASKED = 300 };
+
 static bppsa_status refuse(const bppsa_rank_schedule *s, const char *option, const char *why, const char *expected) {
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --split %s, %s, expected %s", option, s->split, why, expected);
+  char text[ASKED];
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside %s, %s, expected %s", option, asked(s, text, sizeof text), why,
+                    expected);
 }
 
 static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_train_config *train,
@@ -75,8 +85,17 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
   if (config->method.backward == BPPSA_BACKWARD_SCAN) {
     return refuse(s, "--backward scan", "whose stages propagate back layer by layer", "--backward bp");
   }
+  if (config->steps.bidirectional) {
+    return refuse(s, "--bidirectional", "whose layers have one direction", "none");
+  }
   if (config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return refuse(s, "--forward speculative", "whose layers compute step by step", "sequential or auto");
+  }
+  if (config->steps.dropout > 0) {
+    return refuse(s, "--dropout", "whose layers run without it", "0");
+  }
+  if (config->steps.lengths) {
+    return refuse(s, "--lengths", "whose samples have one length", "none");
   }
   return BPPSA_OK;
 }
@@ -125,22 +144,23 @@ static int64_t largest_divisor(int64_t count, int64_t most) {
   return divisor > 1 ? divisor : 1;
 }
 
-/* Fills in what the ranks and the run decide. */
-static bppsa_status complete(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme, const bppsa_train_config *train,
-                             int64_t epoch_samples, int64_t ranks, bppsa_schedule_config *c) {
-  c->window = BPPSA_WINDOW_ITERATION;
-  c->layers = s->chain->layers;
-  c->skip_first_input_grad = true;
+bppsa_status bppsa_rank_schedule_stages(int64_t ranks, bppsa_schedule_config *c) {
   if (c->stages == 0 && ranks % c->width != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--width: %" PRId64 " copies over %" PRId64 " ranks, expected a divisor, or --stages D too", c->width,
                       ranks);
   }
   c->stages = c->stages > 0 ? c->stages : ranks / c->width;
-  if (scheme->data_parallel && c->micro_batches > 1) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: %" PRId64 " beside --split %s, where each copy takes one, expected 1",
-                      c->micro_batches, s->split);
-  }
+  return BPPSA_OK;
+}
+
+/* Fills in what the ranks and the run decide. */
+static bppsa_status complete(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme, const bppsa_train_config *train,
+                             int64_t epoch_samples, int64_t ranks, bppsa_schedule_config *c) {
+  c->window = BPPSA_WINDOW_ITERATION;
+  c->layers = s->chain->layers;
+  c->skip_first_input_grad = true;
+  BPPSA_TRY(bppsa_rank_schedule_stages(ranks, c));
   c->micro_batches = c->micro_batches > 0 ? c->micro_batches : c->stages;
   c->iterations = 1;
   if (scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS && c->stages <= MOST_PASSES && c->micro_batches <= MOST_PASSES) {
@@ -247,28 +267,45 @@ static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *
   const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, costs);
   bppsa_free(costs);
   /* messages of the schedule itself say "layers: ..": they come from --split and the options beside it */
+  char text[ASKED];
   return status == BPPSA_ERR_ARGUMENT && strncmp(bppsa_last_error(), "--", 2) != 0
-             ? bppsa_fail_prefix(status, "--split %s", s->split)
+             ? bppsa_fail_prefix(status, "%s", asked(s, text, sizeof text))
              : status;
 }
 
 /* ---- batches ---- */
 
+/* Refuses costs that were measured with micro-batches of another size than this run's. */
+static bppsa_status check_costs(const bppsa_rank_schedule *s) {
+  const int64_t found = s->list->config.samples;
+  if (s->costs == NULL || found == s->samples) {
+    return BPPSA_OK;
+  }
+  return found == 0
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--costs: %s: no samples, expected \"samples\": %" PRId64 ", of the micro-batches whose seconds it has",
+                          s->costs, s->samples)
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--costs: %s: of micro-batches of %" PRId64 " samples, expected %" PRId64
+                          ", as this run's --batch and --micro-batches make them",
+                          s->costs, found, s->samples);
+}
+
 static bppsa_status check_batches(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples) {
   const int64_t micros = bppsa_pipeline_train_micros(s->list), blocks = micros * bppsa_pipeline_parts(s->list);
   const int64_t batch = train->batch, left = steps_between(train, epoch_samples), steps = s->list->rounds;
+  char text[ASKED];
   if (batch % blocks != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--batch: %" PRId64 " samples for the %" PRId64 " %smicro-batches of --split %s, which are equal, expected "
+                      "--batch: %" PRId64 " samples for the %" PRId64 " %smicro-batches of %s, which are equal, expected "
                       "a multiple",
-                      batch, blocks, blocks > micros ? "halves of " : "", s->split);
+                      batch, blocks, blocks > micros ? "halves of " : "", asked(s, text, sizeof text));
   }
   if (epoch_samples % batch != 0 && !ends_early(train, epoch_samples)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--batch: %" PRId64 ", no divisor of the %" PRId64
-                      " training samples, expected one beside --split %s, whose "
+                      "--batch: %" PRId64 ", no divisor of the %" PRId64 " training samples, expected one beside %s, whose "
                       "batches are equal, or fewer --samples",
-                      batch, epoch_samples, s->split);
+                      batch, epoch_samples, asked(s, text, sizeof text));
   }
   if (left % steps != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -278,7 +315,7 @@ static bppsa_status check_batches(bppsa_rank_schedule *s, const bppsa_train_conf
                       s->split, steps, left);
   }
   s->samples = batch / micros;
-  return BPPSA_OK;
+  return check_costs(s);
 }
 
 /* Makes the chain again, for the size that is known now: only the batch it takes differs. */
@@ -333,13 +370,31 @@ static uLong checksum(const bppsa_schedule *list) {
   return sum;
 }
 
+/* What makes the list of an asynchronous scheme, as options. The list's checksum comes first: the rest may be cut off. */
+static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
+  static const char *const splits[] = {"", " --split-backward wi", " --split-backward iw"};
+  static const char *const syncs[] = {" --sync post", " --sync eager", ""};
+  const bppsa_schedule_config *c = &s->list->config;
+  bppsa_line_add(line, "the schedule %s (list %08lx, --stages %" PRId64, s->list->scheme->id, checksum(s->list), c->stages);
+  for (int64_t i = 0; i < c->cuts; ++i) {
+    bppsa_line_add(line, "%s%" PRId64, i == 0 ? " --cut " : ",", c->cut[i]);
+  }
+  bppsa_line_add(line, " --micro-batches %" PRId64 " of %" PRId64 " samples%s%s%s", c->micro_batches, s->samples,
+                 c->recompute ? " --recompute" : "", splits[c->split], syncs[c->sync]);
+  if (c->width > 1) {
+    bppsa_line_add(line, " --width %" PRId64, c->width);
+  }
+  bppsa_line_add(line, ", a flush every %" PRId64 " steps)", s->list->rounds);
+}
+
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
   const int64_t parts = bppsa_pipeline_parts(s->list), micros = bppsa_pipeline_train_micros(s->list) * parts;
   if (bppsa_rank_schedule_synchronous(s)) { /* halves round as micro-batches of half the size do */
     snprintf(text, size, "a tree over %" PRId64 " micro-batches of %" PRId64 " samples", micros, s->samples / parts);
   } else {
-    snprintf(text, size, "the schedule %s, %" PRId64 " micro-batches of %" PRId64 " samples a step (list %08lx)",
-             s->list->scheme->id, micros, s->samples, checksum(s->list));
+    bppsa_line options = {.length = 0};
+    add_options(s, &options);
+    snprintf(text, size, "%s", options.text);
   }
   return text;
 }

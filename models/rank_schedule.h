@@ -10,8 +10,9 @@
 typedef struct {
   /* What is asked for; the texts are borrowed. */
   const char *split;            /* a scheme, or the path of a schedule as CSV; NULL: the ranks execute no schedule */
+  bool one_device;              /* no split is asked for, but micro-batches on one rank: split is "gpipe" */
   const char *cut;              /* the first layers of the stages, "3,5"; NULL: cut by cost */
-  const char *costs;            /* a file of costs, in seconds, as schedule/timed.h reads it; NULL: the layers' FLOPs */
+  const char *costs;            /* a file of costs, in seconds, as schedule/timed.h reads it, with its samples; NULL: FLOPs */
   bppsa_schedule_config config; /* stages 0: as many as the ranks have workers; micro_batches 0: as many as stages */
 
   /* Made by bppsa_rank_schedule_make, freed by bppsa_rank_schedule_free. */
@@ -27,6 +28,8 @@ bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule);
 /* Is the schedule a file? */
 bool bppsa_rank_schedule_is_file(const char *split);
 
+/* Stages that are not given are as many as a copy of the schedule has ranks. ERR_ARGUMENT: copies that do not divide the ranks. */
+bppsa_status bppsa_rank_schedule_stages(int64_t ranks, bppsa_schedule_config *config);
 /* Makes chain and list, for `ranks` ranks. config->batch: of all ranks; on success it becomes what the chain takes at once, and
  * the method BP, as config of the model that evaluates. epoch_samples: what an epoch visits. In a run of an asynchronous scheme
  * the list has as many iterations as can follow each other without a look at the weights: up to the end of the epoch, the next
@@ -41,8 +44,8 @@ void bppsa_rank_schedule_free(bppsa_rank_schedule *schedule); /* a zeroed one is
 
 /* Do updates see only the weights that all earlier updates have made? */
 bool bppsa_rank_schedule_synchronous(const bppsa_rank_schedule *schedule);
-/* On what the bits depend: "a tree over 4 micro-batches of 64 samples"; of an asynchronous scheme its list too, by a checksum.
- * Returns text. */
+/* On what the bits depend: "a tree over 4 micro-batches of 64 samples"; of an asynchronous scheme its list, by a checksum
+ * and the options that make it. Returns text. */
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *schedule, char *text, size_t size);
 /* "1f1b, 4 stages from layers 0, 2, 5, 8, 8 micro-batches of 32 samples". */
 void bppsa_rank_schedule_text(const bppsa_rank_schedule *schedule, bppsa_text *text);

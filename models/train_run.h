@@ -9,6 +9,7 @@
 #include "models/rank_network.h"
 #include "models/rank_schedule.h"
 #include "models/train_trace.h"
+#include "train/checkpoint.h"
 #include "train/objective.h"
 #include "train/trainer.h"
 
@@ -41,7 +42,7 @@ typedef struct {
   bppsa_pipeline_train *pipeline; /* with a schedule, made with the model; NULL otherwise */
   bppsa_rank_layers layers;       /* the ranks share layers; empty otherwise */
   bppsa_layer_train *layer_train; /* with these, made with the model; NULL otherwise */
-  char reduction[BPPSA_DATA_PARALLEL_TEXT];
+  char reduction[BPPSA_CHECKPOINT_VALUE];
   int64_t ahead;              /* compare weights predicted 1 .. ahead updates ahead with those that come; 0: do not */
   bppsa_staleness *staleness; /* then: made with the model; NULL otherwise */
   const char *trace_path;     /* where a timeline of the ranks is to be written, borrowed; NULL: nowhere */

@@ -256,6 +256,7 @@ static bppsa_status read_metadata(const bppsa_weights_request *request, const bp
 
 static bppsa_status describe_weights(const bppsa_weights_request *request, const bppsa_network *network,
                                      const bppsa_safetensors *file, bppsa_network_config *config) {
+  const bppsa_network_steps asked = config->steps;
   bppsa_named_view *tensors = NULL;
   int64_t count = 0;
   BPPSA_TRY(network_tensors(request, network->kind, file, &tensors, &count));
@@ -264,8 +265,12 @@ static bppsa_status describe_weights(const bppsa_weights_request *request, const
   BPPSA_TRY(status == BPPSA_ERR_FORMAT ? say_names(request, network, file) : status); /* a tensor is missing */
   BPPSA_TRY(check_integer("--layers", request->layers, config->steps.layers, request->path));
   BPPSA_TRY(check_integer("--hidden", request->hidden, config->steps.hidden, request->path));
-  if (request->no_bias && !config->steps.no_bias) {
+  if (asked.no_bias && !config->steps.no_bias) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--no-bias: contradicts the weights in %s, expected weights without biases",
+                      request->path);
+  }
+  if (asked.bidirectional && !config->steps.bidirectional) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--bidirectional: contradicts the weights in %s, expected weights of both directions",
                       request->path);
   }
   config->dtype = request->dtype != NULL ? *request->dtype : config->dtype;

@@ -10,14 +10,14 @@ typedef struct {
   const char *prefix;       /* --prefix: "P" or "P,HEAD" in front of the names; NULL: the network's own prefix */
   bool propose_prefix;      /* whether a --prefix that fits is proposed where tensors are missing */
   int64_t layers, hidden;   /* as asked for; 0: taken from the weights */
-  bool no_bias;             /* layers without biases, as asked for; otherwise the weights say */
   const bppsa_dtype *dtype; /* of the model; NULL: that of the weights */
   const char *nonlinearity; /* "tanh" or "relu", as asked for; NULL: taken from the metadata */
   bool loss_given;          /* the configuration's loss stays, whatever the metadata name */
 } bppsa_weights_request;
 
 /* Loads the file and fills the architecture it describes: input, hidden, layers, classes, dtype, and the nonlinearity and loss that
- * its metadata name. ERR_ARGUMENT: the file does not exist, or it contradicts what is asked for. ERR_FORMAT: a tensor is missing;
+ * its metadata name; biases and directions, which the configuration may ask for: no_bias, bidirectional. ERR_ARGUMENT: the file
+ * does not exist, or it contradicts what is asked for. ERR_FORMAT: a tensor is missing;
  * the message lists the tensors of the file. The caller destroys *file. */
 bppsa_status bppsa_weights_load(const bppsa_weights_request *request, const bppsa_network *network, bppsa_network_config *config,
                                 bppsa_safetensors **file);

@@ -85,6 +85,11 @@ static double down(const axes *a, double seconds) {
   return a->top + LINES - LINES * log(seconds / a->shortest) / log(a->longest / a->shortest);
 }
 
+/* The room that a number takes below its tick. */
+static double wide(int64_t number) {
+  return 8 * (2 + floor(log10((double)number)));
+}
+
 static void draw_axes(bppsa_canvas *c, const axes *a, const bppsa_oracle_rows *rows) {
   const bppsa_stroke thin = {.colour = "#cccccc", .width = 1};
   char words[BPPSA_SI_TEXT + 16];
@@ -92,11 +97,17 @@ static void draw_axes(bppsa_canvas *c, const axes *a, const bppsa_oracle_rows *r
     bppsa_canvas_line(c, LEFT, down(a, power), LEFT + WIDE, down(a, power), 0, thin);
     label(c, LEFT - 8, down(a, power), 1, bppsa_text_si(power, "s", words, sizeof words));
   }
+  double free_from = 0; /* left of it is the label before */
+  const double last = LEFT + WIDE - wide((int64_t)a->last) / 2;
   for (int64_t i = 0; i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
-    const double x = across(a, (double)rows->rows[i].processors);
-    snprintf(words, sizeof words, "%" PRId64, rows->rows[i].processors);
+    const int64_t p = rows->rows[i].processors;
+    const double x = across(a, (double)p), half = wide(p) / 2;
     bppsa_canvas_line(c, x, a->top, x, a->top + LINES, 0, thin);
-    label(c, x, a->top + LINES + 14, 0, words);
+    if (x - half >= free_from && (x + half <= last || (double)p == a->last)) {
+      snprintf(words, sizeof words, "%" PRId64, p);
+      label(c, x, a->top + LINES + 14, 0, words);
+      free_from = x + half;
+    }
   }
   label(c, LEFT + WIDE / 2, a->top + LINES + 34, 0, "processors; seconds an epoch; dashed: does not fit into memory");
 }
@@ -156,7 +167,8 @@ bppsa_status bppsa_oracle_draw(const bppsa_oracle_query *query, const bppsa_orac
   bppsa_canvas canvas = {.text = text, .width = LEFT + WIDE + 110 + KEY, .height = below + (lines ? LINES + 60 : 0)};
   char title[160];
   double y = 40;
-  snprintf(title, sizeof title, "%s on %s: an epoch on %" PRId64 " processors", query->model->name, query->system->name, last);
+  snprintf(title, sizeof title, "%s on %s: an epoch on %" PRId64 " processor%s", query->model->name, query->system->name, last,
+           last == 1 ? "" : "s");
   bppsa_canvas_begin(&canvas, title);
   label(&canvas, LEFT, 20, -1, title);
   for (int64_t i = 0; i < rows->count; ++i) {

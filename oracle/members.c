@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/text.h"
-
 bool bppsa_oracle_is_file(const char *name) {
   const size_t length = strlen(name);
   return length > 5 && strcmp(name + length - 5, ".json") == 0;
@@ -40,13 +38,22 @@ bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const ch
   return BPPSA_OK;
 }
 
+const char *bppsa_oracle_value_text(const json_t *value, char text[BPPSA_REAL_TEXT]) {
+  static const char *const types[] = {"an object", "a list", "a text", NULL, NULL, "true", "false", "null"};
+  const char *type = value == NULL ? "missing" : types[json_typeof(value)];
+  return type != NULL ? type : bppsa_real_text(json_number_value(value), text);
+}
+
 bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_t count, const bppsa_oracle_member *members) {
   for (size_t i = 0; i < count; ++i) {
     const bppsa_oracle_member *m = &members[i];
     const json_t *value = json_object_get(object, m->name);
     const double number = json_number_value(value);
-    if (value != NULL && (!json_is_number(value) || !isfinite(number) || number < m->low || number > m->high)) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected a number from %.10g to %.10g", where, m->name, m->low, m->high);
+    const bool wrong = !json_is_number(value) || !isfinite(number) || number < m->low || number > m->high;
+    if (value != NULL && (wrong || (m->whole && number != floor(number)))) {
+      char found[BPPSA_REAL_TEXT];
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected a %snumber from %.10g to %.10g", where, m->name,
+                        bppsa_oracle_value_text(value, found), m->whole ? "whole " : "", m->low, m->high);
     }
     if (value != NULL) {
       *m->value = number;

@@ -5,11 +5,13 @@
 #include <stddef.h>
 
 #include "core/json.h"
+#include "core/text.h"
 
 typedef struct {
   const char *name;
   double *value; /* keeps what it has where the member is absent */
   double low, high;
+  bool whole; /* no fraction */
 } bppsa_oracle_member;
 
 /* Is it a file's name, which ends in .json, and not that of something built in? */
@@ -18,7 +20,9 @@ bool bppsa_oracle_is_file(const char *name);
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names);
 /* A required text that fits into `size` bytes with its final 0, and is not empty. ERR_FORMAT. */
 bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const char *name, size_t size, char *text);
-/* Optional numbers within their ranges, both ends allowed. ERR_FORMAT. */
+/* A JSON value in a few words, for messages: "1.5", "a list". Returns a constant or `text`. */
+const char *bppsa_oracle_value_text(const json_t *value, char text[BPPSA_REAL_TEXT]);
+/* Optional numbers within their ranges, both ends allowed. ERR_FORMAT names the member, its value and what was expected. */
 bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_t count, const bppsa_oracle_member *members);
 
 #endif

@@ -1,6 +1,8 @@
 #include "oracle/model.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -41,19 +43,23 @@ void bppsa_oracle_model_free(bppsa_oracle_model *model) {
 /* ---- reading ---- */
 
 /* Reads a list of `least` to `most` whole numbers of 1 or more into extents, which are 1 behind them. */
-static bool read_extents(const json_t *value, size_t least, size_t most, int64_t *extents) {
+static bppsa_status read_extents(const char *where, const char *name, const json_t *value, size_t least, size_t most,
+                                 int64_t *extents) {
   const size_t size = json_array_size(value);
-  if (size < least || size > most) {
-    return false;
-  }
-  for (size_t i = 0; i < most; ++i) {
+  const json_t *wrong = size < least || size > most ? value : NULL;
+  for (size_t i = 0; i < size && size <= most && wrong == NULL; ++i) {
     const json_t *number = json_array_get(value, i);
-    extents[i] = i < size ? json_integer_value(number) : 1;
-    if (extents[i] < 1 || extents[i] > INT32_MAX || (i < size && !json_is_integer(number))) {
-      return false;
-    }
+    const double extent = json_number_value(number);
+    const bool good = json_is_number(number) && extent >= 1 && extent <= INT32_MAX && extent == floor(extent);
+    wrong = good ? NULL : number;
+    extents[i] = good ? (int64_t)extent : 1;
   }
-  return true;
+  if (size < least || wrong != NULL) {
+    char found[BPPSA_REAL_TEXT];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected a list of %zu to %zu whole numbers from 1 to %d", where, name,
+                      bppsa_oracle_value_text(wrong, found), least, most, INT32_MAX);
+  }
+  return BPPSA_OK;
 }
 
 static bppsa_status read_layer_extents(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
@@ -68,13 +74,11 @@ static bppsa_status read_layer_extents(const char *where, const json_t *object, 
                  {"stride", 1, BPPSA_ORACLE_AXES, false, layer->stride}};
   for (size_t i = 0; i < sizeof members / sizeof members[0]; ++i) {
     const json_t *value = json_object_get(object, members[i].name);
-    for (size_t a = 0; value == NULL && a < members[i].most; ++a) {
+    for (size_t a = 0; a < members[i].most; ++a) {
       members[i].extents[a] = 1;
     }
-    if ((value == NULL && members[i].needed) ||
-        (value != NULL && !read_extents(value, members[i].least, members[i].most, members[i].extents))) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected a list of %zu to %zu whole numbers, 1 or more", where,
-                        members[i].name, members[i].least, members[i].most);
+    if (value != NULL || members[i].needed) {
+      BPPSA_TRY(read_extents(where, members[i].name, value, members[i].least, members[i].most, members[i].extents));
     }
   }
   layer->x = bppsa_oracle_elements(layer->in);
@@ -111,16 +115,16 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
   BPPSA_TRY(bppsa_oracle_text(where, object, "name", BPPSA_ORACLE_NAME, layer->name));
   BPPSA_TRY(read_kind(where, object, layer));
   BPPSA_TRY(read_layer_extents(where, object, layer));
-  const bppsa_oracle_member numbers[] = {{"x", &x, 0, 1e18},
-                                         {"y", &y, 0, 1e18},
-                                         {"w", &layer->w, 0, 1e15},
-                                         {"bias", &layer->bias, 0, 1e15},
-                                         {"flops", &layer->flops, 0, 1e21},
-                                         {"product_flops", &layer->product_flops, 0, 1e21},
-                                         {"forward_s", &layer->forward_s, 0, 1e9},
-                                         {"backward_s", &layer->backward_s, 0, 1e9},
-                                         {"update_s", &layer->update_s, 0, 1e9},
-                                         {"product_s", &layer->product_s, 0, 1e9}};
+  const bppsa_oracle_member numbers[] = {{"x", &x, 0, 1e18, true},
+                                         {"y", &y, 0, 1e18, true},
+                                         {"w", &layer->w, 0, 1e15, true},
+                                         {"bias", &layer->bias, 0, 1e15, true},
+                                         {"flops", &layer->flops, 0, 1e21, false},
+                                         {"product_flops", &layer->product_flops, 0, 1e21, false},
+                                         {"forward_s", &layer->forward_s, 0, 1e9, false},
+                                         {"backward_s", &layer->backward_s, 0, 1e9, false},
+                                         {"update_s", &layer->update_s, 0, 1e9, false},
+                                         {"product_s", &layer->product_s, 0, 1e9, false}};
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof numbers / sizeof numbers[0], numbers));
   if ((x >= 0 && x != layer->x) || (y >= 0 && y != layer->y)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"x\" and \"y\": expected %.17g and %.17g, the elements of \"in\" and \"out\"",
@@ -154,12 +158,75 @@ static bppsa_status read_layers(const char *where, const json_t *list, bppsa_ora
   return BPPSA_OK;
 }
 
+/* ---- the chain ---- */
+
+static bool same(const int64_t a[1 + BPPSA_ORACLE_AXES], const int64_t b[1 + BPPSA_ORACLE_AXES]) {
+  return memcmp(a, b, (1 + BPPSA_ORACLE_AXES) * sizeof *a) == 0;
+}
+
+static bool flat(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
+  return bppsa_oracle_elements(shape) == (double)shape[0];
+}
+
+/* May the layer take what `before` gives? The same shape, the same elements in one row, or as the steps of a recurrent layer; of
+ * a recurrent layer also its last state. */
+static bool follows(const bppsa_oracle_layer *before, const bppsa_oracle_layer *layer) {
+  const bool rows = flat(before->out) || flat(layer->in) || layer->kind == BPPSA_LAYER_RECURRENT;
+  const bool state = before->kind == BPPSA_LAYER_RECURRENT && flat(layer->in) && layer->in[0] == before->out[0];
+  return same(before->out, layer->in) || (rows && before->y == layer->x) || state;
+}
+
+enum { SHORTCUT_REACH = 1000 }; /* layers; so that reading a file takes time in proportion to its length */
+
+/* Does layer l begin a shortcut? It then takes the model's input or an output from the last sum on (`block`: the layer behind that
+ * sum), and the layer in front of it gives what the next sum takes (`sum`; the model's count: none follows). */
+static bool begins_shortcut(const bppsa_oracle_model *model, int64_t block, int64_t sum, int64_t l) {
+  const bppsa_oracle_layer *layers = model->layers;
+  const int64_t entry = block > 0 ? block - 1 : 0, reach = l - SHORTCUT_REACH;
+  bool found = block == 0 && same(layers[0].in, layers[l].in);
+  for (int64_t k = entry > reach ? entry : reach; k + 1 < l && !found; ++k) {
+    found = follows(&layers[k], &layers[l]);
+  }
+  return found && sum > l && sum < model->count && same(layers[l - 1].out, layers[sum].in);
+}
+
+#define SHAPE_TEXT 64
+
+/* "6 x 28 x 28" */
+static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char text[SHAPE_TEXT]) {
+  int last = BPPSA_ORACLE_AXES, size = 0;
+  while (last > 0 && shape[last] == 1) {
+    --last;
+  }
+  for (int i = 0; i <= last; ++i) {
+    size += snprintf(text + size, (size_t)(SHAPE_TEXT - size), "%s%" PRId64, i > 0 ? " x " : "", shape[i]);
+  }
+  return text;
+}
+
+static bppsa_status check_chain(const char *where, const bppsa_oracle_model *model) {
+  for (int64_t l = 1, block = 0, sum = 0; l < model->count; ++l) {
+    const bppsa_oracle_layer *before = &model->layers[l - 1], *layer = &model->layers[l];
+    block = before->kind == BPPSA_LAYER_ADD ? l : block;
+    for (sum = sum > l ? sum : l; sum < model->count && model->layers[sum].kind != BPPSA_LAYER_ADD;) {
+      ++sum;
+    }
+    if (!follows(before, layer) && !begins_shortcut(model, block, sum, l)) {
+      char in[SHAPE_TEXT], out[SHAPE_TEXT];
+      return bppsa_fail(BPPSA_ERR_FORMAT,
+                        "%.100s: layer %" PRId64 " (%s): \"in\": %s, expected %s, the \"out\" of layer %" PRId64 " (%s)", where,
+                        l, layer->name, shape_text(layer->in, in), shape_text(before->out, out), l - 1, before->name);
+    }
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_oracle_model_parse(const char *where, const json_t *document, bppsa_oracle_model *model) {
   static const char *const members[] = {"name", "samples", "layers", NULL};
   const json_t *list = json_object_get(document, "layers");
   bppsa_oracle_model made = {.count = (int64_t)json_array_size(list), .gather = (int64_t)json_array_size(list)};
   double samples = 1;
-  const bppsa_oracle_member number = {"samples", &samples, 1, 9e15};
+  const bppsa_oracle_member number = {"samples", &samples, 1, 9e15, true};
   BPPSA_TRY(bppsa_oracle_known(where, document, members));
   BPPSA_TRY(bppsa_oracle_text(where, document, "name", BPPSA_ORACLE_NAME, made.name));
   BPPSA_TRY(bppsa_oracle_numbers(where, document, 1, &number));
@@ -169,7 +236,8 @@ bppsa_status bppsa_oracle_model_parse(const char *where, const json_t *document,
   }
   made.samples = (int64_t)samples;
   made.layers = bppsa_calloc(made.count, sizeof *made.layers);
-  const bppsa_status status = made.layers == NULL ? BPPSA_ERR_MEMORY : read_layers(where, list, &made);
+  bppsa_status status = made.layers == NULL ? BPPSA_ERR_MEMORY : read_layers(where, list, &made);
+  status = status == BPPSA_OK ? check_chain(where, &made) : status;
   if (status != BPPSA_OK) {
     bppsa_oracle_model_free(&made);
     return status;

@@ -16,6 +16,9 @@
  *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
  *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system
  *   product_flops, product_s   of a recurrent layer: FLOPs and measured seconds of the product of two steps' Jacobians, one sample
+ *   Layers form a chain: each takes what the one in front of it gives, in its shape or as one row; a recurrent layer also gives its
+ *   last state alone. Behind the main path of a residual block may stand the layers of its shortcut: the first takes the block's
+ *   input, and behind the last an "add" takes what both paths give.
  *   gather        true: from this layer on, spatial strategies hold whole samples; default: the first linear or recurrent one
  */
 #ifndef BPPSA_ORACLE_MODEL_H

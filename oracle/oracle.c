@@ -8,30 +8,32 @@
 #include "core/alloc.h"
 #include "oracle/strategies.h"
 
-#define OWN(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name
-#define SIMULATED bppsa_oracle_simulated_limit, bppsa_oracle_simulated
+#define WEAK(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false
+#define STRONG(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, true
+#define SIMULATED WEAK(simulated)
+#define MIRRORED bppsa_oracle_simulated_limit, bppsa_oracle_mirrored, false
 
 static const bppsa_oracle_strategy strategies[] = {
-    {"serial", "one processor", OWN(serial)},
-    {"data", "samples cut over p, gradients added by an allreduce", OWN(data)},
-    {"spatial", "images cut over p, borders exchanged", OWN(spatial)},
-    {"filter", "output channels cut over p, an allgather a layer", OWN(filter)},
-    {"channel", "input channels cut over p, an allreduce a layer", OWN(channel)},
-    {"data+filter", "filter in groups of p2, data between groups", OWN(data_filter)},
-    {"data+spatial", "spatial in groups of p2, data between groups", OWN(data_spatial)},
-    {"pipeline", "layers cut into p stages, ParaDL's formula", OWN(pipeline)},
+    {"serial", "one processor", STRONG(serial)},
+    {"data", "samples cut over p, gradients added by an allreduce", WEAK(data)},
+    {"spatial", "images cut over p, borders exchanged", WEAK(spatial)},
+    {"filter", "output channels cut over p, an allgather a layer", STRONG(filter)},
+    {"channel", "input channels cut over p, an allreduce a layer", STRONG(channel)},
+    {"data+filter", "filter in groups of p2, data between groups", WEAK(data_filter)},
+    {"data+spatial", "spatial in groups of p2, data between groups", WEAK(data_spatial)},
+    {"pipeline", "layers cut into p stages, ParaDL's formula", WEAK(pipeline)},
     /* Schemes of schedule/, under their ids. */
     {"gpipe", "layers cut into p stages, simulated", SIMULATED},
     {"1f1b", "the same, forward and backward passes in turn", SIMULATED},
     {"zb-h1", "the same, weight gradients in the bubbles", SIMULATED},
-    {"gems", "two replicas in opposite directions", bppsa_oracle_even_limit, bppsa_oracle_simulated},
-    {"chimera", "two pipelines in opposite directions", bppsa_oracle_even_limit, bppsa_oracle_simulated},
+    {"gems", "two replicas in opposite directions", MIRRORED},
+    {"chimera", "two pipelines in opposite directions", MIRRORED},
     {"pipedream", "no flush, stashed weights", SIMULATED},
     {"2bw", "no flush, two versions of the weights", SIMULATED},
     {"spectrain", "no flush, predicted weights", SIMULATED},
-    {"time-bp", "a recurrent layer's steps cut over p, backward pass by BP", OWN(time_bp)},
-    {"time-chunked", "the same, by a chunked scan", OWN(time_chunked)},
-    {"time-blelloch", "the same, by a Blelloch scan", OWN(time_blelloch)},
+    {"time-bp", "a recurrent layer's steps cut over p, backward pass by BP", STRONG(time_bp)},
+    {"time-chunked", "the same, by a chunked scan", STRONG(time_chunked)},
+    {"time-blelloch", "the same, by a Blelloch scan", STRONG(time_blelloch)},
 };
 enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
 
@@ -71,20 +73,34 @@ static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   }
 }
 
+/* No mini-batch is larger than the data set: the one rule of all strategies. Lowers the limit to what it leaves. */
+static void limit_by_samples(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const int64_t most = !q->strong ? q->samples / q->batch : q->batch <= q->samples ? INT64_MAX : 0;
+  if (most < row->limit) {
+    row->limit = most;
+    snprintf(row->reason, sizeof row->reason,
+             "the mini-batch of %" PRId64 " is larger than the %" PRId64 " sample%s of the data set", row->mini_batch, q->samples,
+             q->samples == 1 ? "" : "s");
+  }
+}
+
 static bppsa_status make_row(const bppsa_oracle_query *query, const bppsa_oracle_strategy *strategy, int64_t p,
                              bppsa_oracle_row *row) {
   bppsa_oracle_query at_p = *query;
   const bppsa_oracle_query *q = &at_p;
   at_p.slowdown = bppsa_oracle_system_slowdown(query->system, (double)p);
+  at_p.strong = query->strong || strategy->strong;
   *row = (bppsa_oracle_row){.strategy = strategy->name,
                             .processors = p,
                             .groups = 1,
+                            .mini_batch = bppsa_mini_batch(q, p),
                             .micro_batches = 1,
                             .compute_s = NAN,
                             .communication_s = NAN,
                             .time_s = NAN,
                             .model_s = NAN};
   row->limit = strategy->limit(q, p, row->reason);
+  limit_by_samples(q, row);
   row->feasible = p <= row->limit;
   if (!row->feasible) {
     row->memory_bytes = NAN;

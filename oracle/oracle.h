@@ -18,11 +18,13 @@
 extern "C" {
 #endif
 
-/* A strategy: its limit, and its row at p processors, p <= limit. */
+/* A strategy: its limit, and its row at p processors, p <= limit, which has its mini-batch. Where p itself is the obstacle, not
+ * the limit, `project` says so: feasible = false and the reason. */
 typedef struct {
   const char *name, *summary;
   int64_t (*limit)(const bppsa_oracle_query *query, int64_t p, char reason[160]); /* reason: what the limit is */
   bppsa_status (*project)(const bppsa_oracle_query *query, bppsa_oracle_row *row);
+  bool strong; /* it scales strongly, whatever the query says */
 } bppsa_oracle_strategy;
 
 /* All strategies, NULL behind the last. */
@@ -52,8 +54,9 @@ bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bpps
 json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows);
 /* Draws stacked bars a phase for the largest p, and lines of time over p where there are several. ERR_MEMORY. */
 bppsa_status bppsa_oracle_draw(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text);
-/* Names of models, systems and strategies. ERR_MEMORY. */
-bppsa_status bppsa_oracle_list(bppsa_text *text);
+/* Names of models, systems and strategies; `json`: {"models": [{"name", "summary"}, ..], "systems": [..], "strategies": [..]} in
+ * one line, into an empty text. ERR_MEMORY. */
+bppsa_status bppsa_oracle_list(bool json, bppsa_text *text);
 
 #ifdef __cplusplus
 }

@@ -37,7 +37,10 @@ typedef struct {
   bool strong;           /* the mini-batch stays b whatever p; weak: it is b p. filter and channel scale strongly always (ParaDL
                           * 4.2), and so do recurrent scans */
   int64_t micro_batches; /* S of pipelines; 0: 4 p, at most the mini-batch */
-  int64_t group;         /* p2 of hybrid strategies; 0: processors of the innermost level */
+  /* The first layers of a pipeline's stages but the first, p - 1 of them, borrowed; another number: the oracle cuts evenly. */
+  int64_t cuts;
+  const int64_t *cut;
+  int64_t group; /* p2 of hybrid strategies; 0: a node's, as far as model and batch allow */
   bppsa_collective collective;
   double slowdown; /* of computing; set for each row by the system's level */
 } bppsa_oracle_query;

@@ -29,13 +29,24 @@ static const bppsa_oracle_row *next_slower(const bppsa_oracle_rows *rows, int64_
   return found;
 }
 
-/* Adds the other strategies that are possible, the fastest first. */
+/* Per cent of the epoch that is communication; 0 of an epoch that takes no time. */
+static double communication_of(const bppsa_oracle_row *row) {
+  return row->time_s > 0 ? 100 * row->communication_s / row->time_s : 0;
+}
+
+/* Adds the other strategies that are possible, the fastest first. Nothing is a number of times slower than no time at all. */
 static void add_slower(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *text) {
   const bppsa_oracle_row *best = &rows->rows[rows->best], *row = best;
-  const char *before = " Slower: ";
+  const char *before = best->time_s > 0 ? " Slower: " : " Others: ";
+  char time[BPPSA_SI_TEXT];
   while ((row = next_slower(rows, p, row)) != NULL) {
-    bppsa_text_add(text, "%s%s (%.3g times, %.0f %% communication)", before, row->strategy, row->time_s / best->time_s,
-                   100 * row->communication_s / row->time_s);
+    bppsa_text_add(text, "%s%s (", before, row->strategy);
+    if (best->time_s > 0) {
+      bppsa_text_add(text, "%.3g times", row->time_s / best->time_s);
+    } else {
+      bppsa_text_add(text, "%s", bppsa_text_si(row->time_s, "s", time, sizeof time));
+    }
+    bppsa_text_add(text, ", %.0f %% communication)", communication_of(row));
     before = ", ";
   }
   bppsa_text_add(text, strcmp(before, ", ") == 0 ? "." : "");
@@ -94,13 +105,14 @@ static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
 static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {
   const int64_t p = largest(rows);
   if (rows->best < 0) {
-    bppsa_text_add(text, "No strategy trains %s on %" PRId64 " processors of %s.", q->model->name, p, q->system->name);
+    bppsa_text_add(text, "No strategy trains %s on %" PRId64 " processor%s of %s.", q->model->name, p, p == 1 ? "" : "s",
+                   q->system->name);
   } else {
     const bppsa_oracle_row *best = &rows->rows[rows->best];
     char time[BPPSA_SI_TEXT];
-    bppsa_text_add(text, "Take %s for %s on %" PRId64 " processors of %s: %s an epoch, %.0f %% of it communication.",
-                   best->strategy, q->model->name, p, q->system->name, bppsa_text_si(best->time_s, "s", time, sizeof time),
-                   100 * best->communication_s / best->time_s);
+    bppsa_text_add(text, "Take %s for %s on %" PRId64 " processor%s of %s: %s an epoch, %.0f %% of it communication.",
+                   best->strategy, q->model->name, p, p == 1 ? "" : "s", q->system->name,
+                   bppsa_text_si(best->time_s, "s", time, sizeof time), communication_of(best));
     add_slower(rows, p, text);
   }
   add_refused(rows, p, text);
@@ -116,9 +128,13 @@ static void add_row(const bppsa_oracle_row *row, bppsa_text *text) {
     bppsa_text_add(text, "%10s %10s %10s %10s %10s  no: %s\n", "-", "-", "-", "-", "-", row->reason);
     return;
   }
-  bppsa_text_add(text, "%10" PRId64 " %10.4g %10.4g %10.4g %10s  %s%s\n", row->mini_batch, row->compute_s, row->communication_s,
+  bppsa_text_add(text, "%10" PRId64 " %10.4g %10.4g %10.4g %10s  %s%s", row->mini_batch, row->compute_s, row->communication_s,
                  row->time_s, bppsa_text_si(row->memory_bytes, "B", memory, sizeof memory),
                  row->feasible ? "yes" : "no: ", row->reason);
+  if (row->groups > 1) {
+    bppsa_text_add(text, "; %" PRId64 " groups of %" PRId64, row->groups, row->processors / row->groups);
+  }
+  bppsa_text_add(text, "\n");
 }
 
 bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text) {
@@ -136,22 +152,6 @@ bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bpps
   }
   add_verdict(query, rows, text);
   bppsa_text_add(text, "\n");
-  return bppsa_text_check(text);
-}
-
-bppsa_status bppsa_oracle_list(bppsa_text *text) {
-  bppsa_text_add(text, "models\n");
-  for (int64_t i = 0; bppsa_oracle_model_name(i) != NULL; ++i) {
-    bppsa_text_add(text, "  %-14s %s\n", bppsa_oracle_model_name(i), bppsa_oracle_model_summary(i));
-  }
-  bppsa_text_add(text, "systems\n");
-  for (int64_t i = 0; bppsa_oracle_system_name(i) != NULL; ++i) {
-    bppsa_text_add(text, "  %-14s %s\n", bppsa_oracle_system_name(i), bppsa_oracle_system_summary(i));
-  }
-  bppsa_text_add(text, "strategies\n");
-  for (int64_t i = 0; bppsa_oracle_strategy_at(i) != NULL; ++i) {
-    bppsa_text_add(text, "  %-14s %s\n", bppsa_oracle_strategy_at(i)->name, bppsa_oracle_strategy_at(i)->summary);
-  }
   return bppsa_text_check(text);
 }
 

@@ -10,20 +10,21 @@ static const struct {
   const char *name;
   size_t at;
   double low, high;
-} numbers[] = {{"ways", offsetof(bppsa_oracle_share, ways), 1, 1e9},
-               {"ranks", offsetof(bppsa_oracle_share, ranks), 1, 1e9},
-               {"forward_s", offsetof(bppsa_oracle_share, forward_s), 0, 1e9},
-               {"backward_s", offsetof(bppsa_oracle_share, backward_s), 0, 1e9},
-               {"update_s", offsetof(bppsa_oracle_share, update_s), 0, 1e9},
-               {"exchange_s", offsetof(bppsa_oracle_share, exchange_s), 0, 1e9},
-               {"allgathers", offsetof(bppsa_oracle_share, allgathers), 0, 1e9},
-               {"sums", offsetof(bppsa_oracle_share, sums), 0, 1e9},
-               {"messages", offsetof(bppsa_oracle_share, messages), 0, 1e9},
-               {"allgather_bytes", offsetof(bppsa_oracle_share, allgather_bytes), 0, 1e18},
-               {"sum_bytes", offsetof(bppsa_oracle_share, sum_bytes), 0, 1e18},
-               {"message_bytes", offsetof(bppsa_oracle_share, message_bytes), 0, 1e18},
-               {"tile_gradient_bytes", offsetof(bppsa_oracle_share, tile_gradient_bytes), 0, 1e18},
-               {"weight_gradient_bytes", offsetof(bppsa_oracle_share, weight_gradient_bytes), 0, 1e18}};
+  bool whole;
+} numbers[] = {{"ways", offsetof(bppsa_oracle_share, ways), 1, 1e9, true},
+               {"ranks", offsetof(bppsa_oracle_share, ranks), 1, 1e9, true},
+               {"forward_s", offsetof(bppsa_oracle_share, forward_s), 0, 1e9, false},
+               {"backward_s", offsetof(bppsa_oracle_share, backward_s), 0, 1e9, false},
+               {"update_s", offsetof(bppsa_oracle_share, update_s), 0, 1e9, false},
+               {"exchange_s", offsetof(bppsa_oracle_share, exchange_s), 0, 1e9, false},
+               {"allgathers", offsetof(bppsa_oracle_share, allgathers), 0, 1e9, true},
+               {"sums", offsetof(bppsa_oracle_share, sums), 0, 1e9, true},
+               {"messages", offsetof(bppsa_oracle_share, messages), 0, 1e9, true},
+               {"allgather_bytes", offsetof(bppsa_oracle_share, allgather_bytes), 0, 1e18, false},
+               {"sum_bytes", offsetof(bppsa_oracle_share, sum_bytes), 0, 1e18, false},
+               {"message_bytes", offsetof(bppsa_oracle_share, message_bytes), 0, 1e18, false},
+               {"tile_gradient_bytes", offsetof(bppsa_oracle_share, tile_gradient_bytes), 0, 1e18, false},
+               {"weight_gradient_bytes", offsetof(bppsa_oracle_share, weight_gradient_bytes), 0, 1e18, false}};
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
 
 static double *number_of(bppsa_oracle_share *share, int i) {
@@ -37,7 +38,7 @@ bppsa_status bppsa_oracle_share_parse(const char *where, const json_t *object, b
   for (int i = 0; i < NUMBERS; ++i) {
     names[1 + i] = numbers[i].name;
     *number_of(&made, i) = -1;
-    members[i] = (bppsa_oracle_member){numbers[i].name, number_of(&made, i), numbers[i].low, numbers[i].high};
+    members[i] = (bppsa_oracle_member){numbers[i].name, number_of(&made, i), numbers[i].low, numbers[i].high, numbers[i].whole};
   }
   BPPSA_TRY(bppsa_oracle_known(where, object, names));
   BPPSA_TRY(bppsa_oracle_text(where, object, "strategy", sizeof made.strategy, made.strategy));

@@ -98,27 +98,23 @@ static int64_t positions(const bppsa_oracle_model *model) {
   return least;
 }
 
-static int64_t limit_of(const bppsa_oracle_query *q, int64_t parts, char reason[160]) {
+int64_t bppsa_oracle_spatial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
   const int64_t least = positions(q->model);
+  (void)p;
   if (q->model->gather == 0) {
     snprintf(reason, 160, "the model has no images to split");
     return 0;
   }
   snprintf(reason, 160, "the smallest image that is split has %" PRId64 " position%s", least, least == 1 ? "" : "s");
-  if (least >= parts && parts > 1 && best_grid(q->model, parts).halo < 0) {
-    snprintf(reason, 160, "no grid of %" PRId64 " parts fits into every image", parts);
-    return parts - 1;
-  }
   return least;
 }
 
-int64_t bppsa_oracle_spatial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  return limit_of(q, p, reason);
+static bool has_grid(const bppsa_oracle_model *model, int64_t parts) {
+  return best_grid(model, parts).halo >= 0;
 }
 
-/* Memory, and where nothing was measured, compute, halo and gathering of `groups` groups of p2 processors.
- * Layers from `gather` on run whole on every processor of
- * a group: table 3 divides them by p too, section 4.5.1 says that they are aggregated. */
+/* Memory, and where nothing was measured, compute, halo and gathering of `groups` groups of p2 processors. Layers from `gather` on
+ * run whole on every processor of a group: table 3 divides them by p too, section 4.5.1 says that they are aggregated. */
 static void project(const bppsa_oracle_query *q, int64_t p2, bool measured, bppsa_oracle_row *row) {
   const bppsa_oracle_model *model = q->model;
   const double ways = (double)p2, groups = (double)row->groups, batch = (double)row->mini_batch / groups;
@@ -151,7 +147,11 @@ static void project(const bppsa_oracle_query *q, int64_t p2, bool measured, bpps
 
 bppsa_status bppsa_oracle_spatial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   const int64_t p = row->processors;
-  row->mini_batch = bppsa_mini_batch(q, p);
+  if (!has_grid(q->model, p)) {
+    row->feasible = false;
+    snprintf(row->reason, sizeof row->reason, BPPSA_ORACLE_NO_GRID, p);
+    return BPPSA_OK;
+  }
   const bool measured = bppsa_oracle_by_share(q, "spatial", p, 1, row);
   project(q, p, measured, row);
   if (!measured) {
@@ -162,17 +162,17 @@ bppsa_status bppsa_oracle_spatial(const bppsa_oracle_query *q, bppsa_oracle_row 
 }
 
 int64_t bppsa_oracle_data_spatial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  const int64_t p2 = bppsa_oracle_group(q, p);
-  return limit_of(q, p2, reason) < p2 ? 0 : bppsa_oracle_samples_limit(q, p, p2, reason);
+  return bppsa_oracle_hybrid_limit(q, bppsa_oracle_spatial_limit(q, p, reason), reason);
 }
 
 /* Table 3 has no row for it. Spatial in groups of p2, data between groups; weight gradients are reduced within a group, then
  * between the groups' leaders, then handed out (section 4.5.1): an allreduce inside and one between. */
 bppsa_status bppsa_oracle_data_spatial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  const int64_t p = row->processors, p2 = bppsa_oracle_group(q, p);
+  const int64_t p = row->processors, p2 = bppsa_oracle_cut_groups(q, positions(q->model), has_grid, row);
   const double weights = bppsa_oracle_weight_bytes(q);
-  row->groups = p / p2;
-  row->mini_batch = bppsa_mini_batch(q, p);
+  if (p2 == 0) {
+    return BPPSA_OK;
+  }
   const bool measured = bppsa_oracle_by_share(q, "spatial", p2, row->groups, row);
   project(q, p2, measured, row);
   if (!measured) {

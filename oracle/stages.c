@@ -54,7 +54,7 @@ static double fill(const bppsa_oracle_query *q, double most, int64_t p, stage *s
 }
 
 /* Cuts the layers into p stages of which the longest is as short as possible: halves an interval of lengths. */
-static void cut(const bppsa_oracle_query *q, int64_t p, stage *stages) {
+static void cut_evenly(const bppsa_oracle_query *q, int64_t p, stage *stages) {
   double low = 0, high = 0;
   for (int64_t l = 0; l < q->model->count; ++l) {
     low = fmax(low, cost(q, l));
@@ -66,6 +66,21 @@ static void cut(const bppsa_oracle_query *q, int64_t p, stage *stages) {
     high = longest <= middle ? fmin(middle, longest) : high;
   }
   fill(q, high, p, stages);
+}
+
+/* Takes the stages that are asked for, or cuts evenly. */
+static void cut(const bppsa_oracle_query *q, int64_t p, stage *stages) {
+  if (q->cuts != p - 1) {
+    cut_evenly(q, p, stages);
+    return;
+  }
+  memset(stages, 0, (size_t)p * sizeof *stages);
+  for (int64_t i = 0; i < p; ++i) {
+    stages[i].first = i > 0 ? q->cut[i - 1] : 0;
+    for (int64_t l = stages[i].first; l < (i + 1 < p ? q->cut[i] : q->model->count); ++l) {
+      add(q, &q->model->layers[l], &stages[i]);
+    }
+  }
 }
 
 int64_t bppsa_oracle_pipeline_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
@@ -113,7 +128,6 @@ static bppsa_status with_stages(const bppsa_oracle_query *q, bppsa_oracle_row *r
   for (int64_t i = 1; i < row->processors && row->processors <= 1 + BPPSA_ORACLE_MOST_CUTS; ++i) {
     row->cut[row->cuts++] = stages[i].first;
   }
-  row->mini_batch = bppsa_mini_batch(q, row->processors);
   row->micro_batches = bppsa_micro_batches(q, row->processors, row->mini_batch);
   const bppsa_status status = project(q, stages, row);
   bppsa_free(stages);
@@ -133,15 +147,6 @@ int64_t bppsa_oracle_simulated_limit(const bppsa_oracle_query *q, int64_t p, cha
   }
   snprintf(reason, 160, "simulated for up to %d stages", MOST_SIMULATED);
   return MOST_SIMULATED;
-}
-
-int64_t bppsa_oracle_even_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  const int64_t most = bppsa_oracle_simulated_limit(q, p, reason);
-  if (p <= most && p % 2 != 0) {
-    snprintf(reason, 160, "its two pipelines need an even number of stages");
-    return p - 1;
-  }
-  return most;
 }
 
 enum { ARRAYS = 7 };
@@ -181,27 +186,56 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
   return config;
 }
 
-/* Adds what the fullest worker holds: activations by the simulated peak, weights by the resident versions and one gradient. */
-static void take_memory(const bppsa_oracle_query *q, const stage *stages, const bppsa_schedule_times *times,
-                        bppsa_oracle_row *row) {
-  const int64_t p = row->processors;
+/* What the fullest worker holds: activations by the simulated peak, and of every stage of its own (schemes with replicas have
+ * several) the weights in all their versions, one gradient, the biases, and where weights are predicted the velocity. */
+static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages, const bppsa_schedule *list,
+                                const bppsa_schedule_times *times, bppsa_oracle_row *row) {
+  const int64_t p = row->processors, places = list->replicas * p;
   const double micro = (double)row->mini_batch / (double)row->micro_batches;
-  stage mean = {0};
+  const double velocity = list->scheme->weights == BPPSA_WEIGHTS_PREDICTED ? 1 : 0;
+  double activations = 0;
+  int64_t *holder = bppsa_calloc(places, sizeof *holder); /* 1 + the worker of each replica's stages, [replicas][p]; 0: none */
+  if (holder == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < list->count; ++i) {
+    const bppsa_schedule_op *op = &list->ops[i];
+    holder[op->replica * p + op->stage] = 1 + op->worker;
+  }
   for (int64_t i = 0; i < p; ++i) {
-    mean.activations += stages[i].activations / (double)p;
-    mean.w += stages[i].w / (double)p;
-    mean.bias += stages[i].bias / (double)p;
+    activations += stages[i].activations / (double)p; /* 1 M_a */
   }
   for (int64_t worker = 0; worker < p; ++worker) {
     const bppsa_schedule_worker *at = &times->worker[worker];
-    const double elements = stage_elements(&mean, micro * at->peak_activations, at->weight_versions);
+    const double versions = at->weight_versions / (double)list->replicas;
+    double elements = 2 * micro * at->peak_activations * activations;
+    for (int64_t place = 0; place < places; ++place) {
+      elements += holder[place] == 1 + worker ? stage_elements(&stages[place % p], 0, versions + velocity) : 0;
+    }
     row->memory_bytes = fmax(row->memory_bytes, q->memory_reuse * (double)q->item_bytes * elements);
   }
+  bppsa_free(holder);
+  return BPPSA_OK;
 }
 
-/* The makespan of so many iterations; memory and the model's time of the last call stay. */
+/* Updates that a worker makes in an iteration, on average: one, with replicas one for each of its stages, and without a flush
+ * (PipeDream) one for each micro-batch. */
+static double updates_of(const bppsa_schedule *list) {
+  int64_t steps = 0;
+  for (int64_t i = 0; i < list->count; ++i) {
+    steps += list->ops[i].kind == BPPSA_KIND_STEP;
+  }
+  return (double)steps / (double)(list->workers * list->config.iterations);
+}
+
+/* One iteration of a scheme. */
+typedef struct {
+  double seconds, updates;
+} iteration;
+
+/* So many iterations, one after the other; memory and the model's time of the last call stay. */
 static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config, int64_t iterations,
-                             bppsa_oracle_row *row, double *makespan) {
+                             bppsa_oracle_row *row, iteration *all) {
   bppsa_schedule *list = NULL;
   bppsa_schedule_times times = {0};
   int64_t forward = 0, backward = 0;
@@ -210,24 +244,24 @@ static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, b
   bppsa_status status = bppsa_schedule_simulate(list, &times);
   status = status == BPPSA_OK && iterations == 1 ? bppsa_schedule_model(list, &row->model_s, &forward, &backward) : status;
   if (status == BPPSA_OK) {
-    *makespan = times.makespan;
-    take_memory(q, stages, &times, row);
+    *all = (iteration){times.makespan, updates_of(list)};
+    status = take_memory(q, stages, list, &times, row);
   }
   bppsa_schedule_times_free(&times);
   bppsa_schedule_destroy(list);
   return status;
 }
 
-/* Seconds of one iteration: of a synchronous scheme its makespan; of the others, whose iterations overlap, what one more takes. */
-static bppsa_status iteration_s(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config,
-                                bppsa_oracle_row *row, double *seconds) {
-  double shorter = 0, longer = 0;
+/* An iteration of a synchronous scheme takes its makespan; of the others, whose iterations overlap, what one more takes. */
+static bppsa_status simulate_one(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config,
+                                 bppsa_oracle_row *row, iteration *one) {
+  iteration shorter = {0};
   if (bppsa_schedule_find(row->strategy)->weights == BPPSA_WEIGHTS_SYNCHRONOUS) {
-    return simulate(q, stages, config, 1, row, seconds);
+    return simulate(q, stages, config, 1, row, one);
   }
   BPPSA_TRY(simulate(q, stages, config, 3, row, &shorter));
-  BPPSA_TRY(simulate(q, stages, config, 4, row, &longer));
-  *seconds = longer - shorter;
+  BPPSA_TRY(simulate(q, stages, config, 4, row, one));
+  one->seconds -= shorter.seconds;
   return BPPSA_OK;
 }
 
@@ -235,7 +269,8 @@ static bppsa_status iteration_s(const bppsa_oracle_query *q, const stage *stages
  * machine to the others. */
 static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
   const double iterations = (double)q->samples / (double)row->mini_batch;
-  double seconds = 0;
+  const double p = (double)row->processors;
+  iteration one = {0};
   if (row->micro_batches > MOST_PASSES / row->processors) {
     row->feasible = false;
     snprintf(row->reason, sizeof row->reason, "simulated for up to %d micro-batches times stages", MOST_PASSES);
@@ -246,7 +281,7 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
     return BPPSA_ERR_MEMORY;
   }
   bppsa_schedule_config config = config_of(q, stages, row, costs);
-  const bppsa_status status = iteration_s(q, stages, &config, row, &seconds);
+  const bppsa_status status = simulate_one(q, stages, &config, row, &one);
   bppsa_free(costs);
   if (status == BPPSA_ERR_ARGUMENT) { /* the scheme has no list for these numbers, and says why */
     row->feasible = false;
@@ -254,11 +289,11 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
     return BPPSA_OK;
   }
   BPPSA_TRY(status);
-  bppsa_oracle_compute(q, row, 1 / (double)row->processors, 1 / (double)row->processors);
+  bppsa_oracle_compute(q, row, 1 / p, one.updates / p);
   const double busy = row->phase_s[BPPSA_PHASE_FORWARD] + row->phase_s[BPPSA_PHASE_BACKWARD] + row->phase_s[BPPSA_PHASE_UPDATE];
-  const double computing = (double)row->processors * fmin(1, busy / (iterations * seconds));
-  const double slowdown = bppsa_oracle_system_slowdown(q->system, computing);
-  row->phase_s[BPPSA_PHASE_WAIT] = fmax(0, iterations * seconds - busy) * slowdown;
+  const double epoch = iterations * one.seconds, wait = epoch - busy > 1e-12 * epoch ? epoch - busy : 0; /* not a rounding */
+  const double slowdown = bppsa_oracle_system_slowdown(q->system, epoch > 0 ? p * fmin(1, busy / epoch) : p);
+  row->phase_s[BPPSA_PHASE_WAIT] = wait * slowdown;
   for (int phase = BPPSA_PHASE_FORWARD; phase <= BPPSA_PHASE_UPDATE; ++phase) {
     row->phase_s[phase] *= slowdown;
   }
@@ -270,4 +305,13 @@ bppsa_status bppsa_oracle_simulated(const bppsa_oracle_query *q, bppsa_oracle_ro
   bppsa_oracle_query alone = *q;
   alone.slowdown = 1;
   return with_stages(&alone, row, project_simulated);
+}
+
+bppsa_status bppsa_oracle_mirrored(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  if (row->processors % 2 != 0) {
+    row->feasible = false;
+    snprintf(row->reason, sizeof row->reason, "its two pipelines need an even number of stages");
+    return BPPSA_OK;
+  }
+  return bppsa_oracle_simulated(q, row);
 }

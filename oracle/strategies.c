@@ -31,14 +31,6 @@ double bppsa_oracle_weight_bytes(const bppsa_oracle_query *q) {
   return weights * (double)q->item_bytes;
 }
 
-int64_t bppsa_oracle_group(const bppsa_oracle_query *q, int64_t p) {
-  int64_t group = q->group > 0 ? q->group : q->system->levels[0].processors;
-  while (group > 1 && p % group != 0) {
-    --group;
-  }
-  return group;
-}
-
 /* ---- serial: D sum(FW + BW) + I sum(WU). Equation 4 of the paper drops |bi|; table 3 has it. ---- */
 
 int64_t bppsa_oracle_serial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
@@ -48,7 +40,6 @@ int64_t bppsa_oracle_serial_limit(const bppsa_oracle_query *q, int64_t p, char r
 }
 
 bppsa_status bppsa_oracle_serial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  row->mini_batch = q->batch;
   if (!bppsa_oracle_by_share(q, "serial", 1, 1, row)) {
     bppsa_oracle_compute(q, row, 1, 1);
   }
@@ -58,25 +49,14 @@ bppsa_status bppsa_oracle_serial(const bppsa_oracle_query *q, bppsa_oracle_row *
 
 /* ---- data: D/p sum(FW + BW) + I sum(WU); I T_allreduce(p, sum |w|) ---- */
 
-int64_t bppsa_oracle_samples_limit(const bppsa_oracle_query *q, int64_t p, int64_t group, char reason[160]) {
-  const int64_t batch = bppsa_mini_batch(q, p);
-  if (batch > q->samples) {
-    snprintf(reason, 160, "the mini-batch of %" PRId64 " is larger than the %" PRId64 " samples of the data set", batch,
-             q->samples);
-    return q->strong ? 0 : q->samples / q->batch;
-  }
-  snprintf(reason, 160, "the mini-batch of %" PRId64 " has fewer samples than there are %s", batch,
-           group > 1 ? "groups" : "processors");
-  return batch > INT64_MAX / group ? INT64_MAX : batch * group;
-}
-
 int64_t bppsa_oracle_data_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  return bppsa_oracle_samples_limit(q, p, 1, reason);
+  (void)p;
+  snprintf(reason, 160, "the mini-batch of %" PRId64 " has fewer samples than there are processors", q->batch);
+  return q->strong ? q->batch : INT64_MAX; /* weak scaling: each has samples */
 }
 
 bppsa_status bppsa_oracle_data(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   const int64_t p = row->processors;
-  row->mini_batch = bppsa_mini_batch(q, p);
   const double iterations = (double)q->samples / (double)row->mini_batch;
   if (!bppsa_oracle_by_share(q, "data", 1, p, row)) {
     bppsa_oracle_compute(q, row, 1 / (double)p, 1);
@@ -116,14 +96,15 @@ static double exchange_s(const bppsa_oracle_query *q, int64_t p, double batch, b
   return seconds;
 }
 
-/* The fewest filters of a weighted layer, or channels of one behind the first, whose 3 channels are not split (section 4.5.1). */
+/* The fewest filters of a weighted layer, or channels of one behind the first, whose 3 channels are not split (section 4.5.1).
+ * INT64_MAX: the model has no such layer. */
 static int64_t fewest(const bppsa_oracle_query *q, bool channel) {
   int64_t least = INT64_MAX, l = 0;
   for (bool first = true; next_weighted(q->model, &l); ++l, first = false) {
     const int64_t ways = channel ? q->model->layers[l].in[0] : q->model->layers[l].out[0];
     least = (channel && first) || ways > least ? least : ways;
   }
-  return least == INT64_MAX ? 1 : least;
+  return least;
 }
 
 /* A recurrent layer would exchange its state at every step, which nobody runs. */
@@ -134,6 +115,10 @@ static int64_t split_limit(const bppsa_oracle_query *q, bool channel, char reaso
       snprintf(reason, 160, "a recurrent layer is not split by channels");
       return 0;
     }
+  }
+  if (least == INT64_MAX) {
+    snprintf(reason, 160, "no layer%s has weights to split", channel ? " behind the first one with weights" : "");
+    return 1;
   }
   snprintf(reason, 160, "the narrowest layer has %" PRId64 " %s%s", least, channel ? "channel" : "filter", least == 1 ? "" : "s");
   return least;
@@ -154,7 +139,6 @@ static void add_first_layer(const bppsa_oracle_query *q, bool computing, bppsa_o
 
 static bppsa_status split(const bppsa_oracle_query *q, bppsa_oracle_row *row, bool channel) {
   const int64_t p = row->processors;
-  row->mini_batch = q->batch;
   const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
   const bool measured = bppsa_oracle_by_share(q, channel ? "channel" : "filter", p, 1, row);
   if (!measured) {
@@ -190,14 +174,16 @@ bppsa_status bppsa_oracle_channel(const bppsa_oracle_query *q, bppsa_oracle_row 
  * the weights each share the links (phi, section 5.2). ---- */
 
 int64_t bppsa_oracle_data_filter_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  const int64_t p2 = bppsa_oracle_group(q, p);
-  return split_limit(q, false, reason) < p2 ? 0 : bppsa_oracle_samples_limit(q, p, p2, reason);
+  (void)p;
+  return bppsa_oracle_hybrid_limit(q, split_limit(q, false, reason), reason);
 }
 
 bppsa_status bppsa_oracle_data_filter(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  const int64_t p = row->processors, p2 = bppsa_oracle_group(q, p), p1 = p / p2;
-  row->groups = p1;
-  row->mini_batch = bppsa_mini_batch(q, p);
+  char limit[160];
+  const int64_t p = row->processors, p2 = bppsa_oracle_cut_groups(q, split_limit(q, false, limit), NULL, row), p1 = row->groups;
+  if (p2 == 0) {
+    return BPPSA_OK;
+  }
   const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
   if (!bppsa_oracle_by_share(q, "filter", p2, p1, row)) {
     bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p2);

@@ -19,9 +19,9 @@ STRATEGY(spatial);
 STRATEGY(data_spatial);
 /* stages.c */
 STRATEGY(pipeline);
-int64_t bppsa_oracle_simulated_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]);
-int64_t bppsa_oracle_even_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]);
-bppsa_status bppsa_oracle_simulated(const bppsa_oracle_query *q, bppsa_oracle_row *row);
+STRATEGY(simulated);
+bppsa_status bppsa_oracle_mirrored(const bppsa_oracle_query *q,
+                                   bppsa_oracle_row *row); /* simulated, with an even number of stages */
 /* time_split.c */
 STRATEGY(time_bp);
 STRATEGY(time_chunked);
@@ -38,12 +38,20 @@ bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, in
 double bppsa_oracle_memory(const bppsa_oracle_query *q, double batch, double activations, double weights);
 /* Sum of |w| over all layers, in bytes. */
 double bppsa_oracle_weight_bytes(const bppsa_oracle_query *q);
-/* The limit of data parallelism between groups of `group` processors: a sample for each group, and no mini-batch beyond the data
- * set. */
-int64_t bppsa_oracle_samples_limit(const bppsa_oracle_query *q, int64_t p, int64_t group, char reason[160]);
 /* The smallest divisor of n above d; n + 1 where there is none. All divisors of n take about 2 sqrt(n) divisions. */
 int64_t bppsa_oracle_next_divisor(int64_t n, int64_t d);
-/* p2 of a hybrid strategy: the largest divisor of p up to the group. */
-int64_t bppsa_oracle_group(const bppsa_oracle_query *q, int64_t p);
+
+#define BPPSA_ORACLE_NO_GRID "no grid of %" PRId64 " parts fits into every image"
+
+/* groups.c: hybrid strategies cut p processors into p1 groups of p2, and the mini-batch between the groups. */
+
+/* The most processors: a sample for each group, groups of the query's size or of up to `most`. On entry `reason` says what `most`
+ * is. */
+int64_t bppsa_oracle_hybrid_limit(const bppsa_oracle_query *q, int64_t most, char reason[160]);
+/* Sets the row's groups, and returns p2: what the query asks for; otherwise the largest divisor of p up to a node (the innermost
+ * level), or the smallest above that where the mini-batch has too few samples for so many groups. `fits`: can the model be cut in
+ * p2 parts? NULL: up to `most`. 0: p has no such groups; the row then says why. */
+int64_t bppsa_oracle_cut_groups(const bppsa_oracle_query *q, int64_t most, bool (*fits)(const bppsa_oracle_model *, int64_t),
+                                bppsa_oracle_row *row);
 
 #endif

@@ -63,6 +63,20 @@ int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system) {
   return system->levels[system->count - 1].processors;
 }
 
+bppsa_status bppsa_oracle_processors_parse(const char *text, const bppsa_oracle_system *system, int64_t *first, int64_t *last) {
+  char rest = 0;
+  long long a = bppsa_oracle_system_processors(system), b = a;
+  if (text != NULL && sscanf(text, "%18lld..%18lld%c", &a, &b, &rest) != 2) {
+    if (sscanf(text, "%18lld%c", &a, &rest) != 1) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--processors: '%s', expected a number, or two as 4..1024", text);
+    }
+    b = a;
+  }
+  *first = a;
+  *last = b;
+  return BPPSA_OK;
+}
+
 double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double processors) {
   double from = 1, slowdown = 1;
   for (int64_t i = 0; i < system->count; ++i) {
@@ -92,7 +106,7 @@ const char *bppsa_oracle_operation_name(int32_t operation) {
 /* The numbers of a link: an object that may have other members too. */
 static bppsa_status read_link(const char *where, const json_t *object, bppsa_link *link) {
   double alpha = -1, bandwidth = 0;
-  const bppsa_oracle_member members[] = {{"alpha_s", &alpha, 0, 1e6}, {"bandwidth", &bandwidth, 1e-3, 1e18}};
+  const bppsa_oracle_member members[] = {{"alpha_s", &alpha, 0, 1e6, false}, {"bandwidth", &bandwidth, 1e-3, 1e18, false}};
   BPPSA_TRY(bppsa_oracle_numbers(where, object, 2, members));
   if (alpha < 0 || bandwidth <= 0) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected %s", where, alpha < 0 ? "alpha_s" : "bandwidth",
@@ -123,9 +137,9 @@ static bppsa_status read_level(const char *where, const json_t *object, int64_t 
   double processors = 0;
   bppsa_link link = {0};
   *level = (bppsa_oracle_level){.contention = 1, .slowdown = 1};
-  const bppsa_oracle_member members[] = {{"processors", &processors, 1, BPPSA_ORACLE_MOST_PROCESSORS},
-                                         {"contention", &level->contention, 1, 1e6},
-                                         {"slowdown", &level->slowdown, 1, 1e6}};
+  const bppsa_oracle_member members[] = {{"processors", &processors, 1, BPPSA_ORACLE_MOST_PROCESSORS, true},
+                                         {"contention", &level->contention, 1, 1e6, false},
+                                         {"slowdown", &level->slowdown, 1, 1e6, false}};
   BPPSA_TRY(bppsa_oracle_known(where, object, names));
   BPPSA_TRY(bppsa_oracle_text(where, object, "name", BPPSA_ORACLE_NAME, level->name));
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof members / sizeof members[0], members));
@@ -146,17 +160,21 @@ bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document
                                       "memory_bytes", "memory_reuse", "levels",     "measured",
                                       "layer_times",  "fits",         NULL};
   bppsa_oracle_system made = {.efficiency = 1, .memory_reuse = 0.5};
-  const bppsa_oracle_member members[] = {{"peak_flops", &made.peak_flops, 1, 1e24},
-                                         {"efficiency", &made.efficiency, 1e-6, 1},
-                                         {"memory_bandwidth", &made.memory_bandwidth, 0, 1e18},
-                                         {"memory_bytes", &made.memory_bytes, 1, 1e18},
-                                         {"memory_reuse", &made.memory_reuse, 1e-3, 1}};
+  const bppsa_oracle_member members[] = {{"peak_flops", &made.peak_flops, 1, 1e24, false},
+                                         {"efficiency", &made.efficiency, 1e-6, 1, false},
+                                         {"memory_bandwidth", &made.memory_bandwidth, 0, 1e18, false},
+                                         {"memory_bytes", &made.memory_bytes, 1, 1e18, false},
+                                         {"memory_reuse", &made.memory_reuse, 1e-3, 1, false}};
   BPPSA_TRY(bppsa_oracle_known(where, document, names));
   BPPSA_TRY(bppsa_oracle_text(where, document, "name", BPPSA_ORACLE_NAME, made.name));
   BPPSA_TRY(bppsa_oracle_numbers(where, document, sizeof members / sizeof members[0], members));
   if (made.peak_flops <= 0 || made.memory_bytes <= 0) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected a number above 0", where,
                       made.peak_flops <= 0 ? "peak_flops" : "memory_bytes");
+  }
+  if (made.memory_bandwidth > 0 && made.memory_bandwidth < 1) { /* times would not be numbers */
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"memory_bandwidth\": %g, expected 0 (no limit) or 1 to 1e+18 bytes a second", where,
+                      made.memory_bandwidth);
   }
   const json_t *levels = json_object_get(document, "levels");
   made.count = (int64_t)json_array_size(levels);
@@ -227,6 +245,9 @@ bppsa_status bppsa_oracle_system_open(const char *name, bppsa_oracle_system *sys
       return BPPSA_OK;
     }
   }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown system, expected one that bppsa oracle --list names, or a file .json%s",
-                    name, bppsa_suggestion(name, names, hint, sizeof hint));
+  return bppsa_fail(
+      BPPSA_ERR_ARGUMENT,
+      "'%s': unknown system, expected one that bppsa oracle --list names, or a file .json, which bppsa calibrate --out writes of "
+      "this machine%s",
+      name, bppsa_suggestion(name, names, hint, sizeof hint));
 }

@@ -7,7 +7,7 @@
  *                 {"name": "rack", "processors": 68, "alpha_s": 2e-5, "bandwidth": 25e9, "contention": 2}]}
  *
  *   peak_flops, efficiency   FLOP/s of one processor, and the share of it that layers reach, above 0, at most 1
- *   memory_bandwidth         bytes/s; default 0: layers are not limited by it
+ *   memory_bandwidth         bytes/s; default 0: layers are not limited by it; otherwise 1 or more
  *   memory_bytes             of one processor
  *   memory_reuse             gamma, the share of the naive sum of buffers that is held at once; default 0.5: a layer's output and
  *                            the next one's input are one buffer, which the naive sum counts twice
@@ -86,6 +86,8 @@ bppsa_status bppsa_oracle_system_times(const char *name, bppsa_oracle_model *mod
 const bppsa_oracle_level *bppsa_oracle_system_level(const bppsa_oracle_system *system, int64_t processors);
 /* Processors of the outermost level. */
 int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system);
+/* Reads the text of --processors, "64" or "4..1024"; NULL: all of the system. ERR_ARGUMENT: another text. */
+bppsa_status bppsa_oracle_processors_parse(const char *text, const bppsa_oracle_system *system, int64_t *first, int64_t *last);
 /* How many times longer a processor computes when `processors` of them do, on average: 1 for one, a level's slowdown for all of its
  * processors, on straight lines in between. */
 double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double processors);

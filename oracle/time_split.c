@@ -69,7 +69,6 @@ static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer 
 static bppsa_status project(const bppsa_oracle_query *q, way how, bppsa_oracle_row *row) {
   const double p = (double)row->processors;
   double elements = 0;
-  row->mini_batch = q->batch;
   row->micro_batches = bppsa_micro_batches(q, row->processors, row->mini_batch);
   const double iterations = (double)q->samples / (double)row->mini_batch;
   for (int64_t l = 0; l < q->model->count; ++l) {

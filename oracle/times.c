@@ -12,10 +12,10 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
   static const char *const names[] = {"name", "forward_s", "backward_s", "update_s", "product_s", NULL};
   char name[BPPSA_ORACLE_NAME];
   double forward = -1, backward = -1, update = -1, product = -1;
-  const bppsa_oracle_member numbers[] = {{"forward_s", &forward, 0, 1e9},
-                                         {"backward_s", &backward, 0, 1e9},
-                                         {"update_s", &update, 0, 1e9},
-                                         {"product_s", &product, 0, 1e9}};
+  const bppsa_oracle_member numbers[] = {{"forward_s", &forward, 0, 1e9, false},
+                                         {"backward_s", &backward, 0, 1e9, false},
+                                         {"update_s", &update, 0, 1e9, false},
+                                         {"product_s", &product, 0, 1e9, false}};
   BPPSA_TRY(bppsa_oracle_known(where, object, names));
   BPPSA_TRY(bppsa_oracle_text(where, object, "name", sizeof name, name));
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof numbers / sizeof numbers[0], numbers));
@@ -78,7 +78,7 @@ static bppsa_status describe(const char *file, const json_t *document, const jso
   const json_t *measured = json_object_get(document, "measured");
   char where[160], date[BPPSA_ORACLE_NAME], hardware[BPPSA_ORACLE_MEASURED / 2];
   double batch = 0;
-  const bppsa_oracle_member number = {"batch", &batch, 1, 9e15};
+  const bppsa_oracle_member number = {"batch", &batch, 1, 9e15, true};
   snprintf(where, sizeof where, "%.100s: measured", file);
   BPPSA_TRY(bppsa_oracle_text(where, measured, "date", sizeof date, date));
   BPPSA_TRY(bppsa_oracle_text(where, measured, "hardware", sizeof hardware, hardware));

@@ -1,5 +1,6 @@
 #include "recurrent/chain.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -286,8 +287,8 @@ static void describe_layers(recurrent_chain *c) {
     char *name = c->names[c->base.parameter_count + l];
     const bool head = l == layers;
     const int64_t input = l == 0 ? config->input : config->hidden;
-    memcpy(name, head ? "linear" : "l", head ? sizeof "linear" : sizeof "l");
-    c->layers[l] = (bppsa_chain_layer){.name = name,
+    (void)snprintf(name, NAME_SIZE, "l%lld", (long long)l);
+    c->layers[l] = (bppsa_chain_layer){.name = head ? "linear" : name,
                                        .in = l == 0 ? config->seq_len * config->input : states,
                                        .out = head ? config->classes * (config->loss_all ? config->seq_len : 1) : states,
                                        .kept = head ? 0 : kept * size_of(c),
@@ -318,6 +319,9 @@ bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, 
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && chain != NULL);
   if (config->lengths) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: lengths of samples, expected samples of one length");
+  }
+  if (config->bidirectional) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: two directions, expected layers of one direction");
   }
   if (config->dropout > 0) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: dropout, expected a network without it");

@@ -19,7 +19,7 @@ extern "C" {
  * parameters and, bit for bit, the same passes. config->batch: the most samples of a call; method, input_gradients, factory and
  * ends are not used. The cell and the device must outlive the chain; the caller destroys it with bppsa_chain_destroy.
  * On a GPU every pass copies its weights to scratch memory, and their gradients from there. ERR_UNSUPPORTED: speculative forward
- * passes, no head; errors of bppsa_recurrent_create. */
+ * passes, no head, two directions; errors of bppsa_recurrent_create. */
 bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                           const bppsa_device *device, bppsa_chain **chain);
 

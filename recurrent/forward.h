@@ -53,13 +53,13 @@ const char *bppsa_forward_name(bppsa_forward_kind kind); /* "sequential", "specu
 bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind);
 
 /* Neighbouring parts of a sequence, each held by a network of its own (distributed/split_time.h), whose speculative passes are
- * those of the whole sequence: the same chunks, and so the same bits. All parts call the functions, on a CPU. An error ends the
- * pass. */
+ * those of the whole sequence: the same chunks, and so the same bits. All parts call the functions. An error ends the pass. */
 typedef struct {
   void *context;
   int64_t first, seq_len; /* the network has steps first + 1 .. first + its own, of seq_len; seq_len 0: of its own alone */
   /* Sends two arrays to the part with the next steps, and receives them from the part in front; numbers NULL: the second alone.
-   * They are in host memory and stay as they are until the next `send` or `join`, or the end of the pass. */
+   * Numbers are in host memory, states in the device's. They stay as they are until the next `send` or `join`, or the end of the
+   * pass. */
   bppsa_status (*send)(void *context, const bppsa_view *numbers, const bppsa_view *states);
   bppsa_status (*receive)(void *context, const bppsa_view *numbers, const bppsa_view *states);
   /* Sets numbers, on all parts, to the sums over all parts; from the number `sums` on to the largest ones. */
@@ -109,11 +109,13 @@ enum { BPPSA_FORWARD_GPU_HIDDEN = 512 }; /* most_hidden of GPUs with room for cl
 enum { BPPSA_FORWARD_GPU_ROUNDS = 3 };   /* the most rounds of a pass on a GPU, which launches all of them */
 
 /* A pass fails if its path is nine tenths of the sequential one's or more, or its work more than the plan's most_work. After three
- * failing passes in a row the next 50 passes are sequential, and after each further one the next 50, until one does not fail: so
- * AUTO decides by the path and the work last seen. Checkpoints keep this state, because the bits of later passes depend on it. */
-enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 50 };
+ * failing passes in a row the next 100 passes are sequential; if the pass behind them fails, the next 200, and behind each further
+ * failing one the next 400, until one does not fail: so AUTO decides by the path and the work last seen, and no pause is much
+ * longer than the time for which the network has failed. Checkpoints keep this state, because the bits of later passes depend on
+ * it. */
+enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 100, BPPSA_FORWARD_DOUBLINGS = 2 };
 typedef struct {
-  int64_t failures; /* failing passes in a row, at most FAILURES - 1 */
+  int64_t failures; /* failing passes in a row, at most FAILURES + DOUBLINGS */
   int64_t left;     /* sequential passes still to come */
 } bppsa_forward_pause;
 
@@ -160,7 +162,8 @@ bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pau
 
 /* Makes one pass of those of `count` models, each of samples[i] samples of one batch (0: it made none) by the same plan: the path
  * is that of the slowest sample, the work the mean over all samples. From `before`, the pauses before the pass, it works out those
- * behind it. Sets statistics and pauses of all models. ERR_ARGUMENT: not recurrent models on a CPU. */
+ * behind it. Sets statistics and pauses of all models. ERR_ARGUMENT: not recurrent models on a CPU, or
+ * parts of a sequence on a GPU. */
 bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,
                                       const bppsa_forward_pause *before);
 

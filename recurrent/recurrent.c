@@ -42,7 +42,8 @@ static bppsa_status check_inputs(const recurrent_network *n, const bppsa_view *x
     return bppsa_fail(BPPSA_ERR_SHAPE, "x: batch %lld, expected 1 .. %lld", (long long)batch, (long long)c->batch);
   }
   BPPSA_TRY(check_view(n, "x", x, 3, (int64_t[]){c->seq_len, batch > 0 ? batch : c->batch, c->input}));
-  return h0 == NULL ? BPPSA_OK : check_view(n, "h0", h0, 3, (int64_t[]){c->layers, batch, bppsa_recurrent_state_size(n)});
+  return h0 == NULL ? BPPSA_OK
+                    : check_view(n, "h0", h0, 3, (int64_t[]){bppsa_recurrent_layers(c), batch, bppsa_recurrent_state_size(n)});
 }
 
 /* A view of the network's memory. */
@@ -53,13 +54,14 @@ static bppsa_view view_of(const recurrent_network *n, void *data, int32_t ndim, 
 }
 
 static bppsa_view logits_view(const recurrent_network *n) {
-  const int64_t all[] = {n->config.seq_len, n->batch, n->base.classes};
-  const bool every = n->config.loss_all;
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t all[] = {c->seq_len, n->batch, n->base.classes};
   int64_t first;
   (void)bppsa_recurrent_head_rows(n, &first);
-  void *states = n->ragged.active ? n->ragged.ends : bppsa_recurrent_offset(n, n->layers[n->config.layers - 1].h, first);
-  void *outputs = n->config.no_head && !(every && n->ragged.active) ? states : n->logits;
-  return view_of(n, outputs, every ? 3 : 2, every ? all : all + 1);
+  void *states = n->ragged.active ? n->ragged.ends : bppsa_recurrent_offset(n, n->layers[c->layers - 1].h, first);
+  states = c->bidirectional ? n->sides.top : states;
+  void *outputs = c->no_head && !(c->loss_all && n->ragged.active) ? states : n->logits;
+  return view_of(n, outputs, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1);
 }
 
 int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
@@ -85,9 +87,12 @@ bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view
   return forward_layers(model, x, h0, NULL);
 }
 
-/* Of samples that have lengths, the states h or c of a layer in the caller's order. */
-static void unpack_states(const recurrent_network *n, const void *states, void *whole) {
-  bppsa_ragged_unpack(n, bppsa_recurrent_offset(n, states, n->batch * n->config.hidden), n->config.hidden, whole);
+/* The rows of a level's states h (or c), without gaps; of two directions they are written to a buffer. */
+static bppsa_status state_rows(const recurrent_network *n, int64_t level, bool cells, void **rows) {
+  const recurrent_layer *layer = &n->layers[level];
+  *rows = n->config.bidirectional ? n->sides.above
+                                  : bppsa_recurrent_offset(n, cells ? layer->c : layer->h, n->batch * n->config.hidden);
+  return n->config.bidirectional ? bppsa_sides_join(n, level, cells, *rows) : BPPSA_OK;
 }
 
 static bppsa_status forward_lengths(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
@@ -96,7 +101,9 @@ static bppsa_status forward_lengths(bppsa_model *model, const bppsa_view *x, con
   BPPSA_TRY(forward_layers(model, x, h0, lengths));
   *logits = logits_view(n);
   if (n->config.no_head && n->config.loss_all && n->ragged.active) {
-    unpack_states(n, n->layers[n->config.layers - 1].h, n->logits);
+    void *rows = n->sides.top;
+    BPPSA_TRY(n->config.bidirectional ? BPPSA_OK : state_rows(n, n->config.layers - 1, false, &rows));
+    bppsa_ragged_unpack(n, rows, bppsa_recurrent_outputs(&n->config), n->logits);
   }
   return n->config.no_head ? BPPSA_OK : n->backend->logits(n);
 }
@@ -108,14 +115,16 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
 /* ---- backward ---- */
 
 bool bppsa_recurrent_injected(const recurrent_network *n, int64_t l) {
-  return n->config.loss_all || l + 1 < n->config.layers || n->ragged.active || (n->config.lengths && n->layers[l].scan != NULL);
+  const bppsa_recurrent_config *c = &n->config;
+  return c->loss_all || bppsa_recurrent_level(n, l) + 1 < c->layers || n->ragged.active ||
+         (c->lengths && n->layers[l].scan != NULL);
 }
 
 static bppsa_status count(bppsa_model *model) {
   recurrent_network *n = (recurrent_network *)model;
   int64_t redone = 0;
   BPPSA_TRY(n->backend->count(n, &redone));
-  for (int64_t l = 0; l < n->config.layers; ++l) {
+  for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
     if (n->layers[l].scan != NULL) {
       BPPSA_TRY(bppsa_scan_executor_count(n->layers[l].scan));
       redone += n->layers[l].scan->redone;
@@ -151,7 +160,7 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 static bppsa_status backward_layers(recurrent_network *n) {
   const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config);
   n->backward_done = true;
-  for (int64_t l = n->config.layers - 1; l >= 0; --l) {
+  for (int64_t l = bppsa_recurrent_layers(&n->config) - 1; l >= 0; --l) {
     BPPSA_TRY(layer_backward(n, l));
     gradients_ready(n, l * of_layer, of_layer);
     if (l > 0) {
@@ -187,7 +196,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
 static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_forward_was_run(n));
-  const int64_t all[] = {c->seq_len, n->batch, c->hidden};
+  const int64_t all[] = {c->seq_len, n->batch, bppsa_recurrent_outputs(c)};
   BPPSA_TRY(check_view(n, "seed", seed, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
   return n->backend->seed_layers(n, seed->data);
 }
@@ -203,9 +212,10 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
   BPPSA_REQUIRE(model != NULL && seed != NULL && gradients != NULL);
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
-  if (n->ragged.active) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: gradients of the states of samples that have lengths, expected whole samples",
-                      n->cell->name);
+  if (n->ragged.active || c->bidirectional) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: gradients of the states %s", n->cell->name,
+                      c->bidirectional ? "in two directions, expected one direction"
+                                       : "of samples that have lengths, expected whole samples");
   }
   BPPSA_TRY(seed_layers(n, seed));
   BPPSA_TRY(n->backend->layer_backward(n, c->layers - 1));
@@ -220,12 +230,15 @@ static bppsa_status states_of(const recurrent_network *n, bool cells, int64_t la
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "states of layer %lld, expected 0 .. %lld after a forward pass", (long long)layer,
                       (long long)c->layers - 1);
   }
-  const void *from = cells ? n->layers[layer].c : n->layers[layer].h;
-  void *data = n->ragged.active ? n->ragged.states : bppsa_recurrent_offset(n, from, n->batch * c->hidden);
-  if (n->ragged.active) {
-    unpack_states(n, from, data);
+  const int64_t width = bppsa_recurrent_outputs(c);
+  void *rows, *data = n->ragged.states;
+  BPPSA_TRY(state_rows(n, layer, cells, &rows));
+  if (!n->ragged.active) {
+    data = rows;
+  } else {
+    bppsa_ragged_unpack(n, rows, width, data);
   }
-  *states = view_of(n, data, 3, (int64_t[]){c->seq_len, n->batch, c->hidden});
+  *states = view_of(n, data, 3, (int64_t[]){c->seq_len, n->batch, width});
   return BPPSA_OK;
 }
 
@@ -255,7 +268,7 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
     *x = view_of(n, n->dx, 3, (int64_t[]){c->seq_len, n->batch, c->input});
   }
   if (h0 != NULL) {
-    *h0 = view_of(n, n->dh0, 3, (int64_t[]){c->layers, n->batch, bppsa_recurrent_state_size(n)});
+    *h0 = view_of(n, n->dh0, 3, (int64_t[]){bppsa_recurrent_layers(c), n->batch, bppsa_recurrent_state_size(n)});
   }
   return BPPSA_OK;
 }

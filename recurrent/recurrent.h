@@ -19,6 +19,13 @@
  * there are no linear.weight and linear.bias: the model's outputs are the states of the top layer, [T,b,H] or the last ones [b,H],
  * and its seed is their gradient, whatever the caller's loss.
  *
+ * With two directions (bidirectional) every layer has a second set of parameters, named PREFIX.weight_ih_lK_reverse and so on, each
+ * set behind the forward one; it walks from the last step to the first. A layer's output is [forward, reverse] of every step, 2H
+ * numbers, which are the next layer's input: D·H stands for H in the shapes of what follows a layer, weight_ih of the layers above
+ * the first, linear.weight and the outputs. A loss on the last step starts from both directions' last states, [forward's after step
+ * T, reverse's after step 1] (h_n in PyTorch, not output[-1]). Initial states are [L·D,b,S], of each layer forward and reverse. A
+ * sample that has a length begins its reverse direction at its own last step.
+ *
  * Of a sample that has a length (bppsa_model_forward) only so many steps are computed. Its last state is the one at its length,
  * from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is not read.
  * Batches whose samples all have T steps have the bits of passes without lengths.
@@ -52,13 +59,14 @@ typedef struct {
 } bppsa_recurrent_ends;
 
 typedef struct {
-  int64_t seq_len; /* T >= 1 */
-  int64_t batch;   /* B >= 1, the largest batch */
-  int64_t input;   /* I >= 1 */
-  int64_t hidden;  /* H >= 1 */
-  int64_t layers;  /* L >= 1 */
-  int64_t classes; /* C >= 1 */
-  bool no_bias;    /* the layers have no biases; the head keeps its own */
+  int64_t seq_len;    /* T >= 1 */
+  int64_t batch;      /* B >= 1, the largest batch */
+  int64_t input;      /* I >= 1 */
+  int64_t hidden;     /* H >= 1 */
+  int64_t layers;     /* L >= 1 */
+  int64_t classes;    /* C >= 1 */
+  bool no_bias;       /* the layers have no biases; the head keeps its own */
+  bool bidirectional; /* every layer walks through time in both directions, D = 2 */
   /* Dropout between the layers, in [0, 1), as PyTorch's: while samples are named (bppsa_model_drop), a number of a layer's output
    * is 0 in the input of the layer above with this probability, otherwise it is divided by 1 - dropout. 0: none */
   double dropout;
@@ -94,8 +102,8 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
 bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
                                     bppsa_recurrent_config *chosen);
 
-/* The plan of layer l's scan (borrowed), or NULL if the model runs sequential BP. A linear plan on the local device is executed
- * by the cell's own sweep, which is sequential BP. */
+/* The plan of layer l's scan, the same in both directions (borrowed), or NULL if the model runs sequential BP. A linear plan on the
+ * local device is executed by the cell's own sweep, which is sequential BP. */
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer);
 /* The scan configuration that a layer of the cell would get; `plan rnn` prints it. */
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t layer);
@@ -103,18 +111,23 @@ bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *conf
 /* The sizes from which the network's forward pass is planned; multiprocessors: of the GPU, 0 on a CPU. */
 bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                                   bppsa_device_kind device, int multiprocessors);
+/* The plan of the network's forward pass on a device; a GPU is asked for its sizes. Errors of bppsa_forward_plan_make;
+ * ERR_UNSUPPORTED: a cell without kernels; ERR_CUDA. */
+bppsa_status bppsa_recurrent_plan_forward(const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                          const bppsa_device *device, bppsa_forward_plan *plan);
 
-/* Passes without the head, for benchmarks. Forward: x [T,b,I], h0 [L,b,S] or NULL. Backward: seed is the gradient of the top
- * layer's last hidden states [b,H], or of all of them [T,b,H] with loss_all; it sets the gradients of all parameters except the
- * head's. ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
+/* Passes without the head, for benchmarks. Forward: x [T,b,I], h0 [L·D,b,S] or NULL. Backward: seed is the gradient of the
+ * top layer's last hidden states [b,D·H], or with loss_all of all of them [T,b,D·H]; it sets the gradients of all parameters but
+ * the head's. ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
 /* The gradients of the top layer's states 1 .. T, *gradients [T,b,S] (borrowed, until the next pass), for a seed as above.
- * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet; ERR_UNSUPPORTED: samples have lengths. */
+ * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet; ERR_UNSUPPORTED: samples have lengths,
+ * or layers two directions. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
-/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], on the model's device (borrowed, until the next pass, or
- * with lengths until the next call).
+/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,D·H], on the model's device (borrowed, until the next pass, or
+ * with lengths or two directions until the next call).
  * ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
 /* Likewise c_1 .. c_T of a cell whose state is a pair. ERR_UNSUPPORTED: it is not. */
@@ -129,9 +142,9 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed);
 
 /* Finds the architecture that a set of named tensors describes (PREFIX: "rnn" with gates 1, "gru" with gates 3): sets input,
- * hidden, layers, classes, no_bias and dtype of *config and leaves the rest. With no_head it does not look for the tensors of a
- * head, and classes stays as it is. `where` names the source. ERR_FORMAT: a tensor is missing;
- * ERR_SHAPE: shapes disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections, bidirectional weights.
+ * hidden, layers, classes, no_bias, bidirectional and dtype of *config and leaves the rest. With no_head it does not look for the
+ * tensors of a head, and classes stays as it is. `where` names the source. ERR_FORMAT: a tensor is missing; ERR_SHAPE: shapes
+ * disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections.
  */
 bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,
                                    const bppsa_named_view *tensors, bppsa_recurrent_config *config);

@@ -38,7 +38,7 @@ bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n) {
   const bppsa_cell *cell = n->cell;
   const int wide = n->config.dtype == BPPSA_F64;
   bool scans = false, sweeps = false;
-  for (int64_t l = 0; l < n->config.layers; ++l) {
+  for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
     scans = scans || n->layers[l].scan != NULL;
     sweeps = sweeps || n->layers[l].scan == NULL;
   }

@@ -9,7 +9,8 @@ static bppsa_status cost(const bppsa_recurrent_config *config, const bppsa_cell 
   *seconds = 0;
   *held = 0;
   for (int64_t layer = config->layers > 1 ? config->layers - 2 : 0; layer < config->layers; ++layer) {
-    const int64_t times = layer + 1 < config->layers ? config->layers - 1 : 1; /* all layers below the top are alike */
+    /* all layers below the top are alike, and both directions */
+    const int64_t times = (layer + 1 < config->layers ? config->layers - 1 : 1) * (config->bidirectional ? 2 : 1);
     bppsa_scan_config scan = bppsa_recurrent_scan_config(config, cell, layer);
     bppsa_scan_plan *plan = NULL;
     scan.device = device;

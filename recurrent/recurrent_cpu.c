@@ -184,10 +184,14 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   }
 }
 
+static bool has_sides(const recurrent_network *n) {
+  return n->config.bidirectional;
+}
+
 /* The layer's input in the present batch: its rows without gaps. */
 static const void *input_of(const recurrent_network *n, int64_t l) {
-  if (bppsa_recurrent_drops(n, l)) {
-    return n->layers[l].dropped;
+  if (bppsa_recurrent_drops(n, l) || (has_sides(n) && l > 0)) {
+    return n->layers[l].below;
   }
   return l > 0              ? bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * n->config.hidden)
          : n->ragged.active ? n->ragged.x
@@ -200,10 +204,12 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
   if (n->ragged.active) {
     bppsa_ragged_pack(n, n->x, c->input, n->ragged.x);
   }
-  for (int64_t l = 0; l < c->layers; ++l) {
+  for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
     begin_layer(n, l, h0);
-    if (bppsa_recurrent_drops(n, l)) {
-      bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].dropped);
+    if (has_sides(n)) {
+      BPPSA_TRY(bppsa_sides_enter(n, l));
+    } else if (bppsa_recurrent_drops(n, l)) {
+      bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].below);
     }
     if (speculates) {
       prepare_weights(n, l);
@@ -212,8 +218,10 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
       forward_layer(n, l, input_of(n, l));
     }
   }
-  if (n->ragged.active) {
-    bppsa_ragged_gather_ends(n, input_of(n, c->layers), c->hidden, c->hidden, n->ragged.ends);
+  if (has_sides(n)) {
+    BPPSA_TRY(bppsa_sides_leave(n));
+  } else if (n->ragged.active) {
+    bppsa_ragged_gather_ends(n, input_of(n, c->layers), c->hidden, c->hidden, n->ragged.ends, c->hidden);
   }
   bppsa_forward_end(n);
   return BPPSA_OK;
@@ -221,24 +229,30 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
 
 /* The linear head, and the states that it reads. */
 static bppsa_linear head_of(const recurrent_network *n, const void **h) {
+  const bppsa_recurrent_config *c = &n->config;
   int64_t first;
   int64_t rows = bppsa_recurrent_head_rows(n, &first);
+  *h = bppsa_recurrent_offset(n, n->layers[c->layers - 1].h, first);
   if (n->ragged.active) {
-    rows = n->config.loss_all ? n->ragged.rows : n->batch;
-    *h = n->config.loss_all ? input_of(n, n->config.layers) : n->ragged.ends;
-    return linear(n, rows, n->config.hidden, n->config.classes);
+    rows = c->loss_all ? n->ragged.rows : n->batch;
+    *h = c->loss_all ? input_of(n, c->layers) : n->ragged.ends;
   }
-  *h = bppsa_recurrent_offset(n, n->layers[n->config.layers - 1].h, first);
-  return linear(n, rows, n->config.hidden, n->config.classes);
+  *h = has_sides(n) ? n->sides.top : *h;
+  return linear(n, rows, bppsa_recurrent_outputs(c), c->classes);
+}
+
+/* The head's parameters. */
+static const bppsa_parameter *head_parameter(const recurrent_network *n, int64_t which) {
+  return parameter(n, bppsa_recurrent_layers(&n->config), which);
 }
 
 static bppsa_status logits(recurrent_network *n) {
   const void *h;
   const bppsa_linear head = head_of(n, &h);
-  bppsa_linear_transpose(&head, parameter(n, n->config.layers, 0)->value.data, n->w_t, head.out);
+  bppsa_linear_transpose(&head, head_parameter(n, 0)->value.data, n->w_t, head.out);
   const bool packed = n->ragged.active && n->config.loss_all;
   void *logits = packed ? n->ragged.packed : n->logits;
-  bppsa_linear_forward(&head, h, n->w_t, parameter(n, n->config.layers, 1)->value.data, logits);
+  bppsa_linear_forward(&head, h, n->w_t, head_parameter(n, 1)->value.data, logits);
   if (packed) {
     bppsa_ragged_unpack(n, logits, n->config.classes, n->logits);
   }
@@ -267,15 +281,27 @@ static void spread_gradients(const recurrent_network *n, int64_t rows) {
 /* Makes g the gradient of the last states alone, [b][H]; where gradients are injected, that of all other states is 0. */
 static void seed_ends(recurrent_network *n, const void *ends) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
-  if (bppsa_recurrent_injected(n, n->config.layers - 1)) {
+  if (bppsa_recurrent_injected(n, bppsa_recurrent_layers(&n->config) - 1)) {
     memset(n->g, 0, (size_t)((n->batch + bppsa_ragged_rows(n)) * size * size_of(n)));
   }
   if (n->ragged.active) {
-    bppsa_ragged_scatter_ends(n, ends, size, hidden, bppsa_recurrent_offset(n, n->g, n->batch * size));
+    bppsa_ragged_scatter_ends(n, ends, hidden, size, hidden, bppsa_recurrent_offset(n, n->g, n->batch * size));
   } else {
     memmove(end_of_g(n, n->batch, hidden), ends, (size_t)(n->batch * hidden * size_of(n)));
     spread_gradients(n, n->batch);
   }
+}
+
+static bppsa_status enter_side(recurrent_network *n, int64_t l) {
+  const int64_t rows = bppsa_ragged_rows(n), hidden = n->config.hidden;
+  const bool ends = bppsa_sides_ends(n, l);
+  BPPSA_TRY(bppsa_sides_split(n, l, ends ? n->sides.part : end_of_g(n, rows, hidden), hidden));
+  if (ends) {
+    seed_ends(n, n->sides.part);
+  } else {
+    spread_gradients(n, rows);
+  }
+  return BPPSA_OK;
 }
 
 /* The gradient of the outputs of every step, or of the last states, where the head's products read it. */
@@ -287,14 +313,17 @@ static bppsa_status seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const void *h;
   const bppsa_linear head = head_of(n, &h);
-  const void *weight = parameter(n, c->layers, 0)->value.data;
+  const void *weight = head_parameter(n, 0)->value.data;
   if (n->ragged.active && c->loss_all) {
     bppsa_ragged_pack(n, n->seed, c->classes, n->ragged.packed);
   }
   /* where seed_ends clears g, the products wait elsewhere: in a network that takes lengths */
   const bool apart = !c->loss_all && bppsa_recurrent_injected(n, c->layers - 1);
-  void *ends = apart ? n->ragged.packed : end_of_g(n, head.rows, c->hidden);
+  void *ends = has_sides(n) ? n->sides.above : apart ? n->ragged.packed : end_of_g(n, head.rows, c->hidden);
   bppsa_linear_input_gradient(&head, head_seed(n), weight, ends);
+  if (has_sides(n)) {
+    return enter_side(n, bppsa_recurrent_layers(c) - 1);
+  }
   if (c->loss_all) {
     spread_gradients(n, head.rows);
   } else {
@@ -304,7 +333,15 @@ static bppsa_status seed(recurrent_network *n) {
 }
 
 static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
-  const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n);
+  const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), outputs = bppsa_recurrent_outputs(&n->config);
+  if (has_sides(n)) {
+    if (n->config.loss_all) {
+      bppsa_ragged_pack(n, seed, outputs, n->sides.above);
+    } else {
+      memcpy(n->sides.above, seed, (size_t)(n->batch * outputs * size_of(n)));
+    }
+    return enter_side(n, bppsa_recurrent_layers(&n->config) - 1);
+  }
   if (!n->config.loss_all) {
     seed_ends(n, seed);
     return BPPSA_OK;
@@ -314,15 +351,23 @@ static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   return BPPSA_OK;
 }
 
+static bppsa_status input_gradient(recurrent_network *n, int64_t l, void *rows) {
+  const bppsa_linear project = linear(n, bppsa_ragged_rows(n), n->layers[l].input, n->cell->gates * n->config.hidden);
+  bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, rows);
+  return BPPSA_OK;
+}
+
 static bppsa_status pass_down(recurrent_network *n, int64_t l) {
-  const bppsa_recurrent_config *c = &n->config;
-  const bppsa_linear project = linear(n, bppsa_ragged_rows(n), n->layers[l].input, n->cell->gates * c->hidden);
-  bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, end_of_g(n, project.rows, project.in));
-  void *rows = end_of_g(n, project.rows, project.in);
-  if (bppsa_recurrent_drops(n, l)) {
-    bppsa_recurrent_drop(n, l, rows, rows);
+  if (has_sides(n)) {
+    return bppsa_sides_pass_down(n, l);
   }
-  spread_gradients(n, project.rows);
+  const int64_t rows = bppsa_ragged_rows(n);
+  void *gradients = end_of_g(n, rows, n->config.hidden);
+  BPPSA_TRY(input_gradient(n, l, gradients));
+  if (bppsa_recurrent_drops(n, l)) {
+    bppsa_recurrent_drop(n, l, gradients, gradients);
+  }
+  spread_gradients(n, rows);
   return BPPSA_OK;
 }
 
@@ -441,8 +486,8 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 static bppsa_status head_gradients(recurrent_network *n) {
   const void *h;
   const bppsa_linear head = head_of(n, &h);
-  bppsa_linear_weight_gradient(&head, head_seed(n), h, parameter(n, n->config.layers, 0)->gradient.data,
-                               parameter(n, n->config.layers, 1)->gradient.data, n->sums);
+  bppsa_linear_weight_gradient(&head, head_seed(n), h, head_parameter(n, 0)->gradient.data, head_parameter(n, 1)->gradient.data,
+                               n->sums);
   return BPPSA_OK;
 }
 
@@ -502,7 +547,7 @@ static window bp_window(const recurrent_network *n, int64_t l, int64_t first, in
   w.row = first * n->batch;
   w.steps = steps;
   w.input = first > 0 || wants_first(n);
-  if (l > 0 || n->config.input_gradients) {
+  if (bppsa_recurrent_level(n, l) > 0 || n->config.input_gradients) {
     w.pre = bppsa_recurrent_offset(n, n->pre, first * deltas);
     w.delta_h = n->cell->split ? n->delta_h : w.pre;
   }
@@ -576,11 +621,10 @@ static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
              bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * size_of(n)));
     }
   }
-  if (c->input_gradients && l == 0) {
-    const layer_products p = products_of(n, 0);
+  if (c->input_gradients && bppsa_recurrent_level(n, l) == 0) {
     void *dx = n->ragged.active ? n->ragged.packed : n->dx;
-    bppsa_linear_input_gradient(&p.from_x, n->pre, parameter(n, 0, W_IH)->value.data, dx);
-    if (n->ragged.active) {
+    BPPSA_TRY(has_sides(n) ? bppsa_sides_add(n, l, dx) : input_gradient(n, l, dx));
+    if (n->ragged.active && l == 0) {
       bppsa_ragged_unpack(n, dx, c->input, n->dx);
     }
   }
@@ -617,10 +661,11 @@ static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
   const int64_t unit = c->lengths ? 1 : c->batch; /* single rows make the most parts, where batches have fewer rows */
+  const int64_t outputs = bppsa_recurrent_outputs(c);
   const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, unit, 0, 0};
   const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, unit, 0, 0},
-                               from_h, /* the input of the layers above the first */
-                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, unit, 0, 0}};
+                               {c->dtype, 1, rows, outputs, out, unit, 0, 0},
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, outputs, c->classes, unit, 0, 0}};
   int64_t most = 0;
   for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
     const int64_t bytes = bppsa_linear_workspace(&uses[i]);
@@ -633,18 +678,19 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
   const bppsa_recurrent_config *c = &n->config;
   const bppsa_cell *cell = n->cell;
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
-  const int64_t widest = c->input > hidden ? c->input : hidden, most = gates > c->classes ? gates : c->classes;
+  const int64_t outputs = bppsa_recurrent_outputs(c), widest = c->input > outputs ? c->input : outputs,
+                most = gates > c->classes ? gates : c->classes;
   const int64_t state = bppsa_recurrent_state_size(n), sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
   if (sums < 0 || hidden_sums < 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
   }
-  for (int64_t l = 0; l < c->layers; ++l) {
+  for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
     if (cell->pair) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
     }
-    if (c->dropout > 0 && l > 0) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->layers[l].dropped, bytes));
+    if (l > 0 && (c->dropout > 0 || c->bidirectional)) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
     }
     if (cell->saved > 0) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
@@ -667,19 +713,21 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
                 {cell->split, steps, batch, gates, &n->delta_h},
                 {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
-                {c->input_gradients, c->layers, batch, state, &n->dh0}};
+                {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
-  BPPSA_TRY(bppsa_forward_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
+  BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   BPPSA_TRY(visit(&n->sums, sums, bytes));
   return visit(&n->hidden_sums, hidden_sums, bytes);
 }
 
-static bppsa_status allocate_array(void **array, int64_t size, int64_t *bytes) {
+bppsa_status bppsa_recurrent_allocate_array(void **array, int64_t size, int64_t *bytes) {
   *bytes += size;
   *array = bppsa_calloc(size, 1);
   return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
@@ -687,21 +735,22 @@ static bppsa_status allocate_array(void **array, int64_t size, int64_t *bytes) {
 
 static bppsa_status allocate(recurrent_network *n, bool scans) {
   int64_t bytes = 0;
-  return visit_arrays(n, scans, allocate_array, &bytes);
+  return visit_arrays(n, scans, bppsa_recurrent_allocate_array, &bytes);
 }
 
 static void destroy(recurrent_network *n) {
-  for (int64_t l = 0; n->layers != NULL && l < n->config.layers; ++l) {
+  for (int64_t l = 0; n->layers != NULL && l < bppsa_recurrent_layers(&n->config); ++l) {
     bppsa_free(n->layers[l].h);
     bppsa_free(n->layers[l].c);
     bppsa_free(n->layers[l].saved);
-    bppsa_free(n->layers[l].dropped);
+    bppsa_free(n->layers[l].below);
   }
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices + n->cell->pair; ++k) {
     bppsa_free(n->columns[k]);
   }
   bppsa_forward_free(n);
   bppsa_ragged_free(n);
+  bppsa_sides_free(n);
   void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
                        n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
@@ -724,6 +773,9 @@ const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .layer_backward = layer_backward,
                                                .backward = backward_layer,
                                                .pass_down = pass_down,
+                                               .input_gradient = input_gradient,
+                                               .enter_side = enter_side,
+                                               .move = bppsa_sides_move,
                                                .count = count,
                                                .look = look,
                                                .tell = look};

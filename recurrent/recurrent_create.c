@@ -32,8 +32,8 @@ bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *conf
 
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer) {
   const recurrent_network *n = (const recurrent_network *)model;
-  return layer >= 0 && layer < n->config.layers && n->config.method.backward == BPPSA_BACKWARD_SCAN ? n->layers[layer].plan
-                                                                                                    : NULL;
+  const bool scans = layer >= 0 && layer < n->config.layers && n->config.method.backward == BPPSA_BACKWARD_SCAN;
+  return scans ? n->layers[layer * bppsa_recurrent_directions(&n->config)].plan : NULL; /* both directions have the same */
 }
 
 /* ---- checks ---- */
@@ -68,6 +68,9 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->lengths && c->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "lengths of samples in a speculative forward pass, expected a sequential one");
   }
+  if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
+  }
   const bppsa_forward_part *part = &c->part;
   if (part->seq_len != 0 && (part->first < 0 || part->first > part->seq_len - c->seq_len)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "steps %lld .. %lld of a sequence of %lld, expected a part of it",
@@ -79,14 +82,15 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
 /* Checks once that every array's extents fit in 64 bits; later index arithmetic then cannot overflow. */
 static bppsa_status check_sizes(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
-  const int64_t gates = n->cell->gates * c->hidden;
-  const int64_t widest = gates > c->input        ? (gates > c->classes ? gates : c->classes)
-                         : c->input > c->classes ? c->input
-                                                 : c->classes;
+  const int64_t gates = n->cell->gates * c->hidden, widths[] = {gates, c->input, c->classes, bppsa_recurrent_outputs(c)};
+  int64_t widest = 0;
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; ++i) {
+    widest = widths[i] > widest ? widths[i] : widest;
+  }
   int64_t count;
   size_t bytes;
   if (bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->seq_len + 1, c->batch, widest, 4}, &count, &bytes) != BPPSA_OK ||
-      bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->layers, gates, widest, 4}, &count, &bytes) != BPPSA_OK) {
+      bppsa_shape_bytes(c->dtype, 4, (int64_t[]){bppsa_recurrent_layers(c), gates, widest, 4}, &count, &bytes) != BPPSA_OK) {
     return bppsa_fail(
         BPPSA_ERR_ARGUMENT, "seq_len %lld, batch %lld, input %lld, hidden %lld, layers %lld: the network does not fit in 64 bits",
         (long long)c->seq_len, (long long)c->batch, (long long)c->input, (long long)c->hidden, (long long)c->layers);
@@ -103,22 +107,23 @@ static void describe(recurrent_network *n, bppsa_parameter *p, int32_t ndim, int
 static void describe_parameters(recurrent_network *n) {
   static const char *const kinds[MOST_PARAMETERS] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden, of_layer = bppsa_recurrent_layer_parameters(&n->config),
-                head = n->config.layers * of_layer;
+                head = bppsa_recurrent_parameters(&n->config, false), directions = bppsa_recurrent_directions(&n->config);
   bppsa_parameter *p = n->base.parameters;
   for (int64_t i = 0; i < n->base.parameter_count; ++i) {
     p[i].name = n->names[i];
   }
   for (int64_t i = 0; i < head; ++i) {
     const int64_t l = i / of_layer, which = i % of_layer;
-    snprintf(n->names[i], NAME_SIZE, "%s.%s_l%lld", n->cell->name, kinds[which], (long long)l);
+    snprintf(n->names[i], NAME_SIZE, "%s.%s_l%lld%s", n->cell->name, kinds[which], (long long)(l / directions),
+             l % directions == 1 ? "_reverse" : "");
     describe(n, &p[i], which <= W_HH ? 2 : 1, out, which == W_IH ? n->layers[l].input : hidden);
   }
-  for (int64_t i = 0; n->zeros != NULL && i < 2 * n->config.layers; ++i) {
+  for (int64_t i = 0; n->zeros != NULL && i < 2 * bppsa_recurrent_layers(&n->config); ++i) {
     describe(n, &n->zeros[i], 1, out, 0);
   }
   if (!n->config.no_head) {
     snprintf(n->names[head], NAME_SIZE, "linear.weight");
-    describe(n, &p[head], 2, n->config.classes, hidden);
+    describe(n, &p[head], 2, n->config.classes, bppsa_recurrent_outputs(&n->config));
     snprintf(n->names[head + 1], NAME_SIZE, "linear.bias");
     describe(n, &p[head + 1], 1, n->config.classes, 0);
   }
@@ -127,7 +132,7 @@ static void describe_parameters(recurrent_network *n) {
 /* Places all parameters in one array for values and one for gradients, each tensor at a multiple of 64 bytes; behind them the zeros
  * that stand for biases. */
 static bppsa_status place_parameters(recurrent_network *n) {
-  const int64_t own = n->base.parameter_count, all = own + (n->zeros != NULL ? 2 * n->config.layers : 0);
+  const int64_t own = n->base.parameter_count, all = own + (n->zeros != NULL ? 2 * bppsa_recurrent_layers(&n->config) : 0);
   size_t total = 0;
   for (int pass = 0; pass < 2; ++pass) {
     size_t at = 0;
@@ -163,8 +168,8 @@ static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device,
   }
   const bppsa_device_kind kind = bppsa_device_get_kind(device);
   BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell, kind, &chosen));
-  for (int64_t l = 0; l < n->config.layers; ++l) {
-    bppsa_scan_config scan = bppsa_recurrent_scan_config(&chosen, n->cell, l);
+  for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
+    bppsa_scan_config scan = bppsa_recurrent_scan_config(&chosen, n->cell, bppsa_recurrent_level(n, l));
     scan.method.algorithm = n->config.method.backward == BPPSA_BACKWARD_BP ? BPPSA_SCAN_LINEAR : scan.method.algorithm;
     scan.device = kind;
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->layers[l].plan));
@@ -213,7 +218,7 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
   if (bytes <= limit) {
     return BPPSA_OK;
   }
-  const bppsa_scan_plan *plan = n->layers[n->config.layers - 1].plan;
+  const bppsa_scan_plan *plan = n->layers[bppsa_recurrent_layers(&n->config) - 1].plan;
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s needs at least %lld bytes, %lld of them for products held, expected at most %lld",
                     n->cell->name,
                     plan == NULL ? "BP" : bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->method.algorithm),
@@ -222,9 +227,10 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
 
 bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *c, const bppsa_cell *cell,
                                                   bppsa_device_kind device, int multiprocessors) {
+  const int64_t outputs = bppsa_recurrent_outputs(c);
   return (bppsa_forward_shape){.seq_len = c->part.seq_len > 0 ? c->part.seq_len : c->seq_len,
                                .batch = c->batch,
-                               .input = c->layers > 1 && c->hidden > c->input ? c->hidden : c->input,
+                               .input = c->layers > 1 && outputs > c->input ? outputs : c->input,
                                .hidden = c->hidden,
                                .gates = cell->gates,
                                .pair = cell->pair,
@@ -234,23 +240,25 @@ bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *
                                .most_hidden = device == BPPSA_CPU ? 0 : BPPSA_FORWARD_GPU_HIDDEN};
 }
 
+/* As the backend knows its device. */
+static bppsa_forward_shape shape_on(const recurrent_network *n, const bppsa_device *device) {
+  bppsa_forward_shape shape =
+      bppsa_recurrent_forward_shape(&n->config, n->cell, bppsa_device_get_kind(device), n->forward.multiprocessors);
+  shape.most_hidden = shape.device == BPPSA_CPU ? 0 : n->forward.most_hidden;
+  return shape;
+}
+
 static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device) {
   int64_t held;
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
-  bppsa_forward_shape shape =
-      bppsa_recurrent_forward_shape(&n->config, n->cell, bppsa_device_get_kind(device), n->forward.multiprocessors);
-  shape.most_hidden = shape.device == BPPSA_CPU ? 0 : n->forward.most_hidden;
+  const bppsa_forward_shape shape = shape_on(n, device);
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
   n->forward.seq_len = shape.seq_len;
-  if (n->config.part.seq_len > 0 && n->forward.plan.speculative && shape.device != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU that holds a part of the sequence, expected "
-                                             "sequential, or ranks on CPUs");
-  }
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
   BPPSA_TRY(n->backend->allocate(n, scans));
-  for (int64_t l = 0; l < n->config.layers; ++l) {
+  for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
     BPPSA_TRY(make_scan(n, l, device));
   }
   return n->backend->check_cell(n);
@@ -258,18 +266,19 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
 
 static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
   const bppsa_recurrent_config *c = &n->config;
+  const int64_t layers = bppsa_recurrent_layers(c);
   n->base.parameter_count = bppsa_recurrent_parameters(c, true);
-  n->layers = bppsa_calloc(c->layers, sizeof *n->layers);
+  n->layers = bppsa_calloc(layers, sizeof *n->layers);
   n->base.parameters = bppsa_calloc(n->base.parameter_count, sizeof *n->base.parameters);
   n->names = bppsa_calloc(n->base.parameter_count, sizeof *n->names);
   n->columns = bppsa_calloc(n->cell->matrices + n->cell->pair, sizeof *n->columns);
-  n->zeros = c->no_bias ? bppsa_calloc(2 * c->layers, sizeof *n->zeros) : NULL;
+  n->zeros = c->no_bias ? bppsa_calloc(2 * layers, sizeof *n->zeros) : NULL;
   if (n->layers == NULL || n->base.parameters == NULL || n->names == NULL || n->columns == NULL ||
       (c->no_bias && n->zeros == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t l = 0; l < c->layers; ++l) {
-    n->layers[l].input = l == 0 ? c->input : c->hidden;
+  for (int64_t l = 0; l < layers; ++l) {
+    n->layers[l].input = bppsa_recurrent_level(n, l) == 0 ? c->input : bppsa_recurrent_outputs(c);
   }
   describe_parameters(n);
   BPPSA_TRY(place_parameters(n));
@@ -278,6 +287,21 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
 }
 
 static const recurrent_backend *const backends[] = {[BPPSA_CPU] = &bppsa_recurrent_cpu, [BPPSA_CUDA] = &bppsa_recurrent_cuda};
+
+bppsa_status bppsa_recurrent_plan_forward(const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                          const bppsa_device *device, bppsa_forward_plan *plan) {
+  BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && plan != NULL);
+  recurrent_network n = {.config = *config, .cell = cell, .backend = backends[bppsa_device_get_kind(device)]};
+  n.config.seq_len = 1; /* the device is asked for what it can do, not whether it has room for all steps */
+  bppsa_status status = n.backend->create(&n, device);
+  if (status == BPPSA_OK) {
+    bppsa_forward_shape shape = shape_on(&n, device);
+    shape.seq_len = config->seq_len;
+    status = bppsa_forward_plan_make(&config->forward, &shape, plan);
+  }
+  n.backend->destroy(&n);
+  return status;
+}
 
 /* Resolves AUTO: from here on the configuration says BP or SCAN. */
 static bppsa_status choose_method(recurrent_network *n, const bppsa_device *device) {
@@ -302,7 +326,7 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->ops.name = cell->name;
   n->base.ops = &n->ops;
   n->base.dtype = config->dtype;
-  n->base.classes = config->no_head ? config->hidden : config->classes;
+  n->base.classes = config->no_head ? bppsa_recurrent_outputs(config) : config->classes;
   n->config = *config;
   n->config.forward = config->lengths ? bppsa_forward_method_default() : config->forward; /* sequential */
   n->cell = cell;
@@ -324,7 +348,7 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
 
 void bppsa_recurrent_destroy(bppsa_model *model) {
   recurrent_network *n = (recurrent_network *)model;
-  for (int64_t l = 0; n->layers != NULL && l < n->config.layers; ++l) {
+  for (int64_t l = 0; n->layers != NULL && l < bppsa_recurrent_layers(&n->config); ++l) {
     bppsa_scan_executor_destroy(n->layers[l].scan);
     bppsa_scan_plan_destroy(n->layers[l].plan);
   }

@@ -4,123 +4,15 @@
  * and weight gradients are summed within them if they fit into registers. Larger layers run forward and through BP in the kernels
  * of wide_kernels.cuh, where the GPU has room for them. Otherwise, and for other scans, kernels write the factors of the Jacobians,
  * a scan executor computes the gradients, and products of matrices compute the rest.
- *
- * (The file is long because it is one backend's table of functions: memory and passes share the sizes of all arrays.)
+ * recurrent_forward_cuda.cu has the forward passes.
  */
-#include "core/alloc.h"
-#include "core/check.cuh"
-#include "core/linear_kernels.cuh"
-#include "core/memory_internal.h"
-#include "recurrent/cell_cuda.cuh"
-#include "recurrent/recurrent_internal.h"
-#include "recurrent/speculate.cuh"
+#include "recurrent/recurrent_internal.cuh"
 
-enum { PART_ROWS = 128, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
-
-/* Arrays of the parallel forward pass (speculate_arrays). */
-struct speculate_memory {
-  void *ends[2], *doubtful[2], *aside, *steps, *found, *gaps, *paths, *report;
-};
-
-struct recurrent_gpu {
-  speculate_memory speculate;
-  const bppsa_cell_cuda *cell;
-  const bppsa_device *device;
-  int32_t index;
-  int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
-  bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
-  cudaStream_t stream;
-  void *memory;
-  int64_t chunks;   /* fused: P; 1 for BP */
-  int64_t links;    /* their products, all of them where g_0 leaves the network (config.ends) */
-  bool prepared;    /* the present layer's products have been queued */
-  bool carried;     /* and the gradients between its chunks */
-  bool sums;        /* the walk sums weight gradients */
-  const void *last; /* g_T of the top layer if it is not in g, otherwise NULL */
-  void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone;
-};
+enum { PART_ROWS = 128, MOST_PARTS = 512 };
 
 namespace {
 
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-int64_t size_of(const recurrent_network *n) {
-  return (int64_t)bppsa_dtype_size(n->config.dtype);
-}
-
-void *offset(const recurrent_network *n, const void *base, int64_t reals) {
-  return base == NULL ? NULL : (char *)base + reals * size_of(n);
-}
-
-/* Bytes of all samples' states. */
-int64_t state_bytes(const recurrent_network *n) {
-  return n->batch * bppsa_recurrent_state_size(n) * size_of(n);
-}
-
-/* The cell's launchers for a real type. */
-template <typename real> const cell_launchers<real> &launchers(const recurrent_network *n);
-template <> const cell_launchers<float> &launchers(const recurrent_network *n) {
-  return n->gpu->cell->f32;
-}
-template <> const cell_launchers<double> &launchers(const recurrent_network *n) {
-  return n->gpu->cell->f64;
-}
-
-/* Calls a launcher without arrays, for the network's dtype. */
-#define LAUNCH(n, name, ...)                                                                                                     \
-  ((n)->config.dtype == BPPSA_F32 ? launchers<float>(n).name(__VA_ARGS__) : launchers<double>(n).name(__VA_ARGS__))
-
-/* Calls f<real>(..) for the network's dtype. */
-#define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
-
-/* A parameter's value or gradient in GPU memory. */
-void *place_of(const recurrent_network *n, int64_t layer, int64_t which, bool gradient) {
-  const bppsa_parameter *first = n->base.parameters, *p = bppsa_recurrent_parameter(n, layer, which);
-  const int64_t distance = (char *)p->value.data - (char *)first->value.data;
-  return (char *)(gradient ? n->base.device_gradients : n->base.device_values) + distance;
-}
-
-/* Is the first layer's input of size 1, so that its products are computed within the sweeps? */
-bool is_one(const recurrent_network *n) {
-  return n->config.input == 1 && n->config.hidden <= CHUNK_HIDDEN;
-}
-
-/* Is delta_x of layer l read by other work? */
-bool wants_delta_x(const recurrent_network *n, int64_t l) {
-  return !n->gpu->sums || l > 0 || n->config.input > 1 || n->config.input_gradients;
-}
-
 /* ---- products of matrices ---- */
-
-template <typename real> bppsa_status product(const recurrent_network *n, product_operands<real> p, int64_t parts) {
-  const int64_t rows = divide_up(p.m, PRODUCT_TILE), columns = divide_up(p.n + p.ones, PRODUCT_TILE);
-  if (columns * parts > 65535) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product on a GPU: %lld columns, expected at most %d", (long long)p.n,
-                      65535 / (int)parts * PRODUCT_TILE);
-  }
-  p.k_part = divide_up(p.k, parts);
-  BPPSA_LAUNCH(bppsa_linear_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
-               2 * PRODUCT_DEPTH * (PRODUCT_TILE + 1) * sizeof(real), n->gpu->stream, p, (int)columns);
-  return bppsa_cuda_check(cudaGetLastError(), "product: launch");
-}
-
-/* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in] */
-template <typename real>
-bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
-                          const void *bias, void *y) {
-  product_operands<real> p = {};
-  p.m = rows;
-  p.n = out;
-  p.k = p.b_column = p.a_row = in;
-  p.a = (const real *)x;
-  p.b = (const real *)w;
-  p.a_column = p.b_row = 1;
-  p.bias = (const real *)bias;
-  p.c = (real *)y;
-  return product(n, p, 1);
-}
 
 /* dx [rows][in] = dy [rows][out] w, rows of dx dx_row reals apart */
 template <typename real>
@@ -176,38 +68,6 @@ bppsa_status weight_gradient(const recurrent_network *n, int64_t rows, int64_t i
 
 /* ---- a layer ---- */
 
-template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n, int64_t l) {
-  layer_arrays<real> c = {};
-  const bppsa_recurrent_config *config = &n->config;
-  c.steps = config->seq_len;
-  c.batch = n->batch;
-  c.hidden = config->hidden;
-  c.input = n->layers[l].input;
-  c.relu = config->nonlinearity == BPPSA_NONLINEARITY_RELU;
-  c.w_ih = (const real *)place_of(n, l, W_IH, false);
-  c.w_hh = (const real *)place_of(n, l, W_HH, false);
-  c.b_ih = (const real *)place_of(n, l, B_IH, false);
-  c.b_hh = (const real *)place_of(n, l, B_HH, false);
-  c.x = (const real *)(l == 0 ? n->x : offset(n, n->layers[l - 1].h, n->batch * config->hidden));
-  c.pre = l == 0 && is_one(n) ? NULL : (real *)n->pre;
-  c.h = (real *)n->layers[l].h;
-  c.cells = (real *)n->layers[l].c;
-  c.saved = (real *)n->layers[l].saved;
-  c.g = (real *)n->g;
-  c.last = l + 1 == config->layers && n->gpu->last != NULL ? (const real *)n->gpu->last
-                                                           : c.g + c.steps * c.batch * bppsa_recurrent_state_size(n);
-  c.injected = bppsa_recurrent_injected(n, l);
-  c.want_input = config->input_gradients || config->ends.after != NULL;
-  c.store_g = true;
-  c.delta_x = (real *)n->pre;
-  c.delta_h = (real *)n->delta_h;
-  for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
-    c.columns[k] = (real *)n->columns[k];
-  }
-  c.diagonal = (real *)n->diagonal;
-  return c;
-}
-
 template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n) {
   const recurrent_gpu *gpu = n->gpu;
   chunk_arrays<real> s = {};
@@ -222,49 +82,6 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   s.carried = (real *)gpu->between;
   s.redone = (unsigned long long *)gpu->redone;
   return s;
-}
-
-template <typename real> speculate_arrays<real> speculate_of(const recurrent_network *n) {
-  const speculate_memory &m = n->gpu->speculate;
-  const bppsa_forward_plan &plan = n->forward.plan;
-  speculate_arrays<real> s = {};
-  s.chunks = plan.chunks;
-  s.warm_up = plan.warm_up;
-  s.possible = n->config.seq_len * n->config.layers;
-  s.accept = plan.accept;
-  s.stop = plan.stop;
-  s.far = plan.far;
-  for (int i = 0; i < 2; ++i) {
-    s.ends[i] = (real *)m.ends[i];
-    s.doubtful[i] = (int *)m.doubtful[i];
-  }
-  s.aside = (real *)m.aside;
-  s.steps = (int *)m.steps;
-  s.found = (int *)m.found;
-  s.gaps = (double *)m.gaps;
-  s.paths = (int64_t *)m.paths;
-  s.report = (speculate_report *)m.report;
-  return s;
-}
-
-template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_t l) {
-  const layer_arrays<real> c = arrays_of<real>(n, l);
-  if (c.pre != NULL) {
-    BPPSA_TRY(apply_linear<real>(n, c.steps * c.batch, c.input, n->cell->gates * c.hidden, c.x, c.w_ih, c.b_ih, c.pre));
-  }
-  const int64_t rows = n->cell->gates * c.hidden;
-  real *w_t = c.hidden <= CHUNK_HIDDEN || n->gpu->wide ? NULL : (real *)n->gpu->w_t;
-  if (w_t != NULL) {
-    BPPSA_LAUNCH(bppsa_linear_transposed<real>, (unsigned)divide_up(rows * c.hidden, TRANSPOSE_THREADS), TRANSPOSE_THREADS, 0,
-                 n->gpu->stream, c.w_hh, rows, c.hidden, w_t);
-    BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "transpose: launch"));
-  }
-  if (n->forward.plan.speculative) {
-    return launchers<real>(n).speculate(n->gpu->stream, c, speculate_of<real>(n), w_t, n->gpu->shared_most,
-                                        n->forward.plan.rounds, l == 0, l + 1 == n->config.layers);
-  }
-  return w_t == NULL ? launchers<real>(n).forward(n->gpu->stream, c)
-                     : launchers<real>(n).forward_wide(n->gpu->stream, c, w_t, n->gpu->shared_most);
 }
 
 /* Writes the sums of a walk to the gradients. */
@@ -305,7 +122,7 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
   const bool sums = deltas && n->gpu->sums, prepared = n->gpu->prepared, carried = n->gpu->carried;
   n->gpu->prepared = n->gpu->carried = false;
   c.store_g = !deltas;
-  c.delta_x = (deltas ? wants_delta_x(n, l) : l > 0) ? c.delta_x : NULL;
+  c.delta_x = (deltas ? wants_delta_x(n, l) : !is_first(n, l)) ? c.delta_x : NULL;
   c.delta_h = deltas && !sums ? c.delta_h : NULL;
   if (s.chunks > 1) {
     BPPSA_TRY(prepared ? BPPSA_OK : make_products<real>(n, l));
@@ -356,8 +173,11 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
         cudaMemcpyAsync((char *)n->dh0 + l * bytes, n->g, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream),
         "gradient of h0"));
   }
-  return n->config.input_gradients && l == 0 ? input_gradient<real>(n, rows, c.input, out, n->pre, c.w_ih, n->dx, c.input)
-                                             : BPPSA_OK;
+  if (!n->config.input_gradients || !is_first(n, l)) {
+    return BPPSA_OK;
+  }
+  return n->config.bidirectional ? bppsa_sides_add(n, l, n->dx)
+                                 : input_gradient<real>(n, rows, c.input, out, n->pre, c.w_ih, n->dx, c.input);
 }
 
 /* ---- memory ---- */
@@ -373,7 +193,7 @@ int64_t parameter_reals(const recurrent_network *n, const bppsa_parameter *param
 
 /* Reals of the parameters, and of the zeros behind them that stand for biases. */
 int64_t placed_reals(const recurrent_network *n) {
-  return n->base.reals + (n->zeros != NULL ? parameter_reals(n, n->zeros, 2 * n->config.layers) : 0);
+  return n->base.reals + (n->zeros != NULL ? parameter_reals(n, n->zeros, 2 * bppsa_recurrent_layers(&n->config)) : 0);
 }
 
 int64_t largest(int64_t a, int64_t b) {
@@ -384,10 +204,11 @@ int64_t largest(int64_t a, int64_t b) {
 int64_t partial_reals(const recurrent_network *n, bool fused) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t out = n->cell->gates * c->hidden, rows = c->seq_len * c->batch;
-  const int64_t head_rows = c->loss_all ? rows : c->batch;
+  const int64_t head_rows = c->loss_all ? rows : c->batch, outputs = bppsa_recurrent_outputs(c);
   const int64_t by_input = parts_of(rows, out, c->input) * out * (c->input + 1),
-                by_state = parts_of(rows, out, c->hidden) * out * (c->hidden + 1),
-                head = parts_of(head_rows, c->classes, c->hidden) * c->classes * (c->hidden + 1);
+                by_state = largest(parts_of(rows, out, c->hidden) * out * (c->hidden + 1),
+                                   parts_of(rows, out, outputs) * out * (outputs + 1)),
+                head = parts_of(head_rows, c->classes, outputs) * c->classes * (outputs + 1);
   const int64_t walk = fused && n->gpu->sums ? LAUNCH(n, blocks, n->gpu->chunks, c->batch) * (out * c->hidden + 3 * out) : 0;
   return largest(largest(by_input, by_state), largest(head, walk));
 }
@@ -471,31 +292,8 @@ void choose(recurrent_network *n) {
   gpu->chunks = fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks : 1;
   gpu->links = gpu->chunks > 1 ? gpu->chunks - 1 + (n->config.ends.after != NULL ? 1 : 0) : 0;
   gpu->sums = is_fused(n) && LAUNCH(n, sums, n->config.hidden);
+  bppsa_forward_choose(n);
   n->base.reals = parameter_reals(n, n->base.parameters, n->base.parameter_count);
-}
-
-bppsa_status visit_speculate(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
-  speculate_memory &m = n->gpu->speculate;
-  const int64_t chunks = n->forward.plan.chunks, batch = n->config.batch, hidden = n->config.hidden;
-  int64_t items, numbers;
-  if (!n->forward.plan.speculative) {
-    return BPPSA_OK;
-  }
-  if (!bppsa_mul(chunks, batch, &items) || items > MOST_BLOCKS ||
-      !bppsa_mul(items, SPECULATE_PHASES * (int64_t)sizeof(int), &numbers)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass on a GPU: %lld chunks of %lld samples, expected at most %d in all",
-                      (long long)chunks, (long long)batch, (int)MOST_BLOCKS);
-  }
-  for (int i = 0; i < 2; ++i) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, hidden, &m.ends[i], bytes));
-    BPPSA_TRY(visit(&m.doubtful[i], items * (int64_t)sizeof(int), bytes));
-  }
-  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, (1 + n->cell->saved) * hidden, &m.aside, bytes));
-  BPPSA_TRY(visit(&m.steps, numbers, bytes));
-  BPPSA_TRY(visit(&m.found, numbers, bytes));
-  BPPSA_TRY(visit(&m.gaps, items * (int64_t)sizeof(double), bytes));
-  BPPSA_TRY(visit(&m.paths, batch * (int64_t)sizeof(int64_t), bytes));
-  return visit(&m.report, sizeof(speculate_report), bytes);
 }
 
 bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -507,8 +305,11 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   const bool fused = is_fused(n);
   const int64_t held = fused ? gpu->links : 0, padded = fused ? (1 + cell->pair) * LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
-  for (int64_t l = 0; l < c->layers; ++l) {
+  for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    if (l > 0 && c->bidirectional) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
+    }
     if (cell->pair) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
     }
@@ -531,7 +332,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
                 {cell->split && !gpu->sums, steps, batch, gates, &n->delta_h},
                 {!fused && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
-                {c->input_gradients, c->layers, batch, state, &n->dh0},
+                {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0},
                 {held > 0, held, batch, padded * padded, &gpu->products},
                 {held > 0, held, batch, state, &gpu->norms},
                 {held > 0, held, batch, state, &gpu->exponents},
@@ -544,7 +345,8 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
-  BPPSA_TRY(visit_speculate(n, visit, bytes));
+  BPPSA_TRY(bppsa_gpu_forward_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   return visit(&gpu->redone, sizeof(unsigned long long), bytes);
 }
 
@@ -567,7 +369,7 @@ bppsa_status clear_arrays(recurrent_network *n) {
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->logits, rows * c->classes * size_of(n)));
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_values, bytes));
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_gradients, bytes));
-  if (n->forward.plan.speculative) {
+  if (gpu->speculate.report != NULL) {
     BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, gpu->speculate.report, sizeof(speculate_report)));
   }
   return bppsa_cuda_clear(gpu->index, gpu->stream, gpu->redone, sizeof(unsigned long long));
@@ -579,6 +381,7 @@ bppsa_status allocate(recurrent_network *n, bool scans) {
   BPPSA_TRY(bppsa_cuda_alloc(n->gpu->index, bytes, &n->gpu->memory));
   int64_t address = (int64_t)(intptr_t)n->gpu->memory;
   BPPSA_TRY(visit_arrays(n, scans, place_array, &address));
+  BPPSA_TRY(bppsa_forward_visit_host(n, bppsa_recurrent_allocate_array, &bytes));
   return clear_arrays(n);
 }
 
@@ -589,6 +392,7 @@ bppsa_status check_cell(const recurrent_network *) {
 
 void destroy(recurrent_network *n) {
   if (n->gpu != NULL) {
+    bppsa_forward_free(n);
     bppsa_cuda_free(n->gpu->index, n->gpu->memory);
     bppsa_free(n->gpu);
   }
@@ -596,65 +400,27 @@ void destroy(recurrent_network *n) {
 
 /* ---- passes ---- */
 
-/* Copies a part of states, H numbers of each row, between arrays whose rows are `to_row` and `from_row` numbers apart. */
-bppsa_status copy_part(const recurrent_network *n, int64_t rows, const void *from, int64_t from_row, void *to, int64_t to_row,
-                       const char *what) {
-  const int64_t hidden = n->config.hidden, width = hidden * size_of(n);
-  if (from_row == hidden && to_row == hidden) {
-    return bppsa_cuda_check(cudaMemcpyAsync(to, from, (size_t)(rows * width), cudaMemcpyDeviceToDevice, n->gpu->stream), what);
-  }
-  return bppsa_cuda_check(cudaMemcpy2DAsync(to, (size_t)(to_row * size_of(n)), from, (size_t)(from_row * size_of(n)),
-                                            (size_t)width, (size_t)rows, cudaMemcpyDeviceToDevice, n->gpu->stream),
-                          what);
-}
-
-/* The state in front of the first step of layer l, from h0 [L][b][S] or zeros. */
-bppsa_status begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
-  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
-  void *const parts[] = {n->layers[l].h, n->layers[l].c};
-  for (int64_t part = 0; part * hidden < size; ++part) {
-    BPPSA_TRY(h0 != NULL ? copy_part(n, n->batch, offset(n, (const char *)h0 + l * state_bytes(n), part * hidden), size,
-                                     parts[part], hidden, "h0")
-                         : bppsa_cuda_check(
-                               cudaMemsetAsync(parts[part], 0, (size_t)(n->batch * hidden * size_of(n)), n->gpu->stream), "h0"));
-  }
-  return BPPSA_OK;
-}
-
-bppsa_status forward(recurrent_network *n, const void *h0) {
-  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "forward pass"));
-  for (int64_t l = 0; l < n->config.layers; ++l) {
-    BPPSA_TRY(begin_layer(n, l, h0));
-    BPPSA_TRY(OF_TYPE(n, forward_layer, n, l));
-  }
-  return BPPSA_OK;
-}
-
 /* The states that the head reads. */
 const void *head_input(const recurrent_network *n, int64_t *rows) {
   int64_t first;
   *rows = bppsa_recurrent_head_rows(n, &first);
-  return offset(n, n->layers[n->config.layers - 1].h, first);
+  return n->config.bidirectional ? n->sides.top : offset(n, n->layers[n->config.layers - 1].h, first);
 }
 
 bppsa_status logits(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t rows;
   const void *h = head_input(n, &rows);
-  return OF_TYPE(n, apply_linear, n, rows, c->hidden, c->classes, h, place_of(n, c->layers, 0, false),
-                 place_of(n, c->layers, 1, false), n->logits);
+  return OF_TYPE(n, apply_linear, n, rows, bppsa_recurrent_outputs(c), c->classes, h, head_place(n, 0, false),
+                 head_place(n, 1, false), n->logits);
 }
 
 bppsa_status head_gradients(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t rows;
   const void *h = head_input(n, &rows);
-  return OF_TYPE(n, weight_gradient, n, rows, c->hidden, c->classes, n->seed, h, place_of(n, c->layers, 0, true),
-                 place_of(n, c->layers, 1, true));
-}
-
-int64_t top_of(const recurrent_network *n) {
-  return n->config.layers - 1;
+  return OF_TYPE(n, weight_gradient, n, rows, bppsa_recurrent_outputs(c), c->classes, n->seed, h, head_place(n, 0, true),
+                 head_place(n, 1, true));
 }
 
 /* Sets to 0 what layer l reads of u and nothing else writes: u_0, and of a pair all gradients of c, between which those of h will
@@ -679,13 +445,26 @@ void *end_of_g(const recurrent_network *n, int64_t rows) {
   return offset(n, n->g, ((n->config.seq_len + 1) * n->batch - rows) * bppsa_recurrent_state_size(n));
 }
 
+/* Of two directions: n->sides.above to the ends of g, or to all of it. */
+bppsa_status enter_side(recurrent_network *n, int64_t l) {
+  const int64_t rows = bppsa_sides_ends(n, l) ? n->batch : n->config.seq_len * n->batch;
+  BPPSA_TRY(clear_gradients(n, l));
+  return bppsa_sides_split(n, l, end_of_g(n, rows), bppsa_recurrent_state_size(n));
+}
+
 bppsa_status seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
   n->gpu->last = NULL;
+  if (c->bidirectional) {
+    const int64_t outputs = bppsa_recurrent_outputs(c);
+    BPPSA_TRY(
+        OF_TYPE(n, input_gradient, n, rows, outputs, c->classes, n->seed, head_place(n, 0, false), n->sides.above, outputs));
+    return enter_side(n, top_of(n));
+  }
   BPPSA_TRY(clear_gradients(n, top_of(n)));
-  return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, place_of(n, c->layers, 0, false), end_of_g(n, rows),
+  return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, head_place(n, 0, false), end_of_g(n, rows),
                  bppsa_recurrent_state_size(n));
 }
 
@@ -698,6 +477,14 @@ bppsa_status put_seed(recurrent_network *n, const void *from) {
 
 /* Only g_T is read where it stands, unless something is added to it, or it is half of a pair. */
 bppsa_status seed_layers(recurrent_network *n, const void *seed) {
+  if (n->config.bidirectional) {
+    int64_t first;
+    const int64_t bytes = bppsa_recurrent_head_rows(n, &first) * bppsa_recurrent_outputs(&n->config) * size_of(n);
+    n->gpu->last = NULL;
+    BPPSA_TRY(
+        bppsa_cuda_check(cudaMemcpyAsync(n->sides.above, seed, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream), "seed"));
+    return enter_side(n, top_of(n));
+  }
   BPPSA_TRY(clear_gradients(n, top_of(n)));
   if (n->cell->pair || n->layers[top_of(n)].scan != NULL || n->config.loss_all || n->config.ends.before != NULL) {
     return put_seed(n, seed);
@@ -714,9 +501,19 @@ bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   return n->layers[l].scan != NULL ? OF_TYPE(n, run_scan, n, l) : OF_TYPE(n, run_chunks, n, l, false);
 }
 
+/* Of two directions: to rows without gaps. */
+bppsa_status layer_input_gradient(recurrent_network *n, int64_t l, void *rows) {
+  const int64_t input = n->layers[l].input, out = n->cell->gates * n->config.hidden;
+  return OF_TYPE(n, input_gradient, n, n->config.seq_len * n->batch, input, out, n->pre, place_of(n, l, W_IH, false), rows,
+                 input);
+}
+
 bppsa_status pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * n->batch;
+  if (c->bidirectional) {
+    return bppsa_sides_pass_down(n, l);
+  }
   BPPSA_TRY(clear_gradients(n, l - 1));
   return OF_TYPE(n, input_gradient, n, rows, n->layers[l].input, n->cell->gates * c->hidden, n->pre, place_of(n, l, W_IH, false),
                  end_of_g(n, rows), bppsa_recurrent_state_size(n));
@@ -752,45 +549,29 @@ bppsa_status count(recurrent_network *n, int64_t *redone) {
   return BPPSA_OK;
 }
 
-/* Reads the report of the latest pass. */
-bppsa_status look(recurrent_network *n) {
-  recurrent_forward *f = &n->forward;
-  const int64_t possible = n->config.seq_len * n->config.layers;
-  speculate_report r = {};
-  if (f->plan.speculative) {
-    BPPSA_TRY(bppsa_cuda_get(n->gpu->index, n->gpu->stream, &r, n->gpu->speculate.report, sizeof r));
-  }
-  f->pause = r.pause;
-  f->stats = {};
-  if (n->batch == 0) { /* before the first pass */
-    return BPPSA_OK;
-  }
-  f->stats.passes = 1;
-  f->stats.path = f->stats.possible = possible;
-  f->stats.work = 1;
-  if (r.speculated != 0) {
-    f->stats.speculated = true;
-    f->stats.path = r.path;
-    f->stats.work = (double)r.steps / ((double)possible * (double)n->batch);
-    f->stats.rounds = r.rounds;
-    f->stats.mended = r.mended;
-    f->stats.reseeded = r.reseeded;
-    f->stats.tails = r.tails;
-    f->stats.gap = r.gap;
-  }
-  return BPPSA_OK;
-}
-
-/* Writes the state of the pauses, which begins the report. */
-bppsa_status tell(recurrent_network *n) {
-  const bppsa_forward_pause *pause = &n->forward.pause;
-  return n->forward.plan.speculative
-             ? bppsa_cuda_put(n->gpu->index, n->gpu->stream, n->gpu->speculate.report, pause, sizeof *pause)
-             : BPPSA_OK;
-}
-
 } // namespace
 
-extern "C" const recurrent_backend bppsa_recurrent_cuda = {
-    create,      runs_scan,      choose,         visit_arrays, allocate,  check_cell, destroy, forward, logits,  seed,
-    seed_layers, head_gradients, layer_backward, backward,     pass_down, count,      look,    tell,    prepare, carry};
+extern "C" const recurrent_backend bppsa_recurrent_cuda = {create,
+                                                           runs_scan,
+                                                           choose,
+                                                           visit_arrays,
+                                                           allocate,
+                                                           check_cell,
+                                                           destroy,
+                                                           bppsa_gpu_forward,
+                                                           logits,
+                                                           seed,
+                                                           seed_layers,
+                                                           head_gradients,
+                                                           layer_backward,
+                                                           backward,
+                                                           pass_down,
+                                                           layer_input_gradient,
+                                                           enter_side,
+                                                           bppsa_sides_move_cuda,
+                                                           count,
+                                                           bppsa_gpu_forward_look,
+                                                           bppsa_gpu_forward_tell,
+                                                           bppsa_gpu_forward_window,
+                                                           prepare,
+                                                           carry};

@@ -33,25 +33,27 @@ static void drop_rows(const void *context, int32_t worker, int64_t first, int64_
   const drop_pass *p = context;
   const recurrent_network *n = p->n;
   const recurrent_stretch *s = &p->stretch;
-  const int64_t hidden = n->config.hidden, blocks = (hidden + NUMBERS - 1) / NUMBERS;
+  const int64_t width = bppsa_recurrent_outputs(&n->config), blocks = (width + NUMBERS - 1) / NUMBERS;
   (void)worker;
   for (int64_t i = first; i < end; ++i) {
     const int64_t place = n->batch - s->samples + i % s->samples, step = s->first + i / s->samples;
     const uint64_t sample = (uint64_t)n->drop_samples[bppsa_ragged_sample(n, place)];
     const uint64_t row = (sample * (uint64_t)n->config.seq_len + (uint64_t)step) * (uint64_t)blocks;
     for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t unit = b * NUMBERS, left = hidden - unit;
-      drop_units(p, row + (uint64_t)b, (s->row + i) * hidden + unit, left < NUMBERS ? left : NUMBERS);
+      const int64_t unit = b * NUMBERS, left = width - unit;
+      drop_units(p, row + (uint64_t)b, (s->row + i) * width + unit, left < NUMBERS ? left : NUMBERS);
     }
   }
 }
 
 void bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left) {
   enum { FLOPS = 40 /* a number takes as long as so many FLOP of a kernel */ };
-  const uint64_t stream = (uint64_t)BPPSA_STREAM_DROPOUT + ((uint64_t)l << 8) + ((uint64_t)n->drop_step << 32);
+  const uint64_t stream =
+      (uint64_t)BPPSA_STREAM_DROPOUT + ((uint64_t)bppsa_recurrent_level(n, l) << 8) + ((uint64_t)n->drop_step << 32);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const drop_pass pass = {n, stream, rows, left, bppsa_ragged_stretch(n, k)};
     const int64_t count = pass.stretch.steps * pass.stretch.samples;
-    bppsa_parallel_for(n->threads, count, bppsa_loop_work(FLOPS * (double)count * (double)n->config.hidden, 0), drop_rows, &pass);
+    bppsa_parallel_for(n->threads, count, bppsa_loop_work(FLOPS * (double)count * (double)bppsa_recurrent_outputs(&n->config), 0),
+                       drop_rows, &pass);
   }
 }

@@ -69,7 +69,7 @@ bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models,
   for (int64_t i = 0; i < count; ++i) {
     recurrent_network *n;
     BPPSA_TRY(find_network(models[i], &n));
-    BPPSA_REQUIRE(n->gpu == NULL);
+    BPPSA_REQUIRE(n->gpu == NULL || n->config.part.seq_len > 0);
     const bppsa_forward_stats *one = &n->forward.stats;
     if (samples[i] == 0) {
       continue;

@@ -10,7 +10,7 @@
 /* The numbers of a parameter: those that it has in a network with biases, whose weights are the same. */
 static uint64_t stream_of(const recurrent_network *n, int64_t parameter, bool normal) {
   const int64_t head = bppsa_recurrent_parameters(&n->config, false), of_layer = bppsa_recurrent_layer_parameters(&n->config);
-  parameter += (MOST_PARAMETERS - of_layer) * (parameter < head ? parameter / of_layer : n->config.layers);
+  parameter += (MOST_PARAMETERS - of_layer) * (parameter < head ? parameter / of_layer : bppsa_recurrent_layers(&n->config));
   return (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)parameter << 8) + ((uint64_t)normal << 48);
 }
 
@@ -138,30 +138,25 @@ static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int
   return BPPSA_OK;
 }
 
-static bppsa_status refuse_variants(const weights *w, const char *prefix) {
-  static const struct {
-    const char *suffix, *what;
-  } variants[] = {{"weight_ih_l0_reverse", "bidirectional networks"}, {"weight_hr_l0", "projections"}};
+static bppsa_status refuse_projections(const weights *w, const char *prefix) {
   char name[NAME_SIZE];
-  for (size_t i = 0; i < sizeof variants / sizeof *variants; ++i) {
-    snprintf(name, sizeof name, "%s.%s", prefix, variants[i].suffix);
-    if (find(w, name) != NULL) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s': %s are not supported, expected a plain unidirectional network",
-                        w->where, name, variants[i].what);
-    }
-  }
-  return BPPSA_OK;
+  snprintf(name, sizeof name, "%s.weight_hr_l0", prefix);
+  return find(w, name) == NULL
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                          "%s: tensor '%s': projections are not supported, expected a network without them", w->where, name);
 }
 
-static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t gates, int64_t layer, bool no_bias, int64_t *input,
-                                 int64_t *hidden) {
+/* ending: "", or "_reverse" for the reverse direction. */
+static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t gates, int64_t layer, const char *ending,
+                                 bool no_bias, int64_t *input, int64_t *hidden) {
   char name[NAME_SIZE], stacked[24] = "H";
   if (gates > 1) {
     snprintf(stacked, sizeof stacked, "%lldH", (long long)gates);
   }
   const char *const hh_symbols[] = {stacked, "H"}, *const ih_symbols[] = {hh_symbols[0], "I"};
   int64_t hh[2] = {*hidden < 0 ? -1 : gates * *hidden, *hidden};
-  snprintf(name, sizeof name, "%s.weight_hh_l%lld", prefix, (long long)layer);
+  snprintf(name, sizeof name, "%s.weight_hh_l%lld%s", prefix, (long long)layer, ending);
   BPPSA_TRY(expect(w, name, 2, hh, hh_symbols));
   if (hh[0] != gates * hh[1]) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: tensor '%s' has shape [%lld, %lld], expected [%s, %s]", w->where, name,
@@ -169,12 +164,12 @@ static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t g
   }
   *hidden = hh[1];
   int64_t ih[2] = {hh[0], *input};
-  snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layer);
+  snprintf(name, sizeof name, "%s.weight_ih_l%lld%s", prefix, (long long)layer, ending);
   BPPSA_TRY(expect(w, name, 2, ih, ih_symbols));
   *input = ih[1];
   static const char *const biases[] = {"bias_ih", "bias_hh"};
   for (size_t i = 0; !no_bias && i < 2; ++i) {
-    snprintf(name, sizeof name, "%s.%s_l%lld", prefix, biases[i], (long long)layer);
+    snprintf(name, sizeof name, "%s.%s_l%lld%s", prefix, biases[i], (long long)layer, ending);
     BPPSA_TRY(expect(w, name, 1, hh, hh_symbols));
   }
   return BPPSA_OK;
@@ -192,17 +187,20 @@ static bool lacks_biases(const weights *w, const char *prefix) {
   return found[0] && !found[1] && !found[2];
 }
 
+static const char *const endings[] = {"", "_reverse"};
+
 /* Refuses a tensor that belongs to no layer of the network, so that a gap in the numbering is noticed. */
-static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t layers, bool no_bias) {
+static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t layers, int64_t directions, bool no_bias) {
   static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   const size_t length = strlen(prefix);
   for (int64_t i = 0; i < w->count; ++i) {
     const char *name = w->tensors[i].name;
     bool known = strncmp(name, prefix, length) != 0 || name[length] != '.';
-    for (int64_t l = 0; !known && l < layers; ++l) {
+    for (int64_t l = 0; !known && l < layers * directions; ++l) {
       char expected[NAME_SIZE];
       for (size_t k = 0; !known && k < (no_bias ? B_IH : MOST_PARAMETERS); ++k) {
-        snprintf(expected, sizeof expected, "%s.%s_l%lld", prefix, kinds[k], (long long)l);
+        snprintf(expected, sizeof expected, "%s.%s_l%lld%s", prefix, kinds[k], (long long)(l / directions),
+                 endings[l % directions]);
         known = strcmp(name, expected) == 0;
       }
     }
@@ -234,18 +232,22 @@ bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_
                         bppsa_dtype_name(w.dtype));
     }
   }
-  BPPSA_TRY(refuse_variants(&w, prefix));
+  BPPSA_TRY(refuse_projections(&w, prefix));
+  snprintf(name, sizeof name, "%s.weight_ih_l0_reverse", prefix);
+  const int64_t directions = find(&w, name) != NULL ? 2 : 1;
   const bool no_bias = lacks_biases(&w, prefix);
   int64_t hidden = -1, input = -1, above = -1, layers = 0;
   do {
-    BPPSA_TRY(expect_layer(&w, prefix, gates, layers, no_bias, layers == 0 ? &input : &above, &hidden));
-    above = hidden;
+    for (int64_t d = 0; d < directions; ++d) {
+      BPPSA_TRY(expect_layer(&w, prefix, gates, layers, endings[d], no_bias, layers == 0 ? &input : &above, &hidden));
+    }
+    above = directions * hidden;
     ++layers;
     snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layers);
   } while (find(&w, name) != NULL);
-  BPPSA_TRY(refuse_unknown(&w, prefix, layers, no_bias));
-  static const char *const head_symbols[] = {"C", "H"};
-  int64_t head[2] = {-1, hidden};
+  BPPSA_TRY(refuse_unknown(&w, prefix, layers, directions, no_bias));
+  const char *const head_symbols[] = {"C", directions == 2 ? "2H" : "H"};
+  int64_t head[2] = {-1, directions * hidden};
   if (!config->no_head) {
     BPPSA_TRY(expect(&w, "linear.weight", 2, head, head_symbols));
     BPPSA_TRY(expect(&w, "linear.bias", 1, head, head_symbols));
@@ -255,6 +257,7 @@ bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_
   config->hidden = hidden;
   config->layers = layers;
   config->no_bias = no_bias;
+  config->bidirectional = directions == 2;
   config->dtype = w.dtype;
   return BPPSA_OK;
 }

@@ -10,7 +10,20 @@
 extern "C" {
 #endif
 
-enum { MOST_PARAMETERS = 4 /* of a layer */, W_IH = 0, W_HH, B_IH, B_HH, HEAD_PARAMETERS = 2, NAME_SIZE = 40 };
+enum { MOST_PARAMETERS = 4 /* of a layer */, W_IH = 0, W_HH, B_IH, B_HH, HEAD_PARAMETERS = 2, NAME_SIZE = 48 };
+
+/* A direction of a layer is computed like a layer: a network with two directions has layers 2l (forward in time) and 2l + 1
+ * (reverse) on level l, and `layer` means one of these below. */
+static inline int64_t bppsa_recurrent_directions(const bppsa_recurrent_config *config) {
+  return config->bidirectional ? 2 : 1;
+}
+static inline int64_t bppsa_recurrent_layers(const bppsa_recurrent_config *config) {
+  return config->layers * bppsa_recurrent_directions(config);
+}
+/* Numbers in a level's output: h of each direction. */
+static inline int64_t bppsa_recurrent_outputs(const bppsa_recurrent_config *config) {
+  return config->hidden * bppsa_recurrent_directions(config);
+}
 
 /* The parameters of a layer: without biases the weights alone. */
 static inline int64_t bppsa_recurrent_layer_parameters(const bppsa_recurrent_config *config) {
@@ -18,23 +31,24 @@ static inline int64_t bppsa_recurrent_layer_parameters(const bppsa_recurrent_con
 }
 /* The parameters in front of the head's, and all of them. */
 static inline int64_t bppsa_recurrent_parameters(const bppsa_recurrent_config *config, bool head) {
-  return config->layers * bppsa_recurrent_layer_parameters(config) + (head && !config->no_head ? HEAD_PARAMETERS : 0);
+  return bppsa_recurrent_layers(config) * bppsa_recurrent_layer_parameters(config) +
+         (head && !config->no_head ? HEAD_PARAMETERS : 0);
 }
 
 typedef struct {
-  int64_t input; /* numbers in a step's input: I, or H above the first layer */
+  int64_t input; /* numbers in a step's input: I, or above the first level D·H */
   void *h;       /* [T+1][B][H] */
   void *c;       /* likewise, of a cell whose state is a pair; otherwise NULL */
   void *saved;   /* [T][B][saved·H] or NULL */
-  void
-      *dropped; /* [T·B][H], with dropout the input of a layer above the first: the rows of the states below it; otherwise NULL */
+  void *below;   /* [T·B][input], the layer's input if no other array has it: with dropout, or two directions; otherwise NULL */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan; /* NULL: sequential BP */
 } recurrent_layer;
 
-/* The network's memory, all allocated at creation (B is the planned batch; a smaller batch packs its rows more tightly):
+/* The network's memory, all allocated at creation (B is the planned batch; a smaller batch packs its rows more tightly; D is the
+ * number of directions):
  *
- *   per layer   h, c, saved
+ *   per layer   h, c, saved, below   in the order in which the layer walks through time
  *   shared      pre      [T][B][G·H]   forward: pre-activations; backward: delta_x
  *               delta_h  [T][B][G·H]   only for cells that split the deltas
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
@@ -42,12 +56,28 @@ typedef struct {
  *               logits   [B][C] or [T][B][C]
  *               bias [G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows)   of the present layer
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
- *               dx [T][B][I], dh0 [L][B][S]   only with input gradients
+ *               dx [T][B][I], dh0 [L·D][B][S]   only with input gradients
  */
 typedef struct recurrent_gpu recurrent_gpu;
 typedef struct recurrent_backend recurrent_backend;
 
-/* The parallel forward pass (recurrent/forward.h). Arrays are NULL where the plan is sequential. */
+/* A lane in a window of steps (recurrent/walk.h), as a GPU is told. Steps are counted from 0 in the part of the sequence. */
+typedef struct {
+  const void *h;       /* the state in front of its next step; NULL: 0 */
+  void *out;           /* where its state goes if it comes to `stop`; NULL: nowhere */
+  int64_t sample, at;  /* at: its next step */
+  int64_t begin, stop; /* the first step of its chunk, which may be in front of the part; the step in front of which it stops */
+} bppsa_walk_item;
+
+/* What a lane that compares has found there. */
+typedef struct {
+  int64_t steps;   /* walked, up to the one that agrees */
+  int64_t agreed;  /* 1: the last of them agrees with the stored state */
+  double distance; /* the largest difference between that state and the stored one */
+} bppsa_walk_found;
+
+/* The parallel forward pass (recurrent/forward.h). Arrays are NULL where the plan is sequential. On a GPU they belong to a network
+ * that holds a part of a sequence; otherwise the GPU goes through the phases by itself (recurrent/speculate.cuh). */
 typedef struct {
   bppsa_forward_plan plan;
   bppsa_forward_stats stats; /* of the latest pass */
@@ -57,9 +87,12 @@ typedef struct {
   int64_t seq_len;     /* T of the whole sequence, of which the network may hold a part */
   int64_t workers;     /* on a CPU: threads that walk at the same time, each with its own part of `scratch` */
   int64_t window;      /* steps that lanes take between two looks at them */
-  void *lanes;         /* [chunks with lanes in this part · B], bppsa_walk_lane */
-  void *starts;        /* the same, [S]: the states from which lanes start */
-  void *scratch;       /* [workers], the arrays of a group of lanes */
+  int64_t most_lanes;  /* chunks with lanes in this part · B */
+  void *lanes;         /* [most_lanes], bppsa_walk_lane */
+  void *members;       /* the same of a GPU's window: int64, numbers of lanes; */
+  void *items, *found; /* bppsa_walk_item and bppsa_walk_found, in host memory */
+  void *starts;        /* the same, [S]: the states from which lanes start; on a GPU NULL */
+  void *scratch;       /* [workers], the arrays of a group of lanes; on a GPU their states, [window + 1][most_lanes][S] */
   void *doubtful;      /* [B][C] bytes: the chunk begins in this part and must be verified */
   void *paths;         /* int64: [B], dependent steps of each sample in all layers so far; then [B], for reseeding */
   void *totals;        /* double: what the lanes of a phase did, see recurrent_forward_cpu.c */
@@ -89,10 +122,18 @@ typedef struct {
   recurrent_place *place;     /* [B] */
   void *x;                    /* [T·B][I], packed inputs */
   void *before;               /* [T·B][H], packed states in front of every step, of one layer */
-  void *packed;               /* [T·B][the widest of I, H and C], packed logits, seeds, or gradients of inputs */
-  void *states;               /* [T][B][H], of one layer, in the caller's order */
+  void *packed;               /* [T·B][the widest of I, D·H and C], packed logits, seeds, or gradients of inputs */
+  void *states;               /* [T][B][D·H], of one level, in the caller's order */
   void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
 } recurrent_ragged;
+
+/* Of a network with two directions (recurrent_directions.c), rows in the order of time; otherwise NULL. */
+typedef struct {
+  void *top;    /* [T·B][2H], outputs of the top level; with a loss on the last step [B][2H], each direction's last states */
+  void *above;  /* [T·B][2H], the gradient of the present level's outputs; of `top` before it */
+  void *passed; /* [T·B][2H], that of the level below it */
+  void *part;   /* [T·B][the wider of I and 2H], what one direction adds to it */
+} recurrent_sides;
 
 typedef struct {
   bppsa_model base;
@@ -103,6 +144,7 @@ typedef struct {
   int32_t threads;
   recurrent_forward forward;
   recurrent_ragged ragged;
+  recurrent_sides sides;
   int64_t drop_step;           /* of training (bppsa_model_drop) */
   const int64_t *drop_samples; /* of the present batch, borrowed; NULL: nothing is left out */
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
@@ -110,16 +152,25 @@ typedef struct {
   const void *x;           /* of the latest forward pass, borrowed */
   const void *seed;        /* of the latest backward pass through the head, borrowed; NULL before it */
   bool backward_done;      /* since the latest forward pass */
-  recurrent_layer *layers; /* size config.layers */
+  recurrent_layer *layers; /* size L·D */
   char (*names)[NAME_SIZE];
-  bppsa_parameter *zeros;   /* [L][2]: the biases of layers that have none, behind all parameters; otherwise NULL */
+  bppsa_parameter *zeros;   /* [L·D][2]: the biases of layers that have none, behind all parameters; otherwise NULL */
   void *values, *gradients; /* all parameters, one behind the other */
   void *pre, *delta_h, *g, *diagonal, *logits, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
   void **columns; /* size K, of a pair K + 1 */
 } recurrent_network;
 
-/* Parameter `which` of a layer, or of the head, which is layer L. A bias that the network does not have is 0, and its gradient is
- * nobody's. */
+/* Rows of `width` reals that are copied, or added, from an array to another one; a row of an array has so many reals. With `turned`
+ * a row comes from its mirror (bppsa_ragged_mirror). */
+typedef struct {
+  const void *from;
+  void *to;
+  int64_t rows, from_row, to_row, width;
+  bool turned, added;
+} recurrent_rows;
+
+/* Parameter `which` of a layer, or of the head, which is layer L·D. A bias that the network does not have is 0, and its gradient
+ * belongs to no parameter. */
 static inline const bppsa_parameter *bppsa_recurrent_parameter(const recurrent_network *n, int64_t layer, int64_t which) {
   return which >= B_IH && n->zeros != NULL ? &n->zeros[2 * layer + which - B_IH]
                                            : &n->base.parameters[layer * bppsa_recurrent_layer_parameters(&n->config) + which];
@@ -128,6 +179,10 @@ static inline const bppsa_parameter *bppsa_recurrent_parameter(const recurrent_n
 /* Numbers in a state: H, or 2H of a pair. */
 static inline int64_t bppsa_recurrent_state_size(const recurrent_network *n) {
   return (n->cell->pair ? 2 : 1) * n->config.hidden;
+}
+
+static inline int64_t bppsa_recurrent_level(const recurrent_network *n, int64_t l) {
+  return l / bppsa_recurrent_directions(&n->config);
 }
 
 /* Is something injected into layer l? With a loss on the last step only g_T of the top layer is set, and nothing is injected into
@@ -178,10 +233,18 @@ struct recurrent_backend {
   /* Computes the gradients of layer l's parameters from g_T and u in n->g; delta_x remains in n->pre if a layer below needs it. */
   bppsa_status (*backward)(recurrent_network *n, int64_t l);
   bppsa_status (*pass_down)(recurrent_network *n, int64_t l); /* delta_x of layer l >= 1 -> u of the layer below, in n->g */
+  /* Of two directions: the gradient of layer l's input, from delta_x, to rows without gaps; what layer l has of the gradient in
+   * n->sides.above -> g; moves rows. */
+  bppsa_status (*input_gradient)(recurrent_network *n, int64_t l, void *rows);
+  bppsa_status (*enter_side)(recurrent_network *n, int64_t l);
+  bppsa_status (*move)(const recurrent_network *n, const recurrent_rows *rows);
   bppsa_status (*count)(recurrent_network *n,
                         int64_t *redone);     /* products that the backend's own kernels have redone; waits for the kernels */
   bppsa_status (*look)(recurrent_network *n); /* brings n->forward up to date; waits for the kernels */
   bppsa_status (*tell)(recurrent_network *n); /* takes the pauses from n->forward */
+  /* Takes `count` lanes, n->forward.items, so many steps further. guesses: stores the steps of their chunks; otherwise those up to
+   * one that agrees with the stored state, and waits for n->forward.found. NULL: a CPU. */
+  bppsa_status (*window)(recurrent_network *n, int64_t layer, bool guesses, int64_t count, int64_t steps);
   /* With config.ends, before `backward`: prepare does what needs no g_T. Then carry writes g_0 to row 0 of n->g before all other
    * gradients, where that is possible (*done). NULL: there is nothing to do. */
   bppsa_status (*prepare)(recurrent_network *n, int64_t l);
@@ -217,9 +280,11 @@ void bppsa_ragged_free(recurrent_network *n);
 void bppsa_ragged_pack(const recurrent_network *n, const void *whole, int64_t width, void *packed);
 void bppsa_ragged_unpack(const recurrent_network *n, const void *packed, int64_t width, void *whole);
 /* Copies rows of `width` reals from the last packed rows of all samples, which are `stride` reals wide, to the caller's array [b],
- * or back. */
-void bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends);
-void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t stride, int64_t width, void *packed);
+ * whose rows are end_stride reals wide, or back. */
+void bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
+                              int64_t end_stride);
+void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,
+                               void *packed);
 /* Copies the states in front of every step to rows like the step's. */
 void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t width, void *before);
 /* Moves packed states apart, to [T + 1][b], sorted, with 0 behind the ends. */
@@ -229,24 +294,60 @@ void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array);
 /* The step, from 1, and the caller's sample of a packed row. */
 void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, int64_t *sample);
 
+/* The row, among the packed ones, of the same sample's step as far from its end as this row's is from its beginning. */
+int64_t bppsa_ragged_mirror(const recurrent_network *n, int64_t row);
+
+/* ---- two directions (recurrent_directions.c) ---- */
+
+bppsa_status bppsa_sides_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+void bppsa_sides_free(recurrent_network *n);
+/* `move` of a CPU and of a GPU */
+bppsa_status bppsa_sides_move(const recurrent_network *n, const recurrent_rows *rows);
+bppsa_status bppsa_sides_move_cuda(const recurrent_network *n, const recurrent_rows *rows);
+/* Writes the states h (or c) of both layers of a level to rows [2H] in the order of time. */
+bppsa_status bppsa_sides_join(const recurrent_network *n, int64_t level, bool cells, void *rows);
+/* Makes the input of layer l, when the layers in front of it have been computed. */
+bppsa_status bppsa_sides_enter(const recurrent_network *n, int64_t l);
+/* Makes what the head reads, when all layers have been computed. */
+bppsa_status bppsa_sides_leave(const recurrent_network *n);
+/* Is the gradient in n->sides.above that of the last states [b][2H], where layer l begins? */
+bool bppsa_sides_ends(const recurrent_network *n, int64_t l);
+/* Copies what layer l has of the gradient in n->sides.above to rows [H] of so many reals, in the order in which it walks. */
+bppsa_status bppsa_sides_split(const recurrent_network *n, int64_t l, void *rows, int64_t row);
+/* Adds what layer l has of the gradient of its level's input to rows in the order of time; the reverse layer, which comes first,
+ * writes them. */
+bppsa_status bppsa_sides_add(recurrent_network *n, int64_t l, void *rows);
+/* `pass_down` of two directions */
+bppsa_status bppsa_sides_pass_down(recurrent_network *n, int64_t l);
+
 /* ---- dropout (recurrent_dropout.c) ---- */
 
 /* Does layer l read what is left of the states below it? */
 static inline bool bppsa_recurrent_drops(const recurrent_network *n, int64_t l) {
-  return l > 0 && l < n->config.layers && n->config.dropout > 0 && n->drop_samples != NULL;
+  const int64_t level = bppsa_recurrent_level(n, l);
+  return level > 0 && level < n->config.layers && n->config.dropout > 0 && n->drop_samples != NULL;
 }
-/* Writes what is left of rows [Σ steps][H], the states below layer l or their gradients, to another array or the same. */
+/* Writes what is left of rows [Σ steps][D·H], the states below layer l or their gradients, to another array or the same. */
 void bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left);
 
-/* ---- the parallel forward pass on a CPU ---- */
+/* ---- the parallel forward pass on a CPU, and of a part of a sequence on a GPU ---- */
+
+/* Do its phases run on the host? */
+static inline bool bppsa_forward_hosted(const recurrent_network *n) {
+  return n->forward.plan.speculative && (n->gpu == NULL || n->config.part.seq_len > 0);
+}
 
 /* Says how many threads walk, and how many steps at once. */
 void bppsa_forward_choose(recurrent_network *n);
-bppsa_status bppsa_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
-void bppsa_forward_free(recurrent_network *n);
+/* Visits the arrays in host memory on every device, and those of states, which are in the device's memory. */
+bppsa_status bppsa_forward_visit_host(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_forward_visit_states(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+/* Gives an array in host memory room. */
+bppsa_status bppsa_recurrent_allocate_array(void **array, int64_t size, int64_t *bytes);
+void bppsa_forward_free(recurrent_network *n);  /* those in host memory */
 bool bppsa_forward_begin(recurrent_network *n); /* a pass over all layers: does it speculate? */
-/* Layer l's states from x, its input, and the state in front of the first step. Its weights have been prepared. Errors of
- * config.part. */
+/* Layer l's states from x, its input, which a GPU finds by itself, and the state in front of the first step. Its weights have been
+ * prepared. Errors of config.part. */
 bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x);
 void bppsa_forward_end(recurrent_network *n);
 

@@ -60,25 +60,35 @@ static bool find_packed(const recurrent_network *n, const void *states, int64_t 
   return true;
 }
 
+/* Says that a state of layer l, or its gradient, is not finite, by its step in the order of time. */
+static void name_layer(const recurrent_network *n, int64_t l, const char *what, const char *of_reverse, bppsa_nonfinite *where) {
+  const bool reverse = n->config.bidirectional && l % 2 == 1;
+  where->what = reverse ? of_reverse : what;
+  where->layer = bppsa_recurrent_level(n, l);
+  if (reverse && where->step > 0) {
+    where->step = bppsa_ragged_length(n, where->sample) + 1 - where->step;
+  }
+}
+
 /* The first state of layer l that is not finite. c may be infinite where h is not. */
 static bool find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where) {
   const recurrent_layer *layer = &n->layers[l];
   const struct {
     const void *states;
-    const char *what;
-  } arrays[] = {{layer->h, "hidden state"}, {layer->c, "cell state"}};
-  int64_t last = n->config.seq_len;
-  bool found = false;
+    const char *what, *of_reverse;
+  } arrays[] = {{layer->h, "hidden state", "reverse hidden state"}, {layer->c, "cell state", "reverse cell state"}};
+  int64_t last = n->config.seq_len, found = -1;
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].states != NULL && (n->ragged.active ? find_packed(n, arrays[i].states, last, where)
                                                       : find_in(n, arrays[i].states, n->config.hidden, 0, last, 1, where))) {
-      where->what = arrays[i].what;
-      where->layer = l;
       last = where->step - 1;
-      found = true;
+      found = (int64_t)i;
     }
   }
-  return found;
+  if (found >= 0) {
+    name_layer(n, l, arrays[found].what, arrays[found].of_reverse, where);
+  }
+  return found >= 0;
 }
 
 bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite *where) {
@@ -88,7 +98,7 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
   if (n->batch == 0) {
     return false;
   }
-  for (int64_t l = 0; l < c->layers; ++l) {
+  for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
     if (find_state(n, l, where)) {
       return true;
     }
@@ -106,7 +116,7 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
   if (bppsa_recurrent_seed(n) != BPPSA_OK) {
     return false;
   }
-  for (int64_t l = c->layers - 1; l >= 0; --l) {
+  for (int64_t l = bppsa_recurrent_layers(c) - 1; l >= 0; --l) {
     if (n->backend->layer_backward(n, l) != BPPSA_OK) {
       return false;
     }
@@ -115,8 +125,7 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
     }
     if (find_in(n, n->g, bppsa_recurrent_state_size(n), c->seq_len, c->input_gradients ? 0 : 1, -1, where)) {
       where->sample = bppsa_ragged_sample(n, where->sample);
-      where->what = "gradient of the hidden state";
-      where->layer = l;
+      name_layer(n, l, "gradient of the hidden state", "gradient of the reverse hidden state", where);
       return true;
     }
     if (l > 0 && n->backend->pass_down(n, l) != BPPSA_OK) {

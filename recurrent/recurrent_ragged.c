@@ -96,14 +96,14 @@ int64_t bppsa_ragged_length(const recurrent_network *n, int64_t sample) {
 bppsa_status bppsa_ragged_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   recurrent_ragged *r = &n->ragged;
-  const int64_t outputs = n->base.classes > c->hidden ? n->base.classes : c->hidden;
+  const int64_t outputs = n->base.classes > bppsa_recurrent_outputs(c) ? n->base.classes : bppsa_recurrent_outputs(c);
   const struct {
     int64_t steps, width;
     void **array;
   } arrays[] = {{c->seq_len, c->input, &r->x},
                 {c->seq_len, c->hidden, &r->before},
                 {c->seq_len, outputs > c->input ? outputs : c->input, &r->packed},
-                {c->seq_len, c->hidden, &r->states},
+                {c->seq_len, bppsa_recurrent_outputs(c), &r->states},
                 {1, c->hidden, &r->ends}};
   if (!c->lengths) {
     return BPPSA_OK;
@@ -169,20 +169,23 @@ static int64_t last_row(const recurrent_network *n, int64_t place, int64_t *k) {
 }
 
 static void copy_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, const void *ends,
-                      bool back) {
+                      int64_t end_stride, bool back) {
   int64_t k = 0;
   for (int64_t place = 0; place < n->batch; ++place) {
-    void *inside = at(n, packed, last_row(n, place, &k) * stride), *outside = at(n, ends, bppsa_ragged_sample(n, place) * width);
+    void *inside = at(n, packed, last_row(n, place, &k) * stride),
+         *outside = at(n, ends, bppsa_ragged_sample(n, place) * end_stride);
     memcpy(back ? inside : outside, back ? outside : inside, bytes_of(n, width));
   }
 }
 
-void bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends) {
-  copy_ends(n, packed, stride, width, ends, false);
+void bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
+                              int64_t end_stride) {
+  copy_ends(n, packed, stride, width, ends, end_stride, false);
 }
 
-void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t stride, int64_t width, void *packed) {
-  copy_ends(n, packed, stride, width, ends, true);
+void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,
+                               void *packed) {
+  copy_ends(n, packed, stride, width, ends, end_stride, true);
 }
 
 void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t width, void *before) {
@@ -222,12 +225,27 @@ void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array) 
   memset(at(n, array, last * n->batch * width), 0, bytes_of(n, (n->config.seq_len - last) * n->batch * width));
 }
 
-void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, int64_t *sample) {
-  int64_t k = 0;
-  while (k + 1 < bppsa_ragged_stretches(n) && row >= bppsa_ragged_stretch(n, k + 1).row) {
-    ++k;
+/* The stretch that has a row, or else a step, from 0. */
+static stretch stretch_of(const recurrent_network *n, bool row, int64_t at) {
+  int64_t low = 0, high = bppsa_ragged_stretches(n); /* it is one of low .. high - 1 */
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    const stretch s = bppsa_ragged_stretch(n, middle);
+    *(at >= (row ? s.row : s.first) ? &low : &high) = middle;
   }
-  const stretch s = bppsa_ragged_stretch(n, k);
+  return bppsa_ragged_stretch(n, low);
+}
+
+int64_t bppsa_ragged_mirror(const recurrent_network *n, int64_t row) {
+  const stretch s = stretch_of(n, true, row);
+  const int64_t place = ended(n, &s) + (row - s.row) % s.samples, step = s.first + (row - s.row) / s.samples;
+  const int64_t other = (n->ragged.active ? n->ragged.place[place].length : n->config.seq_len) - 1 - step;
+  const stretch to = stretch_of(n, false, other);
+  return to.row + (other - to.first) * to.samples + place - ended(n, &to);
+}
+
+void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, int64_t *sample) {
+  const stretch s = stretch_of(n, true, row);
   *step = s.first + 1 + (row - s.row) / s.samples;
   *sample = bppsa_ragged_sample(n, ended(n, &s) + (row - s.row) % s.samples);
 }

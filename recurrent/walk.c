@@ -23,11 +23,6 @@ typedef struct {
   int64_t count;
 } group;
 
-/* The step in front of which a lane stops in this part. */
-static int64_t stop_of(const walk *w, const lane *l) {
-  return l->end < w->border ? l->end : w->border;
-}
-
 /* ---- a lane after a window ---- */
 
 static void copy_saved(const walk *w, const lane *l, int64_t step, const void *saved) {
@@ -63,12 +58,26 @@ static bool same_bits(const walk *w, bppsa_walk_place a, bppsa_walk_place b) {
 }
 
 /* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit, and so must a
- * state that has overflowed. *distance: the largest difference. */
-static bool agrees(const walk *w, bppsa_walk_place state, bppsa_walk_place stored, double tolerance, double *distance) {
+ * state that has overflowed. *distance: the largest difference; *unit: what the tolerance is relative to. */
+static bool agrees(const walk *w, bppsa_walk_place state, bppsa_walk_place stored, double tolerance, double *distance,
+                   double *unit) {
   double largest;
   *distance = distance_of(w->n, state, stored, &largest);
-  const double most = tolerance * (w->n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1);
+  *unit = w->n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1;
+  const double most = tolerance * *unit;
   return tolerance > 0 && isfinite(most) ? *distance <= most : same_bits(w, state, stored);
+}
+
+/* A walk through a chunk has changed the distance between new and stored states from `begun` to `moved`. The next round begins in
+ * the next chunk with this distance. Is it still too large behind all rounds to come, if each changes it as this one did? No
+ * distance becomes smaller than the rounding of the states. */
+static bool lasts(const walk *w, double begun, double moved) {
+  const double rounding = w->n->config.dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53;
+  const double stop = fmax(w->n->forward.plan.stop, rounding), change = moved / begun;
+  for (int64_t round = 0; round < w->rounds && moved > stop; ++round) {
+    moved *= change;
+  }
+  return !(moved <= stop);
 }
 
 bool bppsa_walk_next_doubt(const walk *w, lane *l) {
@@ -99,15 +108,13 @@ static const void *walked_saved(const walk *w, const group *g, int64_t s, int64_
 
 /* A lane comes to the end of this part, and goes on in the next one. */
 static void cross(const walk *w, const lane *l, bppsa_walk_place state) {
-  const recurrent_forward *f = &w->n->forward;
-  const int64_t slot = (l->chunk - bppsa_walk_chunk_of(w->n, w->border)) * w->n->batch + l->sample;
-  ((bppsa_walk_crossing *)f->out)[slot] = (bppsa_walk_crossing){.steps = l->steps, .goes_on = 1};
-  bppsa_walk_copy(w, bppsa_walk_packed(w, f->states_out, slot), state);
+  bppsa_walk_cross(w, l);
+  bppsa_walk_copy(w, bppsa_walk_packed(w, w->n->forward.states_out, bppsa_walk_slot(w, l)), state);
 }
 
 /* Stores the steps of the chunk itself, not those of the warm-up. True: the lane goes on. */
 static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t steps, lane *l) {
-  const int64_t begin = bppsa_walk_chunk_begin(w->n, l->chunk), stop = stop_of(w, l);
+  const int64_t begin = bppsa_walk_chunk_begin(w->n, l->chunk), stop = bppsa_walk_stop(w, l);
   const int64_t end = l->at + steps < stop ? l->at + steps : stop;
   const bppsa_walk_place last = walked(w, g, end - 1 - l->at, row);
   for (int64_t step = begin > l->at ? begin : l->at; step < end; ++step) {
@@ -121,8 +128,7 @@ static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t ste
   return end < stop;
 }
 
-/* Settles a lane that has reached the end of its chunk and changed its last state. True: the lane goes on. */
-static bool settle_end(const walk *w, lane *l) {
+bool bppsa_walk_end(const walk *w, lane *l) {
   l->reached = true;
   if (w->phase == BPPSA_WALK_MEND || l->chunk + 1 == w->n->forward.plan.chunks) {
     return false;
@@ -134,11 +140,11 @@ static bool settle_end(const walk *w, lane *l) {
 }
 
 /* Does a walk compare step `at` with the stored one? Always the chunk's first and last step, and one of each LOOK in between: a
- * comparison takes about as long as a step. Depends on the plan alone. */
-static bool looks(const recurrent_network *n, const lane *l) {
+ * comparison takes about as long as a step. */
+static bool looks(const walk *w, const lane *l) {
   enum { LOOK = 4 };
-  const int64_t step = l->at - bppsa_walk_chunk_begin(n, l->chunk);
-  return step == 0 || (step + 1) % LOOK == 0 || l->at + 1 == l->end;
+  const int64_t step = l->at - bppsa_walk_chunk_begin(w->n, l->chunk);
+  return !w->given_up && (step == 0 || (step + 1) % LOOK == 0 || l->at + 1 == l->end);
 }
 
 /* Stores steps until one that it looks at agrees with the stored state, which then stays. The values that were saved with that step
@@ -151,20 +157,22 @@ static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t step
     const bppsa_walk_place state = walked(w, g, s, row);
     const void *saved = walked_saved(w, g, s, row);
     const bool first = l->at == bppsa_walk_chunk_begin(n, l->chunk);
-    double distance = 0;
+    double distance = 0, unit = 1;
     ++l->steps;
-    if (looks(n, l) &&
-        agrees(w, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance)) {
+    if (looks(w, l) &&
+        agrees(w, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance, &unit)) {
       l->gap = fmax(l->gap, distance);
       copy_saved(w, l, l->at, saved);
       *jumped = w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);
       return *jumped;
     }
     l->mended += first;
+    l->begun = first ? distance / unit : l->begun;
     keep(w, l, l->at, state, saved);
     if (++l->at == l->end) {
       l->far = distance > plan->far;
-      if (!settle_end(w, l)) {
+      l->lasts = lasts(w, l->begun, distance / unit);
+      if (!bppsa_walk_end(w, l)) {
         return false;
       }
     }
@@ -243,14 +251,15 @@ static int64_t window_steps(const walk *w, const group *g, int64_t before) {
   int64_t longest = 1;
   for (int64_t i = 0; w->phase != BPPSA_WALK_TAIL && i < g->count; ++i) {
     const lane *l = &w->lanes[g->members[i]];
-    longest = stop_of(w, l) - l->at > longest ? stop_of(w, l) - l->at : longest;
+    longest = bppsa_walk_stop(w, l) - l->at > longest ? bppsa_walk_stop(w, l) - l->at : longest;
   }
   return before == 0 && w->phase != BPPSA_WALK_SPECULATE ? 1 : w->phase != BPPSA_WALK_TAIL && longest < grown ? longest : grown;
 }
 
 /* Numbers in a step's input: at most so many in any layer. */
 static int64_t widest_input(const recurrent_network *n) {
-  return n->config.hidden > n->config.input ? n->config.hidden : n->config.input;
+  const int64_t outputs = bppsa_recurrent_outputs(&n->config);
+  return outputs > n->config.input ? outputs : n->config.input;
 }
 
 /* A worker's part of the scratch memory: reals for one lane and one step of a window, in the order of struct group. */
@@ -292,13 +301,17 @@ static void walk_groups(const void *context, int32_t worker, int64_t first, int6
   }
 }
 
-void bppsa_walk_run(const walk *w) {
+bppsa_status bppsa_walk_run(const walk *w) {
   const recurrent_network *n = w->n;
+  if (n->gpu != NULL) {
+    return bppsa_walk_run_gpu(w);
+  }
   const double flops = 2 * (double)n->cell->gates * (double)n->config.hidden * (double)n->config.hidden;
   double steps = 0;
   for (int64_t i = 0; i < w->count; ++i) {
-    steps += (double)(stop_of(w, &w->lanes[i]) - w->lanes[i].at);
+    steps += (double)(bppsa_walk_stop(w, &w->lanes[i]) - w->lanes[i].at);
   }
   bppsa_parallel_for((int32_t)n->forward.workers, (w->count + GROUP - 1) / GROUP, bppsa_loop_work(flops * steps, 0), walk_groups,
                      w);
+  return BPPSA_OK;
 }

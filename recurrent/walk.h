@@ -1,9 +1,10 @@
-/* Lanes of a parallel forward pass on a CPU, and how they walk (recurrent/forward.h). Internal.
+/* Lanes of a parallel forward pass, and how they walk (recurrent/forward.h). Internal.
  *
  * A lane is a sample in a chunk that walks from some step on. A group of lanes is a batch for the cell's own forward function:
  * their inputs are gathered, a window of steps is computed at once, and the results are written to their places in the
- * layer's arrays, lane by lane. Lanes that have arrived leave the group, the others move together. Groups are shared among
- * threads; a group of lanes, and with it every bit, depends on the plan and on values alone.
+ * layer's arrays, lane by lane. Lanes that have arrived leave the group, the others move together. On a CPU groups are shared
+ * among threads; a group of lanes, and with it every bit, depends on the plan and on values alone. On a GPU all lanes of a phase
+ * are one group, and the kernels of its sequential pass compute the window (recurrent/walk_gpu.c).
  *
  * A lane of a round starts from a copy of the end of the chunk in front of it, which another lane may overwrite meanwhile;
  * within its own chunk it alone reads and writes.
@@ -24,27 +25,31 @@ enum { BPPSA_WALK_GROUP = 16 }; /* lanes of a group: rows that fill the vectors 
 
 typedef enum { BPPSA_WALK_SPECULATE, BPPSA_WALK_MEND, BPPSA_WALK_TAIL } bppsa_walk_phase;
 
+/* Where a state is: h, and c of a pair or NULL, H numbers each. */
+typedef struct {
+  char *h, *c;
+} bppsa_walk_place;
+
 typedef struct {
   int64_t sample, chunk;
-  int64_t at, end; /* the next step, from 0, and the step after the chunk's last */
-  int64_t steps;   /* walked so far */
-  int64_t earlier; /* of them, in front of this part of the sequence */
-  int64_t mended;  /* chunks whose states it changed */
-  double gap;      /* the largest difference that it accepted */
-  bool reached;    /* it changed the chunk's last state */
-  bool far;        /* and by much */
+  int64_t at, end;       /* the next step, from 0, and the step after the chunk's last */
+  bppsa_walk_place from; /* on a GPU: the state in front of the next step; h NULL: 0 */
+  int64_t steps;         /* walked so far */
+  int64_t earlier;       /* of them, in front of this part of the sequence */
+  int64_t mended;        /* chunks whose states it changed */
+  double gap;            /* the largest difference that it accepted */
+  double begun;          /* how far the chunk's first state moved; on a GPU 0 */
+  bool reached;          /* it changed the chunk's last state */
+  bool far;              /* and by much */
+  bool lasts;            /* and the rounds to come are not expected to end this; on a GPU never */
 } bppsa_walk_lane;
 
 /* What crosses a border, of one sample in one chunk. */
 typedef struct {
   int64_t steps;   /* that its lane has walked so far; 0: there is no lane */
   int64_t goes_on; /* 1: the lane crosses the border, or, where a chunk begins there, that chunk must be verified */
+  double begun;    /* of the lane */
 } bppsa_walk_crossing;
-
-/* Where a state is: h, and c of a pair or NULL, H numbers each. */
-typedef struct {
-  char *h, *c;
-} bppsa_walk_place;
 
 /* The properties that all lanes of one phase in one layer share. */
 typedef struct {
@@ -58,6 +63,8 @@ typedef struct {
   size_t state_row, saved_row; /* likewise of a state, [S], and of what is saved */
   bppsa_walk_lane *lanes;
   bppsa_walk_phase phase;
+  int64_t rounds; /* still to come behind the present one */
+  bool given_up;  /* the tail does not look for states that agree */
 } bppsa_walk;
 
 static inline int64_t bppsa_walk_chunk_begin(const recurrent_network *n, int64_t chunk) {
@@ -86,6 +93,23 @@ static inline bppsa_walk_place bppsa_walk_packed(const bppsa_walk *w, void *arra
   return (bppsa_walk_place){h, w->states.c != NULL ? h + w->row : NULL};
 }
 
+/* The step in front of which a lane stops in this part. */
+static inline int64_t bppsa_walk_stop(const bppsa_walk *w, const bppsa_walk_lane *l) {
+  return l->end < w->border ? l->end : w->border;
+}
+
+/* The place of a lane that comes to the end of this part, among the states that cross the border. */
+static inline int64_t bppsa_walk_slot(const bppsa_walk *w, const bppsa_walk_lane *l) {
+  const int64_t chunk = w->phase == BPPSA_WALK_SPECULATE ? l->chunk - bppsa_walk_chunk_of(w->n, w->border) : 0;
+  return chunk * w->n->batch + l->sample;
+}
+
+/* Says so to the next part. */
+static inline void bppsa_walk_cross(const bppsa_walk *w, const bppsa_walk_lane *l) {
+  bppsa_walk_crossing *out = (bppsa_walk_crossing *)w->n->forward.out;
+  out[bppsa_walk_slot(w, l)] = (bppsa_walk_crossing){.steps = l->steps, .goes_on = 1, .begun = l->begun};
+}
+
 static inline void bppsa_walk_copy(const bppsa_walk *w, bppsa_walk_place to, bppsa_walk_place from) {
   memcpy(to.h, from.h, w->row);
   if (to.c != NULL) {
@@ -101,8 +125,12 @@ static inline unsigned char *bppsa_walk_doubts(const recurrent_network *n, int64
 /* Moves the lane to the next chunk of its sample that begins in this part and must be verified. False: it was the last. */
 bool bppsa_walk_next_doubt(const bppsa_walk *w, bppsa_walk_lane *l);
 
-/* Walks all lanes. */
-void bppsa_walk_run(const bppsa_walk *w);
+/* A lane has reached the end of its chunk and changed its last state. True: it goes on. */
+bool bppsa_walk_end(const bppsa_walk *w, bppsa_walk_lane *l);
+
+/* Walks all lanes, on a CPU or a GPU. ERR_CUDA. */
+bppsa_status bppsa_walk_run(const bppsa_walk *w);
+bppsa_status bppsa_walk_run_gpu(const bppsa_walk *w);
 
 /* Reals of the scratch memory of one thread, and of one lane and one step of a window. */
 int64_t bppsa_walk_scratch(const recurrent_network *n);

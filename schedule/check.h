@@ -37,10 +37,12 @@ bppsa_status bppsa_rule_sync_gradients(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_step_synchronised(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_step_micro_batches(bppsa_checker *c, bool *kept);
+bppsa_status bppsa_rule_step_at_once(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_version_step(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_version_forward(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_version_backward(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_version_prepared(bppsa_checker *c, bool *kept);
+bppsa_status bppsa_rule_version_sent(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_memory_balance(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_memory_cap(bppsa_checker *c, bool *kept);
 

@@ -1,4 +1,4 @@
-/* Files of costs: {"forward": 1, "weight_grad": [1, 2, ...], ..., "alpha": 0.1, "beta": 0.01, "profile": {...}}. */
+/* Files of costs: {"samples": 8, "forward": 1, "weight_grad": [1, 2, ...], ..., "alpha": 0.1, "beta": 0.01, "profile": {...}}. */
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@ static const struct {
   size_t offset;
 } links[] = {{"alpha", offsetof(bppsa_schedule_config, alpha)}, {"beta", offsetof(bppsa_schedule_config, beta)}};
 enum { LINKS = sizeof links / sizeof links[0] };
+static const char SAMPLES[] = "samples";
 
 static bppsa_status wrong_number(const char *path, const char *key, int64_t row) {
   return row < 0 ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a number, 0 or more, or an array of them", path, key)
@@ -87,7 +88,7 @@ static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_
 
 /* A key that is not known. The message suggests one. */
 static bppsa_status unknown_key(const char *path, const char *key) {
-  const char *names[BPPSA_COST_COUNT + LINKS + 1] = {NULL};
+  const char *names[BPPSA_COST_COUNT + LINKS + 2] = {NULL};
   char hint[96];
   for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
     names[i] = bppsa_schedule_cost_name(i);
@@ -95,6 +96,7 @@ static bppsa_status unknown_key(const char *path, const char *key) {
   for (int i = 0; i < LINKS; ++i) {
     names[BPPSA_COST_COUNT + i] = links[i].name;
   }
+  names[BPPSA_COST_COUNT + LINKS] = SAMPLES;
   return bppsa_fail(BPPSA_ERR_FORMAT, "%s: unknown key '%.40s', expected forward, input_grad, weight_grad, ...%s", path, key,
                     bppsa_suggestion(key, names, hint, sizeof hint));
 }
@@ -114,6 +116,14 @@ static bppsa_status take_link(const char *path, const char *key, const json_t *v
   return BPPSA_OK;
 }
 
+/* Takes the size of the micro-batches. */
+static bppsa_status take_samples(const char *path, const json_t *value, bppsa_schedule_config *c) {
+  c->samples = json_integer_value(value); /* of anything else 0 */
+  return c->samples > 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a whole number, 1 or more: of a micro-batch", path, SAMPLES);
+}
+
 static bppsa_status take_costs(const char *path, const json_t *document, bppsa_schedule_config *c, double *costs[]) {
   const char *key;
   json_t *value;
@@ -122,6 +132,10 @@ static bppsa_status take_costs(const char *path, const json_t *document, bppsa_s
     bool taken;
     BPPSA_TRY(take_link(path, key, value, c, &taken));
     if (taken) {
+      continue;
+    }
+    if (strcmp(key, SAMPLES) == 0) {
+      BPPSA_TRY(take_samples(path, value, c));
       continue;
     }
     if (strcmp(key, "profile") == 0) {
@@ -159,6 +173,10 @@ bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *
 
 bppsa_status bppsa_schedule_costs_write(const bppsa_schedule_config *config, bppsa_text *text) {
   const char *before = "{";
+  if (config->samples > 0) {
+    bppsa_text_add(text, "{\n  \"%s\": %" PRId64, SAMPLES, config->samples);
+    before = ",";
+  }
   for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
     if (config->cost[cost] == NULL) {
       continue;

@@ -159,75 +159,17 @@ static void asynchronous_stage(bppsa_writer *w, int64_t replica, int64_t stage) 
   }
 }
 
-/* Gives every pass one unit of time, as in figures 6 and 7 of SpecTrain: the order of passes is that one, whatever they cost. */
-static void align_passes(bppsa_schedule *list) {
-  for (int64_t i = 0; i < list->count; ++i) {
-    bppsa_schedule_op *op = &list->ops[i];
-    const int64_t layers = bppsa_schedule_layer_of(list, op->stage + 1) - bppsa_schedule_layer_of(list, op->stage);
-    const bool whole = op->kind == BPPSA_KIND_F || op->kind == BPPSA_KIND_B,
-               half = op->kind == BPPSA_KIND_I || op->kind == BPPSA_KIND_W;
-    op->cost = (whole ? 1 : half ? 0.5 : 0) * (double)op->layers / (double)layers;
-  }
-}
-
-/* aim[micro][stage] = updates of the stage that have ended when the micro-batch's update of stage 0 ends, without its own.
- * Updates that end at the same time count for each other. */
-static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run, int32_t *updates, int32_t *aim) {
-  const int64_t stages = list->stages;
-  for (int64_t i = 0, end; i < run->done; i = end) {
-    const double now = run->end[run->order[i]];
-    if (list->ops[run->order[i]].kind != BPPSA_KIND_STEP) {
-      end = i + 1;
-      continue;
-    }
-    for (end = i; end < run->done; ++end) { /* updates take no time, so the order of their starts is the order of their ends */
-      const bppsa_schedule_op *op = &list->ops[run->order[end]];
-      if (op->kind == BPPSA_KIND_STEP && run->end[run->order[end]] > now) {
-        break;
-      }
-      updates[op->replica * stages + op->stage] += op->kind == BPPSA_KIND_STEP;
-    }
-    for (int64_t k = i; k < end; ++k) {
-      const bppsa_schedule_op *op = &list->ops[run->order[k]];
-      if (op->kind == BPPSA_KIND_STEP && op->stage == 0) {
-        const int32_t *now_of = &updates[op->replica * stages];
-        int32_t *aims = &aim[bppsa_schedule_micro(list, op->replica, 0, now_of[0] - 1) * stages];
-        for (int64_t stage = 0; stage < stages; ++stage) {
-          aims[stage] = now_of[stage] - 1;
-        }
-      }
-    }
-  }
-}
-
-/* SpecTrain's predicted versions, the same for F and B: the version that the stage has when the micro-batch's round trip is over.
- * (section 3.2, figure 7(d)) */
+/* SpecTrain's predicted versions, the same for F and B. (section 3.2, figure 7(d)) */
 static bppsa_status predict(bppsa_schedule *list) {
-  bppsa_schedule_run run = {0};
-  int32_t *updates = bppsa_calloc(list->replicas * list->stages, sizeof *updates);
-  int32_t *aim = bppsa_calloc(list->micros * list->stages, sizeof *aim);
-  double *costs = bppsa_calloc(list->count, sizeof *costs);
-  bppsa_status status = updates == NULL || aim == NULL || costs == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  if (status == BPPSA_OK) {
-    for (int64_t i = 0; i < list->count; ++i) {
-      costs[i] = list->ops[i].cost;
-    }
-    align_passes(list);
-    status = bppsa_schedule_derive(list);
-    status = status == BPPSA_OK ? bppsa_schedule_run_simulate(list, true, &run) : status;
+  const int64_t layers = list->config.layers;
+  int32_t *aim = bppsa_calloc(list->micros * layers, sizeof *aim);
+  bppsa_status status = aim != NULL ? bppsa_schedule_derive(list) : BPPSA_ERR_MEMORY;
+  status = status == BPPSA_OK ? bppsa_schedule_aims(list, aim) : status;
+  for (int64_t i = 0; i < list->count && status == BPPSA_OK; ++i) {
+    bppsa_schedule_op *op = &list->ops[i];
+    op->weight_version = op->micro >= 0 ? aim[op->micro * layers + op->layer] : op->weight_version;
   }
-  if (status == BPPSA_OK) {
-    find_aims(list, &run, updates, aim);
-    for (int64_t i = 0; i < list->count; ++i) {
-      bppsa_schedule_op *op = &list->ops[i];
-      op->cost = costs[i];
-      op->weight_version = op->micro >= 0 ? aim[op->micro * list->stages + op->stage] : op->weight_version;
-    }
-  }
-  bppsa_schedule_run_free(&run);
-  bppsa_free(updates);
   bppsa_free(aim);
-  bppsa_free(costs);
   return status;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "schedule/request.h"
 
 enum { MOST_ROWS = 32 };
 
@@ -27,6 +28,9 @@ static void add_times(const bppsa_timed *timed, double model, int64_t forward, i
                  timed->times.bubble_ratio);
   if (strcmp(list->scheme->id, "reverse-first-k") == 0) {
     bppsa_text_add(text, "  k             %" PRId64 "\n", list->config.reverse);
+  }
+  if (list->config.samples > 0) {
+    bppsa_text_add(text, "  costs         of micro-batches of %" PRId64 " samples\n", list->config.samples);
   }
   if (!isnan(model)) {
     bppsa_text_add(text, "  model         %.6g (C_f %" PRId64 ", C_b %" PRId64 ")\n", model, forward, backward);
@@ -59,6 +63,8 @@ bppsa_status bppsa_schedule_list_text(bppsa_text *text) {
   for (int64_t i = 0; i < count; ++i) {
     bppsa_text_add(text, "%-16s %-68s %s\n", schemes[i].id, schemes[i].summary, schemes[i].paper);
   }
+  bppsa_text_add(text, "\nOptions that not every scheme takes:\n");
+  bppsa_schedule_options_text(text);
   return bppsa_text_check(text);
 }
 
@@ -72,6 +78,7 @@ json_t *bppsa_schedule_list_json(void) {
     bool made = object != NULL && bppsa_json_put_text(object, "id", schemes[i].id);
     made = made && bppsa_json_put_text(object, "summary", schemes[i].summary);
     made = made && bppsa_json_put_text(object, "paper", schemes[i].paper);
+    made = made && bppsa_json_put(object, "options", bppsa_schedule_options_json(&schemes[i]));
     ok = json_array_append_new(array, bppsa_json_finish(object, made)) == 0;
   }
   return bppsa_json_finish(array, ok);

@@ -13,6 +13,15 @@ typedef struct {
   int64_t *cut;                               /* owned: config.cut, or NULL */
 } bppsa_schedule_request;
 
+/* An option that the user gives, by its name in `bppsa schedule` ("chunks"; value: of a number, otherwise 0), beside a scheme, or
+ * several with commas between. ERR_ARGUMENT: none of them takes it; the message names those that do. The value 1 of stages, copies,
+ * micro-batches, iterations and chunks asks for nothing that a scheme lacks. */
+bppsa_status bppsa_schedule_check_option(const char *schemes, const char *option, int64_t value);
+/* A line for each option that not every scheme takes, with the schemes that do. */
+void bppsa_schedule_options_text(bppsa_text *text);
+/* The names of the options of this kind that the scheme takes, an array. NULL when out of memory. */
+json_t *bppsa_schedule_options_json(const bppsa_schedule_scheme *scheme);
+
 bppsa_schedule_request bppsa_schedule_request_default(void);
 /* Reads a file of costs. ERR_* of bppsa_schedule_costs_load. */
 bppsa_status bppsa_schedule_request_costs(bppsa_schedule_request *request, const char *path);

@@ -13,10 +13,6 @@ static bool makes_weights(const bppsa_schedule_op *op) {
   return op->kind == BPPSA_KIND_W || op->kind == BPPSA_KIND_B;
 }
 
-static int64_t stage_key(const bppsa_checker *c, const bppsa_schedule_op *op) {
-  return op->replica * c->list->stages + op->stage;
-}
-
 /* ---- synchronisation ---- */
 
 /* A group of SYNCs has all replicas of its layers, each once, with one cost. */
@@ -130,13 +126,18 @@ bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
+/* The updates in front of that of a micro-batch. */
+static int32_t update_of(const bppsa_schedule *list, int64_t micro) {
+  const int64_t n = list->config.micro_batches, within = micro % (n * list->rounds);
+  return (int32_t)(updates_each(list) ? within : within / n);
+}
+
 /* c->first: updates of [replica][layer] in front of an operation that makes gradients. */
 static bool made_in_time(bppsa_checker *c, int64_t id) {
   const bppsa_schedule *list = c->list;
   const bppsa_schedule_op *op = &list->ops[id];
   for (int64_t micro = op->micro; micro < op->micro + op->micros; ++micro) {
-    const int64_t n = list->config.micro_batches, within = micro % (n * list->rounds),
-                  update = updates_each(list) ? within : within / n;
+    const int32_t update = update_of(list, micro);
     for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
       const int32_t updates = c->first[op->replica * list->config.layers + layer];
       if (updates != update) {
@@ -161,79 +162,142 @@ bppsa_status bppsa_rule_step_micro_batches(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* ---- versions ---- */
-
-bppsa_status bppsa_rule_version_step(bppsa_checker *c, bool *kept) {
-  bppsa_checker_fill(c->first, c->list->scheme->scan ? 0 : c->list->replicas * c->list->stages, 0);
+/* SpecTrain predicts from the present weights as many updates ahead as its formulas say: an update is not put off. c->first: of
+ * [replica][layer], the micro-batch whose gradient was made since the last STEP, or -1. */
+bppsa_status bppsa_rule_step_at_once(bppsa_checker *c, bool *kept) {
+  const int64_t layers = c->list->config.layers;
+  if (c->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED) {
+    return BPPSA_OK;
+  }
+  bppsa_checker_fill(c->first, c->list->replicas * layers, -1);
   for (int64_t id = 0; id < c->list->count && *kept; ++id) {
     const bppsa_schedule_op *op = &c->list->ops[id];
-    if (c->sane[id] && op->kind == BPPSA_KIND_STEP) {
-      int32_t *version = &c->first[stage_key(c, op)];
-      *version += 1;
-      *kept = op->weight_version == *version ||
-              bppsa_checker_broken(c, id, "makes version %d, expected %d", (int)op->weight_version, (int)*version);
+    for (int64_t layer = op->layer; c->sane[id] && *kept && layer < op->layer + op->layers; ++layer) {
+      int32_t *made = &c->first[op->replica * layers + layer];
+      *kept = !is_pass(op) || *made < 0 || *made == op->micro ||
+              bppsa_checker_broken(c, id, "comes in front of the STEP of layer %d for micro-batch %d, expected behind it",
+                                   (int)layer, (int)*made);
+      *made = makes_weights(op) ? op->micro : op->kind == BPPSA_KIND_STEP ? -1 : *made;
     }
   }
   return BPPSA_OK;
 }
 
-/* Does a pass see the version that the scheme promises when its stage has had `now` updates? `seen`: the version its forward pass
- * saw, or -1 for a forward pass. */
-static bool promised(const bppsa_checker *c, const bppsa_schedule_op *op, int32_t now, int32_t seen) {
-  const int64_t round = op->micro / c->list->config.micro_batches % c->list->rounds;
-  const int32_t version = op->weight_version;
+/* ---- versions: of each layer, because an update may be split ---- */
+
+bppsa_status bppsa_rule_version_step(bppsa_checker *c, bool *kept) {
+  const int64_t layers = c->list->config.layers;
+  bppsa_checker_fill(c->first, c->list->scheme->scan ? 0 : c->list->replicas * layers, 0);
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    for (int64_t layer = op->layer; c->sane[id] && op->kind == BPPSA_KIND_STEP && *kept && layer < op->layer + op->layers;
+         ++layer) {
+      const int32_t version = ++c->first[op->replica * layers + layer];
+      *kept = op->weight_version == version || bppsa_checker_broken(c, id, "makes version %d of layer %d, expected %d",
+                                                                    (int)op->weight_version, (int)layer, (int)version);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* The version that the scheme promises a pass of a layer, and how many updates the layer may have had by then. */
+typedef struct {
+  int32_t version, least, most;
+} promise;
+
+/* now: updates of the layer in front of the pass; seen: the version that its forward pass saw, or -1 for a forward pass; aim: what
+ * SpecTrain predicts. */
+static promise promised(const bppsa_checker *c, const bppsa_schedule_op *op, int32_t now, int32_t seen, int32_t aim) {
+  const int32_t round = (int32_t)(op->micro / c->list->config.micro_batches % c->list->rounds), late = round > 0 ? round - 1 : 0;
+  const int32_t own = update_of(c->list, op->micro);
   switch (c->list->scheme->weights) {
   case BPPSA_WEIGHTS_STASHED: /* the version of the forward pass */
-    return version == (seen < 0 ? now : seen);
+    return (promise){seen < 0 ? now : seen, 0, now};
   case BPPSA_WEIGHTS_BUFFERED: /* one update late, and one of the two versions that exist */
-    return version == (round > 0 ? round - 1 : 0) && version <= now && version >= now - 1;
-  case BPPSA_WEIGHTS_PREDICTED: /* not older than the present version, and the same in both passes */
-    return version >= now && (seen < 0 || version == seen);
+    return (promise){late, late, late + 1};
+  case BPPSA_WEIGHTS_PREDICTED: /* that of the end of the trip; the backward pass comes in front of the micro-batch's own update */
+    return (promise){aim, op->kind == BPPSA_KIND_F ? 0 : own, op->kind == BPPSA_KIND_F ? aim : own};
   case BPPSA_WEIGHTS_SYNCHRONOUS: /* the same in the whole iteration */
-    return version == now && version == round;
+    return (promise){round, round, round};
   case BPPSA_WEIGHTS_LATEST:
     break;
   }
-  return version == now;
+  return (promise){now, 0, now};
 }
 
-/* c->first: updates of [replica][stage]; c->second: the version that the forward pass of [micro][stage] saw. */
-static void walk_versions(bppsa_checker *c, bool forward, bool *kept) {
-  const int64_t stages = c->list->stages;
-  bppsa_checker_fill(c->first, c->list->replicas * stages, 0);
-  bppsa_checker_fill(c->second, c->list->micros * stages, -1);
+/* now: updates of [replica][layer]; seen: the version that the forward pass of [micro][layer] saw; aim: of [micro][layer], of
+ * SpecTrain alone. */
+typedef struct {
+  int32_t *now, *seen, *aim;
+} versions;
+
+static bool sees_promised(bppsa_checker *c, int64_t id, const versions *v) {
+  const bppsa_schedule_op *op = &c->list->ops[id];
+  const int64_t layers = c->list->config.layers;
+  for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+    const int64_t cell = op->micro * layers + layer;
+    const int32_t now = v->now[op->replica * layers + layer];
+    const promise p = promised(c, op, now, op->kind == BPPSA_KIND_F ? -1 : v->seen[cell], v->aim != NULL ? v->aim[cell] : -1);
+    if (op->weight_version != p.version) {
+      return bppsa_checker_broken(c, id, "sees version %d of layer %d behind %d updates, expected version %d",
+                                  (int)op->weight_version, (int)layer, (int)now, (int)p.version);
+    }
+    if (now < p.least || now > p.most) {
+      return bppsa_checker_broken(c, id, "sees version %d of layer %d behind %d updates, expected %d .. %d updates",
+                                  (int)op->weight_version, (int)layer, (int)now, (int)p.least, (int)p.most);
+    }
+  }
+  return true;
+}
+
+/* Notes the version that a forward pass saw, and counts updates. */
+static void pass_by(const bppsa_checker *c, const bppsa_schedule_op *op, const versions *v) {
+  const int64_t layers = c->list->config.layers;
+  for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+    v->now[op->replica * layers + layer] += op->kind == BPPSA_KIND_STEP;
+    for (int64_t micro = op->micro; op->kind == BPPSA_KIND_F && micro < op->micro + op->micros; ++micro) {
+      v->seen[micro * layers + layer] = op->weight_version;
+    }
+  }
+}
+
+static void walk_versions(bppsa_checker *c, bool forward, const versions *v, bool *kept) {
+  bppsa_checker_fill(v->now, c->list->replicas * c->list->config.layers, 0);
+  bppsa_checker_fill(v->seen, c->list->micros * c->list->config.layers, -1);
   for (int64_t id = 0; id < c->list->count && *kept; ++id) {
     const bppsa_schedule_op *op = &c->list->ops[id];
-    const bool is_forward = op->kind == BPPSA_KIND_F;
-    if (!c->sane[id] || (!is_pass(op) && op->kind != BPPSA_KIND_STEP)) {
-      continue;
+    const bool checked = is_pass(op) && (op->kind == BPPSA_KIND_F) == forward;
+    if (c->sane[id]) {
+      *kept = !checked || sees_promised(c, id, v);
+      pass_by(c, op, v);
     }
-    int32_t *now = &c->first[stage_key(c, op)];
-    if (op->kind == BPPSA_KIND_STEP) {
-      *now += 1;
-      continue;
-    }
-    int32_t *seen = &c->second[op->micro * stages + op->stage];
-    const bool good = is_forward != forward || promised(c, op, *now, is_forward ? -1 : *seen);
-    *seen = is_forward ? op->weight_version : *seen;
-    *kept =
-        good || bppsa_checker_broken(c, id, "sees version %d of its weights behind %d updates, expected what the scheme promises",
-                                     (int)op->weight_version, (int)*now);
   }
+}
+
+static bppsa_status check_versions(bppsa_checker *c, bool forward, bool *kept) {
+  const bppsa_schedule *list = c->list;
+  versions v = {c->first, c->second, NULL};
+  bppsa_status status = BPPSA_OK;
+  if (list->scheme->scan || (list->scheme->weights == BPPSA_WEIGHTS_PREDICTED && !c->all_sane)) {
+    return BPPSA_OK; /* it has no weights, or another rule is broken and the list cannot be simulated */
+  }
+  if (list->scheme->weights == BPPSA_WEIGHTS_PREDICTED) {
+    v.aim = bppsa_calloc(list->micros * list->config.layers, sizeof *v.aim);
+    status = v.aim != NULL ? bppsa_schedule_aims(list, v.aim) : BPPSA_ERR_MEMORY;
+  }
+  if (status == BPPSA_OK) {
+    walk_versions(c, forward, &v, kept);
+  }
+  bppsa_free(v.aim);
+  return status;
 }
 
 bppsa_status bppsa_rule_version_forward(bppsa_checker *c, bool *kept) {
-  if (!c->list->scheme->scan) {
-    walk_versions(c, true, kept);
-  }
-  return BPPSA_OK;
+  return check_versions(c, true, kept);
 }
 
 bppsa_status bppsa_rule_version_backward(bppsa_checker *c, bool *kept) {
-  if (!c->list->scheme->scan) {
-    walk_versions(c, false, kept);
-  }
-  return BPPSA_OK;
+  return check_versions(c, false, kept);
 }
 
 /* Stashed schemes keep the weights before every F, predicting ones predict before every pass; the pass depends on that, and has
@@ -251,6 +315,21 @@ bppsa_status bppsa_rule_version_prepared(bppsa_checker *c, bool *kept) {
               made->weight_version == op->weight_version;
     }
     *kept = there || bppsa_checker_broken(c, id, "waits for no %s of its version, expected one", stashed ? "STASH" : "PREDICT");
+  }
+  return BPPSA_OK;
+}
+
+/* A message carries the version of its SEND, and the receiver expects the version of its RECV. */
+bppsa_status bppsa_rule_version_sent(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    const int32_t send = c->sane[id] && op->kind == BPPSA_KIND_RECV ? c->send[op->group] : (int32_t)id;
+    const bool sent = c->sane[id] && (op->kind == BPPSA_KIND_SEND || op->kind == BPPSA_KIND_RECV) && send >= 0;
+    const bppsa_schedule_op *from = sent ? &c->list->ops[send] : NULL;
+    const int64_t source = sent && from->dep_count > 0 ? c->list->deps[from->deps] : -1;
+    *kept = source < 0 || op->weight_version == c->list->ops[source].weight_version ||
+            bppsa_checker_broken(c, id, "carries version %d, expected %d", (int)op->weight_version,
+                                 (int)c->list->ops[source].weight_version);
   }
   return BPPSA_OK;
 }

@@ -191,6 +191,21 @@ void bppsa_schedule_price(const bppsa_schedule *list, bppsa_schedule_op *op) {
 
 /* ---- the list ---- */
 
+void bppsa_schedule_reprice(bppsa_schedule *list, const bppsa_schedule_config *config) {
+  static const bppsa_schedule_cost times[] = {BPPSA_COST_FORWARD, BPPSA_COST_INPUT_GRAD, BPPSA_COST_WEIGHT_GRAD,
+                                              BPPSA_COST_BACKWARD, BPPSA_COST_STEP};
+  for (size_t i = 0; i < sizeof times / sizeof times[0]; ++i) {
+    const double *own = list->config.cost[times[i]], *given = config->cost[times[i]];
+    for (int64_t layer = 0; own != NULL && given != NULL && layer < list->config.layers; ++layer) {
+      list->layer_costs[own - list->layer_costs + layer] = given[layer];
+    }
+  }
+  for (int64_t id = 0; id < list->count; ++id) {
+    bppsa_schedule_op *op = &list->ops[id];
+    op->cost = bppsa_schedule_kind_busy(op->kind) ? cost_of(list, op) : op->cost;
+  }
+}
+
 bppsa_status bppsa_schedule_append(bppsa_schedule *list, const bppsa_schedule_op *op) {
   BPPSA_REQUIRE(list != NULL && op != NULL);
   if (list->count == list->room) {

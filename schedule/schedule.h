@@ -137,7 +137,8 @@ typedef struct {
   bool recompute;
   double uniform[BPPSA_COST_COUNT];
   const double *cost[BPPSA_COST_COUNT]; /* borrowed while the schedule is made; NULL: `uniform` holds */
-  /* size of each array: L, one for each layer, or D, one for each stage, which its layers share evenly */
+  int64_t samples;                      /* of the micro-batches whose costs these are; 0: of any */
+  /* size of each array of costs: L, one for each layer, or D, one for each stage, which its layers share evenly */
   int64_t rows[BPPSA_COST_COUNT];
   /* borrowed while the schedule is made; without regions: one for each layer, from the costs */
   bppsa_schedule_profile profile;
@@ -172,6 +173,7 @@ typedef struct {
   bppsa_schedule_weights weights;
   bool scan;                                      /* it has elements instead of layers and micro-batches */
   bool data_parallel;                             /* workers are copies: D copies W times */
+  unsigned takes;                                 /* a bit for each option that not every scheme has */
   bppsa_status (*generate)(bppsa_schedule *list); /* appends the operations, without dependencies */
 } bppsa_schedule_scheme;
 
@@ -222,6 +224,9 @@ struct bppsa_schedule {
  * value for which the scheme has no schedule; ERR_MEMORY. */
 bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule);
 void bppsa_schedule_destroy(bppsa_schedule *schedule);
+/* Gives passes and updates other costs: of the arrays of `config` that the list was made from too, with a row for each of its
+ * layers. The order stays as it was made, and so do transfers. */
+void bppsa_schedule_reprice(bppsa_schedule *schedule, const bppsa_schedule_config *config);
 
 /* Makes a list from operations that come from elsewhere (a file, a test), in three steps. create_empty makes an empty list.
  * append adds operations, worker by worker and in each lane in its order. connect adds the dependencies, the transfers between

@@ -6,6 +6,21 @@
 
 #include "schedule/schedule.h"
 
+/* What a scheme takes of the options that not every scheme has: bppsa_schedule_scheme.takes. */
+enum {
+  TAKES_STAGES = 1, /* several workers */
+  TAKES_MICRO_BATCHES = 1 << 1,
+  TAKES_GRADIENTS = 1 << 2, /* of layers */
+  TAKES_CHUNKS = 1 << 3,
+  TAKES_REPLICAS = 1 << 4, /* pipelines in both directions */
+  TAKES_REVERSE = 1 << 5,
+  TAKES_ELEMENTS = 1 << 6,
+  TAKES_CUT = 1 << 7,
+  TAKES_SPLIT = 1 << 8, /* the order of I and W */
+  TAKES_RECOMPUTE = 1 << 9,
+  TAKES_SYNC = 1 << 10 /* when replicas add up */
+};
+
 /* ---- geometry (schedule.c) ---- */
 
 /* The first layer of a stage; for stage = `stages` L. Without a given cut stages are as even as possible, the first ones larger. */
@@ -104,6 +119,13 @@ void bppsa_schedule_run_free(bppsa_schedule_run *run);
  * one with the smallest priority (of equals the smallest id), and is never idle while one is ready. */
 typedef int64_t (*bppsa_schedule_priority)(const bppsa_schedule *list, const bppsa_schedule_op *op);
 bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_priority priority);
+
+/* ---- SpecTrain (model.c) ---- */
+
+/* The versions that SpecTrain predicts: aim[micro][layer] = updates of the layer when the micro-batch's trip is over, which is at
+ * the end of its update of layer 0, without the micro-batch's own update. Every pass takes one unit of time, whatever it costs.
+ * -1: its trip does not end. size micros x layers; the list is derived, and its operations keep the rules of shape. */
+bppsa_status bppsa_schedule_aims(const bppsa_schedule *list, int32_t *aim);
 
 /* ---- generators ---- */
 

@@ -194,7 +194,7 @@ static void write_weight(bppsa_writer *w, const plan *p, int64_t layer, double c
   op.lane = BPPSA_LANE_GRADIENT;
   op.cost = cost;
   op.weight_version = 0;
-  op.memory_delta = -size_of(p, layer) * (layer == p->layers - 1 ? 1 : 2);
+  op.memory_delta = -size_of(p, layer);
   bppsa_writer_add(w, op);
 }
 
@@ -206,7 +206,7 @@ static void write_streams(bppsa_writer *w, const plan *p) {
     if (layer > 0 || !w->config->skip_first_input_grad) {
       bppsa_schedule_op op = bppsa_schedule_op_make(BPPSA_KIND_I, 0, 0, layer, layer, 1, 0, 1);
       op.weight_version = 0;
-      op.memory_delta = layer > 0 ? size_of(p, layer - 1) : 0;
+      op.memory_delta = 0;
       bppsa_writer_add(w, op);
     }
   }

@@ -25,7 +25,7 @@ json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops);
  * and row; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *arrays[]);
 #define BPPSA_SCHEDULE_COST_ARRAYS (BPPSA_COST_COUNT + 3)
-/* Writes such a file: the configuration's arrays of costs, and its link. ERR_MEMORY. */
+/* Writes such a file: the size of the micro-batches, the configuration's arrays of costs, and its link. ERR_MEMORY. */
 bppsa_status bppsa_schedule_costs_write(const bppsa_schedule_config *config, bppsa_text *text);
 
 /* Draws the timeline: workers from top to bottom, time from left to right, kinds coloured, numbers of micro-batches (of layers,

@@ -19,8 +19,9 @@ typedef struct bppsa_bench_settings {
   bool one_point;                  /* rnn, gru: the point alone, not a sweep */
   bool both_inits;                 /* rnn, gru: every point with default and with orthogonal weights */
   const char *rivals;              /* rnn, gru, forward: a program whose methods take part (bench/rivals/guest.h); NULL: none */
-  const bppsa_network *network;    /* lenet5, vgg11, schedule */
-  int64_t batch;                   /* lenet5, vgg11, scan, schedule: samples */
+  const bppsa_network *network;    /* lenet5, vgg11, schedule, oracle */
+  const char *model;               /* oracle: the name of the network, or its file */
+  int64_t batch;                   /* lenet5, vgg11, scan, schedule, oracle: samples */
   double prune;                    /* lenet5, vgg11: fraction of the weights that go */
   bppsa_prune_method prune_method; /* lenet5, vgg11 */
   const char *left, *right;        /* product: files of two factors; NULL: cases of its own */
@@ -40,9 +41,9 @@ typedef struct bppsa_bench_settings {
   int64_t micro_batches;           /* ranks: along time */
   /* schedule: what the ranks train is `network` in batches of `batch` samples, cut into schedule.micro_batches */
   bppsa_network_config network_config;
-  bppsa_schedule_config schedule; /* of all schemes */
+  bppsa_schedule_config schedule; /* of all schemes; oracle: micro_batches of a pipeline */
   const char *cut;                /* schedule: the first layers of the stages, "3,5"; NULL: cut by cost */
-  const char *schemes;            /* with commas between; NULL: all that train */
+  const char *schemes;            /* with commas between; NULL: all that train; oracle: strategies */
   const char *save_costs;         /* the file that the measured costs go to; NULL: none */
   const char *trace, *svg;        /* schedule: files of predicted and measured timelines; NULL: none */
 } bppsa_bench_settings;
@@ -53,13 +54,15 @@ typedef struct bppsa_bench_settings {
 #include "models/cells.inc"
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
     bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc,
-    bppsa_bench_case_forward, bppsa_bench_case_ranks, bppsa_bench_case_schedule;
+    bppsa_bench_case_forward, bppsa_bench_case_ranks, bppsa_bench_case_schedule, bppsa_bench_case_oracle;
+/* oracle: checks what is asked for, and sets the repeats where none are. ERR_ARGUMENT. */
+bppsa_status bppsa_oracle_settings_complete(bppsa_bench_settings *asked);
 /* The benchmark of that name, or NULL. */
 const bppsa_bench_case *bppsa_bench_case_find(const char *name);
 
 /* The notes of each benchmark's help: what it measures, and how. lenet5 and vgg11 share cnn. */
 extern const char bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[], bppsa_bench_notes_jacobian[],
     bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[],
-    bppsa_bench_notes_forward[], bppsa_bench_notes_ranks[], bppsa_bench_notes_schedule[];
+    bppsa_bench_notes_forward[], bppsa_bench_notes_ranks[], bppsa_bench_notes_schedule[], bppsa_bench_notes_oracle[];
 
 #endif

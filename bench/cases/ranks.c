@@ -119,14 +119,10 @@ static const char *name_share(bppsa_ranks_share_of share) {
 }
 
 /* What an entry cannot do; the reason is the last error. */
-static bool possible(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *e, bool on_gpus) {
+static bool possible(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *e) {
   if (e->share == BPPSA_RANKS_BATCH && e->ranks > subject->config.batch) {
     (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%d ranks, more than the %" PRId64 " samples of the batch", e->ranks,
                      subject->config.batch);
-    return false;
-  }
-  if (e->share == BPPSA_RANKS_TIME && e->forward.kind == BPPSA_FORWARD_SPECULATIVE && on_gpus) {
-    (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "speculative forward passes of ranks along time compute on processors");
     return false;
   }
   return true;
@@ -138,7 +134,7 @@ static bppsa_status enter_entry(bppsa_bench *bench, int64_t subject, int64_t ind
   const bppsa_contender contender = {.verification = {verify, l, 0}, .pass = pass, .context = l, .parts = 1};
   const bppsa_ranks_entry *e = &s->crew.subjects[subject].entries[index];
   *l = (lead){.s = s, .index = index, .model_s = (double)NAN};
-  if (!possible(&s->crew.subjects[subject], e, s->crew.gpus > 0)) {
+  if (!possible(&s->crew.subjects[subject], e)) {
     char name[BPPSA_BENCH_METHOD];
     snprintf(name, sizeof name, "%s, %s, %d ranks", name_share(e->share), e->name, e->ranks);
     return bppsa_bench_leave_out(bench, name, "");

@@ -17,9 +17,10 @@ const char bppsa_bench_notes_schedule[] =
     "turn.\n"
     "First the ranks measure, side by side, what forward pass, input gradient, weight gradient, both at once and update of each "
     "layer\n"
-    "take, what a message takes, and the sum of a layer's gradients over replicas; the lists, their cuts and all predictions are "
-    "made\n"
-    "from these costs.\n"
+    "take, what a message takes, and the sum of a layer's gradients over replicas; the lists and their cuts are made from these "
+    "costs.\n"
+    "What passes and updates take is measured again in front of every timed pass: predictions are made from the medians, so that "
+    "both\nmeet the same machine.\n"
     "Then two passes of every list are verified: a synchronous scheme has the losses and norms of one device with the same "
     "micro-batches,\n"
     "bit for bit (residual 0), and every operation of any scheme sees the version of the weights that the list names.\n"
@@ -33,7 +34,9 @@ const char bppsa_bench_notes_schedule[] =
 /* A row. */
 typedef struct {
   struct session *s;
-  int64_t index; /* of the entry */
+  int64_t index;       /* of the entry */
+  bppsa_status status; /* of its list */
+  char why[256];       /* it has none */
 } lead;
 
 typedef struct session {
@@ -53,7 +56,7 @@ static bppsa_status verify(void *context, double *residual) {
   const lead *l = context;
   double worst = 0;
   for (int64_t run = 0; run < BPPSA_SCHEDULE_VERIFIED; ++run) {
-    BPPSA_TRY(bppsa_schedule_crew_pass(&l->s->crew, l->index));
+    BPPSA_TRY(bppsa_schedule_crew_pass(&l->s->crew, l->index, false));
     worst = fmax(worst, bppsa_schedule_residual(entry_of(l), run));
   }
   *residual = worst;
@@ -64,7 +67,7 @@ static bppsa_status verify(void *context, double *residual) {
 static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const lead *l = context;
   const bppsa_schedule_entry *e = entry_of(l);
-  BPPSA_TRY(bppsa_schedule_crew_pass(&l->s->crew, l->index));
+  BPPSA_TRY(bppsa_schedule_crew_pass(&l->s->crew, l->index, true));
   seconds[0] = e->latest.makespan / (double)e->predicted.list->rounds;
   seconds[1] = fmax(0, e->latest.bubble_ratio) * seconds[0];
   return BPPSA_OK;
@@ -72,21 +75,38 @@ static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
 
 /* ---- entering ---- */
 
+/* Makes all lists before anything is shown. A scheme that has none is left out; ERR_*: of the last one where all are. */
+static bppsa_status make_lists(session *s) {
+  int64_t made = 0;
+  for (int64_t i = 0; i < s->crew.count; ++i) {
+    lead *l = &s->leads[i];
+    *l = (lead){.s = s, .index = i, .status = bppsa_schedule_crew_make(&s->crew, i)};
+    if (l->status != BPPSA_ERR_ARGUMENT && l->status != BPPSA_ERR_UNSUPPORTED) {
+      BPPSA_TRY(l->status);
+      ++made;
+      continue;
+    }
+    snprintf(l->why, sizeof l->why, "%s", bppsa_last_error());
+  }
+  const lead *last = &s->leads[s->crew.count - 1];
+  return made > 0
+             ? BPPSA_OK
+             : bppsa_fail(last->status, "schedule: no scheme can run, %s neither: %s", entry_of(last)->scheme->id, last->why);
+}
+
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   session *s = bench->session;
   *more = point == 0;
   snprintf(bench->label, sizeof bench->label, "%s", s->crew.asked->network->name);
   for (int64_t i = 0; *more && i < s->crew.count; ++i) {
     lead *l = &s->leads[i];
-    const char *name = s->crew.entries[i].scheme->id;
+    const char *name = entry_of(l)->scheme->id;
     const bppsa_contender contender = {.verification = {verify, l, 0}, .pass = pass, .context = l, .parts = 2};
-    *l = (lead){s, i};
-    const bppsa_status status = bppsa_schedule_crew_make(&s->crew, i);
-    if (status == BPPSA_ERR_ARGUMENT || status == BPPSA_ERR_UNSUPPORTED) {
+    if (l->status != BPPSA_OK) {
+      (void)bppsa_fail(l->status, "%s", l->why);
       BPPSA_TRY(bppsa_bench_leave_out(bench, name, ""));
       continue;
     }
-    BPPSA_TRY(status);
     BPPSA_TRY(bppsa_bench_enter_contender(bench, &contender, l, name, "", NULL));
   }
   return BPPSA_OK;
@@ -103,9 +123,10 @@ static double conclusive(const bppsa_bench_entrant *e) {
                                                                                                                : (double)NAN;
 }
 
-/* Compares the schemes pair by pair. */
+/* Predicts from the costs that were measured between the passes, and compares the schemes pair by pair. */
 static bppsa_status settle(bppsa_bench *bench) {
   session *s = bench->session;
+  BPPSA_TRY(bppsa_schedule_crew_settle(&s->crew));
   json_t *inverted = json_array();
   int64_t pairs = 0, right = 0;
   bool ok = inverted != NULL;
@@ -209,7 +230,8 @@ static const bppsa_bench_column columns[] = {
 static bppsa_status prepare(bppsa_bench *bench) {
   session *s = bench->session;
   s->bench = bench;
-  return bppsa_schedule_crew_open(bench->asked, bench->device, &s->crew);
+  BPPSA_TRY(bppsa_schedule_crew_open(bench->asked, bench->device, &s->crew));
+  return make_lists(s);
 }
 
 static bool put_members(const bppsa_bench *bench, json_t *document) {

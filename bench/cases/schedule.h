@@ -14,6 +14,8 @@ typedef struct {
   int64_t samples; /* of a micro-batch, with halving of a half */
   bppsa_chain *chain;
   bppsa_chain_noise *noise;
+  int64_t micro_batches;    /* that a worker takes between two updates */
+  bppsa_chain_probe *probe; /* measures the costs: once for the lists, then in front of every timed pass */
   bppsa_chain_costs costs;
   double *losses, *norms; /* rank 0: of one device's updates, size `updates` */
   int64_t updates;
@@ -70,8 +72,10 @@ void bppsa_schedule_crew_close(bppsa_schedule_crew *crew);
  * crew can only be closed. */
 /* ERR_ARGUMENT, ERR_UNSUPPORTED: the scheme has no such list, or the executor does not run it. */
 bppsa_status bppsa_schedule_crew_make(bppsa_schedule_crew *crew, int64_t entry);
-/* Executes the list once. */
-bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry);
+/* Executes the list once; `timed`: behind a run of its costs. */
+bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry, bool timed);
+/* Of rank 0 alone: makes the predictions from the costs that were measured between the passes. ERR_* of the simulator. */
+bppsa_status bppsa_schedule_crew_settle(bppsa_schedule_crew *crew);
 bppsa_status bppsa_schedule_crew_dismiss(bppsa_schedule_crew *crew); /* the others return from serving */
 
 /* What the other ranks do. */

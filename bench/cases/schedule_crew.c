@@ -15,6 +15,7 @@
 
 static void free_size(bppsa_schedule_size *z) {
   bppsa_chain_costs_free(&z->costs);
+  bppsa_chain_probe_destroy(z->probe);
   bppsa_chain_noise_destroy(z->noise);
   bppsa_chain_destroy(z->chain);
   bppsa_free(z->losses);
@@ -71,17 +72,21 @@ static bppsa_status measure_size(const bppsa_schedule_crew *crew, bppsa_schedule
                                      .optimizer = crew->optimizer,
                                      .values = crew->values,
                                      .data = bppsa_chain_noise_data(z->noise),
+                                     .micro_batches = z->micro_batches,
                                      .at_once = crew->at_once,
                                      .repeats = crew->asked->request.quick ? 3 : 0,
                                      .budget_s = 0.5};
-  BPPSA_TRY(bppsa_chain_measure(crew->world, z->chain, &how, &z->costs));
+  BPPSA_TRY(bppsa_chain_probe_create(crew->world, z->chain, &how, &z->probe));
+  BPPSA_TRY(bppsa_chain_probe_measure(crew->world, z->probe, &how, &z->costs));
+  bppsa_chain_probe_forget(z->probe);
   z->costs.alpha = crew->alpha;
   z->costs.beta = crew->beta;
   return bppsa_comm_rank(crew->world) == 0 ? make_reference(crew, z) : BPPSA_OK;
 }
 
-/* The micro-batches of so many samples; measured if they are new. Collective. */
-static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, bppsa_schedule_size **found) {
+/* The micro-batches of so many samples, of which a worker takes micro_batches between two updates; measured if they are new.
+ * Collective. */
+static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, int64_t micro_batches, bppsa_schedule_size **found) {
   for (int64_t i = 0; i < crew->size_count; ++i) {
     if (crew->sizes[i].samples == samples) {
       *found = &crew->sizes[i];
@@ -93,6 +98,7 @@ static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, bppsa_
   }
   bppsa_schedule_size *z = &crew->sizes[crew->size_count++];
   z->samples = samples;
+  z->micro_batches = micro_batches;
   *found = z;
   return measure_size(crew, z);
 }
@@ -129,6 +135,7 @@ static bppsa_status find_sums(bppsa_schedule_crew *crew, int64_t replicas, const
 typedef struct {
   int64_t samples;  /* that a pass takes: of a micro-batch, or with halving of a half */
   int64_t parts;    /* of a micro-batch */
+  int64_t passes;   /* of a worker through a layer, between two updates */
   int64_t replicas; /* of the model */
 } share;
 
@@ -138,6 +145,7 @@ static bppsa_status share_of(const bppsa_schedule_crew *crew, const char *scheme
   BPPSA_TRY(bppsa_schedule_create_empty(scheme, config, &empty));
   s->parts = bppsa_pipeline_parts(empty);
   s->replicas = empty->replicas;
+  s->passes = empty->config.micro_batches * s->parts;
   const int64_t blocks = bppsa_pipeline_train_micros(empty) * s->parts;
   bppsa_schedule_destroy(empty);
   s->samples = batch / blocks;
@@ -247,7 +255,7 @@ static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *
   share s;
   config.layers = crew->sizes[0].chain->layers;
   BPPSA_TRY(share_of(crew, id, &config, &s));
-  BPPSA_TRY(find_size(crew, s.samples, &e->size));
+  BPPSA_TRY(find_size(crew, s.samples, s.passes, &e->size));
   BPPSA_TRY(find_sums(crew, s.replicas, &sums));
   BPPSA_TRY(make_list(crew, id, e->size, sums, s.parts, &config, &list));
   BPPSA_TRY(bppsa_timed_create(list, &e->predicted)); /* takes the list over */
@@ -258,6 +266,34 @@ static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *
   e->losses = bppsa_calloc(e->updates + 1, sizeof *e->losses);
   e->shared = bppsa_calloc(e->shared_count, sizeof *e->shared);
   return e->losses == NULL || e->shared == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+/* ---- predictions ---- */
+
+/* Predicts again, from the present costs. */
+static bppsa_status predict(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  bppsa_schedule_times times;
+  double *scaled = NULL;
+  bppsa_chain_costs_set(&e->size->costs, &config);
+  BPPSA_TRY(scale_costs(bppsa_pipeline_parts(e->predicted.list), &config, &scaled));
+  bppsa_schedule_reprice(e->predicted.list, &config);
+  bppsa_free(scaled);
+  BPPSA_TRY(bppsa_schedule_simulate(e->predicted.list, &times));
+  bppsa_schedule_times_free(&e->predicted.times);
+  e->predicted.times = times;
+  judge(crew, e);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_schedule_crew_settle(bppsa_schedule_crew *crew) {
+  for (int64_t i = 0; i < crew->size_count; ++i) {
+    bppsa_chain_probe_times(crew->sizes[i].probe, &crew->sizes[i].costs);
+  }
+  for (int64_t i = 0; i < crew->count; ++i) {
+    BPPSA_TRY(crew->entries[i].pipeline != NULL ? predict(crew, &crew->entries[i]) : BPPSA_OK);
+  }
+  return BPPSA_OK;
 }
 
 /* ---- passes ---- */
@@ -305,9 +341,10 @@ static bppsa_status take_times(bppsa_schedule_entry *e) {
   return bppsa_schedule_times_of(list, start, end, &e->fastest);
 }
 
-/* All ranks begin together. */
-static bppsa_status make_pass(bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
+/* All ranks begin together. What the passes cost is measured in front, so that both meet the same machine. */
+static bppsa_status make_pass(bppsa_schedule_crew *crew, bppsa_schedule_entry *e, bool timed) {
   const bppsa_view shared = bppsa_view_make(e->shared, BPPSA_F64, 1, &e->shared_count);
+  BPPSA_TRY(timed ? bppsa_chain_probe_run(e->size->probe) : BPPSA_OK);
   BPPSA_TRY(bppsa_comm_barrier(crew->world));
   BPPSA_TRY(bppsa_pipeline_run(e->pipeline, bppsa_chain_noise_data(e->size->noise), e->losses));
   e->runs++;
@@ -348,7 +385,7 @@ double bppsa_schedule_residual(const bppsa_schedule_entry *e, int64_t run) {
 
 typedef enum { MAKE = 0, PASS, DISMISS } what;
 typedef struct {
-  int64_t what, entry;
+  int64_t what, entry, timed;
 } order;
 enum { ORDER = sizeof(order) / sizeof(int64_t) };
 
@@ -368,7 +405,7 @@ static bppsa_status carry_out(bppsa_schedule_crew *crew, const order *o, bppsa_s
     *refusal = is_refusal(status) ? status : BPPSA_OK;
     return is_refusal(status) ? BPPSA_OK : status;
   }
-  return o->what == PASS ? make_pass(crew, e) : BPPSA_OK;
+  return o->what == PASS ? make_pass(crew, e, o->timed != 0) : BPPSA_OK;
 }
 
 static bppsa_status hear(bppsa_comm *world, order *o) {
@@ -388,8 +425,8 @@ bppsa_status bppsa_schedule_crew_make(bppsa_schedule_crew *crew, int64_t entry) 
   return give(crew, (order){.what = MAKE, .entry = entry});
 }
 
-bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry) {
-  return give(crew, (order){.what = PASS, .entry = entry});
+bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry, bool timed) {
+  return give(crew, (order){.what = PASS, .entry = entry, .timed = timed});
 }
 
 bppsa_status bppsa_schedule_crew_dismiss(bppsa_schedule_crew *crew) {
@@ -476,7 +513,7 @@ bppsa_status bppsa_schedule_crew_open(const struct bppsa_bench_settings *asked, 
   BPPSA_TRY(make_weights(crew));
   BPPSA_TRY(bppsa_comm_split(crew->world, bppsa_comm_rank(crew->world), 0, &crew->self));
   BPPSA_TRY(bppsa_chain_measure_link(crew->world, &crew->alpha, &crew->beta));
-  return find_size(crew, asked->batch / asked->schedule.micro_batches, &first);
+  return find_size(crew, asked->batch / asked->schedule.micro_batches, asked->schedule.micro_batches, &first);
 }
 
 void bppsa_schedule_crew_close(bppsa_schedule_crew *crew) {

@@ -6,6 +6,7 @@
 
 #include "bench/harness/limits.h"
 #include "bench/harness/machine.h"
+#include "bench/harness/measured.h"
 #include "bench/harness/progress.h"
 #include "bench/harness/step_product.h"
 #include "bppsa_version.h"
@@ -14,8 +15,6 @@
 #include "core/memory.h"
 #include "core/pool.h"
 #include "core/rounds.h"
-#include "distributed/chain_costs.h"
-#include "distributed/step_costs.h"
 #include "models/network.h"
 
 enum { FITS = BPPSA_ORACLE_MOST_LEVELS * BPPSA_OPERATIONS };
@@ -103,15 +102,12 @@ static double sum_of(const bppsa_chain_costs *costs) {
 
 /* Takes the layers' times, per sample, and from them the share of the peak that they reach. */
 static bppsa_status measure_layers(session *s, double *pass_s) {
-  const double batch = (double)s->request->batch;
   bppsa_chain_costs costs;
   double flops = 0, seconds = 0;
   BPPSA_TRY(measure_chain(s, 1, 0, &costs));
+  bppsa_chain_layers(&costs, (double)s->request->batch, &s->model);
   for (int64_t l = 0; l < s->model.count; ++l) {
-    bppsa_oracle_layer *layer = &s->model.layers[l];
-    layer->forward_s = costs.cost[BPPSA_COST_FORWARD][l] / batch;
-    layer->backward_s = costs.cost[BPPSA_COST_BACKWARD][l] / batch;
-    layer->update_s = costs.cost[BPPSA_COST_STEP][l];
+    const bppsa_oracle_layer *layer = &s->model.layers[l];
     flops += layer->flops * (layer->w > 0 ? 3 : 2);
     seconds += layer->forward_s + layer->backward_s;
   }
@@ -182,32 +178,16 @@ static bppsa_status measure_share(session *s, bppsa_comm *group, int strategy, i
                                     .seed = s->request->seed,
                                     .budget_s = s->request->quick ? 0.05 : 0.5,
                                     .device = s->request->device};
-  const char *name = ways > 1 ? bppsa_layer_strategy_name((bppsa_layer_strategy)strategy) : "data";
+  const bppsa_layer_strategy split = (bppsa_layer_strategy)strategy;
+  const char *name = ways > 1 ? bppsa_layer_strategy_name(split) : "data";
   bppsa_step_costs costs;
   bppsa_progress_show(&s->progress, "%s in %" PRId64 " parts on %d ranks", name, ways, bppsa_comm_size(group));
-  const bppsa_status status = ways > 1 ? bppsa_step_measure_part(group, &s->network.layers, s->weights,
-                                                                 (bppsa_layer_strategy)strategy, ways, &how, &costs)
-                                       : bppsa_step_measure(group, &s->network.layers, s->weights, &how, &costs);
+  const bppsa_status status =
+      bppsa_step_measure(group, &s->network.layers, s->weights, ways > 1 ? &split : NULL, ways, &how, &costs);
   if (status != BPPSA_OK) {
     return status == BPPSA_ERR_ARGUMENT ? BPPSA_OK : status;
   }
-  const bppsa_layer_traffic *t = &costs.traffic;
-  bppsa_oracle_share *share = &s->shares[s->share_count++];
-  *share = (bppsa_oracle_share){.ways = (double)ways,
-                                .ranks = bppsa_comm_size(group),
-                                .forward_s = costs.forward_s / batch,
-                                .backward_s = costs.backward_s / batch,
-                                .update_s = costs.update_s,
-                                .exchange_s = costs.exchange_s,
-                                .allgathers = (double)t->allgathers,
-                                .sums = (double)t->sums,
-                                .messages = (double)t->messages,
-                                .allgather_bytes = (double)t->allgather_bytes / batch,
-                                .sum_bytes = (double)t->sum_bytes / batch,
-                                .message_bytes = (double)t->message_bytes / batch,
-                                .tile_gradient_bytes = (double)t->tile_bytes,
-                                .weight_gradient_bytes = (double)t->weight_bytes};
-  snprintf(share->strategy, sizeof share->strategy, "%s", name);
+  s->shares[s->share_count++] = bppsa_step_share(&costs, name, ways, bppsa_comm_size(group), batch);
   return BPPSA_OK;
 }
 

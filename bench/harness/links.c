@@ -171,14 +171,13 @@ static bppsa_status share_times(const exchange *e, int64_t rounds, round_times *
   return bppsa_comm_allreduce(e->comm, BPPSA_COMM_MAX, &left);
 }
 
-static bppsa_status time_rounds(exchange *e, int64_t rounds, double *median) {
+static bppsa_status time_rounds(exchange *e, int64_t rounds, bool mean, double *average) {
   const bool message = operations[e->operation].message;
   const int32_t rank = bppsa_comm_rank(e->comm), ranks = message ? 2 : bppsa_comm_size(e->comm);
   const double gap =
       ranks <= bppsa_pool_cpus() ? computing_s : 0; /* ranks that share a processor would keep it from the others */
   round_times times = {.came = {0}};
-  double seconds[ROUNDS];
-  BPPSA_TRY(verify(e));
+  double seconds[ROUNDS], sum = 0;
   BPPSA_TRY(bppsa_comm_barrier(e->comm));
   for (int64_t i = 0; i < rounds && rank < ranks; ++i) {
     compute_for(i % ranks == rank ? 2 * gap : gap);
@@ -189,8 +188,9 @@ static bppsa_status time_rounds(exchange *e, int64_t rounds, double *median) {
   BPPSA_TRY(share_times(e, rounds, &times));
   for (int64_t i = 0; i < rounds; ++i) {
     seconds[i] = fmax(0, times.left[i] - times.came[i]) / (message ? 2 : 1);
+    sum += seconds[i];
   }
-  *median = bppsa_timing_of(rounds, seconds).median_s;
+  *average = mean ? sum / (double)rounds : bppsa_timing_of(rounds, seconds).median_s;
   return BPPSA_OK;
 }
 
@@ -202,6 +202,7 @@ static bppsa_status make_view(exchange *e, int64_t numbers, bppsa_view *view) {
   return BPPSA_OK;
 }
 
+/* Zeroed ones are legal. */
 static void free_views(exchange *e) {
   bppsa_ordered_sum_destroy(e->sum);
   bppsa_memory_free(e->gpu, e->in.data);
@@ -225,29 +226,85 @@ static bppsa_status make_views(exchange *e, int64_t numbers) {
              : BPPSA_OK;
 }
 
-static bppsa_status time_size(bppsa_comm *comm, bppsa_oracle_operation operation, int64_t bytes, bool quick, double *median) {
-  const int64_t most = quick ? ROUNDS_QUICK : ROUNDS, few = most / 5 > 3 ? most / 5 : 3;
+/* ---- measuring ---- */
+
+struct bppsa_link_probe {
+  int64_t rounds;
+  bool mean;
+  bppsa_link_fit fit;
+  exchange sizes[BPPSA_LINK_SIZES];
+};
+
+bppsa_status bppsa_link_probe_create(bppsa_comm *comm, bppsa_oracle_operation operation, int64_t sizes, const double *bytes,
+                                     int64_t rounds, bool mean, bppsa_link_probe **probe) {
+  BPPSA_REQUIRE(comm != NULL && sizes >= 1 && sizes <= BPPSA_LINK_SIZES && rounds >= 1 && rounds <= ROUNDS && probe != NULL);
   const bool nccl = bppsa_comm_get_transport(comm) == BPPSA_COMM_NCCL;
-  exchange e = {.comm = comm, .operation = operation, .gpu = nccl ? bppsa_comm_get_device(comm) : NULL};
-  bppsa_status status = make_views(&e, bytes / 4);
-  status = status == BPPSA_OK ? time_rounds(&e, bytes <= FEW_BYTES ? most : few, median) : status;
-  free_views(&e);
-  return status;
+  bppsa_status status = BPPSA_OK;
+  if (bppsa_comm_size(comm) < 2) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: one rank, expected 2 or more", bppsa_oracle_operation_name((int32_t)operation));
+  }
+  bppsa_link_probe *p = bppsa_calloc(1, sizeof *p);
+  if (p == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  p->rounds = rounds;
+  p->mean = mean;
+  p->fit = (bppsa_link_fit){.operation = operation, .ranks = bppsa_comm_size(comm), .count = sizes};
+  for (int64_t i = 0; status == BPPSA_OK && i < sizes; ++i) {
+    const int64_t numbers = bytes[i] > 4 ? (int64_t)bytes[i] / 4 : 1;
+    p->fit.points[i].bytes = 4 * (double)numbers;
+    p->sizes[i] = (exchange){.comm = comm, .operation = operation, .gpu = nccl ? bppsa_comm_get_device(comm) : NULL};
+    status = make_views(&p->sizes[i], numbers);
+    status = status == BPPSA_OK ? verify(&p->sizes[i]) : status;
+  }
+  if (status != BPPSA_OK) {
+    bppsa_link_probe_destroy(p);
+    return status;
+  }
+  *probe = p;
+  return BPPSA_OK;
+}
+
+void bppsa_link_probe_destroy(bppsa_link_probe *p) {
+  for (int64_t i = 0; p != NULL && i < p->fit.count; ++i) {
+    free_views(&p->sizes[i]);
+  }
+  bppsa_free(p);
+}
+
+/* The times of all sizes, without the fit. */
+static bppsa_status time_sizes(bppsa_link_probe *p) {
+  const int64_t few = p->rounds / 5 > 3 ? p->rounds / 5 : 3;
+  for (int64_t i = 0; i < p->fit.count; ++i) {
+    bppsa_link_point *point = &p->fit.points[i];
+    double average = 0;
+    BPPSA_TRY(time_rounds(&p->sizes[i], point->bytes <= FEW_BYTES ? p->rounds : few, p->mean, &average));
+    point->median_s = average > 0 ? average : 1e-9;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_link_probe_measure(bppsa_link_probe *p, bppsa_link_fit *fit) {
+  BPPSA_REQUIRE(p != NULL && p->fit.count >= 2 && fit != NULL);
+  BPPSA_TRY(time_sizes(p));
+  bppsa_link_solve(&p->fit);
+  *fit = p->fit;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_link_measure(bppsa_comm *comm, bppsa_oracle_operation operation, bool quick, bppsa_link_fit *fit) {
-  static const int64_t sizes[BPPSA_LINK_SIZES] = {64, 1024, 16384, 131072, 1 << 20, 4 << 20, 32 << 20},
-                       quick_sizes[BPPSA_LINK_SIZES_QUICK] = {64, 16384, 262144, 4 << 20};
+  static const double sizes[BPPSA_LINK_SIZES] = {64, 1024, 16384, 131072, 1 << 20, 4 << 20, 32 << 20},
+                      quick_sizes[BPPSA_LINK_SIZES_QUICK] = {64, 16384, 262144, 4 << 20};
   bppsa_link_fit made = {.operation = operation, .ranks = bppsa_comm_size(comm)};
   made.count = quick ? BPPSA_LINK_SIZES_QUICK : BPPSA_LINK_SIZES;
-  if (made.ranks < 2) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: one rank, expected 2 or more", bppsa_oracle_operation_name((int32_t)operation));
-  }
-  for (int64_t i = 0; i < made.count; ++i) {
-    const int64_t bytes = quick ? quick_sizes[i] : sizes[i];
-    double median = 0;
-    BPPSA_TRY(time_size(comm, operation, bytes, quick, &median));
-    made.points[i] = (bppsa_link_point){.bytes = (double)bytes, .median_s = median > 0 ? median : 1e-9};
+  for (int64_t i = 0; i < made.count; ++i) { /* a size at a time has memory */
+    bppsa_link_probe *probe = NULL;
+    BPPSA_TRY(bppsa_link_probe_create(comm, operation, 1, quick ? &quick_sizes[i] : &sizes[i], quick ? ROUNDS_QUICK : ROUNDS,
+                                      false, &probe));
+    const bppsa_status status = time_sizes(probe);
+    made.points[i] = probe->fit.points[0];
+    bppsa_link_probe_destroy(probe);
+    BPPSA_TRY(status);
   }
   bppsa_link_solve(&made);
   *fit = made;

@@ -100,12 +100,13 @@ def run(*words: str | Mapping[str, Any], **options: Any) -> Any:
 def grad(model: str | Mapping[str, Any], weights: Any, input: Any, labels: Any = None, h0: Any = None,
          **options: Any) -> dict[str, np.ndarray]:
     """The gradients of one batch, as `bppsa grad` computes them: a dict with the gradient of every weight under its PyTorch name,
-    of "input" [T,B,I] or [B,C,H,W], of "h0" [L,B,H] where it is given, and the scalar "loss" [].
+    of "input" [T,B,I] or [B,C,H,W], of "h0" [L,B,H] (of layers in both directions [2L,B,H]) where it is given, and the scalar
+    "loss" [].
 
     model: "rnn", "gru", "lenet5", "vgg11", a network's file or dict. weights: a dict of arrays, or a safetensors file. labels:
     int64 [B], or [T,B] with loss="all"; reals with loss="mse" or "bce"; None beside grad_output, the gradient of the top layer's
-    states, [T,B,H] or [B,H], which leaves head and loss out. options: backward="scan", algorithm="chunked", dtype="f64",
-    threads=2, ..
+    states, [T,B,H] or [B,H] (in both directions 2H wide), which leaves head and loss out. options: backward="scan",
+    algorithm="chunked", dtype="f64", threads=2, ..
     """
     def call() -> dict[str, np.ndarray]:
         with _folder() as folder:

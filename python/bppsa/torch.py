@@ -64,7 +64,7 @@ class _Refuse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise NotImplementedError(f"{ctx.what}: second derivatives are not implemented, expected a layer of torch.nn "
+        raise NotImplementedError(f"{ctx.what}: second derivatives are refused, expected a layer of torch.nn "
                                   "where a gradient is differentiated again")
 
 

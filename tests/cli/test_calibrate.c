@@ -92,11 +92,13 @@ static void test_costs(void **state) {
       const bool left_out = ranks == 3 && strcmp(keys[k], "sync") == 0; /* over how many ranks is not known */
       assert_int_equal(json_array_size(json_object_get(costs, keys[k])), left_out ? 0 : 2);
     }
+    assert_int_equal(get_integer(costs, "samples"), 2);
     assert_true(get_real(costs, "alpha") > 0 && json_real_value(json_array_get(json_object_get(costs, "forward"), 0)) > 0);
     json_decref(costs);
   }
   run_result result = run("schedule chimera --stages 2 --micro-batches 2 --layers 2 --costs calibrate_costs.json");
   assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "\n  costs         of micro-batches of 2 samples\n"));
   release(&result);
   expect_error("calibrate --out calibrate.json --save-costs calibrate.json", "--save-costs: calibrate.json, the file of --out");
   expect_error("calibrate --out calibrate_no.json --save-costs c.json --device cuda --transport nccl",

@@ -20,6 +20,7 @@ static void test_errors(void **state) {
   expect_error("oracle vgg16", 2, "system missing");
   expect_error("oracle vgg17 dgx-h100", 2, "did you mean vgg16?");
   expect_error("oracle vgg16 dgx-h10", 2, "did you mean dgx-h100?");
+  expect_error("oracle lenet5 this-machine", 2, "a file .json, which bppsa calibrate --out writes of this machine");
   expect_error("oracle vgg16 dgx-h100 more", 2, "'more': unexpected argument");
   expect_error("oracle vgg16 h200x4 --processors 5", 2, "expected 1 to the 4 of h200x4");
   expect_error("oracle vgg16 h200x4 --processors 0", 2, "expected 1 to the 4");
@@ -59,6 +60,34 @@ static void test_table(void **state) {
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "cosmoflow256"));
   release(&result);
+  /* Groups are said, and processors that have none. */
+  result = run("oracle lenet5 dgx-h100 --processors 8 --strategy data+filter");
+  assert_non_null(strstr(result.out, "yes; 2 groups of 4\n"));
+  release(&result);
+  result = run("oracle lenet5 dgx-h100 --processors 8 --strategy data+filter --group 6");
+  assert_non_null(strstr(result.out, "no: 8 processors are not cut into groups of 6\n"));
+  release(&result);
+}
+
+/* --list --json is one document, whose names the command takes. */
+static void test_list(void **state) {
+  (void)state;
+  json_t *document = run_json("oracle --list --json");
+  static const char *const lists[] = {"models", "systems", "strategies"};
+  static const size_t sizes[] = {10, 3, 19};
+  for (int k = 0; k < 3; ++k) {
+    const json_t *list = json_object_get(document, lists[k]);
+    assert_int_equal(json_array_size(list), sizes[k]);
+    for (size_t i = 0; i < json_array_size(list); ++i) {
+      const char *name = get_text(json_array_get(list, i), "name");
+      assert_true(strlen(get_text(json_array_get(list, i), "summary")) > 0);
+      run_result result = run("oracle %s %s --strategy %s --processors 1", k == 0 ? name : "lenet5", k == 1 ? name : "h200x4",
+                              k == 2 ? name : "serial");
+      assert_int_equal(result.code, 0);
+      release(&result);
+    }
+  }
+  json_decref(document);
 }
 
 /* Phases add up, powers of two and the last number of the range have a row, impossible ones have nulls. */
@@ -132,6 +161,26 @@ static void test_plot_of_nothing(void **state) {
   assert_true(get_real(json_array_get(json_object_get(document, "rows"), 0), "time_s") == 0);
   assert_int_equal(access("oracle_zero.svg", R_OK), 0);
   json_decref(document);
+  run_result result = run("oracle oracle_zero.json oracle_plain.json --strategy serial,spatial --processors 1 --batch 4");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "Take serial for zero on 1 processor of plain: 0 s an epoch, 0 % of it communication. "
+                                     "Others: spatial (0 s, 0 % communication).\n"));
+  release(&result);
+}
+
+/* Numbers below the axis keep clear of each other; the last one is there. */
+static void test_plot_of_many_sizes(void **state) {
+  (void)state;
+  run_result result = run("oracle vgg16 dgx-h100 --strategy data --processors 1..1000000 --batch 1 --plot oracle_many.svg");
+  assert_int_equal(result.code, 0);
+  char *svg = read_file("oracle_many.svg");
+  assert_non_null(strstr(svg, ">1<"));
+  assert_non_null(strstr(svg, ">128<"));
+  assert_non_null(strstr(svg, ">1000000<"));
+  assert_null(strstr(svg, ">524288<"));
+  assert_null(strstr(svg, ">262144<"));
+  free(svg);
+  release(&result);
 }
 
 /* A million processors, all strategies, one command, in less than a second of the processor. */
@@ -145,8 +194,13 @@ static void test_million(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_errors), cmocka_unit_test(test_table),           cmocka_unit_test(test_json),
-      cmocka_unit_test(test_files),  cmocka_unit_test(test_plot_of_nothing), cmocka_unit_test(test_million)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors),
+                                     cmocka_unit_test(test_table),
+                                     cmocka_unit_test(test_list),
+                                     cmocka_unit_test(test_json),
+                                     cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_plot_of_nothing),
+                                     cmocka_unit_test(test_plot_of_many_sizes),
+                                     cmocka_unit_test(test_million)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,8 +79,7 @@ static void assert_equal_logs(const char *a_path, const char *b_path) {
 static void test_synchronous(void **state) {
   (void)state;
   for (int n = 1; n <= 8; n *= 2) { /* N = 1 is one device whose batch is one block */
-    assert_runs(TRAIN " --epochs 2 --ranks 1 %s --micro-batches %d --save-weights one%d.safetensors --log one%d.jsonl",
-                n == 1 ? "--split gpipe" : "", n, n, n);
+    assert_runs(TRAIN " --epochs 2 --ranks 1 --micro-batches %d --save-weights one%d.safetensors --log one%d.jsonl", n, n, n);
   }
   for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; ++i) {
     char one[32], log[32];
@@ -128,10 +127,10 @@ static void test_recurrent(void **state) {
   (void)state;
   static const char *const networks[] = {"rnn --layers 3 --nonlinearity relu --loss all", "gru --layers 7",
                                          "gru --layers 3 --dtype f64"};
-  static const char *const splits[] = {"--ranks 2 --split 1f1b",       "--ranks 4 --split gpipe --recompute",
-                                       "--ranks 2 --split chimera",    "--ranks 3 --split zb-h1",
-                                       "--ranks 2 --split modulo",     "--ranks 2 --split gpipe --split-backward wi",
-                                       "--ranks 2 --split interleaved"};
+  static const char *const splits[] = {"--ranks 2 --split 1f1b",        "--ranks 4 --split gpipe --recompute",
+                                       "--ranks 2 --split chimera",     "--ranks 3 --split zb-h1",
+                                       "--ranks 2 --split modulo",      "--ranks 2 --split gpipe --split-backward wi",
+                                       "--ranks 2 --split interleaved", "--ranks 2 --split interleaved --chunks 1"};
   for (size_t i = 0; i < sizeof networks / sizeof networks[0]; ++i) {
     assert_runs("train %s " SEQUENCES " --ranks 1 --micro-batches 4 --save-weights one.safetensors", networks[i]);
     for (size_t s = 0; s < sizeof splits / sizeof splits[0]; ++s) {
@@ -179,8 +178,8 @@ static void test_odd_shapes(void **state) {
     const int parts = strstr(shapes[i].options, "--halving") != NULL ? 2 : 1;
     const char *network =
         strstr(shapes[i].options, "interleaved") != NULL ? TRAIN " --epochs 1" : "train gru --layers 4 " SEQUENCES;
-    assert_runs("%s --batch %d --ranks 1 --micro-batches %d --save-weights one.safetensors %s", network, shapes[i].batch,
-                shapes[i].micro_batches * parts, shapes[i].micro_batches * parts == 1 ? "--split gpipe" : "");
+    assert_runs("%s --batch %d --ranks 1 --micro-batches %d --save-weights one.safetensors", network, shapes[i].batch,
+                shapes[i].micro_batches * parts);
     assert_runs("%s --batch %d %s --micro-batches %d --save-weights many.safetensors", network, shapes[i].batch,
                 shapes[i].options, shapes[i].micro_batches);
     assert_equal_files("one.safetensors", "many.safetensors");
@@ -213,8 +212,13 @@ static void test_asynchronous(void **state) {
     assert_runs(TRAIN " --epochs 2 --ranks 4 --split %s %s --checkpoint ck%zu --resume --save-weights two.safetensors", splits[i],
                 options, i);
     assert_equal_files(name, "two.safetensors");
-    assert_fails(2, "in this run by", TRAIN " --epochs 3 --ranks 3 --split %s %s --checkpoint ck%zu --resume", splits[i], options,
-                 i);
+    char other[96]; /* the option that differs is named */
+    snprintf(other, sizeof other, "in this run by the schedule %s (list ", splits[i]);
+    assert_fails(2, other, TRAIN " --epochs 3 --ranks 3 --split %s %s --checkpoint ck%zu --resume", splits[i], options, i);
+    assert_fails(2, ", --stages 4 --cut 2,4,6 --micro-batches 4 of 4 samples, a flush every 3 steps), expected the same",
+                 TRAIN " --epochs 3 --ranks 4 --split %s %s --cut 2,4,6 --checkpoint ck%zu --resume", splits[i], options, i);
+    assert_fails(2, "--micro-batches 4 of 4 samples, a flush every 3 steps), in this run by the schedule ",
+                 TRAIN " --epochs 3 --ranks 4 --split %s %s --cut 2,4,6 --checkpoint ck%zu --resume", splits[i], options, i);
   }
   /* checkpoints are due where the pipeline is empty */
   json_t *document = run_json(TRAIN " --iterations 8 --ranks 2 --split 2bw --checkpoint often --checkpoint-every 2 --json");
@@ -280,6 +284,8 @@ static void test_written_by_hand(void **state) {
   json_decref(document);
   assert_fails(2, "--cut: given beside a schedule's file, expected in the first row of mine.csv",
                TRAIN " --ranks 2 --split mine.csv --cut 1,2,3");
+  assert_fails(2, "--micro-batches: given beside a schedule's file, expected in the first row of mine.csv",
+               TRAIN " --ranks 2 --split mine.csv --micro-batches 8");
   assert_fails(2, "--split: none.csv: ", TRAIN " --ranks 2 --split none.csv");
   put_text("broken.csv", "scheme=gpipe,stages=2,micro-batches=1,layers=8\n0,F0@0v0,B0@0v0,STEP@0v1\n1,F0@1v0,STEP@1v1\n");
   assert_fails(2, "--split: broken.csv: rule complete-gradient: ", TRAIN " --ranks 2 --split broken.csv");
@@ -301,9 +307,10 @@ static void test_texts(void **state) {
   assert_null(strstr(line + 1, "\nranks ")); /* printed once */
   release(&text);
   text = run(TRAIN " --iterations 2 --ranks 2 --split pipedream");
-  assert_non_null(strstr(text.out, ", a flush every 2 steps, gradients added up by the schedule pipedream, 2 micro-batches of 8 "
-                                   "samples a step (list "));
-  assert_non_null(strstr(text.out, "): the bits depend on the schedule\n"));
+  assert_non_null(strstr(text.out, ", a flush every 2 steps, gradients added up by the schedule pipedream (list "));
+  assert_non_null(strstr(text.out,
+                         ", --stages 2 --cut 1 --micro-batches 2 of 8 samples, a flush every 2 steps): the bits depend on "
+                         "the schedule\n"));
   release(&text);
   json_t *document = run_json(TRAIN " --iterations 2 --ranks 4 --split chimera --json");
   const json_t *ranks = json_object_get(document, "ranks");
@@ -335,10 +342,15 @@ static void test_refused(void **state) {
       {"--ranks 4 --split gpipe --cut 3,2,5", "--split gpipe: cut: stage 2 begins with layer 2, expected 4 to 7"},
       {"--ranks 4 --split gpipe --cut 3", "--split gpipe: cut: 1 layers, expected 3, the first of every stage but the first"},
       {"--ranks 4 --split gpipe --cut 3,x", "--cut: '3,x', expected the first layers of all stages but the first"},
-      {"--ranks 2 --split modulo --cut 3", "cut: given for modulo, expected a scheme whose stages are neighbouring layers"},
+      {"--ranks 2 --split modulo --cut 3", "--cut: given for modulo, expected a scheme that takes it: all but modulo, wait-free"},
       {"--ranks 4 --split chimera --halving --micro-batches 16",
        "--batch: 16 samples for the 32 halves of micro-batches of --split chimera, which are equal, expected a multiple"},
-      {"--ranks 2 --split gpipe --halving", "--split gpipe: doubling or halving for gpipe, expected chimera"},
+      {"--ranks 2 --split gpipe --halving", "--halving: given for gpipe, expected a scheme that takes it: chimera"},
+      {"--ranks 2 --split gpipe --replicas 4", "--replicas: given for gpipe, expected a scheme that takes it: chimera"},
+      {"--ranks 2 --split wait-free --reverse-k 1",
+       "--reverse-k: given for wait-free, expected a scheme that takes it: reverse-"},
+      {"--ranks 2 --split 1f1b --chunks 2", "--chunks: given for 1f1b, expected a scheme that takes it: interleaved"},
+      {"--ranks 2 --split multi-stream --stages 2", "--stages: given for multi-stream, expected a scheme that takes it: all but"},
       {"--ranks 2 --split chimera --halving --doubling", "--halving: given beside --doubling, expected one of the two"},
       {"--ranks 2 --halving", "--halving: given without a schedule, expected --split SCHEME"},
       {"--ranks 4 --split 2bw --micro-batches 2", "micro-batches: 2 for 2bw, expected at least the 4 stages"},
@@ -346,17 +358,27 @@ static void test_refused(void **state) {
       {"--ranks 3 --split chimera --batch 12", "stages: 3 for chimera, expected an even number"},
       {"--ranks 2 --split interleaved --micro-batches 1", "for interleaved, expected a multiple of the 2 stages"},
       {"--ranks 3 --split gpipe --width 2", "--width: 2 copies over 3 ranks, expected a divisor, or --stages D too"},
-      {"--ranks 2 --split wait-free --micro-batches 2", "--micro-batches: 2 beside --split wait-free, where each copy takes one"},
+      {"--ranks 2 --split wait-free --micro-batches 2",
+       "--micro-batches: given for wait-free, expected a scheme that takes it: all but"},
       {"--ranks 2 --split gpipe --clip-norm 1", "--clip-norm: given beside --split gpipe, whose stages update before"},
       {"--ranks 2 --split gpipe --backward scan", "--backward scan: given beside --split gpipe"},
       {"--ranks 2 --split gpipe --ignore-label 3", "--ignore-label: given beside --split gpipe"},
       {"--ranks 2 --split gpipe --reduction library", "--reduction: given beside a schedule, expected --split batch, not gpipe"},
       {"--ranks 2 --split gpipe --reverse-first 1", "--reverse-first: given beside a schedule"},
+      {"--ranks 2 --micro-batches 4",
+       "--micro-batches: 4 beside --split batch, which has none, expected --split gpipe or another"},
+      {"--ranks 2 --micro-batches 1", "--micro-batches: 1 beside --split batch, which has none"},
+      {"--ranks 1 --split batch --micro-batches 2", "--micro-batches: 2 beside --split batch, which has none"},
+      {"--ranks 1 --micro-batches 4 --clip-norm 1", "--clip-norm: given beside --ranks 1 --micro-batches, whose stages update"},
+      {"--ranks 1 --micro-batches 3",
+       "--batch: 16 samples for the 3 micro-batches of --ranks 1 --micro-batches, which are equal"},
+      {"--ranks 1 --micro-batches 4 --reduction library", "expected --split batch, not --ranks 1 --micro-batches"},
+      {"--ranks 2 --split gpipe --algorithm blelloch", "--algorithm: given for a scan beside a schedule, which has none"},
       {"--ranks 2 --split spectrain --momentum 0", "--momentum: 0 beside --split spectrain, which predicts from the smoothed"},
       {"--ranks 2 --doubling", "--doubling: given without a schedule, expected --split SCHEME"},
       {"--ranks 2 --split batch --cut 3", "--cut: given without a schedule, expected --split SCHEME"},
       {"--stages 2", "--stages: given without ranks, expected --ranks P too, or mpirun"},
-      {"--ranks 2 --split gpipe --doubling", "--split gpipe: doubling or halving for gpipe, expected chimera"},
+      {"--ranks 2 --split gpipe --doubling", "--doubling: given for gpipe, expected a scheme that takes it: chimera"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     const int files = count_files();
@@ -368,8 +390,20 @@ static void test_refused(void **state) {
       "train gru " SEQUENCES " --ranks 2 --split gpipe --forward speculative");
   assert_fails(2, "--split gpipe: layers: 5 for gpipe over 6 stages",
                "train gru " SEQUENCES " --layers 4 --ranks 6 --split gpipe");
-  assert_fails(2, "--chunks: an option of the scan",
-               "train gru " SEQUENCES " --ranks 2 --split interleaved --backward bp --chunks 2");
+  assert_fails(2, "--chunks: given for a scan beside a schedule, which has none, expected --split batch or time, not 1f1b",
+               "train gru " SEQUENCES " --ranks 2 --split 1f1b --chunks 2");
+  assert_fails(2, "--split interleaved: layers: 5 for interleaved over 6 stages",
+               "train gru " SEQUENCES " --layers 4 --ranks 2 --split interleaved --chunks 3");
+  assert_fails(2, "--dropout: given beside --split 1f1b, whose layers run without it, expected 0",
+               "train gru " SEQUENCES " --layers 2 --ranks 2 --split 1f1b --dropout 0.1");
+  int64_t lengths[64];
+  for (int i = 0; i < 64; ++i) {
+    lengths[i] = 1 + i % 7;
+  }
+  const bppsa_view view = bppsa_view_make(lengths, BPPSA_I64, 1, &(int64_t){64});
+  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  assert_fails(2, "--lengths: given beside --split 1f1b, whose samples have one length, expected none",
+               "train gru " SEQUENCES " --layers 2 --ranks 2 --split 1f1b --lengths N.npy");
   put_weights("mask.safetensors", "net.json", BPPSA_F32, 1);
   assert_fails(2, "--mask: given beside --split gpipe, whose stages have whole weights",
                TRAIN " --ranks 2 --split gpipe --mask mask.safetensors");

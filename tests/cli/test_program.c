@@ -92,12 +92,27 @@ static void test_help(void **state) {
 }
 
 /* Every command gives its own defaults, one a line at most. */
+/* Does a default stand there twice, "[cpu] [cpu]"? */
+static bool says_twice(const char *help) {
+  for (const char *end = strstr(help, "] ["); end != NULL; end = strstr(end + 1, "] [")) {
+    const char *begin = end;
+    while (begin > help && *begin != '[' && *begin != '\n') {
+      --begin;
+    }
+    if (*begin == '[' && strncmp(begin, end + 2, (size_t)(end + 1 - begin)) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static void test_help_defaults(void **state) {
   (void)state;
   char name[BPPSA_COMMAND_NAME];
   for (int i = 0; command_at(i, name); ++i) {
     run_result help = run("%s --help", name);
     assert_null(strstr(help.out, "files'] ["));
+    assert_false(says_twice(help.out));
     release(&help);
   }
   run_result plan = run("plan rnn --help");

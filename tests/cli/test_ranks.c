@@ -382,7 +382,12 @@ static void test_refused(void **state) {
   assert_fails(2, "--split: split \"time:2,batch:2\": for 4 ranks, expected it for 3", TRAIN " --ranks 3 --split time:2,batch:2");
   assert_fails(2, "--micro-batches: 65, more than the 64 samples that a rank takes at once, expected at most that many",
                TRAIN " --ranks 2 --split time --micro-batches 65");
-  assert_fails(2, "--micro-batches: given beside --split batch, expected ranks along time", TRAIN " --ranks 2 --micro-batches 2");
+  for (int n = 1; n <= 2; ++n) {
+    assert_fails(
+        2, "beside --split batch, which has none, expected --split gpipe or another scheme of bppsa schedule --list, or time",
+        TRAIN " --ranks 2 --micro-batches %d", n);
+    assert_fails(2, "beside --split batch, which has none", TRAIN " --ranks 1 --split batch --micro-batches %d", n);
+  }
   assert_fails(2, "--split: given without ranks, expected --ranks P too, or mpirun", TRAIN " --split batch");
   assert_fails(2, "--reduction: given without ranks", TRAIN " --reduction library");
   assert_fails(2, "--timeout: '0', expected a number above 0, at most 1e6", TRAIN " --ranks 2 --timeout 0");

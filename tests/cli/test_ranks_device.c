@@ -108,6 +108,40 @@ static void test_time(void **state) {
   assert_close("cut.safetensors", "alone.safetensors", 1e-13);
 }
 
+/* Forward passes in parallel over time: what they do does not depend on the number of ranks, `auto` takes them, and a run that is
+ * resumed in a pause has the bits of one that was never interrupted. */
+static void test_forward(void **state) {
+  (void)state;
+  static const char *const cells[] = {"rnn", "gru"};
+  const char *data = "--seq-len 120 --samples 8 --batch 4 --hidden 4 --iterations 1 --threads 1 --warm-up 9 --forward-chunks 6 "
+                     "--loss all --layers 2";
+  for (int i = 0; i < 2; ++i) {
+    json_t *alone = run_json("train %s %s --device %s --json", cells[i], data, device);
+    for (int ranks = 1; ranks <= 3; ++ranks) {
+      json_t *cut = run_json("train %s %s --ranks %d --split time --device %s --json", cells[i], data, ranks, device);
+      assert_true(get_integer(json_object_get(cut, "forward"), "mended") > 0);
+      assert_true(json_equal(json_object_get(cut, "forward"), json_object_get(alone, "forward")));
+      json_decref(cut);
+    }
+    json_decref(alone);
+  }
+  const char *train =
+      "train gru --seq-len 24 --samples 48 --hidden 4 --forward-chunks 12 --warm-up 0 --tolerance 1e-30 --ranks 3 "
+      "--split time --micro-batches 2 --threads 1";
+  assert_runs("%s --device %s --iterations 8 --save-weights A.safetensors", train, device);
+  assert_runs("%s --device %s --iterations 4 --checkpoint d", train, device);
+  assert_runs("%s --device %s --iterations 8 --checkpoint d --resume --save-weights R.safetensors", train, device);
+  assert_equal_files("A.safetensors", "R.safetensors");
+  if (gpus > 0) {
+    assert_runs("train gru --seq-len 400 --batch 1 --samples 2 --iterations 1 --ranks 2 --split time --forward auto --device %s",
+                device);
+    assert_fails(
+        2, "speculative on a GPU of a cell whose state is a pair (h, c), expected sequential",
+        "train lstm --seq-len 24 --samples 8 --batch 8 --iterations 1 --ranks 2 --split time --forward speculative --device %s",
+        device);
+  }
+}
+
 static void test_eval(void **state) {
   (void)state;
   const char *line = "eval rnn --weights W64.safetensors --samples 21 --seq-len 5 --batch 5 --threads 1 --json";
@@ -207,10 +241,11 @@ static void test_calibrate(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_train),     cmocka_unit_test(test_grad),     cmocka_unit_test(test_time),
-      cmocka_unit_test(test_eval),      cmocka_unit_test(test_networks), cmocka_unit_test(test_resumes),
-      cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_requests), cmocka_unit_test(test_calibrate)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_train),    cmocka_unit_test(test_grad),
+                                     cmocka_unit_test(test_time),     cmocka_unit_test(test_forward),
+                                     cmocka_unit_test(test_eval),     cmocka_unit_test(test_networks),
+                                     cmocka_unit_test(test_resumes),  cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_calibrate)};
   gpus = gpus_of_ranks(&nccl);
   device = gpus > 0 ? "cuda" : "cpu";
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);

@@ -5,6 +5,25 @@
 
 #include "core/json.h"
 
+enum { OPTION = 40 };
+
+/* Does a scheme of `schedule --list --json` take an option? */
+static bool takes(const json_t *scheme, const char *option) {
+  const json_t *name;
+  size_t i;
+  bool found = false;
+  json_array_foreach(json_object_get(scheme, "options"), i, name) {
+    found = found || strcmp(json_string_value(name), option) == 0;
+  }
+  return found;
+}
+
+/* "--width 2", or "" where the scheme has no such option. */
+static const char *if_taken(const json_t *scheme, const char *option, int value, char text[OPTION]) {
+  snprintf(text, OPTION, takes(scheme, option) ? "--%s %d" : "", option, value);
+  return text;
+}
+
 static void check_makespan(double expected, const char *line) {
   json_t *document = run_json("schedule %s --json", line);
   const double found = get_real(document, "makespan");
@@ -30,7 +49,7 @@ static void test_worked_numbers(void **state) {
                  {83, "gpipe", sixteen, "--split-backward wi"},
                  {80, "gpipe", sixteen, "--split-backward iw"},
                  {68, "fast-forward", sixteen, ""},
-                 {51, "modulo", sixteen, "--split-backward wi"}};
+                 {51, "modulo", sixteen, ""}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
     snprintf(line, sizeof line, "%s %s %s", numbers[i].scheme, numbers[i].rest, numbers[i].more);
     check_makespan(numbers[i].makespan, line);
@@ -121,7 +140,9 @@ static void test_csv(void **state) {
   json_t *list = run_json("schedule --list --json");
   for (size_t i = 0; i < json_array_size(list); ++i) {
     const char *id = get_text(json_array_get(list, i), "id");
-    json_t *made = run_json("schedule %s --layers 9 --width 2 --alpha 0.5 --csv A.csv --json", id);
+    char copies[OPTION];
+    json_t *made = run_json("schedule %s --layers 9 %s --alpha 0.5 --csv A.csv --json", id,
+                            if_taken(json_array_get(list, i), "width", 2, copies));
     json_t *loaded = run_json("schedule --load A.csv --csv B.csv --json");
     assert_true(get_real(made, "makespan") == get_real(loaded, "makespan"));
     assert_int_equal(get_integer(made, "operations"), get_integer(loaded, "operations"));
@@ -233,10 +254,11 @@ static void test_cost_rows(void **state) {
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
       double first = 0;
       for (size_t f = 0; f < sizeof files / sizeof files[0]; ++f) {
-        char line[160], text[160];
+        char line[160], text[160], micros[OPTION];
         snprintf(text, sizeof text, "{\"%s\": %s}", keys[k], files[f].text);
         write_text("C.json", text);
-        snprintf(line, sizeof line, "schedule %s --layers 8 --micro-batches 8 --alpha 0.25 --beta 1 --costs C.json", id);
+        snprintf(line, sizeof line, "schedule %s --layers 8 %s --alpha 0.25 --beta 1 --costs C.json", id,
+                 if_taken(json_array_get(list, i), "micro-batches", 8, micros));
         if (files[f].said != NULL) {
           snprintf(text, sizeof text, "--costs: C.json: %s: %s", keys[k], files[f].said);
           assert_fails(2, text, "%s", line);
@@ -383,8 +405,10 @@ static void test_drawings(void **state) {
   json_t *list = run_json("schedule --list --json");
   for (size_t i = 0; i < json_array_size(list); ++i) {
     for (int d = 4; d <= 16; d += 12) {
-      json_t *document = run_json("schedule %s --stages %d --micro-batches %d --svg S.svg --trace T.json --json",
-                                  get_text(json_array_get(list, i), "id"), d, d);
+      const json_t *scheme = json_array_get(list, i);
+      char stages[OPTION], micros[OPTION];
+      json_t *document = run_json("schedule %s %s %s --svg S.svg --trace T.json --json", get_text(scheme, "id"),
+                                  if_taken(scheme, "stages", d, stages), if_taken(scheme, "micro-batches", d, micros));
       const json_t *ops = json_object_get(document, "ops");
       char *svg = read_file("S.svg"), *trace = read_file("T.json");
       int shown = 0;
@@ -418,7 +442,7 @@ static void test_refused(void **state) {
   assert_fails(2, "replicas: 6 for chimera, expected 2f", "schedule chimera --stages 8 --replicas 6");
   assert_fails(2, "doubling: 4 micro-batches, expected at least 2D = 8", "schedule chimera --doubling");
   assert_fails(2, "expected one of the two", "schedule chimera --doubling --halving");
-  assert_fails(2, "expected chimera", "schedule gpipe --doubling");
+  assert_fails(2, "--doubling: given for gpipe, expected a scheme that takes it: chimera", "schedule gpipe --doubling");
   assert_fails(2, "micro-batches: 6 for interleaved, expected a multiple", "schedule interleaved --micro-batches 6");
   assert_fails(2, "micro-batches: 3 for 2bw, expected at least", "schedule 2bw --micro-batches 3");
   assert_fails(2, "layers: 3 for 1f1b over 4 stages", "schedule 1f1b --layers 3");
@@ -432,6 +456,58 @@ static void test_refused(void **state) {
   assert_fails(2, "rule memory-cap: ", "schedule gpipe --micro-batches 8 --memory-cap 4");
   assert_fails(2, "expected fewer operations", "schedule gpipe --stages 100000 --micro-batches 100000");
   assert_fails(2, "--csv: ", "schedule gpipe --svg X --csv X");
+}
+
+/* No scheme ignores an option: what differs between schemes is taken by one and refused by the other, in one line. */
+static void test_options(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *value;
+  } options[] = {{"stages", "4"},
+                 {"width", "2"},
+                 {"micro-batches", "4"},
+                 {"iterations", "2"},
+                 {"chunks", "2"},
+                 {"replicas", "2"},
+                 {"doubling", ""},
+                 {"halving", ""},
+                 {"reverse-k", "1"},
+                 {"elements", "9"},
+                 {"skip-first-input-grad", ""},
+                 {"cut", ""},
+                 {"recompute", ""},
+                 {"sync", "post"},
+                 {"split-backward", "wi"}};
+  json_t *list = run_json("schedule --list --json");
+  int taken = 0, refused = 0;
+  for (size_t i = 0; i < json_array_size(list); ++i) {
+    const json_t *scheme = json_array_get(list, i);
+    const char *id = get_text(scheme, "id");
+    const bool halves = strcmp(id, "interleaved") == 0; /* twice as many stages */
+    for (size_t k = 0; k < sizeof options / sizeof options[0]; ++k) {
+      const char *name = options[k].name, *value = options[k].value;
+      value = strcmp(name, "cut") != 0 ? value : halves ? "1,2,3,4,5,6,7" : "1,2,3";
+      const char *more = strcmp(name, "doubling") == 0 ? "--micro-batches 8" : "";
+      if (takes(scheme, name)) {
+        assert_runs("schedule %s --%s %s %s", id, name, value, more);
+        ++taken;
+        continue;
+      }
+      char said[96];
+      snprintf(said, sizeof said, "--%s: given for %s, expected a scheme that takes it: ", name, id);
+      assert_fails(2, said, "schedule %s --%s %s", id, name, value);
+      ++refused;
+    }
+  }
+  assert_true(taken > 100 && refused > 100);
+  json_decref(list);
+  assert_fails(2, "--chunks: given for gpipe,1f1b, expected a scheme that takes it: interleaved",
+               "schedule --compare gpipe,1f1b --chunks 3");
+  assert_runs("schedule --compare gpipe,interleaved --chunks 3"); /* one of them takes it */
+  assert_runs("schedule multi-stream --stages 1 --micro-batches 1");
+  run_result text = run("schedule --list");
+  assert_non_null(strstr(text.out, "\n--reverse-k               reverse-first-k\n"));
+  release(&text);
 }
 
 static void test_odd(void **state) {
@@ -496,22 +572,12 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_worked_numbers),
-                                     cmocka_unit_test(test_figure4),
-                                     cmocka_unit_test(test_document),
-                                     cmocka_unit_test(test_list_and_compare),
-                                     cmocka_unit_test(test_csv),
-                                     cmocka_unit_test(test_edited),
-                                     cmocka_unit_test(test_malformed),
-                                     cmocka_unit_test(test_costs),
-                                     cmocka_unit_test(test_profile),
-                                     cmocka_unit_test(test_profile_shape),
-                                     cmocka_unit_test(test_cost_rows),
-                                     cmocka_unit_test(test_compare_orders),
-                                     cmocka_unit_test(test_compare_models),
-                                     cmocka_unit_test(test_drawings),
-                                     cmocka_unit_test(test_refused),
-                                     cmocka_unit_test(test_odd),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_worked_numbers),   cmocka_unit_test(test_figure4),   cmocka_unit_test(test_document),
+      cmocka_unit_test(test_list_and_compare), cmocka_unit_test(test_csv),       cmocka_unit_test(test_edited),
+      cmocka_unit_test(test_malformed),        cmocka_unit_test(test_costs),     cmocka_unit_test(test_profile),
+      cmocka_unit_test(test_profile_shape),    cmocka_unit_test(test_cost_rows), cmocka_unit_test(test_compare_orders),
+      cmocka_unit_test(test_compare_models),   cmocka_unit_test(test_drawings),  cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_options),          cmocka_unit_test(test_odd),       cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -1,5 +1,5 @@
-/* --no-bias, --lengths, --dropout, and `grad` with a gradient of the states instead of a loss, against a recurrence written out
- * here. */
+/* --no-bias, --bidirectional, --lengths, --dropout, and `grad` with a gradient of the states instead of a loss, against a
+ * recurrence written out here. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -139,18 +139,25 @@ static void test_no_bias(void **state) {
   assert_fails(2, "bias missing contradicts this run, which has false", TRAIN " --iterations 3 --checkpoint e --resume");
 }
 
+enum { RAGGED_SAMPLES = 32 };
+
+/* Writes lengths from 1 to 6, of which one may be another. */
+static void save_lengths(int64_t at, int64_t other) {
+  int64_t steps[RAGGED_SAMPLES];
+  const int64_t count = RAGGED_SAMPLES;
+  for (int64_t i = 0; i < count; ++i) {
+    steps[i] = i == at ? other : 1 + (i * 7 + 3) % 6;
+  }
+  const bppsa_view view = bppsa_view_make(steps, BPPSA_I64, 1, &count);
+  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+}
+
 /* Training, evaluation and gradients of samples of their own lengths. A resumed run ends with the bits of one that was not
  * interrupted, also with other threads; ranks share the samples; every method has the same curve. */
 static void test_lengths(void **state) {
   (void)state;
 #define RAGGED "train gru --seq-len 6 --samples 32 --hidden 3 --batch 5 --dtype f64 --layers 2 --loss all --lengths N.npy"
-  int64_t steps[32];
-  const int64_t count = 32;
-  for (int64_t i = 0; i < count; ++i) {
-    steps[i] = 1 + (i * 7 + 3) % 6;
-  }
-  const bppsa_view view = bppsa_view_make(steps, BPPSA_I64, 1, &count);
-  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  save_lengths(-1, 0);
   static const char *const ways[] = {"--backward bp", "--algorithm blelloch", "--chunks 2", "--ranks 2", "--forward auto"};
   double first = 0;
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; ++i) {
@@ -171,18 +178,16 @@ static void test_lengths(void **state) {
   assert_runs(RAGGED " --iterations 4 --checkpoint r");
   assert_runs(RAGGED " --iterations 9 --checkpoint r --resume --threads 1 --save-weights w.safetensors");
   assert_equal_files("w.safetensors", "whole.safetensors");
-  steps[3] = 6;
-  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  save_lengths(3, 6);
   assert_fails(2, "contradicts this run", RAGGED " --iterations 9 --checkpoint r --resume");
-  steps[3] = 7;
-  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  save_lengths(3, 7);
   assert_fails(2, "N.npy: length 7 at [3], expected 1 .. 6, the steps of the inputs", RAGGED " --iterations 1");
-  steps[3] = 2;
-  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  save_lengths(3, 2);
   assert_fails(2, "lengths of samples in a speculative forward pass", RAGGED " --iterations 1 --forward speculative");
   assert_fails(2, "--lengths: given beside ranks that share time, expected --split batch",
                RAGGED " --iterations 1 --ranks 2 --split time");
-  assert_fails(2, "chain: lengths of samples, expected samples of one length", RAGGED " --iterations 1 --ranks 2 --split gpipe");
+  assert_fails(2, "--lengths: given beside --split gpipe, whose samples have one length, expected none",
+               RAGGED " --iterations 1 --ranks 2 --split gpipe");
   assert_fails(2, "did you mean --lengths?", RAGGED " --length N.npy");
   run_result text = run(RAGGED " --iterations 1");
   assert_non_null(strstr(text.out, "samples of their own lengths"));
@@ -216,10 +221,103 @@ static void test_dropout(void **state) {
                DROPPING " --layers 1 --iterations 1");
   assert_fails(2, "--dropout: given beside ranks that share time, expected --split batch",
                DROPPING " --iterations 1 --ranks 2 --split time");
-  assert_fails(2, "chain: dropout, expected a network without it", DROPPING " --iterations 1 --ranks 2 --split gpipe");
+  assert_fails(2, "--dropout: given beside --split gpipe, whose layers run without it, expected 0",
+               DROPPING " --iterations 1 --ranks 2 --split gpipe");
   assert_fails(2, "--dropout: '1', expected a number, 0 or more and below 1", DROPPING " --dropout 1");
   run_result text = run(DROPPING " --iterations 1");
   assert_non_null(strstr(text.out, ", dropout 0.25"));
+  release(&text);
+}
+
+/* Training in both directions, with lengths and dropout: threads and a resumption change no bit, ranks share the samples, weights
+ * say the directions themselves, states and gradients have both. */
+static void test_bidirectional(void **state) {
+  (void)state;
+#define BOTH "train gru --seq-len 6 --samples 32 --hidden 3 --batch 4 --dtype f64 --layers 2 --bidirectional"
+#define RAGGED_BOTH BOTH " --dropout 0.25 --lengths N.npy"
+  save_lengths(-1, 0);
+  assert_runs(RAGGED_BOTH " --iterations 9 --threads 3 --save-weights whole.safetensors");
+  assert_runs(RAGGED_BOTH " --iterations 4 --checkpoint b");
+  assert_runs(RAGGED_BOTH " --iterations 9 --checkpoint b --resume --threads 1 --save-weights w.safetensors");
+  assert_equal_files("w.safetensors", "whole.safetensors");
+  assert_runs("train gru --seq-len 6 --samples 32 --hidden 3 --batch 4 --dtype f64 --layers 2 --iterations 2 --checkpoint c");
+  assert_fails(2, "bidirectional missing contradicts this run, which has true", BOTH " --iterations 3 --checkpoint c --resume");
+  static const char *const ways[] = {"--backward bp", "--algorithm blelloch", "--chunks 2", "--ranks 2", "--forward speculative"};
+  double first = 0;
+  for (size_t i = 0; i < sizeof ways / sizeof ways[0]; ++i) {
+    json_t *train = run_json(BOTH " %s --iterations 9 --validation 0.25 --save-weights V%zu.safetensors --json", ways[i], i);
+    const double loss = get_real(json_object_get(train, "final"), "validation_loss");
+    first = i == 0 ? loss : first;
+    assert_true(loss > 0 && fabs(loss - first) < 1e-12);
+    assert_true(json_is_true(json_object_get(json_object_get(train, "config"), "bidirectional")));
+    assert_int_equal(get_integer(train, "parameters"), 2 * (9 + 27 + 18) + 2 * (54 + 27 + 18) + 60 + 10);
+    json_t *eval = run_json("eval gru --weights V%zu.safetensors --seq-len 6 --samples 32 --validation 0.25 --json", i);
+    assert_true(fabs(get_real(eval, "loss") - loss) < 1e-14);
+    json_decref(eval);
+    json_decref(train);
+  }
+  run_result text = run(BOTH " --iterations 1");
+  assert_non_null(strstr(text.out, "layers 2, bidirectional, loss"));
+  release(&text);
+}
+
+/* `grad` in both directions: the loss's difference quotients by inputs, and states of 2 L rows. */
+static void test_bidirectional_grad(void **state) {
+  (void)state;
+#define GRAD "grad lstm --weights P.safetensors --input X.npy --labels Y.npy --h0 H.npy --out O.safetensors --json"
+  const double step = 1e-5;
+  double h0[4 * SAMPLES * HIDDEN] = {0.5, -0.25}, losses[2];
+  assert_runs("train lstm --seq-len 6 --samples 32 --hidden 3 --batch 4 --dtype f64 --layers 2 --bidirectional --iterations 0 "
+              "--save-weights P.safetensors");
+  save("H.npy", h0, 3, (int64_t[]){4, SAMPLES, HIDDEN});
+  double *const moved[] = {&x[2][1], &x[5][3], &h0[1], &h0[3 * SAMPLES * HIDDEN + 4]};
+  for (int k = 0; k < 4; ++k) {
+    const double kept = *moved[k];
+    for (int side = 0; side < 2; ++side) {
+      *moved[k] = kept + (side == 0 ? step : -step);
+      save("X.npy", x, 3, (int64_t[]){STEPS, SAMPLES, 1});
+      save("H.npy", h0, 3, (int64_t[]){4, SAMPLES, HIDDEN});
+      json_t *document = run_json(GRAD);
+      losses[side] = get_real(document, "loss");
+      json_decref(document);
+    }
+    *moved[k] = kept;
+    save("X.npy", x, 3, (int64_t[]){STEPS, SAMPLES, 1});
+    save("H.npy", h0, 3, (int64_t[]){4, SAMPLES, HIDDEN});
+    json_decref(run_json(GRAD));
+    bppsa_safetensors *found = load("O.safetensors");
+    assert_non_null(bppsa_safetensors_find(found, "lstm.weight_ih_l1_reverse"));
+    const bppsa_view *gradient = bppsa_safetensors_find(found, k < 2 ? "input" : "h0");
+    const int64_t at = k < 2 ? moved[k] - &x[0][0] : moved[k] - h0;
+    assert_true(fabs((losses[0] - losses[1]) / (2 * step) - bppsa_view_get(gradient, at)) < 1e-9);
+    bppsa_safetensors_destroy(found);
+  }
+  save("H.npy", h0, 3, (int64_t[]){2, SAMPLES, HIDDEN});
+  assert_fails(2, "H.npy: shape [2, 4, 3], expected [2 L, B, H] = [4, 4, 3]", GRAD);
+  assert_fails(2, "G.npy: shape [6, 4, 3], expected [T, B, 2 H] = [6, 4, 6]",
+               "grad lstm --weights P.safetensors --input X.npy --grad-output G.npy --out O.safetensors");
+}
+
+static void test_bidirectional_requests(void **state) {
+  (void)state;
+  assert_fails(2, "--bidirectional: given beside ranks that share time, expected --split batch",
+               BOTH " --iterations 1 --ranks 2 --split time");
+  assert_fails(2, "--bidirectional: given beside --split gpipe, whose layers have one direction, expected none",
+               BOTH " --iterations 1 --ranks 2 --split gpipe");
+  assert_fails(2, "--bidirectional: given beside ranks that share time, expected --split batch",
+               "plan gru --bidirectional --ranks 2 --split time");
+  assert_fails(2, "--bidirectional: unknown option", "bench gru --bidirectional");
+  assert_runs("train gru --seq-len 6 --samples 32 --hidden 3 --iterations 0 --save-weights B.safetensors");
+  assert_fails(2, "--bidirectional: contradicts the weights in B.safetensors, expected weights of both directions",
+               "eval gru --weights B.safetensors --bidirectional --seq-len 6 --samples 8");
+  json_t *one = run_json("plan gru --layers 2 --seq-len 50 --algorithm blelloch --json"),
+         *two = run_json("plan gru --layers 2 --seq-len 50 --algorithm blelloch --bidirectional --json");
+  assert_true(fabs(2 * get_real(one, "predicted_s") - get_real(two, "predicted_s")) < 1e-12);
+  assert_true(json_is_true(json_object_get(two, "bidirectional")) && json_object_get(one, "bidirectional") == NULL);
+  json_decref(one);
+  json_decref(two);
+  run_result text = run("plan gru --layers 2 --bidirectional");
+  assert_non_null(strstr(text.out, "layers 2 (each twice: the reverse directions have the same plans), loss last"));
   release(&text);
 }
 
@@ -241,8 +339,13 @@ static void test_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad_output), cmocka_unit_test(test_no_bias),
-                                     cmocka_unit_test(test_lengths), cmocka_unit_test(test_dropout),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad_output),
+                                     cmocka_unit_test(test_no_bias),
+                                     cmocka_unit_test(test_lengths),
+                                     cmocka_unit_test(test_dropout),
+                                     cmocka_unit_test(test_bidirectional),
+                                     cmocka_unit_test(test_bidirectional_grad),
+                                     cmocka_unit_test(test_bidirectional_requests),
                                      cmocka_unit_test(test_requests)};
   return cmocka_run_group_tests_name("cli_sequences", tests, enter, leave_directory);
 }

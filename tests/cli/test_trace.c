@@ -7,7 +7,8 @@
 
 #define TRAIN "train gru --layers 4 --seq-len 5 --hidden 3 --samples 32 --batch 8 --validation 0.25 --threads 1 "
 
-static const char *const costs = "{\"forward\": [1, 1, 1, 1, 0.5], \"backward\": [1, 2, 2, 2, 8], \"alpha\": 0.25}";
+static const char *const costs =
+    "{\"samples\": 2, \"forward\": [1, 1, 1, 1, 0.5], \"backward\": [1, 2, 2, 2, 8], \"alpha\": 0.25}";
 
 /* ---- events ---- */
 
@@ -177,10 +178,11 @@ static void test_other_splits(void **state) {
 static void test_costs(void **state) {
   (void)state;
   put_text("costs.json", costs);
-  put_text("stages.json", "{\"forward\": [1, 2], \"backward\": [2, 4]}"); /* of the stages: the layers are cut by their FLOPs */
+  put_text("stages.json",
+           "{\"samples\": 4, \"forward\": [1, 2], \"backward\": [2, 4]}"); /* of the stages: the layers are cut by their FLOPs */
   json_t *flops = run_json(TRAIN "--iterations 1 --ranks 2 --split gpipe --json"),
          *by_stage = run_json(TRAIN "--iterations 1 --ranks 2 --split gpipe --costs stages.json --json"),
-         *by_layer = run_json(TRAIN "--iterations 1 --ranks 2 --split gpipe --costs costs.json --json");
+         *by_layer = run_json(TRAIN "--iterations 1 --ranks 2 --split gpipe --micro-batches 4 --costs costs.json --json");
   const json_t *cut = json_object_get(json_object_get(flops, "ranks"), "cut");
   assert_int_equal(json_integer_value(json_array_get(cut, 0)), 2);
   assert_true(json_equal(cut, json_object_get(json_object_get(by_stage, "ranks"), "cut")));
@@ -195,6 +197,8 @@ static void test_refused(void **state) {
   put_text("costs.json", costs);
   put_text("three.json", "{\"forward\": [1, 2, 3]}");
   put_text("bad.json", "{\"forwards\": 1}");
+  put_text("any.json", "{\"forward\": 1}");
+  put_text("half.json", "{\"forward\": 1, \"samples\": 0.5}");
   assert_runs("schedule gpipe --stages 2 --layers 5 --micro-batches 2 --csv mine.csv");
   static const struct {
     const char *options, *words;
@@ -206,6 +210,14 @@ static void test_refused(void **state) {
       {"--ranks 2 --split gpipe --costs three.json", "--costs: three.json: forward: 3 rows, expected 5"},
       {"--ranks 2 --split gpipe --costs bad.json", "--costs: bad.json: unknown key 'forwards'"},
       {"--ranks 2 --split gpipe --costs none.json", "--costs: none.json: "},
+      {"--ranks 2 --split gpipe --costs costs.json",
+       "--costs: costs.json: of micro-batches of 2 samples, expected 4, as this run's --batch and --micro-batches make them"},
+      {"--ranks 2 --split wait-free --costs costs.json", "--costs: costs.json: of micro-batches of 2 samples, expected 4"},
+      {"--ranks 2 --split chimera --halving --costs costs.json",
+       "--costs: costs.json: of micro-batches of 2 samples, expected 4"},
+      {"--ranks 2 --split gpipe --costs any.json",
+       "--costs: any.json: no samples, expected \"samples\": 4, of the micro-batches whose seconds it has"},
+      {"--ranks 2 --split gpipe --costs half.json", "--costs: half.json: samples: expected a whole number, 1 or more"},
       {"--ranks 2 --split gpipe --trace missing/T.json", "--trace: missing/T.json: "},
       {"--ranks 2 --split gpipe --trace costs.json --costs costs.json", "--trace: costs.json, the file of --costs"},
       {"--ranks 2 --split gpipe --trac T.json", "did you mean --trace?"},
@@ -229,7 +241,7 @@ static void test_memory(void **state) {
 
 static int enter_with_costs(void **state) {
   enter_directory(state);
-  put_text("two.json", "{\"forward\": [1, 2], \"backward\": [2, 4]}");
+  put_text("two.json", "{\"samples\": 1, \"forward\": [1, 2], \"backward\": [2, 4]}");
   return 0;
 }
 

@@ -3,8 +3,18 @@
  * Damaged schedules on the executor. For each of the schemes below, every operation of its list is in turn
  *
  *   - swapped with the next one of its lane, or dropped;
- *   - given the next or the previous version of the weights, or micro-batch;
- *   - given to the next worker,
+ *   - given the next or the previous version of the weights, one far away, or the next or the previous micro-batch;
+ *   - given to the next worker;
+ *
+ * every forward pass is
+ *
+ *   - given another version of the weights together with all that its stage does with the micro-batch: a version that is the same
+ *     everywhere, and wrong;
+ *
+ * and every update is
+ *
+ *   - split by layer, into two updates of the same version, or of two versions; or its second half comes behind the next pass;
+ *   - moved behind the next pass or the third one, or in front of the latest or the third latest,
  *
  * once in the list as it is, with dependencies and transfers, and once as if the worker's row of a CSV file had been edited: then
  * dependencies and transfers follow from the operations again. A damaged list must be refused by a rule, or train to the bits of
@@ -58,6 +68,10 @@ static const struct {
     {"2bw", 3, 3, 3, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false},
     {"vanilla", 3, 3, 3, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false},
     {"spectrain", 3, 3, 3, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_NONE, false},
+    {"pipedream", 3, 3, 2, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false},
+    {"2bw", 3, 3, 2, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_IW, false},
+    {"vanilla", 3, 3, 2, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false},
+    {"spectrain", 3, 3, 2, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false},
 };
 
 /* ---- training by a list ---- */
@@ -130,10 +144,14 @@ static bool same_bits(const training *a, const training *b) {
 
 /* ---- damage ---- */
 
-typedef enum { SWAP = 0, DROP, VERSION_UP, VERSION_DOWN, MICRO_UP, MICRO_DOWN, WORKER, DAMAGES } damage;
+typedef struct damage damage;
 
-static const char *const damages[DAMAGES] = {
-    "swapped", "dropped", "next version", "previous version", "next micro-batch", "previous micro-batch", "other worker"};
+/* number: what is special about this damage. false: the operation has nothing that could be damaged so. */
+struct damage {
+  const char *name;
+  bool (*inflict)(bppsa_schedule *list, int64_t id, int32_t number);
+  int32_t number;
+};
 
 /* The next operation of the same lane; -1: none. */
 static int64_t next_of(const bppsa_schedule *list, int64_t id) {
@@ -145,7 +163,8 @@ static int64_t next_of(const bppsa_schedule *list, int64_t id) {
   return -1;
 }
 
-static bool swap(bppsa_schedule *list, int64_t id) {
+static bool swap(bppsa_schedule *list, int64_t id, int32_t number) {
+  (void)number;
   const int64_t next = next_of(list, id);
   if (next < 0) {
     return false;
@@ -160,7 +179,8 @@ static bool swap(bppsa_schedule *list, int64_t id) {
 }
 
 /* Removes an operation; nothing depends on it any more. */
-static bool drop(bppsa_schedule *list, int64_t id) {
+static bool drop(bppsa_schedule *list, int64_t id, int32_t number) {
+  (void)number;
   for (int64_t i = 0; i < list->count; ++i) {
     bppsa_schedule_op *op = &list->ops[i];
     for (int32_t k = 0; k < op->dep_count; ++k) {
@@ -179,36 +199,118 @@ static bool drop(bppsa_schedule *list, int64_t id) {
   return true;
 }
 
-/* false: the operation has nothing that could be damaged so. */
-static bool inflict(bppsa_schedule *list, int64_t id, damage what) {
+static bool change_version(bppsa_schedule *list, int64_t id, int32_t number) {
   bppsa_schedule_op *op = &list->ops[id];
-  const int32_t step = what == VERSION_UP || what == MICRO_UP ? 1 : -1;
-  switch (what) {
-  case SWAP:
-    return swap(list, id);
-  case DROP:
-    return drop(list, id);
-  case VERSION_UP:
-  case VERSION_DOWN:
-    if (op->weight_version < 0) {
-      return false;
-    }
-    op->weight_version += step;
-    return true;
-  case MICRO_UP:
-  case MICRO_DOWN:
-    if (op->micro < 0 || op->micro + step < 0) {
-      return false;
-    }
-    op->micro += step;
-    return true;
-  case WORKER:
-    op->worker = (int32_t)((op->worker + 1) % list->workers);
-    return list->workers > 1;
-  default:
+  if (op->weight_version < 0) {
     return false;
   }
+  op->weight_version += number;
+  return true;
 }
+
+/* Of all that the stage does with the micro-batch of a forward pass. */
+static bool change_versions(bppsa_schedule *list, int64_t id, int32_t number) {
+  const bppsa_schedule_op of = list->ops[id];
+  if (of.kind != BPPSA_KIND_F) {
+    return false;
+  }
+  for (int64_t i = 0; i < list->count; ++i) {
+    bppsa_schedule_op *op = &list->ops[i];
+    op->weight_version += op->micro == of.micro && op->stage == of.stage && op->replica == of.replica ? number : 0;
+  }
+  return true;
+}
+
+static bool change_micro(bppsa_schedule *list, int64_t id, int32_t number) {
+  bppsa_schedule_op *op = &list->ops[id];
+  if (op->micro < 0 || op->micro + number < 0) {
+    return false;
+  }
+  op->micro += number;
+  return true;
+}
+
+static bool change_worker(bppsa_schedule *list, int64_t id, int32_t number) {
+  list->ops[id].worker = (int32_t)((list->ops[id].worker + number) % list->workers);
+  return list->workers > 1;
+}
+
+/* An operation goes to another place of the list; dependencies follow it. */
+static void move_to(bppsa_schedule *list, int64_t id, int64_t to) {
+  const bppsa_schedule_op op = list->ops[id];
+  const int64_t step = to < id ? -1 : 1;
+  for (int64_t i = 0; i < list->dep_count; ++i) {
+    const int64_t dep = list->deps[i];
+    const bool between = step > 0 ? dep > id && dep <= to : dep >= to && dep < id;
+    list->deps[i] = (int32_t)(dep == id ? to : between ? dep - step : dep);
+  }
+  for (; id != to; id += step) {
+    list->ops[id] = list->ops[id + step];
+  }
+  list->ops[to] = op;
+}
+
+/* The place of the `passes`-th pass of the operation's lane behind it (below 0: in front of it); -1: none. */
+static int64_t find_pass(const bppsa_schedule *list, int64_t id, int32_t passes) {
+  const int64_t step = passes < 0 ? -1 : 1;
+  const bppsa_schedule_op *from = &list->ops[id];
+  for (int64_t i = id + step; i >= 0 && i < list->count; i += step) {
+    const bppsa_schedule_op *op = &list->ops[i];
+    passes -= (int32_t)(op->kind <= BPPSA_KIND_RECOMPUTE && op->worker == from->worker && op->lane == from->lane ? step : 0);
+    if (passes == 0) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+static bool move_step(bppsa_schedule *list, int64_t id, int32_t number) {
+  const int64_t to = list->ops[id].kind == BPPSA_KIND_STEP ? find_pass(list, id, number) : -1;
+  if (to >= 0) {
+    move_to(list, id, to);
+  }
+  return to >= 0;
+}
+
+typedef enum { SAME_VERSION = 0, NEXT_VERSION, SECOND_HALF_LATER } split_kind;
+
+static bool split_step(bppsa_schedule *list, int64_t id, int32_t number) {
+  bppsa_schedule_op half = list->ops[id];
+  if (half.kind != BPPSA_KIND_STEP || half.layers < 2) {
+    return false;
+  }
+  list->ops[id].layers = 1;
+  list->ops[id].cost = half.cost / half.layers;
+  half.cost -= list->ops[id].cost;
+  half.layer += 1;
+  half.layers -= 1;
+  half.weight_version += number == NEXT_VERSION;
+  if (bppsa_schedule_append(list, &half) != BPPSA_OK) {
+    return false;
+  }
+  move_to(list, list->count - 1, id + 1);
+  return number != SECOND_HALF_LATER || move_step(list, id + 1, 1);
+}
+
+static const damage damages[] = {{"swapped", swap, 0},
+                                 {"dropped", drop, 0},
+                                 {"next version", change_version, 1},
+                                 {"previous version", change_version, -1},
+                                 {"far version", change_version, 999999},
+                                 {"next micro-batch", change_micro, 1},
+                                 {"previous micro-batch", change_micro, -1},
+                                 {"other worker", change_worker, 1},
+                                 {"next version of all passes", change_versions, 1},
+                                 {"previous version of all passes", change_versions, -1},
+                                 {"far version of all passes", change_versions, 1000},
+                                 {"update split", split_step, SAME_VERSION},
+                                 {"update split and counted twice", split_step, NEXT_VERSION},
+                                 {"half of an update behind the next pass", split_step, SECOND_HALF_LATER},
+                                 {"update behind the next pass", move_step, 1},
+                                 {"update behind the third pass", move_step, 3},
+                                 {"update in front of the latest pass", move_step, -1},
+                                 {"update in front of the third latest pass", move_step, -3}};
+enum { DAMAGES = sizeof damages / sizeof *damages };
 
 /* ---- lists ---- */
 
@@ -271,19 +373,21 @@ typedef struct {
   int64_t lists, refused, stopped, same, rule[RULES];
 } counts;
 
+static counts by_damage[DAMAGES]; /* of all schemes */
+
 static int64_t wrong;
 
-static void complain(size_t i, int64_t id, damage what, bool rows, const char *why) {
+static void complain(size_t i, int64_t id, const damage *what, bool rows, const char *why) {
   bppsa_schedule *whole = rows ? make_rows(i) : make_list(i);
   const bppsa_schedule_op *op = &whole->ops[id];
   fprintf(stderr, "list_mutants: %s (row %zu)%s: operation %" PRId64 ", %s of micro-batch %d, stage %d, worker %d, %s: %s\n",
           schemes[i].scheme, i, rows ? " as CSV" : "", id, bppsa_schedule_kind_name(op->kind), (int)op->micro, (int)op->stage,
-          (int)op->worker, damages[what], why);
+          (int)op->worker, what->name, why);
   bppsa_schedule_destroy(whole);
   ++wrong;
 }
 
-static void judge(size_t i, bppsa_schedule *list, int64_t id, damage what, bool rows, const training *good, counts *c) {
+static void judge(size_t i, bppsa_schedule *list, int64_t id, const damage *what, bool rows, const training *good, counts *c) {
   static training t; /* large */
   bppsa_schedule_finding finding = {.rule = NULL};
   c->lists++;
@@ -312,6 +416,16 @@ static void judge(size_t i, bppsa_schedule *list, int64_t id, damage what, bool 
   }
 }
 
+static void add_counts(const counts *one, counts *to) {
+  to->lists += one->lists;
+  to->refused += one->refused;
+  to->stopped += one->stopped;
+  to->same += one->same;
+  for (int64_t r = 0; r < RULES; ++r) {
+    to->rule[r] += one->rule[r];
+  }
+}
+
 /* Damages every operation in every way. */
 static void damage_all(size_t i, bool rows, int64_t every, const training *good, counts *c) {
   bppsa_schedule *first = rows ? make_rows(i) : make_list(i);
@@ -321,17 +435,21 @@ static void damage_all(size_t i, bool rows, int64_t every, const training *good,
     if (number % every != (int64_t)i % every) {
       continue;
     }
-    const damage what = (damage)(number % DAMAGES);
+    const damage *what = &damages[number % DAMAGES];
     bppsa_schedule *list = rows ? make_rows(i) : make_list(i);
-    if (inflict(list, number / DAMAGES, what)) {
+    if (what->inflict(list, number / DAMAGES, what->number)) {
+      counts one = {.lists = 0};
       const bppsa_schedule_op *op = &list->ops[number / DAMAGES];
-      const bool read = what == DROP || op->micro + op->micros <= list->micros; /* the reader of CSV refuses others */
+      const bool read =
+          what->inflict != change_micro || op->micro + op->micros <= list->micros; /* the reader of CSV refuses others */
       if (rows && (!read || bppsa_schedule_connect(list) != BPPSA_OK)) {
-        c->lists++;
-        c->refused++;
+        one.lists++;
+        one.refused++;
       } else {
-        judge(i, list, number / DAMAGES, what, rows, good, c);
+        judge(i, list, number / DAMAGES, what, rows, good, &one);
       }
+      add_counts(&one, c);
+      add_counts(&one, &by_damage[number % DAMAGES]);
     }
     bppsa_schedule_destroy(list);
   }
@@ -403,6 +521,17 @@ static void run_scheme(size_t i, const bppsa_cnn_network *network, int64_t every
   json_array_append_new(rows, row_of(i, &c));
 }
 
+static json_t *damage_rows(void) {
+  json_t *rows = json_array();
+  for (int d = 0; d < DAMAGES; ++d) {
+    const counts *c = &by_damage[d];
+    json_array_append_new(rows, json_pack("{s:s, s:I, s:I, s:I, s:I}", "damage", damages[d].name, "lists", (json_int_t)c->lists,
+                                          "refused", (json_int_t)c->refused, "stopped", (json_int_t)c->stopped, "same_bits",
+                                          (json_int_t)c->same));
+  }
+  return rows;
+}
+
 static bool write(const char *path, json_t *rows, int64_t every, int64_t tripped) {
   const time_t today = time(NULL);
   char date[32];
@@ -410,6 +539,7 @@ static bool write(const char *path, json_t *rows, int64_t every, int64_t tripped
   json_t *document =
       json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:O}", "bench", "list_mutants", "commit", BPPSA_COMMIT, "date", date, "every",
                 (json_int_t)every, "other_list_on_rank_1", (json_int_t)tripped, "wrong", (json_int_t)wrong, "rows", rows);
+  json_object_set_new(document, "damages", damage_rows());
   const int status = json_dump_file(document, path, JSON_INDENT(1));
   json_decref(document);
   return status == 0;

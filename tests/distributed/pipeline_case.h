@@ -149,10 +149,6 @@ static inline bppsa_status run_rank(bppsa_comm *comm, void *context) {
     memcpy(c->losses, losses, (size_t)c->updates * sizeof *losses);
     (void)pack(model, c->values);
   }
-  for (int64_t id = 0; id < list->count; ++id) { /* activations alone: the list of multi-stream counts gradients as well */
-    list->ops[id].memory_delta = NAN;
-    bppsa_schedule_price(list, &list->ops[id]);
-  }
   BPPSA_TRY(bppsa_schedule_simulate(list, &times));
   for (int64_t w = bppsa_comm_rank(comm); w < list->workers; w += bppsa_comm_size(comm)) {
     c->peaks[w] = (double)bppsa_pipeline_peak_activations(p, w);

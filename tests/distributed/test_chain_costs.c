@@ -160,6 +160,44 @@ static void passes_are_told_apart(void **state) {
   free_measured(&m);
 }
 
+/* A probe takes several micro-batches between two updates, and its costs are those of one; what it forgets counts no more. */
+static bppsa_status probe_rank(bppsa_comm *comm, void *context) {
+  bppsa_chain_costs *costs = context;
+  bppsa_chain_probe *probe = NULL;
+  sleeper s;
+  make_sleeper(&s);
+  bppsa_chain_measuring how = {.samples = 2,
+                               .optimizer = bppsa_optimizer_config_default(),
+                               .values = s.values,
+                               .micro_batches = 3,
+                               .at_once = 1,
+                               .repeats = 1};
+  BPPSA_TRY(bppsa_chain_probe_create(comm, &s.chain, &how, &probe));
+  BPPSA_TRY(bppsa_chain_probe_measure(comm, probe, &how, costs));
+  double *forward = costs->memory;
+  CHECK(forward == costs->cost[BPPSA_COST_FORWARD] && forward[1] >= passes[FORWARD].seconds && forward[1] < 1);
+  bppsa_chain_probe_forget(probe);
+  forward[1] = 7;
+  bppsa_chain_probe_times(probe, costs); /* no run */
+  CHECK(forward[1] == 7);
+  sleeps = false;
+  const bppsa_status status = bppsa_chain_probe_run(probe);
+  sleeps = true;
+  bppsa_chain_probe_times(probe, costs);
+  CHECK(forward[1] > 0 && forward[1] < 7 && costs->cost[BPPSA_COST_STEP][1] > 0);
+  bppsa_chain_probe_destroy(probe);
+  return status;
+}
+
+static void probes_run_again(void **state) {
+  (void)state;
+  const bppsa_comm_config config = bppsa_comm_config_default();
+  bppsa_chain_costs costs = {.layers = 0};
+  assert_int_equal(bppsa_comm_run(&config, probe_rank, &costs, NULL), BPPSA_OK);
+  bppsa_chain_costs_free(&costs);
+  bppsa_chain_probe_destroy(NULL);
+}
+
 /* Two of three ranks measure; a budget of nothing still gives three runs. */
 static void ranks_have_the_same_numbers(void **state) {
   (void)state;
@@ -265,6 +303,38 @@ static void wrong_requests_are_refused(void **state) {
                "pipeline: micro-batches of 3 samples, expected 1 .. 2");
 }
 
+/* Rank 1 hangs at an operation: of a message between two ranks, or of a sum of gradients. */
+typedef struct {
+  bool sums;
+  int64_t stall_at;
+} hanging;
+
+static bppsa_status hang(bppsa_comm *comm, void *context) {
+  const hanging *h = context;
+  double numbers[LAYERS] = {0};
+  const int64_t count = LAYERS;
+  const bppsa_view view = bppsa_view_make(numbers, BPPSA_F64, 1, &count);
+  sleeper s;
+  make_sleeper(&s);
+  if (bppsa_comm_rank(comm) == 1) {
+    bppsa_comm_set_fault(comm, &(bppsa_comm_fault){.stall_at = h->stall_at});
+  }
+  return h->sums ? bppsa_chain_measure_sync(comm, &s.chain, 2, numbers)
+                 : bppsa_chain_pass_on(comm, bppsa_comm_rank(comm) == 1, &view);
+}
+
+static void ranks_that_hang_are_named(void **state) {
+  (void)state;
+  bppsa_comm_config config = bppsa_comm_config_default();
+  config.ranks = 2;
+  config.timeout = 1;
+  hanging h = {.sums = false, .stall_at = 1};
+  assert_error(bppsa_comm_run(&config, hang, &h, NULL), BPPSA_ERR_COMM, "recv from rank 1, tag 0, 24 bytes");
+  for (h = (hanging){.sums = true, .stall_at = 1}; h.stall_at < 12; ++h.stall_at) {
+    assert_error(bppsa_comm_run(&config, hang, &h, NULL), BPPSA_ERR_COMM, " waited ");
+  }
+}
+
 static void memory_runs_out(void **state) {
   (void)state;
   const bppsa_comm_config config = bppsa_comm_config_default();
@@ -287,8 +357,9 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_told_apart),      cmocka_unit_test(ranks_have_the_same_numbers),
-                                     cmocka_unit_test(sums_cost_messages),         cmocka_unit_test(noise_depends_on_its_place),
-                                     cmocka_unit_test(wrong_requests_are_refused), cmocka_unit_test(memory_runs_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_told_apart),       cmocka_unit_test(probes_run_again),
+                                     cmocka_unit_test(ranks_have_the_same_numbers), cmocka_unit_test(sums_cost_messages),
+                                     cmocka_unit_test(noise_depends_on_its_place),  cmocka_unit_test(wrong_requests_are_refused),
+                                     cmocka_unit_test(ranks_that_hang_are_named),   cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

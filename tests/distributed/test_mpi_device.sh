@@ -28,6 +28,7 @@ same 2 rnn --seq-len 5 --reduction library
 same 2 gru --seq-len 7 --split time --backward bp --micro-batches 2
 same 2 rnn --seq-len 7 --split time --algorithm chunked --loss all
 same 3 gru --seq-len 9 --split time --algorithm blelloch --loss all
+same 3 gru --seq-len 30 --split time --forward-chunks 5 --warm-up 2 --loss all
 small="--hidden 3 --samples 40 --batch 10 --validation 0.5 --threads 1 --epochs 1 --device cuda"
 same 3 gru --seq-len 4 --layers 3 --split 1f1b --micro-batches 5
 same 2 rnn --seq-len 4 --layers 3 --split pipedream --micro-batches 2

@@ -89,6 +89,9 @@ static void counts_what_would_travel(void **state) {
                                 .sums = 1,
                                 .sum_bytes = B * 5 * REAL,
                                 .weight_bytes = (CONV + BIAS + FC / 2 + BIAS) * REAL}};
+  /* of the backward pass: gradients travel as the numbers did, and those of weights are added up */
+  static const int64_t meetings[BPPSA_LAYERS_COUNT] = {
+      [BPPSA_LAYERS_SPATIAL] = 1, [BPPSA_LAYERS_FILTER] = 2, [BPPSA_LAYERS_CHANNEL] = 2};
   bppsa_cnn_network network = small_network();
   bppsa_device *device = cpu_device(1);
   layer_problem p = {.network = &network, .dtype = BPPSA_F64, .batch = B};
@@ -97,6 +100,12 @@ static void counts_what_would_travel(void **state) {
     bppsa_view logits;
     bppsa_model *model = pass_alone(&p, device, (bppsa_layer_strategy)s, 2, 0, &logits);
     const bppsa_layer_traffic *found = bppsa_layer_split_traffic(model), *right = &expected[s];
+    int64_t met;
+    const double *times = bppsa_layer_split_meetings(model, &met);
+    assert_int_equal(met, meetings[s]);
+    for (int64_t i = 1; i < met; ++i) {
+      assert_true(times[i] >= times[i - 1]);
+    }
     assert_int_equal(found->messages, right->messages);
     assert_int_equal(found->message_bytes, right->message_bytes);
     assert_int_equal(found->allgathers, right->allgathers);
@@ -148,11 +157,12 @@ static bppsa_status measure_with(bppsa_comm *comm, measured *m, bppsa_model *mod
       .batch = 2, .optimizer = bppsa_optimizer_config_default(), .seed = 1, .budget_s = 1e-6, .device = device};
   float *weight = model->parameters[0].value.data;
   weight[0] = 7;
-  BPPSA_TRY(bppsa_step_measure(comm, m->network, model, &how, &m->whole[rank]));
-  BPPSA_TRY(bppsa_step_measure_part(comm, m->network, model, BPPSA_LAYERS_FILTER, RANKS, &how, &m->part[rank]));
+  const bppsa_layer_strategy filter = BPPSA_LAYERS_FILTER;
+  BPPSA_TRY(bppsa_step_measure(comm, m->network, model, NULL, 1, &how, &m->whole[rank]));
+  BPPSA_TRY(bppsa_step_measure(comm, m->network, model, &filter, RANKS, &how, &m->part[rank]));
   CHECK(weight[0] == 7);
   bppsa_step_costs untouched = {.forward_s = -1};
-  CHECK(bppsa_step_measure_part(comm, m->network, model, BPPSA_LAYERS_FILTER, 7, &how, &untouched) == BPPSA_ERR_ARGUMENT);
+  CHECK(bppsa_step_measure(comm, m->network, model, &filter, 7, &how, &untouched) == BPPSA_ERR_ARGUMENT);
   CHECK(strstr(bppsa_last_error(), "more than the 4 filters of conv") != NULL && untouched.forward_s == -1);
   return BPPSA_OK;
 }

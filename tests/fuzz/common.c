@@ -40,6 +40,19 @@ static void put_length(uint8_t *at, size_t length) {
   }
 }
 
+/* At least `size` bytes, kept from call to call. */
+static uint8_t *scratch(size_t size) {
+  static uint8_t *bytes;
+  static size_t room;
+  if (size > room) {
+    free(bytes);
+    bytes = malloc(size);
+    FUZZ_CHECK(bytes != NULL);
+    room = size;
+  }
+  return bytes;
+}
+
 /* Changes one part, or in one of eight cases the bytes as a whole. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz_input input;
@@ -52,16 +65,13 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
   if (most < size || room < 1) {
     return LLVMFuzzerMutate(data, size, most);
   }
-  uint8_t *part = malloc(room), *rest = malloc(tail + 1);
-  FUZZ_CHECK(part != NULL && rest != NULL);
+  uint8_t *part = scratch(most), *rest = part + room; /* their sizes add up to less than most */
   memcpy(part, chosen->data, chosen->size);
   memcpy(rest, chosen->data + chosen->size, tail);
   const size_t length = LLVMFuzzerMutate(part, chosen->size, room);
   put_length(data + from - LENGTH, length);
   memcpy(data + from, part, length);
   memcpy(data + from + length, rest, tail);
-  free(part);
-  free(rest);
   return from + length + tail;
 }
 
@@ -79,11 +89,14 @@ static bool one_line(const char *message) {
 int64_t fuzz_accepted;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static bool warm; /* the first run fills caches that stay */
+  static bool warm;                    /* the first run fills caches that stay */
+  static bppsa_alloc_account *account; /* of all runs since one took more than MOST_MEMORY */
   fuzz_input input;
   parse(data, size, &input);
-  bppsa_alloc_account *account = bppsa_alloc_account_create();
-  FUZZ_CHECK(account != NULL);
+  if (account == NULL) {
+    account = bppsa_alloc_account_create();
+    FUZZ_CHECK(account != NULL);
+  }
   const int64_t live = bppsa_alloc_live(), open = bppsa_io_open_count();
   bppsa_alloc_account_use(account);
   const bppsa_status status = fuzz_run(&input);
@@ -93,8 +106,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   FUZZ_CHECK(status == BPPSA_OK || one_line(bppsa_last_error()));
   FUZZ_CHECK(!warm || bppsa_alloc_live() == live);
   FUZZ_CHECK(bppsa_io_open_count() == open);
-  FUZZ_CHECK(bppsa_alloc_account_peak(account) <= MOST_MEMORY + MEMORY_FACTOR * (int64_t)size);
-  bppsa_alloc_account_destroy(account);
+  const int64_t peak = bppsa_alloc_account_peak(account);
+  FUZZ_CHECK(peak <= MOST_MEMORY + MEMORY_FACTOR * (int64_t)size);
+  if (peak > MOST_MEMORY) {
+    bppsa_alloc_account_destroy(account);
+    account = NULL;
+  }
   fuzz_accepted += status == BPPSA_OK;
   warm = true;
   return 0;
@@ -147,20 +164,23 @@ char *fuzz_text(const fuzz_part *part) {
 }
 
 void fuzz_add(fuzz_bytes *bytes, const void *data, size_t size) {
-  uint8_t *grown = realloc(bytes->data, bytes->size + size + 1);
-  FUZZ_CHECK(grown != NULL);
-  bytes->data = grown;
+  if (bytes->data == NULL || size > bytes->room - bytes->size) {
+    bytes->room = 2 * (bytes->size + size) + 64;
+    bytes->data = realloc(bytes->data, bytes->room);
+    FUZZ_CHECK(bytes->data != NULL);
+  }
   if (size > 0) {
-    memcpy(grown + bytes->size, data, size);
+    memcpy(bytes->data + bytes->size, data, size);
   }
   bytes->size += size;
 }
 
 void fuzz_add_number(fuzz_bytes *bytes, uint64_t value, int size) {
+  uint8_t number[8];
   for (int i = 0; i < size; ++i) {
-    const uint8_t byte = (uint8_t)(value >> 8 * i);
-    fuzz_add(bytes, &byte, 1);
+    number[i] = (uint8_t)(value >> 8 * i);
   }
+  fuzz_add(bytes, number, (size_t)size);
 }
 
 void fuzz_add_part(fuzz_bytes *bytes, const void *data, size_t size) {

@@ -36,7 +36,7 @@ bppsa_status fuzz_run(const fuzz_input *input);
 /* Bytes that grow. */
 typedef struct {
   uint8_t *data;
-  size_t size;
+  size_t size, room;
 } fuzz_bytes;
 
 /* Appends seed number `index`, from 0, to `seed`; false behind the last one. A seed is an input that the reader accepts, or
@@ -58,6 +58,11 @@ bool fuzz_seed(int index, fuzz_bytes *seed);
  * that the input lacks leaves no file. */
 const char *fuzz_path(const char *name);
 const char *fuzz_file(const char *name, const void *data, size_t size);
+
+/* The same as a file that the library alone can open, by its calls of core/io.h, and only to read: no call to the operating system
+ * is made. The bytes are borrowed until the next call or fuzz_memory_close. */
+const char *fuzz_memory(const void *data, size_t size);
+void fuzz_memory_close(void);
 
 /* The part as a text with a final 0; bytes 0 end it. Owned (free). */
 char *fuzz_text(const fuzz_part *part);

@@ -1,6 +1,7 @@
 /* Readers: oracle/system.c, oracle/times.c, oracle/model.c, oracle/zoo.c. The first part is a system's file, whose times of layers
  * the model takes, the second a model's or a network's. What was read is written, and reads again; odd options: all strategies are
  * asked, up to 8 processors. */
+#include <math.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -44,6 +45,11 @@ static void ask(const bppsa_oracle_model *model, const bppsa_oracle_system *syst
   bppsa_text text = {0};
   if (bppsa_oracle_ask(&query, NULL, 4, 8, &rows) == BPPSA_OK) {
     FUZZ_CHECK(rows.best < rows.count);
+    for (int64_t i = 0; i < rows.count; ++i) {
+      const bppsa_oracle_row *row = &rows.rows[i];
+      FUZZ_CHECK(!row->feasible || (isfinite(row->time_s) && row->time_s >= 0 && isfinite(row->memory_bytes)));
+      FUZZ_CHECK(row->feasible == (row->reason[0] == '\0') && (!row->feasible || row->processors <= row->limit));
+    }
     json_decref(bppsa_oracle_rows_json(&query, &rows));
     FUZZ_CHECK(bppsa_oracle_text_table(&query, &rows, &text) == BPPSA_OK);
     FUZZ_CHECK(bppsa_oracle_draw(&query, &rows, &text) == BPPSA_OK);
@@ -99,12 +105,15 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       ("{\"input\":[1,4,4],\"layers\":[{\"name\":\"c\",\"op\":\"conv2d\",\"out\":2,\"kernel\":3},{\"name\":\"r\",\"op\":\"relu\"}"
        ","
        "{\"name\":\"fc\",\"op\":\"linear\",\"out\":3}]}"),
-      ("{\"name\":\"x\",\"layers\":[{\"name\":\"n\",\"kind\":\"norm\",\"in\":[1e18,1e18],\"out\":[1,1]}]}")};
-  if (index >= 6) {
+      ("{\"name\":\"x\",\"layers\":[{\"name\":\"n\",\"kind\":\"norm\",\"in\":[1e18,1e18],\"out\":[1,1]}]}"),
+      ("{\"name\":\"block\",\"samples\":900,\"layers\":[{\"name\":\"a\",\"kind\":\"conv\",\"in\":[3,8],\"out\":[4,8],\"w\":12},"
+       "{\"name\":\"m\",\"kind\":\"conv\",\"in\":[4,8],\"out\":[6,8],\"w\":24},{\"name\":\"s\",\"kind\":\"conv\",\"in\":[4,8],"
+       "\"out\":[6,8],\"w\":24},{\"name\":\"+\",\"kind\":\"add\",\"in\":[6,8],\"out\":[6,8]}]}")};
+  if (index >= 7) {
     return false;
   }
   fuzz_add_number(seed, 1, 1);
-  fuzz_add_part_text(seed, systems[index < 4 ? 0 : index - 3]);
-  fuzz_add_part_text(seed, models[index % 4]);
+  fuzz_add_part_text(seed, systems[index < 4 || index > 5 ? 0 : index - 3]);
+  fuzz_add_part_text(seed, models[index < 6 ? index % 4 : 4]);
   return true;
 }

@@ -39,7 +39,8 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   } else {
     fuzz_add_safetensors(&bytes, &input->part[0], &input->part[1]);
   }
-  const bppsa_status status = bppsa_safetensors_load(fuzz_file("a.safetensors", bytes.data, bytes.size), &file);
+  const bppsa_status status = bppsa_safetensors_load(fuzz_memory(bytes.data, bytes.size), &file);
+  fuzz_memory_close();
   FUZZ_CHECK((status == BPPSA_OK) == (file != NULL));
   if (file != NULL) {
     check_file(file);

@@ -25,7 +25,7 @@ static void test_layers(void **state) {
   const bppsa_network_kind *kind = bppsa_network_kind_find("gru");
   const bppsa_recurrent_config config = config_of(BPPSA_SCAN_BLELLOCH);
   bppsa_layer_plans plans;
-  assert_int_equal(bppsa_layer_plans_make(kind, &config, BPPSA_CPU, &plans), BPPSA_OK);
+  assert_int_equal(bppsa_layer_plans_make(kind, &config, BPPSA_CPU, NULL, &plans), BPPSA_OK);
   json_t *document = bppsa_layer_plans_json(&plans);
   assert_string_equal(json_string_value(json_object_get(document, "model")), "gru");
   assert_string_equal(json_string_value(json_object_get(document, "algorithm")), "blelloch");
@@ -60,7 +60,7 @@ static void test_auto(void **state) {
   for (int d = 0; d < 2; ++d) {
     const bppsa_recurrent_config config = config_of(BPPSA_SCAN_AUTO);
     bppsa_layer_plans plans;
-    assert_int_equal(bppsa_layer_plans_make(kind, &config, devices[d], &plans), BPPSA_OK);
+    assert_int_equal(bppsa_layer_plans_make(kind, &config, devices[d], NULL, &plans), BPPSA_OK);
     const bppsa_gradient_method top = bppsa_scan_plan_method(plans.plans[1]), below = bppsa_scan_plan_method(plans.plans[0]);
     assert_false(bppsa_gradient_method_open(&top));
     assert_int_equal(top.scan.algorithm, below.scan.algorithm);
@@ -78,7 +78,7 @@ static void test_chain(void **state) {
   const bppsa_recurrent_config config = config_of(BPPSA_SCAN_LINEAR);
   bppsa_layer_plans plans;
   bppsa_text text = {0};
-  assert_int_equal(bppsa_layer_plans_make(bppsa_network_kind_find("rnn"), &config, BPPSA_CPU, &plans), BPPSA_OK);
+  assert_int_equal(bppsa_layer_plans_make(bppsa_network_kind_find("rnn"), &config, BPPSA_CPU, NULL, &plans), BPPSA_OK);
   bppsa_layer_plans_text(&plans, &text);
   assert_non_null(strstr(text.text, "This is the recurrence itself: 8 mat-vecs, each waiting for the one before."));
   bppsa_text_free(&text);
@@ -90,14 +90,14 @@ static void test_refused(void **state) {
   bppsa_recurrent_config config = config_of(BPPSA_SCAN_BLELLOCH);
   bppsa_layer_plans plans = {.kind = NULL};
   config.batch = 0;
-  assert_int_equal(bppsa_layer_plans_make(bppsa_network_kind_find("rnn"), &config, BPPSA_CPU, &plans), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_layer_plans_make(bppsa_network_kind_find("rnn"), &config, BPPSA_CPU, NULL, &plans), BPPSA_ERR_ARGUMENT);
   assert_null(plans.plans);
 }
 
 static bppsa_status make(void *config) {
   bppsa_layer_plans plans;
   bppsa_text text = {0};
-  BPPSA_TRY(bppsa_layer_plans_make(bppsa_network_kind_find("rnn"), config, BPPSA_CPU, &plans));
+  BPPSA_TRY(bppsa_layer_plans_make(bppsa_network_kind_find("rnn"), config, BPPSA_CPU, NULL, &plans));
   char *document = NULL;
   bppsa_status status = bppsa_json_render(bppsa_layer_plans_json(&plans), &document);
   if (status == BPPSA_OK) {

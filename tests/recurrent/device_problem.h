@@ -49,6 +49,11 @@ static bppsa_status create(const problem *p, const bppsa_recurrent_config *confi
   return bppsa_recurrent_create(config, p->cell, on, model);
 }
 
+/* Initial states of a sample: one in each direction of a layer. */
+static int64_t layers_of(const problem *p) {
+  return (p->config.bidirectional ? 2 : 1) * p->config.layers;
+}
+
 /* Numbers in a state. */
 static int64_t state_size(const problem *p) {
   return (p->cell->pair ? 2 : 1) * p->config.hidden;
@@ -71,8 +76,8 @@ static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *v
 
 /* Gradients [T][S] of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU), or δ
  * becomes (Wᵀ_hg / 4 + I) δ, because forget gates are open (LSTM); the weights are those for the Jacobian J [H][H]. seed: [H] */
-static double *hidden_gradients(int cell, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
-                                const double *jacobian, const double *seed, int64_t *redone) {
+static inline double *hidden_gradients(int cell, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps,
+                                       int64_t hidden, const double *jacobian, const double *seed, int64_t *redone) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   bppsa_model *model = NULL;
   bppsa_view logits, gradients;
@@ -143,7 +148,7 @@ static void share_weights(problem *p, bppsa_model *model) {
 /* A forward and a backward pass. Shapes: x [T, b, I], h0 [L, b, S], seed [b, C] or [T, b, C]. */
 static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, bppsa_view *logits, bppsa_view held[3]) {
   const bppsa_recurrent_config *c = &p->config;
-  const int64_t x[] = {c->seq_len, p->batch, c->input}, h0[] = {c->layers, p->batch, state_size(p)},
+  const int64_t x[] = {c->seq_len, p->batch, c->input}, h0[] = {layers_of(p), p->batch, state_size(p)},
                 seed[] = {c->seq_len, p->batch, c->classes};
   held[0] = put(on, model->dtype, p->x, 3, x);
   held[1] = put(on, model->dtype, p->h0, 3, h0);
@@ -208,10 +213,10 @@ static void check_way(problem *p, const way *w) {
 static void make_numbers(problem *p, uint64_t seed) {
   const bppsa_recurrent_config *c = &p->config;
   p->x = uniform(seed, c->seq_len * p->batch * c->input, 1);
-  p->h0 = uniform(seed + 1, c->layers * p->batch * state_size(p), 0.5);
+  p->h0 = uniform(seed + 1, layers_of(p) * p->batch * state_size(p), 0.5);
   p->seed = uniform(seed + 2, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes, 1);
   bppsa_free(rounded(c->dtype, p->x, c->seq_len * p->batch * c->input)); /* rounds the array itself, too */
-  bppsa_free(rounded(c->dtype, p->h0, c->layers * p->batch * state_size(p)));
+  bppsa_free(rounded(c->dtype, p->h0, layers_of(p) * p->batch * state_size(p)));
   bppsa_free(rounded(c->dtype, p->seed, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes));
 }
 

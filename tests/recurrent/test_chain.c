@@ -1,5 +1,6 @@
 /* Recurrent networks as chains: logits and all gradients of the model, bit for bit, whether a layer's two gradients are computed
  * together or one after the other. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -61,6 +62,11 @@ static problem make(const bppsa_cell *cell, int64_t layers, bool all, bppsa_nonl
     assert_true(bppsa_view_same_shape(&p.chain->parameters[i].value, &p.model->parameters[i].value));
     p.weights[i] = array_of(dtype, bppsa_view_count(&p.model->parameters[i].value));
     memcpy(p.weights[i].view.data, p.model->parameters[i].value.data, bppsa_view_bytes(&p.model->parameters[i].value));
+  }
+  for (int64_t l = 0; l <= layers; ++l) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "l%lld", (long long)l);
+    assert_string_equal(p.chain->layer[l].name, l == layers ? "linear" : name);
   }
   for (int64_t l = 0; l <= layers + 1; ++l) {
     const int64_t count = samples * (l <= layers ? p.chain->layer[l].in : p.chain->layer[l - 1].out);

@@ -87,7 +87,8 @@ static void test_mends(void **state) {
   p = problem_of(80, 9, 16, 0); /* chunks of five steps: every mend goes through several of them */
   p.config.forward.rounds = 3;  /* as many as a GPU has */
   s = check(&p);
-  assert_true(s.rounds == 3 && s.mended > 2 * 16 && s.tails > 0);
+  const bool gives_up = bppsa_device_get_kind(device) == BPPSA_CPU; /* whose rounds cost time */
+  assert_true(s.rounds == (gives_up ? 1 : 3) && s.mended >= 2 * 15 && s.tails > 0);
 }
 
 /* Two stable states: the guess stays on the ridge, and what is behind the first mend begins anew (test_forward.c). */
@@ -354,10 +355,10 @@ static void pauses(int64_t hidden) {
     assert_int_equal(run.stats.possible, 120);
     assert_true(run.stats.speculated ? run.stats.tails > 0 : run.stats.path == 120 && run.stats.work == 1);
     assert_int_equal(bppsa_forward_pause_get(run.model, &pause), BPPSA_OK);
-    assert_int_equal(pause.failures, pass < 3 ? pass : 2);
+    assert_int_equal(pause.failures, pass < 3 ? pass : pass < 6 ? 3 : 4);
     assert_int_equal(pause.left, pass < 3    ? 0
-                                 : pass == 6 ? 50
-                                             : 53 - pass); /* behind a pause the first failing pass begins one */
+                                 : pass == 6 ? 200 /* behind a pause the first failing pass begins one, twice as long */
+                                             : 103 - pass);
     if (pass == 5) {
       pause.left = 0;
       assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);

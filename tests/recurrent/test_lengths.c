@@ -1,40 +1,19 @@
 /* Samples of their own lengths: every sample of a batch against a network that has that sample and its steps alone, by BP and by
  * every scan, for every cell of the library. */
-#include <math.h>
-#include <string.h>
-
-#include "core/alloc.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/chain.h"
-#include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
-#include "tests/core/helpers.h"
-#include "tests/support/support.h"
+#include "tests/recurrent/passes.h"
 
 enum { STEPS = 11, BATCH = 6, INPUT = 3, HIDDEN = 4, LAYERS = 2, CLASSES = 5 };
 
 static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
 enum { CELLS = sizeof cells / sizeof *cells };
 
-static const bppsa_gradient_method methods[] = {
-    {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}},       {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
-    {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 1, 0}},
-    {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 3}},
-};
-enum { METHODS = sizeof methods / sizeof *methods };
-
 /* Two samples of one length, one of a single step, one of all steps, not sorted; none of all steps; all of as many. */
 static const int64_t mixed[BATCH] = {4, 11, 1, 7, 4, 10}, short_ones[BATCH] = {3, 9, 9, 2, 5, 6},
                      whole[BATCH] = {11, 11, 11, 11, 11, 11}, equal[BATCH] = {7, 7, 7, 7, 7, 7};
-
-typedef struct {
-  const bppsa_cell *cell;
-  bppsa_recurrent_config config;
-  bppsa_device *device;
-  bppsa_model *model;
-  bppsa_view x, h0, logits, seed, dx, dh0; /* x, h0 and seed are owned */
-} run;
 
 static bppsa_recurrent_config config_of(bppsa_dtype dtype, const bppsa_gradient_method *method, bool all) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
@@ -50,57 +29,6 @@ static bppsa_recurrent_config config_of(bppsa_dtype dtype, const bppsa_gradient_
   c.input_gradients = true;
   c.lengths = true;
   return c;
-}
-
-static bppsa_view random_view(bppsa_dtype dtype, uint64_t seed, int32_t ndim, const int64_t *shape) {
-  bppsa_view view = bppsa_view_make(NULL, dtype, ndim, shape);
-  double *values = uniform(seed, bppsa_view_count(&view), 1);
-  view.data = rounded(dtype, values, bppsa_view_count(&view));
-  bppsa_free(values);
-  return view;
-}
-
-static run open_run(const bppsa_cell *cell, const bppsa_recurrent_config *config, int64_t threads) {
-  run r = {.cell = cell, .config = *config, .device = cpu_device(threads)};
-  const int64_t b = config->batch, state = (cell->pair ? 2 : 1) * HIDDEN, outputs = config->no_head ? HIDDEN : CLASSES;
-  const int64_t all[3] = {config->seq_len, b, outputs};
-  r.x = random_view(config->dtype, 1, 3, (int64_t[]){config->seq_len, b, INPUT});
-  r.h0 = random_view(config->dtype, 2, 3, (int64_t[]){LAYERS, b, state});
-  r.seed = random_view(config->dtype, 3, config->loss_all ? 3 : 2, config->loss_all ? all : all + 1);
-  assert_int_equal(bppsa_recurrent_create(config, cell, r.device, &r.model), BPPSA_OK);
-  assert_int_equal(bppsa_recurrent_init(r.model, BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
-  return r;
-}
-
-static void compute(run *r, const int64_t *lengths) {
-  for (int pass = 0; pass < 2; ++pass) { /* the second one does not depend on what the first one left */
-    assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, lengths, &r->logits), BPPSA_OK);
-    assert_int_equal(r->model->ops->backward(r->model, &r->seed), BPPSA_OK);
-  }
-  assert_int_equal(r->model->ops->input_gradients(r->model, &r->dx, &r->dh0), BPPSA_OK);
-}
-
-static void close_run(run *r) {
-  bppsa_model_destroy(r->model);
-  bppsa_device_destroy(r->device);
-  bppsa_free(r->x.data);
-  bppsa_free(r->h0.data);
-  bppsa_free(r->seed.data);
-}
-
-/* What stands behind a sample's end is not read. */
-static void spoil(run *r, const int64_t *lengths) {
-  for (int64_t i = 0; i < bppsa_view_count(&r->x); ++i) {
-    if (i / (INPUT * r->config.batch) >= lengths[i / INPUT % r->config.batch]) {
-      bppsa_view_set(&r->x, i, (double)NAN);
-    }
-  }
-  const int64_t outputs = r->seed.shape[r->seed.ndim - 1];
-  for (int64_t i = 0; r->config.loss_all && i < bppsa_view_count(&r->seed); ++i) {
-    if (i / (outputs * r->config.batch) >= lengths[i / outputs % r->config.batch]) {
-      bppsa_view_set(&r->seed, i, (double)NAN);
-    }
-  }
 }
 
 /* Sample b of an array [outer][B][width] beside the array [rows][1][width] of a run of that sample alone; behind its rows there are
@@ -131,7 +59,7 @@ static void take_sample(const run *r, int64_t b, run *one) {
 /* Logits, states, gradients of inputs and initial states of every sample; the sum of the samples' weight gradients. */
 static void check_run(const bppsa_cell *cell, const bppsa_recurrent_config *config, const int64_t *lengths) {
   const double tolerance = config->dtype == BPPSA_F32 ? 2e-5 : 1e-13;
-  run r = open_run(cell, config, 2);
+  run r = open_run(cell, config, BATCH, 2);
   double *sums[4 * LAYERS + 2] = {NULL};
   spoil(&r, lengths);
   compute(&r, lengths);
@@ -141,7 +69,7 @@ static void check_run(const bppsa_cell *cell, const bppsa_recurrent_config *conf
     alone.seq_len = lengths[b];
     alone.lengths = false;
     alone.method = methods[0];
-    run one = open_run(cell, &alone, 1);
+    run one = open_run(cell, &alone, alone.batch, 1);
     take_sample(&r, b, &one);
     compute(&one, NULL);
     check_sample(&r.logits, b, &one.logits, config->loss_all ? lengths[b] : 1, 0);
@@ -200,20 +128,6 @@ static void test_outputs(void **state) {
   }
 }
 
-static void assert_same_bits(const bppsa_view *a, const bppsa_view *b) {
-  assert_true(bppsa_view_same_shape(a, b));
-  assert_memory_equal(a->data, b->data, bppsa_view_bytes(a));
-}
-
-static void assert_same_runs(const run *a, const run *b) {
-  assert_same_bits(&a->logits, &b->logits);
-  assert_same_bits(&a->dx, &b->dx);
-  assert_same_bits(&a->dh0, &b->dh0);
-  for (int64_t i = 0; i < a->model->parameter_count; ++i) {
-    assert_same_bits(&a->model->parameters[i].gradient, &b->model->parameters[i].gradient);
-  }
-}
-
 /* Any number of threads gives the same bits; lengths that are all T give those of a pass, and of a network, without lengths. */
 static void test_bits(void **state) {
   (void)state;
@@ -221,8 +135,8 @@ static void test_bits(void **state) {
     const bppsa_recurrent_config config = config_of(BPPSA_F32, &methods[k / CELLS / 2], k / CELLS % 2 == 1);
     bppsa_recurrent_config plain = config;
     plain.lengths = false;
-    run one = open_run(cells[k % CELLS], &config, 1), three = open_run(cells[k % CELLS], &config, 3);
-    run without = open_run(cells[k % CELLS], &plain, 1);
+    run one = open_run(cells[k % CELLS], &config, config.batch, 1), three = open_run(cells[k % CELLS], &config, config.batch, 3);
+    run without = open_run(cells[k % CELLS], &plain, plain.batch, 1);
     compute(&one, mixed);
     compute(&three, mixed);
     assert_same_runs(&one, &three);
@@ -242,7 +156,7 @@ static void test_order(void **state) {
   (void)state;
   for (int k = 0; k < CELLS * 2; ++k) {
     const bppsa_recurrent_config config = config_of(BPPSA_F64, &methods[k < CELLS ? 0 : METHODS - 1], true);
-    run r = open_run(cells[k % CELLS], &config, 1), turned = open_run(cells[k % CELLS], &config, 1);
+    run r = open_run(cells[k % CELLS], &config, config.batch, 1), turned = open_run(cells[k % CELLS], &config, config.batch, 1);
     int64_t lengths[BATCH];
     for (int64_t b = 0; b < BATCH; ++b) {
       lengths[b] = mixed[(b + 2) % BATCH];
@@ -270,7 +184,7 @@ static void test_order(void **state) {
     bppsa_recurrent_config fewer = config;
     fewer.seq_len = equal[0];
     fewer.lengths = false;
-    run s = open_run(cells[k % CELLS], &fewer, 1);
+    run s = open_run(cells[k % CELLS], &fewer, fewer.batch, 1);
     memcpy(s.x.data, r.x.data, bppsa_view_bytes(&s.x)); /* the first steps */
     memcpy(s.h0.data, r.h0.data, bppsa_view_bytes(&s.h0));
     memcpy(s.seed.data, r.seed.data, bppsa_view_bytes(&s.seed));
@@ -291,7 +205,7 @@ static void test_nonfinite(void **state) {
   (void)state;
   for (int k = 0; k < 4; ++k) {
     const bppsa_recurrent_config config = config_of(BPPSA_F64, &methods[k < 2 ? 0 : METHODS - 1], true);
-    run r = open_run(&bppsa_gru_cell, &config, 1);
+    run r = open_run(&bppsa_gru_cell, &config, config.batch, 1);
     const bool seed = k % 2 == 1;
     bppsa_nonfinite where;
     if (seed) {
@@ -312,7 +226,7 @@ static void test_nonfinite(void **state) {
 static void test_refusals(void **state) {
   (void)state;
   bppsa_recurrent_config config = config_of(BPPSA_F64, &methods[0], false);
-  run r = open_run(&bppsa_rnn_cell, &config, 1);
+  run r = open_run(&bppsa_rnn_cell, &config, config.batch, 1);
   int64_t lengths[BATCH] = {1, 2, 3, 4, 5, STEPS + 1};
   bppsa_chain *chain;
   bppsa_view view;
@@ -326,7 +240,7 @@ static void test_refusals(void **state) {
   assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK); /* of the pass before those that were refused */
   close_run(&r);
   config.lengths = false;
-  r = open_run(&bppsa_rnn_cell, &config, 1);
+  r = open_run(&bppsa_rnn_cell, &config, config.batch, 1);
   assert_error(bppsa_model_forward(r.model, &r.x, NULL, mixed, &r.logits), BPPSA_ERR_ARGUMENT,
                "rnn: lengths of samples for a model that was created without them");
   config.lengths = true;
@@ -352,7 +266,7 @@ static bppsa_status create(void *argument) {
 static void test_memory(void **state) {
   (void)state;
   bppsa_recurrent_config config = config_of(BPPSA_F32, &methods[METHODS - 1], false);
-  run r = open_run(&bppsa_lstm_cell, &config, 2);
+  run r = open_run(&bppsa_lstm_cell, &config, config.batch, 2);
   compute(&r, mixed);
   bppsa_alloc_fail_at(1);
   compute(&r, short_ones);

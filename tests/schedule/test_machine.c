@@ -244,6 +244,41 @@ static void test_scale(void **state) {
   assert_true(used.ru_maxrss < 2 * 1024 * 1024);
 }
 
+/* A list with new prices takes as long as one that is made with them, where the order does not follow from the costs. */
+static void test_reprice(void **state) {
+  (void)state;
+  enum { LAYERS = 8, TIMES = 5 };
+  static const bppsa_schedule_cost times[TIMES] = {BPPSA_COST_FORWARD, BPPSA_COST_INPUT_GRAD, BPPSA_COST_WEIGHT_GRAD,
+                                                   BPPSA_COST_BACKWARD, BPPSA_COST_STEP};
+  static const char *const schemes[] = {"1f1b", "zb-h1", "interleaved", "chimera", "wait-free"};
+  double old[TIMES][LAYERS], new[TIMES][LAYERS];
+  bppsa_schedule_config before = sized(4, 4), after = sized(4, 4);
+  before.layers = after.layers = LAYERS;
+  before.skip_first_input_grad = after.skip_first_input_grad = true;
+  before.alpha = after.alpha = 0.125;
+  for (int t = 0; t < TIMES; ++t) {
+    for (int l = 0; l < LAYERS; ++l) {
+      old[t][l] = 1 + t;
+      new[t][l] = 1 + (t * LAYERS + l) % 7;
+    }
+    before.cost[times[t]] = old[t];
+    after.cost[times[t]] = new[t];
+    before.rows[times[t]] = after.rows[times[t]] = LAYERS;
+  }
+  for (size_t s = 0; s < sizeof schemes / sizeof schemes[0]; ++s) {
+    bppsa_schedule *list = NULL;
+    bppsa_schedule_times found;
+    assert_int_equal(bppsa_schedule_create(schemes[s], &before, &list), BPPSA_OK);
+    bppsa_schedule_reprice(list, &after);
+    assert_int_equal(bppsa_schedule_validate(list), BPPSA_OK);
+    assert_int_equal(bppsa_schedule_simulate(list, &found), BPPSA_OK);
+    check(found.makespan, makespan(schemes[s], &after));
+    assert_true(fabs(found.makespan - makespan(schemes[s], &before)) > 1);
+    bppsa_schedule_times_free(&found);
+    bppsa_schedule_destroy(list);
+  }
+}
+
 static void test_memory(void **state) {
   (void)state;
   int64_t count = 0;
@@ -276,6 +311,6 @@ int main(void) {
       cmocka_unit_test(test_links),  cmocka_unit_test(test_contention),      cmocka_unit_test(test_issue),
       cmocka_unit_test(test_hybrid), cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
       cmocka_unit_test(test_model),  cmocka_unit_test(test_model_of_layers), cmocka_unit_test(test_spectrain),
-      cmocka_unit_test(test_scale),  cmocka_unit_test(test_memory)};
+      cmocka_unit_test(test_scale),  cmocka_unit_test(test_reprice),         cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,12 +52,18 @@ static void test_list(void **state) {
   json_t *list = bppsa_schedule_list_json();
   assert_int_equal(json_array_size(list), count);
   assert_int_equal(bppsa_schedule_list_text(&text), BPPSA_OK);
+  char *options = strstr(text.text, "\n\nOptions that not every scheme takes:\n");
+  assert_non_null(options);
+  assert_non_null(strstr(options, "\n--chunks                  interleaved\n"));
+  assert_non_null(strstr(options, "\n--stages                  all but multi-stream\n"));
+  options[1] = '\0';
   assert_int_equal(count_lines(text.text), count);
   for (int64_t i = 0; i < count; ++i) {
     const json_t *one = json_array_get(list, (size_t)i);
     assert_string_equal(json_string_value(json_object_get(one, "id")), schemes[i].id);
     assert_string_equal(json_string_value(json_object_get(one, "paper")), schemes[i].paper);
     assert_non_null(strstr(text.text, schemes[i].summary));
+    assert_true(json_array_size(json_object_get(one, "options")) > 0);
   }
   bppsa_text_free(&text);
   json_decref(list);

@@ -55,6 +55,23 @@ static void along_time(void **state) {
   }
 }
 
+/* Rows behind forward passes in parallel over time: the same pass on one GPU and on several. */
+static void speculative(void **state) {
+  (void)state;
+  json_t *document = run_json("bench ranks --split time --ranks 3 --device cuda --forward speculative --forward-chunks 3 "
+                              "--warm-up 2 " SMALL);
+  const json_t *alone = find_row(document, "gru", "alone", "bp-speculative", 1);
+  check_rows(document, 4 + 3 * 4 * 2);
+  for (int64_t ranks = 1; ranks <= 3; ++ranks) {
+    const json_t *row = find_row(document, "gru", "time", "bp-speculative", ranks);
+    assert_true(get_integer(row, "mended") > 0 && get_integer(row, "mended") == get_integer(alone, "mended"));
+    assert_true(get_integer(row, "path") == get_integer(alone, "path") && get_real(row, "work") == get_real(alone, "work"));
+  }
+  json_decref(document);
+  assert_fails(2, "speculative on a GPU of a cell whose state is a pair (h, c), expected sequential",
+               "bench ranks --split time --ranks 2 --model lstm --device cuda --forward speculative " SMALL);
+}
+
 /* Data parallelism: one order, in which gradients set out when a pass is over. */
 static void among_samples(void **state) {
   (void)state;
@@ -84,7 +101,8 @@ static void requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(along_time), cmocka_unit_test(among_samples), cmocka_unit_test(requests)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(along_time), cmocka_unit_test(speculative), cmocka_unit_test(among_samples),
+                                     cmocka_unit_test(requests)};
   bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
   bppsa_cuda_report found = {0};
   (void)setenv("SIMT_DEVICES", "4", 1); /* emulated GPUs */

@@ -84,6 +84,35 @@ static bppsa_status measure_all(bppsa_comm *world, void *context) {
   return BPPSA_OK;
 }
 
+/* A probe measures again and again, with the sizes that it was given; bytes are whole numbers of 4. */
+static bppsa_status measure_twice(bppsa_comm *world, void *context) {
+  static const double bytes[] = {403, 4000};
+  bppsa_link_fit *fits = context, fit;
+  bppsa_link_probe *probe = NULL;
+  bppsa_status status = bppsa_link_probe_create(world, BPPSA_OPERATION_ORDERED_SUM, 2, bytes, 3, true, &probe);
+  for (int i = 0; i < 2 && status == BPPSA_OK; ++i) {
+    status = bppsa_link_probe_measure(probe, &fit);
+    fits[i] = status == BPPSA_OK && bppsa_comm_rank(world) == 0 ? fit : fits[i];
+  }
+  bppsa_link_probe_destroy(probe);
+  return status;
+}
+
+static void test_probe(void **state) {
+  (void)state;
+  bppsa_comm_config config = bppsa_comm_config_default();
+  bppsa_link_fit fits[2] = {{.ranks = 0}};
+  config.ranks = 2;
+  assert_int_equal(bppsa_comm_run(&config, measure_twice, fits, NULL), BPPSA_OK);
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(fits[i].count, 2);
+    near(fits[i].points[0].bytes, 400);
+    near(fits[i].points[1].bytes, 4000);
+    assert_true(fits[i].points[0].median_s > 0 && fits[i].link.beta_s > 0);
+  }
+  bppsa_link_probe_destroy(NULL);
+}
+
 static void test_measured(void **state) {
   (void)state;
   bppsa_comm_config config = bppsa_comm_config_default();
@@ -107,6 +136,6 @@ static void test_measured(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_formulas), cmocka_unit_test(test_exact), cmocka_unit_test(test_bounds),
-                                     cmocka_unit_test(test_measured)};
+                                     cmocka_unit_test(test_probe), cmocka_unit_test(test_measured)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,33 @@
+#include "bench/harness/measured.h"
+
+#include <stdio.h>
+
+bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *strategy, int64_t ways, int64_t ranks,
+                                    double batch) {
+  const bppsa_layer_traffic *t = &costs->traffic;
+  bppsa_oracle_share share = {.ways = (double)ways,
+                              .ranks = (double)ranks,
+                              .forward_s = costs->forward_s / batch,
+                              .backward_s = costs->backward_s / batch,
+                              .update_s = costs->update_s,
+                              .exchange_s = costs->exchange_s,
+                              .allgathers = (double)t->allgathers,
+                              .sums = (double)t->sums,
+                              .messages = (double)t->messages,
+                              .allgather_bytes = (double)t->allgather_bytes / batch,
+                              .sum_bytes = (double)t->sum_bytes / batch,
+                              .message_bytes = (double)t->message_bytes / batch,
+                              .tile_gradient_bytes = (double)t->tile_bytes,
+                              .weight_gradient_bytes = (double)t->weight_bytes};
+  snprintf(share.strategy, sizeof share.strategy, "%s", strategy);
+  return share;
+}
+
+void bppsa_chain_layers(const bppsa_chain_costs *costs, double samples, bppsa_oracle_model *model) {
+  for (int64_t l = 0; l < costs->layers; ++l) {
+    bppsa_oracle_layer *layer = &model->layers[l];
+    layer->forward_s = costs->cost[BPPSA_COST_FORWARD][l] / samples;
+    layer->backward_s = costs->cost[BPPSA_COST_BACKWARD][l] / samples;
+    layer->update_s = costs->cost[BPPSA_COST_STEP][l];
+  }
+}

@@ -1,0 +1,16 @@
+/* What ranks measure of a model on this machine, as the oracle takes it. */
+#ifndef BPPSA_BENCH_HARNESS_MEASURED_H
+#define BPPSA_BENCH_HARNESS_MEASURED_H
+
+#include "distributed/chain_costs.h"
+#include "distributed/step_costs.h"
+#include "oracle/model.h"
+
+/* The share of a rank that was measured with `batch` samples at once, `ways` parts and `ranks` ranks side by side. strategy: of
+ * oracle/share.h. */
+bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *strategy, int64_t ways, int64_t ranks,
+                                    double batch);
+/* Gives the model's layers, as many as the costs have, the times of micro-batches of `samples` samples. */
+void bppsa_chain_layers(const bppsa_chain_costs *costs, double samples, bppsa_oracle_model *model);
+
+#endif

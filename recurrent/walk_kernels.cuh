@@ -1,0 +1,135 @@
+/* Windows of lanes of a parallel forward pass (recurrent/walk.h) on a GPU: a block for each lane.
+ *
+ *     gather   copies the lanes' inputs, and the states in front of them, to a batch whose samples are lanes
+ *              (the kernels of the sequential pass compute the batch)
+ *     settle   copies the steps of the lanes' chunks to the layer's arrays: all of them, or those up to the first one that agrees
+ *              with the stored state, as walk_chunk in speculate_kernels.cuh does */
+#ifndef BPPSA_RECURRENT_WALK_KERNELS_CUH
+#define BPPSA_RECURRENT_WALK_KERNELS_CUH
+
+#include "core/launch.cuh"
+#include "recurrent/recurrent_internal.h"
+#include "recurrent/speculate_kernels.cuh"
+
+enum { WALK_WARPS = 4, WALK_THREADS = WALK_WARPS * WARP_LANES };
+
+/* Inputs [steps][rows][width], h [steps + 1][rows][H], saved [steps][rows][saved_width] or NULL. */
+template <typename real> struct walk_sequence { real *inputs, *h, *saved; };
+
+template <typename real> struct walk_arrays {
+  const bppsa_walk_item *items; /* [count] */
+  bppsa_walk_found *found;      /* [count] */
+  int64_t count, steps;         /* of the window: lanes, which are its rows, and steps */
+  int64_t all, batch;           /* of the layer: steps, and samples, which are its rows */
+  int64_t hidden, width, saved_width;
+  bool guesses, relu; /* guesses: all steps of the chunk are kept */
+  double accept, stop;
+  walk_sequence<real> layer, window;
+};
+
+/* What a warp has found: its first step that agrees, or -1; how far the state of that step, or of its last one, is away. */
+struct walk_verdict {
+  int64_t agrees;
+  double distance;
+};
+
+/* Copies rows first .. end - 1 of a lane, `width` numbers each: those of a window, whose rows are `count` apart, to those of a
+ * layer, `batch` apart. A warp takes a row. */
+template <typename real>
+__device__ __forceinline__ void walk_copy(int64_t first, int64_t end, int64_t width, const real *from, int64_t count, real *to,
+                                          int64_t batch) {
+  for (int64_t s = first + (int)threadIdx.x / WARP_LANES; s < end; s += WALK_WARPS) {
+    for (int64_t j = (int)threadIdx.x % WARP_LANES; j < width; j += WARP_LANES) {
+      to[s * batch * width + j] = from[s * count * width + j];
+    }
+  }
+}
+
+/* Steps behind the layer's last one have its input: their results are not used. */
+template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_recurrent_walk_gather(walk_arrays<real> w) {
+  const int64_t lane = blockIdx.x;
+  const bppsa_walk_item i = w.items[lane];
+  const unsigned width = (unsigned)w.width, numbers = (unsigned)w.steps * width;
+  for (unsigned e = threadIdx.x; e < numbers; e += WALK_THREADS) {
+    const int64_t s = e / width, k = e % width, step = i.at + s < w.all ? i.at + s : w.all - 1;
+    w.window.inputs[(s * w.count + lane) * w.width + k] = w.layer.inputs[(step * w.batch + i.sample) * w.width + k];
+  }
+  for (int64_t j = threadIdx.x; j < w.hidden; j += WALK_THREADS) {
+    w.window.h[lane * w.hidden + j] = i.h != NULL ? ((const real *)i.h)[j] : 0;
+  }
+}
+
+/* Does step s of the window agree with what the layer has stored? By one warp. *distance: the largest difference; NaN is passed
+ * over. */
+template <typename real>
+__device__ __forceinline__ bool walk_agrees(const walk_arrays<real> &w, const bppsa_walk_item &i, int64_t s, double *distance) {
+  const int64_t fresh = ((s + 1) * w.count + blockIdx.x) * w.hidden, old = ((i.at + s + 1) * w.batch + i.sample) * w.hidden;
+  real size = 0, most = 0;
+  bool differs = false, unordered = false;
+  for (int64_t first = 0; first < w.hidden; first += WARP_LANES) { /* lanes beyond H look at the last unit again */
+    const int64_t unit = first + (int)threadIdx.x % WARP_LANES, j = unit < w.hidden ? unit : w.hidden - 1;
+    const real a = w.window.h[fresh + j], b = w.layer.h[old + j], of = a < 0 ? -a : a;
+    const real d = same_bits(a, b) ? 0 : distance_of(a, b);
+    size = of > size ? of : size;
+    most = d > most ? d : most;
+    differs |= !same_bits(a, b);
+    unordered |= d != d;
+  }
+  const double tolerance = i.at + s == i.begin ? w.accept : w.stop, largest = w.relu ? (double)warp_largest(size) : 1;
+  const double near = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
+  *distance = (double)warp_largest(most);
+  const bool same = __any_sync(0xffffffffu, differs) == 0, comparable = __any_sync(0xffffffffu, unordered) == 0;
+  return same || (tolerance > 0 && isfinite(near) && comparable && *distance <= near);
+}
+
+/* Looks at the first `taken` steps, each warp at its own, and joins what they find; verdicts [WALK_WARPS]. The same in all
+ * threads. */
+template <typename real>
+__device__ __forceinline__ walk_verdict walk_judge(const walk_arrays<real> &w, const bppsa_walk_item &i, int64_t taken,
+                                                   walk_verdict *verdicts) {
+  const int warp = (int)threadIdx.x / WARP_LANES;
+  walk_verdict mine = {-1, 0};
+  for (int64_t s = warp; s < taken && mine.agrees < 0; s += WALK_WARPS) {
+    mine.agrees = walk_agrees(w, i, s, &mine.distance) ? s : -1;
+  }
+  if ((int)threadIdx.x % WARP_LANES == 0) {
+    verdicts[warp] = mine;
+  }
+  __syncthreads();
+  mine = {-1, verdicts[(taken - 1) % WALK_WARPS].distance}; /* of the last step */
+  for (int other = 0; other < WALK_WARPS; ++other) {
+    if (verdicts[other].agrees >= 0 && (mine.agrees < 0 || verdicts[other].agrees < mine.agrees)) {
+      mine = verdicts[other];
+    }
+  }
+  return mine;
+}
+
+template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_recurrent_walk_settle(walk_arrays<real> w) {
+  BPPSA_SHARED(walk_verdict, verdicts);
+  const int64_t lane = blockIdx.x;
+  const bppsa_walk_item i = w.items[lane];
+  const int64_t taken = w.steps < i.stop - i.at ? w.steps : i.stop - i.at, row = i.at * w.batch + i.sample;
+  int64_t first = w.guesses && i.begin > i.at ? i.begin - i.at : 0, changed = taken, saved = taken;
+  bool agreed = false;
+  if (!w.guesses) {
+    const walk_verdict v = walk_judge(w, i, taken, verdicts);
+    agreed = v.agrees >= 0;
+    changed = agreed ? v.agrees : taken; /* the state that agrees stays; what was saved with its step belongs to the one before */
+    saved = changed + agreed;
+    if (threadIdx.x == 0) {
+      w.found[lane] = {saved, agreed, v.distance};
+    }
+  }
+  walk_copy(first, changed, w.hidden, w.window.h + (w.count + lane) * w.hidden, w.count, w.layer.h + (row + w.batch) * w.hidden,
+            w.batch);
+  if (w.window.saved != NULL) {
+    walk_copy(first, saved, w.saved_width, w.window.saved + lane * w.saved_width, w.count, w.layer.saved + row * w.saved_width,
+              w.batch);
+  }
+  for (int64_t j = threadIdx.x; i.out != NULL && !agreed && i.at + taken == i.stop && j < w.hidden; j += WALK_THREADS) {
+    ((real *)i.out)[j] = w.window.h[(taken * w.count + lane) * w.hidden + j];
+  }
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* The oracle's files and questions: what is read, written and refused. */
+#include <stdio.h>
+
+#include "tests/oracle/ask.h"
+
+#define TIMES_FILE BPPSA_TEST_TMP_DIR "/oracle_times.json"
+
+/* The times of layers in a system file. */
+static void write_times_with(const char *model, const char *layers, const char *more) {
+  FILE *file = fopen(TIMES_FILE, "w");
+  assert_non_null(file);
+  fprintf(file,
+          "{\"name\": \"here\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"levels\": [{\"name\": \"n\", \"processors\": 2,"
+          " \"alpha_s\": 0, \"bandwidth\": 1}], \"measured\": {\"date\": \"2026-01-31\", \"hardware\": \"a machine\"},"
+          " \"layer_times\": {\"model\": \"%s\", \"batch\": 16, \"layers\": [%s]%s}}",
+          model, layers, more);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void write_times(const char *model, const char *layers) {
+  write_times_with(model, layers, "");
+}
+
+static void refuse_times_with(const char *layers, const char *more, const char *part) {
+  asked a = parse(two_layers, plain, 20);
+  write_times_with("two", layers, more);
+  assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_ERR_FORMAT);
+  if (strstr(bppsa_last_error(), part) == NULL) {
+    fail_msg("%s lacks '%s'", bppsa_last_error(), part);
+  }
+  bppsa_oracle_model_free(&a.model);
+}
+
+static void refuse_times(const char *layers, const char *part) {
+  refuse_times_with(layers, "", part);
+}
+
+#define TIMES(name) "{\"name\": \"" name "\", \"forward_s\": 1, \"backward_s\": 2, \"update_s\": 3}"
+
+static void test_measured_layers(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  write_times("two", TIMES("a") "," TIMES("b"));
+  assert_int_equal(bppsa_oracle_system_open(TIMES_FILE, &a.system), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_OK);
+  assert_string_equal(a.model.measured, "2026-01-31, a machine, 16 samples at once");
+  near(row_of(&a, "serial", 1).compute_s, 100 * 6 + 5 * 6);
+  bppsa_oracle_model_free(&a.model);
+  a = parse(two_layers, plain, 20);
+  write_times("three", "{}"); /* of another model: nothing happens */
+  assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_times("h200x4", &a.model), BPPSA_OK);
+  assert_string_equal(a.model.measured, "");
+  assert_int_equal(bppsa_oracle_system_times("no_such.json", &a.model), BPPSA_ERR_ARGUMENT);
+  bppsa_oracle_model_free(&a.model);
+  refuse_times(TIMES("a"), "1 layers, expected the 2 of two");
+  refuse_times(TIMES("a") "," TIMES("c"), "layer 1: \"name\": c, expected b");
+  refuse_times(TIMES("a") ", {\"name\": \"b\", \"forward_s\": 1, \"update_s\": 1}", "\"backward_s\" missing");
+  refuse_times(TIMES("a") ", {\"name\": \"b\", \"forward_s\": -1}", "\"forward_s\"");
+  refuse_times(TIMES("a") ", {\"nam\": \"b\"}", "did you mean name?");
+  a = parse(two_layers, plain, 20);
+  write_times_with("two", TIMES("a") "," TIMES("b"), ", \"shares\": [" SHARE("data", "1", "1") "]");
+  assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_OK);
+  near(row_of(&a, "serial", 1).compute_s, 100 * 3e-3 + 5 * 3e-3);
+  bppsa_oracle_model_free(&a.model);
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": {}", "\"shares\": expected a list of at most 256");
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"strategy\": \"data\"}]", "share 0: \"ways\" missing, expected");
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"way\": 1}]",
+                    "share 0: unknown member \"way\"; did you mean ways?");
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"strategy\": \"data\", \"ways\": 0}]",
+                    "share 0: \"ways\": 0, expected a whole number from 1 to 1000000000");
+}
+
+/* The file of a built-in model or system gives the same rows. */
+static void test_round_trip(void **state) {
+  (void)state;
+  for (int64_t i = 0; bppsa_oracle_model_name(i) != NULL; ++i) {
+    asked a = named(bppsa_oracle_model_name(i), "dgx-h100", 8), b = a;
+    json_t *document = bppsa_oracle_model_json(&a.model), *place = bppsa_oracle_system_json(&a.system);
+    assert_int_equal(bppsa_oracle_model_parse("copy", document, &b.model), BPPSA_OK);
+    assert_int_equal(bppsa_oracle_system_parse("copy", place, &b.system), BPPSA_OK);
+    json_decref(document);
+    json_decref(place);
+    for (int64_t s = 0; bppsa_oracle_strategy_at(s) != NULL; ++s) {
+      const bppsa_oracle_row first = row_of(&a, bppsa_oracle_strategy_at(s)->name, 4),
+                             second = row_of(&b, bppsa_oracle_strategy_at(s)->name, 4);
+      assert_int_equal(first.feasible, second.feasible);
+      assert_int_equal(first.limit, second.limit);
+      if (!isnan(first.time_s)) {
+        assert_true(fabs(first.time_s - second.time_s) <= 1e-12 * first.time_s);
+        near(first.memory_bytes, second.memory_bytes);
+      }
+    }
+    bppsa_oracle_model_free(&a.model);
+    bppsa_oracle_model_free(&b.model);
+  }
+}
+
+static void refuse_model(const char *text, const char *part) {
+  json_t *document = NULL;
+  bppsa_oracle_model model;
+  assert_int_equal(bppsa_json_parse("m", text, (int64_t)strlen(text), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_model_parse("m", document, &model), BPPSA_ERR_FORMAT);
+  json_decref(document);
+  if (strstr(bppsa_last_error(), part) == NULL) {
+    fail_msg("%s lacks '%s'", bppsa_last_error(), part);
+  }
+}
+
+static void refuse_system(const char *text, const char *part) {
+  json_t *document = NULL;
+  bppsa_oracle_system system;
+  assert_int_equal(bppsa_json_parse("s", text, (int64_t)strlen(text), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_parse("s", document, &system), BPPSA_ERR_FORMAT);
+  json_decref(document);
+  if (strstr(bppsa_last_error(), part) == NULL) {
+    fail_msg("%s lacks '%s'", bppsa_last_error(), part);
+  }
+}
+
+#define LAYER(members) "{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"conv\", " members "}]}"
+#define SYSTEM(levels) "{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"levels\": [" levels "]}"
+
+static void test_bad_files(void **state) {
+  (void)state;
+  refuse_model("[1]", "expected a JSON object");
+  refuse_model("{\"name\": \"m\", \"layers\": []}", "expected a list of 1 to");
+  refuse_model("{\"layers\": [{}]}", "\"name\"");
+  refuse_model("{\"name\": \"m\", \"layer\": [{}]}", "unknown member \"layer\"; did you mean layers?");
+  refuse_model("{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"konv\"}]}", "layer 0: \"kind\": konv");
+  refuse_model(LAYER("\"in\": [1], \"out\": [-1]"), "layer 0: \"out\": -1, expected a list of 1 to 4 whole numbers from 1");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1.5]"), "layer 0: \"out\": 1.5, expected a list");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1, 2, 3, 4, 5]"), "\"out\": a list, expected a list of 1 to 4");
+  refuse_model(LAYER("\"in\": [1], \"out\": [\"1\"]"), "\"out\": a text, expected");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"kernel\": []"), "\"kernel\": a list, expected a list of 1 to 3");
+  refuse_model(LAYER("\"out\": [1]"), "\"in\": missing, expected a list");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": -1"), "layer 0: \"w\": -1, expected a whole number from 0 to");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": \"1\""), "\"w\"");
+  refuse_model(LAYER("\"in\": [2, 3], \"out\": [1], \"x\": 5"), "\"x\" and \"y\": expected 6 and 1");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"gather\": 1"), "\"gather\"");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1, 2147483647, 2147483647]"),
+               "\"out\": 4.61169e+18 elements, expected at most 1e+18");
+  refuse_model(LAYER("\"in\": [1, 2147483647, 2147483647, 4], \"out\": [1]"), "layer 0: \"in\": 1.84467e+19 elements");
+  refuse_system("{\"name\": \"s\", \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\" missing");
+  refuse_system("{\"name\": \"s\", \"peak_flops\": -1, \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\"");
+  refuse_system(SYSTEM(""), "\"levels\": 0");
+  refuse_system("{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"memory_bandwidth\": 1e-300, \"levels\": [{}]}",
+                "s: \"memory_bandwidth\": 1e-300, expected 0 (no limit) or 1 to 1e+18 bytes a second");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1}"), "\"bandwidth\" missing");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"bandwidth\": 1}"), "\"alpha_s\" missing");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 0}"), "\"bandwidth\"");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1},"
+                       "{\"name\": \"m\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1}"),
+                "level 1: \"processors\": 4, expected more than the 4 inside it");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"slowdown\": 0.5}"),
+                "\"slowdown\": 0.5, expected a number from 1");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"allgather\": {\"alpha_s\": 1}}"),
+                "level 0: \"allgather\": \"bandwidth\" missing");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"allgather\": {\"beta\": 1}}"),
+                "unknown member \"beta\"");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 16777217, \"alpha_s\": 1, \"bandwidth\": 1}"),
+                "\"processors\": 16777217, expected a whole number from 1 to 16777216");
+}
+
+/* No fraction is cut off, whatever counts. */
+static void test_fractions(void **state) {
+  (void)state;
+  refuse_model("{\"name\": \"m\", \"samples\": 10.5, \"layers\": [{}]}",
+               "m: \"samples\": 10.5, expected a whole number from 1 to");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": 2.5"), "layer 0: \"w\": 2.5, expected a whole number");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"bias\": 0.5"), "layer 0: \"bias\": 0.5, expected a whole number");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"stride\": [1.25]"), "layer 0: \"stride\": 1.25, expected");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4.5, \"alpha_s\": 1, \"bandwidth\": 1}"),
+                "level 0: \"processors\": 4.5, expected a whole number");
+  refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [" SHARE("filter", "2.5", "4") "]",
+                    "share 0: \"ways\": 2.5, expected a whole number");
+  /* A whole number may be written with a point. */
+  asked a = parse(
+      "{\"name\": \"m\", \"samples\": 1e2, \"layers\": [{\"name\": \"a\", \"kind\": \"pool\", \"in\": [4.0], \"out\": [2]}]}",
+      plain, 1);
+  assert_int_equal(a.model.samples, 100);
+  assert_int_equal(a.model.layers[0].in[0], 4);
+  bppsa_oracle_model_free(&a.model);
+}
+
+#define L(name, kind, in, out) "{\"name\": \"" name "\", \"kind\": \"" kind "\", \"in\": " in ", \"out\": " out "}"
+#define CHAIN(layers) "{\"name\": \"m\", \"layers\": [" layers "]}"
+
+static void take_model(const char *text) {
+  asked a = parse(text, plain, 1);
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* A layer takes what the one in front of it gives; a shortcut takes its block's input and ends in a sum. */
+static void test_chains(void **state) {
+  (void)state;
+  refuse_model(CHAIN(L("a", "conv", "[3, 8, 8]", "[6, 8, 8]") "," L("b", "conv", "[4, 8, 8]", "[4, 8, 8]")),
+               "m: layer 1 (b): \"in\": 4 x 8 x 8, expected 6 x 8 x 8, the \"out\" of layer 0 (a)");
+  /* As many elements in another shape are not the same. */
+  refuse_model(CHAIN(L("a", "conv", "[3, 8, 8]", "[6, 8, 8]") "," L("b", "pool", "[8, 6, 8]", "[8, 6, 8]")), "layer 1 (b)");
+  refuse_model(CHAIN(L("a", "conv", "[3, 8, 8]", "[6, 8, 8]") "," L("b", "linear", "[383]", "[1]")), "\"in\": 383, expected 6 x");
+  take_model(CHAIN(L("a", "conv", "[3, 8, 8]", "[6, 8, 8]") "," L("b", "linear", "[384]", "[1]")));
+  /* A recurrent layer hands on all its states or the last one. */
+  take_model(CHAIN(
+      L("r", "recurrent", "[2, 9]", "[5, 9]") "," L("s", "recurrent", "[5, 9]", "[4, 9]") "," L("h", "linear", "[4]", "[1]")));
+  refuse_model(CHAIN(L("r", "recurrent", "[2, 9]", "[5, 9]") "," L("h", "linear", "[9]", "[1]")), "\"in\": 9, expected 5 x 9");
+  /* Residual blocks: main path m, shortcut s, sum. */
+#define BLOCK(from, to, sum)                                                                                                     \
+  L("a", "conv", "[3, 8]", "[4, 8]") "," L("m", "conv", "[4, 8]", "[6, 8]") "," L("s", "conv", from, to) "," sum
+  take_model(CHAIN(BLOCK("[4, 8]", "[6, 8]", L("+", "add", "[6, 8]", "[6, 8]"))));
+  take_model(CHAIN(BLOCK("[3, 8]", "[6, 8]", L("+", "add", "[6, 8]", "[6, 8]")))); /* from the model's input */
+  refuse_model(CHAIN(BLOCK("[4, 8]", "[6, 8]", L("+", "pool", "[6, 8]", "[6, 8]"))),
+               "layer 2 (s): \"in\": 4 x 8, expected 6 x 8");
+  refuse_model(CHAIN(BLOCK("[5, 8]", "[6, 8]", L("+", "add", "[6, 8]", "[6, 8]"))), "layer 2 (s): \"in\": 5 x 8, expected 6 x 8");
+  refuse_model(CHAIN(BLOCK("[4, 8]", "[7, 8]", L("+", "add", "[6, 8]", "[6, 8]"))), "layer 3 (+): \"in\": 6 x 8, expected 7 x 8");
+  refuse_model(CHAIN(BLOCK("[4, 8]", "[7, 8]", L("+", "add", "[7, 8]", "[7, 8]"))), "layer 2 (s): \"in\": 4 x 8, expected 6 x 8");
+  /* Behind a sum nothing in front of it can be taken. */
+  refuse_model(CHAIN(BLOCK("[4, 8]", "[6, 8]", L("+", "add", "[6, 8]", "[6, 8]")) "," L("n", "conv", "[6, 8]", "[9, 8]") "," L(
+                   "t", "conv", "[4, 8]", "[9, 8]") "," L("+", "add", "[9, 8]", "[9, 8]")),
+               "layer 5 (t): \"in\": 4 x 8, expected 9 x 8");
+}
+
+static void test_bad_questions(void **state) {
+  (void)state;
+  asked a = named("lenet5", "h200x4", 32);
+  bppsa_oracle_rows rows = {.count = 7};
+  a.query.model = &a.model;
+  a.query.system = &a.system;
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 1, 5, &rows), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "expected 1 to the 4 of h200x4"));
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 0, 4, &rows), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 4, 2, &rows), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_ask(&a.query, "data,dta", 1, 1, &rows), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "did you mean data?"));
+  a.query.batch = INT64_MAX;
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 1, 1, &rows), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(rows.count, 7);
+  bppsa_oracle_model_free(&a.model);
+  assert_int_equal(bppsa_oracle_model_open("resnet5", &a.model), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "did you mean resnet50?"));
+  assert_int_equal(bppsa_oracle_model_open("no_such.json", &a.model), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_system_open("dgx", &a.system), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_system_open("this-machine", &a.system), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "a file .json, which bppsa calibrate --out writes of this machine"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),
+                                     cmocka_unit_test(test_bad_files),       cmocka_unit_test(test_fractions),
+                                     cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+/* Networks with two directions on a device against the processor's sequential BP in float64, for every way a device computes them.
+ * BPPSA_TEST_DEVICE names the device. */
+#include "tests/recurrent/device_problem.h"
+
+static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},
+                           {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3},
+                           {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 0},
+                           {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0}};
+
+/* One step and one unit; inputs of size 1, whose products are computed within the sweeps; layers whose weight gradients are
+ * summed there, whose are not, and that are wider than a warp. */
+static const struct {
+  int64_t steps, planned, batch, input, hidden, layers;
+  bool all, input_gradients, state, no_bias;
+} shapes[] = {{1, 1, 1, 1, 1, 1, false, true, true, false},   {2, 3, 2, 1, 20, 1, false, false, true, false},
+              {21, 2, 2, 1, 20, 2, true, true, true, false},  {17, 3, 3, 5, 8, 1, true, true, false, true},
+              {13, 2, 1, 1, 7, 3, false, false, true, false}, {12, 2, 2, 2, 32, 2, true, false, false, false},
+              {9, 2, 2, 3, 40, 2, false, true, true, true},   {11, 2, 2, 1, 2, 2, true, true, true, false}};
+enum { SHAPES = sizeof shapes / sizeof *shapes, WAYS = sizeof ways / sizeof *ways };
+
+static problem problem_of(int cell, int s, bppsa_dtype dtype) {
+  problem p = {.config = bppsa_recurrent_config_default(), .cell = cells[cell], .init = BPPSA_INIT_ORTHOGONAL};
+  p.state = shapes[s].state;
+  p.batch = shapes[s].batch;
+  p.config.bidirectional = true;
+  p.config.seq_len = shapes[s].steps;
+  p.config.batch = shapes[s].planned;
+  p.config.input = shapes[s].input;
+  p.config.hidden = shapes[s].hidden;
+  p.config.layers = shapes[s].layers;
+  p.config.classes = 3;
+  p.config.dtype = dtype;
+  p.config.loss_all = shapes[s].all;
+  p.config.input_gradients = shapes[s].input_gradients;
+  p.config.no_bias = shapes[s].no_bias;
+  make_numbers(&p, 10 * (uint64_t)s);
+  return p;
+}
+
+static void free_problem(problem *p) {
+  bppsa_free(p->x);
+  bppsa_free(p->h0);
+  bppsa_free(p->seed);
+}
+
+static void check_shapes(bppsa_dtype dtype) {
+  for (int i = 0; i < 3 * SHAPES; ++i) {
+    problem p = problem_of(i % 3, i / 3, dtype);
+    for (int w = 0; w < WAYS; ++w) {
+      if (i % 3 == RNN || w == (i + (dtype == BPPSA_F64)) % WAYS) { /* of the larger cells one way a shape */
+        check_way(&p, &ways[w]);
+      }
+    }
+    free_problem(&p);
+  }
+}
+
+static void test_f32(void **state) {
+  (void)state;
+  check_shapes(BPPSA_F32);
+}
+
+static void test_f64(void **state) {
+  (void)state;
+  check_shapes(BPPSA_F64);
+}
+
+/* Without a head: the outputs are the states of both directions, and the seed is their gradient. */
+static void test_no_head(void **state) {
+  (void)state;
+  for (int i = 0; i < 6; ++i) {
+    problem p = problem_of(i % 3, i < 3 ? 2 : 6, BPPSA_F64);
+    p.config.no_head = true;
+    p.config.classes = 2 * p.config.hidden; /* the seed's width */
+    free_problem(&p);
+    make_numbers(&p, 7);
+    check_way(&p, &ways[i % 2]);
+    free_problem(&p);
+  }
+}
+
+/* Speculative forward passes, which pairs do not have on a GPU. */
+static void test_speculative(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; ++i) {
+    problem p = problem_of(i, 2, BPPSA_F64);
+    free_problem(&p);
+    p.config.seq_len = 64;
+    p.config.forward.kind = BPPSA_FORWARD_SPECULATIVE;
+    p.config.forward.chunks = 4;
+    p.config.forward.warm_up = 8;
+    p.config.forward.tolerance = 1e-15;
+    make_numbers(&p, 5);
+    check_way(&p, &ways[0]);
+    free_problem(&p);
+  }
+}
+
+int main(void) {
+  set_most("SIMT_MOST_SHARED", LARGE_SHARED);
+  device = test_device(2);
+  host = cpu_device(2);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_f64), cmocka_unit_test(test_no_head),
+                                     cmocka_unit_test(test_speculative)};
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  bppsa_device_destroy(host);
+  return failed;
+}
