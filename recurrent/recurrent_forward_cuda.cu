@@ -147,6 +147,27 @@ bppsa_status begin_layer(const recurrent_network *n, int64_t l, const void *h0) 
   return BPPSA_OK;
 }
 
+/* Makes the input of layer l where no array has it. */
+bppsa_status enter_layer(const recurrent_network *n, int64_t l) {
+  if (n->config.bidirectional) {
+    return bppsa_sides_enter(n, l);
+  }
+  return bppsa_recurrent_drops(n, l)
+             ? bppsa_gpu_drop(n, l, offset(n, n->layers[l - 1].h, n->batch * n->config.hidden), n->layers[l].below)
+             : BPPSA_OK;
+}
+
+/* Makes what the head reads. */
+bppsa_status leave_layers(const recurrent_network *n) {
+  const int64_t hidden = n->config.hidden;
+  if (n->config.bidirectional) {
+    return bppsa_sides_leave(n);
+  }
+  return n->ragged.active ? bppsa_gpu_gather_ends(n, offset(n, n->layers[top_of(n)].h, n->batch * hidden), hidden, hidden,
+                                                  n->ragged.ends, hidden)
+                          : BPPSA_OK;
+}
+
 } // namespace
 
 bppsa_status bppsa_gpu_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -161,12 +182,14 @@ bppsa_status bppsa_gpu_forward(recurrent_network *n, const void *h0) {
   if (hosted) {
     (void)bppsa_forward_begin(n);
   }
+  BPPSA_TRY(bppsa_gpu_sequences_begin(n));
   for (int64_t l = 0; l <= top_of(n); ++l) {
     BPPSA_TRY(begin_layer(n, l, h0));
-    BPPSA_TRY(n->config.bidirectional ? bppsa_sides_enter(n, l) : BPPSA_OK);
+    BPPSA_TRY(enter_layer(n, l));
     BPPSA_TRY(OF_TYPE(n, forward_layer, n, l));
+    BPPSA_TRY(n->ragged.active ? bppsa_gpu_cut_states(n, l) : BPPSA_OK);
   }
-  BPPSA_TRY(n->config.bidirectional ? bppsa_sides_leave(n) : BPPSA_OK);
+  BPPSA_TRY(leave_layers(n));
   if (hosted) {
     bppsa_forward_end(n);
   }
