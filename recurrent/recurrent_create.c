@@ -233,7 +233,6 @@ bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *
                                .input = c->layers > 1 && outputs > c->input ? outputs : c->input,
                                .hidden = c->hidden,
                                .gates = cell->gates,
-                               .pair = cell->pair,
                                .dtype = c->dtype,
                                .device = device,
                                .multiprocessors = multiprocessors,

@@ -63,7 +63,7 @@ typedef struct recurrent_backend recurrent_backend;
 
 /* A lane in a window of steps (recurrent/walk.h), as a GPU is told. Steps are counted from 0 in the part of the sequence. */
 typedef struct {
-  const void *h;       /* the state in front of its next step; NULL: 0 */
+  const void *h, *c;   /* the state in front of its next step, of a pair both halves; NULL: 0 */
   void *out;           /* where its state goes if it comes to `stop`; NULL: nowhere */
   int64_t sample, at;  /* at: its next step */
   int64_t begin, stop; /* the first step of its chunk, which may be in front of the part; the step in front of which it stops */
@@ -344,6 +344,13 @@ bppsa_status bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const v
 uint64_t bppsa_recurrent_drop_stream(const recurrent_network *n, int64_t l);
 
 /* ---- the parallel forward pass on a CPU, and of a part of a sequence on a GPU ---- */
+
+/* On a GPU: c of a pair in the states of a window, behind h; otherwise NULL. */
+static inline void *bppsa_walk_window_cells(const recurrent_network *n) {
+  return n->cell->pair
+             ? bppsa_recurrent_offset(n, n->forward.scratch, (n->forward.window + 1) * n->forward.most_lanes * n->config.hidden)
+             : NULL;
+}
 
 /* Do its phases run on the host? */
 static inline bool bppsa_forward_hosted(const recurrent_network *n) {
