@@ -170,54 +170,34 @@ static bppsa_status complete(const bppsa_rank_schedule *s, const bppsa_schedule_
   return BPPSA_OK;
 }
 
-/* The stages' first layers: as given, or such that the most expensive stage is as cheap as can be. *cut: owned by the caller. */
-static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme, const double *costs,
-                               bppsa_schedule_config *c, int64_t **cut) {
+/* The stages' first layers: as given, or such that the most expensive stage is as cheap as can be, by the costs if they are by
+ * layer, otherwise by FLOPs. *cut: owned by the caller. */
+static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme,
+                               const bppsa_schedule_config *by_flops, bppsa_schedule_config *c, int64_t **cut) {
   if (s->cut != NULL) {
     const bppsa_status status = bppsa_schedule_cut_parse(s->cut, cut, &c->cuts);
     c->cut = *cut;
     return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "--cut");
   }
-  BPPSA_TRY(bppsa_schedule_cut_scheme(scheme->id, c, costs, cut, &c->cuts));
+  BPPSA_TRY(bppsa_schedule_cut_scheme(scheme->id, bppsa_schedule_costs_by_layer(c) ? c : by_flops, cut, &c->cuts));
   c->cut = *cut;
   return BPPSA_OK;
 }
 
-/* Has the file of costs a number for each layer of this kind, or one for all? */
-static bool is_by_layer(const bppsa_schedule_config *c, bppsa_schedule_cost cost) {
-  return c->cost[cost] == NULL || c->rows[cost] == c->layers;
-}
-
-static double cost_of(const bppsa_schedule_config *c, bppsa_schedule_cost cost, int64_t layer) {
-  return c->cost[cost] != NULL ? c->cost[cost][layer] : c->uniform[cost];
-}
-
-/* Takes the costs of a file, and by them cuts the layers too, unless the file has its costs by stages. costs: of whole layers, size
- * L. arrays: as bppsa_schedule_costs_load has them. */
-static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *costs, double *arrays[]) {
+/* Takes the costs of a file. arrays: as bppsa_schedule_costs_load has them. */
+static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *arrays[]) {
   const bppsa_status status = bppsa_schedule_costs_load(s->costs, c, arrays);
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(bppsa_input_status(status), "--costs");
   }
   const bppsa_status rows = bppsa_schedule_check_rows(s->split, c);
-  if (rows != BPPSA_OK) {
-    return bppsa_fail_prefix(rows, "--costs: %s", s->costs);
-  }
-  const bool by_layer = is_by_layer(c, BPPSA_COST_FORWARD) && is_by_layer(c, BPPSA_COST_INPUT_GRAD) &&
-                        is_by_layer(c, BPPSA_COST_WEIGHT_GRAD) && is_by_layer(c, BPPSA_COST_BACKWARD);
-  for (int64_t l = 0; by_layer && l < c->layers; ++l) {
-    const double both = cost_of(c, BPPSA_COST_BACKWARD, l);
-    const double apart = cost_of(c, BPPSA_COST_INPUT_GRAD, l) + cost_of(c, BPPSA_COST_WEIGHT_GRAD, l);
-    costs[l] = cost_of(c, BPPSA_COST_FORWARD, l) + (both >= 0 ? both : apart);
-  }
-  return BPPSA_OK;
+  return rows == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(rows, "--costs: %s", s->costs);
 }
 
-/* Takes the layers' FLOPs as costs. costs: of whole layers, size L; parts: [2][L]. */
-static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *costs, double *parts) {
+/* Takes the layers' FLOPs as costs: forward pass, input gradient and weight gradient take as long. parts: [2][L] */
+static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *parts) {
   const int64_t layers = s->chain->layers;
   for (int64_t l = 0; l < layers; ++l) {
-    costs[l] = bppsa_chain_cost(s->chain, l);
     parts[l] = s->chain->layer[l].flops;
     parts[layers + l] = s->chain->layer[l].parameters > 0 ? parts[l] : 0;
   }
@@ -225,23 +205,27 @@ static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, d
     bppsa_schedule_cost cost;
     const double *each;
   } given[] = {{BPPSA_COST_FORWARD, parts}, {BPPSA_COST_INPUT_GRAD, parts}, {BPPSA_COST_WEIGHT_GRAD, parts + layers}};
-  for (size_t i = 0; s->costs == NULL && i < sizeof given / sizeof *given; ++i) {
+  for (size_t i = 0; i < sizeof given / sizeof *given; ++i) {
     c->cost[given[i].cost] = given[i].each;
     c->rows[given[i].cost] = layers;
   }
 }
 
-/* Makes the list of a scheme. costs: [3][L] */
+/* Makes the list of a scheme. flops: [2][L] */
 static bppsa_status make_from_scheme(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples,
-                                     int64_t ranks, double *costs) {
+                                     int64_t ranks, double *flops) {
   const bppsa_schedule_scheme *scheme = bppsa_schedule_find(s->split);
   bppsa_schedule_config c = s->config;
   double *arrays[BPPSA_SCHEDULE_COST_ARRAYS] = {NULL};
   int64_t *cut = NULL;
   BPPSA_TRY(complete(s, scheme, train, epoch_samples, ranks, &c));
-  take_flops(s, &c, costs, costs + c.layers);
-  bppsa_status status = s->costs != NULL ? take_costs(s, &c, costs, arrays) : BPPSA_OK;
-  status = status == BPPSA_OK ? cut_stages(s, scheme, costs, &c, &cut) : status;
+  bppsa_schedule_config by_flops = c;
+  take_flops(s, &by_flops, flops);
+  if (s->costs == NULL) {
+    c = by_flops;
+  }
+  bppsa_status status = s->costs != NULL ? take_costs(s, &c, arrays) : BPPSA_OK;
+  status = status == BPPSA_OK ? cut_stages(s, scheme, &by_flops, &c, &cut) : status;
   status = status == BPPSA_OK ? bppsa_schedule_create(s->split, &c, &s->list) : status;
   bppsa_free(cut);
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
@@ -259,13 +243,12 @@ static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *
     const bppsa_status valid = bppsa_schedule_validate(s->list);
     return valid == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(valid, "--split: %s", s->split);
   }
-  const int64_t layers = s->chain->layers;
-  double *costs = bppsa_calloc(3 * layers, sizeof *costs);
-  if (costs == NULL) {
+  double *flops = bppsa_calloc(2 * s->chain->layers, sizeof *flops);
+  if (flops == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, costs);
-  bppsa_free(costs);
+  const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, flops);
+  bppsa_free(flops);
   /* messages of the schedule itself say "layers: ..": they come from --split and the options beside it */
   char text[ASKED];
   return status == BPPSA_ERR_ARGUMENT && strncmp(bppsa_last_error(), "--", 2) != 0

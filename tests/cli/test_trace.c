@@ -99,7 +99,7 @@ static void test_pipeline(void **state) {
   assert_int_equal(process_of(trace, "rank 1"), 5);
   assert_int_equal(process_of(trace, "rank 2"), -1);
   json_t *list =
-      run_json("schedule 1f1b --stages 2 --layers 5 --cut 4 --micro-batches 4 --skip-first-input-grad --costs costs.json --json");
+      run_json("schedule 1f1b --stages 2 --layers 5 --micro-batches 4 --skip-first-input-grad --costs costs.json --json");
   double predicted = 0;
   for (int64_t worker = 0; worker < 2; ++worker) {
     double measured = 0;
