@@ -28,7 +28,10 @@ static const bppsa_option_use uses[] = {
 static const char notes[] =
     "Measures the time of the model's layers, of messages and of collective operations by their sizes, and how much ranks slow "
     "each\n"
-    "other down. bppsa oracle MODEL SYSTEM.json then projects with these numbers. Under mpirun the ranks are those of MPI.\n";
+    "other down. bppsa oracle MODEL SYSTEM.json then projects with these numbers. Under mpirun the ranks are those of MPI.\nrnn "
+    "and "
+    "gru have the oracle's sizes, T 1000, H 20 and one layer; bench schedule --model MODEL --layers L --hidden H --seq-len T\n"
+    "--input I --save-costs F.json measures the costs of others.\n";
 
 static bppsa_status write_document(const bppsa_cli *cli, json_t *document, const char *costs) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->text;

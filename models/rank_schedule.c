@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "core/alloc.h"
+#include "distributed/chain_costs.h"
 #include "models/rank_layers.h"
 #include "schedule/timed.h"
 #include "train/line.h"
@@ -184,6 +185,27 @@ static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedul
   return BPPSA_OK;
 }
 
+/* Refuses costs whose bytes of a layer are not those of this run's: the network or its type is another. Costs by stages, and files
+ * without such bytes, are believed. */
+static bppsa_status check_bytes(const bppsa_rank_schedule *s, const bppsa_schedule_config *c) {
+  static const bppsa_schedule_cost counted[] = {BPPSA_COST_MESSAGE, BPPSA_COST_GRADIENT};
+  for (size_t i = 0; i < sizeof counted / sizeof *counted; ++i) {
+    const double *given = c->cost[counted[i]];
+    const bool message = counted[i] == BPPSA_COST_MESSAGE, has = given != NULL && c->rows[counted[i]] == c->layers;
+    for (int64_t l = 0; has && l < c->layers; ++l) {
+      const double bytes = message ? bppsa_chain_message(s->chain, c->samples, l) : bppsa_chain_gradient(s->chain, l);
+      if (given[l] != bytes) {
+        return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--costs: %s: %s: %.0f bytes of layer %" PRId64
+                          ", expected %.0f, as this run's network and --dtype make "
+                          "them",
+                          s->costs, bppsa_schedule_cost_name(counted[i]), given[l], l, bytes);
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
 /* Takes the costs of a file. arrays: as bppsa_schedule_costs_load has them. */
 static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *arrays[]) {
   const bppsa_status status = bppsa_schedule_costs_load(s->costs, c, arrays);
@@ -191,7 +213,10 @@ static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_conf
     return bppsa_fail_prefix(bppsa_input_status(status), "--costs");
   }
   const bppsa_status rows = bppsa_schedule_check_rows(s->split, c);
-  return rows == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(rows, "--costs: %s", s->costs);
+  if (rows != BPPSA_OK) {
+    return bppsa_fail_prefix(rows, "--costs: %s", s->costs);
+  }
+  return c->samples > 0 ? check_bytes(s, c) : BPPSA_OK; /* check_costs refuses files without samples */
 }
 
 /* Takes the layers' FLOPs as costs: forward pass, input gradient and weight gradient take as long. parts: [2][L] */

@@ -28,6 +28,7 @@ typedef struct {
   bppsa_model *weights; /* has the weights with which the chain is measured */
   bppsa_chain *chain;
   bppsa_chain_noise *noise;
+  bppsa_chain_costs costs; /* of the layers on one rank */
   bppsa_view *values;
   bppsa_oracle_model model;
   bppsa_oracle_system system;
@@ -102,17 +103,15 @@ static double sum_of(const bppsa_chain_costs *costs) {
 
 /* Takes the layers' times, per sample, and from them the share of the peak that they reach. */
 static bppsa_status measure_layers(session *s, double *pass_s) {
-  bppsa_chain_costs costs;
   double flops = 0, seconds = 0;
-  BPPSA_TRY(measure_chain(s, 1, 0, &costs));
-  bppsa_chain_layers(&costs, (double)s->request->batch, &s->model);
+  BPPSA_TRY(measure_chain(s, 1, 0, &s->costs));
+  bppsa_chain_layers(&s->costs, (double)s->request->batch, &s->model);
   for (int64_t l = 0; l < s->model.count; ++l) {
     const bppsa_oracle_layer *layer = &s->model.layers[l];
     flops += layer->flops * (layer->w > 0 ? 3 : 2);
     seconds += layer->forward_s + layer->backward_s;
   }
-  *pass_s = sum_of(&costs);
-  bppsa_chain_costs_free(&costs);
+  *pass_s = sum_of(&s->costs);
   s->system.efficiency = fmin(1, fmax(1e-6, flops / (seconds * s->system.peak_flops)));
   return BPPSA_OK;
 }
@@ -303,6 +302,8 @@ static json_t *layers_json(const session *s) {
     ok = object != NULL && bppsa_json_put_text(object, "name", layer->name);
     ok = ok && bppsa_json_put_real(object, "forward_s", layer->forward_s);
     ok = ok && bppsa_json_put_real(object, "backward_s", layer->backward_s);
+    ok = ok && bppsa_json_put_real(object, "input_grad_s", s->costs.cost[BPPSA_COST_INPUT_GRAD][l] / (double)s->request->batch);
+    ok = ok && bppsa_json_put_real(object, "weight_grad_s", s->costs.cost[BPPSA_COST_WEIGHT_GRAD][l] / (double)s->request->batch);
     ok = ok && bppsa_json_put_real(object, "update_s", layer->update_s);
     ok = ok && (layer->product_s < 0 || bppsa_json_put_real(object, "product_s", layer->product_s));
     object = bppsa_json_finish(object, ok);
@@ -408,6 +409,7 @@ static void close_session(session *s) {
   bppsa_progress_clear(&s->progress);
   bppsa_comm_destroy(s->links != s->world ? s->links : NULL);
   bppsa_free(s->values);
+  bppsa_chain_costs_free(&s->costs);
   bppsa_chain_noise_destroy(s->noise);
   bppsa_chain_destroy(s->chain);
   bppsa_model_destroy(s->weights);
@@ -458,11 +460,13 @@ static void add_layers(const json_t *times, bppsa_text *text) {
   if (times == NULL) {
     return;
   }
-  bppsa_text_add(text, "layers of %s, %.0f samples at once: us a sample, of one update us\n%-20s %12s %12s %12s\n",
-                 words(times, "model"), number(times, "batch"), "layer", "forward", "backward", "update");
+  bppsa_text_add(text, "layers of %s, %.0f samples at once: us a sample, of one update us\n%-20s %12s %12s %12s %12s %12s\n",
+                 words(times, "model"), number(times, "batch"), "layer", "forward", "backward", "input grad", "weight grad",
+                 "update");
   json_array_foreach(layers, l, layer) {
-    bppsa_text_add(text, "%-20s %12.3f %12.3f %12.3f\n", words(layer, "name"), 1e6 * number(layer, "forward_s"),
-                   1e6 * number(layer, "backward_s"), 1e6 * number(layer, "update_s"));
+    bppsa_text_add(text, "%-20s %12.3f %12.3f %12.3f %12.3f %12.3f\n", words(layer, "name"), 1e6 * number(layer, "forward_s"),
+                   1e6 * number(layer, "backward_s"), 1e6 * number(layer, "input_grad_s"), 1e6 * number(layer, "weight_grad_s"),
+                   1e6 * number(layer, "update_s"));
   }
   json_array_foreach(layers, l, layer) {
     if (json_object_get(layer, "product_s") != NULL) {
