@@ -229,6 +229,22 @@ static void test_asynchronous(void **state) {
   json_decref(document);
 }
 
+/* Steps between two flushes are computed together: each has the mean speed, and none is faster than the run. */
+static void test_speed_of_flushed_steps(void **state) {
+  (void)state;
+  json_t *document = run_json(TRAIN " --iterations 6 --ranks 2 --split pipedream --json");
+  const json_t *rows = json_object_get(document, "rows");
+  const int64_t steps = get_integer(json_object_get(document, "ranks"), "flush_every");
+  assert_true(steps > 1 && json_array_size(rows) == 6);
+  for (size_t i = 0; i < 6; ++i) {
+    const json_t *row = json_array_get(rows, i), *first = json_array_get(rows, i - i % (size_t)steps);
+    const double speed = get_real(row, "samples_per_s"), of_passes = get_real(row, "forward_s") + get_real(row, "backward_s");
+    assert_true(speed > 0 && speed == get_real(first, "samples_per_s"));
+    assert_true(fabs(speed * of_passes - 16) < 1e-6); /* samples of a step */
+  }
+  json_decref(document);
+}
+
 /* ---- checkpoints, files, texts ---- */
 
 static void test_resumes_with_another_schedule(void **state) {
@@ -421,6 +437,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_recurrent, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_odd_shapes, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_asynchronous, enter_with_images, leave_directory),
+      cmocka_unit_test_setup_teardown(test_speed_of_flushed_steps, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_resumes_with_another_schedule, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_starts_from_weights, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_written_by_hand, enter_with_images, leave_directory),

@@ -347,8 +347,8 @@ static void late_step(bppsa_schedule *l) {
   move_to(l, id, next_of(l, id, BPPSA_KIND_F));
 }
 
-/* Two damages: an update comes behind the next forward pass of its stage, and this pass sees the version of the weights that it then
- * finds; with PipeDream so do its STASH and its backward pass. */
+/* Two damages: an update comes behind the next forward pass of its stage, and this pass sees the version of the weights that it
+ * then finds; with PipeDream so do its STASH and its backward pass. */
 static void late_step_renamed(bppsa_schedule *l) {
   const int64_t id = find(l, BPPSA_KIND_STEP, 0) - l->ops, next = next_of(l, id, BPPSA_KIND_F);
   const bppsa_schedule_op pass = l->ops[next];
