@@ -378,7 +378,8 @@ static uLong checksum(const bppsa_schedule *list) {
   return sum;
 }
 
-/* What makes the list of an asynchronous scheme, as options. The list's checksum comes first: the rest may be cut off. */
+/* What makes the list of an asynchronous scheme, as options. The list's checksum comes first: the rest may be cut off,
+ * and then ends with "...". */
 static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
   static const char *const splits[] = {"", " --split-backward wi", " --split-backward iw"};
   static const char *const syncs[] = {" --sync post", " --sync eager", ""};
@@ -395,6 +396,8 @@ static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
   bppsa_line_add(line, ", a flush every %" PRId64 " steps)", s->list->rounds);
 }
 
+#define CUT_OFF "..."
+
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
   const int64_t parts = bppsa_pipeline_parts(s->list), micros = bppsa_pipeline_train_micros(s->list) * parts;
   if (bppsa_rank_schedule_synchronous(s)) { /* halves round as micro-batches of half the size do */
@@ -402,7 +405,10 @@ const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *te
   } else {
     bppsa_line options = {.length = 0};
     add_options(s, &options);
-    snprintf(text, size, "%s", options.text);
+    const int length = snprintf(text, size, "%s", options.text);
+    if (length >= (int)size && size > sizeof CUT_OFF) {
+      memcpy(text + size - sizeof CUT_OFF, CUT_OFF, sizeof CUT_OFF);
+    }
   }
   return text;
 }

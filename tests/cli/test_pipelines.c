@@ -328,6 +328,18 @@ static void test_texts(void **state) {
                          ", --stages 2 --cut 1 --micro-batches 2 of 8 samples, a flush every 2 steps): the bits depend on "
                          "the schedule\n"));
   release(&text);
+  /* the options of many stages have room, and where they have not, the text says so */
+  text =
+      run("train gru --layers 20 --seq-len 2 --hidden 1 --samples 24 --batch 24 --iterations 1 --threads 1 --ranks 2 --stages 16 "
+          "--micro-batches 24 --split pipedream");
+  assert_non_null(
+      strstr(text.out, " --micro-batches 24 of 1 samples, a flush every 1 steps): the bits depend on the schedule\n"));
+  release(&text);
+  text =
+      run("train gru --layers 150 --seq-len 2 --hidden 1 --samples 2 --batch 2 --iterations 1 --threads 1 --ranks 2 --stages 120 "
+          "--micro-batches 2 --split pipedream");
+  assert_non_null(strstr(text.out, "...: the bits depend on the schedule\n"));
+  release(&text);
   json_t *document = run_json(TRAIN " --iterations 2 --ranks 4 --split chimera --json");
   const json_t *ranks = json_object_get(document, "ranks");
   assert_int_equal(get_integer(ranks, "workers"), 4);
