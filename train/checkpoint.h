@@ -54,7 +54,7 @@ bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice);
 /* Reads fields of the checkpoint that a load would take, without opening the directory, for callers that need them to build what
  * is restored. "" where the checkpoint lacks a field; longer values are cut off. ERR_ARGUMENT: there is no checkpoint.
  * ERR_FORMAT. */
-#define BPPSA_CHECKPOINT_VALUE 256
+#define BPPSA_CHECKPOINT_VALUE 192
 bppsa_status bppsa_checkpoint_peek(const char *directory, int64_t count, const char *const *keys,
                                    char (*values)[BPPSA_CHECKPOINT_VALUE]);
 
