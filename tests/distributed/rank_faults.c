@@ -2,9 +2,9 @@
  *
  * WORDS go on behind the words of the run, such as "--layers 4 --split 1f1b --micro-batches 8".
  *
- * Ranks that die or hang: COUNT injected deaths among four ranks that are threads (of which every fifth rank hangs instead), COUNT
- * kills (SIGKILL) and COUNT stops (SIGSTOP) of a random process of `mpirun -n 4`, each at a random moment of a training run with a
- * checkpoint after every step. Every run must
+ * Ranks that die or hang: COUNT injected deaths and COUNT injected hangs among four ranks that are threads, COUNT kills (SIGKILL)
+ * and COUNT stops (SIGSTOP) of a random process of `mpirun -n 4`, each at a random moment of a training run with a checkpoint after
+ * every step. Every run must
  *
  *   - end within its timeout and 10 s more, with a status that is not 0, and leave no process behind;
  *   - among threads, and after a stop, print exactly one line of error, which names a rank, a step and an operation (a kill may
@@ -151,8 +151,7 @@ static void check_status(const counts *c, int status, const char *text) {
 /* ---- threads ---- */
 
 /* A rank of a run in this process dies, or hangs, at a random operation. */
-static void die_among_threads(counts *c) {
-  const bool hangs = c->runs % 5 == 4;
+static void fail_among_threads(counts *c, bool hangs) {
   const int64_t operation = 1 + (int64_t)(run_uniform() * 250);
   const bppsa_comm_fault fault = {.die_at = hangs ? 0 : operation, .stall_at = hangs ? operation : 0};
   char line[512] = "", *argv[RUN_WORDS], *text = NULL;
@@ -360,11 +359,15 @@ int main(int argc, char **argv) {
     return 1;
   }
   train_whole();
-  counts deaths = {.name = "deaths"}, kills = {.name = "kills"}, stops = {.name = "stops"};
+  counts deaths = {.name = "deaths"}, hangs = {.name = "hangs"}, kills = {.name = "kills"}, stops = {.name = "stops"};
   while (deaths.runs < count) {
-    die_among_threads(&deaths);
+    fail_among_threads(&deaths, false);
   }
   report(&deaths, results);
+  while (hangs.runs < count) {
+    fail_among_threads(&hangs, true);
+  }
+  report(&hangs, results);
   if (system("command -v mpirun >/dev/null 2>&1") != 0) {
     printf("rank_faults: no mpirun (package openmpi-bin): no kills and no stops\n");
     return 77;
