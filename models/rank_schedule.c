@@ -101,16 +101,19 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
   return BPPSA_OK;
 }
 
-/* SpecTrain predicts from the smoothed gradient. */
-static bppsa_status check_list(const bppsa_rank_schedule *s, const bppsa_train_config *train) {
-  const bool smooth = train->optimizer.kind != BPPSA_SGD || train->optimizer.momentum > 0;
-  return s->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED || smooth
+bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value) {
+  const bool smooth = optimizer->kind != BPPSA_SGD || optimizer->momentum > 0;
+  return smooth
              ? BPPSA_OK
-             : bppsa_fail(
-                   BPPSA_ERR_ARGUMENT,
-                   "--momentum: 0 beside --split %s, which predicts from the smoothed gradient, expected a momentum above 0 "
-                   "or --optimizer adam",
-                   s->split);
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--momentum: 0 beside %s%s, which predicts from the smoothed gradient, expected a momentum above 0 or "
+                          "--optimizer adam",
+                          option, value);
+}
+
+static bppsa_status check_list(const bppsa_rank_schedule *s, const bppsa_train_config *train) {
+  const bool predicted = s->list->scheme->weights == BPPSA_WEIGHTS_PREDICTED;
+  return predicted ? bppsa_rank_schedule_check_smooth(&train->optimizer, "--split ", s->split) : BPPSA_OK;
 }
 
 /* ---- the list ---- */
@@ -259,14 +262,29 @@ static bppsa_status make_from_scheme(bppsa_rank_schedule *s, const bppsa_train_c
   return status;
 }
 
+static bppsa_status load_list(bppsa_rank_schedule *s) {
+  const bppsa_status status = bppsa_schedule_csv_load(s->split, &s->list);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(bppsa_input_status(status), "--split");
+  }
+  const bppsa_status valid = bppsa_schedule_validate(s->list);
+  if (valid != BPPSA_OK) {
+    return bppsa_fail_prefix(valid, "--split: %s", s->split);
+  }
+  if (!s->list->scheme->scan && s->list->config.layers != s->chain->layers) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: %s: %" PRId64 " layers, expected the network's %" PRId64, s->split,
+                      s->list->config.layers, s->chain->layers);
+  }
+  return s->list->rounds == s->list->config.iterations
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--split: %s: its window ends behind forward passes, expected one of bppsa schedule --window iteration",
+                          s->split);
+}
+
 static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples, int64_t ranks) {
   if (bppsa_rank_schedule_is_file(s->split)) {
-    const bppsa_status status = bppsa_schedule_csv_load(s->split, &s->list);
-    if (status != BPPSA_OK) {
-      return bppsa_fail_prefix(bppsa_input_status(status), "--split");
-    }
-    const bppsa_status valid = bppsa_schedule_validate(s->list);
-    return valid == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(valid, "--split: %s", s->split);
+    return load_list(s);
   }
   double *flops = bppsa_calloc(2 * s->chain->layers, sizeof *flops);
   if (flops == NULL) {

@@ -306,7 +306,12 @@ static void test_written_by_hand(void **state) {
   put_text("broken.csv", "scheme=gpipe,stages=2,micro-batches=1,layers=8\n0,F0@0v0,B0@0v0,STEP@0v1\n1,F0@1v0,STEP@1v1\n");
   assert_fails(2, "--split: broken.csv: rule complete-gradient: ", TRAIN " --ranks 2 --split broken.csv");
   assert_runs("schedule 1f1b --stages 2 --layers 4 --micro-batches 4 --csv four.csv");
-  assert_fails(2, "4 layers, expected the network's 8", TRAIN " --ranks 2 --split four.csv");
+  assert_fails(2, "--split: four.csv: 4 layers, expected the network's 8", TRAIN " --ranks 2 --split four.csv");
+  assert_runs("schedule wait-free --stages 2 --layers 8 --csv window.csv");
+  assert_fails(2, "--split: window.csv: its window ends behind forward passes, expected one of bppsa schedule --window iteration",
+               TRAIN " --ranks 2 --split window.csv");
+  assert_runs("schedule wait-free --stages 2 --layers 8 --window iteration --csv window.csv");
+  assert_runs(TRAIN " --ranks 2 --iterations 2 --split window.csv");
   assert_runs("schedule pipedream --stages 2 --layers 8 --micro-batches 4 --iterations 2 --csv async.csv");
   assert_fails(2, "--split: async.csv has 2 iterations, expected a divisor of 3", TRAIN " --ranks 2 --split async.csv");
   assert_runs(TRAIN " --iterations 2 --ranks 2 --split async.csv");
@@ -375,6 +380,11 @@ static void test_refused(void **state) {
        "--batch: 16 samples for the 32 halves of micro-batches of --split chimera, which are equal, expected a multiple"},
       {"--ranks 2 --split gpipe --halving", "--halving: given for gpipe, expected a scheme that takes it: chimera"},
       {"--ranks 2 --split gpipe --replicas 4", "--replicas: given for gpipe, expected a scheme that takes it: chimera"},
+      {"--ranks 2 --split reverse-first-k --reverse-k 99",
+       "--split reverse-first-k: reverse-k: 99, expected at most the 8 layers, or -1: searched"},
+      {"--ranks 1 --micro-batches 2 --halving",
+       "--ranks 1 --micro-batches, which executes gpipe without --split: --halving: given "
+       "for gpipe, expected a scheme that takes it: chimera"},
       {"--ranks 2 --split wait-free --reverse-k 1",
        "--reverse-k: given for wait-free, expected a scheme that takes it: reverse-"},
       {"--ranks 2 --split 1f1b --chunks 2", "--chunks: given for 1f1b, expected a scheme that takes it: interleaved"},
@@ -418,8 +428,9 @@ static void test_refused(void **state) {
       "train gru " SEQUENCES " --ranks 2 --split gpipe --forward speculative");
   assert_fails(2, "--split gpipe: layers: 5 for gpipe over 6 stages",
                "train gru " SEQUENCES " --layers 4 --ranks 6 --split gpipe");
-  assert_fails(2, "--chunks: given for a scan beside a schedule, which has none, expected --split batch or time, not 1f1b",
-               "train gru " SEQUENCES " --ranks 2 --split 1f1b --chunks 2");
+  assert_fails(
+      2, "--chunks: given for a scan beside a schedule, which has none, expected --split batch, time or interleaved, not 1f1b",
+      "train gru " SEQUENCES " --ranks 2 --split 1f1b --chunks 2");
   assert_fails(2, "--split interleaved: layers: 5 for interleaved over 6 stages",
                "train gru " SEQUENCES " --layers 4 --ranks 2 --split interleaved --chunks 3");
   assert_fails(2, "--dropout: given beside --split 1f1b, whose layers run without it, expected 0",

@@ -448,7 +448,7 @@ static void test_refused(void **state) {
   assert_fails(2, "micro-batches: 3 for 2bw, expected at least", "schedule 2bw --micro-batches 3");
   assert_fails(2, "layers: 3 for 1f1b over 4 stages", "schedule 1f1b --layers 3");
   assert_fails(2, "elements: 4 for scan-linear over 4 workers", "schedule scan-linear --elements 4");
-  assert_fails(2, "reverse: 9, expected at most the 4 layers", "schedule reverse-first-k --reverse-k 9");
+  assert_fails(2, "reverse-k: 9, expected at most the 4 layers", "schedule reverse-first-k --reverse-k 9");
   assert_fails(2, "window backward-forward for pipedream", "schedule pipedream --window backward-forward");
   assert_fails(2, "--stages: '0'", "schedule gpipe --stages 0");
   assert_fails(2, "--forward: '-1'", "schedule gpipe --forward -1");
