@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains networks as pipelines on 1, 2, 4 and 8 ranks, threads and processes under mpirun, and compares losses, norms of the gradients
-and weights with those of one device that takes the same micro-batches, bit for bit.
+"""Trains networks as pipelines on 1, 2, 4 and 8 ranks, threads and processes under mpirun, and compares losses, norms of the
+gradients and weights with those of one device that takes the same micro-batches, bit for bit.
 
     bench/scripts/pipeline_bits.py --program build/cpu/bppsa --folder DIR --out bench/results/pipeline_bits.json
 
 50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous scheme that
-so many ranks can run over both transports; with --device cuda on GPUs. Halves of micro-batches, and micro-batches of two copies, are as many as the others'
-micro-batches; data-parallel schemes have one of each rank. Exits 1 where a bit differs.
+so many ranks can run, over both transports; with --device cuda on GPUs. Halves of micro-batches, and micro-batches of two copies,
+are as many as the others' micro-batches; data-parallel schemes have one of each rank. Exits 1 where a bit differs.
 """
 import hashlib
 import json

@@ -91,9 +91,9 @@ static double error_of(const json_t *row, const char *key, size_t ahead) {
   return json_real_value(value);
 }
 
-/* With a momentum so small that rounding loses it, an update is lr g: weights of one update ago are lr |g| / sqrt(number of weights)
- * away, in the table and in the log alike. With a larger one, predictions are nearer than old weights. The run itself does not
- * change. */
+/* With a momentum so small that rounding loses it, an update is lr g: weights of one update ago are
+ * lr |g| / sqrt(number of weights) away, in the table and in the log alike. With a larger one, predictions are nearer than old
+ * weights. The run itself does not change. */
 static void test_predictions(void **state) {
   (void)state;
   setup(NULL);
