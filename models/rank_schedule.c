@@ -191,7 +191,7 @@ static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedul
 /* Refuses costs whose bytes of a layer are not those of this run's: the network or its type is another. Costs by stages, and files
  * without such bytes, are believed. */
 static bppsa_status check_bytes(const bppsa_rank_schedule *s, const bppsa_schedule_config *c) {
-  static const bppsa_schedule_cost counted[] = {BPPSA_COST_MESSAGE, BPPSA_COST_GRADIENT};
+  static const int32_t counted[] = {BPPSA_COST_MESSAGE, BPPSA_COST_GRADIENT};
   for (size_t i = 0; i < sizeof counted / sizeof *counted; ++i) {
     const double *given = c->cost[counted[i]];
     const bool message = counted[i] == BPPSA_COST_MESSAGE, has = given != NULL && c->rows[counted[i]] == c->layers;

@@ -20,7 +20,10 @@ static bool takes(const json_t *scheme, const char *option) {
 
 /* "--width 2", or "" where the scheme has no such option. */
 static const char *if_taken(const json_t *scheme, const char *option, int value, char text[OPTION]) {
-  snprintf(text, OPTION, takes(scheme, option) ? "--%s %d" : "", option, value);
+  text[0] = '\0';
+  if (takes(scheme, option)) {
+    snprintf(text, OPTION, "--%s %d", option, value);
+  }
   return text;
 }
 
