@@ -205,7 +205,13 @@ static void test_memory(void **state) {
   (void)state;
   bppsa_schedule_request request = bppsa_schedule_request_default();
   request.config.stages = request.config.micro_batches = 2;
-  assert_true(walk_allocations(compare_both, &request) > 50);
+  const int64_t even = walk_allocations(compare_both, &request);
+  assert_true(even > 50);
+  put_file("request_costs.json", "{\"forward\": [1, 2, 3, 9]}", 25); /* cuts the layers */
+  assert_int_equal(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_OK);
+  request.config.layers = 4;
+  assert_true(walk_allocations(compare_both, &request) > even);
+  bppsa_schedule_request_free(&request);
 }
 
 int main(void) {
