@@ -345,6 +345,21 @@ static void describe(json_t *results) {
   json_object_set_new(results, "command", json_sprintf("%s%s%s", RUN, more_words[0] != '\0' ? " " : "", more_words));
 }
 
+/* The path of a file of the directory in which the program was started, which it leaves. */
+static char *from_here(const char *path) {
+  char *here = getcwd(NULL, 0), *whole = NULL;
+  size_t size = 0;
+  FILE *text = open_memstream(&whole, &size);
+  if (here == NULL || text == NULL) {
+    perror(path);
+    exit(1);
+  }
+  fprintf(text, "%s%s%s", path[0] == '/' ? "" : here, path[0] == '/' ? "" : "/", path);
+  fclose(text);
+  free(here);
+  return whole;
+}
+
 int main(int argc, char **argv) {
   if (argc < 5) {
     fprintf(stderr, "rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json [WORDS]]\n");
@@ -354,6 +369,7 @@ int main(int argc, char **argv) {
   run_seed = (uint64_t)atoll(argv[3]);
   json_t *results = json_object();
   more_words = argc > 6 ? argv[6] : "";
+  char *const program = from_here(argv[1]), *const result = argc > 5 ? from_here(argv[5]) : NULL;
   if ((mkdir(argv[4], 0755) != 0 && errno != EEXIST) || chdir(argv[4]) != 0 || results == NULL) {
     perror(argv[4]);
     return 1;
@@ -373,15 +389,17 @@ int main(int argc, char **argv) {
     return 77;
   }
   while (kills.runs < count) {
-    strike(&kills, argv[1], SIGKILL);
+    strike(&kills, program, SIGKILL);
   }
   report(&kills, results);
   while (stops.runs < count) {
-    strike(&stops, argv[1], SIGSTOP);
+    strike(&stops, program, SIGSTOP);
   }
   report(&stops, results);
   describe(results);
-  const int status = argc > 5 ? json_dump_file(results, argv[5], JSON_INDENT(1) | JSON_SORT_KEYS) : 0;
+  const int status = result != NULL ? json_dump_file(results, result, JSON_INDENT(1) | JSON_SORT_KEYS) : 0;
   json_decref(results);
+  free(program);
+  free(result);
   return status == 0 ? 0 : 1;
 }
