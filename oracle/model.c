@@ -42,6 +42,24 @@ void bppsa_oracle_model_free(bppsa_oracle_model *model) {
 
 /* ---- reading ---- */
 
+static bool same(const int64_t a[1 + BPPSA_ORACLE_AXES], const int64_t b[1 + BPPSA_ORACLE_AXES]) {
+  return memcmp(a, b, (1 + BPPSA_ORACLE_AXES) * sizeof *a) == 0;
+}
+
+#define SHAPE_TEXT 64
+
+/* "6 x 28 x 28" */
+static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char text[SHAPE_TEXT]) {
+  int last = BPPSA_ORACLE_AXES, size = 0;
+  while (last > 0 && shape[last] == 1) {
+    --last;
+  }
+  for (int i = 0; i <= last; ++i) {
+    size += snprintf(text + size, (size_t)(SHAPE_TEXT - size), "%s%" PRId64, i > 0 ? " x " : "", shape[i]);
+  }
+  return text;
+}
+
 /* Reads a list of `least` to `most` whole numbers of 1 or more into extents, which are 1 behind them. */
 static bppsa_status read_extents(const char *where, const char *name, const json_t *value, size_t least, size_t most,
                                  int64_t *extents) {
@@ -104,6 +122,29 @@ static bppsa_status read_kind(const char *where, const json_t *object, bppsa_ora
                     text != NULL ? text : "missing");
 }
 
+/* Are `in` and `out` what the layer's kind makes of each other? Windows slide by the stride; one that begins in front of the input
+ * or ends behind it sees some of it all the same. */
+static bppsa_status check_shapes(const char *where, const bppsa_oracle_layer *layer) {
+  const bool windows = layer->kind == BPPSA_LAYER_CONV || layer->kind == BPPSA_LAYER_POOL;
+  const bool keeps = layer->kind == BPPSA_LAYER_ADD || layer->kind == BPPSA_LAYER_NORM;
+  char in[SHAPE_TEXT], out[SHAPE_TEXT];
+  if ((keeps && !same(layer->in, layer->out)) || (layer->kind == BPPSA_LAYER_ELEMENTWISE && layer->x != layer->y)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s (%s): \"out\": %s, expected %s, the \"in\" of a layer of kind %s", where, layer->name,
+                      shape_text(layer->out, out), shape_text(layer->in, in), kinds[layer->kind]);
+  }
+  for (int axis = 0; axis < BPPSA_ORACLE_AXES && windows; ++axis) {
+    const int64_t places = layer->in[1 + axis] + layer->kernel[axis] - 1, most = (places - 1) / layer->stride[axis] + 1;
+    if (layer->out[1 + axis] > most) {
+      return bppsa_fail(BPPSA_ERR_FORMAT,
+                        "%s (%s): \"out\": %s, expected at most %" PRId64 " positions in place of %" PRId64
+                        ": with kernel %" PRId64 " and stride %" PRId64 " no more windows meet the input, %s",
+                        where, layer->name, shape_text(layer->out, out), most, layer->out[1 + axis], layer->kernel[axis],
+                        layer->stride[axis], shape_text(layer->in, in));
+    }
+  }
+  return BPPSA_OK;
+}
+
 static const char *const layer_members[] = {
     "name", "kind",  "in",     "out",           "kernel",    "stride",     "x",        "y",         "w",
     "bias", "flops", "gather", "product_flops", "forward_s", "backward_s", "update_s", "product_s", NULL};
@@ -130,6 +171,7 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"x\" and \"y\": expected %.17g and %.17g, the elements of \"in\" and \"out\"",
                       where, layer->x, layer->y);
   }
+  BPPSA_TRY(check_shapes(where, layer));
   if (layer->flops < 0) { /* every weight meets every output position of its channel */
     layer->flops = layer->w > 0 ? 2 * layer->w * layer->y / (double)layer->out[0] : layer->y;
   }
@@ -160,10 +202,6 @@ static bppsa_status read_layers(const char *where, const json_t *list, bppsa_ora
 
 /* ---- the chain ---- */
 
-static bool same(const int64_t a[1 + BPPSA_ORACLE_AXES], const int64_t b[1 + BPPSA_ORACLE_AXES]) {
-  return memcmp(a, b, (1 + BPPSA_ORACLE_AXES) * sizeof *a) == 0;
-}
-
 static bool flat(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
   return bppsa_oracle_elements(shape) == (double)shape[0];
 }
@@ -188,20 +226,6 @@ static bool begins_shortcut(const bppsa_oracle_model *model, int64_t block, int6
     found = follows(&layers[k], &layers[l]);
   }
   return found && sum > l && sum < model->count && same(layers[l - 1].out, layers[sum].in);
-}
-
-#define SHAPE_TEXT 64
-
-/* "6 x 28 x 28" */
-static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char text[SHAPE_TEXT]) {
-  int last = BPPSA_ORACLE_AXES, size = 0;
-  while (last > 0 && shape[last] == 1) {
-    --last;
-  }
-  for (int i = 0; i <= last; ++i) {
-    size += snprintf(text + size, (size_t)(SHAPE_TEXT - size), "%s%" PRId64, i > 0 ? " x " : "", shape[i]);
-  }
-  return text;
 }
 
 static bppsa_status check_chain(const char *where, const bppsa_oracle_model *model) {

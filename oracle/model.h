@@ -11,7 +11,8 @@
  *   samples       D, of the data set; default 1
  *   kind          conv, linear, norm, elementwise, pool, add, recurrent
  *   in, out       [channels, extents...] of one sample, up to three extents; recurrent: [features, T]. At most 1e18 elements
- *   kernel, stride   conv, pool: an extent an axis; default 1
+ *   kernel, stride   conv, pool: an extent an axis; default 1. Padding is not said: any that leaves each window some of the input
+ *   norm, add: `out` is `in`; elementwise: as many elements
  *   w, bias       elements; default 0. x and y, the elements of `in` and `out`, may be given and are checked
  *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
  *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system

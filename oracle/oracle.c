@@ -153,8 +153,10 @@ static bppsa_status mark_list(const char *list, bool asked[STRATEGIES]) {
 static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t last) {
   const int64_t most = bppsa_oracle_system_processors(q->system);
   if (first < 1 || first > last || last > most) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "processors %" PRId64 " to %" PRId64 ", expected 1 to the %" PRId64 " of %s", first,
-                      last, most, q->system->name);
+    char range[48];
+    snprintf(range, sizeof range, first == last ? "%" PRId64 : "%" PRId64 "..%" PRId64, first, last);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--processors: %s, expected 1 to the %" PRId64 " of %s%s", range, most, q->system->name,
+                      first > last ? ", the smaller number first" : "");
   }
   if (q->batch < 1 || q->batch > INT64_MAX / 4 / last || q->samples < 1 || q->item_bytes < 1 || q->group < 0 ||
       q->micro_batches < 0) {

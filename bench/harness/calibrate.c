@@ -15,6 +15,7 @@
 #include "core/memory.h"
 #include "core/rounds.h"
 #include "models/network.h"
+#include "train/line.h"
 
 enum { FITS = BPPSA_ORACLE_MOST_LEVELS * BPPSA_OPERATIONS };
 
@@ -382,8 +383,35 @@ static bppsa_status make_document(const session *s, json_t **document) {
 
 /* ---- all of it ---- */
 
+/* Of the oracle's models those that train: a file, or one of both lists. */
+static bppsa_status check_model(const char *name) {
+  char hint[96];
+  const char *both[16] = {NULL};
+  bppsa_line expected = {.length = 0};
+  int count = 0;
+  for (int64_t i = 0; bppsa_oracle_model_name(i) != NULL && count < 15; ++i) {
+    const char *own = bppsa_oracle_model_name(i);
+    if (bppsa_network_kind_find(own) != NULL) {
+      bppsa_line_add(&expected, "%s%s", count > 0 ? ", " : "", own);
+      both[count++] = own;
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    if (strcmp(name, both[i]) == 0) {
+      return BPPSA_OK;
+    }
+  }
+  const bppsa_network_kind *kind = bppsa_network_kind_find(name);
+  if (kind != NULL && strcmp(kind->name, BPPSA_NETWORK_FILE) == 0) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "calibrate: unknown '%s', expected %s or a network's file .json%s", name, expected.text,
+                    bppsa_suggestion(name, both, hint, sizeof hint));
+}
+
 static bppsa_status measure(session *s) {
   double pass_s = 0;
+  BPPSA_TRY(s->request->nccl ? BPPSA_OK : check_model(s->request->model));
   BPPSA_TRY(bppsa_oracle_model_open(s->request->model, &s->model));
   s->links = s->world;
   if (s->request->nccl) {

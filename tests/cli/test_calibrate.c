@@ -19,6 +19,10 @@ static void test_errors(void **state) {
   expect_error("calibrate", "--out: option missing");
   expect_error("calibrate lenet6 --out calibrate_no.json", "did you mean lenet5?");
   expect_error("calibrate resnet50 --out calibrate_no.json", "unknown 'resnet50'");
+  expect_error("calibrate nothing --out calibrate_no.json",
+               "calibrate: unknown 'nothing', expected vgg11, lenet5, rnn, gru or a network's file .json\n");
+  expect_error("calibrate vgg16 --out calibrate_no.json", "rnn, gru or a network's file .json; did you mean vgg11?\n");
+  expect_error("calibrate lstm --out calibrate_no.json", "calibrate: unknown 'lstm', expected vgg11, lenet5, rnn, gru or a");
   expect_error("calibrate --out no/such/file.json", "no/such");
   expect_error("calibrate --out calibrate_no.json --ranks 1", "one rank has nobody to send to, expected 2 or more");
   expect_error("calibrate --out calibrate_no.json --batch 0", "--batch: '0'");

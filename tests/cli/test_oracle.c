@@ -22,9 +22,15 @@ static void test_errors(void **state) {
   expect_error("oracle vgg16 dgx-h10", 2, "did you mean dgx-h100?");
   expect_error("oracle lenet5 this-machine", 2, "a file .json, which bppsa calibrate --out writes of this machine");
   expect_error("oracle vgg16 dgx-h100 more", 2, "'more': unexpected argument");
-  expect_error("oracle vgg16 h200x4 --processors 5", 2, "expected 1 to the 4 of h200x4");
-  expect_error("oracle vgg16 h200x4 --processors 0", 2, "expected 1 to the 4");
-  expect_error("oracle vgg16 h200x4 --processors 4..2", 2, "processors 4 to 2");
+  expect_error("oracle vgg16 h200x4 --processors 5", 2, "--processors: 5, expected 1 to the 4 of h200x4\n");
+  expect_error("oracle vgg16 h200x4 --processors 0", 2, "--processors: 0, expected 1 to the 4 of h200x4\n");
+  expect_error("oracle vgg16 h200x4 --processors 2..5", 2, "--processors: 2..5, expected 1 to the 4 of h200x4\n");
+  expect_error("oracle vgg16 h200x4 --processors 4..2", 2,
+               "--processors: 4..2, expected 1 to the 4 of h200x4, the smaller number first\n");
+  expect_error("oracle --list lenet5", 2, "oracle: --model given beside --list, expected --json alone");
+  expect_error("oracle --list --json --batch 4", 2, "oracle: --batch given beside --list, expected --json alone");
+  expect_error("oracle vgg16 h200x4 --plot x.png", 2, "--plot: 'x.png', expected a path that ends in .svg");
+  expect_error("oracle vgg16 h200x4 --plot .svg", 2, "--plot: '.svg', expected");
   expect_error("oracle vgg16 h200x4 --processors 1-4", 2, "--processors: '1-4'");
   expect_error("oracle vgg16 h200x4 --processors 1..4x", 2, "--processors: '1..4x'");
   expect_error("oracle vgg16 h200x4 --batch -1", 2, "--batch: '-1'");
@@ -55,6 +61,14 @@ static void test_table(void **state) {
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "No strategy trains cosmoflow512 on 4 processors"));
   assert_non_null(strstr(result.out, "it needs 50.7 GB of memory, a processor has 16 GB"));
+  release(&result);
+  /* Nothing is possible on fewer processors: the sentence begins with the first number that is. */
+  result = run("oracle cosmoflow512 paradl-v100 --processors 1..16 --batch 1 --scaling strong --strategy spatial");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, ". Fastest: spatial from 4.\n"));
+  release(&result);
+  result = run("oracle cosmoflow512 paradl-v100 --processors 1..4 --batch 1 --strategy data");
+  assert_null(strstr(result.out, "Fastest"));
   release(&result);
   result = run("oracle --list");
   assert_int_equal(result.code, 0);
