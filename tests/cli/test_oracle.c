@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include "tests/cli/run_cli.h"
+#include "tests/support/sanitized.h"
 
 static void expect_error(const char *line, int code, const char *part) {
   run_result result = run("%s", line);
@@ -197,16 +198,7 @@ static void test_plot_of_many_sizes(void **state) {
   release(&result);
 }
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZER 1
-#endif
-#endif
-#if defined(SANITIZER) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static const double SECONDS = 10; /* sanitizers slow the program down */
-#else
-static const double SECONDS = 1;
-#endif
+static const double SECONDS = SANITIZED ? 10 : 1;
 
 /* Up to a million processors, all strategies, one command, in less than a second of the processor. */
 static void expect_fast(const char *options, const char *part) {
