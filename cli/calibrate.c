@@ -9,7 +9,11 @@
 #include "core/file.h"
 
 static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true, .help = "lenet5, vgg11, rnn, gru or a network's file [lenet5]"},
+    {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true, .help = "lenet5, vgg11, rnn, gru, lstm or a network's file [lenet5]"},
+    {.option = BPPSA_OPTION_LAYERS},
+    {.option = BPPSA_OPTION_HIDDEN},
+    {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
+    {.option = BPPSA_OPTION_INPUT_SIZE, .fallback = "1", .help = "features of a step"},
     {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "SYSTEM.json", .help = "where the system file goes"},
     {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "ranks that exchange messages; levels of 2, 4, .. are measured"},
     {.option = BPPSA_OPTION_TRANSPORT},
@@ -28,7 +32,9 @@ static const bppsa_option_use uses[] = {
 static const char notes[] =
     "Measures the time of the model's layers, of messages and of collective operations by their sizes, and how much ranks slow "
     "each\n"
-    "other down. bppsa oracle MODEL SYSTEM.json then projects with these numbers. Under mpirun the ranks are those of MPI.\n";
+    "other down. bppsa oracle MODEL SYSTEM.json then projects with these numbers. Under mpirun the ranks are those of MPI.\n"
+    "The oracle's rnn and gru have T 1000, H 20, one layer and one feature; times of other sizes are for people and "
+    "--save-costs.\n";
 
 static bppsa_status write_document(const bppsa_cli *cli, json_t *document, const char *costs) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->text;
@@ -44,6 +50,21 @@ static bppsa_status write_document(const bppsa_cli *cli, json_t *document, const
   return bppsa_setup_finish(cli, status, &shown);
 }
 
+/* Refuses sizes where no recurrent network is measured. */
+static bppsa_status check_sizes(const bppsa_cli *cli, const char *model, bool nccl) {
+  static const bppsa_option sizes[] = {BPPSA_OPTION_LAYERS, BPPSA_OPTION_HIDDEN, BPPSA_OPTION_SEQ_LEN, BPPSA_OPTION_INPUT_SIZE};
+  const bppsa_network_kind *kind = bppsa_network_kind_find(model);
+  const bool steps = kind != NULL && kind->family->steps;
+  for (size_t i = 0; (!steps || nccl) && i < sizeof sizes / sizeof sizes[0]; ++i) {
+    if (bppsa_cli_given(cli, sizes[i])) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside %s, expected %s", bppsa_option_get(sizes[i])->name,
+                        steps ? "--transport nccl, which measures no layers" : model,
+                        steps ? "threads or mpi" : "a recurrent network");
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
   const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL);
   bppsa_device *device = NULL;
@@ -54,9 +75,15 @@ static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--save-costs: given beside --transport nccl, which measures no layers, expected threads or mpi");
   }
+  const char *name = model->given ? model->text : "lenet5";
+  BPPSA_TRY(check_sizes(cli, name, nccl));
   BPPSA_TRY(bppsa_setup_device(cli, &device));
-  const bppsa_calibrate_request request = {.model = model->given ? model->text : "lenet5",
+  const bppsa_calibrate_request request = {.model = name,
                                            .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer,
+                                           .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
+                                           .hidden = bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->integer,
+                                           .layers = bppsa_cli_value(cli, BPPSA_OPTION_LAYERS)->integer,
+                                           .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer,
                                            .quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given,
                                            .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                            .err = cli->to.err,

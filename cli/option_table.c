@@ -273,7 +273,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_SVG] = {"--svg", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.svg", NULL, "a drawing of the plan's levels",
                           "the path of the file to write", .path = BPPSA_PATH_WRITTEN},
     [BPPSA_OPTION_RESULTS] = {"--results", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,
-                              "what bench rnn, gru, lstm, ranks or forward wrote with --out, instead of measuring",
+                              "what bench rnn, gru, lstm, ranks or forward, bench/scripts/spectrain.py or out_of_order.py "
+                              "wrote with --out, instead of measuring",
                               "the path of a JSON file", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_QUICK] = {"--quick", BPPSA_FLAG, BPPSA_GROUP_MEASUREMENT, NULL, NULL, "a small sweep, for a laptop", NULL,
                             .choices = NULL},
@@ -312,7 +313,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_STAGE_CHUNKS] = {"--chunks", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "V", "2",
                                    "stages a worker holds, of interleaved", MILLION_EXPECTED, SPAN(1, 1000000)},
     [BPPSA_OPTION_CUT] = {"--cut", BPPSA_TEXT, BPPSA_GROUP_RANKS, "L1,L2", NULL, "the first layers of all stages but the first",
-                          "layers such as 3,5", .otherwise = "as even as possible; of networks by FLOPs"},
+                          "layers such as 3,5", .otherwise = "by the costs of layers, without them by FLOPs or number"},
     [BPPSA_OPTION_REVERSE_K] = {"--reverse-k", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "K", NULL, "the K of reverse-first-k",
                                 "a whole number from 0 to 1000000", SPAN(0, 1000000), .otherwise = "the best"},
     [BPPSA_OPTION_ELEMENTS] = {"--elements", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "N", NULL,

@@ -76,7 +76,8 @@ static const bppsa_option_use of_ranks[] = {
     BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),
     BPPSA_USE(GROUP_SIZE), BPPSA_USE(TRACE),     BPPSA_USE(COUNT)};
 static const bppsa_option_use of_batches[] = {BPPSA_USE(REDUCTION), BPPSA_USE(REVERSE_FIRST), BPPSA_USE(COUNT)};
-static const bppsa_option_use of_scans[] = {BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(COUNT)};
+static const bppsa_option_use of_scans[] = {BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(COUNT)};
+static const bppsa_option_use of_chunks[] = {BPPSA_USE(CHUNKS), BPPSA_USE(COUNT)}; /* of a scan or of interleaved */
 static const bppsa_option_use of_files[] = {BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(STAGES),
                                             BPPSA_USE(STAGE_CHUNKS),       BPPSA_USE(COSTS),
                                             BPPSA_SCHEDULE_USES,           BPPSA_USE(COUNT)};
@@ -209,6 +210,8 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
   BPPSA_TRY(refuse_all(cli, of_batches, "beside a schedule, expected --split batch, not ", beside));
   BPPSA_TRY(
       refuse_all(cli, of_scans, "for a scan beside a schedule, which has none, expected --split batch or time, not ", beside));
+  BPPSA_TRY(refuse_all(
+      cli, of_chunks, "for a scan beside a schedule, which has none, expected --split batch, time or interleaved, not ", beside));
   if (file) {
     BPPSA_TRY(refuse_all(cli, of_files, "beside a schedule's file, expected in the first row of ", beside));
   }
@@ -219,7 +222,8 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
                                     .config = bppsa_schedule_config_default()};
   schedule->config.stages = 0;
   schedule->config.micro_batches = micros->given ? micros->integer : 0;
-  return bppsa_scheme_options(cli, file ? NULL : schedule->split, &schedule->config);
+  const bppsa_status taken = bppsa_scheme_options(cli, file ? NULL : schedule->split, &schedule->config);
+  return taken == BPPSA_OK || !one ? taken : bppsa_fail_prefix(taken, "%s, which executes gpipe without --split", beside);
 }
 
 static bppsa_reduction reduction_of(const bppsa_cli *cli) {

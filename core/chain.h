@@ -26,7 +26,7 @@ typedef struct {
   int64_t kept;            /* bytes that the layer keeps of a sample's forward pass, besides its output */
   int64_t first_parameter; /* its parameters are first_parameter .. first_parameter + parameters - 1 of the chain */
   int64_t parameters;      /* 0: none */
-  double flops;            /* of a sample's forward pass, roughly: what a cut by cost goes by */
+  double flops; /* of a sample's forward pass, roughly; each of its gradients takes as many. A cut by cost goes by them */
 } bppsa_chain_layer;
 
 typedef struct bppsa_chain bppsa_chain;
@@ -62,11 +62,6 @@ struct bppsa_chain {
   int64_t parameter_count;
   const bppsa_parameter *parameters; /* names and shapes; the views have no data */
 };
-
-/* FLOPs of a sample's forward pass, input gradient and weight gradient, roughly: all three take as long. */
-static inline double bppsa_chain_cost(const bppsa_chain *chain, int64_t layer) {
-  return chain->layer[layer].flops * (chain->layer[layer].parameters > 0 ? 3 : 2);
-}
 
 static inline void bppsa_chain_destroy(bppsa_chain *chain) { /* NULL is legal */
   if (chain != NULL) {

@@ -112,7 +112,8 @@ bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const 
 
 /* Says that the next forward passes are of this step of training, and which samples they have (size b, borrowed until the passes
  * are over): a model with dropout leaves out numbers chosen by these alone, so that neither threads nor ranks nor a resumption
- * change them. samples NULL: nothing is left out, as before the first call. */
+ * change them. samples NULL: nothing is left out, as before the first call. A model on a GPU reads samples and lengths when the
+ * queued work runs: a recorded pass finds those that stand in the same memory then, and the step of the latest call. */
 void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples);
 
 /* For models on a GPU; nothing to do for others. ERR_CUDA. */

@@ -42,6 +42,9 @@ typedef struct {
 void bppsa_chain_costs_free(bppsa_chain_costs *costs); /* NULL and a zeroed one are legal */
 /* Makes a configuration borrow the costs: of L layers, in seconds and bytes. */
 void bppsa_chain_costs_set(const bppsa_chain_costs *costs, bppsa_schedule_config *config);
+/* Bytes of the message behind a layer for a micro-batch of so many samples, and of the gradients of a layer's parameters. */
+double bppsa_chain_message(const bppsa_chain *chain, int64_t samples, int64_t layer);
+double bppsa_chain_gradient(const bppsa_chain *chain, int64_t layer);
 typedef struct {
   int64_t samples; /* of a micro-batch, 1 .. the chain's batch */
   bppsa_optimizer_config optimizer;

@@ -47,6 +47,19 @@ static double *array_of(bppsa_chain_costs *costs, bppsa_schedule_cost cost) {
   return costs->memory + (costs->cost[cost] - costs->memory);
 }
 
+double bppsa_chain_message(const bppsa_chain *chain, int64_t samples, int64_t layer) {
+  return (double)(samples * chain->layer[layer].out * (int64_t)bppsa_dtype_size(chain->dtype) + PIPELINE_HEADER);
+}
+
+double bppsa_chain_gradient(const bppsa_chain *chain, int64_t layer) {
+  const bppsa_chain_layer *of = &chain->layer[layer];
+  double bytes = 0;
+  for (int64_t i = of->first_parameter; i < of->first_parameter + of->parameters; ++i) {
+    bytes += (double)bppsa_view_bytes(&chain->parameters[i].value);
+  }
+  return bytes;
+}
+
 static bppsa_status make_costs(const bppsa_chain *chain, int64_t samples, bppsa_chain_costs *costs) {
   const int64_t layers = chain->layers;
   *costs = (bppsa_chain_costs){
@@ -58,13 +71,10 @@ static bppsa_status make_costs(const bppsa_chain *chain, int64_t samples, bppsa_
     costs->cost[i < TIMED ? timed[i].cost : counted[i - TIMED]] = costs->memory + i * layers;
   }
   for (int64_t l = 0; l < layers; ++l) {
-    const bppsa_chain_layer *layer = &chain->layer[l];
-    const double values = (double)(samples * layer->out * (int64_t)bppsa_dtype_size(chain->dtype));
-    array_of(costs, BPPSA_COST_ACTIVATION)[l] = values + (double)(samples * layer->kept);
-    array_of(costs, BPPSA_COST_MESSAGE)[l] = values + PIPELINE_HEADER;
-    for (int64_t i = 0; i < layer->parameters; ++i) {
-      array_of(costs, BPPSA_COST_GRADIENT)[l] += (double)bppsa_view_bytes(&chain->parameters[layer->first_parameter + i].value);
-    }
+    const double message = bppsa_chain_message(chain, samples, l);
+    array_of(costs, BPPSA_COST_ACTIVATION)[l] = message - PIPELINE_HEADER + (double)(samples * chain->layer[l].kept);
+    array_of(costs, BPPSA_COST_MESSAGE)[l] = message;
+    array_of(costs, BPPSA_COST_GRADIENT)[l] = bppsa_chain_gradient(chain, l);
   }
   return BPPSA_OK;
 }

@@ -153,6 +153,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->loss = loss->loss;
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
   record->forward_s = t->forward_s / (double)t->steps;
+  record->samples_per_s = t->steps > 1 ? (double)(t->steps * count) / t->all_s : 0;
   record->backward_s = (t->all_s - t->forward_s) / (double)t->steps; /* with updates, and the time that stages waited */
   t->next = (t->next + 1) % t->steps;
   t->runs += t->next == 0;

@@ -53,7 +53,7 @@ typedef struct {
 /* Makes this rank's part of a network; collective. config: of the whole network, seq_len = T, equal on all ranks, without a
  * factory. The parameters start at 0 and must be set alike on all ranks. ERR_ARGUMENT: configurations that differ between the
  * ranks (the same error on every rank), micro_batches or tag out of range, another GPU than the communicator's, and those of
- * bppsa_recurrent_create. ERR_UNSUPPORTED: speculative forward passes of pairs (h, c) on GPUs, where AUTO is the sequential one.
+ * bppsa_recurrent_create.
  * ERR_SHAPE, ERR_MEMORY, ERR_CUDA, ERR_COMM. */
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model);

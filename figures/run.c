@@ -31,15 +31,16 @@ bppsa_recurrent_config bppsa_figures_config(const bppsa_figures *f) {
 
 /* ---- before anything is measured ---- */
 
-/* The benchmarks whose figures are drawn from results alone: the name of benchmark and run, and the check of its rows. */
+/* The benchmarks whose figures are drawn from results alone: the name of benchmark and run, what writes them, and the check of
+ * their rows. */
 typedef struct {
-  const char *bench;
+  const char *bench, *writer;
   bppsa_status (*check)(const char *path, const json_t *rows);
 } drawn_only;
-static const drawn_only drawn[] = {{BPPSA_FIGURES_RANKS, bppsa_ranks_rows_check},
-                                   {BPPSA_FIGURES_FORWARD, bppsa_forward_rows_check},
-                                   {BPPSA_FIGURES_STALENESS, bppsa_staleness_rows_check},
-                                   {BPPSA_FIGURES_OUT_OF_ORDER, bppsa_out_of_order_rows_check}};
+static const drawn_only drawn[] = {{BPPSA_FIGURES_RANKS, "bench ranks", bppsa_ranks_rows_check},
+                                   {BPPSA_FIGURES_FORWARD, "bench forward", bppsa_forward_rows_check},
+                                   {BPPSA_FIGURES_STALENESS, "bench/scripts/spectrain.py", bppsa_staleness_rows_check},
+                                   {BPPSA_FIGURES_OUT_OF_ORDER, "bench/scripts/out_of_order.py", bppsa_out_of_order_rows_check}};
 
 /* Which of them the results are of; NULL: none. */
 static const drawn_only *find_drawn(const bppsa_figures *f) {
@@ -52,18 +53,48 @@ static const drawn_only *find_drawn(const bppsa_figures *f) {
   return NULL;
 }
 
+static bool is_run(const bppsa_figure_page *page, const char *name) {
+  return strcmp(page->run, name) == 0;
+}
+
+static bool has_page(const char *kind) {
+  for (int i = 0; i < bppsa_figure_page_count; ++i) {
+    if (is_run(&bppsa_figure_pages[i], kind)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Refuses the results of a benchmark that has no figures, and names those that have some. */
+static bppsa_status check_bench(const bppsa_figures *f, const char *path) {
+  const char *bench = json_string_value(json_object_get(f->document, "bench"));
+  bppsa_line line = {.length = 0};
+  if (bench == NULL || bppsa_network_kind_find(bench) != NULL || find_drawn(f) != NULL) {
+    return BPPSA_OK;
+  }
+  for (int64_t i = 0; bppsa_network_kind_at(i) != NULL; ++i) {
+    const char *name = bppsa_network_kind_at(i)->name;
+    if (has_page(name)) {
+      bppsa_line_add(&line, "bench %s, ", name);
+    }
+  }
+  for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; ++i) {
+    bppsa_line_add(&line, "%s%s", i == 0 ? "" : i + 1 < sizeof drawn / sizeof drawn[0] ? ", " : " or ", drawn[i].writer);
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: of bench %.40s, which has no figures, expected what %s wrote", path, bench,
+                    line.text);
+}
+
 static bppsa_status load_results(bppsa_figures *f, const char *path) {
   BPPSA_TRY(bppsa_input_status(bppsa_json_load(path, &f->document)));
+  BPPSA_TRY(check_bench(f, path));
   const json_t *rows = bppsa_figures_rows(f);
   if (!json_is_array(rows)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: no array \"rows\", expected a document of bench rnn", path);
   }
   const drawn_only *only = find_drawn(f);
   return only != NULL ? only->check(path, rows) : bppsa_measured_check("--results", path, rows);
-}
-
-static bool is_run(const bppsa_figure_page *page, const char *name) {
-  return strcmp(page->run, name) == 0;
 }
 
 /* Returns the first figure, of this kind or (NULL) of any, that is made of a data set of the user's; NULL: there is none. */
@@ -109,15 +140,6 @@ static bppsa_status check_kind(bppsa_figures *f) {
 static bool is_of_run(const bppsa_figures *f, const bppsa_figure_page *page) {
   const drawn_only *only = find_drawn(f);
   return is_run(page, f->request->cnn ? "cnn" : only != NULL ? only->bench : f->kind->name);
-}
-
-static bool has_page(const char *kind) {
-  for (int i = 0; i < bppsa_figure_page_count; ++i) {
-    if (is_run(&bppsa_figure_pages[i], kind)) {
-      return true;
-    }
-  }
-  return false;
 }
 
 static bppsa_status find_page(bppsa_figures *f) {

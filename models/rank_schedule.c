@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "core/alloc.h"
+#include "distributed/chain_costs.h"
 #include "models/rank_layers.h"
 #include "schedule/timed.h"
 #include "train/line.h"
@@ -100,16 +101,19 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
   return BPPSA_OK;
 }
 
-/* SpecTrain predicts from the smoothed gradient. */
-static bppsa_status check_list(const bppsa_rank_schedule *s, const bppsa_train_config *train) {
-  const bool smooth = train->optimizer.kind != BPPSA_SGD || train->optimizer.momentum > 0;
-  return s->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED || smooth
+bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value) {
+  const bool smooth = optimizer->kind != BPPSA_SGD || optimizer->momentum > 0;
+  return smooth
              ? BPPSA_OK
-             : bppsa_fail(
-                   BPPSA_ERR_ARGUMENT,
-                   "--momentum: 0 beside --split %s, which predicts from the smoothed gradient, expected a momentum above 0 "
-                   "or --optimizer adam",
-                   s->split);
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--momentum: 0 beside %s%s, which predicts from the smoothed gradient, expected a momentum above 0 or "
+                          "--optimizer adam",
+                          option, value);
+}
+
+static bppsa_status check_list(const bppsa_rank_schedule *s, const bppsa_train_config *train) {
+  const bool predicted = s->list->scheme->weights == BPPSA_WEIGHTS_PREDICTED;
+  return predicted ? bppsa_rank_schedule_check_smooth(&train->optimizer, "--split ", s->split) : BPPSA_OK;
 }
 
 /* ---- the list ---- */
@@ -170,31 +174,43 @@ static bppsa_status complete(const bppsa_rank_schedule *s, const bppsa_schedule_
   return BPPSA_OK;
 }
 
-/* The stages' first layers: as given, or such that the most expensive stage is as cheap as can be. *cut: owned by the caller. */
-static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme, const double *costs,
-                               bppsa_schedule_config *c, int64_t **cut) {
+/* The stages' first layers: as given, or such that the most expensive stage is as cheap as can be, by the costs if they are by
+ * layer, otherwise by FLOPs. *cut: owned by the caller. */
+static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme,
+                               const bppsa_schedule_config *by_flops, bppsa_schedule_config *c, int64_t **cut) {
   if (s->cut != NULL) {
     const bppsa_status status = bppsa_schedule_cut_parse(s->cut, cut, &c->cuts);
     c->cut = *cut;
     return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "--cut");
   }
-  BPPSA_TRY(bppsa_schedule_cut_scheme(scheme->id, c, costs, cut, &c->cuts));
+  BPPSA_TRY(bppsa_schedule_cut_scheme(scheme->id, bppsa_schedule_costs_by_layer(c) ? c : by_flops, cut, &c->cuts));
   c->cut = *cut;
   return BPPSA_OK;
 }
 
-/* Has the file of costs a number for each layer of this kind, or one for all? */
-static bool is_by_layer(const bppsa_schedule_config *c, bppsa_schedule_cost cost) {
-  return c->cost[cost] == NULL || c->rows[cost] == c->layers;
+/* Refuses costs whose bytes of a layer are not those of this run's: the network or its type is another. Costs by stages, and files
+ * without such bytes, are believed. */
+static bppsa_status check_bytes(const bppsa_rank_schedule *s, const bppsa_schedule_config *c) {
+  static const int32_t counted[] = {BPPSA_COST_MESSAGE, BPPSA_COST_GRADIENT};
+  for (size_t i = 0; i < sizeof counted / sizeof *counted; ++i) {
+    const double *given = c->cost[counted[i]];
+    const bool message = counted[i] == BPPSA_COST_MESSAGE, has = given != NULL && c->rows[counted[i]] == c->layers;
+    for (int64_t l = 0; has && l < c->layers; ++l) {
+      const double bytes = message ? bppsa_chain_message(s->chain, c->samples, l) : bppsa_chain_gradient(s->chain, l);
+      if (given[l] != bytes) {
+        return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--costs: %s: %s: %.0f bytes of layer %" PRId64
+                          ", expected %.0f, as this run's network and --dtype make "
+                          "them",
+                          s->costs, bppsa_schedule_cost_name(counted[i]), given[l], l, bytes);
+      }
+    }
+  }
+  return BPPSA_OK;
 }
 
-static double cost_of(const bppsa_schedule_config *c, bppsa_schedule_cost cost, int64_t layer) {
-  return c->cost[cost] != NULL ? c->cost[cost][layer] : c->uniform[cost];
-}
-
-/* Takes the costs of a file, and by them cuts the layers too, unless the file has its costs by stages. costs: of whole layers, size
- * L. arrays: as bppsa_schedule_costs_load has them. */
-static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *costs, double *arrays[]) {
+/* Takes the costs of a file. arrays: as bppsa_schedule_costs_load has them. */
+static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *arrays[]) {
   const bppsa_status status = bppsa_schedule_costs_load(s->costs, c, arrays);
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(bppsa_input_status(status), "--costs");
@@ -203,21 +219,13 @@ static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_conf
   if (rows != BPPSA_OK) {
     return bppsa_fail_prefix(rows, "--costs: %s", s->costs);
   }
-  const bool by_layer = is_by_layer(c, BPPSA_COST_FORWARD) && is_by_layer(c, BPPSA_COST_INPUT_GRAD) &&
-                        is_by_layer(c, BPPSA_COST_WEIGHT_GRAD) && is_by_layer(c, BPPSA_COST_BACKWARD);
-  for (int64_t l = 0; by_layer && l < c->layers; ++l) {
-    const double both = cost_of(c, BPPSA_COST_BACKWARD, l);
-    const double apart = cost_of(c, BPPSA_COST_INPUT_GRAD, l) + cost_of(c, BPPSA_COST_WEIGHT_GRAD, l);
-    costs[l] = cost_of(c, BPPSA_COST_FORWARD, l) + (both >= 0 ? both : apart);
-  }
-  return BPPSA_OK;
+  return c->samples > 0 ? check_bytes(s, c) : BPPSA_OK; /* check_costs refuses files without samples */
 }
 
-/* Takes the layers' FLOPs as costs. costs: of whole layers, size L; parts: [2][L]. */
-static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *costs, double *parts) {
+/* Takes the layers' FLOPs as costs: forward pass, input gradient and weight gradient take as long. parts: [2][L] */
+static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *parts) {
   const int64_t layers = s->chain->layers;
   for (int64_t l = 0; l < layers; ++l) {
-    costs[l] = bppsa_chain_cost(s->chain, l);
     parts[l] = s->chain->layer[l].flops;
     parts[layers + l] = s->chain->layer[l].parameters > 0 ? parts[l] : 0;
   }
@@ -225,23 +233,27 @@ static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, d
     bppsa_schedule_cost cost;
     const double *each;
   } given[] = {{BPPSA_COST_FORWARD, parts}, {BPPSA_COST_INPUT_GRAD, parts}, {BPPSA_COST_WEIGHT_GRAD, parts + layers}};
-  for (size_t i = 0; s->costs == NULL && i < sizeof given / sizeof *given; ++i) {
+  for (size_t i = 0; i < sizeof given / sizeof *given; ++i) {
     c->cost[given[i].cost] = given[i].each;
     c->rows[given[i].cost] = layers;
   }
 }
 
-/* Makes the list of a scheme. costs: [3][L] */
+/* Makes the list of a scheme. flops: [2][L] */
 static bppsa_status make_from_scheme(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples,
-                                     int64_t ranks, double *costs) {
+                                     int64_t ranks, double *flops) {
   const bppsa_schedule_scheme *scheme = bppsa_schedule_find(s->split);
   bppsa_schedule_config c = s->config;
   double *arrays[BPPSA_SCHEDULE_COST_ARRAYS] = {NULL};
   int64_t *cut = NULL;
   BPPSA_TRY(complete(s, scheme, train, epoch_samples, ranks, &c));
-  take_flops(s, &c, costs, costs + c.layers);
-  bppsa_status status = s->costs != NULL ? take_costs(s, &c, costs, arrays) : BPPSA_OK;
-  status = status == BPPSA_OK ? cut_stages(s, scheme, costs, &c, &cut) : status;
+  bppsa_schedule_config by_flops = c;
+  take_flops(s, &by_flops, flops);
+  if (s->costs == NULL) {
+    c = by_flops;
+  }
+  bppsa_status status = s->costs != NULL ? take_costs(s, &c, arrays) : BPPSA_OK;
+  status = status == BPPSA_OK ? cut_stages(s, scheme, &by_flops, &c, &cut) : status;
   status = status == BPPSA_OK ? bppsa_schedule_create(s->split, &c, &s->list) : status;
   bppsa_free(cut);
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
@@ -250,22 +262,36 @@ static bppsa_status make_from_scheme(bppsa_rank_schedule *s, const bppsa_train_c
   return status;
 }
 
+static bppsa_status load_list(bppsa_rank_schedule *s) {
+  const bppsa_status status = bppsa_schedule_csv_load(s->split, &s->list);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(bppsa_input_status(status), "--split");
+  }
+  const bppsa_status valid = bppsa_schedule_validate(s->list);
+  if (valid != BPPSA_OK) {
+    return bppsa_fail_prefix(valid, "--split: %s", s->split);
+  }
+  if (!s->list->scheme->scan && s->list->config.layers != s->chain->layers) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: %s: %" PRId64 " layers, expected the network's %" PRId64, s->split,
+                      s->list->config.layers, s->chain->layers);
+  }
+  return s->list->rounds == s->list->config.iterations
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--split: %s: its window ends behind forward passes, expected one of bppsa schedule --window iteration",
+                          s->split);
+}
+
 static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *train, int64_t epoch_samples, int64_t ranks) {
   if (bppsa_rank_schedule_is_file(s->split)) {
-    const bppsa_status status = bppsa_schedule_csv_load(s->split, &s->list);
-    if (status != BPPSA_OK) {
-      return bppsa_fail_prefix(bppsa_input_status(status), "--split");
-    }
-    const bppsa_status valid = bppsa_schedule_validate(s->list);
-    return valid == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(valid, "--split: %s", s->split);
+    return load_list(s);
   }
-  const int64_t layers = s->chain->layers;
-  double *costs = bppsa_calloc(3 * layers, sizeof *costs);
-  if (costs == NULL) {
+  double *flops = bppsa_calloc(2 * s->chain->layers, sizeof *flops);
+  if (flops == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, costs);
-  bppsa_free(costs);
+  const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, flops);
+  bppsa_free(flops);
   /* messages of the schedule itself say "layers: ..": they come from --split and the options beside it */
   char text[ASKED];
   return status == BPPSA_ERR_ARGUMENT && strncmp(bppsa_last_error(), "--", 2) != 0
@@ -370,7 +396,8 @@ static uLong checksum(const bppsa_schedule *list) {
   return sum;
 }
 
-/* What makes the list of an asynchronous scheme, as options. The list's checksum comes first: the rest may be cut off. */
+/* What makes the list of an asynchronous scheme, as options. The list's checksum comes first: the rest may be cut off,
+ * and then ends with "...". */
 static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
   static const char *const splits[] = {"", " --split-backward wi", " --split-backward iw"};
   static const char *const syncs[] = {" --sync post", " --sync eager", ""};
@@ -387,6 +414,8 @@ static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
   bppsa_line_add(line, ", a flush every %" PRId64 " steps)", s->list->rounds);
 }
 
+#define CUT_OFF "..."
+
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
   const int64_t parts = bppsa_pipeline_parts(s->list), micros = bppsa_pipeline_train_micros(s->list) * parts;
   if (bppsa_rank_schedule_synchronous(s)) { /* halves round as micro-batches of half the size do */
@@ -394,7 +423,10 @@ const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *te
   } else {
     bppsa_line options = {.length = 0};
     add_options(s, &options);
-    snprintf(text, size, "%s", options.text);
+    const int length = snprintf(text, size, "%s", options.text);
+    if (length >= (int)size && size > sizeof CUT_OFF) {
+      memcpy(text + size - sizeof CUT_OFF, CUT_OFF, sizeof CUT_OFF);
+    }
   }
   return text;
 }

@@ -28,6 +28,9 @@ bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule);
 /* Is the schedule a file? */
 bool bppsa_rank_schedule_is_file(const char *split);
 
+/* Predictions of weights go by the smoothed gradient. ERR_ARGUMENT: SGD without momentum; the message names what was asked for,
+ * option and value: "--split " and "spectrain". */
+bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value);
 /* Stages that are not given are as many as a copy of the schedule has ranks. ERR_ARGUMENT: copies that do not divide the ranks. */
 bppsa_status bppsa_rank_schedule_stages(int64_t ranks, bppsa_schedule_config *config);
 /* Makes chain and list, for `ranks` ranks. config->batch: of all ranks; on success it becomes what the chain takes at once, and

@@ -80,10 +80,14 @@ static bppsa_status follow_weights(bppsa_train_run *run) {
                        : run->train.epochs > 0         ? "without --iterations, whose rows have the errors"
                        : run->train.checkpoint != NULL ? "beside --checkpoint, which keeps no older weights"
                                                        : NULL;
-  return run->ahead == 0 ? BPPSA_OK
-         : beside == NULL
-             ? bppsa_staleness_create(run->model, run->ahead, &run->staleness)
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--predict-ahead: given %s, expected a run by iterations on one processor", beside);
+  if (run->ahead == 0) {
+    return BPPSA_OK;
+  }
+  if (beside != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--predict-ahead: given %s, expected a run by iterations on one processor", beside);
+  }
+  BPPSA_TRY(bppsa_rank_schedule_check_smooth(&run->train.optimizer, "--predict-ahead", ""));
+  return bppsa_staleness_create(run->model, run->ahead, &run->staleness);
 }
 
 /* Lets the loop drive the ranks through what notes their calls. */

@@ -76,7 +76,8 @@ json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system);
  *
  *     "measured": {"date": "2026-01-31T12:00:00Z", "hardware": "..", ..},
  *     "layer_times": {"model": "lenet5", "batch": 16,
- *                     "layers": [{"name": "conv1", "forward_s": 1e-5, "backward_s": 2e-5, "update_s": 1e-6}, ..]}
+ *                     "layers": [{"name": "conv1", "forward_s": 1e-5, "backward_s": 2e-5, "input_grad_s": 0,
+ *                                 "weight_grad_s": 2e-5, "update_s": 1e-6}, ..]}
  *
  * model->measured then says when and where. Nothing happens for a built-in system or another model. ERR_FORMAT: other layers than
  * the model's, a member that is missing or no number. */

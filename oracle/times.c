@@ -9,13 +9,13 @@
 #include "oracle/system.h"
 
 static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
-  static const char *const names[] = {"name", "forward_s", "backward_s", "update_s", "product_s", NULL};
+  static const char *const names[] = {"name",      "forward_s",    "backward_s",    "update_s",
+                                      "product_s", "input_grad_s", "weight_grad_s", NULL};
   char name[BPPSA_ORACLE_NAME];
-  double forward = -1, backward = -1, update = -1, product = -1;
-  const bppsa_oracle_member numbers[] = {{"forward_s", &forward, 0, 1e9, false},
-                                         {"backward_s", &backward, 0, 1e9, false},
-                                         {"update_s", &update, 0, 1e9, false},
-                                         {"product_s", &product, 0, 1e9, false}};
+  double forward = -1, backward = -1, update = -1, product = -1, apart[2]; /* the gradients apart: for people */
+  const bppsa_oracle_member numbers[] = {{"forward_s", &forward, 0, 1e9, false},     {"backward_s", &backward, 0, 1e9, false},
+                                         {"update_s", &update, 0, 1e9, false},       {"product_s", &product, 0, 1e9, false},
+                                         {"input_grad_s", &apart[0], 0, 1e9, false}, {"weight_grad_s", &apart[1], 0, 1e9, false}};
   BPPSA_TRY(bppsa_oracle_known(where, object, names));
   BPPSA_TRY(bppsa_oracle_text(where, object, "name", sizeof name, name));
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof numbers / sizeof numbers[0], numbers));

@@ -263,13 +263,10 @@ METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool 
   if (hidden > CHUNK_HIDDEN) {
     BPPSA_TRY((wide_runs<real, cell>(hidden, device, wide)));
     BPPSA_TRY(allow_most(bppsa_recurrent_forward_wide<real, cell>, shared_most));
-    if constexpr (!cell<real>::PAIR) { /* pairs have no parallel forward pass */
-      BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, false>, shared_most));
-      BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, true>, shared_most));
-      BPPSA_TRY(allow_most(bppsa_recurrent_any_mend<real, cell>, shared_most));
-      BPPSA_TRY(allow_most(bppsa_recurrent_any_tail<real, cell>, shared_most));
-    }
-    return BPPSA_OK;
+    BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, false>, shared_most));
+    BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, true>, shared_most));
+    BPPSA_TRY(allow_most(bppsa_recurrent_any_mend<real, cell>, shared_most));
+    return allow_most(bppsa_recurrent_any_tail<real, cell>, shared_most);
   }
   return padded(hidden, [=](auto hp) {
     if constexpr (has_chunks<real, cell, hp.value>::VALUE) {
@@ -300,23 +297,19 @@ METHOD(bppsa_status, speculate)
 (cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t, int shared_most,
  int64_t rounds, bool first, bool last) {
   enum { SUMMING = 128 };
-  if constexpr (cell<real>::PAIR) { /* never: the plan is sequential */
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative of a pair on a GPU, expected sequential");
+  if (w_t != NULL) {
+    BPPSA_TRY((any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds)));
+  } else if (c.hidden > CHUNK_HIDDEN) {
+    BPPSA_TRY((wide_speculate<real, cell>(stream, c, s, rounds)));
   } else {
-    if (w_t != NULL) {
-      BPPSA_TRY((any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds)));
-    } else if (c.hidden > CHUNK_HIDDEN) {
-      BPPSA_TRY((wide_speculate<real, cell>(stream, c, s, rounds)));
-    } else {
-      BPPSA_TRY(padded(c.hidden, [&](auto hp) {
-        return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds)
-                             : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds);
-      }));
-    }
-    BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
-                 first, last);
-    return launched("parallel forward pass: launch");
+    BPPSA_TRY(padded(c.hidden, [&](auto hp) {
+      return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds)
+                           : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds);
+    }));
   }
+  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
+               first, last);
+  return launched("parallel forward pass: launch");
 }
 
 METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most) {

@@ -123,15 +123,10 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   const int64_t width = shape->gates * shape->hidden;
   const bool inexact = shape->device == BPPSA_CPU && tolerance == 0 &&
                        !(bppsa_matmul_in_order(width, shape->hidden) && bppsa_matmul_in_order(width, shape->input));
-  const bool pair = shape->device != BPPSA_CPU && shape->pair; /* there are no kernels */
-  if (method->kind == BPPSA_FORWARD_SPECULATIVE && pair) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "forward pass: speculative on a GPU of a cell whose state is a pair (h, c), expected sequential");
-  }
   if (shape->device != BPPSA_CPU) {
     p.rounds = least(p.rounds, BPPSA_FORWARD_GPU_ROUNDS);
   }
-  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact || pair ||
+  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact ||
       (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {
     p.speculative = false;
     p.chunks = 1;

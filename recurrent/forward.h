@@ -73,7 +73,6 @@ typedef struct {
   bppsa_device_kind device;
   int multiprocessors; /* of a GPU; 0 on a CPU */
   int64_t most_hidden; /* the largest H whose W_hh the GPU holds in registers; 0 on a CPU */
-  bool pair;           /* the state is a pair (h, c): on a GPU there is no speculative pass, and AUTO is sequential */
 } bppsa_forward_shape;
 
 typedef struct {

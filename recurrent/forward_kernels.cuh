@@ -164,10 +164,11 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
 }
 
 /* h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H], and what is saved to
- * saved [SAVED][H]; c of a pair stays in the GPU's memory. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
+ * saved [SAVED][H]; c of a pair stays in the GPU's memory, where a thread reads its numbers from cells_in [H] and writes them to
+ * cells_out [H], which may be the same array. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
 template <typename real, template <typename> class cell>
 __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const real *w, int64_t row, const real *in, real *out,
-                                              real *saved_to) {
+                                              const real *cells_in, real *cells_out, real *saved_to) {
   enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
   const int64_t hidden = c.hidden;
   for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
@@ -183,10 +184,10 @@ __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const
         product[k] += in[r] * w[(r * K + k) * hidden + j];
       }
     }
-    real of_c = cell<real>::PAIR ? c.cells[row * hidden + j] : 0;
+    real of_c = cell<real>::PAIR ? cells_in[j] : 0;
     out[j] = unit_forward<real, cell>(c.relu, pre, product, in[j], &of_c, saved);
     if constexpr (cell<real>::PAIR) {
-      c.cells[(row + c.batch) * hidden + j] = of_c;
+      cells_out[j] = of_c;
     }
     BPPSA_UNROLL
     for (int v = 0; v < cell<real>::SAVED; ++v) {
@@ -222,7 +223,8 @@ __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w
   __syncthreads();
   for (int64_t t = 0; t < c.steps; ++t) {
     const int64_t row = t * c.batch + b;
-    forward_units<real, cell>(c, w, row, in, out, c.saved + row * cell<real>::SAVED * hidden);
+    forward_units<real, cell>(c, w, row, in, out, c.cells + row * hidden, c.cells + (row + c.batch) * hidden,
+                              c.saved + row * cell<real>::SAVED * hidden);
     for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
       c.h[(row + c.batch) * hidden + j] = out[j];
     }

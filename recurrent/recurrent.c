@@ -58,9 +58,9 @@ static bppsa_view logits_view(const recurrent_network *n) {
   const int64_t all[] = {c->seq_len, n->batch, n->base.classes};
   int64_t first;
   (void)bppsa_recurrent_head_rows(n, &first);
-  void *states = n->ragged.active ? n->ragged.ends : bppsa_recurrent_offset(n, n->layers[c->layers - 1].h, first);
+  void *states = n->ragged.active && !c->loss_all ? n->ragged.ends : bppsa_recurrent_offset(n, n->layers[c->layers - 1].h, first);
   states = c->bidirectional ? n->sides.top : states;
-  void *outputs = c->no_head && !(c->loss_all && n->ragged.active) ? states : n->logits;
+  void *outputs = c->no_head && !(c->loss_all && bppsa_ragged_packed(n)) ? states : n->logits;
   return view_of(n, outputs, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1);
 }
 
@@ -100,7 +100,7 @@ static bppsa_status forward_lengths(bppsa_model *model, const bppsa_view *x, con
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(forward_layers(model, x, h0, lengths));
   *logits = logits_view(n);
-  if (n->config.no_head && n->config.loss_all && n->ragged.active) {
+  if (n->config.no_head && n->config.loss_all && bppsa_ragged_packed(n)) {
     void *rows = n->sides.top;
     BPPSA_TRY(n->config.bidirectional ? BPPSA_OK : state_rows(n, n->config.layers - 1, false, &rows));
     bppsa_ragged_unpack(n, rows, bppsa_recurrent_outputs(&n->config), n->logits);
@@ -233,7 +233,7 @@ static bppsa_status states_of(const recurrent_network *n, bool cells, int64_t la
   const int64_t width = bppsa_recurrent_outputs(c);
   void *rows, *data = n->ragged.states;
   BPPSA_TRY(state_rows(n, layer, cells, &rows));
-  if (!n->ragged.active) {
+  if (!bppsa_ragged_packed(n)) {
     data = rows;
   } else {
     bppsa_ragged_unpack(n, rows, width, data);
@@ -277,6 +277,9 @@ static void drop(bppsa_model *model, int64_t step, const int64_t *samples) {
   recurrent_network *n = (recurrent_network *)model;
   n->drop_step = step;
   n->drop_samples = samples;
+  if (n->backend->tell_step != NULL) {
+    n->backend->tell_step(n, step);
+  }
 }
 
 const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",

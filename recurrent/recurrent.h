@@ -27,7 +27,8 @@
  * sample that has a length begins its reverse direction at its own last step.
  *
  * Of a sample that has a length (bppsa_model_forward) only so many steps are computed. Its last state is the one at its length,
- * from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is not read.
+ * from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is not read. (A GPU
+ * goes on through all steps, from zeros, and replaces the results by zeros.)
  * Batches whose samples all have T steps have the bits of passes without lengths.
  */
 #ifndef BPPSA_RECURRENT_RECURRENT_H

@@ -209,7 +209,8 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
     if (has_sides(n)) {
       BPPSA_TRY(bppsa_sides_enter(n, l));
     } else if (bppsa_recurrent_drops(n, l)) {
-      bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].below);
+      BPPSA_TRY(
+          bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].below));
     }
     if (speculates) {
       prepare_weights(n, l);
@@ -221,7 +222,7 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
   if (has_sides(n)) {
     BPPSA_TRY(bppsa_sides_leave(n));
   } else if (n->ragged.active) {
-    bppsa_ragged_gather_ends(n, input_of(n, c->layers), c->hidden, c->hidden, n->ragged.ends, c->hidden);
+    BPPSA_TRY(bppsa_ragged_gather_ends(n, input_of(n, c->layers), c->hidden, c->hidden, n->ragged.ends, c->hidden));
   }
   bppsa_forward_end(n);
   return BPPSA_OK;
@@ -365,7 +366,7 @@ static bppsa_status pass_down(recurrent_network *n, int64_t l) {
   void *gradients = end_of_g(n, rows, n->config.hidden);
   BPPSA_TRY(input_gradient(n, l, gradients));
   if (bppsa_recurrent_drops(n, l)) {
-    bppsa_recurrent_drop(n, l, gradients, gradients);
+    BPPSA_TRY(bppsa_recurrent_drop(n, l, gradients, gradients));
   }
   spread_gradients(n, rows);
   return BPPSA_OK;
@@ -776,6 +777,8 @@ const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .input_gradient = input_gradient,
                                                .enter_side = enter_side,
                                                .move = bppsa_sides_move,
+                                               .gather_ends = bppsa_ragged_gather_ends,
+                                               .drop = bppsa_recurrent_drop,
                                                .count = count,
                                                .look = look,
                                                .tell = look};

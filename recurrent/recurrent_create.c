@@ -233,7 +233,6 @@ bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *
                                .input = c->layers > 1 && outputs > c->input ? outputs : c->input,
                                .hidden = c->hidden,
                                .gates = cell->gates,
-                               .pair = cell->pair,
                                .dtype = c->dtype,
                                .device = device,
                                .multiprocessors = multiprocessors,
@@ -332,10 +331,7 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->cell = cell;
   n->backend = backends[bppsa_device_get_kind(device)];
   n->threads = bppsa_device_get_threads(device);
-  bppsa_status status = (config->lengths || config->dropout > 0) && bppsa_device_get_kind(device) != BPPSA_CPU
-                            ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: %s on %s, expected device cpu", cell->name,
-                                         config->lengths ? "lengths of samples" : "dropout", bppsa_device_get_name(device))
-                            : check_sizes(n);
+  bppsa_status status = check_sizes(n);
   status = status == BPPSA_OK ? choose_method(n, device) : status;
   status = status == BPPSA_OK ? build(n, device) : status;
   if (status != BPPSA_OK) {

@@ -136,6 +136,15 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
   return sums ? finish_walk(n, l, c) : BPPSA_OK;
 }
 
+/* Behind a sample's end the Jacobians are 0, so that no product grows there. */
+bppsa_status cut_coefficients(const recurrent_network *n) {
+  const int64_t hidden = n->config.hidden;
+  for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
+    BPPSA_TRY(bppsa_gpu_cut(n, NULL, hidden, 0, n->columns[k], hidden));
+  }
+  return n->cell->diagonal ? bppsa_gpu_cut(n, NULL, hidden, 0, n->diagonal, hidden) : BPPSA_OK;
+}
+
 template <typename real> bppsa_status run_scan(recurrent_network *n, int64_t l) {
   const void *weights[BPPSA_CELL_MATRICES];
   const layer_arrays<real> c = arrays_of<real>(n, l);
@@ -143,6 +152,7 @@ template <typename real> bppsa_status run_scan(recurrent_network *n, int64_t l) 
     weights[k] = c.w_hh + k * c.hidden * c.hidden;
   }
   BPPSA_TRY(launchers<real>(n).coefficients(n->gpu->stream, c));
+  BPPSA_TRY(n->ragged.active ? cut_coefficients(n) : BPPSA_OK);
   bppsa_scan_operands operands = {};
   operands.batch = n->batch;
   operands.weights = weights;
@@ -307,7 +317,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
-    if (l > 0 && c->bidirectional) {
+    if (l > 0 && (c->dropout > 0 || c->bidirectional)) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
     }
     if (cell->pair) {
@@ -336,7 +346,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
                 {held > 0, held, batch, padded * padded, &gpu->products},
                 {held > 0, held, batch, state, &gpu->norms},
                 {held > 0, held, batch, state, &gpu->exponents},
-                {held > 0 && (c->loss_all || c->layers > 1), held, batch, state, &gpu->offsets},
+                {held > 0 && (c->loss_all || c->layers > 1 || c->lengths), held, batch, state, &gpu->offsets},
                 {held > 0, held + 1, batch, state, &gpu->between},
                 {hidden > CHUNK_HIDDEN && !gpu->wide, 1, gates, hidden, &gpu->w_t},
                 {true, 1, 1, partial_reals(n, fused), &gpu->partials}};
@@ -346,6 +356,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
     }
   }
   BPPSA_TRY(bppsa_gpu_forward_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_gpu_sequences_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   return visit(&gpu->redone, sizeof(unsigned long long), bytes);
 }
@@ -382,6 +393,7 @@ bppsa_status allocate(recurrent_network *n, bool scans) {
   int64_t address = (int64_t)(intptr_t)n->gpu->memory;
   BPPSA_TRY(visit_arrays(n, scans, place_array, &address));
   BPPSA_TRY(bppsa_forward_visit_host(n, bppsa_recurrent_allocate_array, &bytes));
+  BPPSA_TRY(bppsa_gpu_sequences_allocate(n));
   return clear_arrays(n);
 }
 
@@ -393,6 +405,7 @@ bppsa_status check_cell(const recurrent_network *) {
 void destroy(recurrent_network *n) {
   if (n->gpu != NULL) {
     bppsa_forward_free(n);
+    bppsa_gpu_sequences_free(n);
     bppsa_cuda_free(n->gpu->index, n->gpu->memory);
     bppsa_free(n->gpu);
   }
@@ -404,6 +417,9 @@ void destroy(recurrent_network *n) {
 const void *head_input(const recurrent_network *n, int64_t *rows) {
   int64_t first;
   *rows = bppsa_recurrent_head_rows(n, &first);
+  if (!n->config.bidirectional && n->ragged.active && !n->config.loss_all) {
+    return n->ragged.ends;
+  }
   return n->config.bidirectional ? n->sides.top : offset(n, n->layers[n->config.layers - 1].h, first);
 }
 
@@ -411,23 +427,30 @@ bppsa_status logits(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t rows;
   const void *h = head_input(n, &rows);
-  return OF_TYPE(n, apply_linear, n, rows, bppsa_recurrent_outputs(c), c->classes, h, head_place(n, 0, false),
-                 head_place(n, 1, false), n->logits);
+  BPPSA_TRY(OF_TYPE(n, apply_linear, n, rows, bppsa_recurrent_outputs(c), c->classes, h, head_place(n, 0, false),
+                    head_place(n, 1, false), n->logits));
+  return n->ragged.active && c->loss_all ? bppsa_gpu_cut(n, NULL, c->classes, 0, n->logits, c->classes) : BPPSA_OK;
+}
+
+/* The gradient of the logits: of samples that have lengths with 0 behind their ends (see `seed`). */
+const void *head_seed(const recurrent_network *n) {
+  return n->ragged.active && n->config.loss_all ? n->ragged.packed : n->seed;
 }
 
 bppsa_status head_gradients(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t rows;
   const void *h = head_input(n, &rows);
-  return OF_TYPE(n, weight_gradient, n, rows, bppsa_recurrent_outputs(c), c->classes, n->seed, h, head_place(n, 0, true),
+  return OF_TYPE(n, weight_gradient, n, rows, bppsa_recurrent_outputs(c), c->classes, head_seed(n), h, head_place(n, 0, true),
                  head_place(n, 1, true));
 }
 
-/* Sets to 0 what layer l reads of u and nothing else writes: u_0, and of a pair all gradients of c, between which those of h will
- * be. The layer's own kernels read u_0 only where gradients are injected. */
+/* Sets to 0 what layer l reads of u and nothing else writes: u_0; of a pair all gradients of c, between which those of h will be;
+ * and all gradients where only those of last states will be written. The layer's own kernels read u_0 only where gradients are
+ * injected. */
 bppsa_status clear_gradients(recurrent_network *n, int64_t l) {
   const bool injected = bppsa_recurrent_injected(n, l), pair = n->cell->pair;
-  const int64_t rows = pair && injected ? n->config.seq_len + 1 : 1;
+  const int64_t rows = injected && (pair || bppsa_sides_ends(n, l)) ? n->config.seq_len + 1 : 1;
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   if (pair && !injected) {
     BPPSA_TRY(bppsa_cuda_check(
@@ -445,10 +468,20 @@ void *end_of_g(const recurrent_network *n, int64_t rows) {
   return offset(n, n->g, ((n->config.seq_len + 1) * n->batch - rows) * bppsa_recurrent_state_size(n));
 }
 
+/* The gradient of the last states of samples that have lengths, [b][H], to g. */
+bppsa_status scatter_seed(recurrent_network *n, const void *ends) {
+  const int64_t hidden = n->config.hidden, state = bppsa_recurrent_state_size(n);
+  return bppsa_gpu_scatter_ends(n, ends, hidden, state, hidden, end_of_g(n, n->config.seq_len * n->batch));
+}
+
 /* Of two directions: n->sides.above to the ends of g, or to all of it. */
 bppsa_status enter_side(recurrent_network *n, int64_t l) {
   const int64_t rows = bppsa_sides_ends(n, l) ? n->batch : n->config.seq_len * n->batch;
   BPPSA_TRY(clear_gradients(n, l));
+  if (n->ragged.active && bppsa_sides_ends(n, l)) {
+    BPPSA_TRY(bppsa_sides_split(n, l, n->sides.part, n->config.hidden));
+    return scatter_seed(n, n->sides.part);
+  }
   return bppsa_sides_split(n, l, end_of_g(n, rows), bppsa_recurrent_state_size(n));
 }
 
@@ -457,15 +490,29 @@ bppsa_status seed(recurrent_network *n) {
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
   n->gpu->last = NULL;
+  if (n->ragged.active && c->loss_all) {
+    BPPSA_TRY(bppsa_gpu_cut(n, n->seed, c->classes, c->classes, n->ragged.packed, c->classes));
+  }
   if (c->bidirectional) {
     const int64_t outputs = bppsa_recurrent_outputs(c);
     BPPSA_TRY(
-        OF_TYPE(n, input_gradient, n, rows, outputs, c->classes, n->seed, head_place(n, 0, false), n->sides.above, outputs));
+        OF_TYPE(n, input_gradient, n, rows, outputs, c->classes, head_seed(n), head_place(n, 0, false), n->sides.above, outputs));
     return enter_side(n, top_of(n));
   }
   BPPSA_TRY(clear_gradients(n, top_of(n)));
-  return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, head_place(n, 0, false), end_of_g(n, rows),
+  if (n->ragged.active && !c->loss_all) {
+    BPPSA_TRY(OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, head_place(n, 0, false), n->ragged.packed,
+                      c->hidden));
+    return scatter_seed(n, n->ragged.packed);
+  }
+  return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, head_seed(n), head_place(n, 0, false), end_of_g(n, rows),
                  bppsa_recurrent_state_size(n));
+}
+
+/* Gradients of states [T][b][D·H] of samples that have lengths, without what is behind their ends. */
+bppsa_status cut_seed(const recurrent_network *n, const void *seed, void *to, int64_t to_row) {
+  const int64_t outputs = bppsa_recurrent_outputs(&n->config);
+  return bppsa_gpu_cut(n, seed, outputs, outputs, to, to_row);
 }
 
 bppsa_status put_seed(recurrent_network *n, const void *from) {
@@ -481,11 +528,18 @@ bppsa_status seed_layers(recurrent_network *n, const void *seed) {
     int64_t first;
     const int64_t bytes = bppsa_recurrent_head_rows(n, &first) * bppsa_recurrent_outputs(&n->config) * size_of(n);
     n->gpu->last = NULL;
-    BPPSA_TRY(
-        bppsa_cuda_check(cudaMemcpyAsync(n->sides.above, seed, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream), "seed"));
+    BPPSA_TRY(n->ragged.active && n->config.loss_all
+                  ? cut_seed(n, seed, n->sides.above, bppsa_recurrent_outputs(&n->config))
+                  : bppsa_cuda_check(
+                        cudaMemcpyAsync(n->sides.above, seed, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream), "seed"));
     return enter_side(n, top_of(n));
   }
   BPPSA_TRY(clear_gradients(n, top_of(n)));
+  if (n->ragged.active) {
+    n->gpu->last = NULL;
+    return n->config.loss_all ? cut_seed(n, seed, end_of_g(n, n->config.seq_len * n->batch), bppsa_recurrent_state_size(n))
+                              : scatter_seed(n, seed);
+  }
   if (n->cell->pair || n->layers[top_of(n)].scan != NULL || n->config.loss_all || n->config.ends.before != NULL) {
     return put_seed(n, seed);
   }
@@ -514,9 +568,12 @@ bppsa_status pass_down(recurrent_network *n, int64_t l) {
   if (c->bidirectional) {
     return bppsa_sides_pass_down(n, l);
   }
+  const int64_t state = bppsa_recurrent_state_size(n);
+  void *gradients = end_of_g(n, rows);
   BPPSA_TRY(clear_gradients(n, l - 1));
-  return OF_TYPE(n, input_gradient, n, rows, n->layers[l].input, n->cell->gates * c->hidden, n->pre, place_of(n, l, W_IH, false),
-                 end_of_g(n, rows), bppsa_recurrent_state_size(n));
+  BPPSA_TRY(OF_TYPE(n, input_gradient, n, rows, n->layers[l].input, n->cell->gates * c->hidden, n->pre,
+                    place_of(n, l, W_IH, false), gradients, state));
+  return bppsa_recurrent_drops(n, l) ? bppsa_gpu_drop_rows(n, l, gradients, state, gradients, state) : BPPSA_OK;
 }
 
 bppsa_status prepare(recurrent_network *n, int64_t l) {
@@ -569,6 +626,9 @@ extern "C" const recurrent_backend bppsa_recurrent_cuda = {create,
                                                            layer_input_gradient,
                                                            enter_side,
                                                            bppsa_sides_move_cuda,
+                                                           bppsa_gpu_gather_ends,
+                                                           bppsa_gpu_drop,
+                                                           bppsa_gpu_tell_step,
                                                            count,
                                                            bppsa_gpu_forward_look,
                                                            bppsa_gpu_forward_tell,

@@ -107,7 +107,7 @@ bppsa_status bppsa_sides_enter(const recurrent_network *n, int64_t l) {
   if (l > 0) {
     BPPSA_TRY(bppsa_sides_join(n, l / 2 - 1, false, below));
     if (bppsa_recurrent_drops(n, l)) {
-      bppsa_recurrent_drop(n, l, below, below);
+      return n->backend->drop(n, l, below, below);
     }
   }
   return BPPSA_OK;
@@ -122,7 +122,7 @@ bppsa_status bppsa_sides_leave(const recurrent_network *n) {
   for (int64_t l = end - 2; l < end; ++l) {
     void *half = half_of(n, l, n->sides.top);
     if (n->ragged.active) {
-      bppsa_ragged_gather_ends(n, states_of(n, l, false), hidden, hidden, half, 2 * hidden);
+      BPPSA_TRY(n->backend->gather_ends(n, states_of(n, l, false), hidden, hidden, half, 2 * hidden));
       continue;
     }
     const void *last = bppsa_recurrent_offset(n, n->layers[l].h, c->seq_len * n->batch * hidden);
@@ -158,7 +158,7 @@ bppsa_status bppsa_sides_pass_down(recurrent_network *n, int64_t l) {
     n->sides.above = n->sides.passed;
     n->sides.passed = above;
     if (bppsa_recurrent_drops(n, l)) {
-      bppsa_recurrent_drop(n, l, n->sides.above, n->sides.above);
+      BPPSA_TRY(n->backend->drop(n, l, n->sides.above, n->sides.above));
     }
   }
   return n->backend->enter_side(n, l - 1);

@@ -1,6 +1,5 @@
 /* Networks with two directions on a GPU: their rows are copied by a kernel. */
-#include "core/check.cuh"
-#include "recurrent/recurrent_internal.h"
+#include "recurrent/recurrent_internal.cuh"
 #include "recurrent/side_kernels.cuh"
 
 namespace {
@@ -16,6 +15,7 @@ template <typename real> bppsa_status move(const recurrent_network *n, const rec
   r.to_row = rows->to_row;
   r.width = rows->width;
   r.steps = rows->turned ? n->config.seq_len : 0;
+  r.lengths = rows->turned && n->ragged.active ? n->gpu->lengths : NULL;
   r.batch = n->batch;
   r.added = rows->added;
   BPPSA_LAUNCH(bppsa_recurrent_move<real>, (unsigned)((r.count + THREADS - 1) / THREADS), THREADS, 0,

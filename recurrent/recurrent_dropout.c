@@ -46,14 +46,18 @@ static void drop_rows(const void *context, int32_t worker, int64_t first, int64_
   }
 }
 
-void bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left) {
+uint64_t bppsa_recurrent_drop_stream(const recurrent_network *n, int64_t l) {
+  return (uint64_t)BPPSA_STREAM_DROPOUT + ((uint64_t)bppsa_recurrent_level(n, l) << 8);
+}
+
+bppsa_status bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left) {
   enum { FLOPS = 40 /* a number takes as long as so many FLOP of a kernel */ };
-  const uint64_t stream =
-      (uint64_t)BPPSA_STREAM_DROPOUT + ((uint64_t)bppsa_recurrent_level(n, l) << 8) + ((uint64_t)n->drop_step << 32);
+  const uint64_t stream = bppsa_recurrent_drop_stream(n, l) + ((uint64_t)n->drop_step << 32);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const drop_pass pass = {n, stream, rows, left, bppsa_ragged_stretch(n, k)};
     const int64_t count = pass.stretch.steps * pass.stretch.samples;
     bppsa_parallel_for(n->threads, count, bppsa_loop_work(FLOPS * (double)count * (double)bppsa_recurrent_outputs(&n->config), 0),
                        drop_rows, &pass);
   }
+  return BPPSA_OK;
 }

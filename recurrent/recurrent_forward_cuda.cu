@@ -81,8 +81,8 @@ bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int
   w.relu = c.relu;
   w.accept = n->forward.plan.accept;
   w.stop = n->forward.plan.stop;
-  w.layer = {(real *)(c.pre != NULL ? c.pre : c.x), c.h, c.saved};
-  w.window = {(real *)gpu->walk.inputs, (real *)n->forward.scratch, (real *)gpu->walk.saved};
+  w.layer = {(real *)(c.pre != NULL ? c.pre : c.x), c.h, c.cells, c.saved};
+  w.window = {(real *)gpu->walk.inputs, (real *)n->forward.scratch, (real *)bppsa_walk_window_cells(n), (real *)gpu->walk.saved};
   BPPSA_LAUNCH(bppsa_recurrent_walk_gather<real>, (unsigned)count, WALK_THREADS, 0, gpu->stream, w);
   BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "window of lanes: launch"));
   c.steps = steps;
@@ -90,6 +90,7 @@ bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int
   c.x = w.window.inputs;
   c.pre = c.pre != NULL ? w.window.inputs : NULL;
   c.h = w.window.h;
+  c.cells = w.window.cells;
   c.saved = w.window.saved;
   BPPSA_TRY(run_steps(n, c));
   BPPSA_LAUNCH(bppsa_recurrent_walk_settle<real>, (unsigned)count, WALK_THREADS, sizeof(walk_verdict) * WALK_WARPS, gpu->stream,
@@ -100,6 +101,7 @@ bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int
 bppsa_status visit_speculate(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
   speculate_memory &m = n->gpu->speculate;
   const int64_t chunks = n->forward.plan.chunks, batch = n->config.batch, hidden = n->config.hidden;
+  const int64_t state = bppsa_recurrent_state_size(n);
   int64_t items, numbers;
   if (!bppsa_mul(chunks, batch, &items) || items > MOST_BLOCKS ||
       !bppsa_mul(items, SPECULATE_PHASES * (int64_t)sizeof(int), &numbers)) {
@@ -107,10 +109,10 @@ bppsa_status visit_speculate(recurrent_network *n, bppsa_recurrent_visit visit, 
                       (long long)chunks, (long long)batch, (int)MOST_BLOCKS);
   }
   for (int i = 0; i < 2; ++i) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, hidden, &m.ends[i], bytes));
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state, &m.ends[i], bytes));
     BPPSA_TRY(visit(&m.doubtful[i], items * (int64_t)sizeof(int), bytes));
   }
-  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, (1 + n->cell->saved) * hidden, &m.aside, bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state + n->cell->saved * hidden, &m.aside, bytes));
   BPPSA_TRY(visit(&m.steps, numbers, bytes));
   BPPSA_TRY(visit(&m.found, numbers, bytes));
   BPPSA_TRY(visit(&m.gaps, items * (int64_t)sizeof(double), bytes));
@@ -147,6 +149,27 @@ bppsa_status begin_layer(const recurrent_network *n, int64_t l, const void *h0) 
   return BPPSA_OK;
 }
 
+/* Makes the input of layer l where no array has it. */
+bppsa_status enter_layer(const recurrent_network *n, int64_t l) {
+  if (n->config.bidirectional) {
+    return bppsa_sides_enter(n, l);
+  }
+  return bppsa_recurrent_drops(n, l)
+             ? bppsa_gpu_drop(n, l, offset(n, n->layers[l - 1].h, n->batch * n->config.hidden), n->layers[l].below)
+             : BPPSA_OK;
+}
+
+/* Makes what the head reads. */
+bppsa_status leave_layers(const recurrent_network *n) {
+  const int64_t hidden = n->config.hidden;
+  if (n->config.bidirectional) {
+    return bppsa_sides_leave(n);
+  }
+  return n->ragged.active ? bppsa_gpu_gather_ends(n, offset(n, n->layers[top_of(n)].h, n->batch * hidden), hidden, hidden,
+                                                  n->ragged.ends, hidden)
+                          : BPPSA_OK;
+}
+
 } // namespace
 
 bppsa_status bppsa_gpu_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -161,12 +184,14 @@ bppsa_status bppsa_gpu_forward(recurrent_network *n, const void *h0) {
   if (hosted) {
     (void)bppsa_forward_begin(n);
   }
+  BPPSA_TRY(bppsa_gpu_sequences_begin(n));
   for (int64_t l = 0; l <= top_of(n); ++l) {
     BPPSA_TRY(begin_layer(n, l, h0));
-    BPPSA_TRY(n->config.bidirectional ? bppsa_sides_enter(n, l) : BPPSA_OK);
+    BPPSA_TRY(enter_layer(n, l));
     BPPSA_TRY(OF_TYPE(n, forward_layer, n, l));
+    BPPSA_TRY(n->ragged.active ? bppsa_gpu_cut_states(n, l) : BPPSA_OK);
   }
-  BPPSA_TRY(n->config.bidirectional ? bppsa_sides_leave(n) : BPPSA_OK);
+  BPPSA_TRY(leave_layers(n));
   if (hosted) {
     bppsa_forward_end(n);
   }

@@ -33,12 +33,15 @@ struct recurrent_gpu {
   bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
   cudaStream_t stream;
   void *memory;
-  int64_t chunks;   /* fused: P; 1 for BP */
-  int64_t links;    /* their products, all of them where g_0 leaves the network (config.ends) */
-  bool prepared;    /* the present layer's products have been queued */
-  bool carried;     /* and the gradients between its chunks */
-  bool sums;        /* the walk sums weight gradients */
-  const void *last; /* g_T of the top layer if it is not in g, otherwise NULL */
+  int64_t chunks;     /* fused: P; 1 for BP */
+  int64_t links;      /* their products, all of them where g_0 leaves the network (config.ends) */
+  bool prepared;      /* the present layer's products have been queued */
+  bool carried;       /* and the gradients between its chunks */
+  bool sums;          /* the walk sums weight gradients */
+  const void *last;   /* g_T of the top layer if it is not in g, otherwise NULL */
+  int64_t *lengths;   /* [B], of the present samples */
+  int64_t *drawn;     /* [1 + B]: the step of training, and the samples' numbers in the data set */
+  int64_t *drop_step; /* page-locked host memory: the step, which is copied to `drawn` when the work runs */
   void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone;
 };
 
@@ -135,6 +138,15 @@ bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, 
   return product(n, p, 1);
 }
 
+/* The input of layer l in the present batch. */
+inline const void *input_of(const recurrent_network *n, int64_t l) {
+  if (l == 0) {
+    return n->ragged.active ? n->ragged.x : n->x;
+  }
+  return n->config.bidirectional || bppsa_recurrent_drops(n, l) ? n->layers[l].below
+                                                                : offset(n, n->layers[l - 1].h, n->batch * n->config.hidden);
+}
+
 template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n, int64_t l) {
   layer_arrays<real> c = {};
   const bppsa_recurrent_config *config = &n->config;
@@ -147,9 +159,7 @@ template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n
   c.w_hh = (const real *)place_of(n, l, W_HH, false);
   c.b_ih = (const real *)place_of(n, l, B_IH, false);
   c.b_hh = (const real *)place_of(n, l, B_HH, false);
-  c.x = (const real *)(l == 0                       ? n->x
-                       : n->layers[l].below != NULL ? n->layers[l].below
-                                                    : offset(n, n->layers[l - 1].h, n->batch * config->hidden));
+  c.x = (const real *)input_of(n, l);
   c.pre = is_first(n, l) && is_one(n) ? NULL : (real *)n->pre;
   c.h = (real *)n->layers[l].h;
   c.cells = (real *)n->layers[l].c;
@@ -190,5 +200,27 @@ bppsa_status bppsa_gpu_forward(recurrent_network *n, const void *h0);
 bppsa_status bppsa_gpu_forward_look(recurrent_network *n);
 bppsa_status bppsa_gpu_forward_tell(recurrent_network *n);
 bppsa_status bppsa_gpu_forward_window(recurrent_network *n, int64_t layer, bool guesses, int64_t count, int64_t steps);
+
+/* ---- samples of their own lengths, and dropout (recurrent_sequences_cuda.cu) ---- */
+
+bppsa_status bppsa_gpu_sequences_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_gpu_sequences_allocate(recurrent_network *n); /* what is in host memory */
+void bppsa_gpu_sequences_free(recurrent_network *n);
+/* Queues what a forward pass begins with: lengths, samples and step go to the GPU, and the input's rows are cut. */
+bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n);
+/* Copies rows [T][b] of so many numbers, with 0 behind the samples' ends; from NULL: writes the zeros alone. */
+bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to,
+                           int64_t to_row);
+bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l); /* of layer l, and what it saves */
+/* As bppsa_ragged_gather_ends and bppsa_ragged_scatter_ends, of rows [T][b]. */
+bppsa_status bppsa_gpu_gather_ends(const recurrent_network *n, const void *rows, int64_t row, int64_t width, void *ends,
+                                   int64_t end_row);
+bppsa_status bppsa_gpu_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_row, int64_t row, int64_t width,
+                                    void *rows);
+/* As bppsa_recurrent_drop; rows begin so many numbers apart. */
+bppsa_status bppsa_gpu_drop_rows(const recurrent_network *n, int64_t l, const void *from, int64_t from_row, void *to,
+                                 int64_t to_row);
+bppsa_status bppsa_gpu_drop(const recurrent_network *n, int64_t l, const void *rows, void *left);
+void bppsa_gpu_tell_step(recurrent_network *n, int64_t step);
 
 #endif

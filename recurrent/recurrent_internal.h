@@ -63,7 +63,7 @@ typedef struct recurrent_backend recurrent_backend;
 
 /* A lane in a window of steps (recurrent/walk.h), as a GPU is told. Steps are counted from 0 in the part of the sequence. */
 typedef struct {
-  const void *h;       /* the state in front of its next step; NULL: 0 */
+  const void *h, *c;   /* the state in front of its next step, of a pair both halves; NULL: 0 */
   void *out;           /* where its state goes if it comes to `stop`; NULL: nowhere */
   int64_t sample, at;  /* at: its next step */
   int64_t begin, stop; /* the first step of its chunk, which may be in front of the part; the step in front of which it stops */
@@ -114,9 +114,11 @@ typedef struct {
   int64_t length, sample;
 } recurrent_place;
 
-/* Arrays are NULL where the network takes no lengths. */
+/* Arrays are NULL where the network takes no lengths. On a GPU (recurrent_sequences_cuda.cu) arrays are not packed: they have all
+ * steps of all samples, in the caller's order, with zeros behind the ends; x, packed, ends and (in host memory) place exist. */
 typedef struct {
-  bool active;                /* the present batch has lengths that are not all T */
+  bool active;                /* the present batch has lengths: on a CPU, lengths that are not all T */
+  const int64_t *lengths;     /* on a GPU: of the present batch, borrowed */
   int64_t rows, stretches;    /* of the present batch; rows: Σ lengths */
   recurrent_stretch *stretch; /* [B] */
   recurrent_place *place;     /* [B] */
@@ -238,6 +240,11 @@ struct recurrent_backend {
   bppsa_status (*input_gradient)(recurrent_network *n, int64_t l, void *rows);
   bppsa_status (*enter_side)(recurrent_network *n, int64_t l);
   bppsa_status (*move)(const recurrent_network *n, const recurrent_rows *rows);
+  /* bppsa_ragged_gather_ends and bppsa_recurrent_drop of the device. */
+  bppsa_status (*gather_ends)(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
+                              int64_t end_stride);
+  bppsa_status (*drop)(const recurrent_network *n, int64_t l, const void *rows, void *left);
+  void (*tell_step)(recurrent_network *n, int64_t step); /* the step of training for dropout; NULL: n->drop_step says it */
   bppsa_status (*count)(recurrent_network *n,
                         int64_t *redone);     /* products that the backend's own kernels have redone; waits for the kernels */
   bppsa_status (*look)(recurrent_network *n); /* brings n->forward up to date; waits for the kernels */
@@ -254,17 +261,21 @@ extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the
 
 /* ---- samples of their own lengths (recurrent_ragged.c) ---- */
 
+/* Are the rows of the present batch packed? */
+static inline bool bppsa_ragged_packed(const recurrent_network *n) {
+  return n->ragged.active && n->gpu == NULL;
+}
 /* The stretches of the present batch, and its rows. */
 static inline int64_t bppsa_ragged_stretches(const recurrent_network *n) {
-  return n->ragged.active ? n->ragged.stretches : 1;
+  return bppsa_ragged_packed(n) ? n->ragged.stretches : 1;
 }
 recurrent_stretch bppsa_ragged_stretch(const recurrent_network *n, int64_t index);
 static inline int64_t bppsa_ragged_rows(const recurrent_network *n) {
-  return n->ragged.active ? n->ragged.rows : n->config.seq_len * n->batch;
+  return bppsa_ragged_packed(n) ? n->ragged.rows : n->config.seq_len * n->batch;
 }
 /* The caller's sample at a place of the sorted ones. */
 static inline int64_t bppsa_ragged_sample(const recurrent_network *n, int64_t place) {
-  return n->ragged.active ? n->ragged.place[place].sample : place;
+  return bppsa_ragged_packed(n) ? n->ragged.place[place].sample : place;
 }
 
 /* The length of a sample of the caller's. */
@@ -281,8 +292,8 @@ void bppsa_ragged_pack(const recurrent_network *n, const void *whole, int64_t wi
 void bppsa_ragged_unpack(const recurrent_network *n, const void *packed, int64_t width, void *whole);
 /* Copies rows of `width` reals from the last packed rows of all samples, which are `stride` reals wide, to the caller's array [b],
  * whose rows are end_stride reals wide, or back. */
-void bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
-                              int64_t end_stride);
+bppsa_status bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
+                                      int64_t end_stride);
 void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,
                                void *packed);
 /* Copies the states in front of every step to rows like the step's. */
@@ -328,9 +339,18 @@ static inline bool bppsa_recurrent_drops(const recurrent_network *n, int64_t l) 
   return level > 0 && level < n->config.layers && n->config.dropout > 0 && n->drop_samples != NULL;
 }
 /* Writes what is left of rows [Σ steps][D·H], the states below layer l or their gradients, to another array or the same. */
-void bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left);
+bppsa_status bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left);
+/* The stream of its random numbers in step 0 of training. */
+uint64_t bppsa_recurrent_drop_stream(const recurrent_network *n, int64_t l);
 
 /* ---- the parallel forward pass on a CPU, and of a part of a sequence on a GPU ---- */
+
+/* On a GPU: c of a pair in the states of a window, behind h; otherwise NULL. */
+static inline void *bppsa_walk_window_cells(const recurrent_network *n) {
+  return n->cell->pair
+             ? bppsa_recurrent_offset(n, n->forward.scratch, (n->forward.window + 1) * n->forward.most_lanes * n->config.hidden)
+             : NULL;
+}
 
 /* Do its phases run on the host? */
 static inline bool bppsa_forward_hosted(const recurrent_network *n) {

@@ -79,8 +79,9 @@ static bool find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *w
   } arrays[] = {{layer->h, "hidden state", "reverse hidden state"}, {layer->c, "cell state", "reverse cell state"}};
   int64_t last = n->config.seq_len, found = -1;
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
-    if (arrays[i].states != NULL && (n->ragged.active ? find_packed(n, arrays[i].states, last, where)
-                                                      : find_in(n, arrays[i].states, n->config.hidden, 0, last, 1, where))) {
+    if (arrays[i].states != NULL &&
+        (bppsa_ragged_packed(n) ? find_packed(n, arrays[i].states, last, where)
+                                : find_in(n, arrays[i].states, n->config.hidden, 0, last, 1, where))) {
       last = where->step - 1;
       found = (int64_t)i;
     }
@@ -120,7 +121,7 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
     if (n->backend->layer_backward(n, l) != BPPSA_OK) {
       return false;
     }
-    if (n->ragged.active && n->layers[l].scan == NULL) {
+    if (bppsa_ragged_packed(n) && n->layers[l].scan == NULL) {
       bppsa_ragged_spread(n, bppsa_recurrent_state_size(n), n->g);
     }
     if (find_in(n, n->g, bppsa_recurrent_state_size(n), c->seq_len, c->input_gradients ? 0 : 1, -1, where)) {

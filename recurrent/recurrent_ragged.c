@@ -68,11 +68,13 @@ bppsa_status bppsa_ragged_take(recurrent_network *n, int64_t batch, const int64_
     }
     whole = whole && lengths[b] == steps;
   }
-  r->active = !whole;
+  /* a GPU may record the pass, for batches of other lengths */
+  r->active = n->gpu != NULL ? lengths != NULL : !whole;
+  r->lengths = lengths;
   for (int64_t b = 0; r->active && b < batch; ++b) {
     r->place[b] = (recurrent_place){.length = lengths[b], .sample = b};
   }
-  if (r->active) {
+  if (r->active && n->gpu == NULL) {
     sort(batch, r->place);
     find_stretches(batch, r);
   }
@@ -80,7 +82,7 @@ bppsa_status bppsa_ragged_take(recurrent_network *n, int64_t batch, const int64_
 }
 
 recurrent_stretch bppsa_ragged_stretch(const recurrent_network *n, int64_t index) {
-  return n->ragged.active ? n->ragged.stretch[index] : (stretch){.steps = n->config.seq_len, .samples = n->batch};
+  return bppsa_ragged_packed(n) ? n->ragged.stretch[index] : (stretch){.steps = n->config.seq_len, .samples = n->batch};
 }
 
 int64_t bppsa_ragged_length(const recurrent_network *n, int64_t sample) {
@@ -178,9 +180,10 @@ static void copy_ends(const recurrent_network *n, const void *packed, int64_t st
   }
 }
 
-void bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
-                              int64_t end_stride) {
+bppsa_status bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
+                                      int64_t end_stride) {
   copy_ends(n, packed, stride, width, ends, end_stride, false);
+  return BPPSA_OK;
 }
 
 void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,

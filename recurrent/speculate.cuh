@@ -20,9 +20,9 @@ template <typename real> struct speculate_arrays {
   int64_t chunks, warm_up;
   int64_t possible; /* dependent steps of the sequential pass, over all layers */
   double accept, stop, far;
-  real *ends[2];    /* [C][b][H]: last states of the chunks, before and after a round */
+  real *ends[2];    /* [C][b][S]: last states of the chunks, before and after a round; c of a pair behind its h */
   int *doubtful[2]; /* [C][b]: the chunk must be verified */
-  real *aside;      /* [C][b][1 + SAVED][H]: where warm-ups write */
+  real *aside;      /* [C][b][1 + SAVED, of a pair 2 + SAVED][H]: where warm-ups write */
   int *steps;       /* [SPECULATE_PHASES][C][b]: walked in each phase */
   int *found;       /* likewise: bits of SPECULATE_* below */
   double *gaps;     /* [C][b]: the largest difference that was accepted */

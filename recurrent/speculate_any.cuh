@@ -25,14 +25,16 @@ template <typename real> struct any_block {
   }
   /* The state from which the block goes on. A barrier follows. */
   __device__ __forceinline__ void load(const real *state) {
+    load(state, in);
+  }
+  /* Likewise c of a pair, to numbers of which each thread reads its own alone. */
+  __device__ __forceinline__ void load(const real *state, real *to) const {
     for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
-      in[j] = state != NULL ? state[j] : 0;
+      to[j] = state != NULL ? state[j] : 0;
     }
   }
   __device__ __forceinline__ void store(const real *from, real *state) const {
-    for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
-      state[j] = from[j];
-    }
+    load(from, state);
   }
   /* The largest number of all threads; NaN is passed over. */
   __device__ __forceinline__ real largest(real number) const {
@@ -50,10 +52,16 @@ template <typename real> struct any_block {
   }
 };
 
+/* The block's place aside; c of a pair comes first. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ real *any_aside(const speculate_arrays<real> &s, const any_block<real> &k) {
+  return s.aside + k.slot * (1 + cell<real>::PAIR + cell<real>::SAVED) * k.hidden;
+}
+
 /* ANEW: as in bppsa_recurrent_speculate. */
 template <typename real, template <typename> class cell, bool ANEW>
 __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, bool fits) {
-  enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED };
+  enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED, PAIR = cell<real>::PAIR };
   BPPSA_SHARED(real, shared);
   if (s.report->pause.left > 0) {
     return;
@@ -79,30 +87,42 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
     return;
   }
   k.w = held_weights(k.hidden * K * k.hidden, w_t, fits, k.copy);
-  k.load(ANEW ? s.ends[1] + ((from - 1) * c.batch + k.b) * k.hidden : at == 0 ? c.h + k.b * k.hidden : NULL);
+  const real *ends = s.ends[1] + ((from - 1) * c.batch + k.b) * (1 + PAIR) * k.hidden;
+  real *aside_c = any_aside<real, cell>(s, k), *aside = aside_c + PAIR * k.hidden, *cells = aside_c;
+  k.load(ANEW ? ends : at == 0 ? c.h + k.b * k.hidden : NULL);
+  if constexpr (PAIR) {
+    k.load(ANEW ? ends + k.hidden : at == 0 ? c.cells + k.b * k.hidden : NULL, aside_c);
+  }
   __syncthreads();
-  for (int64_t t = at; t < end; ++t) {
+  for (int64_t t = at; t < end; ++t) { /* all steps of the warm-up write to one place */
     const int64_t row = t * c.batch + k.b;
-    real *aside = s.aside + k.slot * (1 + SAVED) * k.hidden; /* all steps of the warm-up write to one place */
-    forward_units<real, cell>(c, k.w, row, k.in, k.out, t < begin ? aside : c.saved + row * SAVED * k.hidden);
+    real *cells_to = PAIR && t >= begin ? c.cells + (row + c.batch) * k.hidden : aside_c;
+    forward_units<real, cell>(c, k.w, row, k.in, k.out, cells, cells_to, t < begin ? aside : c.saved + row * SAVED * k.hidden);
+    cells = cells_to;
     if (t >= begin) {
       k.store(k.out, c.h + (row + c.batch) * k.hidden);
     }
     __syncthreads();
     k.swap();
   }
-  k.store(k.in, s.ends[ANEW] + k.slot * k.hidden);
+  k.store(k.in, s.ends[ANEW] + k.slot * (1 + PAIR) * k.hidden);
+  if constexpr (PAIR) {
+    k.store(cells, s.ends[ANEW] + (2 * k.slot + 1) * k.hidden);
+  }
 }
 
-/* Walks from k->in through a chunk until new and stored states agree, or to its end, whose state is then in k->in. */
+/* Walks from k->in, and of a pair from `cells`, through a chunk until new and stored states agree, or to its end, whose state is
+ * then in k->in and `cells`. */
 template <typename real, template <typename> class cell>
 __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t begin, int64_t end,
-                                       any_block<real> *k) {
+                                       real *cells, any_block<real> *k) {
+  enum { PAIR = cell<real>::PAIR };
   walked<real> w = {};
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t * c.batch + k->b;
-    real *place = c.h + (row + c.batch) * k->hidden, size = 0, distance = 0;
-    forward_units<real, cell>(c, k->w, row, k->in, k->out, c.saved + row * cell<real>::SAVED * k->hidden);
+    real *place = c.h + (row + c.batch) * k->hidden, *place_c = PAIR ? c.cells + (row + c.batch) * k->hidden : NULL, size = 0,
+         distance = 0;
+    forward_units<real, cell>(c, k->w, row, k->in, k->out, cells, cells, c.saved + row * cell<real>::SAVED * k->hidden);
     for (int64_t j = threadIdx.x; c.relu && j < k->hidden; j += blockDim.x) {
       const real number = k->out[j] < 0 ? -k->out[j] : k->out[j];
       size = number > size ? number : size;
@@ -112,8 +132,8 @@ __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const specul
     const bool near = tolerance > 0 && isfinite(most);
     bool differs = false;
     for (int64_t j = threadIdx.x; j < k->hidden; j += blockDim.x) {
-      const bool same = same_bits(k->out[j], place[j]);
-      const real apart = same ? 0 : distance_of(k->out[j], place[j]);
+      bool same;
+      const real apart = unit_distance<PAIR>(k->out[j], place[j], PAIR ? cells[j] : 0, PAIR ? place_c[j] : 0, &same);
       differs |= !(same || (near && (double)apart <= most));
       distance = apart > distance ? apart : distance;
     }
@@ -125,6 +145,9 @@ __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const specul
     }
     w.found |= SPECULATE_CHANGED;
     k->store(k->out, place);
+    if constexpr (PAIR) {
+      k->store(cells, place_c);
+    }
     if (t + 1 == end) {
       w.found |= SPECULATE_REACHED | ((double)k->largest(distance) > s.far ? SPECULATE_FAR : 0);
     }
@@ -136,6 +159,7 @@ __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const specul
 /* As bppsa_recurrent_mend. Most walks take a few steps, for which no copy of W_hhᵀ pays. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, int phase, int in) {
+  enum { PAIR = cell<real>::PAIR };
   BPPSA_SHARED(real, shared);
   if (s.report->pause.left > 0) {
     return;
@@ -144,13 +168,24 @@ __global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<
   const int64_t item = phase * s.chunks * c.batch + k.slot;
   walked<real> w = {};
   k.w = w_t;
+  const int64_t state = (1 + PAIR) * k.hidden;
+  real *cells = any_aside<real, cell>(s, k);
   if (place_of_round(s.doubtful, in)[k.slot] != 0) { /* never of chunk 0 */
-    k.load(place_of_round(s.ends, in) + (k.slot - c.batch) * k.hidden);
+    const real *before = place_of_round(s.ends, in) + (k.slot - c.batch) * state;
+    k.load(before);
+    if constexpr (PAIR) {
+      k.load(before + k.hidden, cells);
+    }
     __syncthreads();
-    w = any_walk_chunk<real, cell>(c, s, bppsa_cut(c.steps, s.chunks, k.p), bppsa_cut(c.steps, s.chunks, k.p + 1), &k);
+    w = any_walk_chunk<real, cell>(c, s, bppsa_cut(c.steps, s.chunks, k.p), bppsa_cut(c.steps, s.chunks, k.p + 1), cells, &k);
   }
-  k.store((w.found & SPECULATE_REACHED) != 0 ? k.in : place_of_round(s.ends, in) + k.slot * k.hidden,
-          place_of_round(s.ends, 1 - in) + k.slot * k.hidden);
+  const bool reached = (w.found & SPECULATE_REACHED) != 0;
+  const real *kept = place_of_round(s.ends, in) + k.slot * state;
+  real *end = place_of_round(s.ends, 1 - in) + k.slot * state;
+  k.store(reached ? k.in : kept, end);
+  if constexpr (PAIR) {
+    k.store(reached ? cells : kept + k.hidden, end + k.hidden);
+  }
   if (threadIdx.x == 0) {
     if (k.p + 1 < s.chunks) {
       place_of_round(s.doubtful, 1 - in)[k.slot + c.batch] = (w.found & SPECULATE_REACHED) != 0;
@@ -179,11 +214,15 @@ __global__ void bppsa_recurrent_any_tail(layer_arrays<real> c, speculate_arrays<
     walked<real> w = {};
     if (goes_on || place_of_round(s.doubtful, in)[slot] != 0) {
       k.w = k.w == NULL ? held_weights(k.hidden * K * k.hidden, w_t, fits, k.copy) : k.w;
+      real *cells = any_aside<real, cell>(s, k);
       if (!goes_on) {
         k.load(c.h + (begin * c.batch + k.b) * k.hidden);
+        if constexpr (cell<real>::PAIR) {
+          k.load(c.cells + (begin * c.batch + k.b) * k.hidden, cells);
+        }
       }
       __syncthreads();
-      w = any_walk_chunk<real, cell>(c, s, begin, bppsa_cut(c.steps, s.chunks, p + 1), &k);
+      w = any_walk_chunk<real, cell>(c, s, begin, bppsa_cut(c.steps, s.chunks, p + 1), cells, &k);
       goes_on = (w.found & SPECULATE_REACHED) != 0;
     }
     if (threadIdx.x == 0) {

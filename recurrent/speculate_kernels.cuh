@@ -40,6 +40,19 @@ __device__ __forceinline__ bool same_bits(double a, double b) {
   return __double_as_longlong(a) == __double_as_longlong(b);
 }
 
+/* How far the new state of a unit is from the stored one: h, and of a pair c, which has no bound, relative to max(1, |c|). 0 where
+ * both have the same bits; NaN where they cannot be compared. */
+template <bool PAIR, typename real>
+__device__ __forceinline__ real unit_distance(real h, real stored, real c, real stored_c, bool *same) {
+  *same = same_bits(h, stored) && (!PAIR || same_bits(c, stored_c));
+  real distance = *same ? 0 : distance_of(h, stored);
+  if (PAIR && !*same) {
+    const real size = c < 0 ? -c : c, of_c = distance_of(c, stored_c) / (size > 1 ? size : 1);
+    distance = of_c > distance || of_c != of_c ? of_c : distance;
+  }
+  return distance;
+}
+
 /* One of the two places of ends and doubts. An index that is no constant would put all of the kernel's parameters on the stack. */
 template <typename T> __device__ __forceinline__ T *place_of_round(T *const places[2], int place) {
   return place == 0 ? places[0] : places[1];
@@ -66,7 +79,7 @@ __device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays
 /* ANEW: chunks behind the first one that moved far in the first round; the others are left as they are. */
 template <typename real, template <typename> class cell, int HP, bool ONE, bool ANEW>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
-  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, PAIR = cell<real>::PAIR };
   BPPSA_SHARED(real, memory);
   const int lane = (int)threadIdx.x;
   const int64_t p = blockIdx.x / c.batch, b = blockIdx.x % c.batch, hidden = c.hidden, j = lane < hidden ? lane : 0;
@@ -85,11 +98,16 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_ar
   const int64_t begin = bppsa_cut(c.steps, s.chunks, p), end = bppsa_cut(c.steps, s.chunks, p + 1);
   const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
   forward_prepare<real, cell>(c, lane, shared, &l);
-  l.h = ANEW ? s.ends[1][((from - 1) * c.batch + b) * hidden + j] : at == 0 ? c.h[b * hidden + j] : 0;
+  const int64_t from_end = ((from - 1) * c.batch + b) * (1 + PAIR) * hidden + j;
+  l.h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[b * hidden + j] : 0;
+  if constexpr (PAIR) {
+    l.c = ANEW ? s.ends[1][from_end + hidden] : at == 0 ? c.cells[b * hidden + j] : 0;
+  }
   const int64_t state = l.state, saved_row = l.saved_row;
   forward_seek<real, cell>(c, lane, b, at, &l);
-  l.h_to = s.aside + slot * (1 + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
-  l.saved_to = l.h_to + hidden;
+  l.h_to = s.aside + slot * (1 + PAIR + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
+  l.c_to = l.h_to + hidden;
+  l.saved_to = l.h_to + (1 + PAIR) * hidden;
   l.state = l.saved_row = 0;
   forward_run<real, cell>(c, lane, begin - at, shared, &l);
   __syncwarp();
@@ -97,7 +115,10 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_ar
   l.saved_row = saved_row;
   forward_seek<real, cell>(c, lane, b, begin, &l);
   forward_run<real, cell>(c, lane, end - begin, shared, &l);
-  s.ends[ANEW][slot * hidden + j] = l.h;
+  s.ends[ANEW][slot * (1 + PAIR) * hidden + j] = l.h;
+  if constexpr (PAIR) {
+    s.ends[ANEW][(2 * slot + 1) * hidden + j] = l.c;
+  }
   s.doubtful[ANEW][slot] = at > least;
   s.steps[item] = (int)(end - at);
   if (!ANEW) {
@@ -116,26 +137,31 @@ template <typename real, template <typename> class cell, int HP, int AHEAD, bool
 __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane,
                                                    int64_t b, int64_t begin, int64_t end, real *shared,
                                                    forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { PAIR = cell<real>::PAIR };
   walked<real> w = {};
   const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t * c.batch + b;
     real x[K];
     forward_seek<real, cell>(c, lane, b, t, l);
-    real *place = l->h_to;
-    const real stored = *place;
+    real *place = l->h_to, *place_c = l->c_to;
+    const real stored = *place, stored_c = PAIR ? *place_c : 0;
     BPPSA_UNROLL
     for (int k = 0; k < (ONE ? 1 : K); ++k) {
       x[k] = ONE ? c.x[row] : c.pre[(row * K + k) * hidden + j];
     }
     forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, x, shared + (t - begin) % 2 * HP, l);
-    const real distance = same_bits(l->h, stored) ? 0 : distance_of(l->h, stored), size = l->h < 0 ? -l->h : l->h;
+    bool same;
+    const real distance = unit_distance<PAIR>(l->h, stored, l->c, stored_c, &same), size = l->h < 0 ? -l->h : l->h;
     const double tolerance = t == begin ? s.accept : s.stop, largest = c.relu ? (double)warp_largest(size) : 1;
     const double most = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
-    const bool differs = !(same_bits(l->h, stored) || (tolerance > 0 && isfinite(most) && (double)distance <= most));
+    const bool differs = !(same || (tolerance > 0 && isfinite(most) && (double)distance <= most));
     ++w.steps;
     if (!__any_sync(0xffffffffu, differs)) {
       *place = stored; /* and what was saved with this step belongs to the state in front of it */
+      if constexpr (PAIR) {
+        *place_c = stored_c;
+      }
       w.gap = (double)warp_largest(distance);
       return w;
     }
@@ -151,25 +177,31 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES)
     bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s, int phase, int in) {
-  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, PAIR = cell<real>::PAIR };
   BPPSA_SHARED(real, memory);
   const int lane = (int)threadIdx.x;
   const int64_t p = blockIdx.x / c.batch, b = blockIdx.x % c.batch, hidden = c.hidden, j = lane < hidden ? lane : 0;
   const int64_t slot = p * c.batch + b, item = phase * s.chunks * c.batch + slot;
+  const int64_t end = slot * (1 + PAIR) * hidden + j, before = (slot - c.batch) * (1 + PAIR) * hidden + j;
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
   if (s.report->pause.left > 0) {
     return;
   }
   walked<real> w = {};
-  real last = place_of_round(s.ends, in)[slot * hidden + j];
+  real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * hidden] : 0;
   if (place_of_round(s.doubtful, in)[slot] != 0) { /* never of chunk 0 */
     forward_prepare<real, cell>(c, lane, shared, &l);
-    l.h = place_of_round(s.ends, in)[(slot - c.batch) * hidden + j];
+    l.h = place_of_round(s.ends, in)[before];
+    l.c = PAIR ? place_of_round(s.ends, in)[before + PAIR * hidden] : 0;
     w = walk_chunk<real, cell>(c, s, lane, b, bppsa_cut(c.steps, s.chunks, p), bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
     last = (w.found & SPECULATE_REACHED) != 0 ? l.h : last;
+    last_c = (w.found & SPECULATE_REACHED) != 0 ? l.c : last_c;
   }
-  place_of_round(s.ends, 1 - in)[slot * hidden + j] = last;
+  place_of_round(s.ends, 1 - in)[end] = last;
+  if constexpr (PAIR) {
+    place_of_round(s.ends, 1 - in)[end + hidden] = last_c;
+  }
   if (p + 1 < s.chunks) {
     place_of_round(s.doubtful, 1 - in)[slot + c.batch] = (w.found & SPECULATE_REACHED) != 0;
   }
@@ -205,6 +237,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_tail(layer_arrays<
       if (!goes_on) {
         __syncwarp(); /* states that other lanes wrote are not read, but the buffer is written again */
         l.h = c.h[(begin * c.batch + b) * hidden + j];
+        l.c = cell<real>::PAIR ? c.cells[(begin * c.batch + b) * hidden + j] : 0;
       }
       w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
       __syncwarp();

@@ -38,7 +38,7 @@ template <typename real, typename shape> struct wide_item {
 /* ANEW: as in bppsa_recurrent_speculate. */
 template <typename real, template <typename> class cell, typename shape, bool ANEW>
 __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
-  enum { K = cell<real>::MATRICES };
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   BPPSA_SHARED(real, shared);
   if (s.report->pause.left > 0) {
     return;
@@ -64,11 +64,19 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
   }
   if (walks) {
     wide_forward_prepare(c, l, i.b, at, cell<real>::SAVED, &f);
-    f.h = ANEW ? s.ends[1][((from - 1) * c.batch + i.b) * c.hidden + i.j] : at == 0 ? c.h[i.b * c.hidden + i.j] : 0;
+    const int64_t from_end = ((from - 1) * c.batch + i.b) * (1 + PAIR) * c.hidden + i.j;
+    f.h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[i.b * c.hidden + i.j] : 0;
+    if constexpr (PAIR) {
+      f.c = ANEW ? s.ends[1][from_end + c.hidden] : at == 0 ? c.cells[i.b * c.hidden + i.j] : 0;
+      f.c_to = c.cells + ((at + 1) * c.batch + i.b) * c.hidden + i.j;
+    }
     f.quiet = begin - at;
     wide_forward_run<true, real, cell>(c.relu, end - at, l, &f);
     if (i.writes) {
-      s.ends[ANEW][i.slot * c.hidden + i.j] = f.h;
+      s.ends[ANEW][i.slot * (1 + PAIR) * c.hidden + i.j] = f.h;
+      if constexpr (PAIR) {
+        s.ends[ANEW][(2 * i.slot + 1) * c.hidden + i.j] = f.c;
+      }
     }
   }
   l.finish();
@@ -109,9 +117,9 @@ template <typename real, template <typename> class cell, typename shape, int K>
 __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s,
                                         const wide_lane<real, shape> &l, const wide_item<real, shape> &i, int64_t begin,
                                         int64_t end, unsigned *exchanges, wide_forward_lane<real, K, shape> *f) {
-  enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
+  enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1, PAIR = cell<real>::PAIR };
   walked<real> w = {};
-  real stored = 0, distance = -1;
+  real stored = 0, stored_c = 0, distance = -1;
   for (int64_t t = begin; t <= end; ++t) {
     const int buffer = (int)(*exchanges % WIDE_AHEAD);
     const real *in = l.in + buffer * shape::COUNT;
@@ -126,6 +134,9 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
       if (agrees) {
         if (i.writes) {
           *place = stored; /* and what was saved with this step belongs to the state in front of it */
+          if constexpr (PAIR) {
+            c.cells[(t * c.batch + i.b) * c.hidden + i.j] = stored_c;
+          }
         }
         w.gap = (double)most;
         return w;
@@ -138,6 +149,10 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
     }
     place += c.batch * c.hidden;
     stored = i.exists ? *place : 0;
+    real *place_c = PAIR ? c.cells + (place - c.h) : NULL;
+    if constexpr (PAIR) {
+      stored_c = i.exists ? *place_c : 0;
+    }
     real sums[K][shape::UNITS] = {}, product[K], pre[K], saved[SAVED];
     BPPSA_UNROLL
     for (int k = 0; k < K; ++k) {
@@ -148,11 +163,16 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
     for (int k = 0; k < K; ++k) {
       product[k] = wide_sum<real, shape>(sums[k], l.part) + f->bias[k];
     }
-    f->h = cell<real>::forward(c.relu, pre, product, f->h, saved);
-    distance = same_bits(f->h, stored) ? -1 : distance_of(f->h, stored);
+    f->h = unit_forward<real, cell>(c.relu, pre, product, f->h, &f->c, saved);
+    bool same;
+    distance = unit_distance<PAIR>(f->h, stored, f->c, stored_c, &same);
+    distance = same ? -1 : distance;
     ++w.steps;
     if (i.writes) {
       *place = f->h;
+      if constexpr (PAIR) {
+        *place_c = f->c;
+      }
       BPPSA_UNROLL
       for (int v = 0; v < cell<real>::SAVED; ++v) {
         c.saved[((t * c.batch + i.b) * SAVED + v) * c.hidden + i.j] = saved[v];
@@ -166,7 +186,7 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS)
     bppsa_recurrent_wide_mend(layer_arrays<real> c, speculate_arrays<real> s, int phase, int in) {
-  enum { K = cell<real>::MATRICES };
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   BPPSA_SHARED(real, shared);
   if (s.report->pause.left > 0) {
     return;
@@ -176,17 +196,23 @@ __global__ void __launch_bounds__(shape::THREADS)
   const int64_t item = phase * s.chunks * c.batch + i.slot;
   wide_forward_lane<real, K, shape> f;
   walked<real> w = {};
-  real last = place_of_round(s.ends, in)[i.slot * c.hidden + i.j];
+  const int64_t end = i.slot * (1 + PAIR) * c.hidden + i.j, before = (i.slot - c.batch) * (1 + PAIR) * c.hidden + i.j;
+  real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * c.hidden] : 0;
   if (place_of_round(s.doubtful, in)[i.slot] != 0) { /* never of chunk 0 */
     unsigned exchanges = 0;
     wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, &f);
-    f.h = place_of_round(s.ends, in)[(i.slot - c.batch) * c.hidden + i.j];
+    f.h = place_of_round(s.ends, in)[before];
+    f.c = PAIR ? place_of_round(s.ends, in)[before + PAIR * c.hidden] : 0;
     w = wide_walk_chunk<real, cell>(c, s, l, i, bppsa_cut(c.steps, s.chunks, i.p), bppsa_cut(c.steps, s.chunks, i.p + 1),
                                     &exchanges, &f);
     last = (w.found & SPECULATE_REACHED) != 0 ? f.h : last;
+    last_c = (w.found & SPECULATE_REACHED) != 0 ? f.c : last_c;
   }
   if (i.writes) {
-    place_of_round(s.ends, 1 - in)[i.slot * c.hidden + i.j] = last;
+    place_of_round(s.ends, 1 - in)[end] = last;
+    if constexpr (PAIR) {
+      place_of_round(s.ends, 1 - in)[end + c.hidden] = last_c;
+    }
   }
   if (i.first) {
     if (i.p + 1 < s.chunks) {
@@ -226,6 +252,9 @@ __global__ void __launch_bounds__(shape::THREADS)
       }
       __syncwarp(); /* a unit's state was written by one of its threads */
       f.h = goes_on ? f.h : c.h[(begin * c.batch + i.b) * c.hidden + i.j];
+      if constexpr (cell<real>::PAIR) {
+        f.c = goes_on ? f.c : c.cells[(begin * c.batch + i.b) * c.hidden + i.j];
+      }
       w = wide_walk_chunk<real, cell>(c, s, l, i, begin, bppsa_cut(c.steps, s.chunks, p + 1), &exchanges, &f);
       goes_on = (w.found & SPECULATE_REACHED) != 0;
     }

@@ -1,6 +1,5 @@
 /* How the lanes of a parallel forward pass walk on a GPU (recurrent/walk.h): all lanes of a phase together, window by window. The
- * GPU computes a window and compares its states with those stored; the host waits for what it found, and says which lanes go on.
- * States are h alone: a plan for pairs (h, c) on a GPU is sequential. */
+ * GPU computes a window and compares its states with those stored; the host waits for what it found, and says which lanes go on. */
 #include <math.h>
 
 #include "recurrent/walk.h"
@@ -18,6 +17,7 @@ static bool may_cross(const walk *w, const lane *l) {
 
 static bppsa_walk_item item_of(const walk *w, const lane *l) {
   bppsa_walk_item item = {.h = l->from.h,
+                          .c = l->from.c,
                           .sample = l->sample,
                           .at = l->at - w->first,
                           .begin = bppsa_walk_chunk_begin(w->n, l->chunk) - w->first,
@@ -81,7 +81,7 @@ static int64_t window_steps(const walk *w, int64_t count, int64_t before) {
 static bppsa_walk_place state_after(const walk *w, int64_t count, int64_t steps, int64_t i, const lane *l) {
   const recurrent_network *n = w->n;
   const bool guess = w->phase == BPPSA_WALK_SPECULATE && l->at <= bppsa_walk_chunk_begin(n, l->chunk);
-  const bppsa_walk_place window = {.h = n->forward.scratch};
+  const bppsa_walk_place window = {.h = n->forward.scratch, .c = bppsa_walk_window_cells(n)};
   return guess ? bppsa_walk_behind(w, window, steps * count + i) : bppsa_walk_state(w, l->at, l->sample);
 }
 

@@ -13,8 +13,8 @@
 
 enum { WALK_WARPS = 4, WALK_THREADS = WALK_WARPS * WARP_LANES };
 
-/* Inputs [steps][rows][width], h [steps + 1][rows][H], saved [steps][rows][saved_width] or NULL. */
-template <typename real> struct walk_sequence { real *inputs, *h, *saved; };
+/* Inputs [steps][rows][width], h [steps + 1][rows][H], of a pair c likewise, saved [steps][rows][saved_width] or NULL. */
+template <typename real> struct walk_sequence { real *inputs, *h, *cells, *saved; };
 
 template <typename real> struct walk_arrays {
   const bppsa_walk_item *items; /* [count] */
@@ -56,6 +56,9 @@ template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_r
   }
   for (int64_t j = threadIdx.x; j < w.hidden; j += WALK_THREADS) {
     w.window.h[lane * w.hidden + j] = i.h != NULL ? ((const real *)i.h)[j] : 0;
+    if (w.window.cells != NULL) {
+      w.window.cells[lane * w.hidden + j] = i.c != NULL ? ((const real *)i.c)[j] : 0;
+    }
   }
 }
 
@@ -69,10 +72,12 @@ __device__ __forceinline__ bool walk_agrees(const walk_arrays<real> &w, const bp
   for (int64_t first = 0; first < w.hidden; first += WARP_LANES) { /* lanes beyond H look at the last unit again */
     const int64_t unit = first + (int)threadIdx.x % WARP_LANES, j = unit < w.hidden ? unit : w.hidden - 1;
     const real a = w.window.h[fresh + j], b = w.layer.h[old + j], of = a < 0 ? -a : a;
-    const real d = same_bits(a, b) ? 0 : distance_of(a, b);
+    bool same;
+    const real d = w.window.cells != NULL ? unit_distance<true>(a, b, w.window.cells[fresh + j], w.layer.cells[old + j], &same)
+                                          : unit_distance<false, real>(a, b, 0, 0, &same);
     size = of > size ? of : size;
     most = d > most ? d : most;
-    differs |= !same_bits(a, b);
+    differs |= !same;
     unordered |= d != d;
   }
   const double tolerance = i.at + s == i.begin ? w.accept : w.stop, largest = w.relu ? (double)warp_largest(size) : 1;
@@ -123,12 +128,19 @@ template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_r
   }
   walk_copy(first, changed, w.hidden, w.window.h + (w.count + lane) * w.hidden, w.count, w.layer.h + (row + w.batch) * w.hidden,
             w.batch);
+  if (w.window.cells != NULL) {
+    walk_copy(first, changed, w.hidden, w.window.cells + (w.count + lane) * w.hidden, w.count,
+              w.layer.cells + (row + w.batch) * w.hidden, w.batch);
+  }
   if (w.window.saved != NULL) {
     walk_copy(first, saved, w.saved_width, w.window.saved + lane * w.saved_width, w.count, w.layer.saved + row * w.saved_width,
               w.batch);
   }
   for (int64_t j = threadIdx.x; i.out != NULL && !agreed && i.at + taken == i.stop && j < w.hidden; j += WALK_THREADS) {
     ((real *)i.out)[j] = w.window.h[(taken * w.count + lane) * w.hidden + j];
+    if (w.window.cells != NULL) {
+      ((real *)i.out)[w.hidden + j] = w.window.cells[(taken * w.count + lane) * w.hidden + j];
+    }
   }
 }
 

@@ -60,11 +60,7 @@ template <typename real, template <typename> class cell> bppsa_status wide_runs(
     bool there, back, parallel;
     BPPSA_TRY((wide_fits<real, cell, size.value, false>(device, &there)));
     BPPSA_TRY((wide_fits<real, cell, size.value, true>(device, &back)));
-    if constexpr (cell<real>::PAIR) { /* they have no parallel forward pass */
-      parallel = true;
-    } else {
-      BPPSA_TRY((wide_speculates<real, cell, size.value>(device, &parallel)));
-    }
+    BPPSA_TRY((wide_speculates<real, cell, size.value>(device, &parallel)));
     *runs = there && back && parallel;
     return BPPSA_OK;
   });

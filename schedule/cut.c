@@ -100,7 +100,10 @@ static void find(search *s, double limit, double (*add)(double so_far, double pa
       *best = INFINITY;
       for (int64_t first = p == 0 ? 0 : l - 1; first >= p; --first) { /* larger first parts win ties */
         const double part = s->before[l] - s->before[first];
-        const double cost = part <= limit ? add(p == 0 ? 0 : s->best[(p - 1) * row + first], part) : INFINITY;
+        if (part > limit || add(0, part) > *best) {
+          break; /* longer last parts cost more */
+        }
+        const double cost = add(p == 0 ? 0 : s->best[(p - 1) * row + first], part);
         if (cost < *best) {
           *best = cost;
           s->from[p * row + l] = first;
@@ -138,9 +141,38 @@ bppsa_status bppsa_schedule_cut_evenly(int64_t layers, const double *costs, int6
   return room ? BPPSA_OK : BPPSA_ERR_MEMORY;
 }
 
-bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, const double *costs,
-                                       int64_t **cut, int64_t *cuts) {
-  BPPSA_REQUIRE(scheme != NULL && config != NULL && costs != NULL && cut != NULL && cuts != NULL);
+bool bppsa_schedule_costs_by_layer(const bppsa_schedule_config *config) {
+  static const bppsa_schedule_cost of_passes[] = {BPPSA_COST_FORWARD, BPPSA_COST_INPUT_GRAD, BPPSA_COST_WEIGHT_GRAD,
+                                                  BPPSA_COST_BACKWARD};
+  bool all = true;
+  for (size_t i = 0; i < sizeof of_passes / sizeof *of_passes; ++i) {
+    all = all && (config->cost[of_passes[i]] == NULL || config->rows[of_passes[i]] == config->layers);
+  }
+  return all;
+}
+
+static double cost_of(const bppsa_schedule_config *c, bppsa_schedule_cost cost, int64_t layer) {
+  return c->cost[cost] != NULL ? c->cost[cost][layer] : c->uniform[cost];
+}
+
+/* Cuts the layers by the costs of their forward and backward passes. first: as bppsa_schedule_cut_evenly has it. */
+static bppsa_status cut_passes(const bppsa_schedule_config *c, int64_t stages, int64_t *first) {
+  double *costs = bppsa_calloc(c->layers, sizeof *costs);
+  if (costs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t l = 0; l < c->layers; ++l) {
+    const double both = cost_of(c, BPPSA_COST_BACKWARD, l);
+    const double apart = cost_of(c, BPPSA_COST_INPUT_GRAD, l) + cost_of(c, BPPSA_COST_WEIGHT_GRAD, l);
+    costs[l] = cost_of(c, BPPSA_COST_FORWARD, l) + (both >= 0 ? both : apart);
+  }
+  const bppsa_status status = bppsa_schedule_cut_evenly(c->layers, costs, stages, first);
+  bppsa_free(costs);
+  return status;
+}
+
+bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, int64_t **cut, int64_t *cuts) {
+  BPPSA_REQUIRE(scheme != NULL && config != NULL && cut != NULL && cuts != NULL && bppsa_schedule_costs_by_layer(config));
   bppsa_schedule_config one = *config; /* a list without operations knows its stages */
   bppsa_schedule *empty = NULL;
   one.iterations = 1;
@@ -155,7 +187,7 @@ bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_
     return BPPSA_OK;
   }
   int64_t *made = bppsa_calloc(stages, sizeof *made);
-  const bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : bppsa_schedule_cut_evenly(config->layers, costs, stages, made);
+  const bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : cut_passes(config, stages, made);
   if (status != BPPSA_OK) {
     bppsa_free(made);
     return status;

@@ -270,7 +270,7 @@ bppsa_status bppsa_schedule_reverse_first_k(bppsa_schedule *list) {
   const int64_t most = clamp(list);
   timeline t;
   if (c->reverse > c->layers) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "reverse: %lld, expected at most the %lld layers, or -1: searched",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "reverse-k: %lld, expected at most the %lld layers, or -1: searched",
                       (long long)c->reverse, (long long)c->layers);
   }
   if (c->reverse >= 0) {
@@ -278,7 +278,7 @@ bppsa_status bppsa_schedule_reverse_first_k(bppsa_schedule *list) {
     return generate(list, true, list->config.reverse);
   }
   if (c->layers > SEARCH_LIMIT) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "reverse: a search over %lld layers, expected at most %d, or k itself",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "reverse-k: a search over %lld layers, expected at most %d, or k itself",
                       (long long)c->layers, SEARCH_LIMIT);
   }
   BPPSA_TRY(make_timeline(list, true, &t));

@@ -69,20 +69,31 @@ static bppsa_schedule_config config_of(const bppsa_schedule_request *request, co
   return c;
 }
 
+/* Checks the file of costs, and cuts the layers by it where the request has no cut. *cut: owned by the caller, borrowed by the
+ * configuration. */
+static bppsa_status use_costs(const bppsa_schedule_request *request, const char *id, bppsa_schedule_config *c, int64_t **cut) {
+  const bppsa_status status = bppsa_schedule_check_rows(id, c);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "--costs: %s", request->costs);
+  }
+  if (c->cut == NULL && bppsa_schedule_costs_by_layer(c)) {
+    BPPSA_TRY(bppsa_schedule_cut_scheme(id, c, cut, &c->cuts));
+    c->cut = *cut;
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_schedule_request_make(const bppsa_schedule_request *request, const char *id, int64_t layers,
                                          bppsa_timed *timed) {
   const bppsa_schedule_scheme *scheme;
   bppsa_schedule *list = NULL;
+  int64_t *cut = NULL;
   BPPSA_TRY(find(id, &scheme));
-  const bppsa_schedule_config config = config_of(request, scheme, layers);
-  if (request->costs != NULL) {
-    const bppsa_status status = bppsa_schedule_check_rows(id, &config);
-    if (status != BPPSA_OK) {
-      return bppsa_fail_prefix(status, "--costs: %s", request->costs);
-    }
-  }
-  BPPSA_TRY(bppsa_schedule_create(id, &config, &list));
-  return bppsa_timed_create(list, timed);
+  bppsa_schedule_config config = config_of(request, scheme, layers);
+  BPPSA_TRY(request->costs != NULL ? use_costs(request, id, &config, &cut) : BPPSA_OK);
+  const bppsa_status status = bppsa_schedule_create(id, &config, &list);
+  bppsa_free(cut);
+  return status == BPPSA_OK ? bppsa_timed_create(list, timed) : status;
 }
 
 bppsa_status bppsa_schedule_load(const char *path, bppsa_timed *timed) {

@@ -418,7 +418,7 @@ const bppsa_checker_rule bppsa_checker_rules[] = {
      bppsa_rule_step_synchronised},
     {{"step-count", "as many updates of every layer as the scheme makes"}, bppsa_rule_step_count},
     {{"step-micro-batches", "an update adds up the gradients of its own micro-batches"}, bppsa_rule_step_micro_batches},
-    {{"step-at-once", "where weights are predicted, no pass of a layer comes between its gradient and its update"},
+    {{"step-at-once", "where every micro-batch has an update, no pass of a layer comes between its gradient and its update"},
      bppsa_rule_step_at_once},
     {{"version-step", "the updates of a layer count up by one"}, bppsa_rule_version_step},
     {{"version-forward", "F sees the weights its scheme promises"}, bppsa_rule_version_forward},

@@ -162,11 +162,12 @@ bppsa_status bppsa_rule_step_micro_batches(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* SpecTrain predicts from the present weights as many updates ahead as its formulas say: an update is not put off. c->first: of
- * [replica][layer], the micro-batch whose gradient was made since the last STEP, or -1. */
+/* Where every micro-batch has an update of its own, passes see the present weights, keep them or predict from them: an update that
+ * is put off changes what they see, even if their versions are renamed. c->first: of [replica][layer], the micro-batch whose
+ * gradient was made since the last STEP, or -1. */
 bppsa_status bppsa_rule_step_at_once(bppsa_checker *c, bool *kept) {
   const int64_t layers = c->list->config.layers;
-  if (c->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED) {
+  if (!updates_each(c->list)) {
     return BPPSA_OK;
   }
   bppsa_checker_fill(c->first, c->list->replicas * layers, -1);

@@ -191,11 +191,12 @@ bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_
  * part p + 1, size parts - 1. Of several such cuts it takes the one with the least sum of squares, then with larger first parts.
  * Every part has a layer, so 1 <= parts <= layers. costs: 0 or more. ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_schedule_cut_evenly(int64_t layers, const double *costs, int64_t parts, int64_t *first);
-/* Cuts the layers in this way into the stages of a scheme: *cut becomes what config.cut takes (the caller frees it with
- * bppsa_free), *cuts its size; NULL and 0 where the scheme has no stages of neighbouring layers, or only one. costs: of each layer,
- * size config->layers. ERR_* of bppsa_schedule_create_empty. */
-bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, const double *costs,
-                                       int64_t **cut, int64_t *cuts);
+/* Has every cost of a pass (F, I, W, B) a number for each layer, or one for all layers? */
+bool bppsa_schedule_costs_by_layer(const bppsa_schedule_config *config);
+/* Cuts the layers in this way into the stages of a scheme, by what F and B of a layer cost: *cut becomes what config.cut takes (the
+ * caller frees it with bppsa_free), *cuts its size; NULL and 0 where the scheme has no stages of neighbouring layers, or only one.
+ * ERR_ARGUMENT: costs that are not by layer; ERR_* of bppsa_schedule_create_empty. */
+bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, int64_t **cut, int64_t *cuts);
 /* Reads a configuration's cut, "3,5" or "3:5"; the caller frees it with bppsa_free. ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_schedule_cut_parse(const char *text, int64_t **cut, int64_t *cuts);
 

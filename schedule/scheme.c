@@ -162,7 +162,7 @@ static bppsa_status check_counts(const bppsa_schedule_config *c) {
       {"stages", c->stages, 1},     {"micro-batches", c->micro_batches, 1},
       {"width", c->width, 1},       {"layers", c->layers, 1},
       {"chunks", c->chunks, 1},     {"iterations", c->iterations, 1},
-      {"elements", c->elements, 2}, {"reverse", c->reverse, -1},
+      {"elements", c->elements, 2}, {"reverse-k", c->reverse, -1},
       {"replicas", c->replicas, 0}, {"stages x width", c->stages > MOST || c->width > MOST ? MOST + 1 : c->stages * c->width, 1}};
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; ++i) {
     if (counts[i].value < counts[i].least || counts[i].value > MOST) {

@@ -62,9 +62,6 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
                       device == NULL ? "cpu" : bppsa_device_get_name(device));
   }
-  if (dataset->lengths != NULL && elsewhere) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "data set: lengths of samples for a model on a GPU, expected device cpu");
-  }
   bppsa_batch made = {.model = model, .dataset = dataset, .device = device, .capacity = capacity, .steps = dataset->seq_len};
   const bppsa_status status = create_buffers(&made, gradients);
   if (status != BPPSA_OK) {
@@ -170,11 +167,15 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
   return batch->gpu.device != NULL ? bppsa_batch_gpu_targets(batch) : BPPSA_OK;
 }
 
+void bppsa_batch_tell(const bppsa_batch *batch) {
+  bppsa_model_drop(batch->model, batch->step, batch->training ? batch->indices : NULL);
+}
+
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);
   const bppsa_view x = own_x(batch);
-  bppsa_model_drop(batch->model, batch->step, batch->training ? batch->indices : NULL);
+  bppsa_batch_tell(batch);
   BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, batch->lengths, &batch->logits));
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {

@@ -23,8 +23,9 @@ typedef struct {
   bppsa_gpu_input *input, *device_input;
   bppsa_gpu_result *result, *device_result;
   int64_t *device_labels;
-  void *device_targets; /* if the data set has real targets instead of labels */
-  bppsa_view x_staging; /* the samples within staging if the host makes them; else empty */
+  void *device_targets;    /* if the data set has real targets instead of labels */
+  int64_t *device_lengths; /* if each step has labels or targets, and samples have lengths; otherwise NULL */
+  bppsa_view x_staging;    /* the samples within staging if the host makes them; else empty */
   void *loss_scratch;
 } bppsa_batch_gpu;
 
@@ -40,10 +41,12 @@ typedef struct {
   /* [T or 1, capacity, C], the model's dtype, in host memory: real targets; data is NULL if there are labels */
   bppsa_view targets;
   bppsa_buffer own_targets; /* memory of `targets` if the model is in host memory */
-  int64_t *lengths;         /* of the samples in the present batch, size capacity; NULL: all have T steps */
-  bool training;            /* passes are those of a step of training, which a model with dropout is told */
-  int64_t step;             /* of training, from 0 */
-  int64_t *indices;         /* of the samples in the present batch, size capacity, in host memory */
+  /* Of the samples in the present batch, size capacity, in host memory that a GPU reads when the batch's work runs; NULL: all
+   * have T steps. */
+  int64_t *lengths;
+  bool training;    /* passes are those of a step of training, which a model with dropout is told */
+  int64_t step;     /* of training, from 0 */
+  int64_t *indices; /* of the samples in the present batch, size capacity, in host memory */
   /* The model computes steps first_step + 1 .. first_step + steps of the data set's; all of them unless bppsa_batch_set_steps */
   int64_t first_step, steps;
   int64_t first;      /* samples of the whole batch in front of these, if these are a part of it; for messages */
@@ -71,6 +74,9 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* does nothing for a m
  * whose loss can then be computed. On a GPU both are queued, once it has read what was staged before. */
 bppsa_status bppsa_batch_put_inputs(bppsa_batch *batch, int64_t count, const int64_t *indices, const bppsa_view *x);
 bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const int64_t *indices);
+/* Tells the model which samples the next passes have, and which step of training it is, as bppsa_batch_forward does: for passes
+ * that have been recorded. */
+void bppsa_batch_tell(const bppsa_batch *batch);
 /* Runs the model's forward pass from a zero state and checks the logits' shape. */
 bppsa_status bppsa_batch_forward(bppsa_batch *batch);
 /* Computes the loss of the present logits, and its gradient if the batch was made with gradients. queue_loss only queues it on a

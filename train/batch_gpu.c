@@ -33,6 +33,11 @@ static int64_t target_bytes(const bppsa_batch *b, int64_t rows) {
   return fits ? bytes : -1;
 }
 
+/* Does the loss leave out rows behind the ends of samples? */
+static bool has_row_lengths(const bppsa_batch *b) {
+  return b->dataset->lengths != NULL && b->dataset->labels_per_step;
+}
+
 static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
   b->gpu.device_result = place(l, 1, sizeof(bppsa_gpu_result));
   b->gpu.device_input = place(l, input_bytes(b->capacity), 1);
@@ -41,12 +46,18 @@ static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
   } else {
     b->gpu.device_labels = place(l, labels, sizeof(int64_t));
   }
+  if (has_row_lengths(b)) {
+    b->gpu.device_lengths = place(l, b->capacity, sizeof(int64_t));
+  }
   b->gpu.loss_scratch = place(l, bppsa_loss_scratch(labels), 1);
 }
 
 static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
   b->gpu.result = place(l, 1, sizeof(bppsa_gpu_result));
   b->gpu.input = place(l, input_bytes(b->capacity), 1);
+  if (b->dataset->lengths != NULL) {
+    b->lengths = place(l, b->capacity, sizeof *b->lengths);
+  }
   if (b->dataset->ops->queue == NULL) {
     if (b->dataset->real_targets) {
       b->targets.data = place(l, target_bytes(b, labels), 1);
@@ -106,6 +117,9 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
     return BPPSA_OK;
   }
   BPPSA_TRY(queue_made(b, b->count, &b->x_view, g->device_labels));
+  if (g->device_lengths != NULL) {
+    BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_lengths, b->lengths, b->count * (int64_t)sizeof *b->lengths));
+  }
   if (b->dataset->ops->queue != NULL) {
     return BPPSA_OK;
   }
@@ -139,7 +153,8 @@ static bppsa_status queue_loss(bppsa_batch *b, int64_t mean_rows) {
                               .ignored = b->dataset->ignored,
                               .targets = b->gpu.device_targets == NULL ? NULL : (const char *)b->gpu.device_targets + skipped,
                               .mean_rows = mean_rows,
-                              .binary = b->dataset->binary};
+                              .binary = b->dataset->binary,
+                              .lengths = b->gpu.device_lengths};
   return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.device_result);
 }
 

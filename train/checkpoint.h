@@ -43,7 +43,7 @@ bool bppsa_checkpoint_exists(const bppsa_checkpoint *checkpoint);
 /* Saves the present values of the tensors as the latest checkpoint. ERR_IO: a valid checkpoint from before is kept. */
 bppsa_status bppsa_checkpoint_save(bppsa_checkpoint *checkpoint);
 
-#define BPPSA_CHECKPOINT_NOTICE 512
+#define BPPSA_CHECKPOINT_NOTICE 1024
 
 /* Restores the tensors from the latest checkpoint, or from the previous one if the latest is missing or damaged. `notice`, of
  * BPPSA_CHECKPOINT_NOTICE bytes, receives "" or a line for the user: that the previous one was taken, or that another version of
@@ -54,7 +54,7 @@ bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice);
 /* Reads fields of the checkpoint that a load would take, without opening the directory, for callers that need them to build what
  * is restored. "" where the checkpoint lacks a field; longer values are cut off. ERR_ARGUMENT: there is no checkpoint.
  * ERR_FORMAT. */
-#define BPPSA_CHECKPOINT_VALUE 128
+#define BPPSA_CHECKPOINT_VALUE 192
 bppsa_status bppsa_checkpoint_peek(const char *directory, int64_t count, const char *const *keys,
                                    char (*values)[BPPSA_CHECKPOINT_VALUE]);
 

@@ -21,6 +21,10 @@ static bool is_left_out(const bppsa_loss_job *job, int64_t row) {
 
 enum { ROWS_PER_BLOCK = 16, LINE = 256 /* bytes between parts of GPU memory */ };
 
+static int64_t padded(int64_t bytes) {
+  return (bytes + LINE - 1) / LINE * LINE;
+}
+
 /* Checks a model's outputs and the array for their gradient. */
 static bppsa_status check_views(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *seed) {
   const bppsa_device_kind kind = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
@@ -146,7 +150,8 @@ static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job
   (void)counted; /* the GPU counts the rows itself */
   const void *compared = job->labels != NULL ? (const void *)job->labels : job->targets;
   const int64_t bytes = job->labels != NULL ? job->rows * (int64_t)sizeof *job->labels : (int64_t)bppsa_view_bytes(job->logits);
-  const int64_t scratch = (LINE + bytes + LINE - 1) / LINE * LINE;
+  const int64_t batch = job->logits->shape[job->logits->ndim - 2];
+  const int64_t lengths = padded(LINE + bytes), scratch = padded(lengths + batch * (int64_t)sizeof *job->lengths);
   bppsa_gpu_result found = {0};
   bppsa_loss_job on_device = *job;
   void *memory;
@@ -154,7 +159,11 @@ static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job
   char *at = memory;
   on_device.labels = job->labels != NULL ? (const int64_t *)(at + LINE) : NULL;
   on_device.targets = at + LINE;
+  on_device.lengths = job->lengths != NULL ? (const int64_t *)(void *)(at + lengths) : NULL;
   bppsa_status status = bppsa_memory_put(device, at + LINE, compared, bytes);
+  if (status == BPPSA_OK && job->lengths != NULL) {
+    status = bppsa_memory_put(device, at + lengths, job->lengths, batch * (int64_t)sizeof *job->lengths);
+  }
   if (status == BPPSA_OK) {
     status = bppsa_loss_queue(device, &on_device, at + scratch, memory);
   }
@@ -221,9 +230,6 @@ bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_
 static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows, int64_t mean_rows,
                             const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE((rows->labels == NULL) != (rows->targets == NULL));
-  if (rows->lengths != NULL && outputs->device != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "loss: lengths of samples on a GPU, expected outputs in host memory");
-  }
   bppsa_loss_job job = {.logits = outputs,
                         .seed = seed,
                         .labels = rows->labels,
@@ -251,10 +257,6 @@ bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outpu
 }
 
 /* ---- queued ---- */
-
-static int64_t padded(int64_t bytes) {
-  return (bytes + LINE - 1) / LINE * LINE;
-}
 
 static int64_t rows_of(const bppsa_view *logits) {
   return bppsa_view_count(logits) / logits->shape[logits->ndim - 1];

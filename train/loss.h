@@ -66,8 +66,7 @@ typedef struct {
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */
 } bppsa_loss_rows;
 
-/* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. ERR_UNSUPPORTED: lengths on a GPU;
- * otherwise the errors above. */
+/* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. Errors as above. */
 bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                            const bppsa_view *seed, bppsa_loss_result *result);
 

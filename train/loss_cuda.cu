@@ -1,5 +1,5 @@
-/* The loss on a GPU: one launch if a block holds all rows, otherwise two; one more before them counts rows if some may be
- * ignored. */
+/* The loss on a GPU: one launch if a block holds all rows, otherwise two; one more before them counts rows if some may be left
+ * out. */
 #include "core/check.cuh"
 #include "train/loss_internal.h"
 #include "train/loss_kernels.cuh"
@@ -19,15 +19,23 @@ static void launch(cudaStream_t stream, const bppsa_loss_job *job, loss_sum *sum
   const size_t shared = LOSS_THREADS * sizeof(loss_sum);
   const real *logits = (const real *)job->logits->data;
   real *seed = job->seed == NULL ? NULL : (real *)job->seed->data;
-  const loss_terms terms = {rows,           classes,    job->labels == NULL ? classes : 1, job->ignores, job->ignored,
-                            job->mean_rows, job->binary};
+  loss_terms terms = {};
+  terms.rows = rows;
+  terms.classes = classes;
+  terms.terms = job->labels == NULL ? classes : 1;
+  terms.ignores = job->ignores;
+  terms.ignored = job->ignored;
+  terms.mean_rows = job->mean_rows;
+  terms.binary = job->binary;
+  terms.lengths = job->lengths;
+  terms.batch = job->logits->shape[job->logits->ndim - 2];
+  if (job->ignores || job->lengths != NULL) {
+    BPPSA_LAUNCH(bppsa_loss_count, 1, LOSS_THREADS, LOSS_THREADS * sizeof(int64_t), stream, terms, job->labels, result);
+  }
   if (job->labels == NULL) {
     BPPSA_LAUNCH(bppsa_loss_squares<real>, blocks, LOSS_THREADS, shared, stream, terms, logits, (const real *)job->targets, seed,
                  sums, result);
   } else {
-    if (job->ignores) {
-      BPPSA_LAUNCH(bppsa_loss_count, 1, LOSS_THREADS, LOSS_THREADS * sizeof(int64_t), stream, terms, job->labels, result);
-    }
     BPPSA_LAUNCH(bppsa_loss_rows<real>, blocks, LOSS_THREADS, shared, stream, terms, logits, job->labels, seed, sums, result);
   }
   if (blocks > 1) {

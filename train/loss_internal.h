@@ -18,11 +18,10 @@ typedef struct {
   const int64_t *labels; /* for the cross-entropy, size rows; NULL: an error of targets */
   bool ignores;          /* rows with the label `ignored` are left out */
   int64_t ignored;
-  const void *targets; /* [rows][C] of the logits' dtype */
-  bool binary;         /* their binary cross-entropy instead of the mean squared error */
-                       /* of the samples: rows of [T, b] behind them are left out; NULL: there are none. Never on a GPU */
-  const int64_t *lengths;
-  int64_t mean_rows; /* the mean is over so many rows; 0: over the counted ones */
+  const void *targets;    /* [rows][C] of the logits' dtype */
+  bool binary;            /* their binary cross-entropy instead of the mean squared error */
+  const int64_t *lengths; /* of the samples: rows of [T, b] behind them are left out; NULL: there are none */
+  int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones */
 } bppsa_loss_job;
 
 /* Bytes of GPU memory for the sums of the blocks of rows. */

@@ -52,13 +52,27 @@ struct loss_terms {
   int64_t terms; /* of the mean, in each row */
   bool ignores;  /* rows with the label `ignored` are left out; result->rows has the number of others */
   int64_t ignored;
-  int64_t mean_rows; /* the mean is over so many rows; 0: over the counted ones */
-  bool binary;       /* of targets: the binary cross-entropy instead of the mean squared error */
+  int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones */
+  bool binary;            /* of targets: the binary cross-entropy instead of the mean squared error */
+  const int64_t *lengths; /* of the samples [b]: rows of [T, b] behind them are left out likewise; NULL: there are none */
+  int64_t batch;
 };
+
+/* Does row r take no part? labels NULL: rows have targets. */
+__device__ inline bool loss_left_out(const loss_terms &t, const int64_t *labels, int64_t r) {
+  return (t.ignores && labels[r] == t.ignored) || (t.lengths != nullptr && r / t.batch >= t.lengths[r % t.batch]);
+}
+
+/* The seed of a row that is left out; NULL: it is not wanted. */
+template <typename real> __device__ inline void loss_clear_row(const loss_terms &t, real *seed) {
+  for (int64_t c = 0; seed != nullptr && c < t.classes; ++c) {
+    seed[c] = 0;
+  }
+}
 
 /* The number of counted rows. */
 __device__ inline int64_t loss_counted(const loss_terms &t, const bppsa_gpu_result *result) {
-  return t.ignores ? result->rows : t.rows;
+  return t.ignores || t.lengths != nullptr ? result->rows : t.rows;
 }
 
 /* The number of rows in the mean. */
@@ -88,12 +102,12 @@ __device__ inline void loss_sum_block(const loss_terms &t, const loss_sum *own, 
   }
 }
 
-/* In one block: result->rows = the number of rows whose label is not ignored. */
+/* In one block: result->rows = the number of rows that are not left out. */
 __global__ void bppsa_loss_count(loss_terms t, const int64_t *labels, bppsa_gpu_result *result) {
   BPPSA_SHARED(int64_t, own);
   int64_t count = 0;
   for (int64_t r = threadIdx.x; r < t.rows; r += LOSS_THREADS) {
-    count += labels[r] != t.ignored ? 1 : 0;
+    count += loss_left_out(t, labels, r) ? 0 : 1;
   }
   own[threadIdx.x] = count;
   __syncthreads();
@@ -115,10 +129,8 @@ __global__ void bppsa_loss_rows(loss_terms t, const real *logits, const int64_t 
     real *row_seed = seed == nullptr ? nullptr : seed + r * t.classes;
     int64_t correct = 0;
     double loss = 0.0;
-    if (t.ignores && labels[r] == t.ignored) {
-      for (int64_t c = 0; row_seed != nullptr && c < t.classes; ++c) {
-        row_seed[c] = 0;
-      }
+    if (loss_left_out(t, labels, r)) {
+      loss_clear_row(t, row_seed);
     } else {
       loss =
           loss_of_row(logits + r * t.classes, t.classes, labels[r], 1.0 / (double)loss_mean_rows(t, result), row_seed, &correct);
@@ -132,8 +144,8 @@ __global__ void bppsa_loss_rows(loss_terms t, const real *logits, const int64_t 
   }
 }
 
-/* Likewise for outputs and targets, [rows][classes], by either error. Rows have no label: each subtracts 1 from the number of
- * correct ones. */
+/* Likewise for outputs and targets, [rows][classes], by either error. Rows have no label: each that is counted subtracts 1 from the
+ * number of correct ones. */
 template <typename real>
 __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real *targets, real *seed, loss_sum *sums,
                                    bppsa_gpu_result *result) {
@@ -143,9 +155,16 @@ __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real
     const real *row = outputs + r * t.classes, *wanted = targets + r * t.classes;
     const double scale = 1.0 / (double)(loss_mean_rows(t, result) * t.terms);
     real *row_seed = seed == nullptr ? nullptr : seed + r * t.classes;
-    own[threadIdx.x].loss = t.binary ? binary_of_row(row, wanted, t.classes, scale, row_seed)
-                                     : squares_of_row(row, wanted, t.classes, scale, row_seed);
-    own[threadIdx.x].correct = -1;
+    const bool left_out = loss_left_out(t, nullptr, r);
+    double loss = 0.0;
+    if (left_out) {
+      loss_clear_row(t, row_seed);
+    } else {
+      loss = t.binary ? binary_of_row(row, wanted, t.classes, scale, row_seed)
+                      : squares_of_row(row, wanted, t.classes, scale, row_seed);
+    }
+    own[threadIdx.x].loss = loss;
+    own[threadIdx.x].correct = left_out ? 0 : -1;
   }
   __syncthreads();
   if (threadIdx.x == 0) {

@@ -33,7 +33,8 @@ typedef struct bppsa_train_ranks {
   int64_t first_step, steps;
   /* Ranks that hold parts of the weights, as the stages of a pipeline do, and update them while they compute, so many times a step;
    * 0: every rank holds all weights, and the loop updates them. Such ranks set the record's grad_norm too, and may compute steps
-   * before they are asked for: `indices` then go on behind the batch. */
+   * before they are asked for: `indices` then go on behind the batch, and they set samples_per_s, the mean of the steps that were
+   * computed together (otherwise 0). */
   int64_t updates;
 
   /* Loss and gradients of the batch that the data set's samples indices[0 .. count - 1] make up: on return every rank's model holds

@@ -83,6 +83,7 @@ static bppsa_status run_step(bppsa_training *run) {
       if (*graph == NULL) {
         BPPSA_TRY(bppsa_graph_capture(device, queue_step, run, graph));
       }
+      bppsa_batch_tell(&run->batch); /* the recorded passes read it */
       BPPSA_TRY(bppsa_graph_launch(device, *graph));
       return bppsa_device_wait(device);
     }

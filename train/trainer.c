@@ -200,7 +200,9 @@ static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   BPPSA_TRY(bppsa_step(run, record, &loss));
   BPPSA_TRY(count_redone(run, record));
   const double seconds = bppsa_now() - start;
-  record->samples_per_s = (double)run->count / seconds;
+  if (record->samples_per_s == 0) {
+    record->samples_per_s = (double)run->count / seconds;
+  }
   add_to_epoch(run, record, &loss, seconds);
   run->result.steps += 1;
   run->result.epochs = record->epoch;

@@ -183,17 +183,9 @@ static bppsa_status cut_layers(const bppsa_schedule_crew *crew, const char *sche
   if (crew->cut != NULL) {
     return BPPSA_OK;
   }
-  double *both = bppsa_calloc(config->layers, sizeof *both);
-  if (both == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t l = 0; l < config->layers; ++l) {
-    both[l] = config->cost[BPPSA_COST_FORWARD][l] + config->cost[BPPSA_COST_BACKWARD][l];
-  }
-  const bppsa_status status = bppsa_schedule_cut_scheme(scheme, config, both, even, &config->cuts);
-  bppsa_free(both);
+  BPPSA_TRY(bppsa_schedule_cut_scheme(scheme, config, even, &config->cuts));
   config->cut = *even;
-  return status;
+  return BPPSA_OK;
 }
 
 /* sums: of each layer over the replicas, or NULL. */

@@ -15,7 +15,6 @@
 #include "core/memory.h"
 #include "core/rounds.h"
 #include "models/network.h"
-#include "train/line.h"
 
 enum { FITS = BPPSA_ORACLE_MOST_LEVELS * BPPSA_OPERATIONS };
 
@@ -28,6 +27,7 @@ typedef struct {
   bppsa_model *weights; /* has the weights with which the chain is measured */
   bppsa_chain *chain;
   bppsa_chain_noise *noise;
+  bppsa_chain_costs costs; /* of the layers on one rank */
   bppsa_view *values;
   bppsa_oracle_model model;
   bppsa_oracle_system system;
@@ -44,10 +44,30 @@ static bool first(const session *s) {
 
 /* ---- the model ---- */
 
+/* Does the oracle have a model for what is measured? It has one size of some recurrent networks. */
+static bool oracle_knows(const bppsa_calibrate_request *r) {
+  const bppsa_network_kind *kind = bppsa_network_kind_find(r->model);
+  if (kind == NULL || !kind->family->steps) {
+    return true;
+  }
+  const bppsa_recurrent_config size = bppsa_recurrent_config_default();
+  bool found = false;
+  for (int64_t i = 0; bppsa_oracle_model_name(i) != NULL && !found; ++i) {
+    found = strcmp(bppsa_oracle_model_name(i), r->model) == 0;
+  }
+  return found && r->seq_len == size.seq_len && r->hidden == size.hidden && r->layers == size.layers && r->input == size.input;
+}
+
 static bppsa_status open_chain(session *s) {
   const bppsa_calibrate_request *r = s->request;
   s->config = bppsa_network_config_default(&s->network);
   s->config.batch = r->batch;
+  if (s->network.kind->family->steps) {
+    s->config.input = r->input;
+    s->config.steps.seq_len = r->seq_len;
+    s->config.steps.hidden = r->hidden;
+    s->config.steps.layers = r->layers;
+  }
   s->config.method.backward = BPPSA_BACKWARD_BP;
   BPPSA_TRY(bppsa_network_create(&s->network, &s->config, r->device, &s->weights));
   BPPSA_TRY(bppsa_network_init(&s->network, s->weights, BPPSA_INIT_DEFAULT, r->seed));
@@ -59,6 +79,12 @@ static bppsa_status open_chain(session *s) {
   }
   for (int64_t i = 0; i < s->chain->parameter_count; ++i) {
     s->values[i] = s->weights->parameters[i].value;
+  }
+  if (s->model.count == 0) {
+    char name[BPPSA_ORACLE_NAME];
+    snprintf(name, sizeof name, "%s, T %" PRId64 ", H %" PRId64 ", L %" PRId64 ", I %" PRId64, r->model, r->seq_len, r->hidden,
+             r->layers, r->input);
+    return bppsa_chain_model(s->chain, name, &s->model);
   }
   return s->chain->layers == s->model.count
              ? BPPSA_OK
@@ -100,17 +126,15 @@ static double sum_of(const bppsa_chain_costs *costs) {
 
 /* Takes the layers' times, per sample, and from them the share of the peak that they reach. */
 static bppsa_status measure_layers(session *s, double *pass_s) {
-  bppsa_chain_costs costs;
   double flops = 0, seconds = 0;
-  BPPSA_TRY(measure_chain(s, 1, 0, &costs));
-  bppsa_chain_layers(&costs, (double)s->request->batch, &s->model);
+  BPPSA_TRY(measure_chain(s, 1, 0, &s->costs));
+  bppsa_chain_layers(&s->costs, (double)s->request->batch, &s->model);
   for (int64_t l = 0; l < s->model.count; ++l) {
     const bppsa_oracle_layer *layer = &s->model.layers[l];
     flops += layer->flops * (layer->w > 0 ? 3 : 2);
     seconds += layer->forward_s + layer->backward_s;
   }
-  *pass_s = sum_of(&costs);
-  bppsa_chain_costs_free(&costs);
+  *pass_s = sum_of(&s->costs);
   s->system.efficiency = fmin(1, fmax(1e-6, flops / (seconds * s->system.peak_flops)));
   return BPPSA_OK;
 }
@@ -302,6 +326,8 @@ static json_t *layers_json(const session *s) {
     ok = object != NULL && bppsa_json_put_text(object, "name", layer->name);
     ok = ok && bppsa_json_put_real(object, "forward_s", layer->forward_s);
     ok = ok && bppsa_json_put_real(object, "backward_s", layer->backward_s);
+    ok = ok && bppsa_json_put_real(object, "input_grad_s", s->costs.cost[BPPSA_COST_INPUT_GRAD][l] / (double)s->request->batch);
+    ok = ok && bppsa_json_put_real(object, "weight_grad_s", s->costs.cost[BPPSA_COST_WEIGHT_GRAD][l] / (double)s->request->batch);
     ok = ok && bppsa_json_put_real(object, "update_s", layer->update_s);
     ok = ok && (layer->product_s < 0 || bppsa_json_put_real(object, "product_s", layer->product_s));
     object = bppsa_json_finish(object, ok);
@@ -383,43 +409,18 @@ static bppsa_status make_document(const session *s, json_t **document) {
 
 /* ---- all of it ---- */
 
-/* Of the oracle's models those that train: a file, or one of both lists. */
-static bppsa_status check_model(const char *name) {
-  char hint[96];
-  const char *both[16] = {NULL};
-  bppsa_line expected = {.length = 0};
-  int count = 0;
-  for (int64_t i = 0; bppsa_oracle_model_name(i) != NULL && count < 15; ++i) {
-    const char *own = bppsa_oracle_model_name(i);
-    if (bppsa_network_kind_find(own) != NULL) {
-      bppsa_line_add(&expected, "%s%s", count > 0 ? ", " : "", own);
-      both[count++] = own;
-    }
-  }
-  for (int i = 0; i < count; ++i) {
-    if (strcmp(name, both[i]) == 0) {
-      return BPPSA_OK;
-    }
-  }
-  const bppsa_network_kind *kind = bppsa_network_kind_find(name);
-  if (kind != NULL && strcmp(kind->name, BPPSA_NETWORK_FILE) == 0) {
-    return BPPSA_OK;
-  }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "calibrate: unknown '%s', expected %s or a network's file .json%s", name, expected.text,
-                    bppsa_suggestion(name, both, hint, sizeof hint));
-}
-
 static bppsa_status measure(session *s) {
   double pass_s = 0;
-  BPPSA_TRY(s->request->nccl ? BPPSA_OK : check_model(s->request->model));
-  BPPSA_TRY(bppsa_oracle_model_open(s->request->model, &s->model));
+  BPPSA_TRY(s->request->nccl ? BPPSA_OK : bppsa_network_open(s->request->model, NULL, &s->network)); /* names what it takes */
+  if (oracle_knows(s->request)) {
+    BPPSA_TRY(bppsa_oracle_model_open(s->request->model, &s->model));
+  }
   s->links = s->world;
   if (s->request->nccl) {
     BPPSA_TRY(bppsa_comm_create_nccl(s->world, s->request->device, &s->links));
     BPPSA_TRY(measure_machine(s));
     return measure_levels(s, 0);
   }
-  BPPSA_TRY(bppsa_network_open(s->request->model, NULL, &s->network));
   BPPSA_TRY(open_chain(s));
   BPPSA_TRY(measure_machine(s));
   bppsa_progress_show(&s->progress, "the layers of %s", s->model.name);
@@ -434,6 +435,7 @@ static void close_session(session *s) {
   bppsa_progress_clear(&s->progress);
   bppsa_comm_destroy(s->links != s->world ? s->links : NULL);
   bppsa_free(s->values);
+  bppsa_chain_costs_free(&s->costs);
   bppsa_chain_noise_destroy(s->noise);
   bppsa_chain_destroy(s->chain);
   bppsa_model_destroy(s->weights);
@@ -465,83 +467,4 @@ bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *r
   BPPSA_TRY(status);
   *document = made;
   return BPPSA_OK;
-}
-
-/* ---- for people ---- */
-
-static double number(const json_t *object, const char *key) {
-  return json_number_value(json_object_get(object, key));
-}
-
-static const char *words(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
-
-static void add_layers(const json_t *times, bppsa_text *text) {
-  const json_t *layers = json_object_get(times, "layers"), *layer;
-  size_t l;
-  if (times == NULL) {
-    return;
-  }
-  bppsa_text_add(text, "layers of %s, %.0f samples at once: us a sample, of one update us\n%-20s %12s %12s %12s\n",
-                 words(times, "model"), number(times, "batch"), "layer", "forward", "backward", "update");
-  json_array_foreach(layers, l, layer) {
-    bppsa_text_add(text, "%-20s %12.3f %12.3f %12.3f\n", words(layer, "name"), 1e6 * number(layer, "forward_s"),
-                   1e6 * number(layer, "backward_s"), 1e6 * number(layer, "update_s"));
-  }
-  json_array_foreach(layers, l, layer) {
-    if (json_object_get(layer, "product_s") != NULL) {
-      bppsa_text_add(text, "%s: a product of two steps' Jacobians takes %.3f us a sample\n", words(layer, "name"),
-                     1e6 * number(layer, "product_s"));
-    }
-  }
-}
-
-static void add_shares(const json_t *times, bppsa_text *text) {
-  const json_t *shares = json_object_get(times, "shares"), *share;
-  size_t i;
-  if (json_array_size(shares) == 0) {
-    return;
-  }
-  bppsa_text_add(text, "%-15s %6s %6s %12s %12s %12s %12s\n", "a rank's share", "parts", "ranks", "forward", "backward", "update",
-                 "exchange");
-  json_array_foreach(shares, i, share) {
-    bppsa_text_add(text, "%-15s %6.0f %6.0f %12.3f %12.3f %12.3f %12.3f\n", words(share, "strategy"), number(share, "ways"),
-                   number(share, "ranks"), 1e6 * number(share, "forward_s"), 1e6 * number(share, "backward_s"),
-                   1e6 * number(share, "update_s"), 1e6 * number(share, "exchange_s"));
-  }
-}
-
-static void add_fits(const json_t *fits, bppsa_text *text) {
-  const json_t *fit;
-  size_t i;
-  char rate[BPPSA_SI_TEXT];
-  bppsa_text_add(text, "%-15s %6s %12s %14s  %s\n", "operation", "ranks", "alpha us", "bandwidth", "residual");
-  json_array_foreach(fits, i, fit) {
-    bppsa_text_add(text, "%-15s %6.0f %12.3f %14s  %.1f %%\n", words(fit, "operation"), number(fit, "ranks"),
-                   1e6 * number(fit, "alpha_s"), bppsa_text_si(number(fit, "bandwidth"), "B/s", rate, sizeof rate),
-                   100 * number(fit, "residual"));
-  }
-}
-
-bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
-  const json_t *measured = json_object_get(document, "measured"), *levels = json_object_get(document, "levels"), *level;
-  size_t i;
-  char peak[BPPSA_SI_TEXT], memory[BPPSA_SI_TEXT];
-  bppsa_text_add(text, "%s, %s, %.0f ranks over %s, %.0f threads each\n", words(document, "name"), words(measured, "date"),
-                 number(measured, "ranks"), words(measured, "transport"), number(measured, "threads_of_rank"));
-  const bool layers = json_object_get(document, "layer_times") != NULL;
-  bppsa_text_add(text, "a rank: %s at best, of which the model %s %.1f %%; %s of memory\n",
-                 bppsa_text_si(number(document, "peak_flops"), "FLOP/s", peak, sizeof peak),
-                 layers ? "reaches" : "is taken to reach", 100 * number(document, "efficiency"),
-                 bppsa_text_si(number(document, "memory_bytes"), "B", memory, sizeof memory));
-  add_layers(json_object_get(document, "layer_times"), text);
-  add_shares(json_object_get(document, "layer_times"), text);
-  add_fits(json_object_get(document, "fits"), text);
-  json_array_foreach(levels, i, level) {
-    bppsa_text_add(text, "%.0f ranks at once compute %.2f times as long\n", number(level, "processors"),
-                   number(level, "slowdown"));
-  }
-  return bppsa_text_check(text);
 }

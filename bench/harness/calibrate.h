@@ -9,19 +9,21 @@
 #include "core/text.h"
 
 typedef struct {
-  const char *model; /* a name that both train and the oracle know, or a network's file */
-  int64_t batch;     /* samples that a rank computes at once */
-  bool quick;        /* fewer sizes and passes */
-  uint64_t seed;     /* of weights */
-  FILE *err;         /* progress goes there if it is a terminal */
+  const char *model;                      /* a network's name, or a network's file */
+  int64_t batch;                          /* samples that a rank computes at once */
+  int64_t seq_len, hidden, layers, input; /* T, H, L, I of a recurrent network; the others do not read them */
+  bool quick;                             /* fewer sizes and passes */
+  uint64_t seed;                          /* of weights */
+  FILE *err;                              /* progress goes there if it is a terminal */
   const bppsa_device *device;
   char **costs; /* text of a file of costs for bppsa schedule and train, owned; on other ranks NULL. costs NULL: not wanted */
   bool nccl;    /* what GPUs exchange over NCCL is measured, and nothing of the model */
 } bppsa_calibrate_request;
 
-/* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. ERR_ARGUMENT:
- * one rank, an unknown model, a GPU without NCCL, two ranks on one GPU; ERR_UNSUPPORTED: no NCCL; ERR_SHAPE: train and oracle
- * disagree about the model's layers; ERR_MEMORY, ERR_COMM, ERR_NUMERIC. */
+/* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. There a
+ * recurrent network with other sizes than the oracle's model of that name has a name of its own. ERR_ARGUMENT: one rank, an unknown
+ * model, a GPU without NCCL, two ranks on one GPU; ERR_UNSUPPORTED: no NCCL; ERR_SHAPE: train and oracle disagree about the model's
+ * layers; ERR_MEMORY, ERR_COMM, ERR_NUMERIC. */
 bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *request, json_t **document);
 /* Tables of such a document for people: layers, fits with their residuals. ERR_MEMORY. */
 bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text);

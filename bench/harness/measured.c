@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "core/alloc.h"
 #include "core/pool.h"
 
 int64_t bppsa_ranks_at_once(const bppsa_comm *comm, const bppsa_device *device) {
@@ -29,6 +30,23 @@ bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *s
                               .weight_gradient_bytes = (double)t->weight_bytes};
   snprintf(share.strategy, sizeof share.strategy, "%s", strategy);
   return share;
+}
+
+bppsa_status bppsa_chain_model(const bppsa_chain *chain, const char *name, bppsa_oracle_model *model) {
+  bppsa_oracle_layer *layers = bppsa_calloc(chain->layers, sizeof *layers);
+  if (layers == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t l = 0; l < chain->layers; ++l) {
+    layers[l] = (bppsa_oracle_layer){.kind = l + 1 < chain->layers ? BPPSA_LAYER_RECURRENT : BPPSA_LAYER_LINEAR,
+                                     .w = bppsa_chain_gradient(chain, l) / (double)bppsa_dtype_size(chain->dtype),
+                                     .flops = chain->layer[l].flops,
+                                     .product_s = -1};
+    snprintf(layers[l].name, sizeof layers[l].name, "%s", chain->layer[l].name);
+  }
+  *model = (bppsa_oracle_model){.samples = 1, .count = chain->layers, .layers = layers};
+  snprintf(model->name, sizeof model->name, "%s", name);
+  return BPPSA_OK;
 }
 
 void bppsa_chain_layers(const bppsa_chain_costs *costs, double samples, bppsa_oracle_model *model) {

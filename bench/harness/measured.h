@@ -12,6 +12,9 @@ int64_t bppsa_ranks_at_once(const bppsa_comm *comm, const bppsa_device *device);
  * oracle/share.h. */
 bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *strategy, int64_t ways, int64_t ranks,
                                     double batch);
+/* Makes a model of a recurrent chain, its head behind its layers, without times; the caller frees it with bppsa_oracle_model_free.
+ * ERR_MEMORY. */
+bppsa_status bppsa_chain_model(const bppsa_chain *chain, const char *name, bppsa_oracle_model *model);
 /* Gives the model's layers, as many as the costs have, the times of micro-batches of `samples` samples. */
 void bppsa_chain_layers(const bppsa_chain_costs *costs, double samples, bppsa_oracle_model *model);
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains networks as pipelines on 2, 4 and 8 ranks, threads and processes under mpirun, and compares losses, norms of the gradients
-and weights with those of one device that takes the same micro-batches, bit for bit.
+"""Trains networks as pipelines on 1, 2, 4 and 8 ranks, threads and processes under mpirun, and compares losses, norms of the
+gradients and weights with those of one device that takes the same micro-batches, bit for bit.
 
     bench/scripts/pipeline_bits.py --program build/cpu/bppsa --folder DIR --out bench/results/pipeline_bits.json
 
-50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous scheme over
-both transports; with --device cuda on GPUs. Halves of micro-batches, and micro-batches of two copies, are as many as the others'
-micro-batches; data-parallel schemes have one of each rank. Exits 1 where a bit differs.
+50 steps of LeNet-5 in up to 4 stages, of a GRU of 16 layers and of 32 linear layers in up to 8, with every synchronous scheme that
+so many ranks can run, over both transports; with --device cuda on GPUs. Halves of micro-batches, and micro-batches of two copies,
+are as many as the others' micro-batches; data-parallel schemes have one of each rank. Exits 1 where a bit differs.
 """
 import hashlib
 import json
@@ -71,10 +71,13 @@ def runs_of(o, model):
     """(ranks, split, transport)"""
     for ranks in map(int, o.ranks.split(",")):
         for scheme in SCHEMES + DATA_PARALLEL:
-            even = ranks % (4 if "--replicas 4" in scheme else 2) == 0 or scheme.split()[0] not in ("chimera", "gems")
+            pairs = scheme.split()[0] in ("chimera", "gems") or "--width 2" in scheme
+            even = ranks % (4 if "--replicas 4" in scheme else 2) == 0 or not pairs
             room = "--doubling" not in scheme or o.micro_batches >= 2 * ranks
+            equal = o.batch % blocks_of(o, ranks, "--split " + scheme)[0] == 0
+            equal = equal and (scheme != "interleaved" or o.micro_batches % ranks == 0)
             stages = ranks * (2 if scheme == "interleaved" else 1)
-            if ranks <= STAGES[model] and even and room and (model != "lenet5" or stages <= 11):
+            if ranks <= STAGES[model] and even and room and equal and (model != "lenet5" or stages <= 11):
                 for transport in o.transports.split(","):
                     yield ranks, "--split " + scheme, transport
 
@@ -82,7 +85,7 @@ def runs_of(o, model):
 def main():
     p = program.parser(__doc__, "for the data, the network and the weights")
     p.add_argument("--models", default="lenet5,gru16,mlp32", help="[%(default)s]")
-    p.add_argument("--ranks", default="2,4,8", help="[%(default)s]")
+    p.add_argument("--ranks", default="1,2,4,8", help="[%(default)s]")
     p.add_argument("--transports", default="threads,mpi" if shutil.which("mpirun") else "threads", help="[%(default)s]")
     p.add_argument("--steps", type=int, default=50, help="[%(default)s]")
     p.add_argument("--batch", type=int, default=32, help="[%(default)s]")

@@ -20,9 +20,8 @@ static void test_errors(void **state) {
   expect_error("calibrate lenet6 --out calibrate_no.json", "did you mean lenet5?");
   expect_error("calibrate resnet50 --out calibrate_no.json", "unknown 'resnet50'");
   expect_error("calibrate nothing --out calibrate_no.json",
-               "calibrate: unknown 'nothing', expected vgg11, lenet5, rnn, gru or a network's file .json\n");
-  expect_error("calibrate vgg16 --out calibrate_no.json", "rnn, gru or a network's file .json; did you mean vgg11?\n");
-  expect_error("calibrate lstm --out calibrate_no.json", "calibrate: unknown 'lstm', expected vgg11, lenet5, rnn, gru or a");
+               "unknown 'nothing', expected rnn, gru, lstm, lenet5, vgg11 or the path");
+  expect_error("calibrate vgg16 --out calibrate_no.json", "unknown 'vgg16', expected rnn, gru, lstm, lenet5, vgg11 or the path");
   expect_error("calibrate --out no/such/file.json", "no/such");
   expect_error("calibrate --out calibrate_no.json --ranks 1", "one rank has nobody to send to, expected 2 or more");
   expect_error("calibrate --out calibrate_no.json --batch 0", "--batch: '0'");
@@ -37,6 +36,8 @@ static void check_layers(const json_t *times, size_t count) {
   for (size_t l = 0; l < count; ++l) {
     const json_t *layer = json_array_get(layers, l);
     assert_true(get_real(layer, "forward_s") > 0 && get_real(layer, "backward_s") >= 0 && get_real(layer, "update_s") >= 0);
+    assert_true(get_real(layer, "input_grad_s") >= 0 && get_real(layer, "weight_grad_s") >= 0);
+    assert_true((get_real(layer, "input_grad_s") > 0) == (l > 0)); /* nobody asks for the gradient of the input */
   }
 }
 
@@ -151,8 +152,45 @@ static void test_models(void **state) {
   json_decref(document);
 }
 
+/* Recurrent networks of other sizes than the oracle's: costs for train, in a file that oracle does not take for its own model. */
+static void test_sizes(void **state) {
+  (void)state;
+  run_result result =
+      run("calibrate lstm --layers 2 --hidden 3 --seq-len 5 --input 2 --out calibrate_s.json --threads 1 --batch 4 "
+          "--quick --save-costs calibrate_costs.json");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "layers of lstm, T 5, H 3, L 2, I 2, 4 samples at once"));
+  release(&result);
+  json_t *costs = NULL, *document = NULL;
+  assert_int_equal(bppsa_json_load("calibrate_costs.json", &costs), BPPSA_OK);
+  assert_int_equal(json_array_size(json_object_get(costs, "message")), 3); /* two layers and the head */
+  /* 4 gates, two biases each, f32: of 2 features, of 3 states */
+  assert_true(json_number_value(json_array_get(json_object_get(costs, "gradient"), 0)) == 4 * 4 * (3 * (2 + 3) + 6));
+  assert_true(json_number_value(json_array_get(json_object_get(costs, "gradient"), 1)) == 4 * 4 * (3 * (3 + 3) + 6));
+  json_decref(costs);
+  const char *const train = "train lstm --layers 2 --hidden 3 --samples 16 --batch 8 --iterations 1 --threads 1 --ranks 2 "
+                            "--split gpipe --micro-batches 2 --costs calibrate_costs.json";
+  result = run("%s --seq-len 5 --input 2", train);
+  assert_int_equal(result.code, 0);
+  release(&result);
+  expect_error(
+      "train lstm --layers 2 --hidden 3 --seq-len 6 --input 2 --samples 16 --batch 8 --iterations 1 --threads 1 --ranks 2 "
+      "--split gpipe --micro-batches 2 --costs calibrate_costs.json",
+      "--costs: calibrate_costs.json: message: ");
+  result = run("calibrate gru --hidden 4 --seq-len 5 --out calibrate_s.json --threads 1 --batch 1 --quick");
+  assert_int_equal(result.code, 0);
+  release(&result);
+  document = run_json("oracle gru calibrate_s.json --strategy data --json");
+  assert_null(json_string_value(json_object_get(document, "measured")));
+  json_decref(document);
+  expect_error("calibrate lenet5 --hidden 3 --out calibrate_no.json",
+               "--hidden: given beside lenet5, expected a recurrent network");
+  expect_error("calibrate gru --layers 3 --out calibrate_no.json --device cuda --transport nccl",
+               "--layers: given beside --transport nccl, which measures no layers");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_file), cmocka_unit_test(test_oracle),
-                                     cmocka_unit_test(test_costs), cmocka_unit_test(test_models)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_file),   cmocka_unit_test(test_oracle),
+                                     cmocka_unit_test(test_costs),  cmocka_unit_test(test_models), cmocka_unit_test(test_sizes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

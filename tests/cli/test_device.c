@@ -109,6 +109,63 @@ static void test_resume(void **state) {
   assert_same_files("C.safetensors", "D.safetensors", 1e-300);
 }
 
+/* Samples of their own lengths, dropout, both directions: the processor's losses and weights, in epochs whose steps are recorded
+ * and replayed; a resumed run has the bits of a whole one. */
+static void test_sequences(void **state) {
+  (void)state;
+  enum { COUNT = 40, STEPS = 20 };
+  int64_t lengths[COUNT];
+  static const int64_t count = COUNT, targets[] = {COUNT, STEPS, 3}, inputs[] = {COUNT, STEPS, 2};
+  for (int64_t i = 0; i < COUNT; ++i) {
+    lengths[i] = 1 + i * 7 % STEPS;
+  }
+  const bppsa_view view = bppsa_view_make(lengths, BPPSA_I64, 1, &count);
+  assert_int_equal(bppsa_npy_save("N.npy", &view), BPPSA_OK);
+  double *values = uniform(1, COUNT * STEPS * 3, 0.5);
+  for (int64_t i = 0; i < COUNT * STEPS * 3; ++i) {
+    values[i] += 0.5;
+  }
+  bppsa_view array = bppsa_view_make(values, BPPSA_F64, 3, targets);
+  assert_int_equal(bppsa_npy_save("T.npy", &array), BPPSA_OK);
+  array = bppsa_view_make(values, BPPSA_F64, 3, inputs);
+  assert_int_equal(bppsa_npy_save("I.npy", &array), BPPSA_OK);
+  bppsa_free(values);
+  static const char *const lines[] = {
+      "train gru " SMALL " --batch 8 --epochs 3 --validation 0.25 --loss all --layers 2 --bidirectional --dropout 0.25 "
+      "--lengths N.npy --backward bp",
+      "train lstm " SMALL " --batch 8 --epochs 3 --layers 2 --chunks 3 --lengths N.npy --clip-norm 0.5",
+      "train rnn " SMALL " --batch 16 --epochs 3 --layers 3 --algorithm blelloch --dropout 0.5",
+      "train gru " SMALL " --batch 8 --epochs 3 --loss all --layers 2 --dropout 0.25 --lengths N.npy --ranks 2",
+      "train gru --data npy:I.npy,T.npy --hidden 5 --dtype f64 --batch 8 --epochs 3 --loss bce-all --lengths N.npy --layers 2"};
+  for (size_t k = 0; k < sizeof lines / sizeof lines[0]; ++k) {
+    json_t *on_cpu = run_json("%s --save-weights C.safetensors --json", lines[k]);
+    json_t *on_device = run_json("%s --save-weights D.safetensors --json %s", lines[k], device);
+    assert_same_rows(on_cpu, on_device, "loss", 1e-10);
+    assert_same_rows(on_cpu, on_device, "grad_norm", 1e-9);
+    if (k == 0) {
+      assert_same_rows(on_cpu, on_device, "validation_loss", 1e-10);
+      assert_same_rows(on_cpu, on_device, "accuracy", 1e-10);
+    }
+    assert_same_files("C.safetensors", "D.safetensors", 1e-9);
+    assert_runs("%s --checkpoint part%zu --checkpoint-every 2 --epochs 1 %s", lines[k], k, device);
+    assert_runs("%s --checkpoint part%zu --resume --save-weights R.safetensors %s", lines[k], k, device);
+    assert_equal_files("R.safetensors", "D.safetensors");
+    json_decref(on_cpu);
+    json_decref(on_device);
+  }
+  static const int64_t samples = B, own[B] = {T, 2, 4};
+  array = bppsa_view_make((void *)own, BPPSA_I64, 1, &samples);
+  assert_int_equal(bppsa_npy_save("L.npy", &array), BPPSA_OK);
+  static const char *const batches[] = {"--labels Y.npy --backward bp", "--labels YT.npy --loss all --h0 H0.npy --chunks 3"};
+  assert_runs("train gru --seq-len 5 --samples 32 --iterations 1 --hidden 4 --dtype f64 --save-weights K.safetensors");
+  for (int k = 0; k < 2; ++k) {
+    const char *grad = "grad gru --weights K.safetensors --input X.npy --lengths L.npy --out";
+    assert_runs("%s C.safetensors %s", grad, batches[k]);
+    assert_runs("%s D.safetensors %s %s", grad, batches[k], device);
+    assert_same_files("C.safetensors", "D.safetensors", 1e-12);
+  }
+}
+
 static void put_array(const char *path, int32_t ndim, const int64_t *shape, uint64_t seed) {
   int64_t count = 1;
   for (int i = 0; i < ndim; ++i) {
@@ -247,10 +304,11 @@ static void test_cnn_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_grad),       cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_train_and_eval),
-      cmocka_unit_test(test_resume),     cmocka_unit_test(test_measured_plan), cmocka_unit_test(test_cnn),
-      cmocka_unit_test(test_cnn_resume), cmocka_unit_test(test_cnn_requests),  cmocka_unit_test(test_jacobian)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad),           cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_train_and_eval), cmocka_unit_test(test_resume),
+                                     cmocka_unit_test(test_measured_plan),  cmocka_unit_test(test_cnn),
+                                     cmocka_unit_test(test_cnn_resume),     cmocka_unit_test(test_cnn_requests),
+                                     cmocka_unit_test(test_jacobian),       cmocka_unit_test(test_sequences)};
   const char *name = getenv("BPPSA_TEST_DEVICE");
   static char text[64];
   bppsa_device_destroy(test_device(1)); /* skips the test where the device is missing */

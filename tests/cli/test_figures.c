@@ -264,6 +264,7 @@ static void test_wrong_requests(void **state) {
   write_bytes("list.json", "{\"rows\": 3}", 11);
   write_bytes("bad.json", "{\"rows\": [{\"seq_len\": 3}]}", 26);
   write_bytes("cut.json", "{\"rows\": [", 10);
+  write_bytes("other.json", "{\"bench\": \"schedule\", \"rows\": [{}]}", 35);
   assert_fails(2, "--out: option missing", "figures");
   assert_fails(2, "--out: file: not a directory", "figures --out file");
   assert_fails(2, "--out: no/such/place", "figures --out no/such/place");
@@ -271,6 +272,10 @@ static void test_wrong_requests(void **state) {
   assert_fails(2, "cut.json", "figures --out D --results cut.json");
   assert_fails(2, "no array \"rows\"", "figures --out D --results list.json");
   assert_fails(2, "row 0 lacks", "figures --out D --results bad.json");
+  assert_fails(2,
+               "--results: other.json: of bench schedule, which has no figures, expected what bench rnn, bench gru, bench lstm, "
+               "bench ranks, bench forward, bench/scripts/spectrain.py or bench/scripts/out_of_order.py wrote",
+               "figures --out D --results other.json");
   assert_fails(2, "--data: given for the rnn", "figures --results R.json --data npy:a,b --out D");
   assert_fails(2, "--model: 'mgu', expected rnn, gru or lstm", "figures --model mgu --out D");
   assert_fails(2, "--iterations: '0'", "figures --out D --iterations 0");

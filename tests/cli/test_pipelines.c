@@ -229,6 +229,22 @@ static void test_asynchronous(void **state) {
   json_decref(document);
 }
 
+/* Steps between two flushes are computed together: each has the mean speed, and none is faster than the run. */
+static void test_speed_of_flushed_steps(void **state) {
+  (void)state;
+  json_t *document = run_json(TRAIN " --iterations 6 --ranks 2 --split pipedream --json");
+  const json_t *rows = json_object_get(document, "rows");
+  const int64_t steps = get_integer(json_object_get(document, "ranks"), "flush_every");
+  assert_true(steps > 1 && json_array_size(rows) == 6);
+  for (size_t i = 0; i < 6; ++i) {
+    const json_t *row = json_array_get(rows, i), *first = json_array_get(rows, i - i % (size_t)steps);
+    const double speed = get_real(row, "samples_per_s"), of_passes = get_real(row, "forward_s") + get_real(row, "backward_s");
+    assert_true(speed > 0 && speed == get_real(first, "samples_per_s"));
+    assert_true(fabs(speed * of_passes - 16) < 1e-6); /* samples of a step */
+  }
+  json_decref(document);
+}
+
 /* ---- checkpoints, files, texts ---- */
 
 static void test_resumes_with_another_schedule(void **state) {
@@ -290,7 +306,12 @@ static void test_written_by_hand(void **state) {
   put_text("broken.csv", "scheme=gpipe,stages=2,micro-batches=1,layers=8\n0,F0@0v0,B0@0v0,STEP@0v1\n1,F0@1v0,STEP@1v1\n");
   assert_fails(2, "--split: broken.csv: rule complete-gradient: ", TRAIN " --ranks 2 --split broken.csv");
   assert_runs("schedule 1f1b --stages 2 --layers 4 --micro-batches 4 --csv four.csv");
-  assert_fails(2, "4 layers, expected the network's 8", TRAIN " --ranks 2 --split four.csv");
+  assert_fails(2, "--split: four.csv: 4 layers, expected the network's 8", TRAIN " --ranks 2 --split four.csv");
+  assert_runs("schedule wait-free --stages 2 --layers 8 --csv window.csv");
+  assert_fails(2, "--split: window.csv: its window ends behind forward passes, expected one of bppsa schedule --window iteration",
+               TRAIN " --ranks 2 --split window.csv");
+  assert_runs("schedule wait-free --stages 2 --layers 8 --window iteration --csv window.csv");
+  assert_runs(TRAIN " --ranks 2 --iterations 2 --split window.csv");
   assert_runs("schedule pipedream --stages 2 --layers 8 --micro-batches 4 --iterations 2 --csv async.csv");
   assert_fails(2, "--split: async.csv has 2 iterations, expected a divisor of 3", TRAIN " --ranks 2 --split async.csv");
   assert_runs(TRAIN " --iterations 2 --ranks 2 --split async.csv");
@@ -311,6 +332,18 @@ static void test_texts(void **state) {
   assert_non_null(strstr(text.out,
                          ", --stages 2 --cut 1 --micro-batches 2 of 8 samples, a flush every 2 steps): the bits depend on "
                          "the schedule\n"));
+  release(&text);
+  /* the options of many stages have room, and where they have not, the text says so */
+  text =
+      run("train gru --layers 20 --seq-len 2 --hidden 1 --samples 24 --batch 24 --iterations 1 --threads 1 --ranks 2 --stages 16 "
+          "--micro-batches 24 --split pipedream");
+  assert_non_null(
+      strstr(text.out, " --micro-batches 24 of 1 samples, a flush every 1 steps): the bits depend on the schedule\n"));
+  release(&text);
+  text =
+      run("train gru --layers 150 --seq-len 2 --hidden 1 --samples 2 --batch 2 --iterations 1 --threads 1 --ranks 2 --stages 120 "
+          "--micro-batches 2 --split pipedream");
+  assert_non_null(strstr(text.out, "...: the bits depend on the schedule\n"));
   release(&text);
   json_t *document = run_json(TRAIN " --iterations 2 --ranks 4 --split chimera --json");
   const json_t *ranks = json_object_get(document, "ranks");
@@ -347,6 +380,11 @@ static void test_refused(void **state) {
        "--batch: 16 samples for the 32 halves of micro-batches of --split chimera, which are equal, expected a multiple"},
       {"--ranks 2 --split gpipe --halving", "--halving: given for gpipe, expected a scheme that takes it: chimera"},
       {"--ranks 2 --split gpipe --replicas 4", "--replicas: given for gpipe, expected a scheme that takes it: chimera"},
+      {"--ranks 2 --split reverse-first-k --reverse-k 99",
+       "--split reverse-first-k: reverse-k: 99, expected at most the 8 layers, or -1: searched"},
+      {"--ranks 1 --micro-batches 2 --halving",
+       "--ranks 1 --micro-batches, which executes gpipe without --split: --halving: given "
+       "for gpipe, expected a scheme that takes it: chimera"},
       {"--ranks 2 --split wait-free --reverse-k 1",
        "--reverse-k: given for wait-free, expected a scheme that takes it: reverse-"},
       {"--ranks 2 --split 1f1b --chunks 2", "--chunks: given for 1f1b, expected a scheme that takes it: interleaved"},
@@ -390,8 +428,9 @@ static void test_refused(void **state) {
       "train gru " SEQUENCES " --ranks 2 --split gpipe --forward speculative");
   assert_fails(2, "--split gpipe: layers: 5 for gpipe over 6 stages",
                "train gru " SEQUENCES " --layers 4 --ranks 6 --split gpipe");
-  assert_fails(2, "--chunks: given for a scan beside a schedule, which has none, expected --split batch or time, not 1f1b",
-               "train gru " SEQUENCES " --ranks 2 --split 1f1b --chunks 2");
+  assert_fails(
+      2, "--chunks: given for a scan beside a schedule, which has none, expected --split batch, time or interleaved, not 1f1b",
+      "train gru " SEQUENCES " --ranks 2 --split 1f1b --chunks 2");
   assert_fails(2, "--split interleaved: layers: 5 for interleaved over 6 stages",
                "train gru " SEQUENCES " --layers 4 --ranks 2 --split interleaved --chunks 3");
   assert_fails(2, "--dropout: given beside --split 1f1b, whose layers run without it, expected 0",
@@ -421,6 +460,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_recurrent, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_odd_shapes, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_asynchronous, enter_with_images, leave_directory),
+      cmocka_unit_test_setup_teardown(test_speed_of_flushed_steps, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_resumes_with_another_schedule, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_starts_from_weights, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_written_by_hand, enter_with_images, leave_directory),

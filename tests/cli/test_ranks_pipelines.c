@@ -183,6 +183,22 @@ static void test_networks(void **state) {
   assert_equal_files("a.safetensors", "b.safetensors");
 }
 
+/* LeNet-5 whole: two steps of two images, in one stage for each rank and in pipelines that go both ways. */
+static void test_lenet5(void **state) {
+  (void)state;
+  static const char *const splits[] = {"--ranks 2 --split 1f1b", "--ranks 2 --split chimera",
+                                       "--ranks 4 --split gpipe --recompute"};
+  const char *line = "train lenet5 --data npy:LX.npy,LY.npy --batch 2 --iterations 2 --threads 1 --lr 0.05 --micro-batches 2";
+  put_images("LX.npy", "LY.npy", (int64_t[]){4, 3, 32, 32}, 10);
+  assert_runs("%s --ranks 1 --save-weights cpu.safetensors", line);
+  assert_runs("%s --ranks 1 %s --save-weights one.safetensors", line, device);
+  assert_close("cpu.safetensors", "one.safetensors", 1e-5);
+  for (size_t i = 0; i < sizeof splits / sizeof splits[0]; ++i) {
+    assert_runs("%s %s %s --save-weights many.safetensors", line, splits[i], device);
+    assert_equal_files("one.safetensors", "many.safetensors");
+  }
+}
+
 /* ---- refusals ---- */
 
 static void test_refused(void **state) {
@@ -199,10 +215,10 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_synchronous), cmocka_unit_test(test_asynchronous),
-                                     cmocka_unit_test(test_pairs),       cmocka_unit_test(test_resumes),
-                                     cmocka_unit_test(test_targets),     cmocka_unit_test(test_evaluates),
-                                     cmocka_unit_test(test_networks),    cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_synchronous), cmocka_unit_test(test_asynchronous), cmocka_unit_test(test_pairs),
+      cmocka_unit_test(test_resumes),     cmocka_unit_test(test_targets),      cmocka_unit_test(test_evaluates),
+      cmocka_unit_test(test_networks),    cmocka_unit_test(test_lenet5),       cmocka_unit_test(test_refused)};
   gpus = gpus_of_ranks(&nccl);
   snprintf(device, sizeof device, "--device %s", gpus > 0 ? "cuda" : "cpu");
   return cmocka_run_group_tests(tests, enter_with_images, leave_directory);

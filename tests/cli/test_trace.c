@@ -99,7 +99,7 @@ static void test_pipeline(void **state) {
   assert_int_equal(process_of(trace, "rank 1"), 5);
   assert_int_equal(process_of(trace, "rank 2"), -1);
   json_t *list =
-      run_json("schedule 1f1b --stages 2 --layers 5 --cut 4 --micro-batches 4 --skip-first-input-grad --costs costs.json --json");
+      run_json("schedule 1f1b --stages 2 --layers 5 --micro-batches 4 --skip-first-input-grad --costs costs.json --json");
   double predicted = 0;
   for (int64_t worker = 0; worker < 2; ++worker) {
     double measured = 0;
@@ -199,6 +199,9 @@ static void test_refused(void **state) {
   put_text("bad.json", "{\"forwards\": 1}");
   put_text("any.json", "{\"forward\": 1}");
   put_text("half.json", "{\"forward\": 1, \"samples\": 0.5}");
+  /* of 4 samples: states of 3 f32 in front of and behind 5 steps, and the logits of 10 classes, after 64 bytes each */
+  put_text("wide.json", "{\"samples\": 4, \"forward\": 1, \"message\": [352, 352, 352, 368, 224]}");
+  put_text("deep.json", "{\"samples\": 4, \"forward\": 1, \"gradient\": [216, 288, 288, 288, 164]}");
   assert_runs("schedule gpipe --stages 2 --layers 5 --micro-batches 2 --csv mine.csv");
   static const struct {
     const char *options, *words;
@@ -218,6 +221,11 @@ static void test_refused(void **state) {
       {"--ranks 2 --split gpipe --costs any.json",
        "--costs: any.json: no samples, expected \"samples\": 4, of the micro-batches whose seconds it has"},
       {"--ranks 2 --split gpipe --costs half.json", "--costs: half.json: samples: expected a whole number, 1 or more"},
+      {"--ranks 2 --split gpipe --costs wide.json",
+       "--costs: wide.json: message: 368 bytes of layer 3, expected 352, as this run's network and --dtype make them"},
+      {"--ranks 2 --split gpipe --costs deep.json", "--costs: deep.json: gradient: 164 bytes of layer 4, expected 160"},
+      {"--ranks 2 --split gpipe --dtype f64 --costs deep.json",
+       "--costs: deep.json: gradient: 216 bytes of layer 0, expected 432"},
       {"--ranks 2 --split gpipe --trace missing/T.json", "--trace: missing/T.json: "},
       {"--ranks 2 --split gpipe --trace costs.json --costs costs.json", "--trace: costs.json, the file of --costs"},
       {"--ranks 2 --split gpipe --trac T.json", "did you mean --trace?"},

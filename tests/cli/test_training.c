@@ -91,12 +91,13 @@ static double error_of(const json_t *row, const char *key, size_t ahead) {
   return json_real_value(value);
 }
 
-/* Without a momentum an update is lr g: weights of one update ago are lr |g| / sqrt(number of weights) away, in the table and in
- * the log alike. With one, predictions are nearer than old weights. The run itself does not change. */
+/* With a momentum so small that rounding loses it, an update is lr g: weights of one update ago are
+ * lr |g| / sqrt(number of weights) away, in the table and in the log alike. With a larger one, predictions are nearer than old
+ * weights. The run itself does not change. */
 static void test_predictions(void **state) {
   (void)state;
   setup(NULL);
-  const char *const line = SMALL " --iterations 6 --optimizer sgd --lr 0.05 --dtype f64";
+  const char *const line = SMALL " --iterations 6 --optimizer sgd --lr 0.05 --momentum 1e-30 --dtype f64";
   assert_runs("%s --save-weights plain.safetensors", line);
   json_t *plain = run_json("%s --predict-ahead 3 --log run.jsonl --save-weights same.safetensors --json", line);
   assert_equal_files("plain.safetensors", "same.safetensors");
@@ -134,6 +135,9 @@ static void test_predictions(void **state) {
   } cases[] = {{"--epochs 1 --predict-ahead 3", "--predict-ahead: given without --iterations, whose rows have the errors"},
                {"--iterations 2 --predict-ahead 0", "--predict-ahead: '0', expected a whole number from 1 to 8"},
                {"--iterations 2 --predict-ahead 9", "--predict-ahead: '9', expected a whole number from 1 to 8"},
+               {"--iterations 2 --predict-ahead 3 --optimizer sgd",
+                "--momentum: 0 beside --predict-ahead, which predicts from the "
+                "smoothed gradient, expected a momentum above 0 or --optimizer"},
                {"--iterations 2 --predict-ahed 3", "did you mean --predict-ahead"},
                {"--iterations 2 --predict-ahead 3 --ranks 2", "--predict-ahead: given beside ranks"},
                {"--iterations 2 --predict-ahead 3 --checkpoint d", "--predict-ahead: given beside --checkpoint"}};

@@ -14,7 +14,8 @@
  * and every update is
  *
  *   - split by layer, into two updates of the same version, or of two versions; or its second half comes behind the next pass;
- *   - moved behind the next pass or the third one, or in front of the latest or the third latest,
+ *   - moved behind the next pass or the third one, or in front of the latest or the third latest;
+ *   - moved behind the next pass or the third one, and all versions are renamed to those that exist by then (PipeDream, vanilla),
  *
  * once in the list as it is, with dependencies and transfers, and once as if the worker's row of a CSV file had been edited: then
  * dependencies and transfers follow from the operations again. A damaged list must be refused by a rule, or train to the bits of
@@ -73,6 +74,11 @@ static const struct {
     {"vanilla", 3, 3, 2, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false},
     {"spectrain", 3, 3, 2, 1, 0, BPPSA_SCALE_DIRECT, BPPSA_SPLIT_WI, false},
 };
+
+static void give_up(const char *what) {
+  fprintf(stderr, "list_mutants: %s: %s\n", what, bppsa_last_error());
+  exit(1);
+}
 
 /* ---- training by a list ---- */
 
@@ -272,6 +278,46 @@ static bool move_step(bppsa_schedule *list, int64_t id, int32_t number) {
   return to >= 0;
 }
 
+/* Where passes see the versions that exist (PipeDream, vanilla): every operation gets the version that its place in the list gives
+ * it. now: updates of each layer; seen: the versions of the forward passes, of [micro-batch][layer]. */
+static void rename_versions(bppsa_schedule *list, int32_t *now, int32_t *seen) {
+  const bool stashed = list->scheme->weights == BPPSA_WEIGHTS_STASHED;
+  const int64_t layers = list->config.layers;
+  for (int64_t id = 0; id < list->count; ++id) {
+    bppsa_schedule_op *op = &list->ops[id];
+    const int64_t cell = op->micro * layers + op->layer;
+    if (op->kind == BPPSA_KIND_STEP) {
+      for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+        op->weight_version = ++now[layer];
+      }
+    } else if (op->kind == BPPSA_KIND_SEND && op->dep_count > 0) {
+      op->weight_version = list->ops[list->deps[op->deps]].weight_version;
+    } else if (op->kind == BPPSA_KIND_RECV && id > 0) { /* behind its SEND */
+      op->weight_version = list->ops[id - 1].weight_version;
+    } else if (op->kind == BPPSA_KIND_STASH || op->kind == BPPSA_KIND_F) {
+      op->weight_version = seen[cell] = now[op->layer];
+    } else if (op->kind <= BPPSA_KIND_RECOMPUTE) {
+      op->weight_version = stashed ? seen[cell] : now[op->layer];
+    }
+  }
+}
+
+/* Two damages at once: an update comes later, and the versions follow it. */
+static bool move_step_and_rename(bppsa_schedule *list, int64_t id, int32_t number) {
+  const bppsa_schedule_weights weights = list->scheme->weights;
+  const int64_t layers = list->config.layers;
+  if ((weights != BPPSA_WEIGHTS_STASHED && weights != BPPSA_WEIGHTS_LATEST) || !move_step(list, id, number)) {
+    return false;
+  }
+  int32_t *now = calloc((size_t)(layers * (list->micros + 1)), sizeof *now);
+  if (now == NULL) {
+    give_up("out of memory");
+  }
+  rename_versions(list, now, now + layers);
+  free(now);
+  return true;
+}
+
 typedef enum { SAME_VERSION = 0, NEXT_VERSION, SECOND_HALF_LATER } split_kind;
 
 static bool split_step(bppsa_schedule *list, int64_t id, int32_t number) {
@@ -308,16 +354,13 @@ static const damage damages[] = {{"swapped", swap, 0},
                                  {"half of an update behind the next pass", split_step, SECOND_HALF_LATER},
                                  {"update behind the next pass", move_step, 1},
                                  {"update behind the third pass", move_step, 3},
+                                 {"update behind the next pass, versions renamed", move_step_and_rename, 1},
+                                 {"update behind the third pass, versions renamed", move_step_and_rename, 3},
                                  {"update in front of the latest pass", move_step, -1},
                                  {"update in front of the third latest pass", move_step, -3}};
 enum { DAMAGES = sizeof damages / sizeof *damages };
 
 /* ---- lists ---- */
-
-static void give_up(const char *what) {
-  fprintf(stderr, "list_mutants: %s: %s\n", what, bppsa_last_error());
-  exit(1);
-}
 
 static bppsa_schedule_config config_of(size_t i) {
   bppsa_schedule_config c = bppsa_schedule_config_default();
@@ -535,13 +578,19 @@ static json_t *damage_rows(void) {
 static bool write(const char *path, json_t *rows, int64_t every, int64_t tripped) {
   const time_t today = time(NULL);
   char date[32];
+  bppsa_device *device = NULL;
   (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime(&today));
+  if (bppsa_device_create("cpu", 1, &device) != BPPSA_OK) {
+    give_up("device");
+  }
   json_t *document =
       json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:O}", "bench", "list_mutants", "commit", BPPSA_COMMIT, "date", date, "every",
                 (json_int_t)every, "other_list_on_rank_1", (json_int_t)tripped, "wrong", (json_int_t)wrong, "rows", rows);
+  json_object_set_new(document, "hardware", json_string(bppsa_device_get_hardware(device)));
   json_object_set_new(document, "damages", damage_rows());
   const int status = json_dump_file(document, path, JSON_INDENT(1));
   json_decref(document);
+  bppsa_device_destroy(device);
   return status == 0;
 }
 

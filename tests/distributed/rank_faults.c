@@ -2,9 +2,9 @@
  *
  * WORDS go on behind the words of the run, such as "--layers 4 --split 1f1b --micro-batches 8".
  *
- * Ranks that die or hang: COUNT injected deaths among four ranks that are threads (of which every fifth rank hangs instead), COUNT
- * kills (SIGKILL) and COUNT stops (SIGSTOP) of a random process of `mpirun -n 4`, each at a random moment of a training run with a
- * checkpoint after every step. Every run must
+ * Ranks that die or hang: COUNT injected deaths and COUNT injected hangs among four ranks that are threads, COUNT kills (SIGKILL)
+ * and COUNT stops (SIGSTOP) of a random process of `mpirun -n 4`, each at a random moment of a training run with a checkpoint after
+ * every step. Every run must
  *
  *   - end within its timeout and 10 s more, with a status that is not 0, and leave no process behind;
  *   - among threads, and after a stop, print exactly one line of error, which names a rank, a step and an operation (a kill may
@@ -151,8 +151,7 @@ static void check_status(const counts *c, int status, const char *text) {
 /* ---- threads ---- */
 
 /* A rank of a run in this process dies, or hangs, at a random operation. */
-static void die_among_threads(counts *c) {
-  const bool hangs = c->runs % 5 == 4;
+static void fail_among_threads(counts *c, bool hangs) {
   const int64_t operation = 1 + (int64_t)(run_uniform() * 250);
   const bppsa_comm_fault fault = {.die_at = hangs ? 0 : operation, .stall_at = hangs ? operation : 0};
   char line[512] = "", *argv[RUN_WORDS], *text = NULL;
@@ -346,6 +345,21 @@ static void describe(json_t *results) {
   json_object_set_new(results, "command", json_sprintf("%s%s%s", RUN, more_words[0] != '\0' ? " " : "", more_words));
 }
 
+/* The path of a file of the directory in which the program was started, which it leaves. */
+static char *from_here(const char *path) {
+  char *here = getcwd(NULL, 0), *whole = NULL;
+  size_t size = 0;
+  FILE *text = open_memstream(&whole, &size);
+  if (here == NULL || text == NULL) {
+    perror(path);
+    exit(1);
+  }
+  fprintf(text, "%s%s%s", path[0] == '/' ? "" : here, path[0] == '/' ? "" : "/", path);
+  fclose(text);
+  free(here);
+  return whole;
+}
+
 int main(int argc, char **argv) {
   if (argc < 5) {
     fprintf(stderr, "rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json [WORDS]]\n");
@@ -355,30 +369,37 @@ int main(int argc, char **argv) {
   run_seed = (uint64_t)atoll(argv[3]);
   json_t *results = json_object();
   more_words = argc > 6 ? argv[6] : "";
+  char *const program = from_here(argv[1]), *const result = argc > 5 ? from_here(argv[5]) : NULL;
   if ((mkdir(argv[4], 0755) != 0 && errno != EEXIST) || chdir(argv[4]) != 0 || results == NULL) {
     perror(argv[4]);
     return 1;
   }
   train_whole();
-  counts deaths = {.name = "deaths"}, kills = {.name = "kills"}, stops = {.name = "stops"};
+  counts deaths = {.name = "deaths"}, hangs = {.name = "hangs"}, kills = {.name = "kills"}, stops = {.name = "stops"};
   while (deaths.runs < count) {
-    die_among_threads(&deaths);
+    fail_among_threads(&deaths, false);
   }
   report(&deaths, results);
+  while (hangs.runs < count) {
+    fail_among_threads(&hangs, true);
+  }
+  report(&hangs, results);
   if (system("command -v mpirun >/dev/null 2>&1") != 0) {
     printf("rank_faults: no mpirun (package openmpi-bin): no kills and no stops\n");
     return 77;
   }
   while (kills.runs < count) {
-    strike(&kills, argv[1], SIGKILL);
+    strike(&kills, program, SIGKILL);
   }
   report(&kills, results);
   while (stops.runs < count) {
-    strike(&stops, argv[1], SIGSTOP);
+    strike(&stops, program, SIGSTOP);
   }
   report(&stops, results);
   describe(results);
-  const int status = argc > 5 ? json_dump_file(results, argv[5], JSON_INDENT(1) | JSON_SORT_KEYS) : 0;
+  const int status = result != NULL ? json_dump_file(results, result, JSON_INDENT(1) | JSON_SORT_KEYS) : 0;
   json_decref(results);
+  free(program);
+  free(result);
   return status == 0 ? 0 : 1;
 }

@@ -133,11 +133,14 @@ static void forward_passes(void **state) {
   (void)state;
   static const struct {
     int64_t ranks, steps, layers, groups, hidden;
-    bool all, gru;
+    bool all;
+    cell_reference cell;
     int method;
-  } cases[] = {{2, 40, 1, 1, 4, false, true, CHUNKED},   {3, 50, 2, 1, 4, true, false, BP},
-               {4, 33, 1, 3, 4, true, true, TWO_CHUNKS}, {8, 40, 2, 2, 4, false, false, BLELLOCH},
-               {1, 30, 2, 2, 4, true, true, LINEAR},     {3, 12, 2, 1, 33, true, true, BP}};
+  } cases[] = {{2, 40, 1, 1, 4, false, GRU_REFERENCE, CHUNKED},   {3, 50, 2, 1, 4, true, RNN_REFERENCE, BP},
+               {4, 33, 1, 3, 4, true, GRU_REFERENCE, TWO_CHUNKS}, {8, 40, 2, 2, 4, false, RNN_REFERENCE, BLELLOCH},
+               {1, 30, 2, 2, 4, true, GRU_REFERENCE, LINEAR},     {3, 12, 2, 1, 33, true, GRU_REFERENCE, BP},
+               {3, 40, 2, 1, 4, true, LSTM_REFERENCE, BP},        {4, 33, 1, 2, 4, false, LSTM_REFERENCE, CHUNKED},
+               {2, 12, 1, 1, 33, true, LSTM_REFERENCE, BP}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     bppsa_recurrent_config c = small(cases[i].steps);
     c.layers = cases[i].layers;
@@ -146,41 +149,8 @@ static void forward_passes(void **state) {
     c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
     c.forward.chunks = 5;
     c.forward.warm_up = 2;
-    cell = cases[i].gru ? (cell_reference)GRU_REFERENCE : (cell_reference)RNN_REFERENCE;
+    cell = cases[i].cell;
     compare(&c, cases[i].method, cases[i].ranks, cases[i].groups, 60 + i);
-  }
-}
-
-/* There are no kernels for pairs in parallel: that is refused, and AUTO is the sequential pass. */
-static bppsa_status refuses_pairs_on_all(bppsa_comm *comm, void *context) {
-  bppsa_recurrent_config c = small(2000);
-  const bppsa_split_time split = {.comm = comm, .micro_batches = 1};
-  bppsa_device *device = NULL;
-  bppsa_model *model = NULL;
-  (void)context;
-  c.batch = 1;
-  c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
-  BPPSA_TRY(bppsa_device_create("cuda:0", 1, &device));
-  bppsa_comm_set_device(comm, device);
-  CHECK(bppsa_split_time_create(&split, &c, &bppsa_lstm_cell, device, &model) == BPPSA_ERR_UNSUPPORTED && model == NULL);
-  CHECK(strstr(bppsa_last_error(), "speculative on a GPU of a cell whose state is a pair (h, c), expected sequential") != NULL);
-  c.forward.kind = BPPSA_FORWARD_AUTO;
-  BPPSA_TRY(bppsa_split_time_create(&split, &c, &bppsa_lstm_cell, device, &model));
-  CHECK(!bppsa_forward_plan_of(model)->speculative);
-  bppsa_model_destroy(model);
-  bppsa_comm_set_device(comm, NULL);
-  bppsa_device_destroy(device);
-  return BPPSA_OK;
-}
-
-static void refused_pairs(void **state) {
-  (void)state;
-  const bppsa_comm_config config = {.ranks = 2, .timeout = 60};
-  if (gpus == 0) {
-    skip();
-  }
-  if (bppsa_comm_run(&config, refuses_pairs_on_all, NULL, NULL) != BPPSA_OK) {
-    fail_msg("%s", bppsa_last_error());
   }
 }
 
@@ -196,9 +166,8 @@ static void mixed_devices(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method),  cmocka_unit_test(pairs),
-                                     cmocka_unit_test(wide),          cmocka_unit_test(mixed_devices),
-                                     cmocka_unit_test(refused_pairs), cmocka_unit_test(forward_passes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(pairs), cmocka_unit_test(wide),
+                                     cmocka_unit_test(mixed_devices), cmocka_unit_test(forward_passes)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

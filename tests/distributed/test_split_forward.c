@@ -347,7 +347,7 @@ static forward_problem random_problem(uint64_t seed) {
   forward_problem p = forward_problem_default();
   bppsa_recurrent_config *c = &p.config;
   const bool gru = pick(&state, 0, 1) == 1;
-  p.cell = seed % 3 == 0 && gpus == 0 ? &bppsa_lstm_cell : gru ? &bppsa_gru_cell : &bppsa_rnn_cell; /* GPUs refuse pairs */
+  p.cell = seed % 3 == 0 ? &bppsa_lstm_cell : gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
   c->hidden = pick(&state, 1, 9);
   c->batch = pick(&state, 1, 4);
   c->seq_len = pick(&state, 0, 3) == 0 ? pick(&state, 2, 20) : pick(&state, 21, 400);
@@ -496,7 +496,7 @@ static void test_groups(void **state) {
   (void)state;
   for (int chaotic = 0; chaotic < 2; ++chaotic) {
     forward_problem p = forward_problem_default();
-    p.cell = chaotic ? &bppsa_rnn_cell : gpus > 0 ? &bppsa_gru_cell : &bppsa_lstm_cell;
+    p.cell = chaotic ? &bppsa_rnn_cell : &bppsa_lstm_cell;
     p.scale = chaotic ? 8 : 1;
     p.config.batch = 3;
     p.config.seq_len = 300;

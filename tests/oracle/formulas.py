@@ -26,7 +26,8 @@ CASES = [
     (2, 16, None, None, "strong", None, "tree"),
     (7, 3, None, 333, "weak", None, "auto"),
 ]
-SIMULATED = ["model-parallel", "fast-forward", "vanilla", "gpipe", "1f1b", "zb-h1", "gems", "chimera", "pipedream", "2bw", "spectrain"]
+SIMULATED = ["model-parallel", "fast-forward", "vanilla", "gpipe", "1f1b", "zb-h1", "gems", "chimera", "pipedream", "2bw",
+             "spectrain"]
 
 
 class Case:

@@ -37,9 +37,10 @@ typedef struct {
 typedef struct {
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
-  bool state;      /* h0 is given */
-  int64_t batch;   /* of the pass, at most the configuration's */
-  bppsa_init init; /* of the weights */
+  bool state;                       /* h0 is given */
+  int64_t batch;                    /* of the pass, at most the configuration's */
+  bppsa_init init;                  /* of the weights */
+  const int64_t *lengths, *samples; /* of the batch; NULL: of all steps; no dropout */
   double *x, *h0, *seed;
   bppsa_model *reference;
   bppsa_view logits;
@@ -153,7 +154,8 @@ static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, b
   held[0] = put(on, model->dtype, p->x, 3, x);
   held[1] = put(on, model->dtype, p->h0, 3, h0);
   held[2] = put(on, model->dtype, p->seed, c->loss_all ? 3 : 2, c->loss_all ? seed : seed + 1);
-  assert_int_equal(model->ops->forward(model, &held[0], p->state ? &held[1] : NULL, logits), BPPSA_OK);
+  bppsa_model_drop(model, 7, p->samples);
+  assert_int_equal(bppsa_model_forward(model, &held[0], p->state ? &held[1] : NULL, p->lengths, logits), BPPSA_OK);
   assert_int_equal(model->ops->backward(model, &held[2]), BPPSA_OK);
 }
 

@@ -79,10 +79,10 @@ static void test_no_head(void **state) {
   }
 }
 
-/* Speculative forward passes, which pairs do not have on a GPU. */
+/* Speculative forward passes. */
 static void test_speculative(void **state) {
   (void)state;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 3; ++i) {
     problem p = problem_of(i, 2, BPPSA_F64);
     free_problem(&p);
     p.config.seq_len = 64;

@@ -7,10 +7,14 @@
 
 #include "core/graph.h"
 #include "gru/gru.h"
+#include "lstm/lstm.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/forward_problem.h"
 
 static bppsa_device *device;
+
+enum { RNN, GRU, LSTM, CELLS };
+static const bppsa_cell *const cells[CELLS] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
 
 static int open_device(void **state) {
   (void)state;
@@ -35,20 +39,26 @@ static forward_problem problem_of(int64_t seq_len, int64_t hidden, int64_t chunk
   return p;
 }
 
-/* Runs the problem and its sequential twin; states must be equal up to the tolerance, relative for ReLU, and what is not finite
- * stands in the same places. */
+static void check_states(const forward_problem *p, int64_t l, int64_t count, double tolerance, const double *a, const double *b) {
+  for (int64_t i = 0; i < count; ++i) {
+    const bool same = a[i] == b[i] || (isnan(a[i]) && isnan(b[i]));
+    if (!same && !(isfinite(b[i]) && fabs(a[i] - b[i]) <= tolerance * fmax(1, fabs(b[i])))) {
+      fail_msg("seed %d, layer %d, number %d: %.9g, sequentially %.9g", (int)p->seed, (int)l, (int)i, a[i], b[i]);
+    }
+  }
+}
+
+/* Runs the problem and its sequential twin; states must be equal up to the tolerance, relative for ReLU and for c of a pair, and
+ * what is not finite stands in the same places. */
 static bppsa_forward_stats check(const forward_problem *p) {
   forward_problem twin = *p;
   twin.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
   forward_run run = run_forward(p, device), sequential = run_forward(&twin, device);
   const double tolerance = run.plan.accept > 1e-9 ? 1e-5 : run.plan.accept;
   for (int64_t l = 0; l < p->config.layers; ++l) {
-    for (int64_t i = 0; i < run.count; ++i) {
-      const double a = run.h[l][i], b = sequential.h[l][i];
-      const bool same = a == b || (isnan(a) && isnan(b));
-      if (!same && !(isfinite(b) && fabs(a - b) <= tolerance * fmax(1, fabs(b)))) {
-        fail_msg("seed %d, layer %d, number %d: %.9g, sequentially %.9g", (int)p->seed, (int)l, (int)i, a, b);
-      }
+    check_states(p, l, run.count, tolerance, run.h[l], sequential.h[l]);
+    if (p->cell->pair) {
+      check_states(p, l, run.count, tolerance, run.c[l], sequential.c[l]);
     }
   }
   const bppsa_forward_stats s = run.stats;
@@ -63,11 +73,11 @@ static bppsa_forward_stats check(const forward_problem *p) {
 /* Nothing to mend: path and work are those of the plan, a step of verification for each chunk but the first. */
 static void test_nothing_to_mend(void **state) {
   (void)state;
-  for (int gru = 0; gru < 2; ++gru) {
+  for (int kind = 0; kind < CELLS; ++kind) {
     forward_problem p = problem_of(240, 7, 4, 50);
-    p.cell = gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
+    p.cell = cells[kind];
     p.scale = .5;
-    p.config.input = 1 + 2 * gru;
+    p.config.input = kind == GRU ? 3 : 1;
     const bppsa_forward_stats s = check(&p);
     assert_int_equal(s.path, 50 + 60 + 1);
     assert_true(fabs(s.work - (240 + 3 * 51.) / 240) < 1e-12);
@@ -145,16 +155,16 @@ static void test_reseeding(void **state) {
 static void test_exact(void **state) {
   (void)state;
   static const int64_t hidden[] = {1, 8, 13, 20, 32};
-  int64_t tails = 0, mended = 0;
-  for (uint64_t i = 0; i < 20; ++i) {
-    const bool gru = i / 5 % 2 == 1;
+  int64_t tails = 0, mended = 0, anew = 0;
+  for (uint64_t i = 0; i < 30; ++i) {
+    const uint64_t kind = i < 20 ? i / 5 % 2 : LSTM;
     forward_problem p = problem_of(60 + (int64_t)i, hidden[i % 5], 2 + (int64_t)(i % 6), (int64_t)(i % 4) * 5);
     p.seed = i + 1;
-    p.cell = gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
-    p.config.dtype = i < 10 ? BPPSA_F32 : BPPSA_F64;
+    p.cell = cells[kind];
+    p.config.dtype = i < 10 || (i >= 20 && i < 25) ? BPPSA_F32 : BPPSA_F64;
     p.config.layers = 2;
     p.config.batch = 1 + (int64_t)(i % 3);
-    p.config.nonlinearity = !gru && i % 3 == 2 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    p.config.nonlinearity = kind == RNN && i % 3 == 2 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
     p.config.forward.tolerance = 0;
     p.config.forward.rounds = (int64_t)(i % 5);
     p.scale = i % 3 == 2 ? 5 : 1;
@@ -165,9 +175,10 @@ static void test_exact(void **state) {
     const bppsa_forward_stats s = check(&p);
     tails += s.tails;
     mended += s.mended;
+    anew += kind == LSTM ? s.reseeded : 0;
     assert_true(s.gap == 0);
   }
-  assert_true(tails > 10 && mended > 40);
+  assert_true(tails > 10 && mended > 40 && anew > 0);
 }
 
 /* Wide layers, H > 32, of one block (64) and of clusters of two (GRU, 128) and four blocks (f64, GRU): as test_exact. With NaN. */
@@ -175,19 +186,22 @@ static void test_wide(void **state) {
   (void)state;
   static const struct {
     int64_t hidden;
-    bool gru, f64;
+    int cell;
+    bool f64;
     int64_t seq_len, chunks, warm_up, rounds, batch, layers;
     double scale;
     bool relu, nan;
-  } cases[] = {{33, false, false, 40, 5, 3, 1, 2, 1, 1, false, false}, {64, true, false, 30, 4, 0, 3, 1, 1, 1, false, false},
-               {40, false, true, 24, 6, 2, 0, 1, 2, 5, true, false},   {50, false, false, 33, 4, 30, 3, 2, 1, .5, false, false},
-               {60, true, true, 21, 3, 5, 2, 2, 1, 5, false, true},    {70, true, false, 14, 3, 2, 1, 1, 1, 1, false, false},
-               {100, true, true, 9, 2, 1, 1, 1, 1, 5, false, false},   {50, false, true, 120, 3, 0, 3, 1, 1, .2, false, false}};
+  } cases[] = {{33, RNN, false, 40, 5, 3, 1, 2, 1, 1, false, false}, {64, GRU, false, 30, 4, 0, 3, 1, 1, 1, false, false},
+               {40, RNN, true, 24, 6, 2, 0, 1, 2, 5, true, false},   {50, RNN, false, 33, 4, 30, 3, 2, 1, .5, false, false},
+               {60, GRU, true, 21, 3, 5, 2, 2, 1, 5, false, true},   {70, GRU, false, 14, 3, 2, 1, 1, 1, 1, false, false},
+               {100, GRU, true, 9, 2, 1, 1, 1, 1, 5, false, false},  {50, RNN, true, 120, 3, 0, 3, 1, 1, .2, false, false},
+               {34, LSTM, false, 40, 5, 3, 1, 2, 2, 3, false, true}, {40, LSTM, true, 60, 3, 0, 3, 1, 1, .2, false, false},
+               {70, LSTM, false, 20, 4, 2, 2, 1, 1, 5, false, false}};
   int64_t mended = 0, tails = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     forward_problem p = problem_of(cases[i].seq_len, cases[i].hidden, cases[i].chunks, cases[i].warm_up);
     p.seed = 40 + i;
-    p.cell = cases[i].gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
+    p.cell = cells[cases[i].cell];
     p.config.dtype = cases[i].f64 ? BPPSA_F64 : BPPSA_F32;
     p.config.batch = cases[i].batch;
     p.config.layers = cases[i].layers;
@@ -210,11 +224,20 @@ static void test_wide(void **state) {
 static void test_wide_mends(void **state) {
   (void)state;
   forward_problem p = problem_of(96, 34, 3, 28);
+  bppsa_forward_stats s;
   p.scale = .5;
-  bppsa_forward_stats s = check(&p);
-  assert_int_equal(s.path, 28 + 32 + 1);
-  assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
-  assert_true(s.gap > 0);
+  for (int kind = RNN; kind < CELLS; kind += LSTM) {
+    p.cell = cells[kind];
+    s = check(&p);
+    assert_int_equal(s.path, 28 + 32 + 1);
+    assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
+    assert_true(s.gap > 0);
+  }
+  p = problem_of(96, 34, 3, 2); /* c reaches as far back as forget gates let it */
+  p.cell = &bppsa_lstm_cell;
+  p.scale = .5;
+  s = check(&p);
+  assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 32 + 2 && s.path < 2 + 2 * 32);
   p = problem_of(96, 34, 3, 2);
   s = check(&p);
   assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 32 + 2 && s.path < 2 + 2 * 32);
@@ -420,22 +443,22 @@ static void test_any_width(void **state) {
   (void)state;
   static const struct {
     int64_t hidden;
-    bool gru, f64;
+    int cell;
+    bool f64;
     int64_t seq_len, chunks, warm_up, rounds, batch, layers;
     double scale;
     bool relu, nan;
-  } cases[] = {{513, false, false, 12, 3, 2, 1, 1, 1, 1, false, false},
-               {130, false, false, 30, 5, 3, 3, 2, 2, 1, false, true},
-               {70, true, true, 24, 4, 3, 2, 2, 1, 5, false, false},
-               {130, false, false, 33, 4, 3, 0, 1, 1, 1, true, false},
-               {70, true, true, 30, 4, 29, 3, 1, 1, .5, false, false}};
+  } cases[] = {{513, RNN, false, 12, 3, 2, 1, 1, 1, 1, false, false}, {130, RNN, false, 30, 5, 3, 3, 2, 2, 1, false, true},
+               {70, GRU, true, 24, 4, 3, 2, 2, 1, 5, false, false},   {130, RNN, false, 33, 4, 3, 0, 1, 1, 1, true, false},
+               {70, GRU, true, 30, 4, 29, 3, 1, 1, .5, false, false}, {130, LSTM, false, 24, 4, 2, 2, 2, 2, 3, false, true},
+               {70, LSTM, true, 30, 4, 3, 1, 1, 1, 1, false, false}};
   int64_t mended = 0, tails = 0;
   assert_int_equal(setenv("SIMT_MOST_CLUSTER", "1", 1), 0);
   /* on a CPU products of H 513 are BLAS's, for which tolerance 0 plans the sequential pass */
   for (size_t i = bppsa_device_get_kind(device) == BPPSA_CPU; i < sizeof cases / sizeof *cases; ++i) {
     forward_problem p = problem_of(cases[i].seq_len, cases[i].hidden, cases[i].chunks, cases[i].warm_up);
     p.seed = 60 + i;
-    p.cell = cases[i].gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
+    p.cell = cells[cases[i].cell];
     p.config.dtype = cases[i].f64 ? BPPSA_F64 : BPPSA_F32;
     p.config.batch = cases[i].batch;
     p.config.layers = cases[i].layers;

@@ -316,7 +316,7 @@ static void test_parallel_forward(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* On a GPU there are no speculative passes of pairs, and AUTO takes none. */
+/* AUTO takes a parallel forward pass for a long sequence, on a GPU as on a processor. */
 static void test_parallel_plans(void **state) {
   (void)state;
   bppsa_forward_shape shape = {.seq_len = 30000,
@@ -327,19 +327,13 @@ static void test_parallel_plans(void **state) {
                                .dtype = BPPSA_F32,
                                .device = BPPSA_CUDA,
                                .multiprocessors = 132,
-                               .most_hidden = BPPSA_FORWARD_GPU_HIDDEN,
-                               .pair = true};
+                               .most_hidden = BPPSA_FORWARD_GPU_HIDDEN};
   bppsa_forward_method m = bppsa_forward_method_default();
   bppsa_forward_plan plan;
   m.kind = BPPSA_FORWARD_AUTO;
   assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_OK);
-  assert_false(plan.speculative);
-  m.kind = BPPSA_FORWARD_SPECULATIVE;
-  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_ERR_UNSUPPORTED);
-  assert_string_equal(bppsa_last_error(),
-                      "forward pass: speculative on a GPU of a cell whose state is a pair (h, c), expected sequential");
+  assert_true(plan.speculative);
   shape.device = BPPSA_CPU;
-  m.kind = BPPSA_FORWARD_AUTO;
   assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_OK);
   assert_true(plan.speculative);
 }

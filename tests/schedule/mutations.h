@@ -347,6 +347,20 @@ static void late_step(bppsa_schedule *l) {
   move_to(l, id, next_of(l, id, BPPSA_KIND_F));
 }
 
+/* Two damages: an update comes behind the next forward pass of its stage, and this pass sees the version of the weights that it
+ * then finds; with PipeDream so do its STASH and its backward pass. */
+static void late_step_renamed(bppsa_schedule *l) {
+  const int64_t id = find(l, BPPSA_KIND_STEP, 0) - l->ops, next = next_of(l, id, BPPSA_KIND_F);
+  const bppsa_schedule_op pass = l->ops[next];
+  const bool stashed = l->scheme->weights == BPPSA_WEIGHTS_STASHED;
+  for (int64_t i = 0; i < l->count; ++i) {
+    bppsa_schedule_op *op = &l->ops[i];
+    const bool follows = op->kind == BPPSA_KIND_F || (stashed && op->kind != BPPSA_KIND_SEND && op->kind != BPPSA_KIND_RECV);
+    op->weight_version -= follows && op->micro == pass.micro && op->layer == pass.layer;
+  }
+  move_to(l, id, next);
+}
+
 /* Where I comes behind W: an update comes between the two. */
 static void early_step(bppsa_schedule *l) {
   bppsa_schedule_op *step = find(l, BPPSA_KIND_STEP, 0), *last = step;
@@ -478,9 +492,13 @@ static const struct {
                  {"2bw", "version-backward", stale_backward},
                  {"vanilla", "version-backward", stale_backward},
                  {"spectrain", "version-backward", stale_backward},
-                 {"vanilla", "version-forward", late_step},
-                 {"pipedream", "version-forward", late_step},
+                 {"vanilla", "version-forward", stale},
+                 {"pipedream", "version-forward", stale},
+                 {"vanilla", "step-at-once", late_step},
+                 {"pipedream", "step-at-once", late_step},
                  {"spectrain", "step-at-once", late_step},
+                 {"vanilla", "step-at-once", late_step_renamed},
+                 {"pipedream", "step-at-once", late_step_renamed},
                  {"layered vanilla", "version-backward", early_step},
                  {"layered spectrain", "version-backward", early_step},
                  {"spectrain", "version-forward", from_far},
@@ -494,8 +512,8 @@ static const struct {
                  {"layered vanilla", "version-step", counted_by_stage},
                  {"layered pipedream", "version-step", counted_by_stage},
                  {"layered spectrain", "version-step", counted_by_stage},
-                 {"layered vanilla", "version-forward", half_late},
-                 {"layered pipedream", "version-forward", half_late},
+                 {"layered vanilla", "step-at-once", half_late},
+                 {"layered pipedream", "step-at-once", half_late},
                  {"layered spectrain", "step-at-once", half_late},
                  {"pipedream", "version-prepared", unstashed},
                  {"pipedream", "version-prepared", other_stash},

@@ -25,7 +25,7 @@ static void test_counts(void **state) {
       {offsetof(bppsa_schedule_config, micro_batches), 1000001, "micro-batches: 1000001, expected 1 to 1000000"},
       {offsetof(bppsa_schedule_config, width), -1, "width: -1, expected 1 to"},
       {offsetof(bppsa_schedule_config, iterations), INT64_MAX, "iterations: 9223372036854775807, expected 1 to"},
-      {offsetof(bppsa_schedule_config, reverse), -2, "reverse: -2, expected -1 to"},
+      {offsetof(bppsa_schedule_config, reverse), -2, "reverse-k: -2, expected -1 to"},
   };
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; ++i) {
     bppsa_schedule_config config = bppsa_schedule_config_default();

@@ -1,6 +1,7 @@
 /* Requests for schedules: what is left to the scheme, files of costs, several schemes for one model. */
 #include "core/json.h"
 #include "schedule/compare.h"
+#include "schedule/schedule_internal.h"
 #include "tests/core/helpers.h"
 #include "tests/support/json_memory.h"
 
@@ -63,6 +64,39 @@ static void test_costs(void **state) {
   put_file("request_costs.json", "{", 1);
   assert_error(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_ERR_FORMAT, "--costs: request_costs.json");
   assert_null(request.costs);
+}
+
+/* Costs by layer cut the layers, unless the request does; costs by stage and one cost for all leave the stages even. */
+static void test_costs_cut(void **state) {
+  (void)state;
+  static const struct {
+    const char *costs, *cut;
+    int64_t first;
+  } cases[] = {{"{\"forward\": [9, 1, 1, 1, 1, 1], \"backward\": [9, 1, 1, 1, 1, 1]}", NULL, 1},
+               {"{\"weight_grad\": [1, 1, 1, 1, 1, 20]}", NULL, 5},
+               {"{\"forward\": [1, 1, 1, 1, 1, 20]}", "2", 2},
+               {"{\"forward\": [1, 20]}", NULL, 3},
+               {"{\"forward\": 20}", NULL, 3},
+               {"{\"sync\": [1, 1, 1, 1, 1, 20]}", NULL, 3}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    bppsa_schedule_request request = bppsa_schedule_request_default();
+    bppsa_timed timed;
+    put_file("request_costs.json", cases[i].costs, strlen(cases[i].costs));
+    request.config.stages = 2;
+    assert_int_equal(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_OK);
+    if (cases[i].cut != NULL) {
+      assert_int_equal(bppsa_schedule_request_cut(&request, cases[i].cut), BPPSA_OK);
+    }
+    assert_int_equal(bppsa_schedule_request_make(&request, "1f1b", 6, &timed), BPPSA_OK);
+    assert_int_equal(bppsa_schedule_layer_of(timed.list, 1), cases[i].first);
+    bppsa_timed_free(&timed);
+    assert_int_equal(bppsa_schedule_request_make(&request, "wait-free", 6, &timed),
+                     cases[i].cut != NULL ? BPPSA_ERR_ARGUMENT : BPPSA_OK);
+    if (cases[i].cut == NULL) {
+      bppsa_timed_free(&timed); /* it has no stages */
+    }
+    bppsa_schedule_request_free(&request);
+  }
 }
 
 /* B has a cost of its own, and of a first layer without an input gradient that of W; the link is in the file too. What is written
@@ -171,13 +205,20 @@ static void test_memory(void **state) {
   (void)state;
   bppsa_schedule_request request = bppsa_schedule_request_default();
   request.config.stages = request.config.micro_batches = 2;
-  assert_true(walk_allocations(compare_both, &request) > 50);
+  const int64_t even = walk_allocations(compare_both, &request);
+  assert_true(even > 50);
+  put_file("request_costs.json", "{\"forward\": [1, 2, 3, 9]}", 25); /* cuts the layers */
+  assert_int_equal(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_OK);
+  request.config.layers = 4;
+  assert_true(walk_allocations(compare_both, &request) > even);
+  bppsa_schedule_request_free(&request);
 }
 
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_defaults), cmocka_unit_test(test_costs), cmocka_unit_test(test_backward_and_link),
-      cmocka_unit_test(test_compare),  cmocka_unit_test(test_load),  cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults),  cmocka_unit_test(test_costs),
+                                     cmocka_unit_test(test_costs_cut), cmocka_unit_test(test_backward_and_link),
+                                     cmocka_unit_test(test_compare),   cmocka_unit_test(test_load),
+                                     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
