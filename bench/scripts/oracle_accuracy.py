@@ -7,10 +7,11 @@ prints each run with its rows. It takes turns: what the formulas need is measure
 1 - |predicted - measured| / measured, over the means of at least 100 steps; that of the turns' medians stands beside it, and that
 with the best turn's exchanges, which ParaDL reports. A row below 90 % says which part is off.
 
-All of it takes a quarter of an hour on two quiet processors, most of it VGG-11 on 2 and 4 ranks, and up to twice that where turns
-are noisy. --model, --transport and --ranks measure a part. The document keeps the other rows that it has. --add joins the turns of
-this run with those that its rows have from the same commit, so that several runs at several times make one record. --quick has
-LeNet-5 on two threads alone and three turns. Nothing is judged: the numbers are for people.
+By the times of its steps all of it takes a quarter of an hour on two quiet processors, most of it VGG-11 on 2 and 4 ranks; where
+turns are noisy twice as many are made. On two processors with a load average of 6, LeNet-5 on 1, 2 and 4 threads took 12, 34 and
+35 s, VGG-11 on 1 and 2 threads 51 and 378 s. --model, --transport and --ranks measure a part. The document keeps the other rows
+that it has. --add joins the turns of this run with those that its rows have from the same commit, so that several runs at several
+times make one record. --quick has LeNet-5 on two threads alone and three turns. Nothing is judged: the numbers are for people.
 """
 import argparse
 import json
