@@ -140,11 +140,20 @@ static void test_bad_files(void **state) {
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": \"1\""), "\"w\"");
   refuse_model(LAYER("\"in\": [2, 3], \"out\": [1], \"x\": 5"), "\"x\" and \"y\": expected 6 and 1");
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"gather\": 1"), "\"gather\"");
-  /* Eight positions and a window of three: ten of them see some of the input, one by one, and five by two. */
-  refuse_model(LAYER("\"in\": [3, 8], \"out\": [4, 11], \"kernel\": [3]"),
-               "layer 0 (a): \"out\": 4 x 11, expected at most 10 positions in place of 11: with kernel 3 and stride 1");
-  refuse_model(LAYER("\"in\": [3, 9, 8], \"out\": [4, 5, 6], \"kernel\": [3, 3], \"stride\": [2, 2]"),
-               "at most 5 positions in place of 6");
+  /* Eight positions and a window of three: ten of them see some of the input, one by one, and five of nine by two. */
+  refuse_model(
+      LAYER("\"in\": [3, 8], \"out\": [4, 11], \"kernel\": [3]"),
+      "layer 0 (a): \"out\": 11 positions of windows of 3 over 12 positions with padding, 1 at a time, expected 1 to 10");
+  refuse_model(LAYER("\"in\": [3, 9, 8], \"out\": [4, 6, 6], \"kernel\": [3, 3], \"stride\": [2, 2]"),
+               "2 at a time, expected 1 to 5");
+  /* With two of padding eight of them, four by two; a pool may have a fifth that ends behind the last position. */
+#define PADDED(more) LAYER("\"in\": [3, 8], \"padding\": [2], " more)
+  refuse_model(PADDED("\"out\": [4, 1], \"kernel\": [11]"), "\"kernel\": 11, expected at most 10: 8 positions and 2 of padding");
+  refuse_model(PADDED("\"out\": [4, 9], \"kernel\": [3]"),
+               "\"out\": 9 positions of windows of 3 over 10 positions, 1 at a time, expected 8 to 8");
+  refuse_model(PADDED("\"out\": [4, 6], \"kernel\": [3], \"stride\": [2]"), "2 at a time, expected 4 to 5");
+  refuse_model(LAYER("\"in\": [3, 8], \"out\": [4, 8], \"padding\": [-1]"),
+               "\"padding\": -1, expected a list of 1 to 3 whole numbers from 0");
   refuse_model(KIND("add", "\"in\": [3, 8], \"out\": [4, 9]"),
                "layer 0 (a): \"out\": 4 x 9, expected 3 x 8, the \"in\" of a layer of kind add");
   refuse_model(KIND("norm", "\"in\": [3, 8], \"out\": [8, 3]"), "\"out\": 8 x 3, expected 3 x 8");
