@@ -91,6 +91,25 @@ static bppsa_status ask(const bppsa_cli *cli, const bppsa_oracle_model *model, c
   return status;
 }
 
+/* Names are names: beside --list nothing but --json says anything. */
+static bppsa_status list(const bppsa_cli *cli, bppsa_text *shown) {
+  for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    if (use->option != BPPSA_OPTION_LIST && use->option != BPPSA_OPTION_JSON && bppsa_cli_given(cli, use->option)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "oracle: %s given beside --list, expected --json alone",
+                        bppsa_option_get(use->option)->name);
+    }
+  }
+  return bppsa_oracle_list(cli->to.json, shown);
+}
+
+/* --plot writes SVG and nothing else. */
+static bppsa_status check_plot(const bppsa_option_value *plot) {
+  const size_t length = plot->given ? strlen(plot->text) : 0;
+  return !plot->given || (length > 4 && strcmp(plot->text + length - 4, ".svg") == 0)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--plot: '%s', expected a path that ends in .svg", plot->text);
+}
+
 static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
   const bppsa_option_value *name = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL),
                            *place = bppsa_cli_value(cli, BPPSA_OPTION_SYSTEM);
@@ -100,6 +119,7 @@ static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "oracle: %s missing, expected a name of bppsa oracle --list, or a file .json",
                       name->given ? "system" : "model");
   }
+  BPPSA_TRY(check_plot(bppsa_cli_value(cli, BPPSA_OPTION_PLOT)));
   BPPSA_TRY(bppsa_oracle_system_open(place->text, &system));
   BPPSA_TRY(bppsa_oracle_model_open(name->text, &model));
   bppsa_status status = bppsa_oracle_system_times(place->text, &model);
@@ -110,8 +130,7 @@ static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_text shown = {0};
-  bppsa_status status =
-      bppsa_cli_value(cli, BPPSA_OPTION_LIST)->given ? bppsa_oracle_list(cli->to.json, &shown) : open_and_ask(cli, &shown);
+  bppsa_status status = bppsa_cli_given(cli, BPPSA_OPTION_LIST) ? list(cli, &shown) : open_and_ask(cli, &shown);
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   return status;

@@ -25,7 +25,7 @@ struct bppsa_step_probe {
   int64_t stretches; /* room of a step: of a pass that has n points where ranks meet, n + 1; of other phases 1 */
   int64_t count[PHASES];
   double *stretch; /* [MOST_STEPS][stretches] */
-  double *seconds; /* [PHASES][MOST_STEPS] */
+  double *average; /* [stretches] */
   int64_t steps;   /* of a measurement; 0: not known yet */
 };
 
@@ -115,50 +115,51 @@ static bppsa_status share_traffic(const bppsa_step_probe *s, bppsa_layer_traffic
   return bppsa_comm_broadcast(s->comm, 0, &view);
 }
 
-/* What each phase of these steps takes: the ranks of a group wait for each other between stretches, the groups behind phases. */
-static bppsa_status add_stretches(bppsa_step_probe *s, int64_t steps) {
-  const int64_t all = PHASES * MOST_STEPS, room = steps * s->stretches;
-  const bppsa_view stretches = bppsa_view_make(s->stretch, BPPSA_F64, 1, &room),
-                   seconds = bppsa_view_make(s->seconds, BPPSA_F64, 1, &all);
-  BPPSA_TRY(bppsa_comm_allreduce(s->group, BPPSA_COMM_MAX, &stretches));
-  for (int64_t i = 0; i < steps; ++i) {
-    const double *at = s->stretch + i * s->stretches;
-    for (int phase = 0; phase < PHASES; ++phase) {
-      double sum = 0;
-      for (int64_t k = 0; k < s->count[phase]; ++k) {
-        sum += *at++;
-      }
-      s->seconds[phase * MOST_STEPS + i] = sum;
-    }
-  }
-  return bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &seconds);
-}
-
-static double average(const bppsa_step_probe *s, int64_t steps, double *seconds) {
-  double sum = 0;
-  for (int64_t i = 0; i < steps; ++i) {
+static double average(const bppsa_step_probe *s, int64_t stretch) {
+  double seconds[MOST_STEPS], sum = 0;
+  for (int64_t i = 0; i < s->steps; ++i) {
+    seconds[i] = s->stretch[i * s->stretches + stretch];
     sum += seconds[i];
   }
-  return s->how.mean ? sum / (double)steps : bppsa_timing_of(steps, seconds).median_s;
+  return s->how.mean ? sum / (double)s->steps : bppsa_timing_of(s->steps, seconds).median_s;
+}
+
+/* What each phase takes: the ranks of a group wait for each other between stretches, the groups behind phases. Each rank averages
+ * its own steps first. These ranks never wait, so whatever else the machine does takes the processor from one of them in the midst
+ * of its step. The longest rank of every single step would count each such time in full, and so more of them the more ranks and
+ * stretches there are. */
+static bppsa_status add_stretches(bppsa_step_probe *s, double seconds[PHASES]) {
+  const int64_t phases = PHASES;
+  const bppsa_view averages = bppsa_view_make(s->average, BPPSA_F64, 1, &s->stretches),
+                   sums = bppsa_view_make(seconds, BPPSA_F64, 1, &phases);
+  for (int64_t k = 0; k < s->stretches; ++k) {
+    s->average[k] = average(s, k);
+  }
+  BPPSA_TRY(bppsa_comm_allreduce(s->group, BPPSA_COMM_MAX, &averages));
+  const double *at = s->average;
+  for (int phase = 0; phase < PHASES; ++phase) {
+    seconds[phase] = 0;
+    for (int64_t k = 0; k < s->count[phase]; ++k) {
+      seconds[phase] += *at++;
+    }
+  }
+  return bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &sums);
 }
 
 bppsa_status bppsa_step_probe_measure(bppsa_step_probe *s, bppsa_step_costs *costs) {
   BPPSA_REQUIRE(s != NULL && costs != NULL);
-  double averages[PHASES];
+  double seconds[PHASES];
   BPPSA_TRY(s->steps == 0 ? count_steps(s) : BPPSA_OK);
   BPPSA_TRY(bppsa_comm_barrier(s->comm));
   BPPSA_TRY(make_step(s, s->stretch)); /* it ends when all ranks have taken it */
   for (int64_t i = 0; i < s->steps; ++i) {
     BPPSA_TRY(make_step(s, s->stretch + i * s->stretches));
   }
-  BPPSA_TRY(add_stretches(s, s->steps));
-  for (int phase = 0; phase < PHASES; ++phase) {
-    averages[phase] = average(s, s->steps, s->seconds + phase * MOST_STEPS);
-  }
-  *costs = (bppsa_step_costs){.forward_s = averages[FORWARD],
-                              .backward_s = averages[BACKWARD],
-                              .update_s = averages[UPDATE],
-                              .exchange_s = s->data != NULL ? averages[EXCHANGE] : 0};
+  BPPSA_TRY(add_stretches(s, seconds));
+  *costs = (bppsa_step_costs){.forward_s = seconds[FORWARD],
+                              .backward_s = seconds[BACKWARD],
+                              .update_s = seconds[UPDATE],
+                              .exchange_s = s->data != NULL ? seconds[EXCHANGE] : 0};
   return share_traffic(s, &costs->traffic);
 }
 
@@ -172,9 +173,9 @@ static bppsa_status set_up(bppsa_step_probe *s, const bppsa_cnn_network *network
   BPPSA_TRY(bppsa_optimizer_create(&how->optimizer, s->model, &s->optimizer));
   bppsa_optimizer_set_lr(s->optimizer, 0);
   s->stretches = 4 * network->count + PHASES + 8;
-  s->seconds = bppsa_calloc(PHASES * MOST_STEPS, sizeof *s->seconds);
+  s->average = bppsa_calloc(s->stretches, sizeof *s->average);
   s->stretch = bppsa_calloc(s->stretches * MOST_STEPS, sizeof *s->stretch);
-  return s->seconds == NULL || s->stretch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  return s->average == NULL || s->stretch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
 static int64_t gradient_bytes(const bppsa_model *model) {
@@ -240,7 +241,7 @@ void bppsa_step_probe_destroy(bppsa_step_probe *s) {
   bppsa_free(s->x.data);
   bppsa_free(s->seed.data);
   bppsa_free(s->stretch);
-  bppsa_free(s->seconds);
+  bppsa_free(s->average);
   bppsa_comm_destroy(s->group);
   bppsa_free(s);
 }

@@ -23,13 +23,15 @@ typedef struct {
   uint64_t seed;   /* of inputs and of gradients of logits, whose variance is 1 and 1 / batch² */
   double budget_s; /* as many steps as fit, 3 .. 101, behind some that are not counted */
   int64_t steps;   /* 0: as many as fit; otherwise this many, at most 101 */
-  bool mean;       /* the costs are means over the steps, not medians */
+  bool mean;       /* means over the steps, where ranks share processors: waiting for one is then part of a step. Otherwise
+                    * medians, of which a processor that something else takes for a while is no part */
   const bppsa_device *device;
 } bppsa_step_measuring;
 
 typedef struct {
-  /* Medians over the steps, of the rank that takes longest. Where parts meet several times in a pass, each time those of a group
-   * wait for the one that comes last: their passes are sums, over the stretches between such points, of the longest ones. */
+  /* Medians or means over a rank's steps, of the rank whose own is longest. Where parts meet several times in a pass, each time
+   * those of a group wait for the one that comes last: their passes are sums, over the stretches between such points, of the
+   * longest ones. */
   double forward_s, backward_s, update_s;
   double exchange_s;           /* likewise: the sum of a whole model's gradients, as data parallelism makes it; of a part 0 */
   bppsa_layer_traffic traffic; /* of rank 0 */

@@ -3,17 +3,24 @@
 #include <inttypes.h>
 
 #include "core/alloc.h"
+#include "core/text.h"
 
 static const bppsa_network_family *family_of(const bppsa_network *network) {
   return network->kind->family;
 }
 
+enum { MOST_KINDS = 15 }; /* of which one may be suggested */
+
 bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_network *network) {
   bppsa_network opened = {.kind = bppsa_network_kind_find(name), .name = name};
   if (opened.kind == NULL) {
-    char names[BPPSA_NETWORK_NAMES];
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: unknown '%s', expected %s or the path of a .json file", name,
-                      bppsa_network_kind_names(names, sizeof names));
+    const char *known[MOST_KINDS + 1] = {NULL};
+    char names[BPPSA_NETWORK_NAMES], hint[96];
+    for (int64_t i = 0; i < MOST_KINDS && bppsa_network_kind_at(i) != NULL; ++i) {
+      known[i] = bppsa_network_kind_at(i)->name;
+    }
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: unknown '%s', expected %s or the path of a .json file%s", name,
+                      bppsa_network_kind_names(names, sizeof names), bppsa_suggestion(name, known, hint, sizeof hint));
   }
   const bppsa_network_family *family = family_of(&opened);
   const bppsa_status status = family->open != NULL ? family->open(name, mask_path, &opened) : BPPSA_OK;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/line.h"
+
 bool bppsa_oracle_is_file(const char *name) {
   const size_t length = strlen(name);
   return length > 5 && strcmp(name + length - 5, ".json") == 0;
@@ -22,7 +24,11 @@ bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const c
     }
     if (*name == NULL) {
       char hint[96];
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: unknown member \"%s\"%s", where, key,
+      bppsa_line expected = {.length = 0};
+      for (name = names; *name != NULL; ++name) {
+        bppsa_line_add(&expected, "%s%s", name > names ? ", " : "", *name);
+      }
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: unknown member \"%s\", expected %s%s", where, key, expected.text,
                         bppsa_suggestion(key, names, hint, sizeof hint));
     }
   }

@@ -42,22 +42,40 @@ void bppsa_oracle_model_free(bppsa_oracle_model *model) {
 
 /* ---- reading ---- */
 
-/* Reads a list of `least` to `most` whole numbers of 1 or more into extents, which are 1 behind them. */
-static bppsa_status read_extents(const char *where, const char *name, const json_t *value, size_t least, size_t most,
+static bool same(const int64_t a[1 + BPPSA_ORACLE_AXES], const int64_t b[1 + BPPSA_ORACLE_AXES]) {
+  return memcmp(a, b, (1 + BPPSA_ORACLE_AXES) * sizeof *a) == 0;
+}
+
+#define SHAPE_TEXT 64
+
+/* "6 x 28 x 28" */
+static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char text[SHAPE_TEXT]) {
+  int last = BPPSA_ORACLE_AXES, size = 0;
+  while (last > 0 && shape[last] == 1) {
+    --last;
+  }
+  for (int i = 0; i <= last; ++i) {
+    size += snprintf(text + size, (size_t)(SHAPE_TEXT - size), "%s%" PRId64, i > 0 ? " x " : "", shape[i]);
+  }
+  return text;
+}
+
+/* Reads a list of `least` to `most` whole numbers of `low` or more into extents, which keep what they have behind them. */
+static bppsa_status read_extents(const char *where, const char *name, const json_t *value, size_t least, size_t most, int low,
                                  int64_t *extents) {
   const size_t size = json_array_size(value);
   const json_t *wrong = size < least || size > most ? value : NULL;
   for (size_t i = 0; i < size && size <= most && wrong == NULL; ++i) {
     const json_t *number = json_array_get(value, i);
     const double extent = json_number_value(number);
-    const bool good = json_is_number(number) && extent >= 1 && extent <= INT32_MAX && extent == floor(extent);
+    const bool good = json_is_number(number) && extent >= low && extent <= INT32_MAX && extent == floor(extent);
     wrong = good ? NULL : number;
     extents[i] = good ? (int64_t)extent : 1;
   }
   if (size < least || wrong != NULL) {
     char found[BPPSA_REAL_TEXT];
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected a list of %zu to %zu whole numbers from 1 to %d", where, name,
-                      bppsa_oracle_value_text(wrong, found), least, most, INT32_MAX);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected a list of %zu to %zu whole numbers from %d to %d", where, name,
+                      bppsa_oracle_value_text(wrong, found), least, most, low, INT32_MAX);
   }
   return BPPSA_OK;
 }
@@ -71,14 +89,17 @@ static bppsa_status read_layer_extents(const char *where, const json_t *object, 
   } members[] = {{"in", 1, 1 + BPPSA_ORACLE_AXES, true, layer->in},
                  {"out", 1, 1 + BPPSA_ORACLE_AXES, true, layer->out},
                  {"kernel", 1, BPPSA_ORACLE_AXES, false, layer->kernel},
-                 {"stride", 1, BPPSA_ORACLE_AXES, false, layer->stride}};
+                 {"stride", 1, BPPSA_ORACLE_AXES, false, layer->stride},
+                 {"padding", 1, BPPSA_ORACLE_AXES, false, layer->padding}};
   for (size_t i = 0; i < sizeof members / sizeof members[0]; ++i) {
     const json_t *value = json_object_get(object, members[i].name);
+    const bool padding = members[i].extents == layer->padding;
     for (size_t a = 0; a < members[i].most; ++a) {
-      members[i].extents[a] = 1;
+      members[i].extents[a] = !padding ? 1 : value != NULL ? 0 : -1;
     }
     if (value != NULL || members[i].needed) {
-      BPPSA_TRY(read_extents(where, members[i].name, value, members[i].least, members[i].most, members[i].extents));
+      BPPSA_TRY(
+          read_extents(where, members[i].name, value, members[i].least, members[i].most, padding ? 0 : 1, members[i].extents));
     }
   }
   layer->x = bppsa_oracle_elements(layer->in);
@@ -104,8 +125,45 @@ static bppsa_status read_kind(const char *where, const json_t *object, bppsa_ora
                     text != NULL ? text : "missing");
 }
 
+/* Are the positions of `in` and `out` what a window makes of each other? Where no padding is said, one that begins in front
+ * of the input or ends behind it sees some of it all the same; with padding, a pool may have one more that ends behind it. */
+static bppsa_status check_windows(const char *where, const bppsa_oracle_layer *layer, int axis) {
+  const int64_t in = layer->in[1 + axis], out = layer->out[1 + axis], kernel = layer->kernel[axis], stride = layer->stride[axis];
+  const bool said = layer->padding[axis] >= 0;
+  const int64_t covered = in + (said ? layer->padding[axis] : 2 * (kernel - 1)), left = covered - kernel;
+  if (left < 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s (%s): \"kernel\": %" PRId64 ", expected at most %" PRId64 ": %" PRId64 " positions and %" PRId64
+                      " of padding",
+                      where, layer->name, kernel, covered, in, layer->padding[axis]);
+  }
+  const int64_t least = said ? left / stride + 1 : 1, most = left / stride + 1 + (said && left % stride > 0);
+  if (out < least || out > most) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s (%s): \"out\": %" PRId64 " positions of windows of %" PRId64 " over %" PRId64 " positions%s, %" PRId64
+                      " at a time, expected %" PRId64 " to %" PRId64,
+                      where, layer->name, out, kernel, covered, said ? "" : " with padding", stride, least, most);
+  }
+  return BPPSA_OK;
+}
+
+/* Are `in` and `out` what the layer's kind makes of each other? */
+static bppsa_status check_shapes(const char *where, const bppsa_oracle_layer *layer) {
+  const bool keeps = layer->kind == BPPSA_LAYER_ADD || layer->kind == BPPSA_LAYER_NORM;
+  char in[SHAPE_TEXT], out[SHAPE_TEXT];
+  if ((keeps && !same(layer->in, layer->out)) || (layer->kind == BPPSA_LAYER_ELEMENTWISE && layer->x != layer->y)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s (%s): \"out\": %s, expected %s, the \"in\" of a layer of kind %s", where, layer->name,
+                      shape_text(layer->out, out), shape_text(layer->in, in), kinds[layer->kind]);
+  }
+  const bool windows = layer->kind == BPPSA_LAYER_CONV || layer->kind == BPPSA_LAYER_POOL;
+  for (int axis = 0; axis < BPPSA_ORACLE_AXES && windows; ++axis) {
+    BPPSA_TRY(check_windows(where, layer, axis));
+  }
+  return BPPSA_OK;
+}
+
 static const char *const layer_members[] = {
-    "name", "kind",  "in",     "out",           "kernel",    "stride",     "x",        "y",         "w",
+    "name", "kind",  "in",     "out",           "kernel",    "stride",     "padding",  "x",         "y", "w",
     "bias", "flops", "gather", "product_flops", "forward_s", "backward_s", "update_s", "product_s", NULL};
 
 static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
@@ -130,6 +188,7 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"x\" and \"y\": expected %.17g and %.17g, the elements of \"in\" and \"out\"",
                       where, layer->x, layer->y);
   }
+  BPPSA_TRY(check_shapes(where, layer));
   if (layer->flops < 0) { /* every weight meets every output position of its channel */
     layer->flops = layer->w > 0 ? 2 * layer->w * layer->y / (double)layer->out[0] : layer->y;
   }
@@ -160,10 +219,6 @@ static bppsa_status read_layers(const char *where, const json_t *list, bppsa_ora
 
 /* ---- the chain ---- */
 
-static bool same(const int64_t a[1 + BPPSA_ORACLE_AXES], const int64_t b[1 + BPPSA_ORACLE_AXES]) {
-  return memcmp(a, b, (1 + BPPSA_ORACLE_AXES) * sizeof *a) == 0;
-}
-
 static bool flat(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
   return bppsa_oracle_elements(shape) == (double)shape[0];
 }
@@ -188,20 +243,6 @@ static bool begins_shortcut(const bppsa_oracle_model *model, int64_t block, int6
     found = follows(&layers[k], &layers[l]);
   }
   return found && sum > l && sum < model->count && same(layers[l - 1].out, layers[sum].in);
-}
-
-#define SHAPE_TEXT 64
-
-/* "6 x 28 x 28" */
-static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char text[SHAPE_TEXT]) {
-  int last = BPPSA_ORACLE_AXES, size = 0;
-  while (last > 0 && shape[last] == 1) {
-    --last;
-  }
-  for (int i = 0; i <= last; ++i) {
-    size += snprintf(text + size, (size_t)(SHAPE_TEXT - size), "%s%" PRId64, i > 0 ? " x " : "", shape[i]);
-  }
-  return text;
 }
 
 static bppsa_status check_chain(const char *where, const bppsa_oracle_model *model) {
@@ -260,6 +301,7 @@ static json_t *layer_json(const bppsa_oracle_layer *layer, bool gather) {
   ok = ok && bppsa_json_put_shape(object, "out", 1 + BPPSA_ORACLE_AXES, layer->out);
   ok = ok && bppsa_json_put_shape(object, "kernel", BPPSA_ORACLE_AXES, layer->kernel);
   ok = ok && bppsa_json_put_shape(object, "stride", BPPSA_ORACLE_AXES, layer->stride);
+  ok = ok && (layer->padding[0] < 0 || bppsa_json_put_shape(object, "padding", BPPSA_ORACLE_AXES, layer->padding));
   ok = ok && bppsa_json_put_real(object, "x", layer->x) && bppsa_json_put_real(object, "y", layer->y);
   ok = ok && bppsa_json_put_real(object, "w", layer->w) && bppsa_json_put_real(object, "bias", layer->bias);
   ok = ok && bppsa_json_put_real(object, "flops", layer->flops);

@@ -12,6 +12,9 @@
  *   kind          conv, linear, norm, elementwise, pool, add, recurrent
  *   in, out       [channels, extents...] of one sample, up to three extents; recurrent: [features, T]. At most 1e18 elements
  *   kernel, stride   conv, pool: an extent an axis; default 1
+ *   padding       conv, pool: positions in front of an axis and behind it together; default: what the positions of `out` need, as
+ *                 long as every window sees some of the input
+ *   norm, add: `out` is `in`; elementwise: as many elements
  *   w, bias       elements; default 0. x and y, the elements of `in` and `out`, may be given and are checked
  *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
  *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system
@@ -53,14 +56,15 @@ typedef struct {
   bppsa_layer_kind kind;
   int64_t in[1 + BPPSA_ORACLE_AXES], out[1 + BPPSA_ORACLE_AXES]; /* channels, extents; 1 where there is none */
   int64_t kernel[BPPSA_ORACLE_AXES], stride[BPPSA_ORACLE_AXES];
-  double x, y;          /* elements of input and output, one sample */
-  double w, bias;       /* elements */
-  double flops;         /* of the forward pass, one sample */
-  double forward_s;     /* measured, one sample; negative: not measured */
-  double backward_s;    /* likewise */
-  double update_s;      /* measured, one update; negative: not measured */
-  double product_flops; /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
-  double product_s;     /* measured, one sample; negative: not measured */
+  int64_t padding[BPPSA_ORACLE_AXES]; /* of both sides; -1: not said */
+  double x, y;                        /* elements of input and output, one sample */
+  double w, bias;                     /* elements */
+  double flops;                       /* of the forward pass, one sample */
+  double forward_s;                   /* measured, one sample; negative: not measured */
+  double backward_s;                  /* likewise */
+  double update_s;                    /* measured, one update; negative: not measured */
+  double product_flops;               /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
+  double product_s;                   /* measured, one sample; negative: not measured */
 } bppsa_oracle_layer;
 
 typedef struct {

@@ -23,12 +23,15 @@ static const bppsa_oracle_strategy strategies[] = {
     {"data+spatial", "spatial in groups of p2, data between groups", WEAK(data_spatial)},
     {"pipeline", "layers cut into p stages, ParaDL's formula", WEAK(pipeline)},
     /* Schemes of schedule/, under their ids. */
-    {"gpipe", "layers cut into p stages, simulated", SIMULATED},
+    {"model-parallel", "layers cut into p stages, one at a time, simulated", SIMULATED},
+    {"gpipe", "the same, micro-batches one behind the other", SIMULATED},
     {"1f1b", "the same, forward and backward passes in turn", SIMULATED},
     {"zb-h1", "the same, weight gradients in the bubbles", SIMULATED},
+    {"fast-forward", "the same as gpipe, input gradients in front of weight gradients", SIMULATED},
     {"gems", "two replicas in opposite directions", MIRRORED},
     {"chimera", "two pipelines in opposite directions", MIRRORED},
     {"pipedream", "no flush, stashed weights", SIMULATED},
+    {"vanilla", "no flush, the latest weights", SIMULATED},
     {"2bw", "no flush, two versions of the weights", SIMULATED},
     {"spectrain", "no flush, predicted weights", SIMULATED},
     {"time-bp", "a recurrent layer's steps cut over p, backward pass by BP", STRONG(time_bp)},
@@ -150,8 +153,10 @@ static bppsa_status mark_list(const char *list, bool asked[STRATEGIES]) {
 static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t last) {
   const int64_t most = bppsa_oracle_system_processors(q->system);
   if (first < 1 || first > last || last > most) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "processors %" PRId64 " to %" PRId64 ", expected 1 to the %" PRId64 " of %s", first,
-                      last, most, q->system->name);
+    char range[48];
+    snprintf(range, sizeof range, first == last ? "%" PRId64 : "%" PRId64 "..%" PRId64, first, last);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--processors: %s, expected 1 to the %" PRId64 " of %s%s", range, most, q->system->name,
+                      first > last ? ", the smaller number first" : "");
   }
   if (q->batch < 1 || q->batch > INT64_MAX / 4 / last || q->samples < 1 || q->item_bytes < 1 || q->group < 0 ||
       q->micro_batches < 0) {

@@ -84,7 +84,8 @@ static void add_refused(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *te
   bppsa_text_add(text, strcmp(before, ", ") == 0 ? "." : "");
 }
 
-/* Adds which strategy is the fastest from which number of processors on, where there are several numbers. */
+/* Adds which strategy is the fastest from which number of processors on, where there are several numbers. Below the first number
+ * with one, none is possible. */
 static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
   const char *before = NULL, *words = " Fastest: ";
   for (int64_t i = 1; i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
@@ -92,14 +93,14 @@ static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
   }
   for (int64_t i = 0; before != NULL && i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
     const int64_t best = bppsa_oracle_fastest(rows, rows->rows[i].processors);
-    const char *name = best >= 0 ? rows->rows[best].strategy : "none";
+    const char *name = best >= 0 ? rows->rows[best].strategy : before[0] != '\0' ? "none" : "";
     if (strcmp(name, before) != 0) {
       bppsa_text_add(text, "%s%s from %" PRId64, words, name, rows->rows[i].processors);
       words = ", ";
     }
     before = name;
   }
-  bppsa_text_add(text, before != NULL ? "." : "");
+  bppsa_text_add(text, before != NULL && before[0] != '\0' ? "." : "");
 }
 
 static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {

@@ -8,7 +8,7 @@
 #include "oracle/strategies.h"
 #include "schedule/schedule.h"
 
-enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 16 }; /* stages; stages times micro-batches */
+enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 14 }; /* stages; stages times micro-batches */
 
 /* Sums over the layers of a stage; of one sample, `update_s` of one update. */
 typedef struct {
@@ -218,14 +218,25 @@ static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages
   return BPPSA_OK;
 }
 
-/* Updates that a worker makes in an iteration, on average: one, with replicas one for each of its stages, and without a flush
- * (PipeDream) one for each micro-batch. */
-static double updates_of(const bppsa_schedule *list) {
+/* Updates that a worker makes, on average, while it computes so many micro-batches: one an iteration, with replicas one for each of
+ * its stages, and without a flush (PipeDream) one for each micro-batch. */
+static double updates_of(const bppsa_schedule *list, double micro_batches) {
   int64_t steps = 0;
   for (int64_t i = 0; i < list->count; ++i) {
     steps += list->ops[i].kind == BPPSA_KIND_STEP;
   }
-  return (double)steps / (double)(list->workers * list->config.iterations);
+  const double all = (double)(list->config.iterations * list->config.micro_batches);
+  return (double)steps / (double)list->workers * micro_batches / all;
+}
+
+/* When the first so many micro-batches have ended. */
+static double end_of(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t micro_batches) {
+  double end = 0;
+  for (int64_t i = 0; i < list->count; ++i) {
+    const bool first = list->ops[i].micro >= 0 && list->ops[i].micro < micro_batches;
+    end = first ? fmax(end, times->end[i]) : end;
+  }
+  return end;
 }
 
 /* One iteration of a scheme. */
@@ -233,18 +244,26 @@ typedef struct {
   double seconds, updates;
 } iteration;
 
-/* So many iterations, one after the other; memory and the model's time of the last call stay. */
-static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config, int64_t iterations,
-                             bppsa_oracle_row *row, iteration *all) {
+/* An iteration of a synchronous scheme takes the makespan. Without a flush iterations overlap: p micro-batches fill the pipeline,
+ * and p more keep it full to the end of those in between, the window, which tell what an iteration takes. 2BW updates once an
+ * iteration, so its window is one; the others update after every micro-batch, all micro-batches are alike, and p of them do. */
+static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config,
+                             bppsa_oracle_row *row, iteration *one) {
+  const bppsa_schedule_weights weights = bppsa_schedule_find(row->strategy)->weights;
+  const bool flushes = weights == BPPSA_WEIGHTS_SYNCHRONOUS;
+  const int64_t p = row->processors, all = row->micro_batches, window = weights == BPPSA_WEIGHTS_BUFFERED ? all : p;
   bppsa_schedule *list = NULL;
   bppsa_schedule_times times = {0};
   int64_t forward = 0, backward = 0;
-  config->iterations = iterations;
+  config->micro_batches = flushes ? all : window;
+  config->iterations = flushes ? 1 : 1 + (2 * p - 1) / window + 1;
   BPPSA_TRY(bppsa_schedule_create(row->strategy, config, &list));
   bppsa_status status = bppsa_schedule_simulate(list, &times);
-  status = status == BPPSA_OK && iterations == 1 ? bppsa_schedule_model(list, &row->model_s, &forward, &backward) : status;
+  status = status == BPPSA_OK ? bppsa_schedule_model(list, &row->model_s, &forward, &backward) : status;
   if (status == BPPSA_OK) {
-    *all = (iteration){times.makespan, updates_of(list)};
+    const double share = (double)all / (double)window, full = end_of(list, &times, p);
+    *one = (iteration){.seconds = flushes ? times.makespan : share * (end_of(list, &times, p + window) - full),
+                       .updates = updates_of(list, (double)all)};
     status = take_memory(q, stages, list, &times, row);
   }
   bppsa_schedule_times_free(&times);
@@ -252,25 +271,12 @@ static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, b
   return status;
 }
 
-/* An iteration of a synchronous scheme takes its makespan; of the others, whose iterations overlap, what one more takes. */
-static bppsa_status simulate_one(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config,
-                                 bppsa_oracle_row *row, iteration *one) {
-  iteration shorter = {0};
-  if (bppsa_schedule_find(row->strategy)->weights == BPPSA_WEIGHTS_SYNCHRONOUS) {
-    return simulate(q, stages, config, 1, row, one);
-  }
-  BPPSA_TRY(simulate(q, stages, config, 3, row, &shorter));
-  BPPSA_TRY(simulate(q, stages, config, 4, row, one));
-  one->seconds -= shorter.seconds;
-  return BPPSA_OK;
-}
-
 /* Simulated with processors that do not slow each other down. They do as much as those that compute on average: bubbles leave the
  * machine to the others. */
 static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
   const double iterations = (double)q->samples / (double)row->mini_batch;
   const double p = (double)row->processors;
-  iteration one = {0};
+  iteration one = {.seconds = 0};
   if (row->micro_batches > MOST_PASSES / row->processors) {
     row->feasible = false;
     snprintf(row->reason, sizeof row->reason, "simulated for up to %d micro-batches times stages", MOST_PASSES);
@@ -281,7 +287,7 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
     return BPPSA_ERR_MEMORY;
   }
   bppsa_schedule_config config = config_of(q, stages, row, costs);
-  const bppsa_status status = simulate_one(q, stages, &config, row, &one);
+  const bppsa_status status = simulate(q, stages, &config, row, &one);
   bppsa_free(costs);
   if (status == BPPSA_ERR_ARGUMENT) { /* the scheme has no list for these numbers, and says why */
     row->feasible = false;
@@ -297,7 +303,7 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
   for (int phase = BPPSA_PHASE_FORWARD; phase <= BPPSA_PHASE_UPDATE; ++phase) {
     row->phase_s[phase] *= slowdown;
   }
-  row->model_s *= iterations;
+  row->model_s *= iterations * slowdown;
   return BPPSA_OK;
 }
 

@@ -53,6 +53,7 @@ static double slide(const chain *c, bppsa_oracle_layer *layer, int64_t k, int64_
   for (int a = 0; a < c->axes; ++a) {
     layer->kernel[a] = k;
     layer->stride[a] = s;
+    layer->padding[a] = 2 * p;
     layer->out[1 + a] = (layer->in[1 + a] + 2 * p - k + (up ? s - 1 : 0)) / s + 1;
     taps *= (double)k;
   }
@@ -252,6 +253,7 @@ static void add_layer(chain *c, const bppsa_cnn_layer *from) {
   for (int a = 0; a < 2; ++a) {
     layer->kernel[a] = from->op.dilation[a] * (from->op.kernel[a] - 1) + 1;
     layer->stride[a] = from->op.stride[a];
+    layer->padding[a] = from->op.padding[2 * a] + from->op.padding[2 * a + 1];
     taps *= (double)from->op.kernel[a];
   }
   memcpy(layer->out, from->out, sizeof from->out);

@@ -42,6 +42,10 @@ typedef struct {
   const struct bppsa_bench_settings *asked;
   const bppsa_device *device;
   bppsa_comm *world;
+  int64_t at_once; /* ranks that have a processor each */
+  /* There are more. A wait for a processor is rare and long: what ranks and links take is then a mean over passes, of which such
+   * waits are a part, and otherwise a median, of which they are none. */
+  bool crowded;
   bppsa_dataset *images;
   bppsa_model *reference; /* rank 0: in float64, after the step by which strategies are verified */
 } bppsa_oracle_ground;

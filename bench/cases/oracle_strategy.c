@@ -7,7 +7,6 @@
 #include "bench/cases/oracle.h"
 #include "core/alloc.h"
 #include "core/philox.h"
-#include "core/pool.h"
 #include "core/residual.h"
 
 static const bppsa_oracle_runnable runnables[] = {
@@ -132,6 +131,8 @@ static bppsa_status make_reference(bppsa_oracle_ground *g) {
 bppsa_status bppsa_oracle_ground_open(const struct bppsa_bench_settings *asked, const bppsa_device *device,
                                       bppsa_oracle_ground *ground) {
   *ground = (bppsa_oracle_ground){.asked = asked, .device = device, .world = asked->comm};
+  ground->at_once = bppsa_ranks_at_once(asked->comm, device);
+  ground->crowded = ground->at_once < bppsa_comm_size(asked->comm);
   BPPSA_TRY(make_images(asked->network, asked->batch, asked->request.seed, &ground->images));
   return bppsa_comm_rank(asked->comm) == 0 ? make_reference(ground) : BPPSA_OK;
 }
@@ -222,17 +223,10 @@ static bool pipeline(const bppsa_oracle_entry *e) {
   return strcmp(e->what->split, "gpipe") == 0;
 }
 
-/* Ranks that have a processor each. */
-static int64_t side_by_side(const bppsa_oracle_ground *g) {
-  const int64_t ranks = bppsa_comm_size(g->world), nodes = ranks / bppsa_comm_node_size(g->world);
-  const int64_t fit = nodes * bppsa_pool_cpus() / bppsa_device_get_threads(g->device);
-  return fit < 1 ? 1 : fit < ranks ? fit : ranks;
-}
-
 /* A level of all ranks; inside it one of the ranks that share layers, or of the stages that have a processor each. What slows down
  * ranks side by side is in what they measure side by side, so that only pipelines have a slowdown, by the processors. */
 static void set_system(bppsa_oracle_entry *e) {
-  const int64_t ranks = bppsa_comm_size(e->ground->world), fit = side_by_side(e->ground), inner = pipeline(e) ? fit : e->ways;
+  const int64_t ranks = bppsa_comm_size(e->ground->world), fit = e->ground->at_once, inner = pipeline(e) ? fit : e->ways;
   const bppsa_oracle_level level = {.processors = inner, .beta_s = 1e-15, .contention = 1, .slowdown = 1};
   bppsa_oracle_system *s = &e->system;
   *s = (bppsa_oracle_system){.name = "here", .peak_flops = 1, .efficiency = 1, .memory_bytes = 1e18, .memory_reuse = 0.5};
@@ -260,10 +254,8 @@ static bppsa_status add_link(bppsa_oracle_entry *e, bppsa_comm *comm, int64_t le
     return BPPSA_OK;
   }
   bppsa_oracle_probe *link = &e->links[e->link_count++];
-  /* A wait for a processor is rare and long: where ranks share processors it is what an operation takes, otherwise an accident. */
-  const bool crowded = side_by_side(e->ground) < bppsa_comm_size(e->ground->world);
   link->level = level;
-  return bppsa_link_probe_create(comm, operation, count, sizes, ROUNDS, crowded, &link->probe);
+  return bppsa_link_probe_create(comm, operation, count, sizes, ROUNDS, e->ground->crowded, &link->probe);
 }
 
 /* The operations of a part's step, in all groups at once, as they share the memory then too: φ of the formulas is in β. */
@@ -287,7 +279,7 @@ static bppsa_status open_step(bppsa_oracle_entry *e) {
                                     .optimizer = e->run.train.optimizer,
                                     .seed = g->asked->request.seed,
                                     .budget_s = SHARE_S,
-                                    .mean = true,
+                                    .mean = g->crowded,
                                     .device = g->device};
   bppsa_network_config config = e->run.config;
   bppsa_step_costs costs;
@@ -338,7 +330,7 @@ static bppsa_status measure_chain(bppsa_oracle_entry *e) {
                                      .optimizer = e->run.train.optimizer,
                                      .values = e->values,
                                      .data = bppsa_chain_noise_data(e->noise),
-                                     .at_once = side_by_side(e->ground),
+                                     .at_once = e->ground->at_once,
                                      .budget_s = SHARE_S / 2};
   bppsa_chain_costs costs;
   BPPSA_TRY(bppsa_chain_measure(e->ground->world, e->chain, &how, &costs));

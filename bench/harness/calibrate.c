@@ -13,7 +13,6 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/memory.h"
-#include "core/pool.h"
 #include "core/rounds.h"
 #include "models/network.h"
 
@@ -112,9 +111,7 @@ static bppsa_status measure_chain(session *s, int64_t at_once, int64_t repeats, 
 
 /* The file of costs: as many ranks measure side by side as have processors, as they do in a pipeline. */
 static bppsa_status measure_costs(const session *s) {
-  const int64_t ranks = bppsa_comm_size(s->world), nodes = ranks / bppsa_comm_node_size(s->world);
-  const int64_t fit = nodes * bppsa_pool_cpus() / bppsa_device_get_threads(s->request->device);
-  const bppsa_chain_measuring how = measuring_of(s, fit < 1 ? 1 : fit < ranks ? fit : ranks, 0);
+  const bppsa_chain_measuring how = measuring_of(s, bppsa_ranks_at_once(s->world, s->request->device), 0);
   return s->request->costs != NULL ? bppsa_chain_measure_file(s->world, s->chain, &how, s->request->costs) : BPPSA_OK;
 }
 
@@ -202,6 +199,7 @@ static bppsa_status measure_share(session *s, bppsa_comm *group, int strategy, i
                                     .optimizer = bppsa_network_train_config(s->network.kind).optimizer,
                                     .seed = s->request->seed,
                                     .budget_s = s->request->quick ? 0.05 : 0.5,
+                                    .mean = bppsa_ranks_at_once(group, s->request->device) < bppsa_comm_size(group),
                                     .device = s->request->device};
   const bppsa_layer_strategy split = (bppsa_layer_strategy)strategy;
   const char *name = ways > 1 ? bppsa_layer_strategy_name(split) : "data";
@@ -413,6 +411,7 @@ static bppsa_status make_document(const session *s, json_t **document) {
 
 static bppsa_status measure(session *s) {
   double pass_s = 0;
+  BPPSA_TRY(s->request->nccl ? BPPSA_OK : bppsa_network_open(s->request->model, NULL, &s->network)); /* names what it takes */
   if (oracle_knows(s->request)) {
     BPPSA_TRY(bppsa_oracle_model_open(s->request->model, &s->model));
   }
@@ -422,7 +421,6 @@ static bppsa_status measure(session *s) {
     BPPSA_TRY(measure_machine(s));
     return measure_levels(s, 0);
   }
-  BPPSA_TRY(bppsa_network_open(s->request->model, NULL, &s->network));
   BPPSA_TRY(open_chain(s));
   BPPSA_TRY(measure_machine(s));
   bppsa_progress_show(&s->progress, "the layers of %s", s->model.name);

@@ -3,6 +3,13 @@
 #include <stdio.h>
 
 #include "core/alloc.h"
+#include "core/pool.h"
+
+int64_t bppsa_ranks_at_once(const bppsa_comm *comm, const bppsa_device *device) {
+  const int64_t ranks = bppsa_comm_size(comm), nodes = ranks / bppsa_comm_node_size(comm);
+  const int64_t fit = nodes * bppsa_pool_cpus() / bppsa_device_get_threads(device);
+  return fit < 1 ? 1 : fit < ranks ? fit : ranks;
+}
 
 bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *strategy, int64_t ways, int64_t ranks,
                                     double batch) {

@@ -6,6 +6,8 @@
 #include "distributed/step_costs.h"
 #include "oracle/model.h"
 
+/* How many of the ranks have processors of their own, for the threads of this device; 1 to all of them. */
+int64_t bppsa_ranks_at_once(const bppsa_comm *comm, const bppsa_device *device);
 /* The share of a rank that was measured with `batch` samples at once, `ways` parts and `ranks` ranks side by side. strategy: of
  * oracle/share.h. */
 bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *strategy, int64_t ways, int64_t ranks,

@@ -1,6 +1,8 @@
 /* The table of figures: checks every row, its script and its data, and lets allocations fail. */
 #include "tests/figures/fixture.h"
 
+#include <math.h>
+
 #include "figures/measured.h"
 #include "tests/support/json_memory.h"
 
@@ -414,12 +416,65 @@ static void test_memory(void **state) {
   }
 }
 
+/* The number of a row that begins with these words, in the column behind them. */
+static double number_behind(const char *csv, const char *words) {
+  const char *at = strstr(csv, words);
+  if (at == NULL) {
+    fail_msg("%s lacks '%s'", csv, words);
+    return 0;
+  }
+  return strtod(at + strlen(words), NULL);
+}
+
+static void near(double found, double expected) {
+  if (!(fabs(found - expected) <= 1e-6 * expected)) {
+    fail_msg("%.9g, expected %.9g", found, expected);
+  }
+}
+
+/* The curves of the oracle's page, by hand.
+ *
+ * Figure 3, ResNet-50 on 128 V100: 32 groups of 4, 128 samples a group. A grid of 2 x 2 has borders of C n elements, with n x n
+ * positions of C channels, for each position that a window reaches beyond: 3 of conv1, 1 of the pool and of 3 x 3 convolutions.
+ * x and dL/dy: conv1 3 (3 * 226 + 64 * 113) = 23730; pool 64 (113 + 57) = 10880; layer1 3 * 2 * 64 * 57 = 21888; layer2
+ * 128 (57 + 29) + 3 * 2 * 128 * 29 = 33280; layer3 256 (29 + 15) + 5 * 2 * 256 * 15 = 49664; layer4 512 (15 + 8) + 2 * 2 * 512 * 8
+ * = 28160; together 167602 of 18 layers. Within a node 5 us and 20 GB/s: 2 (2 * 18 * 5 us + 128 * 4 * 167602 / 20 GB/s).
+ * The gradients of 25529472 weights go round two rings: of 4 in the node, 6 (5 us + m / 4 / 20 GB/s), and of 32 in the cluster with
+ * 20 us and 25/3 GB/s, 62 (20 us + m / 32 / (25/3 GB/s)).
+ *
+ * Figure 5, CosmoFlow at 512^3 on one node, 1584 iterations of a sample in four parts (layers from conv3 on whole): convolutions by
+ * 7.85 TFLOP/s, the rest by 900 GB/s: forwards 155.4627 / 4 + 50.8680 ms, backwards 273.6427 / 4 + 99.3405 ms,
+ * update 49.4774 us; gradients of 2225856 weights 6 (5 us + m / 4 / 20 GB/s) = 697.7568 us; 512^3 / 2 elements gathered by
+ * 3 (5 us + 512^3 / 2 / 20 GB/s) = 10.0813 ms; borders 2 (4 * 5 us + 4 * 8388608 / 20 GB/s) = 3.3954 ms. The perfect line is that
+ * over p / 4. */
+static void test_projections(void **state) {
+  (void)state;
+  const double m = 4 * 25529472.0, halo = 2 * (2 * 18 * 5e-6 + 128 * 4 * 167602 / 20e9),
+               gradients = 6 * (5e-6 + m / 4 / 20e9) + 62 * (20e-6 + m / 32 / (25e9 / 3));
+  const double epoch = 1584 * (89.733654e-3 + 167.751182e-3 + 49.4774e-6 + 697.7568e-6 + 10.0813296e-3 + 3.3954432e-3);
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "rnn");
+  const bppsa_figure *figure = find_figure("paradl_figure3");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  near(number_behind(made.csv.text, "\nResNet-50,128,"), halo / gradients);
+  near(number_behind(made.csv.text, "\nthe text: ResNet-50 on 128 GPUs,128,,"), 0.6);
+  free_content(&made);
+  figure = find_figure("paradl_figure5");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  near(number_behind(made.csv.text, "\nCosmoFlow at 512^3,4,"), epoch);
+  near(number_behind(made.csv.text, "\nthe text: perfect scaling,4,,"), epoch);
+  near(number_behind(made.csv.text, "\nthe text: perfect scaling,1024,,"), epoch / 256);
+  free_content(&made);
+  close_run(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows),      cmocka_unit_test(test_scripts),     cmocka_unit_test(test_data),
-      cmocka_unit_test(test_values),    cmocka_unit_test(test_lstm),        cmocka_unit_test(test_noise),
-      cmocka_unit_test(test_memory),    cmocka_unit_test(test_ranks),       cmocka_unit_test(test_forward),
-      cmocka_unit_test(test_staleness), cmocka_unit_test(test_out_of_order)};
+      cmocka_unit_test(test_rows),      cmocka_unit_test(test_scripts),      cmocka_unit_test(test_data),
+      cmocka_unit_test(test_values),    cmocka_unit_test(test_lstm),         cmocka_unit_test(test_noise),
+      cmocka_unit_test(test_memory),    cmocka_unit_test(test_ranks),        cmocka_unit_test(test_forward),
+      cmocka_unit_test(test_staleness), cmocka_unit_test(test_out_of_order), cmocka_unit_test(test_projections)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

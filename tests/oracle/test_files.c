@@ -66,7 +66,7 @@ static void test_measured_layers(void **state) {
   refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": {}", "\"shares\": expected a list of at most 256");
   refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"strategy\": \"data\"}]", "share 0: \"ways\" missing, expected");
   refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"way\": 1}]",
-                    "share 0: unknown member \"way\"; did you mean ways?");
+                    "share 0: unknown member \"way\", expected strategy, ways, ranks, ");
   refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"strategy\": \"data\", \"ways\": 0}]",
                     "share 0: \"ways\": 0, expected a whole number from 1 to 1000000000");
 }
@@ -119,6 +119,7 @@ static void refuse_system(const char *text, const char *part) {
 }
 
 #define LAYER(members) "{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"conv\", " members "}]}"
+#define KIND(kind, members) "{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"" kind "\", " members "}]}"
 #define SYSTEM(levels) "{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"levels\": [" levels "]}"
 
 static void test_bad_files(void **state) {
@@ -126,7 +127,8 @@ static void test_bad_files(void **state) {
   refuse_model("[1]", "expected a JSON object");
   refuse_model("{\"name\": \"m\", \"layers\": []}", "expected a list of 1 to");
   refuse_model("{\"layers\": [{}]}", "\"name\"");
-  refuse_model("{\"name\": \"m\", \"layer\": [{}]}", "unknown member \"layer\"; did you mean layers?");
+  refuse_model("{\"name\": \"m\", \"layer\": [{}]}",
+               "unknown member \"layer\", expected name, samples, layers; did you mean layers?");
   refuse_model("{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"konv\"}]}", "layer 0: \"kind\": konv");
   refuse_model(LAYER("\"in\": [1], \"out\": [-1]"), "layer 0: \"out\": -1, expected a list of 1 to 4 whole numbers from 1");
   refuse_model(LAYER("\"in\": [1], \"out\": [1.5]"), "layer 0: \"out\": 1.5, expected a list");
@@ -138,6 +140,24 @@ static void test_bad_files(void **state) {
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": \"1\""), "\"w\"");
   refuse_model(LAYER("\"in\": [2, 3], \"out\": [1], \"x\": 5"), "\"x\" and \"y\": expected 6 and 1");
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"gather\": 1"), "\"gather\"");
+  /* Eight positions and a window of three: ten of them see some of the input, one by one, and five of nine by two. */
+  refuse_model(
+      LAYER("\"in\": [3, 8], \"out\": [4, 11], \"kernel\": [3]"),
+      "layer 0 (a): \"out\": 11 positions of windows of 3 over 12 positions with padding, 1 at a time, expected 1 to 10");
+  refuse_model(LAYER("\"in\": [3, 9, 8], \"out\": [4, 6, 6], \"kernel\": [3, 3], \"stride\": [2, 2]"),
+               "2 at a time, expected 1 to 5");
+  /* With two of padding eight of them, four by two; a pool may have a fifth that ends behind the last position. */
+#define PADDED(more) LAYER("\"in\": [3, 8], \"padding\": [2], " more)
+  refuse_model(PADDED("\"out\": [4, 1], \"kernel\": [11]"), "\"kernel\": 11, expected at most 10: 8 positions and 2 of padding");
+  refuse_model(PADDED("\"out\": [4, 9], \"kernel\": [3]"),
+               "\"out\": 9 positions of windows of 3 over 10 positions, 1 at a time, expected 8 to 8");
+  refuse_model(PADDED("\"out\": [4, 6], \"kernel\": [3], \"stride\": [2]"), "2 at a time, expected 4 to 5");
+  refuse_model(LAYER("\"in\": [3, 8], \"out\": [4, 8], \"padding\": [-1]"),
+               "\"padding\": -1, expected a list of 1 to 3 whole numbers from 0");
+  refuse_model(KIND("add", "\"in\": [3, 8], \"out\": [4, 9]"),
+               "layer 0 (a): \"out\": 4 x 9, expected 3 x 8, the \"in\" of a layer of kind add");
+  refuse_model(KIND("norm", "\"in\": [3, 8], \"out\": [8, 3]"), "\"out\": 8 x 3, expected 3 x 8");
+  refuse_model(KIND("elementwise", "\"in\": [3, 8], \"out\": [25]"), "\"out\": 25, expected 3 x 8");
   refuse_model(LAYER("\"in\": [1], \"out\": [1, 2147483647, 2147483647]"),
                "\"out\": 4.61169e+18 elements, expected at most 1e+18");
   refuse_model(LAYER("\"in\": [1, 2147483647, 2147483647, 4], \"out\": [1]"), "layer 0: \"in\": 1.84467e+19 elements");
@@ -157,7 +177,7 @@ static void test_bad_files(void **state) {
   refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"allgather\": {\"alpha_s\": 1}}"),
                 "level 0: \"allgather\": \"bandwidth\" missing");
   refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1, \"allgather\": {\"beta\": 1}}"),
-                "unknown member \"beta\"");
+                "unknown member \"beta\", expected alpha_s, bandwidth");
   refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 16777217, \"alpha_s\": 1, \"bandwidth\": 1}"),
                 "\"processors\": 16777217, expected a whole number from 1 to 16777216");
 }
@@ -227,7 +247,7 @@ static void test_bad_questions(void **state) {
   a.query.model = &a.model;
   a.query.system = &a.system;
   assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 1, 5, &rows), BPPSA_ERR_ARGUMENT);
-  assert_non_null(strstr(bppsa_last_error(), "expected 1 to the 4 of h200x4"));
+  assert_non_null(strstr(bppsa_last_error(), "--processors: 1..5, expected 1 to the 4 of h200x4"));
   assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 0, 4, &rows), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 4, 2, &rows), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_oracle_ask(&a.query, "data,dta", 1, 1, &rows), BPPSA_ERR_ARGUMENT);

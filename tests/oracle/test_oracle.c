@@ -121,8 +121,22 @@ static void test_simulated(void **state) {
   row = row_of(&a, "chimera", 4); /* 5 D - 4 slots of F = 1 and B = 2: 16 (facts of Chimera's table 2) */
   assert_true(fabs(row.time_s - 0.32) < 1e-9);
   near(row.model_s, 0.32);
+  row = row_of(&a, "model-parallel", 4); /* one stage at a time: 4 micro-batches of 4 stages */
+  assert_true(fabs(row.time_s - 2 * 4 * 4 * 0.03) < 1e-9);
+  /* The first stage has the last input gradient at 140 ms; its four weight gradients follow. */
+  row = row_of(&a, "fast-forward", 4);
+  assert_true(fabs(row.time_s - 2 * 0.18) < 1e-9);
   row = row_of(&a, "pipedream", 4); /* once full, a micro-batch takes 30 ms */
   assert_true(fabs(row.time_s - 0.24) < 1e-9);
+  row = row_of(&a, "vanilla", 4);
+  assert_true(fabs(row.time_s - 0.24) < 1e-9);
+  near(row.memory_bytes, 4 * (2 * 4 * 10 * 32 + 2)); /* four micro-batches, one version of the weights, a gradient */
+  /* A mini-batch of one micro-batch, of 40 samples: 120 ms on a stage. Four of them are in the pipeline at once. */
+  a.query.micro_batches = 1;
+  row = row_of(&a, "pipedream", 4);
+  assert_true(fabs(row.time_s - 2 * 0.12) < 1e-9);
+  near(row.memory_bytes, 4 * (2 * 4 * 40 * 32 + 5)); /* with four versions of the weights */
+  a.query.micro_batches = 4;
   /* Processors compute in 4 of 7 slots, so 16/7 of them at once on average. Four slow each other down 3 times, one not at all, so
    * these do 1 + 2 (16/7 - 1)/3 times. */
   a.system.levels[0].processors = 4;
@@ -130,15 +144,18 @@ static void test_simulated(void **state) {
   row = row_of(&a, "gpipe", 4);
   assert_true(fabs(row.time_s - 0.42 * (1 + 2 * (16.0 / 7 - 1) / 3)) < 1e-9);
   near(row.compute_s / row.time_s, 4.0 / 7);
+  row = row_of(&a, "chimera", 4); /* equation 1 too: 12 of 16 slots, so 3 at once, do 1 + 2 (3 - 1)/3 times */
+  assert_true(fabs(row.time_s - 0.32 * (1 + 4.0 / 3)) < 1e-9);
+  near(row.model_s, 0.32 * (1 + 4.0 / 3));
   a.system.levels[0] = (bppsa_oracle_level){.name = "all", .processors = 64, .beta_s = 1e-18, .contention = 1, .slowdown = 1};
   row = row_of(&a, "chimera", 3);
   assert_false(row.feasible);
   assert_non_null(strstr(row.reason, "even"));
-  a.query.batch = a.query.micro_batches = 65536 / 4 + 1; /* more passes than are simulated */
+  a.query.batch = a.query.micro_batches = 16384 / 4 + 1; /* more passes than are simulated */
   a.query.samples = 1 << 20;
   row = row_of(&a, "gpipe", 4);
   assert_false(row.feasible);
-  assert_non_null(strstr(row.reason, "simulated for up to 65536 micro-batches times stages"));
+  assert_non_null(strstr(row.reason, "simulated for up to 16384 micro-batches times stages"));
   row = row_of(&a, "gpipe", 5);
   assert_false(row.feasible);
   assert_int_equal(row.limit, 4);

@@ -157,6 +157,37 @@ static void test_model(void **state) {
   }
 }
 
+/* Equation 1, (F_t + p2p) C_f + (B_t + p2p) C_b + unoverlapped, by hand: D = N = 4, F_t = 1, B_t = 2, alpha = 0.5, beta = 0.25.
+ *
+ * C_f = 4 and C_b = 6 (without links 4 + 2 * 6 = 16 units). A message of 2 words: p2p = 0.5 + 0.25 * 2 = 1.
+ * A stage's 4 words of gradients are added over the r = 2 pipelines: 2 log2(r) alpha + 2 (r - 1) beta 4 / r = 1 + 1 = 2.
+ * Workers 0 and 3 hold stages 0 and 3 of both pipelines and end their last pass at 16, a backward pass of stage 0. Synchronised
+ * after all passes, the two stages end at 16 + 2 + 2: 4 are not overlapped. Synchronised eagerly, stage 3 ends while passes go on,
+ * and the 2 of stage 0 are left.
+ * post: (1 + 1) 4 + (2 + 1) 6 + 4 = 30; eager: 28. */
+static void test_model_by_hand(void **state) {
+  (void)state;
+  static const bppsa_schedule_sync ways[] = {BPPSA_SYNC_POST, BPPSA_SYNC_EAGER, BPPSA_SYNC_EAGER_OPT};
+  static const double expected[] = {30, 28, 28};
+  for (int way = 0; way < 3; ++way) {
+    bppsa_schedule_config config = sized(4, 4);
+    bppsa_schedule *list = NULL;
+    int64_t forward = 0, backward = 0;
+    double time = 0;
+    config.alpha = 0.5;
+    config.beta = 0.25;
+    config.uniform[BPPSA_COST_MESSAGE] = 2;
+    config.uniform[BPPSA_COST_GRADIENT] = 4;
+    config.sync = ways[way];
+    assert_int_equal(bppsa_schedule_create("chimera", &config, &list), BPPSA_OK);
+    assert_int_equal(bppsa_schedule_model(list, &time, &forward, &backward), BPPSA_OK);
+    assert_int_equal(forward, 4);
+    assert_int_equal(backward, 6);
+    assert_true(fabs(time - expected[way]) < 1e-12);
+    bppsa_schedule_destroy(list);
+  }
+}
+
 /* Costs that are given layer by layer: sums over stages, and the longest message between two of them. */
 static void test_model_of_layers(void **state) {
   (void)state;
@@ -308,9 +339,10 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_links),  cmocka_unit_test(test_contention),      cmocka_unit_test(test_issue),
-      cmocka_unit_test(test_hybrid), cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
-      cmocka_unit_test(test_model),  cmocka_unit_test(test_model_of_layers), cmocka_unit_test(test_spectrain),
-      cmocka_unit_test(test_scale),  cmocka_unit_test(test_reprice),         cmocka_unit_test(test_memory)};
+      cmocka_unit_test(test_links),     cmocka_unit_test(test_contention),      cmocka_unit_test(test_issue),
+      cmocka_unit_test(test_hybrid),    cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
+      cmocka_unit_test(test_model),     cmocka_unit_test(test_model_by_hand),   cmocka_unit_test(test_model_of_layers),
+      cmocka_unit_test(test_spectrain), cmocka_unit_test(test_scale),           cmocka_unit_test(test_reprice),
+      cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,22 +7,13 @@
 #include "gru/gru.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 #include "train/data/dataset.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZER 1
-#endif
-#endif
-#if defined(SANITIZER) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { ITERATIONS = 12, SANITIZED = 1 };
-#else
-enum { ITERATIONS = 300, SANITIZED = 0 };
-#endif
-enum { SEQ_LEN = 1000, BATCH = 16, CLASSES = 10 };
+enum { ITERATIONS = SANITIZED ? 12 : 300, SEQ_LEN = 1000, BATCH = 16, CLASSES = 10 };
 
 typedef struct {
   bppsa_backward backward;

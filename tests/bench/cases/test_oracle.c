@@ -48,8 +48,12 @@ static void check_row(const json_t *row, int64_t samples) {
   near(sum_of(phases), predicted);
   near(get_real(parts, "forward") + get_real(parts, "backward") + get_real(parts, "update"), measured);
   const json_t *compute = json_object_get(parts, "compute");
+  assert_true(json_is_null(json_object_get(row, "accuracy_of_best")) == (compute == NULL));
   if (compute != NULL) { /* the phases of shared layers are those of both passes */
     near(get_real(row, "computed_s"), json_real_value(compute) + get_real(parts, "update"));
+    const double best = get_real(row, "measured_best_s"); /* the exchange of the best turn, not of all */
+    assert_true(best >= get_real(row, "computed_s") && best < measured);
+    near(get_real(row, "accuracy_of_best"), 1 - fabs(predicted - best) / best);
     assert_true(sum_of(parts) - measured <= get_real(parts, "forward") + get_real(parts, "backward"));
     assert_true(get_real(parts, "exchange") >= 0 && get_real(phases, "forward") > 0);
   }
@@ -69,6 +73,7 @@ static void test_document(void **state) {
   assert_string_equal(get_text(document, "bench"), "oracle");
   assert_string_equal(get_text(document, "model"), "lenet5");
   assert_int_equal(get_integer(document, "ranks"), 4);
+  assert_string_equal(get_text(document, "calibrated_by"), get_integer(document, "processors_of_node") < 4 ? "means" : "medians");
   assert_int_equal(json_array_size(rows), COUNT);
   for (size_t i = 0; i < COUNT; ++i) {
     const json_t *row = json_array_get(rows, i), *phases = json_object_get(row, "predicted_phases_s");
@@ -91,6 +96,7 @@ static void test_one_rank(void **state) {
   json_t *document = run_json(SMALL "--ranks 1 --quick --json");
   const json_t *rows = json_object_get(document, "rows"), *serial = json_array_get(rows, 0), *data = json_array_get(rows, 1);
   assert_int_equal(json_array_size(rows), 2);
+  assert_string_equal(get_text(document, "calibrated_by"), "medians"); /* there is always a processor for one */
   assert_string_equal(method_at(rows, 0), "serial");
   assert_string_equal(method_at(rows, 1), "data");
   check_row(serial, 4);
@@ -106,6 +112,7 @@ static void test_table(void **state) {
   run_result result = run(SMALL "--ranks 2 --repeats 1 --compare filter,serial");
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "lenet5, batches of 4\n2 ranks over threads"));
+  assert_non_null(strstr(result.out, "milliseconds of an iteration, means of n; predicted from me"));
   assert_non_null(strstr(result.out, "  serial         left out: serial: 2 ranks, expected 1\n"));
   assert_non_null(strstr(result.out, "\n  filter              4   10 "));
   assert_null(strstr(result.out, "spatial"));
