@@ -87,7 +87,7 @@ bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models,
   all.passes = 1;
   all.work = steps / ((double)all.possible * (double)batch);
   if (all.speculated) {
-    pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(all.path, all.possible) || all.work > plan->most_work, *before);
+    pause = bppsa_forward_pause_end(bppsa_forward_fails(plan, &all), *before);
   }
   for (int64_t i = 0; i < count; ++i) {
     recurrent_network *n = network_of(models[i]);
