@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/blas.h"
-#include "recurrent/pause.h"
 #include "scan/algorithm.h"
 
 static const char *const names[] = {
@@ -155,10 +154,6 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
 }
 
 /* ---- pauses and statistics ---- */
-
-bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass) {
-  return pass->speculated && (bppsa_forward_pause_fails(pass->path, pass->possible) || pass->work > plan->most_work);
-}
 
 bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause) {
   if (plan->speculative && pause->left > 0) {

@@ -46,6 +46,10 @@ bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pau
   return n->backend->tell(n);
 }
 
+bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass) {
+  return pass->speculated && (bppsa_forward_pause_fails(pass->path, pass->possible) || pass->work > plan->most_work);
+}
+
 bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum) {
   BPPSA_REQUIRE(model != NULL && sum != NULL);
   bppsa_forward_stats pass;
