@@ -29,7 +29,6 @@ static void check_mean(const json_t *sequential, const json_t *speculative) {
   assert_true(has_mean(sequential) == has_mean(speculative));
   if (10 * path >= 9 * possible || work > 2.2) {
     assert_true(has_mean(speculative) && get_real(speculative, "mean_s") > 0);
-    assert_true(get_real(speculative, "mean_s") < 2 * get_real(sequential, "mean_s")); /* pauses are in it */
   } else if (work < 1.5) {
     assert_false(has_mean(speculative));
   }
