@@ -96,7 +96,7 @@ def pairs(rows):
 
 
 def least_error(one, other):
-    """float64 states of this row move by so much, or the sequential pass's error is as large; None: the network is chaotic, or f64"""
+    """how far float64 states move, or the sequential pass's error if that is more; None: a chaotic network, or f64"""
     least = max(one["error"], one["moves"])
     return least if other["dtype"] == "f32" and least < 1e-4 else None
 
