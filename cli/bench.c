@@ -132,7 +132,7 @@ static const bppsa_option_use uses_forward[] = {
     {.option = BPPSA_OPTION_WEIGHTS, .help = "one row of this network, whose T is --seq-len"},
     {.option = BPPSA_OPTION_HIDDEN, .fallback = "", .help = "[20, 64 and 200]"},
     {.option = BPPSA_OPTION_SEQ_LEN, .help = "[1000, 10000 and 30000; quick and --weights 1000]"},
-    {.option = BPPSA_OPTION_BATCH, .fallback = "1"},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "", .help = "[1 and 16; quick and --weights 1]"},
     BPPSA_FORWARD_USES,
     {.option = BPPSA_OPTION_QUICK},
     {.option = BPPSA_OPTION_RIVALS},
@@ -309,6 +309,7 @@ static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *as
   bppsa_network_config config = bppsa_network_config_default(&network);
   asked->longest = length->given ? length->integer : 0;
   asked->hidden = bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->integer;
+  asked->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
   asked->rivals = bppsa_cli_value(cli, BPPSA_OPTION_RIVALS)->text;
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &config));
   if (weights->given) {

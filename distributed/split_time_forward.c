@@ -1,7 +1,5 @@
 /* Speculative forward passes of a network cut along time: one plan for the whole sequence, and what its parts send each other
  * (bppsa_forward_part, recurrent/forward.h). */
-#include <math.h>
-
 #include "distributed/split_time_internal.h"
 
 bppsa_status split_time_forward_method(const split_network *s, const bppsa_device *device, bppsa_forward_method *method) {
@@ -17,7 +15,7 @@ bppsa_status split_time_forward_method(const split_network *s, const bppsa_devic
       made = s->config.forward; /* what is left open does not depend on the samples of a group */
       made.kind = BPPSA_FORWARD_SPECULATIVE;
       made.chunks = chunks;
-      made.most_work = isfinite(plan.most_work) ? plan.most_work : 0;
+      made.most_work = plan.most_work;
     }
   }
   *method = made;

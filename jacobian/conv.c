@@ -6,15 +6,11 @@
 
 #include "core/alloc.h"
 #include "core/pool.h"
+#include "core/stream.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/kernels.h"
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
-
-#define AHEAD 16                        /* rows of weights that are prefetched: each lies in a memory page of its own */
-#define STREAM_BYTES ((int64_t)8 << 20) /* results that exceed the caches are written with streaming stores */
+#define AHEAD 16 /* rows of weights that are prefetched: each lies in a memory page of its own */
 
 /* The place of tap t among the taps of a class along one axis, or -1. A class's taps decrease in equal steps. */
 static int64_t tap_index(const bppsa_axis *axis, int64_t class_index, int64_t t) {
@@ -232,33 +228,6 @@ bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask) 
     return bppsa_fail(BPPSA_ERR_MEMORY, "Jacobian: scratch of %lld channels does not fit in 64 bits", (long long)j->width);
   }
   return bppsa_jacobian_reserve(j, packed + templates);
-}
-
-/* Copies a row. With `stream` the stores bypass the caches, because the row is not read again soon. */
-static inline void store(void *to, const void *from, size_t bytes, bool stream) {
-#if defined(__x86_64__)
-  char *t = to;
-  const char *f = from;
-  if (stream && bytes >= 256) {
-    const size_t head = (size_t)(-(uintptr_t)t & 15);
-    memcpy(t, f, head);
-    size_t at = head;
-    for (; at + 16 <= bytes; at += 16) {
-      _mm_stream_si128((__m128i *)(void *)(t + at), _mm_loadu_si128((const __m128i *)(const void *)(f + at)));
-    }
-    memcpy(t + at, f + at, bytes - at);
-    return;
-  }
-#else
-  (void)stream;
-#endif
-  memcpy(to, from, bytes);
-}
-
-static inline void store_end(void) {
-#if defined(__x86_64__)
-  _mm_sfence();
-#endif
 }
 
 #define EACH_REAL "jacobian/conv.inc"

@@ -318,6 +318,7 @@ static bppsa_status try_forward(contest *c, const bppsa_network_config *config, 
   const double sequential_s = c->best_s;
   *best = c->plan;
   tried.steps.forward.kind = BPPSA_FORWARD_SPECULATIVE;
+  tried.steps.forward.most_work = INFINITY; /* none of the timed passes is a pause */
   show(c, "forward pass, speculative");
   BPPSA_TRY(try_candidate(c, &tried));
   if (c->plan.speculative && c->best.steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
@@ -403,7 +404,7 @@ static bppsa_status choose_forward(const bppsa_planner_request *request, const b
   }
   BPPSA_TRY(measure(request, network, device, config, &plan, &median_s, note));
   f->kind = plan.speculative ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL;
-  f->most_work = plan.speculative && isfinite(plan.most_work) ? plan.most_work : 0;
+  f->most_work = plan.speculative ? plan.most_work : 0;
   note_kept(bppsa_plan_cache_store_forward(key, &plan, median_s), note);
   return BPPSA_OK;
 }

@@ -92,12 +92,23 @@ static double gain_of_rows(const bppsa_forward_shape *s, const bppsa_forward_pla
   return round(100 * fmin(row_gain, (double)p->chunks / 2) / (double)s->batch) / 100;
 }
 
+/* The work of a pass that mends nothing. */
+static double planned_work(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
+  return 1 + (double)p->warm_up * (double)(p->chunks - 1) / (double)s->seq_len;
+}
+
 /* Is a speculative pass that mends nothing expected to be faster? On a GPU the time follows the path. */
 static bool pays(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
   const double worth = 1.2;
   const double path = (double)p->warm_up + (double)s->seq_len / (double)p->chunks;
-  const double work = 1 + (double)p->warm_up * (double)(p->chunks - 1) / (double)s->seq_len;
-  return (s->device == BPPSA_CPU ? gain_of_rows(s, p) / work : (double)s->seq_len / path) > worth;
+  return (s->device == BPPSA_CPU ? gain_of_rows(s, p) / planned_work(s, p) : (double)s->seq_len / path) > worth;
+}
+
+/* The most work of a pass on a CPU, in hundredths: as much as the cost model says that chunks pay for. A speculative pass that was
+ * asked for is also allowed its warm-ups and a quarter more, even if they do not pay. */
+static double most_work_for(const bppsa_forward_shape *s, const bppsa_forward_plan *p, bool asked) {
+  const double allowed = ceil(125 * planned_work(s, p)) / 100;
+  return asked ? fmax(gain_of_rows(s, p), allowed) : gain_of_rows(s, p);
 }
 
 bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const bppsa_forward_shape *shape,
@@ -115,8 +126,8 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   const int64_t own = shape->seq_len <= defaults[type].is_short ? defaults[type].short_warm_up : defaults[type].warm_up;
   p.warm_up = method->warm_up >= 0 ? least(method->warm_up, shape->seq_len) : own;
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
-  if (method->kind == BPPSA_FORWARD_AUTO && method->most_work == 0 && shape->device == BPPSA_CPU) {
-    p.most_work = gain_of_rows(shape, &p);
+  if (method->most_work == 0 && shape->device == BPPSA_CPU) {
+    p.most_work = most_work_for(shape, &p, method->kind == BPPSA_FORWARD_SPECULATIVE);
   }
   /* CBLAS, which computes large products on a CPU, gives a row other bits beside other rows: the sequential order alone is
    * exact. */

@@ -9,8 +9,9 @@
  *     |h_t - f(h_{t-1}, x_t)|_inf <= max(accept, stop)        for all t; for ReLU times max(1, |h_t|_inf)
  *
  * and of a pair (h_t, c_t) both parts, each unit of c_t, which has no bound, times max(1, |c_t|), do so
- * in the rounding of the cell's own step, and a value that is not finite stands where the sequential pass puts it. The worst
- * case is the sequential pass and a little more. With tolerance 0 the states have the sequential pass's bits. Bits depend on the
+ * in the rounding of the cell's own step, and a value that is not finite stands where the sequential pass puts it. The longest
+ * path is the sequential one and a little more; a network on which passes gain nothing, or do too much work, pauses them
+ * (bppsa_forward_pause). With tolerance 0 the states have the sequential pass's bits. Bits depend on the
  * plan, not on the number of threads.
  *
  * A path is counted in dependent steps of the slowest sample, work in all steps computed, relative to T for each sample.
@@ -82,7 +83,7 @@ typedef struct {
   double stop;                     /* a mend ends at the first state that differs by at most this much */
   double far;                      /* a chunk whose last state moves by more makes the later chunks of its sample begin anew */
   /* A pass that computes more steps than this, over those of the sequential pass, costs more than it gains; INFINITY: not known.
-   * AUTO on a CPU has it from the cost model. */
+   * On a CPU it comes from the cost model; of SPECULATIVE it is at least a quarter more than what chunks and warm-ups take. */
   double most_work;
 } bppsa_forward_plan;
 
@@ -118,6 +119,9 @@ typedef struct {
   int64_t left;     /* sequential passes still to come */
 } bppsa_forward_pause;
 
+/* Did the pass fail? One that ran sequentially did not. */
+bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass);
+
 /* Returns whether the pass speculates. If it does not because of a pause, the pause is one pass shorter afterwards. */
 bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause);
 
@@ -132,7 +136,8 @@ void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "sequential": what two runs with the same bits have in
  * common. Where there is a most_work, ", work up to 2.20" follows. Returns text. */
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
-/* Takes kind and most_work from such a text; "" is one of a sequential plan. ERR_FORMAT: *method is unchanged. */
+/* Takes kind and most_work from such a text, INFINITY where it has none; "" is one of a sequential plan. ERR_FORMAT: *method is
+ * unchanged. */
 bppsa_status bppsa_forward_plan_read(const char *text, bppsa_forward_method *method);
 /* "102 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended, 0 tails, largest gap 1.2e-07". Returns text. */
 const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *text, size_t size);

@@ -30,9 +30,9 @@ bppsa_status bppsa_forward_plan_read(const char *text, bppsa_forward_method *met
   char name[16], *end = NULL;
   bppsa_forward_method read = *method;
   read.kind = BPPSA_FORWARD_SEQUENTIAL;
-  read.most_work = 0;
   (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ","), text);
   BPPSA_TRY(name[0] != '\0' ? bppsa_forward_parse(name, &read.kind) : BPPSA_OK);
+  read.most_work = read.kind == BPPSA_FORWARD_SPECULATIVE ? INFINITY : 0;
   if (work != NULL) {
     work += strlen(WORK);
     read.most_work = bppsa_read_real(work, &end);

@@ -46,6 +46,10 @@ bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pau
   return n->backend->tell(n);
 }
 
+bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass) {
+  return pass->speculated && (bppsa_forward_pause_fails(pass->path, pass->possible) || pass->work > plan->most_work);
+}
+
 bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum) {
   BPPSA_REQUIRE(model != NULL && sum != NULL);
   bppsa_forward_stats pass;
@@ -87,7 +91,7 @@ bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models,
   all.passes = 1;
   all.work = steps / ((double)all.possible * (double)batch);
   if (all.speculated) {
-    pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(all.path, all.possible) || all.work > plan->most_work, *before);
+    pause = bppsa_forward_pause_end(bppsa_forward_fails(plan, &all), *before);
   }
   for (int64_t i = 0; i < count; ++i) {
     recurrent_network *n = network_of(models[i]);

@@ -465,8 +465,7 @@ void bppsa_forward_end(recurrent_network *n) {
     f->stats.path = paths[b] > f->stats.path ? paths[b] : f->stats.path;
   }
   f->stats.work /= (double)f->stats.possible * (double)n->batch;
-  f->pause = bppsa_forward_pause_end(
-      bppsa_forward_pause_fails(f->stats.path, f->stats.possible) || f->stats.work > f->plan.most_work, f->pause);
+  f->pause = bppsa_forward_pause_end(bppsa_forward_fails(&f->plan, &f->stats), f->pause);
 }
 
 void bppsa_forward_choose(recurrent_network *n) {

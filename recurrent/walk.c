@@ -6,6 +6,7 @@
 
 #include "core/flush.h"
 #include "core/pool.h"
+#include "core/stream.h"
 
 #define EACH_REAL "recurrent/walk.inc"
 #include "core/each_real.inc"
@@ -23,11 +24,54 @@ typedef struct {
   int64_t count;
 } group;
 
+/* ---- rows ---- */
+
+/* Copies rows that lie so many bytes apart; with `stream` those that are long enough past the caches. Most are short, so that a
+ * call for each would take as long as the copy: they go in pieces of a size that the compiler knows, of which the last two may
+ * overlap. */
+static void copy_rows(char *to, size_t to_apart, const char *from, size_t from_apart, size_t bytes, int64_t rows, bool stream) {
+  enum { PIECE = 32, LONG = 128, STREAMED = 256 };
+  const bool call = bytes < PIECE || bytes > LONG || (stream && bytes >= STREAMED);
+  if (bytes == sizeof(float)) { /* an input of one number */
+    for (int64_t r = 0; r < rows; ++r) {
+      memcpy(to + (size_t)r * to_apart, from + (size_t)r * from_apart, sizeof(float));
+    }
+    return;
+  }
+  for (; rows > 0; --rows, to += to_apart, from += from_apart) {
+    if (call) {
+      bppsa_stream_copy(to, from, bytes, stream);
+      continue;
+    }
+    for (size_t at = 0; at + PIECE < bytes; at += PIECE) {
+      memcpy(to + at, from + at, PIECE);
+    }
+    memcpy(to + bytes - PIECE, from + bytes - PIECE, PIECE);
+  }
+}
+
+/* How many lanes from one on are at the same step of neighbouring samples: their rows lie side by side, here and in the layer. */
+static int64_t side_by_side(const walk *w, const group *g, int64_t i) {
+  const lane *first = &w->lanes[g->members[i]];
+  int64_t count = 1;
+  for (; i + count < g->count; ++count) {
+    const lane *l = &w->lanes[g->members[i + count]];
+    if (l->at != first->at || l->chunk != first->chunk || l->sample != first->sample + count) {
+      break;
+    }
+  }
+  return count;
+}
+
 /* ---- a lane after a window ---- */
+
+static char *saved_of(const walk *w, const lane *l, int64_t step) {
+  return w->saved + (size_t)((step - w->first) * w->n->batch + l->sample) * w->saved_row;
+}
 
 static void copy_saved(const walk *w, const lane *l, int64_t step, const void *saved) {
   if (w->saved_row > 0) {
-    memcpy(w->saved + (size_t)((step - w->first) * w->n->batch + l->sample) * w->saved_row, saved, w->saved_row);
+    memcpy(saved_of(w, l, step), saved, w->saved_row);
   }
 }
 
@@ -102,7 +146,7 @@ static bppsa_walk_place walked(const walk *w, const group *g, int64_t s, int64_t
   return bppsa_walk_behind(w, g->states, (s + 1) * g->count + row);
 }
 
-static const void *walked_saved(const walk *w, const group *g, int64_t s, int64_t row) {
+static const char *walked_saved(const walk *w, const group *g, int64_t s, int64_t row) {
   return g->saved + (size_t)(s * g->count + row) * w->saved_row;
 }
 
@@ -112,14 +156,32 @@ static void cross(const walk *w, const lane *l, bppsa_walk_place state) {
   bppsa_walk_copy(w, bppsa_walk_packed(w, w->n->forward.states_out, bppsa_walk_slot(w, l)), state);
 }
 
-/* Stores the steps of the chunk itself, not those of the warm-up. True: the lane goes on. */
-static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t steps, lane *l) {
+/* Stores what `count` lanes side by side have guessed: the steps of the chunk itself, not those of the warm-up. */
+static void store_guesses(const walk *w, const group *g, int64_t row, int64_t count, int64_t steps) {
+  const lane *l = &w->lanes[g->members[row]];
   const int64_t begin = bppsa_walk_chunk_begin(w->n, l->chunk), stop = bppsa_walk_stop(w, l);
-  const int64_t end = l->at + steps < stop ? l->at + steps : stop;
-  const bppsa_walk_place last = walked(w, g, end - 1 - l->at, row);
-  for (int64_t step = begin > l->at ? begin : l->at; step < end; ++step) {
-    keep(w, l, step, walked(w, g, step - l->at, row), walked_saved(w, g, step - l->at, row));
+  const int64_t from = begin > l->at ? begin : l->at, end = l->at + steps < stop ? l->at + steps : stop, rows = end - from;
+  if (rows <= 0) {
+    return;
   }
+  const bppsa_walk_place state = walked(w, g, from - l->at, row), to = bppsa_walk_state(w, from + 1, l->sample);
+  const size_t here = (size_t)g->count, there = (size_t)w->n->batch, wide = (size_t)count;
+  const int64_t all = w->n->config.seq_len * w->n->batch; /* rows of an array */
+  const bool states = all * (int64_t)w->row > BPPSA_STREAM_BYTES, values = all * (int64_t)w->saved_row > BPPSA_STREAM_BYTES;
+  copy_rows(to.h, there * w->row, state.h, here * w->row, wide * w->row, rows, states);
+  if (to.c != NULL) {
+    copy_rows(to.c, there * w->row, state.c, here * w->row, wide * w->row, rows, states);
+  }
+  if (w->saved_row > 0) {
+    copy_rows(saved_of(w, l, from), there * w->saved_row, walked_saved(w, g, from - l->at, row), here * w->saved_row,
+              wide * w->saved_row, rows, values);
+  }
+}
+
+/* The lane has guessed so many steps. True: it goes on. */
+static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t steps, lane *l) {
+  const int64_t stop = bppsa_walk_stop(w, l), end = l->at + steps < stop ? l->at + steps : stop;
+  const bppsa_walk_place last = walked(w, g, end - 1 - l->at, row);
   l->steps += end - l->at;
   l->at = end;
   if (end == w->border && end < l->end) {
@@ -188,19 +250,16 @@ static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t step
 
 /* Inputs of `steps` steps of all lanes; those of steps behind the part's last one are the last one's. */
 static void gather(const walk *w, group *g, int64_t steps) {
-  const int64_t last = w->n->config.seq_len - 1;
-  for (int64_t i = 0; i < g->count; ++i) {
+  const size_t here = (size_t)g->count * w->input_row, there = (size_t)w->n->batch * w->input_row;
+  for (int64_t i = 0, count; i < g->count; i += count) {
     const lane *l = &w->lanes[g->members[i]];
-    for (int64_t s = 0; s < steps; ++s) {
-      const int64_t at = l->at - w->first + s, step = at < last ? at : last;
-      const char *from = w->x + (size_t)(step * w->n->batch + l->sample) * w->input_row;
-      char *to = g->x + (size_t)(s * g->count + i) * w->input_row;
-      if (w->input_row == sizeof(float)) { /* the size of a copy that the compiler knows */
-        memcpy(to, from, sizeof(float));
-      } else {
-        memcpy(to, from, w->input_row);
-      }
-    }
+    const int64_t left = w->border - l->at, rows = steps < left ? steps : left;
+    const char *from = w->x + (size_t)((l->at - w->first) * w->n->batch + l->sample) * w->input_row;
+    char *to = g->x + (size_t)i * w->input_row;
+    count = side_by_side(w, g, i);
+    copy_rows(to, here, from, there, (size_t)count * w->input_row, rows, false);
+    copy_rows(to + (size_t)rows * here, here, from + (size_t)(rows - 1) * there, 0, (size_t)count * w->input_row, steps - rows,
+              false);
   }
 }
 
@@ -233,6 +292,10 @@ static void compute_window(const walk *w, group *g, int64_t steps) {
 /* Settles every lane and moves those that go on together, their states to row 0. */
 static void settle(const walk *w, group *g, int64_t steps) {
   int64_t left = 0;
+  for (int64_t i = 0, count; w->phase == BPPSA_WALK_SPECULATE && i < g->count; i += count) {
+    count = side_by_side(w, g, i);
+    store_guesses(w, g, i, count, steps);
+  }
   for (int64_t i = 0; i < g->count; ++i) {
     lane *l = &w->lanes[g->members[i]];
     bool jumped = false;
@@ -299,6 +362,7 @@ static void walk_groups(const void *context, int32_t worker, int64_t first, int6
       settle(w, &g, steps);
     }
   }
+  bppsa_stream_end();
 }
 
 bppsa_status bppsa_walk_run(const walk *w) {

@@ -11,7 +11,7 @@
 #include "recurrent/recurrent_internal.h"
 #include "recurrent/speculate_kernels.cuh"
 
-enum { WALK_WARPS = 4, WALK_THREADS = WALK_WARPS * WARP_LANES };
+enum { WALK_WARPS = 4, WALK_THREADS = WALK_WARPS * WARP_LANES, WALK_AT_ONCE = 4 };
 
 /* Inputs [steps][rows][width], h [steps + 1][rows][H], of a pair c likewise, saved [steps][rows][saved_width] or NULL. */
 template <typename real> struct walk_sequence { real *inputs, *h, *cells, *saved; };
@@ -34,13 +34,21 @@ struct walk_verdict {
 };
 
 /* Copies rows first .. end - 1 of a lane, `width` numbers each: those of a window, whose rows are `count` apart, to those of a
- * layer, `batch` apart. A warp takes a row. */
+ * layer, `batch` apart. A warp takes a row, and reads several numbers of it before it writes one, because it waits for each. */
 template <typename real>
 __device__ __forceinline__ void walk_copy(int64_t first, int64_t end, int64_t width, const real *from, int64_t count, real *to,
                                           int64_t batch) {
   for (int64_t s = first + (int)threadIdx.x / WARP_LANES; s < end; s += WALK_WARPS) {
-    for (int64_t j = (int)threadIdx.x % WARP_LANES; j < width; j += WARP_LANES) {
-      to[s * batch * width + j] = from[s * count * width + j];
+    for (int64_t j = (int)threadIdx.x % WARP_LANES; j < width; j += WALK_AT_ONCE * WARP_LANES) {
+      real numbers[WALK_AT_ONCE];
+      for (int k = 0; k < WALK_AT_ONCE; ++k) {
+        numbers[k] = j + k * WARP_LANES < width ? from[s * count * width + j + k * WARP_LANES] : 0;
+      }
+      for (int k = 0; k < WALK_AT_ONCE; ++k) {
+        if (j + k * WARP_LANES < width) {
+          to[s * batch * width + j + k * WARP_LANES] = numbers[k];
+        }
+      }
     }
   }
 }

@@ -384,9 +384,15 @@ static bppsa_status check_origin(const bppsa_training *run, origin *found) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: device %s contradicts this run, which has cpu, expected the same",
                       run->config->checkpoint, found->device);
   }
-  if (!speculates(run) && found->forward[0] != '\0') { /* in the other case load says what is missing */
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: forward passes %s, in this run sequential, expected the same",
-                      run->config->checkpoint, found->forward);
+  /* Load compares the rest. */
+  const size_t length = strlen(found->forward);
+  const bool shorter =
+      speculates(run) && strncmp(found->forward, run->forward_text, length) == 0 && run->forward_text[length] == ',';
+  if (length > 0 && (!speculates(run) || shorter)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "checkpoint in %s: forward passes %s, in this run %s, expected the same (--forward auto goes on as the "
+                      "checkpoint does)",
+                      run->config->checkpoint, found->forward, speculates(run) ? run->forward_text : "sequential");
   }
   if (!run->config->other_reduction && strcmp(found->reduction, mine) != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,

@@ -15,14 +15,14 @@ typedef enum { BPPSA_BENCH_SHARES_BOTH = 0, BPPSA_BENCH_SHARES_TIME, BPPSA_BENCH
 /* The settings of a benchmark. A benchmark reads `request` and the members whose comment names it. */
 typedef struct bppsa_bench_settings {
   bppsa_bench_request request;
-  bppsa_bench_point point;         /* rnn, gru, crossover, threads, forward, ranks: the network, its weights and its data */
-  bool one_point;                  /* rnn, gru: the point alone, not a sweep */
-  bool both_inits;                 /* rnn, gru: every point with default and with orthogonal weights */
-  const char *rivals;              /* rnn, gru, forward: a program whose methods take part (bench/rivals/guest.h); NULL: none */
-  const bppsa_network *network;    /* lenet5, vgg11, schedule, oracle */
-  const char *model;               /* oracle: the name of the network, or its file */
-  int64_t batch;                   /* lenet5, vgg11, scan, schedule, oracle: samples */
-  double prune;                    /* lenet5, vgg11: fraction of the weights that go */
+  bppsa_bench_point point;      /* rnn, gru, crossover, threads, forward, ranks: the network, its weights and its data */
+  bool one_point;               /* rnn, gru: the point alone, not a sweep */
+  bool both_inits;              /* rnn, gru: every point with default and with orthogonal weights */
+  const char *rivals;           /* rnn, gru, forward: a program whose methods take part (bench/rivals/guest.h); NULL: none */
+  const bppsa_network *network; /* lenet5, vgg11, schedule, oracle */
+  const char *model;            /* oracle: the name of the network, or its file */
+  int64_t batch;                /* lenet5, vgg11, scan, schedule, oracle: samples; forward: B of all rows; 0: its own choices */
+  double prune;                 /* lenet5, vgg11: fraction of the weights that go */
   bppsa_prune_method prune_method; /* lenet5, vgg11 */
   const char *left, *right;        /* product: files of two factors; NULL: cases of its own */
   bool of_scan;                    /* product: the products of a scan of VGG-11 are the cases */

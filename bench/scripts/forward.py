@@ -3,21 +3,22 @@
 
     python3 bench/scripts/forward.py --program build/cpu/bppsa --folder DIR --threads 1 --out bench/results/forward_cpu.json
 
-Runs bench forward over T, H and initialisations (B = 1) for RNN and GRU; then trains both on the bitstream (T 1000, B 16, H 20,
+Runs bench forward over T, H, B and initialisations for RNN and GRU; then trains both on the bitstream (T 1000, B 16, H 20,
 Adam 1e-3) and runs bench forward on the weights of every 50th iteration, B = 16, in as many chunks as a GPU would take; then on the
 last weights at B = 1. Backward passes of bench rnn and gru complete the rows that bppsa figures --results draws. DIR keeps weights
 and checkpoints. The document has all rows and what was judged:
 
   forget    default weights: no mends, gap <= 3e-7, residual <= 5e-7 (f32), error <= 2 times the sequential pass's
   exact     all weights: residual <= 2e-6; in f32 error <= 2e-6 + 4 times the sequential pass's, or 4 times what the float64 states
-            move when weights move by one rounding, if that is more; where both are below 1e-4 (elsewhere the network is chaotic)
+            move when weights move by one rounding, if that is more; where both are below 1e-4 (elsewhere the network is chaotic).
+            Rows that need the latter rule stand in `by_moves`, with `excess`: error over 2e-6 + 4 times the sequential pass's
   chaos     all weights: path <= 1.15 T + 2 (W + T / C); where passes end in the tail, the mean of 200 <= 1.25 times sequential
   trained   median path over the weights: <= T / 2 (T = 1000), <= T / 10 (T = 10000), of RNN and GRU each; the document has it
             of both together as well
   gain      default weights, H 20, T 30000, B 1: at least half of what prototypes gained: RNN 1.45 times, GRU 2.75 times
 
 Exits 1 where one is missed, or where a row that `gain` needs is noisy. --quick: small shapes; times, paths of trained weights and
-gains are not judged.
+gains are not judged. Without it the script takes about ten minutes of a quiet core.
 """
 import json
 import os
@@ -94,6 +95,23 @@ def pairs(rows):
     return [(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)]
 
 
+def least_error(one, other):
+    """how far float64 states move, or the sequential pass's error if that is more; None: a chaotic network, or f64"""
+    least = max(one["error"], one["moves"])
+    return least if other["dtype"] == "f32" and least < 1e-4 else None
+
+
+def by_moves(rows):
+    """rows whose error is too large beside the sequential pass's, and allowed because float64 states move by as much"""
+    found = []
+    for one, other in pairs(rows):
+        least, excess = least_error(one, other), other["error"] / (2e-6 + 4 * one["error"])
+        if least is not None and 1 < excess and other["error"] <= 2e-6 + 4 * least:
+            row = {key: other[key] for key in ("model", "init", "seq_len", "hidden", "batch", "error", "moves")}
+            found.append(dict(row, iterations=other.get("iterations"), sequential_error=one["error"], excess=excess))
+    return found
+
+
 def missed(o, rows):
     """what is wrong, one line each"""
     for one, other in pairs(rows):
@@ -105,8 +123,8 @@ def missed(o, rows):
                       f"{other['error']:g} beside {one['error']:g}"
         if not other["residual"] <= 2e-6:
             yield f"exact: {what}: residual {other['residual']:g}"
-        least = max(one["error"], one["moves"])
-        if other["dtype"] == "f32" and least < 1e-4 and not other["error"] <= 2e-6 + 4 * least:
+        least = least_error(one, other)
+        if least is not None and not other["error"] <= 2e-6 + 4 * least:
             yield f"exact: {what}: error {other['error']:g} beside {one['error']:g}, one rounding moves {one['moves']:g}"
         most = 1.15 * length + 2 * (other["warm_up"] + other["seq_len"] / other["chunks"])
         if other["path"] > most:
@@ -129,7 +147,8 @@ def medians(rows):
 def gains(rows):
     found = []
     for one, other in pairs(rows):
-        if other["init"] == "default" and other["seq_len"] == 30000 and other["hidden"] == 20:
+        if other["init"] == "default" and other["seq_len"] == 30000 and other["hidden"] == 20 and \
+           other["batch"] == 1:
             found.append({"model": other["model"], "gain": one["median_s"] / other["median_s"],
                           "noisy": one["noisy"] or other["noisy"]})
     return found
@@ -148,12 +167,14 @@ def main():
     document["rows"] += measure_trained(o)
     rows = document["rows"]
     wrong = list(missed(o, rows))
-    document["trained"], document["gains"] = medians(rows), gains(rows)
+    document["trained"], document["gains"], document["by_moves"] = medians(rows), gains(rows), by_moves(rows)
     document["rows"] = rows + measure_backward(o)
     for m in document["trained"]:
         print("%s trained, T %d: median path %g of %d networks" % (m["model"], m["seq_len"], m["median_path"], m["networks"]))
         if not o.quick and m["model"] != "all" and m["median_path"] > SHARES[m["seq_len"]] * m["seq_len"]:
             wrong.append(f"trained: {m['model']}, T {m['seq_len']}: median path {m['median_path']:g}")
+    print("%d of %d errors are allowed by `moves` alone, at most %.2f times what the sequential error allows" %
+          (len(document["by_moves"]), len(rows) // 2, max((m["excess"] for m in document["by_moves"]), default=0)))
     for g in document["gains"]:
         print("%s: %.2f times as fast as sequential%s" % (g["model"], g["gain"], ", noisy" if g["noisy"] else ""))
         if g["noisy"] or g["gain"] < GAINS[g["model"]]:

@@ -1,6 +1,7 @@
 /* --forward, --forward-chunks, --warm-up and --tolerance of train, grad, eval and plan: what they compute, say and refuse. */
 #include "comm/comm.h"
 #include "tests/cli/batch_files.h"
+#include "tests/train/forge.h"
 
 #define GRAD "grad %s --weights W.safetensors --input X.npy --labels Y.npy --out "
 /* Chunks of two steps without a warm-up, and a tolerance that only equal bits meet: every pass ends in the tail. */
@@ -31,7 +32,7 @@ static void test_plan(void **state) {
   json_decref(plan);
   run_result result = run("plan gru --forward-chunks 10 --warm-up 20 --tolerance 0.001");
   assert_int_equal(result.code, 0);
-  assert_prints(&result, "Forward: speculative, 10 chunks, warm-up 20, 8 rounds, tolerance 0.001\n");
+  assert_prints(&result, "Forward: speculative, 10 chunks, warm-up 20, 8 rounds, tolerance 0.001, work up to 1.48\n");
   assert_prints(&result, "10 of up to 100 steps\n");
   assert_prints(&result, "121 steps where nothing is mended, of 1000\n");
   assert_prints(&result, "residual           at most 0.001\n");
@@ -80,7 +81,7 @@ static void test_train(void **state) {
   (void)state;
   const char *train = "train gru --seq-len 300 --samples 8 --batch 2 --hidden 8 --iterations 3 --forward speculative";
   run_result result = run("%s", train);
-  assert_prints(&result, "forward    speculative, 4 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07\n");
+  assert_prints(&result, "forward    speculative, 4 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07, work up to 1.75\n");
   assert_prints(&result, "forward passes in parallel: 1");
   release(&result);
   json_t *document = run_json("%s --log F.jsonl --json", train);
@@ -97,11 +98,13 @@ static void test_train(void **state) {
   json_decref(document);
 }
 
-/* The losses of 300 steps at T = 1000, as the document's rows have them. */
-static void train_losses(const char *more, double losses[300]) {
-  json_t *document = run_json("train rnn --batch 2 --samples 64 --hidden 12 --lr 0.0001 --iterations 300 --json %s", more);
+/* The losses of 300 steps at T = 1000, as the document's rows have them. speculates: all passes do. */
+static void train_losses(const char *more, bool speculates, double losses[300]) {
+  json_t *document = run_json("train %s --batch 2 --samples 64 --hidden 12 --lr 0.0001 --iterations 300 --json", more);
   for (size_t i = 0; i < 300; ++i) {
-    losses[i] = get_real(json_array_get(at(document, "rows"), i), "loss");
+    const json_t *row = json_array_get(at(document, "rows"), i);
+    losses[i] = get_real(row, "loss");
+    assert_true(!speculates || get_integer(at(row, "forward"), "path") < 500);
   }
   json_decref(document);
 }
@@ -109,16 +112,15 @@ static void train_losses(const char *more, double losses[300]) {
 static void test_losses(void **state) {
   (void)state;
   static const struct {
-    const char *dtype;
+    const char *network;
     double most;
-  } cases[] = {{"f32", 1e-4}, {"f64", 1e-9}};
-  for (int i = 0; i < 2; ++i) {
+  } cases[] = {{"rnn --dtype f32", 1e-4}, {"rnn --dtype f64", 1e-9}, {"gru --dtype f32", 1e-4}, {"gru --dtype f64", 1e-9}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     double sequential[300], speculative[300];
     char more[80];
-    snprintf(more, sizeof more, "--dtype %s", cases[i].dtype);
-    train_losses(more, sequential);
-    snprintf(more, sizeof more, "--dtype %s --forward speculative", cases[i].dtype);
-    train_losses(more, speculative);
+    train_losses(cases[i].network, false, sequential);
+    snprintf(more, sizeof more, "%s --forward speculative", cases[i].network);
+    train_losses(more, true, speculative);
     for (int k = 0; k < 300; ++k) {
       const double difference = speculative[k] - sequential[k];
       assert_true(difference < cases[i].most && difference > -cases[i].most);
@@ -185,6 +187,27 @@ static void test_resume_open(void **state) {
   json_t *document = run_json("train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 4 --checkpoint d --resume --forward "
                               "auto --plan measure --json");
   assert_null(json_object_get(document, "forward"));
+  json_decref(document);
+}
+
+/* A checkpoint of a version whose plans had no bound of work: a resumed run that asks for the speculative pass is told so, and one
+ * that leaves it open goes on without a bound. */
+static void test_resume_unbound(void **state) {
+  (void)state;
+  const char *train = "train rnn --seq-len 24 --samples 48 --hidden 4 --forward-chunks 12 --warm-up 0 --checkpoint d";
+  assert_int_equal(system("rm -rf d"), 0);
+  assert_runs("%s --iterations 2", train);
+  forge_text("d", "forward", "speculative, 12 chunks, warm-up 0, 8 rounds, tolerance 2.4e-07");
+  run_result result = run("%s --iterations 3 --resume", train);
+  assert_int_equal(result.code, 2);
+  assert_one_error(&result, "forward passes speculative, 12 chunks, warm-up 0, 8 rounds, tolerance 2.4e-07, in this run "
+                            "speculative, 12 chunks, warm-up 0, 8 rounds, tolerance 2.4e-07, work up to 1.25, expected the same "
+                            "(--forward auto goes on as the checkpoint does)");
+  release(&result);
+  json_t *document = run_json("%s --iterations 3 --resume --forward auto --json", train), *forward;
+  forward = at(at(document, "config"), "forward");
+  assert_string_equal(get_text(forward, "kind"), "speculative");
+  assert_null(json_object_get(forward, "most_work"));
   json_decref(document);
 }
 
@@ -258,7 +281,7 @@ static void test_auto(void **state) {
   assert_true(get_real(at(plan, "forward"), "most_work") == 2.2);
   json_decref(plan);
   plan = run_json("plan rnn --batch 1 --forward speculative --json");
-  assert_null(json_object_get(at(plan, "forward"), "most_work"));
+  assert_true(get_real(at(plan, "forward"), "most_work") == 2.2);
   json_decref(plan);
   json_t *document =
       run_json("train rnn --seq-len 1000 --batch 1 --samples 4 --hidden 8 --iterations 1 --backward bp --forward auto "
@@ -290,17 +313,20 @@ static void test_refused(void **state) {
   assert_refused("unknown option", "train lenet5 --data cifar10:x --forward auto");
   assert_int_equal(system("rm -rf d"), 0);
   assert_runs("train rnn " HOPELESS " --iterations 2 --checkpoint d");
-  assert_refused("forward passes speculative, 12 chunks, warm-up 0, 8 rounds, tolerance 1e-30, in this run sequential, expected",
-                 "train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 3 --checkpoint d --resume");
+  assert_refused(
+      "forward passes speculative, 12 chunks, warm-up 0, 8 rounds, tolerance 1e-30, work up to 1.25, in this run sequential, "
+      "expected the same",
+      "train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 3 --checkpoint d --resume");
   assert_refused("forward", "train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 3 --forward-chunks 3 --checkpoint d "
                             "--resume");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_plan),        cmocka_unit_test(test_grad),   cmocka_unit_test(test_eval),
-      cmocka_unit_test(test_train),       cmocka_unit_test(test_losses), cmocka_unit_test(test_resume),
-      cmocka_unit_test(test_resume_open), cmocka_unit_test(test_ranks),  cmocka_unit_test(test_resume_ranks),
-      cmocka_unit_test(test_dead_rank),   cmocka_unit_test(test_auto),   cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_plan),         cmocka_unit_test(test_grad),           cmocka_unit_test(test_eval),
+      cmocka_unit_test(test_train),        cmocka_unit_test(test_losses),         cmocka_unit_test(test_resume),
+      cmocka_unit_test(test_resume_open),  cmocka_unit_test(test_resume_unbound), cmocka_unit_test(test_ranks),
+      cmocka_unit_test(test_resume_ranks), cmocka_unit_test(test_dead_rank),      cmocka_unit_test(test_auto),
+      cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, enter_with_batch, NULL);
 }

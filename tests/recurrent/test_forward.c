@@ -642,11 +642,13 @@ static void test_exact_gradients(void **state) {
   bppsa_device *device = cpu_device(2);
   forward_problem p = forward_problem_default();
   bppsa_recurrent_config *c = &p.config;
-  c->batch = 8;
   c->forward.chunks = 100;
   c->forward.tolerance = 0;
-  for (int i = 0; i < 8; ++i) {
-    p.cell = cells[1 + i / 4];
+  for (int i = 0; i < 10; ++i) {
+    const bool large = i >= 8; /* values saved by GRUs and LSTMs take more than BPPSA_STREAM_BYTES */
+    p.cell = cells[large ? 1 + i % 2 : 1 + i / 4];
+    c->seq_len = large ? 30000 : 1000;
+    c->batch = large ? 1 : 8;
     c->forward.warm_up = 20 + i % 4 * 10;
     c->forward.kind = BPPSA_FORWARD_SPECULATIVE;
     forward_run run = run_forward(&p, device);
@@ -656,6 +658,7 @@ static void test_exact_gradients(void **state) {
     go_back(&run, seed, c);
     go_back(&reference, seed, c);
     assert_true(run.stats.speculated && run.stats.gap == 0);
+    assert_memory_equal(run.h[0], reference.h[0], (size_t)run.count * sizeof(double));
     for (int64_t k = 0; k < 4; ++k) {
       const bppsa_view *got = &run.model->parameters[k].gradient, *expected = &reference.model->parameters[k].gradient;
       assert_memory_equal(got->data, expected->data, bppsa_view_bytes(got));
@@ -814,10 +817,56 @@ static void test_texts(void **state) {
     assert_int_equal(bppsa_forward_plan_read(wrong[i], &read), BPPSA_ERR_FORMAT);
     assert_int_equal(read.kind, BPPSA_FORWARD_SEQUENTIAL);
   }
-  m.kind = BPPSA_FORWARD_SPECULATIVE; /* asked for: it does not depend on a cost model */
-  assert_true(isinf(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).most_work));
-  m.kind = BPPSA_FORWARD_AUTO; /* a GPU waits for the path */
+  p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CUDA); /* a GPU waits for the path */
+  assert_true(isinf(p.most_work));
+  assert_int_equal(bppsa_forward_plan_read(bppsa_forward_plan_text(&p, text, sizeof text), &read), BPPSA_OK);
+  assert_true(read.kind == BPPSA_FORWARD_SPECULATIVE && isinf(read.most_work));
+}
+
+/* A speculative pass that was asked for has the bound of work that `auto` has, or a quarter more than its warm-ups take, which a
+ * pass that mends nothing never reaches; and its text keeps the bound. */
+static void test_work_of_plans(void **state) {
+  (void)state;
+  bppsa_forward_method m = bppsa_forward_method_default(), read = m;
+  m.kind = BPPSA_FORWARD_SPECULATIVE;
+  assert_true(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).most_work == 2.2);
   assert_true(isinf(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CUDA).most_work));
+  for (int64_t length = 50; length <= 200000; length = 3 * length / 2) {
+    for (int64_t batch = 1; batch <= 16; batch *= 2) {
+      for (int64_t warm_up = -1; warm_up <= 300; warm_up += 43) {
+        char text[BPPSA_FORWARD_TEXT];
+        m.warm_up = warm_up;
+        const bppsa_forward_plan p = plan_of(m, length, batch, warm_up % 2 == 0 ? BPPSA_F32 : BPPSA_F64, BPPSA_CPU);
+        const double least = 1 + (double)(p.warm_up * (p.chunks - 1)) / (double)length;
+        if (p.speculative) {
+          assert_true(p.most_work >= 1.25 * least && p.most_work <= fmax(2.2, 1.25 * least + .01));
+          assert_int_equal(bppsa_forward_plan_read(bppsa_forward_plan_text(&p, text, sizeof text), &read), BPPSA_OK);
+          assert_true(read.most_work == p.most_work);
+        }
+      }
+    }
+  }
+}
+
+/* W_hh orthogonal, H 64: the path is shorter than nine tenths of the sequential one, but mends do several times the work. Three
+ * such passes are followed by a pause. */
+static void test_costly_passes(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.config.hidden = 64;
+  p.config.batch = 1;
+  p.orthogonal = p.bits = true;
+  forward_run run = run_forward(&p, device);
+  assert_true(10 * run.stats.path < 9 * run.stats.possible && run.stats.work > 1.5 * run.plan.most_work);
+  for (int pass = 1; pass <= 105; ++pass) {
+    assert_true(run.stats.speculated == (pass <= 3 || pass == 104));
+    assert_true(bppsa_forward_fails(&run.plan, &run.stats) == run.stats.speculated);
+    pass_forward(&p, &run, device);
+  }
+  free_run(&run, device);
+  bppsa_device_destroy(device);
 }
 
 /* Nine tenths of the sequential path is a failure, a step less is none; the third failure in a row begins a pause. */
@@ -896,26 +945,14 @@ static void test_out_of_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-                                     cmocka_unit_test(test_random_pairs),
-                                     cmocka_unit_test(test_default_weights),
-                                     cmocka_unit_test(test_errors),
-                                     cmocka_unit_test(test_short_warm_up),
-                                     cmocka_unit_test(test_two_basins),
-                                     cmocka_unit_test(test_chaos_and_pauses),
-                                     cmocka_unit_test(test_giving_up),
-                                     cmocka_unit_test(test_not_a_number),
-                                     cmocka_unit_test(test_threads),
-                                     cmocka_unit_test(test_smaller_batch),
-                                     cmocka_unit_test(test_gradients),
-                                     cmocka_unit_test(test_exact_gradients),
-                                     cmocka_unit_test(test_plans),
-                                     cmocka_unit_test(test_exact_plans),
-                                     cmocka_unit_test(test_wide_plans),
-                                     cmocka_unit_test(test_pause_rule),
-                                     cmocka_unit_test(test_most_work),
-                                     cmocka_unit_test(test_texts),
-                                     cmocka_unit_test(test_wrong_requests),
-                                     cmocka_unit_test(test_out_of_memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random),           cmocka_unit_test(test_random_pairs),  cmocka_unit_test(test_default_weights),
+      cmocka_unit_test(test_errors),           cmocka_unit_test(test_short_warm_up), cmocka_unit_test(test_two_basins),
+      cmocka_unit_test(test_chaos_and_pauses), cmocka_unit_test(test_giving_up),     cmocka_unit_test(test_not_a_number),
+      cmocka_unit_test(test_threads),          cmocka_unit_test(test_smaller_batch), cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_exact_gradients),  cmocka_unit_test(test_plans),         cmocka_unit_test(test_exact_plans),
+      cmocka_unit_test(test_wide_plans),       cmocka_unit_test(test_pause_rule),    cmocka_unit_test(test_most_work),
+      cmocka_unit_test(test_work_of_plans),    cmocka_unit_test(test_costly_passes), cmocka_unit_test(test_texts),
+      cmocka_unit_test(test_wrong_requests),   cmocka_unit_test(test_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

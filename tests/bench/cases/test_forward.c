@@ -17,6 +17,23 @@ static void check_row(const json_t *row, const char *method, int64_t seq_len) {
   }
 }
 
+static bool has_mean(const json_t *row) {
+  return json_is_real(json_object_get(row, "mean_s")) && json_is_real(json_object_get(row, "failing_s"));
+}
+
+/* Both passes of a point have a mean, if the speculative one fails by its path or its work. Work of several times the sequential
+ * pass's is above the bound of any plan here. */
+static void check_mean(const json_t *sequential, const json_t *speculative) {
+  const int64_t path = get_integer(speculative, "path"), possible = get_integer(speculative, "possible");
+  const double work = get_real(speculative, "work");
+  assert_true(has_mean(sequential) == has_mean(speculative));
+  if (10 * path >= 9 * possible || work > 2.2) {
+    assert_true(has_mean(speculative) && get_real(speculative, "mean_s") > 0);
+  } else if (work < 1.5) {
+    assert_false(has_mean(speculative));
+  }
+}
+
 static void test_document(void **state) {
   (void)state;
   static const char *const names[] = {"default", "orthogonal", "orthogonal x 1.2", "orthogonal x 1.5"};
@@ -28,9 +45,8 @@ static void test_document(void **state) {
     const json_t *row = json_array_get(rows, i);
     assert_string_equal(get_text(row, "init"), names[i / 2]);
     check_row(row, i % 2 == 0 ? "sequential" : "speculative", 700);
-    if (i % 2 == 1 && get_integer(row, "tails") > 0) { /* it fails, and its mean has pauses */
-      assert_true(get_real(row, "mean_s") > 0 && get_real(row, "failing_s") > 0);
-    }
+    assert_int_equal(get_integer(row, "batch"), 1);
+    check_mean(json_array_get(rows, i / 2 * 2), json_array_get(rows, i / 2 * 2 + 1));
   }
   /* a network with default weights: errors are those of the sequential pass */
   assert_true(get_real(json_array_get(rows, 1), "error") <= 2 * get_real(json_array_get(rows, 0), "error"));
@@ -79,10 +95,53 @@ static void test_weights(void **state) {
   release(&result);
 }
 
+/* Networks that fail by their work, and long ones, have means too; not those whose 200 passes would take minutes. */
+static void test_means(void **state) {
+  (void)state;
+  json_t *document = run_json("bench forward --hidden 64 --repeats 3 --quick --json");
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < 4; ++i) {
+    check_mean(json_array_get(rows, 2 * i), json_array_get(rows, 2 * i + 1));
+  }
+  assert_false(has_mean(json_array_get(rows, 1))); /* default weights */
+  assert_true(get_integer(json_array_get(rows, 3), "path") < 900 && has_mean(json_array_get(rows, 3)));
+  json_decref(document);
+  for (int large = 0; large < 2; ++large) { /* T B H^2 of 1.5e7 and 2.3e8 */
+    assert_runs("train rnn --hidden %d --seq-len 20 --samples 16 --batch 4 --iterations 1 --save-weights W.st", large ? 277 : 71);
+    document = run_json("bench forward --weights W.st --seq-len 3000 --forward-chunks 12 --warm-up 0 --tolerance 0 --repeats 1 "
+                        "--json");
+    rows = json_object_get(document, "rows");
+    assert_true(get_integer(json_array_get(rows, 1), "path") >= 2700);
+    assert_true(has_mean(json_array_get(rows, 1)) == !large);
+    json_decref(document);
+  }
+}
+
+/* The sweep: 4 initialisations of 9 shapes with B = 1 and of 6 with B = 16, whose larger ones are left out. */
+static void test_sweep(void **state) {
+  (void)state;
+  json_t *document = run_json("bench forward --repeats 1 --time-limit 1 --json");
+  const int64_t begun = (int64_t)json_array_size(json_object_get(document, "rows")) / 2;
+  assert_int_equal(begun + get_integer(document, "points_left_out"), 4 * (9 + 6));
+  json_decref(document);
+  document = run_json("bench forward --seq-len 300 --hidden 5 --batch 3 --repeats 1 --json");
+  const json_t *rows = json_object_get(document, "rows");
+  assert_int_equal(json_array_size(rows), 8);
+  assert_int_equal(get_integer(json_array_get(rows, 7), "batch"), 3);
+  json_decref(document);
+  document = run_json("bench forward --seq-len 300 --hidden 5 --repeats 1 --json");
+  rows = json_object_get(document, "rows");
+  assert_int_equal(json_array_size(rows), 16);
+  for (size_t i = 0; i < 16; ++i) {
+    assert_int_equal(get_integer(json_array_get(rows, i), "batch"), i < 8 ? 1 : 16);
+  }
+  json_decref(document);
+}
+
 /* Behind the time limit no further point begins, and those left out are counted. */
 static void test_time_limit(void **state) {
   (void)state;
-  json_t *document = run_json("bench forward --hidden 8 --seq-len 5000 --repeats 5000 --time-limit 1 --json");
+  json_t *document = run_json("bench forward --hidden 8 --seq-len 5000 --batch 1 --repeats 5000 --time-limit 1 --json");
   assert_int_equal(json_array_size(json_object_get(document, "rows")), 2);
   assert_int_equal(get_integer(document, "points_left_out"), 3);
   json_decref(document);
@@ -98,11 +157,12 @@ static void test_requests(void **state) {
 
 static void test_memory(void **state) {
   (void)state;
-  walk_benchmark("bench forward --hidden 3 --seq-len 200 --repeats 1 --json", 1, 60, 17, 20000);
+  walk_benchmark("bench forward --hidden 3 --seq-len 200 --batch 1 --repeats 1 --json", 1, 60, 17, 20000);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_pairs),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_means),
+                                     cmocka_unit_test(test_sweep),      cmocka_unit_test(test_pairs),
                                      cmocka_unit_test(test_weights),    cmocka_unit_test(test_requests),
                                      cmocka_unit_test(test_time_limit), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
