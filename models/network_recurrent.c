@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/decimal.h"
 #include "models/network.h"
 #include "recurrent/chain.h"
 
@@ -226,7 +227,7 @@ static int64_t list_fields(const bppsa_network *network, const bppsa_network_con
   }
   if (config->steps.dropout > 0) {
     fields[count].key = "dropout";
-    snprintf(fields[count++].text, sizeof fields[0].text, "%.17g", config->steps.dropout);
+    bppsa_print(fields[count++].text, sizeof fields[0].text, "%.17g", config->steps.dropout);
   }
   return count;
 }

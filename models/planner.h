@@ -50,8 +50,9 @@ typedef struct {
 
 /* Where it is to be measured, puts the fastest algorithm into the configuration, whose sizes and memory limit are final, and the
  * faster forward pass. *chosen: where the choice of the algorithm comes from, before and after the call; a checkpoint's choice
- * stays. note, of BPPSA_PLANNER_NOTE bytes: "", which candidate had wrong gradients, or the reason why a measured choice could not be kept; the run goes on all the
- * same. ERR_ARGUMENT: a measurement is asked for although the algorithm is given, and the forward pass is not left open. */
+ * stays. note, of BPPSA_PLANNER_NOTE bytes: "", which candidate had wrong gradients, or the reason why a measured choice could not
+ * be kept; the run goes on all the same. ERR_ARGUMENT: a measurement is asked for although the algorithm is given, and the forward
+ * pass is not left open. */
 bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_network_config *config, bppsa_chosen *chosen, char *note);
 
