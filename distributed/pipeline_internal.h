@@ -293,6 +293,8 @@ bppsa_status bppsa_pipeline_part_take(bppsa_pipeline *p, int64_t id, int64_t mic
 /* Where the header of a message within this rank is, of the operation that sends or receives it. */
 void *bppsa_pipeline_header(const bppsa_pipeline *p, int64_t id, int64_t index);
 
+/* Compares a view of each of the chain's parameters, and of an optimiser's state (NULL: none), with the chain's. */
+bppsa_status bppsa_pipeline_check_whole(const bppsa_pipeline *p, const bppsa_view *values, const bppsa_optimizer_state *state);
 bppsa_status bppsa_pipeline_weights_create(bppsa_pipeline *p, const bppsa_view *values);
 void bppsa_pipeline_weights_destroy(bppsa_pipeline *p);
 void bppsa_pipeline_weights_begin(bppsa_pipeline *p);
