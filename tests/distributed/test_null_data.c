@@ -1,4 +1,4 @@
-/* Views without data, and no view at all, for every kind of model, and for the weights of a pipeline: ERR_ARGUMENT, never a crash. */
+/* Views without data, and no view at all, for every kind of model and for the weights of a pipeline: ERR_ARGUMENT, no crash. */
 #include "distributed/layer_split.h"
 #include "distributed/split_time.h"
 #include "rnn/rnn.h"
