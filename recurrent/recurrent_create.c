@@ -77,8 +77,9 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   }
   const bppsa_forward_part *part = &c->part;
   if (part->seq_len != 0 && (part->seq_len < c->seq_len || part->first < 0 || part->first > part->seq_len - c->seq_len)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%lld steps behind the first %lld of a sequence of %lld, expected a part of it",
-                      (long long)c->seq_len, (long long)part->first, (long long)part->seq_len);
+    const int64_t most = INT64_MAX - c->seq_len, first = part->first < most ? part->first : most; /* as far as it can be said */
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "steps %lld .. %lld of a sequence of %lld, expected a part of it", (long long)first + 1,
+                      (long long)(first + c->seq_len), (long long)part->seq_len);
   }
   return BPPSA_OK;
 }
