@@ -65,8 +65,8 @@ class Build:
         return subprocess.run(["ninja", "-C", self.build, *arguments], capture_output=True, check=False)
 
     def read_dependents(self):
-        """dependents[file of the sources] = objects whose compilation reads it."""
-        self.dependents = collections.defaultdict(set)
+        """dependents[file of the sources] = objects whose compilation reads it. Workers read the earlier ones meanwhile."""
+        found = collections.defaultdict(set)
         name = None
         for line in self.ninja("-t", "deps").stdout.decode().splitlines():
             if not line.startswith(" "):
@@ -74,7 +74,8 @@ class Build:
             else:
                 path = os.path.relpath(os.path.join(self.build, line.strip()), self.copy)
                 if not path.startswith(".."):
-                    self.dependents[path].add(name)
+                    found[path].add(name)
+        self.dependents = found
 
     def link_of(self, program):
         """The command that links a program, or None: it is none; takes note of the archives in it."""
