@@ -4,7 +4,7 @@
 
 enum { N = 4, PLANTED = 6 };
 
-/* Fills an array of the device, of the dtype, with the host's reals. */
+/* Sets one number of an array in the device's memory. */
 static void put(const bppsa_device *device, bppsa_dtype dtype, void *array, int64_t at, double value) {
   const float narrow = (float)value;
   const int64_t size = (int64_t)bppsa_dtype_size(dtype);
@@ -78,11 +78,11 @@ static void check_operands(const problem *p, const bppsa_scan_plan *plan, const 
   for (int64_t t = 0; c->affine && t < N; ++t) {
     expect_gradient(p, plan, device, &o, t > 0 || c->input ? "injected gradient" : NULL, copies.u, t);
   }
-  for (int64_t k = 0; copies.weights[k] != NULL && k < c->matrices; ++k) {
+  for (int64_t k = 0; k < c->matrices && copies.weights[k] != NULL; ++k) {
     const int64_t r = draw(h), column = draw(h);
     expect(plan, device, &o, copies.weights[k], r * row + column, (bppsa_scan_nonfinite){"weight", k, -1, -1, r * h + column});
   }
-  for (int64_t k = 0; copies.columns[k] != NULL && k < c->matrices + (c->element == BPPSA_ELEMENT_PAIR); ++k) {
+  for (int64_t k = 0; k < c->matrices + (c->element == BPPSA_ELEMENT_PAIR) && copies.columns[k] != NULL; ++k) {
     expect_steps(plan, device, &o, "column factor", k, copies.columns[k], h);
   }
   if (c->diagonal) {
