@@ -78,6 +78,7 @@ static bppsa_status load(const bppsa_cli *cli, bppsa_gradients *g) {
   g->config.steps.no_head = files.grad_output != NULL;
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &g->config));
   BPPSA_TRY(bppsa_setup_device(cli, &g->device));
+  bppsa_setup_limit(cli, g->device, &g->config);
   BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
   BPPSA_TRY(bppsa_setup_objective(cli, g->file, &g->objective));
   g->objective.kind = files.grad_output != NULL ? BPPSA_LOSS_NONE : g->objective.kind;

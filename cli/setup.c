@@ -196,12 +196,16 @@ int64_t bppsa_setup_memory(const bppsa_device *device) {
   return report.memory;
 }
 
+void bppsa_setup_limit(const bppsa_cli *cli, const bppsa_device *device, bppsa_network_config *config) {
+  const int64_t asked = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT)->integer;
+  config->memory_limit = asked > 0 ? asked : bppsa_setup_memory(device) / 4 * 3;
+}
+
 bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
                                 bppsa_network_config *config, bppsa_chosen *chosen) {
   bppsa_progress_line line = bppsa_progress_start(cli->to.err);
   const bppsa_planner_request request = {.measure = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_PLAN)->text, "measure") == 0,
                                          .memory_limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT)->integer,
-                                         .assumed_limit = bppsa_setup_memory(device) / 4 * 3,
                                          .show = show_plan,
                                          .context = &line};
   char note[BPPSA_PLANNER_NOTE];

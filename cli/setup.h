@@ -35,7 +35,9 @@ typedef enum { BPPSA_RUNS_ONE = 0, BPPSA_RUNS_ALL } bppsa_runs;
 /* Puts model and gradient options into a configuration; for those that the command does not take, the defaults stay.
  * ERR_ARGUMENT: gradient options that contradict each other. */
 bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config);
-/* --plan and --memory-limit (bppsa_planner_choose), with progress on a terminal. */
+/* Puts --memory-limit into the configuration; where it is not given, three quarters of what the device has available. */
+void bppsa_setup_limit(const bppsa_cli *cli, const bppsa_device *device, bppsa_network_config *config);
+/* --plan (bppsa_planner_choose), within the configuration's memory limit, with progress on a terminal. */
 bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
                                 bppsa_network_config *config, bppsa_chosen *chosen);
 /* Returns the bytes that a device has available. */

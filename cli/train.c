@@ -137,6 +137,7 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   run->ahead = bppsa_cli_value(cli, BPPSA_OPTION_PREDICT_AHEAD)->integer;
   BPPSA_TRY(check_weights(cli));
   BPPSA_TRY(bppsa_setup_device(cli, &run->device));
+  bppsa_setup_limit(cli, run->device, &run->config);
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->network, &run->config, &run->weights));
   }
@@ -144,6 +145,7 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(setup_data(cli, run));
   BPPSA_TRY(bppsa_ranks_schedule(cli, run->on.comm, &run->schedule));
   BPPSA_TRY(bppsa_ranks_layers(cli, run->on.comm, &run->layers));
+  BPPSA_TRY(bppsa_train_run_reserve(run));
   BPPSA_TRY(run->schedule.split != NULL ? bppsa_train_run_make_schedule(run)
             : run->layers.split != NULL
                 ? bppsa_train_run_make_layers(run)

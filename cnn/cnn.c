@@ -71,7 +71,7 @@ static bppsa_status check_view(const cnn *n, const char *what, const bppsa_view 
   const bppsa_view expected = view_of(n, NULL, ndim, shape);
   if (view->dtype == expected.dtype && bppsa_view_same_shape(view, &expected) && bppsa_view_contiguous(view) &&
       view->device == expected.device) {
-    return BPPSA_OK;
+    return bppsa_view_check_data(what, view);
   }
   char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
   return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s%s, expected contiguous %s %s in %s memory", what, bppsa_dtype_name(view->dtype),
@@ -131,6 +131,7 @@ static void forward_here(const cnn *n) {
 }
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+  BPPSA_REQUIRE(x != NULL);
   cnn *n = (cnn *)model;
   const int64_t *in = n->network.in, shape[] = {x->ndim > 0 ? x->shape[0] : 0, in[0], in[1], in[2]};
   if (h0 != NULL) {
@@ -227,6 +228,7 @@ static bppsa_status backward_here(cnn *n) {
 }
 
 static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
+  BPPSA_REQUIRE(seed != NULL);
   cnn *n = (cnn *)model;
   if (n->batch == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");

@@ -39,6 +39,7 @@ typedef struct {
   bppsa_weight_gradients weight_gradients; /* second stream: only with backward = BP on a GPU */
   bool input_gradients;                    /* computes the gradient of x too */
   int64_t memory_limit;                    /* bytes the network may hold; 0: no limit */
+  int64_t optimizer_slots; /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
   /* The weight gradients of so many first layers may be put off (bppsa_model_delay), or of as many of them as fit memory_limit.
    * On a CPU BP then keeps these layers' output gradients; every other one only until the layer below has used it. */
   int64_t delayed;
@@ -57,6 +58,10 @@ bppsa_cnn_config bppsa_cnn_config_default(void);
  * convolutions on a GPU without cuDNN or that cuDNN refuses, a second stream on a CPU; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model);
+/* Counts the bytes of the model that bppsa_cnn_create would make, without the products that a scan holds, and allocates nothing
+ * large. On a GPU also without cuDNN's workspaces. Errors as bppsa_cnn_create has them. */
+bppsa_status bppsa_cnn_count(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                             int64_t *bytes);
 /* Initialises weights and biases with PyTorch's defaults for conv2d and linear: U(-1/√k, 1/√k), k the number of inputs of an
  * output value. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_CUDA on a GPU. */
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed);

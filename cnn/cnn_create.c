@@ -39,8 +39,10 @@ static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_c
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
   }
-  if ((unsigned)c->method.backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->mask_count < 0 || c->delayed < 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown backward %d, or a negative memory limit, number of masks or of layers put off",
+  if ((unsigned)c->method.backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->optimizer_slots < 0 || c->mask_count < 0 ||
+      c->delayed < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "unknown backward %d, or a negative memory limit, number of optimizer slots, of masks or of layers put off",
                       (int)c->method.backward);
   }
   return check_order(c, device);
@@ -249,7 +251,12 @@ static int64_t description_bytes(const cnn *n) {
 
 /* Counts everything except patterns, their values and the memory of the scan. */
 static bppsa_status count_arrays(cnn *n, int64_t *sum) {
+  int64_t slots;
+  if (!bppsa_mul(n->lent ? 0 : place_parameters(n), n->config.optimizer_slots, &slots)) {
+    slots = -1;
+  }
   BPPSA_TRY(count_array(NULL, description_bytes(n), sum));
+  BPPSA_TRY(count_array(NULL, slots, sum));
   BPPSA_TRY(visit_parameters(n, count_array, sum));
   BPPSA_TRY(visit_passes(n, is_gpu(n) ? count_on_gpu : count_array, sum));
   return is_gpu(n) ? bppsa_cnn_cuda_visit(n, count_on_gpu, sum) : visit_scratch(n, count_array, sum);
@@ -363,6 +370,7 @@ static bppsa_status check_memory(cnn *n, int64_t *bytes) {
   if (n->config.method.backward == BPPSA_BACKWARD_SCAN) {
     BPPSA_TRY(count_patterns(n, bytes));
   }
+  n->bytes = *bytes;
   return limit > 0 && *bytes >= limit
              ? bppsa_fail(BPPSA_ERR_ARGUMENT,
                           "%s: needs at least %lld bytes, %lld of them for transposed Jacobians, expected fewer than %lld",
@@ -414,7 +422,8 @@ static bppsa_status choose_algorithms(cnn *n, int64_t *bytes) {
   return check_memory(n, bytes);
 }
 
-static bppsa_status build(cnn *n) {
+/* Counts, and allocates what was counted unless only the number is wanted. */
+static bppsa_status build(cnn *n, bool allocates) {
   const int64_t count = n->network.count;
   int64_t bytes;
   n->layers = bppsa_calloc(count, sizeof *n->layers);
@@ -436,6 +445,9 @@ static bppsa_status build(cnn *n) {
     BPPSA_TRY(bppsa_cnn_cuda_create(n));
   }
   BPPSA_TRY(check_memory(n, &bytes));
+  if (!allocates) {
+    return BPPSA_OK;
+  }
   if (is_gpu(n)) {
     BPPSA_TRY(choose_algorithms(n, &bytes));
   }
@@ -449,7 +461,7 @@ static bppsa_status build(cnn *n) {
 }
 
 static bppsa_status create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
-                           bool lent, cnn **made) {
+                           bool lent, bool allocates, cnn **made) {
   BPPSA_TRY(check_config(network, config, device));
   cnn *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
@@ -464,7 +476,7 @@ static bppsa_status create(const bppsa_cnn_network *network, const bppsa_cnn_con
   n->threads = bppsa_device_get_threads(device);
   n->elements = network->count - 1;
   bppsa_status status = bppsa_cnn_network_copy(network, &n->network);
-  status = status == BPPSA_OK ? build(n) : status;
+  status = status == BPPSA_OK ? build(n, allocates) : status;
   if (status != BPPSA_OK) {
     bppsa_cnn_destroy(&n->base);
     return status;
@@ -478,14 +490,24 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
                               bppsa_model **model) {
   BPPSA_REQUIRE(network != NULL && config != NULL && model != NULL);
   cnn *made = NULL;
-  BPPSA_TRY(create(network, config, device, false, &made));
+  BPPSA_TRY(create(network, config, device, false, true, &made));
   *model = &made->base;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_count(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                             int64_t *bytes) {
+  BPPSA_REQUIRE(network != NULL && config != NULL && device != NULL && bytes != NULL);
+  cnn *made = NULL;
+  BPPSA_TRY(create(network, config, device, false, false, &made));
+  *bytes = made->bytes;
+  bppsa_cnn_destroy(&made->base);
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_cnn_create_lent(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                                    cnn **made) {
-  return create(network, config, device, true, made);
+  return create(network, config, device, true, true, made);
 }
 
 void bppsa_cnn_destroy(bppsa_model *model) {

@@ -53,6 +53,7 @@ typedef struct {
   bppsa_scan_executor *scan;
   const bppsa_csr **patterns;   /* of J_1ᵀ .. J_nᵀ, size n */
   bppsa_csr_values *csr_values; /* their values, size n */
+  int64_t bytes;                /* that the network holds, as bppsa_cnn_count says */
 } cnn;
 
 extern const bppsa_model_ops bppsa_cnn_ops;

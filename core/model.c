@@ -46,6 +46,7 @@ static bppsa_status check_value(const char *where, const bppsa_parameter *parame
   if (value->device != BPPSA_CPU || !bppsa_view_contiguous(value)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: \"%s\": expected a contiguous array in host memory", where, parameter->name);
   }
+  BPPSA_TRY(bppsa_view_check_data(parameter->name, value));
   return check_range(where, parameter, value);
 }
 

@@ -74,6 +74,13 @@ size_t bppsa_view_bytes(const bppsa_view *view) {
   return (size_t)bppsa_view_count(view) * bppsa_dtype_size(view->dtype);
 }
 
+bppsa_status bppsa_view_check_data(const char *what, const bppsa_view *view) {
+  BPPSA_REQUIRE(what != NULL && view != NULL);
+  return view->data != NULL || bppsa_view_count(view) == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: its data are NULL, expected an array", what);
+}
+
 bool bppsa_view_contiguous(const bppsa_view *view) {
   if (bppsa_view_count(view) == 0) {
     return true;

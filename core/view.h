@@ -64,6 +64,8 @@ bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype);
 bppsa_view bppsa_view_make(void *data, bppsa_dtype dtype, int32_t ndim, const int64_t *shape);
 int64_t bppsa_view_count(const bppsa_view *view); /* product of the extents */
 size_t bppsa_view_bytes(const bppsa_view *view);
+/* ERR_ARGUMENT: a view of elements whose data are NULL; `what` names it. */
+bppsa_status bppsa_view_check_data(const char *what, const bppsa_view *view);
 bool bppsa_view_contiguous(const bppsa_view *view);
 bool bppsa_view_same_shape(const bppsa_view *a, const bppsa_view *b);
 

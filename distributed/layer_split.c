@@ -79,7 +79,7 @@ static bppsa_status check_view(const layer_split *s, const char *what, const bpp
   const bppsa_view expected = bppsa_view_make(NULL, s->config.dtype, ndim, shape);
   if (view->dtype == expected.dtype && bppsa_view_same_shape(view, &expected) && bppsa_view_contiguous(view) &&
       view->device == BPPSA_CPU) {
-    return BPPSA_OK;
+    return bppsa_view_check_data(what, view);
   }
   char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
   return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected contiguous %s %s in host memory", what, bppsa_dtype_name(view->dtype),
@@ -88,6 +88,7 @@ static bppsa_status check_view(const layer_split *s, const char *what, const bpp
 }
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+  BPPSA_REQUIRE(x != NULL);
   layer_split *s = (layer_split *)model;
   const bppsa_cnn_network *network = &s->plan->network;
   const int64_t *in = network->in, shape[] = {x->ndim > 0 ? x->shape[0] : 0, in[0], in[1], in[2]};
@@ -152,6 +153,7 @@ static bppsa_status add_up(layer_split *s, bool tiles) {
 }
 
 static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
+  BPPSA_REQUIRE(seed != NULL);
   layer_split *s = (layer_split *)model;
   const int64_t count = s->plan->network.count, shape[] = {s->b, s->base.classes};
   if (s->b == 0) {

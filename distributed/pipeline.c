@@ -272,6 +272,7 @@ bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const b
   p->layers = chain->layers;
   bppsa_status status = bppsa_device_create("cpu", 1, &p->device);
   status = status == BPPSA_OK ? make_tables(p) : status;
+  status = status == BPPSA_OK ? bppsa_pipeline_check_whole(p, values, NULL) : status;
   status = status == BPPSA_OK ? bppsa_pipeline_weights_create(p, values) : status;
   status = status == BPPSA_OK ? bppsa_pipeline_streams_create(p) : status;
   if (status != BPPSA_OK) {

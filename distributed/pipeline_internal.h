@@ -286,13 +286,17 @@ bppsa_status bppsa_pipeline_settle(bppsa_pipeline *p);
 bppsa_status bppsa_pipeline_judge(bppsa_pipeline *p, pipeline_due *due);
 /* Takes what a queued loss has found. */
 void bppsa_pipeline_judged(bppsa_pipeline *p, const pipeline_due *due);
-/* Compares the header of a message within this rank with the list, of the RECV `id`. */
+/* Compares the header of a message, PIPELINE_HEADER bytes aligned for int64_t, with the list, of the RECV `id`. */
+bppsa_status bppsa_pipeline_check_header(const bppsa_pipeline *p, int64_t id, int64_t micro, const void *bytes);
+/* The same for the header of a message within this rank. */
 bppsa_status bppsa_pipeline_check_tag(const bppsa_pipeline *p, int64_t id, int64_t micro);
 /* Memory for a micro-batch's gradient of a layer, which operation `id` writes; on streams the sum takes it when it is reached. */
 bppsa_status bppsa_pipeline_part_take(bppsa_pipeline *p, int64_t id, int64_t micro, int64_t layer, void **part);
 /* Where the header of a message within this rank is, of the operation that sends or receives it. */
 void *bppsa_pipeline_header(const bppsa_pipeline *p, int64_t id, int64_t index);
 
+/* Compares a view of each of the chain's parameters, and of an optimiser's state (NULL: none), with the chain's. */
+bppsa_status bppsa_pipeline_check_whole(const bppsa_pipeline *p, const bppsa_view *values, const bppsa_optimizer_state *state);
 bppsa_status bppsa_pipeline_weights_create(bppsa_pipeline *p, const bppsa_view *values);
 void bppsa_pipeline_weights_destroy(bppsa_pipeline *p);
 void bppsa_pipeline_weights_begin(bppsa_pipeline *p);

@@ -156,9 +156,9 @@ static const char *text_of(const header *h) {
   return h->kind == PIPELINE_GRADIENTS ? "gradients" : "values";
 }
 
-static bppsa_status compare_tag(const bppsa_pipeline *p, int64_t id, int64_t micro, const header *found) {
+bppsa_status bppsa_pipeline_check_header(const bppsa_pipeline *p, int64_t id, int64_t micro, const void *bytes) {
   const int32_t send = p->transfers[id].other;
-  const header expected = header_of(p, send, micro, version_of(p, send));
+  const header expected = header_of(p, send, micro, version_of(p, send)), *found = bytes;
   if (memcmp(found, &expected, sizeof *found) == 0) {
     return BPPSA_OK;
   }
@@ -171,7 +171,8 @@ static bppsa_status compare_tag(const bppsa_pipeline *p, int64_t id, int64_t mic
 }
 
 bppsa_status bppsa_pipeline_check_tag(const bppsa_pipeline *p, int64_t id, int64_t micro) {
-  return compare_tag(p, id, micro, bppsa_pipeline_header(p, id, micro - pipeline_span_of(p, &p->list->ops[id]).first));
+  const int64_t first = pipeline_span_of(p, &p->list->ops[id]).first;
+  return bppsa_pipeline_check_header(p, id, micro, bppsa_pipeline_header(p, id, micro - first));
 }
 
 static bppsa_status check_message(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
@@ -184,7 +185,7 @@ static bppsa_status check_message(bppsa_pipeline *p, pipeline_worker *w, int64_t
     header found;
     if (!later) {
       BPPSA_TRY(bppsa_memory_get(p->chain->device, &found, pipeline_slot_of(p, w, array, micro, layer)->block, sizeof found));
-      BPPSA_TRY(compare_tag(p, id, micro, &found));
+      BPPSA_TRY(bppsa_pipeline_check_header(p, id, micro, &found));
     }
     bppsa_pipeline_release(p, w, array, micro, layer);
   }

@@ -4,24 +4,23 @@
 
 #include "distributed/pipeline_internal.h"
 
-/* State tensors of a parameter. */
-static int64_t slots_of(const bppsa_pipeline *p) {
-  const bppsa_optimizer_config *o = &p->config.optimizer;
-  return o->kind != BPPSA_SGD ? 2 : o->momentum > 0 ? 1 : 0;
-}
-
-static bppsa_status check_whole(const bppsa_pipeline *p, const bppsa_view *values, const bppsa_optimizer_state *state) {
+bppsa_status bppsa_pipeline_check_whole(const bppsa_pipeline *p, const bppsa_view *values, const bppsa_optimizer_state *state) {
   for (int64_t i = 0; i < p->chain->parameter_count; ++i) {
     if (!bppsa_view_same_shape(&values[i], &p->chain->parameters[i].value) || values[i].dtype != p->chain->dtype) {
       return bppsa_fail(BPPSA_ERR_SHAPE, "pipeline: another shape or dtype for %s, expected the chain's",
                         p->chain->parameters[i].name);
     }
+    BPPSA_TRY(bppsa_view_check_data(p->chain->parameters[i].name, &values[i]));
   }
-  const int64_t expected = p->chain->parameter_count * slots_of(p);
-  return state == NULL || state->count == expected
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_SHAPE, "pipeline: an optimiser's state of %" PRId64 " tensors, expected %" PRId64,
-                          state->count, expected);
+  const int64_t expected = p->chain->parameter_count * bppsa_optimizer_slots(&p->config.optimizer);
+  if (state != NULL && state->count != expected) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "pipeline: an optimiser's state of %" PRId64 " tensors, expected %" PRId64, state->count,
+                      expected);
+  }
+  for (int64_t i = 0; state != NULL && i < expected; ++i) {
+    BPPSA_TRY(bppsa_view_check_data(state->tensors[i].name, &state->tensors[i].view));
+  }
+  return BPPSA_OK;
 }
 
 /* Calls `move` for every parameter of a layer and for its state tensors, with the memory of `held` (NULL: another rank's) and the
@@ -31,7 +30,7 @@ typedef bppsa_status (*mover)(const bppsa_pipeline *p, int64_t layer, void *held
 static bppsa_status move_layer(const bppsa_pipeline *p, int64_t layer, const pipeline_held *h, const bppsa_view *values,
                                const bppsa_optimizer_state *state, mover move) {
   const bppsa_chain_layer *about = &p->chain->layer[layer];
-  const int64_t slots = state != NULL ? slots_of(p) : 0;
+  const int64_t slots = state != NULL ? bppsa_optimizer_slots(&p->config.optimizer) : 0;
   for (int64_t i = 0; i < about->parameters; ++i) {
     const int64_t at = about->first_parameter + i;
     BPPSA_TRY(move(p, layer, h != NULL ? h->model.parameters[i].value.data : NULL, &values[at]));
@@ -72,7 +71,7 @@ static bppsa_status collect_step(const bppsa_pipeline *p, bppsa_optimizer_state 
 
 bppsa_status bppsa_pipeline_collect(bppsa_pipeline *p, const bppsa_view *values, bppsa_optimizer_state *state) {
   BPPSA_REQUIRE(p != NULL && values != NULL);
-  BPPSA_TRY(check_whole(p, values, state));
+  BPPSA_TRY(bppsa_pipeline_check_whole(p, values, state));
   for (int64_t layer = 0; layer < p->layers; ++layer) {
     pipeline_held *h = p->held[layer];
     if (h != NULL && h->optimizer != NULL) {
@@ -86,7 +85,7 @@ bppsa_status bppsa_pipeline_collect(bppsa_pipeline *p, const bppsa_view *values,
 
 bppsa_status bppsa_pipeline_place(bppsa_pipeline *p, const bppsa_view *values, const bppsa_optimizer_state *state) {
   BPPSA_REQUIRE(p != NULL && values != NULL);
-  BPPSA_TRY(check_whole(p, values, state));
+  BPPSA_TRY(bppsa_pipeline_check_whole(p, values, state));
   for (int64_t cell = 0; cell < p->list->replicas * p->layers; ++cell) {
     pipeline_held *h = p->held[cell];
     if (h == NULL || h->optimizer == NULL) {

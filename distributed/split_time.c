@@ -172,6 +172,7 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
   if (s->ranks > 1 || (s->gpu && s->group_count > 1)) {
     c.part = split_time_part(group);
   }
+  c.memory_limit = c.memory_limit > 0 ? (c.memory_limit - 1) / s->group_count + 1 : 0; /* 0: none */
   BPPSA_TRY(bppsa_recurrent_create(&c, s->cell, device, &group->model));
   s->models[g] = group->model;
   group->sent = bppsa_calloc(s->requests, sizeof(bppsa_comm_request *));

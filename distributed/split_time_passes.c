@@ -98,7 +98,7 @@ static bppsa_status check_view(const split_network *s, const char *what, const b
                       bppsa_dtype_name(expected.dtype), bppsa_shape_text(ndim, shape, text, sizeof text),
                       s->gpu ? "GPU" : "host");
   }
-  return BPPSA_OK;
+  return bppsa_view_check_data(what, view);
 }
 
 static bppsa_status check_inputs(const split_network *s, const bppsa_view *x, const bppsa_view *h0) {
@@ -194,6 +194,7 @@ static bppsa_view logits_view(const split_network *s) {
 }
 
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+  BPPSA_REQUIRE(x != NULL);
   split_network *s = (split_network *)model;
   BPPSA_TRY(check_inputs(s, x, h0));
   bppsa_status status = BPPSA_OK;
@@ -362,6 +363,7 @@ static bppsa_status add_ranks(split_network *s) {
 }
 
 bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed) {
+  BPPSA_REQUIRE(seed != NULL);
   split_network *s = (split_network *)model;
   bppsa_status status = BPPSA_OK;
   if (s->batch == 0) {

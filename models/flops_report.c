@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/decimal.h"
 #include "models/flops.h"
 #include "models/plan_draw.h"
 #include "models/planner.h"
@@ -33,10 +34,10 @@ const char *bppsa_flops_dominant(const bppsa_flops *net, char *text, size_t size
   }
   const bool mm = most->level->op == BPPSA_OP_MM;
   bppsa_plan_operands(net->names, net->count, most, left, right);
-  snprintf(text, size,
-           mm ? "[%s]·[%s]: %.3g FLOP, %.0f %% of the critical path" : "[%s]·%s: %.3g FLOP, %.0f %% of the critical path", left,
-           mm ? right : "g", (double)most->flops,
-           t->critical_flops > 0 ? 100 * (double)most->flops / (double)t->critical_flops : 0);
+  bppsa_print(text, size,
+              mm ? "[%s]·[%s]: %.3g FLOP, %.0f %% of the critical path" : "[%s]·%s: %.3g FLOP, %.0f %% of the critical path",
+              left, mm ? right : "g", (double)most->flops,
+              t->critical_flops > 0 ? 100 * (double)most->flops / (double)t->critical_flops : 0);
   return text;
 }
 

@@ -110,13 +110,12 @@ static bppsa_status make_compact(bppsa_jacobian_matrix *m) {
 }
 
 /* Counts the bytes of pattern and values before they are allocated: 4 for each column index, 8 for each offset, and the values. */
-static bppsa_status check_memory(const bppsa_jacobian_request *request, const bppsa_device *device) {
-  bppsa_jacobian *counted = NULL;
-  BPPSA_TRY(bppsa_jacobian_create(&request->op, NULL, true, device, &counted));
-  const bppsa_csr *csr = bppsa_jacobian_pattern(counted);
-  const double bytes = (double)csr->nnz * (double)(4 + bppsa_dtype_size(request->dtype)) + 8.0 * (double)csr->rows;
+static bppsa_status check_memory(const bppsa_jacobian_request *request) {
+  bppsa_op_size size;
+  BPPSA_TRY(bppsa_op_count(&request->op, &size));
+  const double rows = (double)request->op.in[0] * (double)request->op.in[1] * (double)request->op.in[2];
+  const double bytes = (double)size.entries * (double)(4 + bppsa_dtype_size(request->dtype)) + 8.0 * rows;
   const double most = 0.75 * (double)request->memory;
-  bppsa_jacobian_destroy(counted);
   return request->mask != NULL || bytes <= most
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the matrix needs %.0f bytes, expected at most 3/4 of the %.0f available",
@@ -124,7 +123,7 @@ static bppsa_status check_memory(const bppsa_jacobian_request *request, const bp
 }
 
 static bppsa_status make(const bppsa_jacobian_request *request, const bppsa_device *device, bppsa_jacobian_matrix *m) {
-  BPPSA_TRY(check_memory(request, device));
+  BPPSA_TRY(check_memory(request));
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_jacobian_create(&m->op, request->mask, false, device, &m->generator));
   m->plan_s = bppsa_now() - start;

@@ -55,6 +55,11 @@ bppsa_status bppsa_network_create(const bppsa_network *network, const bppsa_netw
   return family_of(network)->create(network, config, device, model);
 }
 
+bppsa_status bppsa_network_count(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                                 int64_t *bytes) {
+  return family_of(network)->count(network, config, device, bytes);
+}
+
 bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model, bppsa_init init, uint64_t seed) {
   return family_of(network)->init(model, init, seed);
 }

@@ -50,6 +50,7 @@ typedef struct {
   bppsa_gradient_method method;
   bool input_gradients;
   int64_t memory_limit;      /* bytes the network may hold; 0: no limit */
+  int64_t optimizer_slots;   /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
   int64_t delayed;           /* first layers whose weight gradients may be put off (cnn/cnn.h); 0 with steps */
   bppsa_network_steps steps; /* zero where the family has no steps */
 } bppsa_network_config;
@@ -103,6 +104,9 @@ struct bppsa_network_family {
 
   bppsa_status (*create)(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
                          bppsa_model **model);
+  /* bppsa_network_count */
+  bppsa_status (*count)(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                        int64_t *bytes);
   bppsa_status (*init)(bppsa_model *model, bppsa_init init, uint64_t seed);
   const bppsa_scan_plan *(*plan)(const bppsa_network_config *config, const bppsa_model *model); /* of the top layer */
   /* The network as a chain of layers, with the parameters of `create`; config.batch: the most samples of a call. */
@@ -144,6 +148,10 @@ struct bppsa_network_family {
 
 bppsa_status bppsa_network_create(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
                                   bppsa_model **model);
+/* Counts the bytes of the model that bppsa_network_create would make, as config->memory_limit does, and allocates nothing large.
+ * Errors as bppsa_network_create has them. */
+bppsa_status bppsa_network_count(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                                 int64_t *bytes);
 bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model, bppsa_init init, uint64_t seed);
 /* The method by which the model computes its gradients, with `auto` resolved; of several layers, the top one's. */
 bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const bppsa_network_config *config,

@@ -46,6 +46,7 @@ bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bp
                             .weight_gradients = network->weight_gradients,
                             .input_gradients = config->input_gradients,
                             .memory_limit = config->memory_limit,
+                            .optimizer_slots = config->optimizer_slots,
                             .delayed = config->delayed,
                             .mask_count = network->mask_count,
                             .masks = network->masks};
@@ -76,6 +77,12 @@ static bppsa_status create(const bppsa_network *network, const bppsa_network_con
 static bppsa_status init_model(bppsa_model *model, bppsa_init init, uint64_t seed) {
   (void)init; /* one way is known */
   return bppsa_cnn_init(model, seed);
+}
+
+static bppsa_status count(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                          int64_t *bytes) {
+  const bppsa_cnn_config cnn = bppsa_network_cnn_config(network, config);
+  return bppsa_cnn_count(&network->layers, &cnn, device, bytes);
 }
 
 static bppsa_status create_chain(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
@@ -222,6 +229,7 @@ const bppsa_network_family bppsa_network_convolutional = {.name = "convolutional
                                                           .infer = infer,
                                                           .first_weight = first_weight,
                                                           .create = create,
+                                                          .count = count,
                                                           .init = init_model,
                                                           .plan = plan_of,
                                                           .chain = create_chain,

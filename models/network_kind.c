@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/decimal.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "rnn/rnn.h"
@@ -89,7 +90,7 @@ static const char *extras(const bppsa_recurrent_config *c, char *text, size_t si
   snprintf(text, size, "%s%s%s", c->bidirectional ? ", bidirectional" : "", c->no_bias ? ", no biases" : "",
            c->lengths ? ", samples of their own lengths" : "");
   if (c->dropout > 0) {
-    snprintf(text + strlen(text), size - strlen(text), ", dropout %g", c->dropout);
+    bppsa_print(text + strlen(text), size - strlen(text), ", dropout %g", c->dropout);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/decimal.h"
 #include "models/network.h"
 #include "recurrent/chain.h"
 
@@ -16,6 +17,7 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .method = c->method,
                                 .input_gradients = c->input_gradients,
                                 .memory_limit = c->memory_limit,
+                                .optimizer_slots = c->optimizer_slots,
                                 .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->no_bias,
                                           c->bidirectional, c->dropout, c->dropout_seed, c->no_head}};
 }
@@ -47,6 +49,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.no_head = config->steps.no_head;
   made.input_gradients = config->input_gradients;
   made.memory_limit = config->memory_limit;
+  made.optimizer_slots = config->optimizer_slots;
   return made;
 }
 
@@ -76,6 +79,12 @@ static bppsa_status create(const bppsa_network *network, const bppsa_network_con
                       recurrent.dropout);
   }
   return network->kind->create(&recurrent, network->kind->cell, device, model);
+}
+
+static bppsa_status count(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                          int64_t *bytes) {
+  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+  return bppsa_recurrent_count(&recurrent, network->kind->cell, device, bytes);
 }
 
 static bppsa_status create_chain(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
@@ -218,7 +227,7 @@ static int64_t list_fields(const bppsa_network *network, const bppsa_network_con
   }
   if (config->steps.dropout > 0) {
     fields[count].key = "dropout";
-    snprintf(fields[count++].text, sizeof fields[0].text, "%.17g", config->steps.dropout);
+    bppsa_print(fields[count++].text, sizeof fields[0].text, "%.17g", config->steps.dropout);
   }
   return count;
 }
@@ -233,6 +242,7 @@ const bppsa_network_family bppsa_network_recurrent = {.name = "recurrent",
                                                       .infer = infer,
                                                       .first_weight = first_weight,
                                                       .create = create,
+                                                      .count = count,
                                                       .init = bppsa_recurrent_init,
                                                       .plan = plan_of,
                                                       .chain = create_chain,

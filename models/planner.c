@@ -414,7 +414,6 @@ bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bp
   char key[KEY_SIZE];
   /* The key has the limit that was asked for, because the available memory changes all the time. */
   make_key(network, device, request->memory_limit, config, key);
-  config->memory_limit = request->memory_limit > 0 ? request->memory_limit : request->assumed_limit;
   note[0] = '\0';
   const bool open = config->steps.forward.kind == BPPSA_FORWARD_AUTO;
   if (!request->measure || (*chosen == BPPSA_CHOSEN_BY_CHECKPOINT && !open)) {

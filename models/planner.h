@@ -40,20 +40,19 @@ bool bppsa_chosen_method_json(json_t *object, const bppsa_gradient_method *metho
 bppsa_status bppsa_chosen_share(bppsa_comm *comm, bppsa_gradient_method *method, bppsa_chosen *chosen);
 
 typedef struct {
-  bool measure;          /* time the candidates where the method is left open */
-  int64_t memory_limit;  /* bytes, as asked for; 0: no limit was asked for */
-  int64_t assumed_limit; /* bytes, where none was asked for: what the device has available, or a part of it */
+  bool measure;         /* time the candidates where the method is left open */
+  int64_t memory_limit; /* bytes, as asked for, which the key of a kept plan has; 0: no limit was asked for */
   void (*show)(void *context, const char *what); /* called before each candidate is timed, with its words; may be NULL */
   void *context;
 } bppsa_planner_request;
 
 #define BPPSA_PLANNER_NOTE 600
 
-/* Puts the memory limit and, where it is to be measured, the fastest algorithm into the configuration, whose sizes are final, and
- * the faster forward pass. *chosen: where the choice of the algorithm comes from, before and after the call; a checkpoint's choice
- * stays. note, of BPPSA_PLANNER_NOTE
- * bytes: "", which candidate had wrong gradients, or the reason why a measured choice could not be kept; the run goes on all the
- * same. ERR_ARGUMENT: a measurement is asked for although the algorithm is given, and the forward pass is not left open. */
+/* Where it is to be measured, puts the fastest algorithm into the configuration, whose sizes and memory limit are final, and the
+ * faster forward pass. *chosen: where the choice of the algorithm comes from, before and after the call; a checkpoint's choice
+ * stays. note, of BPPSA_PLANNER_NOTE bytes: "", which candidate had wrong gradients, or the reason why a measured choice could not
+ * be kept; the run goes on all the same. ERR_ARGUMENT: a measurement is asked for although the algorithm is given, and the forward
+ * pass is not left open. */
 bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_network_config *config, bppsa_chosen *chosen, char *note);
 

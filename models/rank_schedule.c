@@ -344,10 +344,13 @@ static bppsa_status check_batches(bppsa_rank_schedule *s, const bppsa_train_conf
   return check_costs(s);
 }
 
-/* Makes the chain again, for the size that is known now: only the batch it takes differs. */
+/* Makes the chain again, for the size that is known now: only the batch it takes differs. A network above its memory limit is
+ * refused before its chain is made, which is no larger. */
 static bppsa_status make_chain(bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_network_config *config,
                                const bppsa_device *device) {
   bppsa_chain *made = NULL;
+  int64_t bytes;
+  BPPSA_TRY(bppsa_network_count(network, config, device, &bytes));
   BPPSA_TRY(network->kind->family->chain(network, config, device, &made));
   bppsa_chain_destroy(s->chain);
   s->chain = made;

@@ -31,6 +31,20 @@ void bppsa_train_run_free(bppsa_train_run *run) {
 
 /* ---- the model ---- */
 
+bppsa_status bppsa_train_run_reserve(bppsa_train_run *run) {
+  const bool parts = run->layers.split != NULL || (run->schedule.split != NULL && !run->schedule.one_device);
+  const int64_t limit = run->config.memory_limit, each = (int64_t)sizeof(int64_t);
+  run->config.optimizer_slots = parts ? 0 : bppsa_optimizer_slots(&run->train.optimizer);
+  if (limit > 0 && run->epoch_samples >= limit / each) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--samples: %" PRId64 " of an epoch, whose order takes %" PRId64 " bytes each, expected fewer than fit the "
+                      "memory limit of %" PRId64,
+                      run->epoch_samples, each, limit);
+  }
+  run->config.memory_limit = limit > 0 ? limit - each * run->epoch_samples : 0;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run) {
   return bppsa_rank_schedule_make(&run->schedule, &run->network, &run->train, run->dataset, run->epoch_samples, run->device,
                                   bppsa_comm_size(run->on.comm), &run->config);

@@ -62,6 +62,9 @@ void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
  * would now choose others.
  * ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
+/* Takes the memory of the samples' order off the configuration's limit, and lets it count the optimiser's state; of that ranks
+ * with parts of the layers hold an unknown share. ERR_ARGUMENT: the order alone exceeds the limit. */
+bppsa_status bppsa_train_run_reserve(bppsa_train_run *run);
 /* Makes the schedule that is asked for, and config that of a micro-batch. ERR_* of bppsa_rank_schedule_make. */
 bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run);
 /* The same for ranks that share layers. ERR_* of bppsa_rank_layers_make. */

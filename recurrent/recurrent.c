@@ -32,10 +32,11 @@ static bppsa_status check_view(const recurrent_network *n, const char *what, con
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: in the memory of %s, expected that of the network's device, %s", what,
                       n->gpu != NULL ? "the host" : "a GPU", n->gpu != NULL ? bppsa_device_get_name(n->base.device) : "the host");
   }
-  return BPPSA_OK;
+  return bppsa_view_check_data(what, view);
 }
 
 static bppsa_status check_inputs(const recurrent_network *n, const bppsa_view *x, const bppsa_view *h0) {
+  BPPSA_REQUIRE(x != NULL);
   const bppsa_recurrent_config *c = &n->config;
   const int64_t batch = x->ndim == 3 ? x->shape[1] : 0;
   if (x->ndim == 3 && (batch < 1 || batch > c->batch)) {
@@ -170,7 +171,8 @@ static bppsa_status backward_layers(recurrent_network *n) {
   return n->gpu != NULL ? BPPSA_OK : count(&n->base);
 }
 
-static bppsa_status check_forward_was_run(const recurrent_network *n) {
+static bppsa_status check_forward_was_run(const recurrent_network *n, const bppsa_view *seed) {
+  BPPSA_REQUIRE(seed != NULL);
   return n->batch > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
 }
 
@@ -180,7 +182,7 @@ bppsa_status bppsa_recurrent_seed(recurrent_network *n) {
 
 static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   recurrent_network *n = (recurrent_network *)model;
-  BPPSA_TRY(check_forward_was_run(n));
+  BPPSA_TRY(check_forward_was_run(n, seed));
   const bppsa_view logits = logits_view(n);
   BPPSA_TRY(check_view(n, "seed", seed, logits.ndim, logits.shape));
   n->seed = seed->data;
@@ -195,7 +197,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
 /* Writes the gradient of the top layer's last states, or of all its states, to g of the top layer. */
 static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &n->config;
-  BPPSA_TRY(check_forward_was_run(n));
+  BPPSA_TRY(check_forward_was_run(n, seed));
   const int64_t all[] = {c->seq_len, n->batch, bppsa_recurrent_outputs(c)};
   BPPSA_TRY(check_view(n, "seed", seed, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
   return n->backend->seed_layers(n, seed->data);

@@ -82,6 +82,7 @@ typedef struct {
   bppsa_forward_part part;    /* zero: the network holds the whole sequence */
   bool input_gradients;       /* computes the gradients of x and h0 too */
   int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
+  int64_t optimizer_slots;    /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
   bppsa_scan_factory factory; /* zero: the local executor */
   bppsa_recurrent_ends ends;  /* zero: none */
 } bppsa_recurrent_config;
@@ -96,6 +97,11 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void);
  * ERR_UNSUPPORTED: an entry that the configuration needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model);
+
+/* Counts the bytes of the network that bppsa_recurrent_create would make, as memory_limit does, and allocates nothing large. Errors
+ * as bppsa_recurrent_create has them. */
+bppsa_status bppsa_recurrent_count(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                   int64_t *bytes);
 
 /* Resolves AUTO in the backward pass (BP or a scan; with a factory a scan) or in the scan. *chosen has the candidate with the
  * least predicted time over all layers (bppsa_scan_plan_seconds) that fits memory_limit, the same for all layers; if none fits,

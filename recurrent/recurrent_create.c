@@ -71,10 +71,15 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
   }
+  if (c->memory_limit < 0 || c->optimizer_slots < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "memory limit %lld, optimizer slots %lld, expected 0 or more",
+                      (long long)c->memory_limit, (long long)c->optimizer_slots);
+  }
   const bppsa_forward_part *part = &c->part;
-  if (part->seq_len != 0 && (part->first < 0 || part->first > part->seq_len - c->seq_len)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "steps %lld .. %lld of a sequence of %lld, expected a part of it",
-                      (long long)part->first + 1, (long long)(part->first + c->seq_len), (long long)part->seq_len);
+  if (part->seq_len != 0 && (part->seq_len < c->seq_len || part->first < 0 || part->first > part->seq_len - c->seq_len)) {
+    const int64_t most = INT64_MAX - c->seq_len, first = part->first < most ? part->first : most; /* as far as it can be said */
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "steps %lld .. %lld of a sequence of %lld, expected a part of it", (long long)first + 1,
+                      (long long)(first + c->seq_len), (long long)part->seq_len);
   }
   return BPPSA_OK;
 }
@@ -130,29 +135,29 @@ static void describe_parameters(recurrent_network *n) {
 }
 
 /* Places all parameters in one array for values and one for gradients, each tensor at a multiple of 64 bytes; behind them the zeros
- * that stand for biases. */
-static bppsa_status place_parameters(recurrent_network *n) {
+ * that stand for biases. Returns the bytes of one of the arrays; while these do not exist, it places nothing. */
+static int64_t place_parameters(recurrent_network *n) {
   const int64_t own = n->base.parameter_count, all = own + (n->zeros != NULL ? 2 * bppsa_recurrent_layers(&n->config) : 0);
-  size_t total = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    size_t at = 0;
-    for (int64_t i = 0; i < all; ++i) {
-      bppsa_parameter *p = i < own ? &n->base.parameters[i] : &n->zeros[i - own];
-      if (pass == 1) {
-        p->value.data = (char *)n->values + at;
-        p->gradient.data = (char *)n->gradients + at;
-      }
-      at += (bppsa_view_bytes(&p->value) + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+  int64_t at = 0;
+  for (int64_t i = 0; i < all; ++i) {
+    bppsa_parameter *p = i < own ? &n->base.parameters[i] : &n->zeros[i - own];
+    if (n->values != NULL && n->gradients != NULL) {
+      p->value.data = (char *)n->values + at;
+      p->gradient.data = (char *)n->gradients + at;
     }
-    total = at;
-    if (pass == 0) {
-      n->values = bppsa_calloc((int64_t)total, 1);
-      n->gradients = bppsa_calloc((int64_t)total, 1);
-      if (n->values == NULL || n->gradients == NULL) {
-        return BPPSA_ERR_MEMORY;
-      }
-    }
+    at += (int64_t)((bppsa_view_bytes(&p->value) + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT);
   }
+  return at;
+}
+
+static bppsa_status allocate_parameters(recurrent_network *n) {
+  const int64_t bytes = place_parameters(n);
+  n->values = bppsa_calloc(bytes, 1);
+  n->gradients = bppsa_calloc(bytes, 1);
+  if (n->values == NULL || n->gradients == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  place_parameters(n);
   return BPPSA_OK;
 }
 
@@ -206,23 +211,33 @@ bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recur
   return visit(array, (int64_t)size, bytes);
 }
 
-/* Refuses a network that exceeds its memory limit before anything large is allocated. */
+/* Counts parameters, gradients and an optimiser's state. On a GPU the backend's arrays have parameters and gradients. */
+static bppsa_status count_parameters(recurrent_network *n, int64_t *bytes) {
+  const int64_t arrays = n->config.optimizer_slots + (n->base.device == NULL ? 2 : 0);
+  int64_t all;
+  return bppsa_mul(place_parameters(n), arrays, &all)
+             ? bppsa_recurrent_count_array(NULL, all, bytes)
+             : bppsa_fail(BPPSA_ERR_MEMORY, "network: its parameters do not fit in 64 bits");
+}
+
+/* Counts the network's bytes, and refuses those above its limit before anything large is allocated. */
 static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held) {
   const int64_t limit = n->config.memory_limit;
-  int64_t bytes = 0;
-  if (limit == 0) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(n->backend->visit(n, scans, bppsa_recurrent_count_array, &bytes));
-  BPPSA_TRY(bppsa_recurrent_count_array(NULL, held, &bytes));
-  if (bytes <= limit) {
+  int64_t parameters = 0;
+  BPPSA_TRY(count_parameters(n, &parameters));
+  n->bytes = parameters;
+  BPPSA_TRY(n->backend->visit(n, scans, bppsa_recurrent_count_array, &n->bytes));
+  BPPSA_TRY(bppsa_recurrent_count_array(NULL, held, &n->bytes));
+  if (limit == 0 || n->bytes <= limit) {
     return BPPSA_OK;
   }
   const bppsa_scan_plan *plan = n->layers[bppsa_recurrent_layers(&n->config) - 1].plan;
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s needs at least %lld bytes, %lld of them for products held, expected at most %lld",
+  return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                    "%s: %s needs at least %lld bytes, %lld of them for parameters, gradients and the optimizer's state, %lld of "
+                    "them for products held, expected at most %lld",
                     n->cell->name,
                     plan == NULL ? "BP" : bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->method.algorithm),
-                    (long long)bytes, (long long)held, (long long)limit);
+                    (long long)n->bytes, (long long)parameters, (long long)held, (long long)limit);
 }
 
 bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *c, const bppsa_cell *cell,
@@ -247,7 +262,8 @@ static bppsa_forward_shape shape_on(const recurrent_network *n, const bppsa_devi
   return shape;
 }
 
-static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device) {
+/* Makes the plans and counts; allocates what was counted unless only the number is wanted. */
+static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device, bool allocates) {
   int64_t held;
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
@@ -256,6 +272,10 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   n->forward.seq_len = shape.seq_len;
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
+  if (!allocates) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(allocate_parameters(n));
   BPPSA_TRY(n->backend->allocate(n, scans));
   for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
     BPPSA_TRY(make_scan(n, l, device));
@@ -263,7 +283,7 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   return n->backend->check_cell(n);
 }
 
-static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
+static bppsa_status build(recurrent_network *n, const bppsa_device *device, bool allocates) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t layers = bppsa_recurrent_layers(c);
   n->base.parameter_count = bppsa_recurrent_parameters(c, true);
@@ -280,9 +300,8 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
     n->layers[l].input = bppsa_recurrent_level(n, l) == 0 ? c->input : bppsa_recurrent_outputs(c);
   }
   describe_parameters(n);
-  BPPSA_TRY(place_parameters(n));
   BPPSA_TRY(n->backend->create(n, device));
-  return reserve_all(n, device);
+  return reserve_all(n, device, allocates);
 }
 
 static const recurrent_backend *const backends[] = {[BPPSA_CPU] = &bppsa_recurrent_cpu, [BPPSA_CUDA] = &bppsa_recurrent_cuda};
@@ -312,9 +331,8 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
-                                    bppsa_model **model) {
-  BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && model != NULL);
+static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device, bool allocates,
+                         recurrent_network **made) {
   BPPSA_TRY(check_config(config));
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
@@ -333,12 +351,31 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->threads = bppsa_device_get_threads(device);
   bppsa_status status = check_sizes(n);
   status = status == BPPSA_OK ? choose_method(n, device) : status;
-  status = status == BPPSA_OK ? build(n, device) : status;
+  status = status == BPPSA_OK ? build(n, device, allocates) : status;
   if (status != BPPSA_OK) {
     bppsa_recurrent_destroy(&n->base);
     return status;
   }
-  *model = &n->base;
+  *made = n;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                    bppsa_model **model) {
+  BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && model != NULL);
+  recurrent_network *made = NULL;
+  BPPSA_TRY(make(config, cell, device, true, &made));
+  *model = &made->base;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_count(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                   int64_t *bytes) {
+  BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && bytes != NULL);
+  recurrent_network *made = NULL;
+  BPPSA_TRY(make(config, cell, device, false, &made));
+  *bytes = made->bytes;
+  bppsa_recurrent_destroy(&made->base);
   return BPPSA_OK;
 }
 

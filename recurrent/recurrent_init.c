@@ -68,7 +68,7 @@ static bppsa_status init_orthogonal(const bppsa_view *w, int64_t h, uint64_t see
 }
 
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed) {
-  BPPSA_REQUIRE(model != NULL);
+  BPPSA_REQUIRE(model != NULL && (unsigned)init <= BPPSA_INIT_ORTHOGONAL);
   const recurrent_network *n = (const recurrent_network *)model;
   const int64_t hidden = n->config.hidden, head = bppsa_recurrent_parameters(&n->config, false);
   const double bound = 1 / sqrt((double)hidden);

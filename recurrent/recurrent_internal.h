@@ -154,6 +154,7 @@ typedef struct {
   const void *x;           /* of the latest forward pass, borrowed */
   const void *seed;        /* of the latest backward pass through the head, borrowed; NULL before it */
   bool backward_done;      /* since the latest forward pass */
+  int64_t bytes;           /* that the network holds, with the state of an optimiser */
   recurrent_layer *layers; /* size L·D */
   char (*names)[NAME_SIZE];
   bppsa_parameter *zeros;   /* [L·D][2]: the biases of layers that have none, behind all parameters; otherwise NULL */

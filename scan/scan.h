@@ -59,6 +59,24 @@ typedef struct {
 /* Brings executor->redone up to date; on a GPU it waits. ERR_CUDA. */
 bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor);
 
+/* A number among the operands that is not finite. */
+typedef struct {
+  const char
+      *operand;    /* "seed", "weight", "column factor", "diagonal factor", "transposed Jacobian", "injected gradient"; NULL */
+  int64_t index;   /* k of W_k or d_k; -1: the operand has none */
+  int64_t step;    /* t of J_tᵀ and its factors, of u_t and of g_n; -1: all steps share it */
+  int64_t sample;  /* -1: all samples share it */
+  int64_t element; /* its place in the matrix or vector of this step and sample, row-major; of sparse values, among them */
+} bppsa_scan_nonfinite;
+
+/* Executing a scan does not look at values: an infinite or NaN one goes through to gradients. This finds the first one, before an
+ * execution or after it if `injected` is not the array of gradients: of the seed, then of the weights, factors or Jacobians step
+ * by step from the first, then of the injected gradients. It looks only at what the plan reads: at J_1ᵀ and u_0 only if g_0 is
+ * wanted. where->operand is NULL if everything is finite. device: the operands'; on a GPU it waits, and copies them piece by piece.
+ * ERR_ARGUMENT as in execute; ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_scan_find_nonfinite(const bppsa_scan_plan *plan, const bppsa_device *device,
+                                       const bppsa_scan_operands *operands, bppsa_scan_nonfinite *where);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -64,8 +65,8 @@ class Build:
         return subprocess.run(["ninja", "-C", self.build, *arguments], capture_output=True, check=False)
 
     def read_dependents(self):
-        """dependents[file of the sources] = objects whose compilation reads it."""
-        self.dependents = collections.defaultdict(set)
+        """dependents[file of the sources] = objects whose compilation reads it. Workers read the earlier ones meanwhile."""
+        found = collections.defaultdict(set)
         name = None
         for line in self.ninja("-t", "deps").stdout.decode().splitlines():
             if not line.startswith(" "):
@@ -73,10 +74,11 @@ class Build:
             else:
                 path = os.path.relpath(os.path.join(self.build, line.strip()), self.copy)
                 if not path.startswith(".."):
-                    self.dependents[path].add(name)
+                    found[path].add(name)
+        self.dependents = found
 
     def link_of(self, program):
-        """The command that links a program; takes note of the archives in it."""
+        """The command that links a program, or None: it is none; takes note of the archives in it."""
         if program not in self.links:
             for line in self.ninja("-t", "commands", program).stdout.decode().splitlines():
                 match = re.search(r"\bar qc (\S+) (.*?) && ", line)
@@ -84,7 +86,7 @@ class Build:
                     self.archives[match.group(1)] = match.group(2).split()
                 if " -o %s " % program in line:
                     self.links[program] = line
-        return self.links[program]
+        return self.links.get(program)
 
     def objects_of(self, program):
         """The objects that a program is linked from, the members of its archives among them."""
@@ -161,6 +163,26 @@ class Worker:
         linked = subprocess.run(" ".join(words), shell=True, cwd=self.build.build, capture_output=True, check=False)
         return to if linked.returncode == 0 else "build"
 
+    def places(self, programs, path):
+        """{word of a command: where the mutant's program, or a folder with its libraries, is}; empty: the mutant changes none.
+        None: it cannot be built."""
+        found = {}
+        for word, targets in programs.items():
+            linked = [self.link(target, path) for target in targets]
+            if "build" in linked:
+                return None
+            if all(program == "equal" for program in linked):
+                continue
+            if os.path.isdir(word):
+                folder = os.path.join(self.out, os.path.relpath(word, self.build.build))
+                made = {os.path.abspath(program) for program in linked}
+                shutil.copytree(word, folder, dirs_exist_ok=True, ignore=lambda at, names: [
+                    name for name in names if os.path.join(folder, os.path.relpath(os.path.join(at, name), word)) in made])
+                found[word] = folder
+            else:
+                found[word] = linked[0]
+        return found
+
     def archive(self, name, members):
         """An archive of references to objects, made once a mutant."""
         to = os.path.join(self.out, name)
@@ -172,78 +194,117 @@ class Worker:
 
 
 class Tests:
-    """The test programs, how long each took without a mutant, and which mutants it has killed."""
+    """CTest's tests: their commands as CTest has them, which programs of the build they run, how long each took without a mutant,
+    and which mutants it has killed."""
+
+    # These look at sources, install the build as it is, or run this very script.
+    WITHOUT_MUTANT = {"style", "install", "mutants"}
+    # Cells have tests of their own of what recurrent/ computes.
+    BESIDE = {"recurrent": {"rnn", "gru", "lstm"}}
 
     def __init__(self, build):
         self.build = build
-        found = subprocess.run(["ctest", "--preset", "cpu", "--show-only=json-v1"], cwd=build.copy, capture_output=True, check=True)
-        known = {line.split(":")[0] for line in build.ninja("-t", "targets", "all").stdout.decode().splitlines()}
-        self.commands, self.seconds, self.broken = {}, {}, set()
+        rules = dict(line.split(": ", 1) for line in build.ninja("-t", "targets", "all").stdout.decode().splitlines())
+        known = set(rules)
+        self.tests, self.left_out = {}, []
+        self.seconds, self.useless = {}, set()
         self.kills = collections.Counter() # (test, file) -> mutants killed
         self.measuring = threading.Lock()
-        for test in json.loads(found.stdout)["tests"]:
-            match = re.match(r"(test|simt|fuzz_replay)_", test["name"])
-            folder = match and {"test": "tests", "simt": "tests/simt", "fuzz_replay": "tests/fuzz"}[match.group(1)]
-            target = match and "%s/%s" % (folder, test["name"])
-            if match and target in known:
-                properties = {p["name"]: p["value"] for p in test.get("properties", [])}
-                self.commands[test["name"]] = (target, properties.get("WORKING_DIRECTORY", build.build),
-                                               dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", [])))
+        for test in self.ask([name for name, rule in rules.items() if "_EXECUTABLE_LINKER_" in rule]):
+            properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+            labels = set(properties.get("LABELS", []))
+            programs = {word: targets for word in test["command"] for targets in [self.targets_of(word, known)] if targets}
+            if not programs or labels & self.WITHOUT_MUTANT:
+                self.left_out.append(test["name"])
+                continue
+            self.tests[test["name"]] = {
+                "command": test["command"], "programs": programs, "labels": labels,
+                "directory": properties.get("WORKING_DIRECTORY", build.build),
+                "environment": dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", [])),
+                "skipped": properties.get("SKIP_RETURN_CODE"), "expressions": properties.get("PASS_REGULAR_EXPRESSION", [])}
+        self.locks = {name: threading.Lock() for name in self.tests} # a test's files are its own: it never runs twice at once
 
-        self.locks = {name: threading.Lock() for name in self.commands} # a test's files are its own: it never runs twice at once
+    def ask(self, programs):
+        """What CTest says of its tests. It gives no command of a program that is not built: empty files stand for these while it
+        is asked."""
+        missing = [path for path in (os.path.join(self.build.build, name) for name in programs) if not os.path.exists(path)]
+        for path in missing:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o777))
+        try:
+            found = subprocess.run(["ctest", "--preset", "cpu", "--show-only=json-v1"], cwd=self.build.copy, capture_output=True,
+                                   check=True)
+        finally:
+            for path in missing:
+                os.remove(path)
+        return [test for test in json.loads(found.stdout)["tests"] if "command" in test]
 
-    def target(self, name):
-        return self.commands[name][0]
+    def targets_of(self, word, known):
+        """The programs of the build that a word of a command names: one, or the shared libraries below a folder."""
+        target = os.path.relpath(word, self.build.build) if os.path.isabs(word) else ".."
+        if target.startswith(".") or "tests/tmp" in target:
+            return []
+        below = sorted(name for name in known if name.startswith(target + "/") and name.endswith(".so"))
+        return below or ([target] if target in known and self.build.link_of(target) is not None else [])
 
     def of(self, folder, path):
-        """The tests of a folder; kernels have theirs on the emulated GPU."""
+        """The tests with the folder's label; scripts, which take long, come with the rest. Kernels have theirs on the emulated
+        GPU."""
+        wanted = {folder} | self.BESIDE.get(folder, set())
         kernels = path.endswith((".cuh", ".cu"))
-        prefixes = ["simt_%s_" % folder] if kernels else ["test_%s_" % folder, "simt_%s_" % folder]
-        if folder == "recurrent": # what cells compute is what it computes
-            prefixes += ["simt_rnn_", "simt_gru_"] if kernels else ["test_rnn_", "test_gru_"]
-        if folder == "scan":
-            prefixes += ["test_counted_flops"]
-        return [name for name in self.commands if name.startswith(tuple(prefixes))]
+        return [name for name, test in self.tests.items()
+                if test["labels"] & wanted and "script" not in test["labels"] and (not kernels or "simt" in test["labels"])]
 
-    def run(self, name, program, seconds):
-        """True: passed. Its processes may compute for 5 times as long as it takes, and wait for 20 times. They are a group, so
-        that a mutant that never ends is ended with its children."""
-        _, directory, environment = self.commands[name]
+    def run(self, name, places, seconds):
+        """"passed", "skipped" or "failed". places: what stands for words of the command. Its processes may compute for 5 times as
+        long as it takes, and wait for 20 times. They are a group, so that a mutant that never ends is ended with its children."""
+        test = self.tests[name]
 
         def limit():
             compute = 10 + 5 * int(seconds)
             resource.setrlimit(resource.RLIMIT_CPU, (compute, compute))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        process = subprocess.Popen([program], cwd=directory, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit)
-        try:
-            return process.wait(20 + 20 * seconds) in (0, 77)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return False
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen([places.get(word, word) for word in test["command"]], cwd=test["directory"],
+                                       env={**os.environ, **test["environment"]}, stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=limit)
+            try:
+                code = process.wait(20 + 20 * seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return "failed"
+            if test["skipped"] is not None and code == test["skipped"]:
+                return "skipped"
+            if not test["expressions"]:
+                return "passed" if code == 0 else "failed"
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+            return "passed" if any(re.search(expression, text) for expression in test["expressions"]) else "failed"
 
-    def measure(self, names):
-        """Builds and runs tests that have no time yet; one that fails without a mutant is left out, and named."""
-        new = [name for name in names if name not in self.seconds and name not in self.broken]
+    def measure(self, names, everything):
+        """Builds and runs tests that have no time yet. Those that fail without a mutant are left out, and named; those that are
+        skipped here are left out too. everything: scripts need more of the build than the programs that they are given."""
+        new = [name for name in names if name not in self.seconds and name not in self.useless]
         if new:
-            self.build.ninja("-k", "0", *[self.target(name) for name in new])
+            targets = {target for name in new for found in self.tests[name]["programs"].values() for target in found}
+            self.build.ninja("-k", "0", *(["all"] if everything else sorted(targets)))
             self.build.read_dependents()
         for name in new:
             begin = time.monotonic()
-            program = os.path.join(self.build.build, self.target(name))
-            if not os.path.exists(program) or not self.run(name, program, 600):
-                self.broken.add(name)
-                print("mutate: %s fails without a mutant and is left out" % name, flush=True)
+            result = self.run(name, {}, 600)
+            if result != "passed":
+                self.useless.add(name)
+                if result == "failed":
+                    print("mutate: %s fails without a mutant and is left out" % name, flush=True)
                 continue
             self.seconds[name] = time.monotonic() - begin
 
-    def sorted(self, names, path):
+    def sorted(self, names, path, everything):
         """The tests that are likeliest to kill a mutant of the file in little time first: those that have killed some, the one
         of the file's module, then the shortest."""
         with self.measuring:
-            self.measure(names)
+            self.measure(names, everything)
         module = re.sub(r"(_kernels|_internal|_cpu|_cuda)?\.\w+$", "", os.path.basename(path))
 
         def cost(name):
@@ -265,11 +326,11 @@ class Tests:
         while waiting:
             name = self.take(waiting)
             try:
-                program = worker.link(self.target(name), path)
-                if program == "build":
+                places = worker.places(self.tests[name]["programs"], path)
+                if places is None:
                     return "build"
-                equal = equal and program == "equal"
-                if program != "equal" and not self.run(name, program, self.seconds[name]):
+                equal = equal and not places
+                if places and self.run(name, places, self.seconds[name]) == "failed":
                     self.kills[name, path] += 1
                     return name
             finally:

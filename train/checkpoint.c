@@ -265,7 +265,31 @@ static bppsa_status load_any(const char *directory, const char *latest, const ch
   return BPPSA_OK;
 }
 
-/* Checks that the file belongs to this run. */
+/* Is the entry written by the checkpoint itself, not for the run? */
+static bool is_own(const char *key) {
+  return strncmp(key, "crc32", 5) == 0 || strcmp(key, "bppsa_checkpoint") == 0 || strcmp(key, "version") == 0;
+}
+
+/* The value of this run's field, or NULL. */
+static const char *field_of(const bppsa_checkpoint *c, const char *key) {
+  for (int64_t i = 0; i < c->contents.field_count; ++i) {
+    if (strcmp(c->contents.fields[i].key, key) == 0) {
+      return c->contents.fields[i].value;
+    }
+  }
+  return NULL;
+}
+
+/* Compares a field that this run, or the file, may lack: then its value is NULL. */
+static bppsa_status compare_field(const bppsa_checkpoint *c, const char *key, const char *stored, const char *mine) {
+  const bool open = c->contents.open_key != NULL && strcmp(c->contents.open_key, key) == 0;
+  return open || (stored != NULL && mine != NULL && strcmp(stored, mine) == 0)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: %s %s contradicts this run, which has %s, expected the same",
+                          c->directory, key, stored == NULL ? "missing" : stored, mine == NULL ? "none" : mine);
+}
+
+/* Checks that the file belongs to this run: the one has the fields of the other, with the same values. */
 static bppsa_status check_fields(const bppsa_checkpoint *c, const bppsa_safetensors *file) {
   const char *format = bppsa_safetensors_metadata(file, "bppsa_checkpoint");
   if (format == NULL || strcmp(format, FORMAT) != 0) {
@@ -274,11 +298,10 @@ static bppsa_status check_fields(const bppsa_checkpoint *c, const bppsa_safetens
   }
   for (int64_t i = 0; i < c->contents.field_count; ++i) {
     const bppsa_metadata *field = &c->contents.fields[i];
-    const char *stored = bppsa_safetensors_metadata(file, field->key);
-    if (stored == NULL || strcmp(stored, field->value) != 0) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: %s %s contradicts this run, which has %s, expected the same",
-                        c->directory, field->key, stored == NULL ? "missing" : stored, field->value);
-    }
+    BPPSA_TRY(compare_field(c, field->key, bppsa_safetensors_metadata(file, field->key), field->value));
+  }
+  for (bppsa_metadata entry = {NULL, NULL}; bppsa_safetensors_metadata_next(file, &entry);) {
+    BPPSA_TRY(is_own(entry.key) ? BPPSA_OK : compare_field(c, entry.key, entry.value, field_of(c, entry.key)));
   }
   return BPPSA_OK;
 }

@@ -26,7 +26,9 @@ typedef struct {
   int64_t tensor_count;
   const bppsa_named_view *tensors; /* saved and restored; contiguous, in host memory */
   int64_t field_count;
-  const bppsa_metadata *fields; /* settings of the run: "seq_len" "1000". A resumed run must have the same text */
+  const bppsa_metadata
+      *fields;          /* settings of the run: "seq_len" "1000". A resumed run must have the same ones, no less, no more */
+  const char *open_key; /* the key of a field in which a resumed run may differ; NULL: none */
 } bppsa_checkpoint_contents;
 
 typedef struct bppsa_checkpoint bppsa_checkpoint;

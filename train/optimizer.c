@@ -25,6 +25,10 @@ static const struct {
                                   [BPPSA_SGD] = {"sgd", {"momentum_buffer", NULL}},
                                   [BPPSA_ADAMW] = {"adamw", {"exp_avg", "exp_avg_sq"}}};
 
+int64_t bppsa_optimizer_slots(const bppsa_optimizer_config *config) {
+  return config->kind != BPPSA_SGD ? 2 : config->momentum > 0.0 ? 1 : 0;
+}
+
 struct bppsa_optimizer {
   bppsa_optimizer_config config;
   bppsa_model *model;
@@ -97,7 +101,7 @@ static bppsa_status add_tensor(bppsa_optimizer *o, int64_t i, int64_t slot) {
 }
 
 static bppsa_status add_state(bppsa_optimizer *o) {
-  o->slots = o->config.kind != BPPSA_SGD ? 2 : o->config.momentum > 0.0 ? 1 : 0;
+  o->slots = bppsa_optimizer_slots(&o->config);
   const int64_t count = o->slots * o->model->parameter_count;
   o->buffers = bppsa_calloc(count, sizeof *o->buffers);
   o->names = bppsa_calloc(count, sizeof *o->names);

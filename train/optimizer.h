@@ -36,6 +36,9 @@ typedef struct {
 /* Adam with lr 1e-3, betas 0.9 and 0.999, ε 1e-8; momentum 0, no weight decay. */
 bppsa_optimizer_config bppsa_optimizer_config_default(void);
 
+/* State tensors of each parameter, of its shape: 2, of SGD with momentum 1, of SGD without it none. */
+int64_t bppsa_optimizer_slots(const bppsa_optimizer_config *config);
+
 typedef struct bppsa_optimizer bppsa_optimizer;
 
 /* Makes zero state for every parameter. The model must outlive the optimiser. ERR_ARGUMENT names the setting; ERR_MEMORY; for a

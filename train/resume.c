@@ -165,6 +165,7 @@ static bppsa_status open_checkpoint(bppsa_training *run) {
   }
   BPPSA_TRY(describe(run, &contents.field_count));
   contents.fields = run->fields;
+  contents.open_key = run->config->other_reduction ? REDUCTION : NULL;
   contents.tensors = run->tensors;
   return bppsa_checkpoint_open(run->config->checkpoint, &contents, &run->checkpoint);
 }
@@ -404,24 +405,17 @@ static bppsa_status check_origin(const bppsa_training *run, origin *found) {
   return BPPSA_OK;
 }
 
-/* Loads the checkpoint. A field says how gradients are added up; where check_origin has allowed another way than the checkpoint's,
- * a copy of the run's first field takes its place for the time of the comparison, because fields cannot be left out. */
+/* Loads the checkpoint, and says so where check_origin has allowed another way to add gradients up than the checkpoint's. */
 static bppsa_status load(bppsa_training *run, const origin *found, char *notice) {
-  const bppsa_metadata mine = run->reduction != NULL ? *run->reduction : (bppsa_metadata){0};
-  const bool other = strcmp(found->reduction, run->reduction != NULL ? mine.value : "") != 0;
-  if (run->reduction != NULL && other) {
-    *run->reduction = run->fields[0];
-  }
+  const char *mine = run->reduction != NULL ? run->reduction->value : "";
+  const bool other = strcmp(found->reduction, mine) != 0;
   const bppsa_status status = bppsa_checkpoint_load(run->checkpoint, notice);
-  if (run->reduction != NULL) {
-    *run->reduction = mine;
-  }
   if (status == BPPSA_OK && other) {
     const size_t length = strlen(notice);
     (void)snprintf(notice + length, BPPSA_CHECKPOINT_NOTICE - length,
                    "%sgradients were added up by %s, from here on by %s: the bits are not those of one run",
                    length > 0 ? "; " : "", found->reduction[0] == '\0' ? ONE_RANK : found->reduction,
-                   run->reduction != NULL ? mine.value : ONE_RANK);
+                   mine[0] == '\0' ? ONE_RANK : mine);
   }
   return status;
 }

@@ -135,18 +135,13 @@ static bppsa_status make_reference(bppsa_bench_session *s) {
 
 /* ---- which methods fit ---- */
 
-/* Bytes a model needs at least: states of every layer, pre, g and the Jacobians' columns, and the products its plans hold. */
-static double least_memory(const bppsa_network_kind *kind, const bppsa_recurrent_config *c, double workspace) {
-  const bool scan = c->method.backward == BPPSA_BACKWARD_SCAN;
-  const bppsa_cell *cell = kind->cell;
-  const int64_t states = (c->layers + 1) * (cell->pair ? 2 : 1);
-  const int64_t vectors = states + cell->gates + (scan ? cell->matrices + cell->pair + cell->diagonal : 0);
-  const double steps = (double)vectors * (double)c->hidden + (double)(c->loss_all ? c->classes : 0);
-  return (double)bppsa_dtype_size(c->dtype) * ((double)c->seq_len + 1) * (double)c->batch * steps + workspace;
-}
-
-static int64_t whole(double value) {
-  return value < 9e18 ? (int64_t)value : INT64_MAX;
+/* Bytes that the reference takes on the host, with the copy of its gradients. */
+static bppsa_status count_reference(const bppsa_bench_session *s, int64_t *bytes) {
+  bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
+  config.dtype = BPPSA_F64;
+  config.forward = bppsa_forward_method_default();
+  config.optimizer_slots = 1; /* the copy is as large as an optimiser's */
+  return bppsa_recurrent_count(&config, s->point.kind->cell, s->bench->host, bytes);
 }
 
 static void refuse(bppsa_bench_row *row, double held, double limit) {
@@ -159,11 +154,11 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
 /* Costs of every method, and whether it fits. All models exist at once; forward and bp share one. The reference, which is
  * destroyed before the others are created, must fit as well: on a CPU alone, on a GPU into the host's memory. */
 static bppsa_status admit(bppsa_bench_session *s) {
-  bppsa_recurrent_config reference = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
-  reference.dtype = BPPSA_F64;
   const double limit = (double)s->bench->memory_limit, host = 0.75 * (double)bppsa_machine_memory();
-  const double all = least_memory(s->point.kind, &reference, 0), wide = s->bench->gpu && all <= host ? 0 : all;
+  int64_t reference, bytes;
   double held = 0;
+  BPPSA_TRY(count_reference(s, &reference));
+  const int64_t wide = s->bench->gpu && (double)reference <= host ? 0 : reference;
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     bppsa_bench_row *row = &s->result.rows[m];
     if (!is_wanted(s, (bppsa_bench_method)m)) {
@@ -171,13 +166,13 @@ static bppsa_status admit(bppsa_bench_session *s) {
     }
     const bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, (bppsa_bench_method)m);
     BPPSA_TRY(bppsa_bench_costs(s->point.kind, &config, (bppsa_bench_method)m, bppsa_device_get_kind(s->device), row));
-    const double need = fmax(least_memory(s->point.kind, &config, row->workspace), wide);
-    row->memory = whole(need);
-    row->measured = held + need <= limit;
+    BPPSA_TRY(bppsa_recurrent_count(&config, s->point.kind->cell, s->device, &bytes));
+    row->memory = bytes > wide ? bytes : wide;
+    row->measured = held + (double)row->memory <= limit;
     if (!row->measured) {
       refuse(row, held, limit);
     } else if (m != BPPSA_BENCH_FORWARD) {
-      held += least_memory(s->point.kind, &config, row->workspace);
+      held += (double)bytes;
     }
   }
   return BPPSA_OK;

@@ -16,6 +16,7 @@ import zipfile
 
 MIB = 1 << 20
 JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 16 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096
+ORACLE_LAYERS = 100000
 MEMORY, SECONDS, RATIO = 1 << 30, 5.0, 2.5
 
 
@@ -70,6 +71,9 @@ def cases(program):
     write("f.json", b'{"input":[1,8,8],"layers":[' + b"".join(layer % i for i in range(LAYERS - 1)) +
           b'{"name":"z","op":"linear","out":2}]}')
     yield "network file: layers", "plan f.json", None
+    layers = (b'{"name":"%x","kind":"linear","in":[1],"out":[1],"w":1}' % i for i in range(ORACLE_LAYERS))
+    write("f.json", b'{"name":"m","samples":50000,"layers":[' + b",".join(layers) + b"]}")
+    yield "oracle model: layers", "oracle f.json h200x4", None
     for name, text in (("objects", fill(b'{"a":[', b"{},", b"]}", JSON)),
                        ("tensors", b"{" + numbered(b'"%x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}', JSON) + b"}"),
                        ("metadata", b'{"__metadata__":{' + numbered(b'"%x":""', JSON) + b"}}")):
@@ -80,6 +84,8 @@ def cases(program):
     subprocess.run([program] + "schedule gpipe --stages 850 --micro-batches 880 --csv f.csv".split(), check=True,
                    stdout=subprocess.DEVNULL)
     yield "schedule CSV: a valid one of %d bytes" % os.path.getsize("f.csv"), "schedule --load f.csv", None
+    yield ("schedule CSV: the same for train", "train rnn --seq-len 2 --hidden 1 --samples 32 --batch 16 --ranks 1 --split f.csv "
+           "--iterations 1", None)
     head = b"%%MatrixMarket matrix coordinate pattern general\n"
     product = "bench product --left f.%s --right none.%s"
     count = (MTX - len(head) - 20) // 4

@@ -20,6 +20,7 @@ static const char *const lines[] = {
     "plan lenet5 --json",
     "flops lenet5 --prune 0.9 --svg flops.svg",
     "flops lenet5 --prune 0.9 --json",
+    "flops lenet5 --prune 0.9",
     "schedule chimera --stages 2 --micro-batches 2 --alpha 0.5 --svg s.svg --trace t.json --csv s.csv",
     "schedule 1f1b --stages 3 --forward 0.25 --json",
     "schedule --load s.csv --svg s2.svg",
@@ -68,6 +69,8 @@ static void test_program(void **state) {
                    0);
 }
 
+#define DROPPING "train rnn --seq-len 5 --samples 32 --layers 2 --dropout 0.25"
+
 static void test_own_process(void **state) {
   (void)state;
   static const char *const folders[] = {"here", "there"};
@@ -92,10 +95,15 @@ static void test_own_process(void **state) {
     assert_string_equal(train.err, "");
     assert_int_equal(train.code, 0);
     release(&train);
+    train = run(DROPPING " --iterations 2 --checkpoint d");
+    assert_non_null(strstr(train.out, ", dropout 0.25"));
+    assert_int_equal(train.code, 0);
+    release(&train);
     assert_int_equal(chdir(".."), 0);
   }
   setlocale(LC_ALL, "C");
-  assert_int_equal(system("diff -r -x l.jsonl -x c here there"), 0); /* the log and the checkpoint hold times */
+  assert_runs(DROPPING " --iterations 3 --checkpoint there/d --resume");  /* what the other locale wrote */
+  assert_int_equal(system("diff -r -x l.jsonl -x c -x d here there"), 0); /* the log and the checkpoints hold times */
   assert_int_equal(system("grep -q '[0-9],[0-9]' there/l.jsonl"), 256);
 }
 

@@ -217,6 +217,8 @@ static void test_dropout(void **state) {
   assert_true(fabs(losses[0] - losses[1]) < 1e-12 && losses[0] != losses[2]);
   assert_fails(2, "dropout 0.25 contradicts this run, which has 0.5",
                DROPPING " --dropout 0.5 --iterations 9 --checkpoint q --resume");
+  assert_fails(2, "dropout 0.25 contradicts this run, which has none",
+               DROPPING " --dropout 0 --iterations 9 --checkpoint q --resume");
   assert_fails(2, "--dropout: 0.25 between the layers of a network that has one, expected --layers 2 or more",
                DROPPING " --layers 1 --iterations 1");
   assert_fails(2, "--dropout: given beside ranks that share time, expected --split batch",

@@ -21,11 +21,11 @@ static double worst_on_ranks(problem *p, bppsa_recurrent_config *c, int64_t plac
 int main(int argc, char **argv) {
   static const campaign_kind on_ranks = {"ranks", 9, worst_on_ranks};
   static const cell_reference cells[] = {RNN_REFERENCE, GRU_REFERENCE, LSTM_REFERENCE};
-  for (size_t i = 0; argc == 4 && i < sizeof cells / sizeof cells[0]; ++i) {
+  for (size_t i = 0; (argc == 4 || argc == 5) && i < sizeof cells / sizeof cells[0]; ++i) {
     cell = strcmp(argv[1], cells[i].cell->name) == 0 ? cells[i] : cell;
   }
   if (cell.cell == NULL) {
-    fprintf(stderr, "campaign_ranks: expected rnn|gru|lstm SEED COUNT\n");
+    fprintf(stderr, "campaign_ranks: expected rnn|gru|lstm SEED COUNT [MOVES]\n");
     return 2;
   }
   return campaign(&on_ranks, argc - 1, argv + 1);

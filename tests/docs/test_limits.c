@@ -14,6 +14,7 @@
 #include "core/npy.h"
 #include "core/safetensors.h"
 #include "jacobian/file.h"
+#include "oracle/model.h"
 #include "schedule/timed.h"
 
 static void test_table(void **state) {
@@ -28,10 +29,12 @@ static void test_table(void **state) {
     int64_t limit;
   } rows[] = {{"JSON text: networks, costs, results, plans", BPPSA_JSON_LIMIT},
               {"a network's layers", BPPSA_CNN_MOST_LAYERS},
+              {"layers of a model of the oracle", BPPSA_ORACLE_MOST_LAYERS},
               {"header of a safetensors file, checkpoints too", BPPSA_SAFETENSORS_HEADER_LIMIT},
               {"header of an NPY file", BPPSA_NPY_HEADER_LIMIT},
               {"dimensions of an array", BPPSA_MAX_DIMS},
               {"schedule as CSV", BPPSA_SCHEDULE_CSV_LIMIT},
+              {"the same, of `train --split`", BPPSA_SCHEDULE_CSV_LIMIT},
               {"Matrix Market file", BPPSA_MTX_LIMIT},
               {"rows of a Matrix Market file", BPPSA_MTX_ROWS},
               {"compressed member of an NPZ file", BPPSA_NPZ_INFLATED_LIMIT}};

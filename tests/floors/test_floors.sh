@@ -49,6 +49,14 @@ printf 'void *f(void) { return calloc(1, 1); }\n' | plant scan/c.c && expect 1 '
 printf 'void f(void) { g(x), free(x); }\n' | plant scan/f.c && expect 1 'scan/f.c:1: the library calls free'
 printf 'int f(void) { return t->read(0) + rename("a", "b"); }\n' | plant core/r.c && expect 1 'core/r.c:1: the library calls rename'
 printf 'int f(void) { return open("a", 0); }\n' | plant core/io.c && expect 0 ""
+decimal='a decimal number in the host'
+printf 'void f(void) { for (;;) snprintf(t, 9, "%%g", x); }\n' | plant scan/g.c && expect 1 "scan/g.c:1: $decimal"
+printf 'void f(void) { snprintf(t, 9, "%%%%g"); }\n' | plant scan/g.c && expect 0 ""
+printf 'void f(void) {\n  snprintf(t, 9, "%%.17g", x);\n}\n' | plant scan/g.c && expect 1 "scan/g.c:2: $decimal"
+printf 'void f(void) {\n  (void)snprintf(t, 9,\n "a %%d, %%5.1f s", 1,\n x);\n}\n' | plant cli/g.c && expect 1 "cli/g.c:2: $decimal"
+printf 'void f(void) {\n  fprintf(file, "%%+e", x);\n}\n' | plant bench/g.c && expect 1 "bench/g.c:2: $decimal"
+printf 'void f(void) {\n  snprintf(t, 9, "%%.0f %%ld", x);\n  bppsa_print(t, 9, "%%g", x);\n}\n' | plant cli/g.c && expect 0 ""
+printf 'void f(void) {\n  snprintf(t, 9, "%%g", x);\n}\n' | plant tests/cli/g.c && expect 0 ""
 awk 'BEGIN { printf "// %130s\n", "x" }' | plant scan/wide.h && expect 1 'scan/wide.h:1: a line of 133 characters'
 awk 'BEGIN { printf "// %129s\n", "x" }' | plant scan/wide.h && expect 0 ""
 wide=$(awk 'BEGIN { printf "%0133d", 0 }')

@@ -1,12 +1,16 @@
-/* Readers of words: methods (scan/method.c), devices, dtypes, transports, optimisers, rates, operators, schemes, data sets. The
- * part is the word. What is read is written and read again where it has a text form. */
+/* Readers of words: methods (scan/method.c), devices, dtypes, transports, optimisers, rates, operators, schemes, data sets, forward
+ * passes (recurrent/forward.c), splits (distributed/job.c), numbers of processors (oracle/system.c). The part is the word. What
+ * is read is written and read again where it has a text form. */
 #include <string.h>
 
 #include "comm/comm.h"
 #include "core/device.h"
 #include "core/text.h"
+#include "distributed/job.h"
 #include "jacobian/op.h"
 #include "models/network_kind.h"
+#include "oracle/system.h"
+#include "recurrent/forward.h"
 #include "scan/method.h"
 #include "schedule/schedule.h"
 #include "tests/fuzz/fuzz.h"
@@ -33,6 +37,24 @@ static bppsa_status methods(const char *text) {
   return status;
 }
 
+static bppsa_status splits(const char *text) {
+  char again[64];
+  bppsa_rank_split split, same;
+  bppsa_oracle_system system;
+  int64_t first = 0, last = 0;
+  const bppsa_status status = bppsa_rank_split_parse(text, 0, &split);
+  if (status == BPPSA_OK && split.time * split.batch > 0) {
+    const int64_t ranks = split.time * split.batch;
+    FUZZ_CHECK(bppsa_rank_split_parse(bppsa_rank_split_text(&split, again, sizeof again), ranks, &same) == BPPSA_OK);
+    FUZZ_CHECK(same.time * same.batch == ranks);
+  }
+  FUZZ_CHECK(bppsa_oracle_system_open(bppsa_oracle_system_name(0), &system) == BPPSA_OK);
+  const bppsa_status processors = bppsa_oracle_processors_parse(text, &system, &first, &last);
+  FUZZ_CHECK(processors != BPPSA_OK ||
+             (llabs(first) < (int64_t)1e18 && llabs(last) < (int64_t)1e18)); /* who asks looks at the range */
+  return processors == BPPSA_OK ? BPPSA_OK : status;
+}
+
 static bppsa_status names(const char *text) {
   bppsa_device_kind kind;
   bppsa_dtype dtype;
@@ -48,6 +70,9 @@ static bppsa_status names(const char *text) {
   status = bppsa_optimizer_parse(text, &optimizer) == BPPSA_OK ? BPPSA_OK : status;
   status = bppsa_rate_parse(text, &rate) == BPPSA_OK ? BPPSA_OK : status;
   status = bppsa_operator_parse(text, &operator) == BPPSA_OK ? BPPSA_OK : status;
+  bppsa_forward_kind forward;
+  status = bppsa_forward_parse(text, &forward) == BPPSA_OK ? BPPSA_OK : status;
+  status = splits(text) == BPPSA_OK ? BPPSA_OK : status;
   (void)bppsa_schedule_find(text);
   (void)bppsa_network_kind_find(text);
   return status;
@@ -79,11 +104,34 @@ bppsa_status fuzz_run(const fuzz_input *input) {
 }
 
 bool fuzz_seed(int index, fuzz_bytes *seed) {
-  static const char *const texts[] = {
-      "auto",       "bp",       "scan",      "linear",  "blelloch 3",   "chunked 45", "blelloch 9223372036854775808",
-      "cpu",        "cuda:3",   "f32",       "threads", "adam",         "cosine",     "conv2d",
-      "1f1b",       "net.json", "bitstream", "npy:x,y", "cifar10:none", "irmas:none", "blellohc",
-      "-1.25e-300", "<&\">"};
+  static const char *const texts[] = {"auto",
+                                      "bp",
+                                      "scan",
+                                      "linear",
+                                      "blelloch 3",
+                                      "chunked 45",
+                                      "blelloch 9223372036854775808",
+                                      "cpu",
+                                      "cuda:3",
+                                      "f32",
+                                      "threads",
+                                      "adam",
+                                      "cosine",
+                                      "conv2d",
+                                      "1f1b",
+                                      "net.json",
+                                      "bitstream",
+                                      "npy:x,y",
+                                      "cifar10:none",
+                                      "irmas:none",
+                                      "blellohc",
+                                      "-1.25e-300",
+                                      "<&\">",
+                                      "time:2,batch:3",
+                                      "batch:1,time:1",
+                                      "4..1024",
+                                      "64",
+                                      "speculative"};
   const int count = (int)(sizeof texts / sizeof texts[0]);
   return index < 3 * count && fuzz_seed_text(index % count, (uint8_t)(index / count), texts, count, seed);
 }

@@ -1,9 +1,10 @@
 /* Gradients of random configurations of a cell against the float64 reference (cell_problem.h), one JSON line a configuration:
  *
- *     campaign_CELL SEED COUNT
+ *     campaign_CELL SEED COUNT [MOVES]
  *
  * Configuration k of COUNT is a function of SEED + k alone, so `campaign_CELL N 1` shows one again. Exit code 1: a residual of 30
- * or more that the problem itself does not explain (sensitivity). A program includes this after it has defined `cell`, and says
+ * or more that the problem itself does not explain (sensitivity, of which one random move is an estimate; MOVES random moves, by
+ * default 1, find more of it). A program includes this after it has defined `cell`, and says
  * what computes the gradients: cell_on_threads.h, or ranks (tests/distributed/campaign.c). bench/scripts/gradients.py runs many. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
 #define BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
@@ -80,39 +81,59 @@ static double *copy_of(const double *values, int64_t count) {
   return copy;
 }
 
-/* How far the reference's own gradients move when every weight and input moves by one rounding of the dtype, in units of the
- * residual: no algorithm can be expected to come closer. Infinite where a unit sits on the kink of relu. Overwrites the problem. */
-static double sensitivity(problem *p, dice *d) {
+/* Tensor i of the problem: its parameters, then x and h0. */
+typedef struct {
+  double *values, *gradient, *magnitude; /* magnitude NULL: of no parameter */
+  int64_t count;
+} campaign_tensor;
+
+static campaign_tensor tensor_of(const problem *p, int64_t i) {
   const bppsa_recurrent_config *c = &p->c;
-  const double epsilon = c->dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53;
-  const int64_t rows = c->seq_len * c->batch, inputs = rows * c->input, states = c->layers * c->batch * c->hidden;
-  double *before[TENSORS + 2], worst = 0;
+  if (i < p->count) {
+    return (campaign_tensor){p->w[i], p->dw[i], p->magnitude[i], p->sizes[i]};
+  }
+  return i == p->count ? (campaign_tensor){p->x, p->dx, NULL, c->seq_len * c->batch * c->input}
+                       : (campaign_tensor){p->h0, p->dh0, NULL, c->layers * c->batch * c->hidden};
+}
+
+/* How far the reference's own gradients move when every weight and input moves by one rounding of the dtype, in units of the
+ * residual, at most in so many random moves: no algorithm can be expected to come closer. Infinite where a unit sits on the kink of
+ * relu. Overwrites the problem. */
+static double sensitivity(problem *p, int64_t moves, dice *d) {
+  const double epsilon = p->c.dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53, root = sqrt((double)p->c.seq_len);
+  double *still[TENSORS + 2], *before[TENSORS + 2], worst = 0;
   for (int64_t i = 0; i < p->count + 2; ++i) {
-    double *values = i < p->count ? p->w[i] : i == p->count ? p->x : p->h0;
-    double *gradient = i < p->count ? p->dw[i] : i == p->count ? p->dx : p->dh0;
-    const int64_t count = i < p->count ? p->sizes[i] : i == p->count ? inputs : states;
-    before[i] = copy_of(gradient, count);
-    for (int64_t k = 0; k < count; ++k) {
-      values[k] *= 1 + (double)roll(d, -1, 1) * epsilon;
-      gradient[k] = 0;
-      if (i < p->count) {
-        p->magnitude[i][k] = 0;
+    const campaign_tensor t = tensor_of(p, i);
+    still[i] = copy_of(t.values, t.count);
+    before[i] = copy_of(t.gradient, t.count);
+  }
+  for (int64_t move = 0; move < moves; ++move) {
+    for (int64_t i = 0; i < p->count + 2; ++i) {
+      const campaign_tensor t = tensor_of(p, i);
+      for (int64_t k = 0; k < t.count; ++k) {
+        t.values[k] = still[i][k] * (1 + (double)roll(d, -1, 1) * epsilon);
+        t.gradient[k] = 0;
+        if (t.magnitude != NULL) {
+          t.magnitude[k] = 0;
+        }
       }
     }
+    reference(p);
+    for (int64_t i = 0; i < p->count + 2; ++i) {
+      const campaign_tensor t = tensor_of(p, i);
+      const double found = residual(BPPSA_F64, t.gradient, before[i], t.count, root) * 0x1p-53 / epsilon;
+      worst = found <= worst ? worst : found;
+    }
   }
-  reference(p);
   for (int64_t i = 0; i < p->count + 2; ++i) {
-    const double *gradient = i < p->count ? p->dw[i] : i == p->count ? p->dx : p->dh0;
-    const int64_t count = i < p->count ? p->sizes[i] : i == p->count ? inputs : states;
-    const double found = residual(BPPSA_F64, gradient, before[i], count, sqrt((double)c->seq_len)) * 0x1p-53 / epsilon;
-    worst = found <= worst ? worst : found;
+    bppsa_free(still[i]);
     bppsa_free(before[i]);
   }
   return worst;
 }
 
 /* Returns whether the gradients are as good as the problem lets them be. */
-static bool run_one(const campaign_kind *kind, uint64_t seed) {
+static bool run_one(const campaign_kind *kind, uint64_t seed, int64_t moves) {
   dice d = {.seed = seed};
   bppsa_recurrent_config c = roll_config(&d);
   const int64_t places = roll(&d, 1, kind->most);
@@ -126,7 +147,7 @@ static bool run_one(const campaign_kind *kind, uint64_t seed) {
   scale(p.x, c.seq_len * c.batch * c.input, inputs, c.dtype);
   reference(&p);
   char method[BPPSA_METHOD_TEXT], name[64] = "";
-  const double worst = kind->worst(&p, &c, places, &d, name), moved = worst < SUSPICIOUS ? 0 : sensitivity(&p, &d);
+  const double worst = kind->worst(&p, &c, places, &d, name), moved = worst < SUSPICIOUS ? 0 : sensitivity(&p, moves, &d);
   printf(
       "{\"cell\":\"%s\",\"seed\":%llu,\"residual\":%.4g,\"sensitivity\":%.4g,\"tensor\":\"%s\",\"method\":\"%s\",\"seq_len\":%"
       "lld,\"batch\":%lld,"
@@ -142,14 +163,15 @@ static bool run_one(const campaign_kind *kind, uint64_t seed) {
 }
 
 static int campaign(const campaign_kind *kind, int argc, char **argv) {
-  bool good = argc == 3;
+  bool good = argc == 3 || argc == 4;
+  const int64_t moves = argc == 4 ? strtoll(argv[3], NULL, 10) : 1;
   const uint64_t seed = good ? strtoull(argv[1], NULL, 10) : 0, count = good ? strtoull(argv[2], NULL, 10) : 0;
-  if (count == 0) {
-    fprintf(stderr, "%s: expected SEED COUNT\n", argv[0]);
+  if (count == 0 || moves < 1) {
+    fprintf(stderr, "%s: expected SEED COUNT [MOVES]\n", argv[0]);
     return 2;
   }
   for (uint64_t k = 0; k < count; ++k) {
-    good = run_one(kind, seed + k) && good;
+    good = run_one(kind, seed + k, moves) && good;
     fflush(stdout);
   }
   return good ? 0 : 1;

@@ -40,7 +40,7 @@ static bppsa_checkpoint_contents contents(void) {
   const int64_t shapes[2] = {WEIGHTS, 2};
   tensors[0] = (bppsa_named_view){"weights", bppsa_view_make(weights, BPPSA_F32, 1, &shapes[0])};
   tensors[1] = (bppsa_named_view){"cursor", bppsa_view_make(cursor, BPPSA_I64, 1, &shapes[1])};
-  return (bppsa_checkpoint_contents){2, tensors, 2, fields};
+  return (bppsa_checkpoint_contents){2, tensors, 2, fields, NULL};
 }
 
 /* The state after `step` steps. */
@@ -220,6 +220,17 @@ static void contradictions_name_both_sides(void **state) {
     c.fields = cases[i].values;
     assert_int_equal(bppsa_checkpoint_open(DIR_NAME, &c, &checkpoint), BPPSA_OK);
     assert_error(bppsa_checkpoint_load(checkpoint, notice), BPPSA_ERR_ARGUMENT, cases[i].text);
+    bppsa_checkpoint_close(checkpoint);
+  }
+  /* a field that the run lacks, unless it may differ */
+  c.fields = other;
+  c.field_count = 1;
+  assert_int_equal(bppsa_checkpoint_open(DIR_NAME, &c, &checkpoint), BPPSA_OK);
+  assert_error(bppsa_checkpoint_load(checkpoint, notice), BPPSA_ERR_ARGUMENT, "seed 3 contradicts this run, which has none");
+  bppsa_checkpoint_close(checkpoint);
+  for (c.field_count = 1, c.open_key = "seed"; c.field_count <= 2; ++c.field_count) {
+    assert_int_equal(bppsa_checkpoint_open(DIR_NAME, &c, &checkpoint), BPPSA_OK);
+    assert_int_equal(bppsa_checkpoint_load(checkpoint, notice), BPPSA_OK);
     bppsa_checkpoint_close(checkpoint);
   }
   c = contents();

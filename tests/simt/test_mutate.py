@@ -1,0 +1,79 @@
+"""What tools/mutate knows of CTest's tests, in a built directory: test_mutate.py ROOT BUILD. Exits 77 where BUILD is not the one of
+the preset cpu, whose tests it asks for."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+root, built = sys.argv[1:]
+if os.path.realpath(built) != os.path.realpath(os.path.join(root, "build", "cpu")):
+    sys.exit(77)
+sys.path.insert(0, os.path.join(root, "tools"))
+loader = importlib.machinery.SourceFileLoader("mutate", os.path.join(root, "tools", "mutate"))
+mutate = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutate", loader))
+loader.exec_module(mutate)
+build = mutate.mutate_build.Build([], root, built)
+tests = mutate.mutate_build.Tests(build)
+failures = 0
+
+
+def check(condition, what):
+    global failures
+    if not condition:
+        print("not so: " + what)
+        failures += 1
+
+
+def programs(name):
+    return sorted(os.path.relpath(word, built) for word in tests.tests[name]["programs"]) if name in tests.tests else None
+
+
+# programs in commands: as the command, as arguments of scripts, and a folder with a library
+check(programs("test_kill_resume") == ["bppsa", "tests/kill_resume"], "test_kill_resume runs two programs")
+check(programs("test_oracle_formulas") == ["bppsa"], "a script runs the program")
+check(programs("test_campaign_rnn") == ["tests/campaign_rnn"], "a campaign runs its own program")
+check(programs("fuzz_replay_json") == ["tests/fuzz/fuzz_replay_json"], "a replay")
+for name in ("test_null_calls", "test_list_mutants", "test_counted_flops", "simt_scan_scan", "fuzz_refuse_all", "test_docs"):
+    check(name in tests.tests, name + " takes part")
+python = [name for name in tests.tests if name.startswith("test_python_")]
+check(all(programs(name) == ["python"] for name in python), "the Python package is a folder")
+for name in ("check_floors", "test_headers_c17", "test_install", "mutate_shuffles"):
+    check(name in tests.left_out, name + " has no part")
+check("--mutations" in tests.tests["fuzz_replay_json"]["command"], "arguments are CTest's")
+
+# a folder's tests are its label's, without scripts; kernels have those on the emulated GPU
+own = tests.of("scan", "scan/scan.c")
+check({"test_scan_scan", "test_counted_flops", "simt_scan_scan"} <= set(own), "scan's own tests")
+check({"test_campaign_ranks_rnn", "test_list_mutants"} <= set(tests.of("distributed", "distributed/scan.c")), "distributed's tests")
+check("test_kill_resume" not in tests.of("train", "train/loss.c"), "scripts are the rest")
+check("test_lstm_lstm" in tests.of("recurrent", "recurrent/chain.c"), "cells test what recurrent/ computes")
+check(all(name.startswith("simt_") for name in tests.of("scan", "scan/scan_kernels.cuh")), "kernels on the emulated GPU")
+
+# the result is CTest's: an exit code, or an expression in the output
+word = next(iter(tests.tests["fuzz_refuse_all"]["programs"]))
+check(tests.run("fuzz_refuse_all", {}, 60) == "passed", "fuzz_refuse_all passes by its output")
+check(tests.run("fuzz_refuse_all", {word: "/bin/true"}, 60) == "failed", "a program that says nothing fails")
+word = next(iter(tests.tests["test_core_status"]["programs"]))
+check(tests.run("test_core_status", {word: "/bin/true"}, 60) == "passed", "exit code 0 passes")
+check(tests.run("test_core_status", {word: "/bin/false"}, 60) == "failed", "exit code 1 fails")
+
+# what is known to be equal, and what an earlier run has judged
+listed = mutate.known_survivors()[0]
+with open(os.path.join(root, listed["file"]), encoding="utf-8") as file:
+    lines = [line.strip() for line in file.read().split("\n")]
+number = lines.index(listed["before"])
+mutant = ("schedule", listed["file"], number, "operator", listed["after"])
+check(mutate.is_known(mutant, [listed]), "a listed mutant is known")
+check(not mutate.is_known(mutant[:4] + ("other",), [listed]), "another one is not")
+row = {"file": listed["file"], "line": number + 1, "kind": "operator", "before": listed["before"], "after": listed["after"]}
+with tempfile.TemporaryDirectory() as folder:
+    for result, kept in (("killed", 1), ("invalid", 1), ("survived", 0)):
+        path = os.path.join(folder, result + ".json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"commit": "abc", "mutants": [{**row, "result": result}]}, file)
+        waiting, rows = mutate.without_kept([mutant], mutate.kept_rows([path]))
+        check(len(rows) == kept and len(waiting) == 1 - kept, "%s: kept %d" % (result, kept))
+sys.exit(1 if failures else 0)
