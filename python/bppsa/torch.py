@@ -54,6 +54,12 @@ def _call(flops: float, function: Callable[[], Any]) -> Any:
     return _native.interruptible(function) if flops > _LONG else function()
 
 
+def _growth(scan: str, size: int) -> int:
+    """How many times the FLOPs of sequential back-propagation a scan of this kind may take: its products are of matrices, not of a
+    matrix and a vector. "auto" takes no scan that a cost model finds slower."""
+    return 1 if scan in ("auto", "bp", "linear") else size
+
+
 class _Refuse(torch.autograd.Function):
     """The first `count` tensors as they are; they depend on the others in a way that cannot be differentiated."""
 
@@ -82,10 +88,13 @@ class _Scan(torch.autograd.Function):
         diagonal = jt.dim() == 3
         y = torch.empty((steps + 1, batch, size), dtype=jt.dtype)
         y[steps] = g
-        plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None,
-                            torch.get_num_threads())
-        _call(2.0 * jt.numel() * (1 if diagonal else size),
-              lambda: plan.run(jt.data_ptr(), None if u is None else u.data_ptr(), y.data_ptr()))
+        threads = torch.get_num_threads()
+
+        def call() -> None:
+            plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None, threads)
+            plan.run(jt.data_ptr(), _address(u), y.data_ptr())
+
+        _call(2.0 * jt.numel() * (1 if diagonal else _growth(method, size)), call)
         ctx.method = method
         result = y[:steps]
         ctx.save_for_backward(jt, g, result)
@@ -209,11 +218,14 @@ class _Layer(torch.autograd.Function):
     backward pass may follow."""
 
     @staticmethod
-    def forward(ctx: Any, lease: _Lease, recorded: bool, flops: float, x: Tensor, h0: Tensor | None,
+    def forward(ctx: Any, pool: _Pool, key: tuple[Any, ...], recorded: bool, flops: float, x: Tensor, h0: Tensor | None,
                 *weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        def call() -> tuple[_Lease, int, int | None]:  # a new layer may take seconds too, for what its backward pass needs
+            lease = _Lease(pool, key)
+            return (lease, *lease.layer.forward(x.data_ptr(), _address(h0), [_address(weight) for weight in weights]))
+
         # What the call works with belongs to the closure, which outlives an interrupted call.
-        states, cells = _call(flops, lambda: lease.layer.forward(x.data_ptr(), _address(h0),
-                                                                 [_address(weight) for weight in weights]))
+        lease, states, cells = _call(flops, call)
         shape = (x.shape[0], x.shape[1], weights[1].shape[1])
         output = _shared(states, shape, x.dtype, lease)
         last = output[-1].clone() if cells is None else torch.cat([output[-1], _shared(cells, shape, x.dtype, lease)[-1]], 1)
@@ -234,7 +246,7 @@ class _Layer(torch.autograd.Function):
             seed[-1] += of_last[:, :output.shape[2]]
         of_cell = None if of_last is None or of_last.shape[1] == output.shape[2] else of_last[:, output.shape[2]:].contiguous()
         gradients = [None if tensor is None or not wanted else torch.empty_like(tensor, memory_format=torch.contiguous_format)
-                     for tensor, wanted in zip(inputs, ctx.needs_input_grad[3:])]
+                     for tensor, wanted in zip(inputs, ctx.needs_input_grad[4:])]
 
         def call() -> None:
             dx, dh0, *of_weights = [_address(gradient) for gradient in gradients]
@@ -243,7 +255,7 @@ class _Layer(torch.autograd.Function):
         _call(2 * ctx.flops, call)
         if torch.is_grad_enabled():  # the graph of this pass is recorded
             gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_last)
-        return (None, None, None, *gradients)
+        return (None, None, None, None, *gradients)
 
 
 def _first(h: Tensor | None, count: int) -> Tensor | None:
@@ -289,7 +301,7 @@ class _Recurrent:
         key = (self._cell, self.scan, self.forward_method, getattr(self, "nonlinearity", "") == "relu", x.dtype == torch.float64,
                shape, to_inputs, torch.get_num_threads())
         flops = 2.0 * x.shape[0] * x.shape[1] * weights[0].shape[0] * (x.shape[2] + self.hidden_size)
-        return _Layer.apply(_Lease(self._pool, key), recorded, flops, x, h0, *weights)
+        return _Layer.apply(self._pool, key, recorded, flops * _growth(self.scan, self.hidden_size), x, h0, *weights)
 
     def _forwards(self, stretches: list[Tensor], h0: Tensor | None, number: int) -> tuple[list[Tensor], Tensor]:
         """One direction of one layer over stretches of time whose samples become fewer: a sample ends where the next stretch does

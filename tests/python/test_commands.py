@@ -1,10 +1,6 @@
 """The package without PyTorch: commands, Jacobians, the scan, errors, threads, Ctrl-C, memory."""
 import contextlib
 import glob
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 import unittest
@@ -14,7 +10,7 @@ import numpy as np
 
 import bppsa
 from bppsa import _native
-from support import has, main, residual
+from support import has, main, residual, run_until_interrupted
 
 METHODS = ["auto", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"]
 
@@ -260,21 +256,8 @@ class Threads(unittest.TestCase):
             time.sleep(0.0005)
         self.assertGreater(len(seen), 5)  # with the interpreter's lock held, at most one or two
 
-    def run_until_interrupted(self, program, ready="ready"):
-        process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=os.environ)
-        self.assertEqual(process.stdout.readline().strip(), ready)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        try:
-            out, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        self.assertEqual(process.returncode, 0, err)
-        return out, err
-
     def test_ctrl_c_ends_a_call(self):
-        out, err = self.run_until_interrupted("""
+        out, err = run_until_interrupted(self, """
 import bppsa
 print("ready")
 try:
@@ -285,7 +268,7 @@ except KeyboardInterrupt:
         self.assertEqual((out.strip(), err), ("interrupted", ""))
 
     def test_ctrl_c_ends_training_after_its_step(self):
-        out, err = self.run_until_interrupted("""
+        out, err = run_until_interrupted(self, """
 import bppsa
 print("ready")
 try:

@@ -10,7 +10,7 @@ import random
 import threading
 import unittest
 
-from support import has, main, residual
+from support import has, main, residual, run_until_interrupted
 
 if has("torch"):
     import torch
@@ -400,6 +400,40 @@ class Module(Torch):
         output.mul_(2)
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             output.sum().backward()
+
+
+class Interrupts(Torch):
+    """Ctrl-C frees the caller of a layer while the library's call goes on in a thread of its own."""
+
+    PROGRAM = """
+import threading, torch, bppsa.torch
+from bppsa import _native
+torch.set_num_threads(1)
+{setup}
+print("ready")
+try:
+    {call}
+    print("came to its end")
+except KeyboardInterrupt:
+    print("under way" if any(thread.name == "bppsa" for thread in threading.enumerate()) else "after its end")
+"""
+
+    def check(self, setup, call):
+        out, _ = run_until_interrupted(self, self.PROGRAM.format(setup=setup, call=call))
+        self.assertEqual(out.strip(), "under way")
+
+    def test_a_layer_that_is_being_made(self):
+        self.check("""
+class Slow(_native.Layer):
+    def __init__(self, *options):
+        _native.command(["bench", "rnn", "--threads", "1"])
+        super().__init__(*options)
+_native.Layer, bppsa.torch._LONG, layer, x = Slow, 0, bppsa.torch.GRU(1, 2), torch.randn(3, 2, 1)
+""", "layer(x)")
+
+    def test_a_scan_of_a_layer(self):
+        """2·10⁹ FLOPs of back-propagation, and by a scan a hundred times as many."""
+        self.check("output = bppsa.torch.RNN(1, 256, scan='chunked 8')(torch.randn(1800, 4, 1))[0].sum()", "output.backward()")
 
 
 class Memory(Torch):
