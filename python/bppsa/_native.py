@@ -70,6 +70,13 @@ def _check(status: int) -> None:
         raise (RequestError if status in _REQUEST else RunError)(_error().decode(errors="replace"))
 
 
+def _word(text: str) -> bytes:
+    """The text for C, where a NUL byte would end it."""
+    if "\0" in text:
+        raise RequestError(f"{text!r}: has a NUL byte, expected a text without one")
+    return text.encode()
+
+
 def sizes(*values: int) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
@@ -103,7 +110,7 @@ def interruptible(function: Callable[[], Any]) -> Any:
 
 def command(words: list[str]) -> tuple[int, str, str]:
     """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr."""
-    line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *[word.encode() for word in words], None)
+    line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *map(_word, words), None)
     texts = [ctypes.c_void_p(), ctypes.c_void_p()]
     code = _command(len(words) + 1, line, ctypes.byref(texts[0]), ctypes.byref(texts[1]))
     out, err = ("" if text.value is None else ctypes.string_at(text).decode(errors="replace") for text in texts)
@@ -117,7 +124,7 @@ class Scan:
 
     def __init__(self, method: str, diagonal: bool, f64: bool, shape: tuple[int, int, int], affine: bool, threads: int) -> None:
         self._handle = ctypes.c_void_p()
-        _check(_scan_create(method.encode(), diagonal, f64, sizes(*shape), affine, threads, ctypes.byref(self._handle)))
+        _check(_scan_create(_word(method), diagonal, f64, sizes(*shape), affine, threads, ctypes.byref(self._handle)))
 
     def run(self, jt: int, injected: int | None, gradients: int) -> None:
         """Addresses of jt [T,B,H,H] or [T,B,H], u [T,B,H] or None, and g [T+1,B,H] whose last row is given."""
@@ -134,7 +141,7 @@ class Layer:
     def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
                  input_gradients: bool, threads: int) -> None:
         self._handle = ctypes.c_void_p()
-        _check(_layer_create(cell.encode(), method.encode(), forward.encode(), relu, f64, sizes(*shape), input_gradients, threads,
+        _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, threads,
                              ctypes.byref(self._handle)))
 
     def forward(self, x: int, h0: int | None, weights: list[int | None]) -> tuple[int, int | None]:

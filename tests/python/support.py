@@ -28,7 +28,7 @@ def has(module):
 
 
 def run_until_interrupted(test, program):
-    """Runs a program, sends it Ctrl-C half a second after it has printed "ready", and gives what else it printed. It must end well."""
+    """Runs a program, sends it Ctrl-C half a second after it has printed "ready", and gives what else it printed."""
     process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=os.environ)
     test.assertEqual(process.stdout.readline().strip(), "ready")
