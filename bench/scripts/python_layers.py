@@ -54,11 +54,11 @@ def library_pass(cell, layer, x, seed, threads):
     native = _native.Layer(cell.lower(), "auto", "sequential", False, False, shape, False, threads)
     weights = [parameter.data.clone() for parameter in layer.parameters()]
     gradients = [torch.empty_like(weight) for weight in weights]
-    h0 = torch.zeros(batch, layer.hidden_size * (2 if cell == "LSTM" else 1))
+    last = [torch.empty(batch, layer.hidden_size) for _ in range(2 if cell == "LSTM" else 1)]
 
     def run():
-        native.forward(x.data_ptr(), h0.data_ptr(), [weight.data_ptr() for weight in weights])
-        native.backward(seed.data_ptr(), None, [gradient.data_ptr() for gradient in gradients], None, None)
+        native.forward(x.data_ptr(), None, [weight.data_ptr() for weight in weights], [state.data_ptr() for state in last], None)
+        native.backward(seed.data_ptr(), None, [gradient.data_ptr() for gradient in gradients], None, (None, None))
 
     return run
 

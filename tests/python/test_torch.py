@@ -386,6 +386,18 @@ class Module(Torch):
         with self.assertRaisesRegex(bppsa.RequestError, "forward pass 'fast', expected sequential"):
             bppsa.torch.GRU(3, 4, forward="fast")(x)
 
+    def test_devices_that_are_not_there(self):
+        layer = bppsa.torch.GRU(3, 4)
+        with self.assertRaisesRegex(NotImplementedError, "input: on meta, expected the CPU or a GPU of CUDA"):
+            layer(torch.empty(5, 2, 3, device="meta"))
+        with self.assertRaisesRegex(ValueError, "weight_ih_l0: on meta, expected cpu as the others"):
+            layer.to("meta")(torch.randn(5, 2, 3))
+        missing = "device cuda:999: (this build has no CUDA|no CUDA device found|CUDA devices here)"
+        with self.assertRaisesRegex(bppsa.RequestError, missing):  # what a tensor on a GPU meets in a package without CUDA
+            _native.Layer("gru", "auto", "auto", False, False, (5, 2, 3, 4), False, 1, 999, None)
+        with self.assertRaisesRegex(bppsa.RequestError, missing):
+            _native.Scan("auto", True, False, (5, 2, 3), True, 1, 999, None)
+
     def test_second_derivatives_are_refused(self):
         layer, x = bppsa.torch.RNN(3, 4), torch.randn(5, 2, 3, requires_grad=True)
         gradient, = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
@@ -400,6 +412,71 @@ class Module(Torch):
         output.mul_(2)
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             output.sum().backward()
+
+
+def has_gpu():
+    """Whether PyTorch and the package both have CUDA, and there is a GPU."""
+    if not has("torch") or not torch.cuda.is_available():
+        return False
+    try:
+        _native.Layer("rnn", "auto", "auto", False, False, (1, 1, 1, 1), False, 1, 0, None)
+        return True
+    except bppsa.RequestError:
+        return False
+
+
+@unittest.skipUnless(has_gpu(), "no GPU, or PyTorch or the package was built without CUDA")
+class Gpu(Torch):
+    """The same on a GPU as on the processor."""
+
+    def both(self, cell, **options):
+        layer = getattr(bppsa.torch, cell)(3, 8, **options).double()
+        return layer, copy.deepcopy(layer).cuda()
+
+    def results(self, layer, x, start, weights, lengths=None):
+        return [result.detach().cpu() for result in self.grads(layer, x, start, weights, lengths)]
+
+    def test_layers(self):
+        for cell, scan, several in itertools.product(("RNN", "GRU", "LSTM"), ("auto", "bp", "blelloch", "chunked 3"), (False, True)):
+            options = {"num_layers": 2, "bidirectional": True} if several else {}
+            here, there = self.both(cell, scan=scan, **options)
+            for lengths in (None, [20, 13, 13, 4]):
+                x = torch.randn(20, 4, 3, dtype=torch.float64, requires_grad=True)
+                start = [torch.randn(4 if several else 1, 4, 8, dtype=torch.float64, requires_grad=True)
+                         for _ in range(2 if cell == "LSTM" else 1)]
+                weights = [torch.randn(20, 4, 16 if several else 8), *(torch.randn_like(part) for part in start)]
+                expected = self.results(here, x, start, weights, lengths)
+                x, *start = (tensor.detach().cuda().requires_grad_() for tensor in (x, *start))
+                found = self.results(there, x, start, [weight.cuda() for weight in weights], lengths)
+                for one, other in zip(found, expected):
+                    self.assertLess(residual(one, other, 20, "float64"), 30, (cell, scan, several, lengths))
+
+    def test_the_callers_stream(self):
+        """A pass follows what its stream had to do before, and its results are ready for what comes after."""
+        here, there = self.both("GRU")
+        x = torch.randn(50, 4, 3, dtype=torch.float64)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            late = torch.empty_like(x, device="cuda")
+            torch.cuda._sleep(50_000_000)
+            late.copy_(x)
+            found = there(late)[0].sum()
+            found.backward()
+        expected = here(x)[0].sum()
+        expected.backward()
+        torch.testing.assert_close(found.cpu(), expected)
+        torch.testing.assert_close(there.weight_hh_l0.grad.cpu(), here.weight_hh_l0.grad)
+
+    def test_the_scan(self):
+        for shape in ((30, 2, 5), (30, 2, 5, 5)):
+            tensors = [torch.randn(shape, dtype=torch.float64) * 0.4, torch.randn(30, 2, 5, dtype=torch.float64),
+                       torch.randn(2, 5, dtype=torch.float64)]
+            results = []
+            for device in ("cpu", "cuda"):
+                moved = [tensor.to(device).requires_grad_() for tensor in tensors]
+                output = bppsa.torch.scan(*moved)
+                results.append([output, *torch.autograd.grad(output.sum(), moved)])
+            for one, other in zip(*results):
+                torch.testing.assert_close(other.cpu(), one)
 
 
 class Interrupts(Torch):

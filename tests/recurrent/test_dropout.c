@@ -75,8 +75,8 @@ static double forward(run *r, int64_t step, const int64_t *which, const int64_t 
   return sum;
 }
 
-/* The gradients of weights, inputs and initial states are the difference quotients of Σ seed · logits, in which the same numbers are left out; by
- * BP and by a scan, of whole samples and of samples with lengths. */
+/* The gradients of weights, inputs and initial states are the difference quotients of Σ seed · logits, in which the same numbers
+ * are left out; by BP and by a scan, of whole samples and of samples with lengths. */
 static void test_gradients(void **state) {
   (void)state;
   for (int k = 0; k < CELLS * 4; ++k) {
