@@ -1,5 +1,5 @@
-/* Scans, layers and commands for python/bppsa/_native.py. Every copy is one of core/memory.h, which a processor does at once and a GPU
- * when its stream comes to it. */
+/* Scans, layers and commands for python/bppsa/_native.py. Every copy is one of core/memory.h, which a processor does at once and a
+ * GPU when its stream comes to it. */
 #include "python/native.h"
 
 #include <stdio.h>

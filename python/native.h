@@ -48,8 +48,8 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
                                        const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
                                        bppsa_python_layer **layer);
 /* x: [T,B,I], borrowed until the last backward pass. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih
- * [G·H,I], W_hh [G·H,H], b_ih, b_hh [G·H]; NULL for zeros. last: where h_T and an LSTM's c_T go. output: where h_1 .. h_T [T,B,H] go,
- * or NULL. *states: their address in the layer's memory, where they stay until its next forward pass. */
+ * [G·H,I], W_hh [G·H,H], b_ih, b_hh [G·H]; NULL for zeros. last: where h_T and an LSTM's c_T go. output: where h_1 .. h_T
+ * [T,B,H] go, or NULL. *states: their address in the layer's memory, where they stay until its next forward pass. */
 bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
                                         const void *const weights[BPPSA_PYTHON_WEIGHTS], void *const last[2], void *output,
                                         void **states);

@@ -41,7 +41,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer, _Pointers]),
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
     "scan_destroy": (None, [_Pointer]),
-    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer, _Pointers]),
+    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
+                            _Pointers]),
     "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointers, _Pointer, _Pointers]),
     "layer_backward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
     "layer_destroy": (None, [_Pointer]),
@@ -116,8 +117,8 @@ def command(words: list[str]) -> tuple[int, str, str]:
 
 
 class Scan:
-    """A plan of g_{t-1} = J_tᵀ g_t + u_{t-1} with its memory, for one shape. Not for two threads at once. gpu: its number, or -1 for
-    the processor; stream: the address of the CUDA stream on which a GPU's work is queued."""
+    """A plan of g_{t-1} = J_tᵀ g_t + u_{t-1} with its memory, for one shape. Not for two threads at once. gpu: its number, or -1
+    for the processor; stream: the address of the CUDA stream on which a GPU's work is queued."""
 
     def __init__(self, method: str, diagonal: bool, f64: bool, shape: tuple[int, int, int], affine: bool, threads: int,
                  gpu: int = -1, stream: int | None = None) -> None:
@@ -146,13 +147,14 @@ class Layer:
         # Used again in every pass: to make such an array takes longer than to fill it.
         self._weights, self._gradients = (ctypes.c_void_p * 4)(), (ctypes.c_void_p * 4)()
         self._first, self._last, self._of_first = ((ctypes.c_void_p * 2)() for _ in range(3))
+        self.shared: tuple[int, Any] | None = None  # the states' address and an array of them, for whoever shares them
         self._states = ctypes.c_void_p()
         self._to_states = ctypes.byref(self._states)
 
     def forward(self, x: int, first: Sequence[int] | None, weights: Sequence[int | None], last: Sequence[int],
                 output: int | None) -> int:
-        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the last state, and to h_1 .. h_T [T,B,H], whose address in
-        the layer's memory it returns; output: where a copy of them goes. A state is h [B,H], or an LSTM's h and c."""
+        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the last state, and to h_1 .. h_T [T,B,H], whose address
+        in the layer's memory it returns; output: where a copy of them goes. A state is h [B,H], or an LSTM's h and c."""
         self._weights[:] = weights
         self._last[:len(last)] = last
         if first is not None:

@@ -10,9 +10,11 @@ import collections
 import ctypes
 import functools
 import itertools
+import math
 import threading
 from typing import Any, Callable, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
@@ -134,8 +136,8 @@ def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Te
     any number of times.
 
     jt: J_1ᵀ .. J_Tᵀ [T,B,H,H], or their diagonals [T,B,H]. u: u_0 .. u_{T-1} [T,B,H], or None for zeros. g: g_T [B,H]. All
-    float32 or all float64, on the CPU or on one GPU. method: "auto", "linear" (one step after the other), "blelloch", "blelloch 3" (up-levels),
-    "chunked", "chunked 8". Raises ValueError, TypeError, bppsa.RequestError, bppsa.RunError.
+    float32 or all float64, on the CPU or on one GPU. method: "auto", "linear" (one step after the other), "blelloch", "blelloch 3"
+    (up-levels), "chunked", "chunked 8". Raises ValueError, TypeError, bppsa.RequestError, bppsa.RunError.
 
     A recurrence that runs forward in time, h_t = a_t h_{t-1} + b_t, is scan(a.flip(0), b.flip(0), h_0).flip(0).
     """
@@ -179,9 +181,12 @@ class _Pool:
         with self._lock:
             while self._returned:
                 self._idle.append(self._returned.popleft())
-            found = next((entry for entry in reversed(self._idle) if entry[0] == key), None)
-            if found is not None:
-                self._idle.remove(found)
+            found = None
+            for number in range(len(self._idle) - 1, -1, -1):
+                if self._idle[number][0] == key:
+                    found = self._idle[number]
+                    del self._idle[number]
+                    break
             while len(self._idle) > self._limit:
                 dropped.append(self._idle.popleft())
         return _native.Layer(*key) if found is None else found[1]
@@ -204,19 +209,22 @@ class _Lease:
             self._pool.give_back(self._key, self.layer)
 
 
-@functools.lru_cache(maxsize=64)
-def _bytes_type(count: int) -> Any:
-    return type("_Bytes", (ctypes.c_char * count,), {})
+class _Kept(np.ndarray):
+    """An array that keeps a lease. A tensor of it keeps the array."""
+
+    lease: _Lease
 
 
 def _shared(address: int, shape: tuple[int, ...], dtype: torch.dtype, lease: _Lease) -> Tensor:
-    """The layer's memory as a tensor, which keeps the lease."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    memory = _bytes_type(count * (8 if dtype == torch.float64 else 4)).from_address(address)
-    memory.lease = lease
-    return torch.frombuffer(memory, dtype=dtype).resize_(shape)  # no view, which autograd would not let its user change
+    """The layer's memory as a tensor, which keeps the lease. It is no view, which autograd would not let its user change."""
+    layer = lease.layer
+    if layer.shared is None or layer.shared[0] != address:
+        size = 8 if dtype is torch.float64 else 4
+        memory = (ctypes.c_char * (size * math.prod(shape))).from_address(address)
+        layer.shared = (address, np.ndarray(shape, f"f{size}", memory).view(_Kept))
+    kept = layer.shared[1].view()
+    kept.lease = lease
+    return torch.from_numpy(kept)
 
 
 def _address(tensor: Tensor | None) -> int | None:
@@ -374,7 +382,8 @@ class _Recurrent:
             walked = [walk(stretches, None if first is None else tuple(part[k:k + 1] for part in first), k)
                       for k, walk in enumerate((self._forwards, self._backwards)[:self._directions], number)]
             lasts += [last for _, last in walked]
-            stretches = walked[0][0] if len(walked) == 1 else [torch.cat(pair, 2) for pair in zip(*(states for states, _ in walked))]
+            outputs = [states for states, _ in walked]
+            stretches = outputs[0] if len(outputs) == 1 else [torch.cat(pair, 2) for pair in zip(*outputs)]
             if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
                 stretches = [torch.nn.functional.dropout(x, self.dropout, True) for x in stretches]
         return stretches, tuple(torch.cat(parts) for parts in zip(*lasts))
@@ -403,11 +412,11 @@ class _Recurrent:
 
     def _check_input(self, x: Tensor, shape: Any) -> Tensor:
         """The input, whose last axis has the features, contiguous."""
-        name = f"bppsa.torch.{type(self).__name__}"
-        x = _checked(f"{name}: input", x)
-        if x.shape[-1] != self.input_size or 0 in x.shape[:-1]:
-            raise ValueError(f"{name}: input is {list(shape)}, expected {self.input_size} numbers in each step, at least "
-                             "one step and one sequence")
+        if x.dtype not in (torch.float32, torch.float64) or not (x.is_cpu or x.is_cuda) or not x.is_contiguous():
+            x = _checked(f"bppsa.torch.{type(self).__name__}: input", x)
+        if x.shape[-1] != self.input_size or 0 in x.shape:
+            raise ValueError(f"bppsa.torch.{type(self).__name__}: input is {list(shape)}, expected {self.input_size} numbers in "
+                             "each step, at least one step and one sequence")
         return x
 
     def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:

@@ -437,7 +437,7 @@ class Gpu(Torch):
         return [result.detach().cpu() for result in self.grads(layer, x, start, weights, lengths)]
 
     def test_layers(self):
-        for cell, scan, several in itertools.product(("RNN", "GRU", "LSTM"), ("auto", "bp", "blelloch", "chunked 3"), (False, True)):
+        for cell, scan, several in itertools.product(("RNN", "GRU", "LSTM"), SCANS, (False, True)):
             options = {"num_layers": 2, "bidirectional": True} if several else {}
             here, there = self.both(cell, scan=scan, **options)
             for lengths in (None, [20, 13, 13, 4]):
