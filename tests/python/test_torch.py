@@ -1,5 +1,6 @@
 """bppsa.torch beside torch.nn: gradients, shapes, state_dict, training, refusals, memory. BPPSA_PYTHON_CONFIGURATIONS and
 BPPSA_PYTHON_CALLS say how much of it runs."""
+import contextlib
 import copy
 import gc
 import io
@@ -9,6 +10,7 @@ import pickle
 import random
 import threading
 import unittest
+from unittest import mock
 
 from support import has, main, residual, run_until_interrupted
 
@@ -477,6 +479,28 @@ class Gpu(Torch):
                 results.append([output, *torch.autograd.grad(output.sum(), moved)])
             for one, other in zip(*results):
                 torch.testing.assert_close(other.cpu(), one)
+
+
+class AsOnAGpu(Torch):
+    """What Python does with tensors of a GPU, in front of the processor's passes: outputs and states are tensors of their own."""
+
+    def test_results(self):
+        for cell, several in itertools.product(("RNN", "GRU", "LSTM"), (False, True)):
+            options = {"num_layers": 2, "bidirectional": True} if several else {}
+            layer, x = getattr(bppsa.torch, cell)(3, 4, **options), torch.randn(9, 3, 3, requires_grad=True)
+            start = [torch.randn(4 if several else 1, 3, 4, requires_grad=True) for _ in range(2 if cell == "LSTM" else 1)]
+            weights = [torch.randn(9, 3, 8 if several else 4), *(torch.randn_like(part) for part in start)]
+            expected = self.grads(layer, x, start, weights, [9, 4, 6])
+            with mock.patch.object(torch.Tensor, "is_cuda", True), mock.patch.object(torch.Tensor, "get_device", lambda _: -1), \
+                    mock.patch("torch.cuda.current_stream", lambda _: mock.Mock(cuda_stream=None)), \
+                    mock.patch("torch.cuda.device", lambda _: contextlib.nullcontext()):
+                found = self.grads(layer, x, start, weights, [9, 4, 6])
+                output = layer(x)[0]
+                pool = len(layer._pool._idle) + len(layer._pool._returned)
+                output.mul_(2).sum().backward()  # the layer's own states stay as they are
+                del output
+                self.assertEqual(len(layer._pool._idle) + len(layer._pool._returned), pool + (4 if several else 1))
+            self.assertTrue(all(torch.equal(one, other) for one, other in zip(found, expected)), (cell, several))
 
 
 class Interrupts(Torch):
