@@ -92,10 +92,10 @@ static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
     }
   }
   for (int k = INPUTS; k < ALL; ++k) {
-    const int64_t count = a[k] != NULL ? count_of(p, k) : 0;
-    bppsa_view from = bppsa_view_make(bppsa_calloc(count + 1, (size_t)size), p->dtype, 1, &count);
-    assert_int_equal(bppsa_memory_get(where, from.data, a[k], count * size), BPPSA_OK);
-    for (int64_t i = 0; i < count; ++i) {
+    const int64_t count = count_of(p, k);
+    bppsa_view from = bppsa_view_make(bppsa_calloc(count, (size_t)size), p->dtype, 1, &count);
+    assert_int_equal(a[k] != NULL ? bppsa_memory_get(where, from.data, a[k], count * size) : BPPSA_OK, BPPSA_OK);
+    for (int64_t i = 0; i < count; ++i) { /* of what is not used, zeros */
       values[k][i] = bppsa_view_get(&from, i);
     }
     bppsa_free(from.data);
