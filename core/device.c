@@ -12,7 +12,8 @@ struct bppsa_device {
   bppsa_device_kind kind;
   int32_t index;
   int32_t threads;
-  void *stream; /* GPU only */
+  void *stream;  /* GPU only */
+  bool borrowed; /* the stream is the caller's */
   char name[24];
   char hardware[128];
 };
@@ -90,16 +91,15 @@ static bppsa_status find_gpu(const char *name, int32_t index, char *hardware, si
   return BPPSA_OK;
 }
 
-/* Makes the device that `about` describes, with a stream of its own. */
+/* Makes the device that `about` describes; a GPU gets a stream of its own unless it borrows one. */
 static bppsa_status open_device(const bppsa_device *about, bppsa_device **device) {
   bppsa_device *made = bppsa_alloc(sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   *made = *about;
-  made->stream = NULL;
   bppsa_status status = bppsa_blas_hold();
-  if (status == BPPSA_OK && made->kind == BPPSA_CUDA) {
+  if (status == BPPSA_OK && made->kind == BPPSA_CUDA && !made->borrowed) {
     status = bppsa_cuda_stream_create(made->index, &made->stream);
     if (status != BPPSA_OK) {
       bppsa_blas_release();
@@ -113,34 +113,51 @@ static bppsa_status open_device(const bppsa_device *about, bppsa_device **device
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device) {
-  BPPSA_REQUIRE(name != NULL && device != NULL);
-  bppsa_device made = {0};
-  BPPSA_TRY(bppsa_device_parse(name, &made.kind, &made.index));
+/* Checks the threads of a device whose kind and index are known, finds its hardware, and makes it. name: in messages. */
+static bppsa_status create_device(const char *name, int64_t threads, bppsa_device *made, bppsa_device **device) {
   if (threads < 0 || threads > BPPSA_MAX_THREADS) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "threads %lld: expected 1 .. %d, or 0 for all cores", (long long)threads,
                       BPPSA_MAX_THREADS);
   }
-  made.threads = threads == 0 ? bppsa_pool_cpus() : (int32_t)threads;
-  if (made.kind == BPPSA_CPU) {
-    snprintf(made.name, sizeof made.name, "cpu");
-    processor_name(made.hardware, sizeof made.hardware);
+  made->threads = threads == 0 ? bppsa_pool_cpus() : (int32_t)threads;
+  if (made->kind == BPPSA_CPU) {
+    snprintf(made->name, sizeof made->name, "cpu");
+    processor_name(made->hardware, sizeof made->hardware);
   } else {
-    snprintf(made.name, sizeof made.name, "cuda:%d", (int)made.index);
-    BPPSA_TRY(find_gpu(name, made.index, made.hardware, sizeof made.hardware));
+    snprintf(made->name, sizeof made->name, "cuda:%d", (int)made->index);
+    BPPSA_TRY(find_gpu(name, made->index, made->hardware, sizeof made->hardware));
   }
-  return open_device(&made, device);
+  return open_device(made, device);
+}
+
+bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device) {
+  BPPSA_REQUIRE(name != NULL && device != NULL);
+  bppsa_device made = {0};
+  BPPSA_TRY(bppsa_device_parse(name, &made.kind, &made.index));
+  return create_device(name, threads, &made, device);
+}
+
+bppsa_status bppsa_device_on_stream(int32_t index, void *stream, int64_t threads, bppsa_device **device) {
+  BPPSA_REQUIRE(device != NULL);
+  bppsa_device made = {.kind = BPPSA_CUDA, .stream = stream, .borrowed = true};
+  char name[24];
+  snprintf(name, sizeof name, "cuda:%d", (int)index);
+  BPPSA_TRY(bppsa_device_parse(name, &made.kind, &made.index));
+  return create_device(name, threads, &made, device);
 }
 
 bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork) {
   BPPSA_REQUIRE(device != NULL && fork != NULL);
-  return open_device(device, fork);
+  bppsa_device about = *device;
+  about.stream = NULL;
+  about.borrowed = false;
+  return open_device(&about, fork);
 }
 
 void bppsa_device_destroy(bppsa_device *device) {
   if (device != NULL) {
     bppsa_blas_release();
-    if (device->kind == BPPSA_CUDA) {
+    if (device->kind == BPPSA_CUDA && !device->borrowed) {
       bppsa_cuda_stream_destroy(device->index, device->stream);
     }
   }

@@ -17,6 +17,10 @@ typedef struct bppsa_device bppsa_device;
  * message says which. Starts BLAS on first use. */
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device);
 void bppsa_device_destroy(bppsa_device *device);
+/* The GPU of that number with a stream of the caller's (cudaStream_t; NULL is CUDA's default stream), which must outlive the device
+ * and is not destroyed with it: work is queued in order with the caller's own. ERR_ARGUMENT: an index below 0 or beyond 9999, a
+ * thread count out of range. ERR_UNSUPPORTED as above. */
+bppsa_status bppsa_device_on_stream(int32_t index, void *stream, int64_t threads, bppsa_device **device);
 /* Makes another stream of the same GPU: work that is queued on it runs beside that of `device` unless the library's fences order
  * the two. Of a CPU: another such device. The caller destroys it. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork);

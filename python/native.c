@@ -1,42 +1,18 @@
-/* What the Python package calls through ctypes: functions whose arguments are numbers, texts and addresses, so that no layout of
- * a struct is written down a second time in Python. They hold no Python object and need no interpreter: ctypes releases its lock
- * around each call, and several threads may call at once, each with a scan or a layer of its own.
- *
- * A function that returns a status leaves its reason in bppsa_python_error() of the thread that called it. */
+/* Scans, layers and commands for python/bppsa/_native.py. Every copy is one of core/memory.h, which a processor does at once and a
+ * GPU when its stream comes to it. */
+#include "python/native.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bppsa_version.h"
 #include "cli/cli.h"
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "models/network_kind.h"
 #include "recurrent/recurrent.h"
 #include "scan/scan.h"
 
-/* The version script names nothing else, so that libraries of one process do not meet (python/native.map). */
-const char *bppsa_python_version(void);
-const char *bppsa_python_error(void);
-int bppsa_python_command(int argc, char **argv, char **out, char **err);
-void bppsa_python_free(void *text);
-int64_t bppsa_python_allocated(void);
-
-typedef struct bppsa_python_scan bppsa_python_scan;
-bppsa_status bppsa_python_scan_create(const char *method, int diagonal, int f64, const int64_t sizes[3], int affine,
-                                      int64_t threads, bppsa_python_scan **scan);
-bppsa_status bppsa_python_scan_run(bppsa_python_scan *scan, const void *jt, const void *injected, void *gradients);
-void bppsa_python_scan_destroy(bppsa_python_scan *scan);
-
-typedef struct bppsa_python_layer bppsa_python_layer;
-bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
-                                       const int64_t sizes[4], int input_gradients, int64_t threads, bppsa_python_layer **layer);
-bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *h0, const void *const weights[4],
-                                        void **states, void **cells);
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
-                                         void *const gradients[4], void *dx, void *dh0);
-void bppsa_python_layer_destroy(bppsa_python_layer *layer);
-
-/* "0.1.0", or "0.1.0 COMMIT" */
 const char *bppsa_python_version(void) {
   return BPPSA_COMMIT[0] != '\0' ? BPPSA_VERSION " " BPPSA_COMMIT : BPPSA_VERSION;
 }
@@ -47,8 +23,6 @@ const char *bppsa_python_error(void) {
 
 /* ---- commands ---- */
 
-/* Runs a command line of the program. *out and *err receive what it printed; bppsa_python_free frees each. Returns the program's
- * exit code, or 1 with both NULL where the system has no memory for the texts. */
 int bppsa_python_command(int argc, char **argv, char **out, char **err) {
   char *texts[2] = {NULL, NULL};
   size_t sizes[2];
@@ -72,9 +46,12 @@ void bppsa_python_free(void *text) {
   free(text);
 }
 
-/* Blocks that the library holds; for tests that look for leaks. */
 int64_t bppsa_python_allocated(void) {
   return bppsa_alloc_live();
+}
+
+static bppsa_status open_device(int64_t threads, int32_t gpu, void *stream, bppsa_device **device) {
+  return gpu == -1 ? bppsa_device_create("cpu", threads, device) : bppsa_device_on_stream(gpu, stream, threads, device);
 }
 
 /* ---- scans ---- */
@@ -86,16 +63,15 @@ struct bppsa_python_scan {
   int64_t batch;
 };
 
-static bppsa_status make_scan(const bppsa_scan_config *config, int64_t threads, bppsa_python_scan *scan) {
-  BPPSA_TRY(bppsa_device_create("cpu", threads, &scan->device));
+static bppsa_status make_scan(bppsa_scan_config *config, int64_t threads, int32_t gpu, void *stream, bppsa_python_scan *scan) {
+  BPPSA_TRY(open_device(threads, gpu, stream, &scan->device));
+  config->device = bppsa_device_get_kind(scan->device);
   BPPSA_TRY(bppsa_scan_plan_create(config, &scan->plan));
   return bppsa_scan_executor_create(scan->plan, scan->device, &scan->executor);
 }
 
-/* g_{t-1} = J_tᵀ g_t + u_{t-1} for t = T .. 1, with g_0. sizes: T, B, H. method: the text form of a scan (scan/method.h).
- * threads: 0 for all cores. ERR_* of bppsa_scan_plan_create. */
 bppsa_status bppsa_python_scan_create(const char *method, int diagonal, int f64, const int64_t sizes[3], int affine,
-                                      int64_t threads, bppsa_python_scan **scan) {
+                                      int64_t threads, int32_t gpu, void *stream, bppsa_python_scan **scan) {
   bppsa_scan_config config = bppsa_scan_config_default();
   config.element = diagonal ? BPPSA_ELEMENT_DIAGONAL : BPPSA_ELEMENT_DENSE;
   config.dtype = f64 ? BPPSA_F64 : BPPSA_F32;
@@ -110,7 +86,7 @@ bppsa_status bppsa_python_scan_create(const char *method, int diagonal, int f64,
     return BPPSA_ERR_MEMORY;
   }
   made->batch = sizes[1];
-  const bppsa_status status = make_scan(&config, threads, made);
+  const bppsa_status status = make_scan(&config, threads, gpu, stream, made);
   if (status != BPPSA_OK) {
     bppsa_python_scan_destroy(made);
     return status;
@@ -119,8 +95,6 @@ bppsa_status bppsa_python_scan_create(const char *method, int diagonal, int f64,
   return BPPSA_OK;
 }
 
-/* jt: [T,B,H,H] or diagonals [T,B,H]. injected: u_0 .. u_{T-1} [T,B,H], or NULL. gradients: [T+1,B,H], g_T in the last row; g_0 ..
- * g_{T-1} are written. */
 bppsa_status bppsa_python_scan_run(bppsa_python_scan *scan, const void *jt, const void *injected, void *gradients) {
   const bppsa_scan_operands operands = {.batch = scan->batch, .jt = jt, .injected = injected, .gradients = gradients};
   return scan->executor->execute(scan->executor, &operands);
@@ -137,48 +111,67 @@ void bppsa_python_scan_destroy(bppsa_python_scan *scan) {
 
 /* ---- recurrent layers ---- */
 
-enum { WEIGHTS = 4 }; /* W_ih, W_hh, b_ih, b_hh: the first parameters of a network of one layer */
-
 struct bppsa_python_layer {
   bppsa_device *device;
   bppsa_model *model;
   bppsa_recurrent_config config;
-  bool pair;             /* the state is (h, c) */
+  bool pair;             /* the state is (h, c), kept as [B,2H] with h in front of c */
+  void *first;           /* of a pair: the initial state [B,2H], in the device's memory */
   const void *last_cell; /* during a backward pass: the gradient of c_T [B,H], or NULL for zeros */
 };
 
-/* Numbers in a state. */
-static int64_t state_size(const bppsa_python_layer *layer) {
-  return (layer->pair ? 2 : 1) * layer->config.hidden;
+static bppsa_view view_of(const bppsa_python_layer *layer, const void *data, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make((void *)data, layer->config.dtype, ndim, shape);
+  view.device = bppsa_device_get_kind(layer->device);
+  return view;
+}
+
+/* Bytes of B rows of H numbers, and of one of them. */
+static int64_t half_bytes(const bppsa_python_layer *layer) {
+  return layer->config.batch * layer->config.hidden * (int64_t)bppsa_dtype_size(layer->config.dtype);
+}
+
+static int64_t row_bytes(const bppsa_python_layer *layer) {
+  return layer->config.hidden * (int64_t)bppsa_dtype_size(layer->config.dtype);
+}
+
+static bppsa_status copy(const bppsa_python_layer *layer, void *to, const void *from, int64_t bytes) {
+  return bppsa_memory_queue_copy(layer->device, to, bytes, from, bytes, bytes, 1);
+}
+
+/* Copies h (half 0) or c (half 1) into states [B,2H], or out of them. */
+static bppsa_status put_half(const bppsa_python_layer *layer, void *states, int half, const void *from) {
+  const int64_t row = row_bytes(layer);
+  return bppsa_memory_queue_copy(layer->device, (char *)states + half * row, 2 * row, from, row, row, layer->config.batch);
+}
+
+static bppsa_status get_half(const bppsa_python_layer *layer, void *to, const void *states, int half) {
+  const int64_t row = row_bytes(layer);
+  return bppsa_memory_queue_copy(layer->device, to, row, (const char *)states + half * row, 2 * row, row, layer->config.batch);
 }
 
 /* Puts the gradient of c_T into the second halves of g_T. */
 static bppsa_status add_last_cell(void *context, int64_t number, void *g) {
   const bppsa_python_layer *layer = context;
-  const bppsa_recurrent_config *c = &layer->config;
-  const size_t half = (size_t)c->hidden * bppsa_dtype_size(c->dtype);
   (void)number;
-  for (int64_t b = 0; layer->last_cell != NULL && b < c->batch; ++b) {
-    memcpy((char *)g + (size_t)(2 * (c->seq_len * c->batch + b) + 1) * half, (const char *)layer->last_cell + (size_t)b * half,
-           half);
-  }
-  return BPPSA_OK;
+  return layer->last_cell == NULL
+             ? BPPSA_OK
+             : put_half(layer, (char *)g + 2 * layer->config.seq_len * half_bytes(layer), 1, layer->last_cell);
 }
 
-static bppsa_status make_layer(const bppsa_cell *cell, int64_t threads, bppsa_python_layer *layer) {
+static bppsa_status make_layer(const bppsa_cell *cell, int64_t threads, int32_t gpu, void *stream, bppsa_python_layer *layer) {
   layer->pair = cell->pair;
+  BPPSA_TRY(open_device(threads, gpu, stream, &layer->device));
   if (cell->pair) {
     layer->config.ends = (bppsa_recurrent_ends){.context = layer, .before = add_last_cell};
   }
-  BPPSA_TRY(bppsa_device_create("cpu", threads, &layer->device));
-  return bppsa_recurrent_create(&layer->config, cell, layer->device, &layer->model);
+  BPPSA_TRY(bppsa_recurrent_create(&layer->config, cell, layer->device, &layer->model));
+  return cell->pair ? bppsa_memory_alloc(layer->device, 2 * half_bytes(layer), &layer->first) : BPPSA_OK;
 }
 
-/* One layer of the cell "rnn", "gru", .. without a head. sizes: T, B, I, H. method: the text form of a gradient method
- * (scan/method.h). forward: how states are computed (recurrent/forward.h). threads: 0 for all cores. ERR_ARGUMENT: no such cell;
- * ERR_* of bppsa_recurrent_create. */
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
-                                       const int64_t sizes[4], int input_gradients, int64_t threads, bppsa_python_layer **layer) {
+                                       const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
+                                       bppsa_python_layer **layer) {
   const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   if (kind == NULL || kind->cell == NULL) {
@@ -200,7 +193,7 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
     return BPPSA_ERR_MEMORY;
   }
   made->config = config;
-  const bppsa_status status = make_layer(kind->cell, threads, made);
+  const bppsa_status status = make_layer(kind->cell, threads, gpu, stream, made);
   if (status != BPPSA_OK) {
     bppsa_python_layer_destroy(made);
     return status;
@@ -209,60 +202,87 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
   return BPPSA_OK;
 }
 
-/* x: [T,B,I], borrowed until the last backward pass. h0: [B,H], of an LSTM [B,2H] with h in front of c, or NULL for zeros. weights:
- * W_ih [G·H,I], W_hh [G·H,H], b_ih, b_hh [G·H]; NULL for zeros. *states: h_1 .. h_T [T,B,H], and *cells c_1 .. c_T, or NULL
- * where there is none, in the layer's memory until its next forward pass. */
-bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *h0, const void *const weights[4],
-                                        void **states, void **cells) {
-  const bppsa_recurrent_config *c = &layer->config;
-  const bppsa_view input = bppsa_view_make((void *)x, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->input});
-  const bppsa_view start = bppsa_view_make((void *)h0, c->dtype, 3, (int64_t[]){1, c->batch, state_size(layer)});
-  bppsa_view found, of_c = {.data = NULL};
-  for (int i = 0; i < WEIGHTS; ++i) {
-    const bppsa_view *value = &layer->model->parameters[i].value;
-    if (weights[i] != NULL) {
-      memcpy(value->data, weights[i], bppsa_view_bytes(value));
-    } else {
-      memset(value->data, 0, bppsa_view_bytes(value));
-    }
+/* Where the passes read or write an array of a parameter: on a GPU all of them lie in it as their views lie in host memory. */
+static void *place_of(const bppsa_python_layer *layer, int i, bool gradient) {
+  const bppsa_model *model = layer->model;
+  const bppsa_parameter *parameter = &model->parameters[i], *first = &model->parameters[0];
+  const char *at = gradient ? parameter->gradient.data : parameter->value.data;
+  if (model->device == NULL) {
+    return (void *)at;
   }
-  BPPSA_TRY(bppsa_recurrent_forward_layers(layer->model, &input, h0 != NULL ? &start : NULL));
-  BPPSA_TRY(bppsa_recurrent_states(layer->model, 0, &found));
-  BPPSA_TRY(layer->pair ? bppsa_recurrent_cell_states(layer->model, 0, &of_c) : BPPSA_OK);
-  *states = found.data;
-  *cells = of_c.data;
+  return gradient ? (char *)model->device_gradients + (at - (const char *)first->gradient.data)
+                  : (char *)model->device_values + (at - (const char *)first->value.data);
+}
+
+static bppsa_status put_weights(const bppsa_python_layer *layer, const void *const weights[BPPSA_PYTHON_WEIGHTS]) {
+  for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
+    const int64_t bytes = (int64_t)bppsa_view_bytes(&layer->model->parameters[i].value);
+    BPPSA_TRY(weights[i] != NULL ? copy(layer, place_of(layer, i, false), weights[i], bytes)
+                                 : bppsa_memory_queue_clear(layer->device, place_of(layer, i, false), bytes));
+  }
   return BPPSA_OK;
 }
 
-static void copy_out(const bppsa_view *from, void *to) {
-  if (to != NULL) {
-    memcpy(to, from->data, bppsa_view_bytes(from));
+bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
+                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *const last[2], void *output,
+                                        void **states) {
+  const bppsa_recurrent_config *c = &layer->config;
+  const int64_t half = half_bytes(layer), final = (c->seq_len - 1) * half;
+  const bppsa_view input = view_of(layer, x, 3, (int64_t[]){c->seq_len, c->batch, c->input});
+  bppsa_view start = {.data = NULL}, h, cells;
+  BPPSA_TRY(put_weights(layer, weights));
+  if (first != NULL) {
+    start = view_of(layer, layer->pair ? layer->first : first[0], 3, (int64_t[]){1, c->batch, (layer->pair ? 2 : 1) * c->hidden});
+    for (int i = 0; layer->pair && i < 2; ++i) {
+      BPPSA_TRY(put_half(layer, layer->first, i, first[i]));
+    }
   }
+  BPPSA_TRY(bppsa_recurrent_forward_layers(layer->model, &input, first != NULL ? &start : NULL));
+  BPPSA_TRY(bppsa_recurrent_states(layer->model, 0, &h));
+  BPPSA_TRY(copy(layer, last[0], (char *)h.data + final, half));
+  if (layer->pair) {
+    BPPSA_TRY(bppsa_recurrent_cell_states(layer->model, 0, &cells));
+    BPPSA_TRY(copy(layer, last[1], (char *)cells.data + final, half));
+  }
+  BPPSA_TRY(output != NULL ? copy(layer, output, h.data, c->seq_len * half) : BPPSA_OK);
+  *states = h.data;
+  return BPPSA_OK;
 }
 
-/* The gradients of the latest forward pass, which may be asked for again. seed: of h_1 .. h_T [T,B,H]. last_cell: of an LSTM's c_T
- * [B,H], or NULL for zeros. Each of gradients (in the order and the shapes of weights), dx [T,B,I] and dh0, shaped as h0, may be
- * NULL: not wanted. ERR_UNSUPPORTED: dx or dh0 of a layer that was created without them. */
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
-                                         void *const gradients[4], void *dx, void *dh0) {
-  const bppsa_recurrent_config *c = &layer->config;
-  const bppsa_view states = bppsa_view_make((void *)seed, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->hidden});
+/* The gradients of x and of the initial state, each of which may be unwanted. */
+static bppsa_status get_input_gradients(const bppsa_python_layer *layer, void *dx, void *const of_first[2]) {
   bppsa_view of_x, of_h0;
+  if (dx == NULL && of_first[0] == NULL && of_first[1] == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(layer->model->ops->input_gradients(layer->model, &of_x, &of_h0));
+  BPPSA_TRY(dx != NULL ? copy(layer, dx, of_x.data, (int64_t)bppsa_view_bytes(&of_x)) : BPPSA_OK);
+  if (!layer->pair) {
+    return of_first[0] != NULL ? copy(layer, of_first[0], of_h0.data, half_bytes(layer)) : BPPSA_OK;
+  }
+  for (int i = 0; i < 2; ++i) {
+    BPPSA_TRY(of_first[i] != NULL ? get_half(layer, of_first[i], of_h0.data, i) : BPPSA_OK);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
+                                         void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx, void *const of_first[2]) {
+  const bppsa_recurrent_config *c = &layer->config;
+  const bppsa_view states = view_of(layer, seed, 3, (int64_t[]){c->seq_len, c->batch, c->hidden});
   layer->last_cell = last_cell;
   BPPSA_TRY(bppsa_recurrent_backward_layers(layer->model, &states));
-  if (dx != NULL || dh0 != NULL) {
-    BPPSA_TRY(layer->model->ops->input_gradients(layer->model, &of_x, &of_h0));
-    copy_out(&of_x, dx);
-    copy_out(&of_h0, dh0);
-  }
-  for (int i = 0; i < WEIGHTS; ++i) {
-    copy_out(&layer->model->parameters[i].gradient, gradients[i]);
+  BPPSA_TRY(get_input_gradients(layer, dx, of_first));
+  for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
+    const int64_t bytes = (int64_t)bppsa_view_bytes(&layer->model->parameters[i].gradient);
+    BPPSA_TRY(gradients[i] != NULL ? copy(layer, gradients[i], place_of(layer, i, true), bytes) : BPPSA_OK);
   }
   return BPPSA_OK;
 }
 
 void bppsa_python_layer_destroy(bppsa_python_layer *layer) {
   if (layer != NULL) {
+    bppsa_memory_free(layer->device, layer->first);
     bppsa_model_destroy(layer->model);
     bppsa_device_destroy(layer->device);
     bppsa_free(layer);

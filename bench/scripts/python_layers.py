@@ -4,9 +4,9 @@
     PYTHONPATH=build/cpu/python python3 bench/scripts/python_layers.py --out layers.json [--threads 1]
 
 It runs tests/python/test_torch.py with many random configurations (gradients against torch.nn's float64 autograd) and many calls
-(memory), then times a forward and a backward pass of both as a drop-in, at T = 1000, B = 16 and H = 20 and 128, and what the
-library's own passes take of ours. The passes take turns; bench/rivals/noise.py says which rows are noisy. Exits 1 where a test
-fails.
+(memory), then times a forward and a backward pass of both as a drop-in, at T = 1000, B = 16 and H = 20 and 128, what the
+library's own passes take of ours, and what PyTorch's autograd alone adds to them. The passes take turns; bench/rivals/noise.py says
+which rows are noisy. Exits 1 where a test fails.
 """
 import argparse
 import json
@@ -47,23 +47,55 @@ def module_pass(layer, x, seed):
     return run
 
 
-def library_pass(cell, layer, x, seed, threads):
-    """The two passes that bppsa.torch calls, and nothing around them."""
-    steps, batch, inputs = x.shape
-    shape = (steps, batch, inputs, layer.hidden_size)
-    native = _native.Layer(cell.lower(), "auto", "sequential", False, False, shape, False, threads)
-    weights = [parameter.data.clone() for parameter in layer.parameters()]
-    gradients = [torch.empty_like(weight) for weight in weights]
-    h0 = torch.zeros(batch, layer.hidden_size * (2 if cell == "LSTM" else 1))
+class Library:
+    """A layer of the library with the two passes that bppsa.torch calls, and nothing around them."""
+
+    def __init__(self, cell, layer, x, seed, threads):
+        self.native = _native.Layer(cell.lower(), "auto", "sequential", False, False, (*x.shape, layer.hidden_size), False, threads)
+        self.kept = [x, seed, *(parameter.data.clone() for parameter in layer.parameters())]
+        self.gradients = [torch.empty_like(weight) for weight in self.kept[2:]]
+        self.last = [torch.empty(x.shape[1], layer.hidden_size) for _ in range(2 if cell == "LSTM" else 1)]
+        self.x, self.seed, *self.weights = (tensor.data_ptr() for tensor in self.kept)
+        self.to = [gradient.data_ptr() for gradient in self.gradients]
+        self.to_last = [state.data_ptr() for state in self.last]
+
+    def forward(self):
+        return self.native.forward(self.x, None, self.weights, self.to_last, None)
+
+    def backward(self):
+        self.native.backward(self.seed, None, self.to, None, (None, None))
+
+    def run(self):
+        self.forward()
+        self.backward()
+
+
+class Function(torch.autograd.Function):
+    """What any function of PyTorch's autograd has around the library's passes: it checks, allocates and keeps nothing."""
+
+    @staticmethod
+    def forward(ctx, library, output, *weights):
+        ctx.library = library
+        library.forward()
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx, _):
+        ctx.library.backward()
+        return (None, None, *ctx.library.gradients)
+
+
+def function_pass(library, layer, x, seed):
+    weights, output = list(layer.parameters()), torch.empty_like(seed)
 
     def run():
-        native.forward(x.data_ptr(), h0.data_ptr(), [weight.data_ptr() for weight in weights])
-        native.backward(seed.data_ptr(), None, [gradient.data_ptr() for gradient in gradients], None, None)
+        layer.zero_grad(set_to_none=True)
+        Function.apply(library, output, *weights).backward(seed)
 
     return run
 
 
-def time_passes(passes, seconds):
+def time_passes(passes, seconds, clock):
     times = {name: [] for name in passes}
     for run in passes.values():
         run()
@@ -71,9 +103,9 @@ def time_passes(passes, seconds):
     while time.perf_counter() < end or len(times["library"]) < 5:
         for name, run in passes.items():
             for _ in range(1 if name == "torch.nn" else 5):
-                begin = time.perf_counter()
+                begin = clock()
                 run()
-                times[name].append(time.perf_counter() - begin)
+                times[name].append(clock() - begin)
     return {name: noise.timing(each) for name, each in times.items()}
 
 
@@ -82,14 +114,19 @@ def measure(cell, hidden, options):
     x, seed = torch.randn(options.seq_len, options.batch, 1), torch.randn(options.seq_len, options.batch, hidden)
     theirs, ours = getattr(torch.nn, cell)(1, hidden), getattr(bppsa.torch, cell)(1, hidden)
     ours.load_state_dict(theirs.state_dict())
+    library = Library(cell, ours, x, seed, options.threads)
     times = time_passes({"torch.nn": module_pass(theirs, x, seed), "bppsa.torch": module_pass(ours, x, seed),
-                         "library": library_pass(cell, ours, x, seed, options.threads)}, options.seconds)
+                         "function": function_pass(library, ours, x, seed), "library": library.run}, options.seconds,
+                        time.process_time if options.cpu_time else time.perf_counter)
     row = {"cell": cell, "seq_len": options.seq_len, "batch": options.batch, "hidden": hidden, **times,
            "times_as_fast": times["torch.nn"]["median_s"] / times["bppsa.torch"]["median_s"],
-           "wrapper_s": times["bppsa.torch"]["median_s"] - times["library"]["median_s"]}
-    print("%s, H = %3d: torch.nn %8.2f ms%s, bppsa.torch %7.2f ms%s, %5.1f times as fast; around the library's passes %4.0f us" %
+           "wrapper_s": times["bppsa.torch"]["median_s"] - times["library"]["median_s"],
+           "function_s": times["function"]["median_s"] - times["library"]["median_s"]}
+    print("%s, H = %3d: torch.nn %8.2f ms%s, bppsa.torch %7.2f ms%s, %5.1f times as fast; around the library's passes %4.0f us, "
+          "of an empty autograd.Function %4.0f us" %
           (cell, hidden, 1e3 * times["torch.nn"]["median_s"], noise.mark(times["torch.nn"]),
-           1e3 * times["bppsa.torch"]["median_s"], noise.mark(times["bppsa.torch"]), row["times_as_fast"], 1e6 * row["wrapper_s"]))
+           1e3 * times["bppsa.torch"]["median_s"], noise.mark(times["bppsa.torch"]), row["times_as_fast"], 1e6 * row["wrapper_s"],
+           1e6 * row["function_s"]))
     return row
 
 
@@ -102,7 +139,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=5, help="for each row [5]")
     parser.add_argument("--configurations", type=int, default=500)
     parser.add_argument("--calls", type=int, default=10000)
-    parser.add_argument("--no-times", action="store_true", help="for a machine on which others work")
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="of this process, beside other programs, with one thread: waiting does not count, cold caches do")
+    parser.add_argument("--no-times", action="store_true", help="leave the times out")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     document = {"bench": "python_layers", "torch": torch.__version__, "python": sys.version.split()[0],
@@ -112,6 +151,7 @@ def main():
     print("PyTorch %s: %d configurations, worst residual %.2f" % (torch.__version__, options.configurations,
                                                                   document["tests"]["worst_residual"]))
     if not options.no_times:
+        document["clock"] = "cpu" if options.cpu_time else "wall"
         document["rows"] = [measure(cell, hidden, options) for cell in ("RNN", "GRU", "LSTM") for hidden in (20, 128)]
     with open(options.out, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)

@@ -97,21 +97,21 @@ def run(*words: str | Mapping[str, Any], **options: Any) -> Any:
     return json.loads(out) if out.startswith(("{", "[")) else out
 
 
-def grad(model: str | Mapping[str, Any], weights: Any, input: Any, labels: Any = None, h0: Any = None,
+def grad(model: str | Mapping[str, Any], weights: Any, input: Any, labels: Any = None, h0: Any = None, c0: Any = None,
          **options: Any) -> dict[str, np.ndarray]:
     """The gradients of one batch, as `bppsa grad` computes them: a dict with the gradient of every weight under its PyTorch name,
-    of "input" [T,B,I] or [B,C,H,W], of "h0" [L,B,H] (of layers in both directions [2L,B,H]) where it is given, and the scalar
-    "loss" [].
+    of "input" [T,B,I] or [B,C,H,W], of "h0" and of an LSTM's "c0" [L,B,H] (of layers in both directions [2L,B,H]) where they are
+    given, and the scalar "loss" [].
 
-    model: "rnn", "gru", "lenet5", "vgg11", a network's file or dict. weights: a dict of arrays, or a safetensors file. labels:
-    int64 [B], or [T,B] with loss="all"; reals with loss="mse" or "bce"; None beside grad_output, the gradient of the top layer's
-    states, [T,B,H] or [B,H] (in both directions 2H wide), which leaves head and loss out. options: backward="scan",
+    model: "rnn", "gru", "lstm", "lenet5", "vgg11", a network's file or dict. weights: a dict of arrays, or a safetensors file.
+    labels: int64 [B], or [T,B] with loss="all"; reals with loss="mse" or "bce"; None beside grad_output, the gradient of the top
+    layer's states, [T,B,H] or [B,H] (in both directions 2H wide), which leaves head and loss out. options: backward="scan",
     algorithm="chunked", dtype="f64", threads=2, ..
     """
     def call() -> dict[str, np.ndarray]:
         with _folder() as folder:
             out = folder.path / "gradients.safetensors"
-            arrays = {"weights": weights, "input": input, "labels": labels, "h0": h0, "out": out}
+            arrays = {"weights": weights, "input": input, "labels": labels, "h0": h0, "c0": c0, "out": out}
             _run(folder, ["grad", folder.word("network", model)], {**options, **arrays, "json": True})
             return load_tensors(out)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import pathlib
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 _PATH = pathlib.Path(__file__).with_name("libbppsa_python.so")
 
@@ -38,12 +38,13 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "command": (_Int, [_Int, ctypes.POINTER(_Text), _Pointers, _Pointers]),
     "free": (None, [_Pointer]),
     "allocated": (ctypes.c_int64, []),
-    "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, _Pointers]),
+    "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer, _Pointers]),
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
     "scan_destroy": (None, [_Pointer]),
-    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, _Pointers]),
-    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointers, _Pointers]),
-    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointer]),
+    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
+                            _Pointers]),
+    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointers, _Pointer, _Pointers]),
+    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
     "layer_destroy": (None, [_Pointer]),
 }
 
@@ -70,12 +71,15 @@ def _check(status: int) -> None:
         raise (RequestError if status in _REQUEST else RunError)(_error().decode(errors="replace"))
 
 
+def _word(text: str) -> bytes:
+    """The text for C, where a NUL byte would end it."""
+    if "\0" in text:
+        raise RequestError(f"{text!r}: has a NUL byte, expected a text without one")
+    return text.encode()
+
+
 def sizes(*values: int) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
-
-
-def pointers(values: list[int | None]) -> Any:
-    return (ctypes.c_void_p * len(values))(*values)
 
 
 def interruptible(function: Callable[[], Any]) -> Any:
@@ -103,7 +107,7 @@ def interruptible(function: Callable[[], Any]) -> Any:
 
 def command(words: list[str]) -> tuple[int, str, str]:
     """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr."""
-    line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *[word.encode() for word in words], None)
+    line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *map(_word, words), None)
     texts = [ctypes.c_void_p(), ctypes.c_void_p()]
     code = _command(len(words) + 1, line, ctypes.byref(texts[0]), ctypes.byref(texts[1]))
     out, err = ("" if text.value is None else ctypes.string_at(text).decode(errors="replace") for text in texts)
@@ -113,11 +117,14 @@ def command(words: list[str]) -> tuple[int, str, str]:
 
 
 class Scan:
-    """A plan of g_{t-1} = J_tᵀ g_t + u_{t-1} with its memory, for one shape. Not for two threads at once."""
+    """A plan of g_{t-1} = J_tᵀ g_t + u_{t-1} with its memory, for one shape. Not for two threads at once. gpu: its number, or -1
+    for the processor; stream: the address of the CUDA stream on which a GPU's work is queued."""
 
-    def __init__(self, method: str, diagonal: bool, f64: bool, shape: tuple[int, int, int], affine: bool, threads: int) -> None:
+    def __init__(self, method: str, diagonal: bool, f64: bool, shape: tuple[int, int, int], affine: bool, threads: int,
+                 gpu: int = -1, stream: int | None = None) -> None:
         self._handle = ctypes.c_void_p()
-        _check(_scan_create(method.encode(), diagonal, f64, sizes(*shape), affine, threads, ctypes.byref(self._handle)))
+        _check(_scan_create(_word(method), diagonal, f64, sizes(*shape), affine, threads, gpu, stream,
+                            ctypes.byref(self._handle)))
 
     def run(self, jt: int, injected: int | None, gradients: int) -> None:
         """Addresses of jt [T,B,H,H] or [T,B,H], u [T,B,H] or None, and g [T+1,B,H] whose last row is given."""
@@ -129,26 +136,39 @@ class Scan:
 
 
 class Layer:
-    """One recurrent layer for one shape, with the states of its latest forward pass. Not for two threads at once."""
+    """One recurrent layer for one shape (T, B, I, H), with the states of its latest forward pass. Not for two threads at once. gpu,
+    stream: as of Scan. The passes take addresses of arrays; None stands for zeros, or for what is not wanted."""
 
     def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
-                 input_gradients: bool, threads: int) -> None:
+                 input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None) -> None:
         self._handle = ctypes.c_void_p()
-        _check(_layer_create(cell.encode(), method.encode(), forward.encode(), relu, f64, sizes(*shape), input_gradients, threads,
-                             ctypes.byref(self._handle)))
+        _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, threads, gpu,
+                             stream, ctypes.byref(self._handle)))
+        # Used again in every pass: to make such an array takes longer than to fill it.
+        self._weights, self._gradients = (ctypes.c_void_p * 4)(), (ctypes.c_void_p * 4)()
+        self._first, self._last, self._of_first = ((ctypes.c_void_p * 2)() for _ in range(3))
+        self.shared: tuple[int, Any] | None = None  # the states' address and an array of them, for whoever shares them
+        self._states = ctypes.c_void_p()
+        self._to_states = ctypes.byref(self._states)
 
-    def forward(self, x: int, h0: int | None, weights: list[int | None]) -> tuple[int, int | None]:
-        """From the addresses of x [T,B,I], h0 [B,H] (an LSTM's [B,2H], h in front of c) or None, and W_ih, W_hh, b_ih, b_hh to
-        those of the states [T,B,H] and of an LSTM's c [T,B,H], which lie in the layer's memory."""
-        states, cells = ctypes.c_void_p(), ctypes.c_void_p()
-        _check(_layer_forward(self._handle, x, h0, pointers(weights), ctypes.byref(states), ctypes.byref(cells)))
-        assert states.value is not None
-        return states.value, cells.value
+    def forward(self, x: int, first: Sequence[int] | None, weights: Sequence[int | None], last: Sequence[int],
+                output: int | None) -> int:
+        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the last state, and to h_1 .. h_T [T,B,H], whose address
+        in the layer's memory it returns; output: where a copy of them goes. A state is h [B,H], or an LSTM's h and c."""
+        self._weights[:] = weights
+        self._last[:len(last)] = last
+        if first is not None:
+            self._first[:len(first)] = first
+        _check(_layer_forward(self._handle, x, None if first is None else self._first, self._weights, self._last, output,
+                              self._to_states))
+        return self._states.value  # type: ignore[return-value]
 
-    def backward(self, seed: int, last_cell: int | None, gradients: list[int | None], dx: int | None, dh0: int | None) -> None:
-        """From the addresses of the states' gradient [T,B,H], and of c_T's [B,H] or None, to those of the weights, of x and of h0;
-        None: not wanted."""
-        _check(_layer_backward(self._handle, seed, last_cell, pointers(gradients), dx, dh0))
+    def backward(self, seed: int, last_cell: int | None, gradients: Sequence[int | None], dx: int | None,
+                 of_first: Sequence[int | None]) -> None:
+        """From the gradient of h_1 .. h_T [T,B,H], and of c_T [B,H], to those of the weights, of x and of the initial state."""
+        self._gradients[:] = gradients
+        self._of_first[:len(of_first)] = of_first
+        _check(_layer_backward(self._handle, seed, last_cell, self._gradients, dx, self._of_first))
 
     def __del__(self, destroy: Callable[..., None] = _layer_destroy) -> None:
         if getattr(self, "_handle", None):

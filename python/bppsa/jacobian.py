@@ -97,3 +97,9 @@ def rnn(*, weights: Any, input: Any, h0: Any = None, nonlinearity: str | None = 
 def gru(*, weights: Any, input: Any, h0: Any = None, **common: Any) -> scipy.sparse.csr_array:
     """Of one step of a GRU's first layer, h0 to h1 [H,H]. weights: as of bppsa.grad. input: [I]. h0: [H], zeros by default."""
     return _matrix("gru", dict(weights=weights, input=input, h0=h0, **common))
+
+
+def lstm(*, weights: Any, input: Any, h0: Any = None, c0: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of one step of an LSTM's first layer, (h0, c0) to (h1, c1) [2H,2H]; h is in front of c. weights: as of bppsa.grad. input:
+    [I]. h0, c0: [H], zeros by default."""
+    return _matrix("lstm", dict(weights=weights, input=input, h0=h0, c0=c0, **common))

@@ -1,4 +1,4 @@
-"""Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU.
+"""Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU or on a GPU.
 
 RNN, GRU and LSTM are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and
 defaults are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs,
@@ -10,9 +10,11 @@ import collections
 import ctypes
 import functools
 import itertools
+import math
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
@@ -41,8 +43,10 @@ def _opaque(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
     """The tensor, contiguous, if the library can compute with it."""
-    if tensor.device.type != "cpu":
-        raise NotImplementedError(f"{what}: on {tensor.device}, expected the CPU: these functions have no GPU form yet")
+    if like is not None and tensor.device != like.device:
+        raise ValueError(f"{what}: on {tensor.device}, expected {like.device} as the others")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise NotImplementedError(f"{what}: on {tensor.device}, expected the CPU or a GPU of CUDA")
     if tensor.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64")
     if like is not None and tensor.dtype != like.dtype:
@@ -50,8 +54,23 @@ def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
     return tensor.contiguous()
 
 
-def _call(flops: float, function: Callable[[], Any]) -> Any:
+def _place(tensor: Tensor) -> tuple[int, int | None]:
+    """The number of the tensor's GPU and the address of the caller's stream there; (-1, None) on the CPU."""
+    return (tensor.get_device(), torch.cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else (-1, None)
+
+
+def _call(flops: float, tensor: Tensor, function: Callable[[], Any]) -> Any:
+    """Calls a function of the library that works with the tensor."""
+    if tensor.is_cuda:  # the work is only queued
+        with torch.cuda.device(tensor.device):  # the library sets the thread's GPU, and the caller has its own again afterwards
+            return function()
     return _native.interruptible(function) if flops > _LONG else function()
+
+
+def _growth(scan: str, size: int) -> int:
+    """How many times the FLOPs of sequential back-propagation a scan of this kind may take: its products are of matrices, not of a
+    matrix and a vector. "auto" takes no scan that a cost model finds slower."""
+    return 1 if scan in ("auto", "bp", "linear") else size
 
 
 class _Refuse(torch.autograd.Function):
@@ -80,12 +99,15 @@ class _Scan(torch.autograd.Function):
     def forward(ctx: Any, jt: Tensor, u: Tensor | None, g: Tensor, method: str) -> Tensor:
         steps, batch, size = jt.shape[:3]
         diagonal = jt.dim() == 3
-        y = torch.empty((steps + 1, batch, size), dtype=jt.dtype)
+        y = jt.new_empty((steps + 1, batch, size))
         y[steps] = g
-        plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None,
-                            torch.get_num_threads())
-        _call(2.0 * jt.numel() * (1 if diagonal else size),
-              lambda: plan.run(jt.data_ptr(), None if u is None else u.data_ptr(), y.data_ptr()))
+        threads, place = torch.get_num_threads(), _place(jt)
+
+        def call() -> None:
+            plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None, threads, *place)
+            plan.run(jt.data_ptr(), _address(u), y.data_ptr())
+
+        _call(2.0 * jt.numel() * (1 if diagonal else _growth(method, size)), jt, call)
         ctx.method = method
         result = y[:steps]
         ctx.save_for_backward(jt, g, result)
@@ -114,8 +136,8 @@ def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Te
     any number of times.
 
     jt: J_1ᵀ .. J_Tᵀ [T,B,H,H], or their diagonals [T,B,H]. u: u_0 .. u_{T-1} [T,B,H], or None for zeros. g: g_T [B,H]. All
-    float32 or all float64, on the CPU. method: "auto", "linear" (one step after the other), "blelloch", "blelloch 3" (up-levels),
-    "chunked", "chunked 8". Raises ValueError, TypeError, bppsa.RequestError, bppsa.RunError.
+    float32 or all float64, on the CPU or on one GPU. method: "auto", "linear" (one step after the other), "blelloch", "blelloch 3"
+    (up-levels), "chunked", "chunked 8". Raises ValueError, TypeError, bppsa.RequestError, bppsa.RunError.
 
     A recurrence that runs forward in time, h_t = a_t h_{t-1} + b_t, is scan(a.flip(0), b.flip(0), h_0).flip(0).
     """
@@ -159,9 +181,12 @@ class _Pool:
         with self._lock:
             while self._returned:
                 self._idle.append(self._returned.popleft())
-            found = next((entry for entry in reversed(self._idle) if entry[0] == key), None)
-            if found is not None:
-                self._idle.remove(found)
+            found = None
+            for number in range(len(self._idle) - 1, -1, -1):
+                if self._idle[number][0] == key:
+                    found = self._idle[number]
+                    del self._idle[number]
+                    break
             while len(self._idle) > self._limit:
                 dropped.append(self._idle.popleft())
         return _native.Layer(*key) if found is None else found[1]
@@ -184,19 +209,22 @@ class _Lease:
             self._pool.give_back(self._key, self.layer)
 
 
-@functools.lru_cache(maxsize=64)
-def _bytes_type(count: int) -> Any:
-    return type("_Bytes", (ctypes.c_char * count,), {})
+class _Kept(np.ndarray):
+    """An array that keeps a lease. A tensor of it keeps the array."""
+
+    lease: _Lease
 
 
 def _shared(address: int, shape: tuple[int, ...], dtype: torch.dtype, lease: _Lease) -> Tensor:
-    """The layer's memory as a tensor, which keeps the lease."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    memory = _bytes_type(count * (8 if dtype == torch.float64 else 4)).from_address(address)
-    memory.lease = lease
-    return torch.frombuffer(memory, dtype=dtype).resize_(shape)  # no view, which autograd would not let its user change
+    """The layer's memory as a tensor, which keeps the lease. It is no view, which autograd would not let its user change."""
+    layer = lease.layer
+    if layer.shared is None or layer.shared[0] != address:
+        size = 8 if dtype is torch.float64 else 4
+        memory = (ctypes.c_char * (size * math.prod(shape))).from_address(address)
+        layer.shared = (address, np.ndarray(shape, f"f{size}", memory).view(_Kept))
+    kept = layer.shared[1].view()
+    kept.lease = lease
+    return torch.from_numpy(kept)
 
 
 def _address(tensor: Tensor | None) -> int | None:
@@ -204,51 +232,69 @@ def _address(tensor: Tensor | None) -> int | None:
 
 
 class _Layer(torch.autograd.Function):
-    """One layer in one direction: x [T,B,I], an initial state [B,S] or None, and four weights, of which biases may be None, to
-    h_1 .. h_T [T,B,H] and the last state [B,S]. A state is h, S = H, or of an LSTM h in front of c, S = 2H. With `recorded` a
+    """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, of which biases may be None, and perhaps an initial state, to
+    h_1 .. h_T [T,B,H] and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of the pool's layer. With `recorded` a
     backward pass may follow."""
 
     @staticmethod
-    def forward(ctx: Any, lease: _Lease, recorded: bool, flops: float, x: Tensor, h0: Tensor | None,
-                *weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, pool: _Pool, key: tuple[Any, ...], recorded: bool, flops: float, x: Tensor, w_ih: Tensor, w_hh: Tensor,
+                b_ih: Tensor | None, b_hh: Tensor | None, *first: Tensor) -> tuple[Tensor, ...]:
+        steps, batch, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
+        last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
+        # A GPU's results are ordinary tensors, in the order of its stream.
+        output = x.new_empty((steps, batch, hidden)) if x.is_cuda or not recorded else None
+
+        def call() -> tuple[_Lease, int]:  # a new layer may take seconds too, for what its backward pass needs
+            lease = _Lease(pool, key)
+            return lease, lease.layer.forward(x.data_ptr(), [state.data_ptr() for state in first] if first else None,
+                                              (w_ih.data_ptr(), w_hh.data_ptr(), _address(b_ih), _address(b_hh)),
+                                              [state.data_ptr() for state in last], _address(output))
+
         # What the call works with belongs to the closure, which outlives an interrupted call.
-        states, cells = _call(flops, lambda: lease.layer.forward(x.data_ptr(), _address(h0),
-                                                                 [_address(weight) for weight in weights]))
-        shape = (x.shape[0], x.shape[1], weights[1].shape[1])
-        output = _shared(states, shape, x.dtype, lease)
-        last = output[-1].clone() if cells is None else torch.cat([output[-1], _shared(cells, shape, x.dtype, lease)[-1]], 1)
-        if not recorded:
-            return output.clone(), last  # a kept output would keep all memory of the layer
-        ctx.lease, ctx.flops = lease, flops
-        # The backward pass reads the states where they are: PyTorch refuses it if they have been changed.
-        ctx.save_for_backward(x, h0, *weights, output)
+        lease, states = _call(flops, x, call)
+        if output is not None and not recorded:
+            return (output, *last)  # without the layer's memory
+        shared = output is None
+        output = _shared(states, (steps, batch, hidden), x.dtype, lease) if output is None else output
+        ctx.lease, ctx.flops, ctx.shape = lease, flops, output.shape
+        # The backward pass reads shared states where they are: PyTorch refuses it if they have been changed.
+        ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, *first, *([output] if shared else []))
         ctx.set_materialize_grads(False)
-        return output, last
+        return (output, *last)
 
     @staticmethod
-    def backward(ctx: Any, of_output: Tensor | None, of_last: Tensor | None) -> Any:
-        lease, (*inputs, output) = ctx.lease, ctx.saved_tensors
-        seed = torch.zeros_like(output) if of_output is None else of_output.contiguous()
-        if of_last is not None:
+    def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None = None) -> Any:
+        lease, wanted = ctx.lease, ctx.needs_input_grad[4:]
+        inputs = ctx.saved_tensors[:len(wanted)]
+        x = inputs[0]
+        seed = x.new_zeros(ctx.shape) if of_output is None else of_output.contiguous()
+        if of_h is not None:
             seed = seed.clone() if seed is of_output else seed
-            seed[-1] += of_last[:, :output.shape[2]]
-        of_cell = None if of_last is None or of_last.shape[1] == output.shape[2] else of_last[:, output.shape[2]:].contiguous()
-        gradients = [None if tensor is None or not wanted else torch.empty_like(tensor, memory_format=torch.contiguous_format)
-                     for tensor, wanted in zip(inputs, ctx.needs_input_grad[3:])]
+            seed[-1] += of_h[0]
+        of_c = None if of_c is None else of_c.contiguous()
+        gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip(inputs, wanted)]
 
         def call() -> None:
-            dx, dh0, *of_weights = [_address(gradient) for gradient in gradients]
-            lease.layer.backward(seed.data_ptr(), _address(of_cell), of_weights, dx, dh0)
+            dx, w_ih, w_hh, b_ih, b_hh, *of_first = [None if each is None else each.data_ptr() for each in gradients]
+            lease.layer.backward(seed.data_ptr(), _address(of_c), (w_ih, w_hh, b_ih, b_hh), dx, of_first)
 
-        _call(2 * ctx.flops, call)
+        _call(2 * ctx.flops, x, call)
         if torch.is_grad_enabled():  # the graph of this pass is recorded
-            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_last)
-        return (None, None, None, *gradients)
+            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_h, of_c)
+        return (None, None, None, None, *gradients)
 
 
-def _first(h: Tensor | None, count: int) -> Tensor | None:
-    """The first samples of a state [B,H]."""
-    return h if h is None or h.shape[0] == count else h[:count]
+_State = Tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each [1,B,H], of all layers and directions [L·D,B,H]
+
+
+def _first(state: _State | None, count: int) -> _State | None:
+    """The first samples of a state."""
+    return state if state is None or state[0].shape[1] == count else tuple(part[:, :count] for part in state)
+
+
+def _behind(*states: _State) -> _State:
+    """The samples of several states, one state behind the other."""
+    return tuple(torch.cat(parts, 1) for parts in zip(*states)) if len(states) > 1 else states[0]
 
 
 def _stretches(packed: PackedSequence) -> list[Tensor]:
@@ -262,117 +308,128 @@ def _stretches(packed: PackedSequence) -> list[Tensor]:
 
 
 class _Recurrent:
-    """The forward pass that takes the place of torch.nn's, for every cell. S: the size of a state, as of _Layer."""
+    """The forward pass that takes the place of torch.nn's, for every cell."""
 
     _cell = ""
     _pair = False  # a state is (h, c)
 
     def _prepare(self, scan: str, forward: str) -> None:
         self.scan, self.forward_method = scan, forward
-        endings = [f"_l{layer}{direction}" for layer in range(self.num_layers)
-                   for direction in (("", "_reverse") if self.bidirectional else ("",))]
-        self._names = [["weight_ih" + ending, "weight_hh" + ending, "bias_ih" + ending, "bias_hh" + ending] for ending in endings]
-        self._pool = _Pool(4 * self.num_layers * (2 if self.bidirectional else 1))
+        self._directions = 2 if self.bidirectional else 1
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[:4 if self.bias else 2]
+        self._names = [[f"{kind}_l{layer}{direction}" for kind in kinds] for layer in range(self.num_layers)
+                       for direction in ("", "_reverse")[:self._directions]]
+        self._relu = getattr(self, "nonlinearity", "") == "relu"
+        self._pool = _Pool(4 * len(self._names))
 
     def extra_repr(self) -> str:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
-    def _run(self, x: Tensor, h0: Tensor | None, number: int) -> tuple[Tensor, Tensor]:
-        """h_1 .. h_T [T,B,H] and the last state [B,S] of one direction of one layer, in the order in which it walks."""
-        names = self._names[number]
-        weights = [_checked(name, getattr(self, name), x) for name in (names if self.bias else names[:2])]
-        weights += [] if self.bias else [None, None]
-        to_inputs = x.requires_grad or (h0 is not None and h0.requires_grad)
-        recorded = torch.is_grad_enabled() and (to_inputs or any(weight is not None and weight.requires_grad for weight in weights))
-        to_inputs = recorded and to_inputs
-        shape = (*x.shape, self.hidden_size)
-        key = (self._cell, self.scan, self.forward_method, getattr(self, "nonlinearity", "") == "relu", x.dtype == torch.float64,
-               shape, to_inputs, torch.get_num_threads())
+    def _run(self, x: Tensor, first: _State | None, number: int) -> tuple[Tensor, _State]:
+        """h_1 .. h_T [T,B,H] and the last state of one direction of one layer, in the order in which it walks."""
+        weights: list[Tensor | None] = []
+        for name in self._names[number]:
+            weight = self._parameters.get(name)  # faster than getattr, which finds what took the place of a parameter too
+            weight = getattr(self, name) if weight is None else weight
+            fits = weight.dtype is x.dtype and weight.device == x.device and weight.is_contiguous()
+            weights.append(weight if fits else _checked(name, weight, x))
+        to_inputs = torch.is_grad_enabled() and (x.requires_grad or any(part.requires_grad for part in first or ()))
+        recorded = to_inputs or torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
+        key = (self._cell, self.scan, self.forward_method, self._relu, x.dtype is torch.float64, (*x.shape, self.hidden_size),
+               to_inputs, torch.get_num_threads(), *_place(x))
         flops = 2.0 * x.shape[0] * x.shape[1] * weights[0].shape[0] * (x.shape[2] + self.hidden_size)
-        return _Layer.apply(_Lease(self._pool, key), recorded, flops, x, h0, *weights)
+        weights += [] if self.bias else [None, None]
+        states, *last = _Layer.apply(self._pool, key, recorded, flops * _growth(self.scan, self.hidden_size), x, *weights,
+                                     *(first or ()))
+        return states, tuple(last)
 
-    def _forwards(self, stretches: list[Tensor], h0: Tensor | None, number: int) -> tuple[list[Tensor], Tensor]:
+    def _forwards(self, stretches: list[Tensor], first: _State | None, number: int) -> tuple[list[Tensor], _State]:
         """One direction of one layer over stretches of time whose samples become fewer: a sample ends where the next stretch does
-        not have it. The states of each stretch, and every sample's last one [B,S]."""
-        outputs, ended, h = [], [], h0
+        not have it. The states of each stretch, and every sample's last one."""
+        outputs, ended, state = [], [], first
         for stretch in stretches:
-            if h is not None and h.shape[0] > stretch.shape[1] and outputs:
-                ended.append(h[stretch.shape[1]:])
-            states, h = self._run(stretch, _first(h, stretch.shape[1]), number)
+            batch = stretch.shape[1]
+            if outputs and state[0].shape[1] > batch:
+                ended.append(tuple(part[:, batch:] for part in state))
+            states, state = self._run(stretch, _first(state, batch), number)
             outputs.append(states)
-        return outputs, torch.cat([h, *reversed(ended)]) if ended else h
+        return outputs, _behind(state, *reversed(ended))
 
-    def _backwards(self, stretches: list[Tensor], h0: Tensor | None, number: int) -> tuple[list[Tensor], Tensor]:
+    def _backwards(self, stretches: list[Tensor], first: _State | None, number: int) -> tuple[list[Tensor], _State]:
         """The same from the end: a sample begins with the last stretch that has it."""
-        outputs, h = [], None
+        outputs, state = [], None
         for stretch in reversed(stretches):
-            begun, batch = 0 if h is None else h.shape[0], stretch.shape[1]
-            if h is None:
-                h = _first(h0, batch)
+            batch = stretch.shape[1]
+            begun = 0 if state is None else state[0].shape[1]
+            if state is None:
+                state = _first(first, batch)
             elif begun < batch:
-                h = torch.cat([h, h.new_zeros(batch - begun, h.shape[1]) if h0 is None else h0[begun:batch]])
-            states, h = self._run(stretch.flip(0), h, number)
+                state = _behind(state, tuple(part.new_zeros(1, batch - begun, part.shape[2]) for part in state) if first is None
+                                else tuple(part[:, begun:batch] for part in first))
+            states, state = self._run(stretch.flip(0), state, number)
             outputs.append(states.flip(0))
-        return outputs[::-1], h
+        return outputs[::-1], state
 
-    def _layers(self, stretches: list[Tensor], h0: Tensor | None) -> tuple[list[Tensor], Tensor]:
-        """All layers: the states of the last one in each stretch [T,B,D·H], and the last state [L·D,B,S]."""
-        directions = 2 if self.bidirectional else 1
-        self._pool.keep(4 * self.num_layers * directions * len(stretches))
-        last = []
+    def _layers(self, stretches: list[Tensor], first: _State | None) -> tuple[list[Tensor], _State]:
+        """All layers: the states of the last one in each stretch [T,B,D·H], and every layer's last state."""
+        if len(stretches) == len(self._names) == 1:
+            states, last = self._run(stretches[0], first, 0)
+            return [states], last
+        self._pool.keep(4 * len(self._names) * len(stretches))
+        lasts = []
         for layer in range(self.num_layers):
-            first = layer * directions
-            walked = [walk(stretches, None if h0 is None else h0[first + direction], first + direction)
-                      for direction, walk in enumerate((self._forwards, self._backwards)[:directions])]
-            last += [h for _, h in walked]
-            stretches = walked[0][0] if directions == 1 else [torch.cat(pair, 2) for pair in zip(*(states for states, _ in walked))]
+            number = layer * self._directions
+            walked = [walk(stretches, None if first is None else tuple(part[k:k + 1] for part in first), k)
+                      for k, walk in enumerate((self._forwards, self._backwards)[:self._directions], number)]
+            lasts += [last for _, last in walked]
+            outputs = [states for states, _ in walked]
+            stretches = outputs[0] if len(outputs) == 1 else [torch.cat(pair, 2) for pair in zip(*outputs)]
             if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
                 stretches = [torch.nn.functional.dropout(x, self.dropout, True) for x in stretches]
-        return stretches, last[0].unsqueeze(0) if len(last) == 1 else torch.stack(last)
+        return stretches, tuple(torch.cat(parts) for parts in zip(*lasts))
 
-    def _checked_states(self, hx: Tensor | None, batch: int, like: Tensor) -> Tensor | None:
-        """hx [L·D,B,S], contiguous."""
+    def _checked_states(self, hx: Any, batch: int, like: Tensor, dimensions: int = 3) -> _State | None:
+        """What the caller gives for hx, of so many dimensions, as a state of tensors [L·D,B,H]."""
         name = f"bppsa.torch.{type(self).__name__}"
-        expected = (self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size)
-        h0 = None if hx is None else _checked(f"{name}: hx", hx, like)
-        found = None if h0 is None else (*h0.shape[:-1], h0.shape[-1] // (2 if self._pair else 1))
-        if found is not None and found != expected:
-            raise ValueError(f"{name}: hx is {list(found)}, expected {list(expected)}")
-        return h0
-
-    def _joined(self, hx: Any) -> Tensor | None:
-        """What the caller gives for hx as one tensor: of an LSTM h_0 in front of c_0."""
-        if hx is None or not self._pair:
-            return hx
-        if not isinstance(hx, (tuple, list)) or len(hx) != 2:
+        if hx is None:
+            return None
+        if self._pair and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
             raise TypeError(f"bppsa.torch.LSTM: hx is a {type(hx).__name__}, expected a tuple of two tensors, h_0 and c_0")
-        if hx[0].shape != hx[1].shape:
-            raise ValueError(f"bppsa.torch.LSTM: h_0 is {list(hx[0].shape)} and c_0 {list(hx[1].shape)}, expected the same shape")
-        return torch.cat(tuple(hx), -1)
+        parts = tuple(hx) if self._pair else (hx,)
+        if parts[0].shape != parts[-1].shape:
+            raise ValueError(f"{name}: h_0 is {list(parts[0].shape)} and c_0 {list(parts[1].shape)}, expected the same shape")
+        if parts[0].dim() != dimensions:
+            raise ValueError(f"{name}: hx has {parts[0].dim()} dimensions, expected {dimensions} as the input")
+        parts = tuple(_checked(f"{name}: hx", part if dimensions == 3 else part.unsqueeze(1), like) for part in parts)
+        expected = (len(self._names), batch, self.hidden_size)
+        if parts[0].shape != expected:
+            raise ValueError(f"{name}: hx is {list(parts[0].shape)}, expected {list(expected)}")
+        return parts
 
-    def _parted(self, state: Tensor) -> Any:
+    def _parted(self, state: _State) -> Any:
         """A state as torch.nn returns it: of an LSTM (h, c)."""
-        return tuple(half.contiguous() for half in state.split(self.hidden_size, -1)) if self._pair else state
+        return state if self._pair else state[0]
 
     def _check_input(self, x: Tensor, shape: Any) -> Tensor:
         """The input, whose last axis has the features, contiguous."""
-        name = f"bppsa.torch.{type(self).__name__}"
-        x = _checked(f"{name}: input", x)
-        if x.shape[-1] != self.input_size or 0 in x.shape[:-1]:
-            raise ValueError(f"{name}: input is {list(shape)}, expected {self.input_size} numbers in each step, at least "
-                             "one step and one sequence")
+        if x.dtype not in (torch.float32, torch.float64) or not (x.is_cpu or x.is_cuda) or not x.is_contiguous():
+            x = _checked(f"bppsa.torch.{type(self).__name__}: input", x)
+        if x.shape[-1] != self.input_size or 0 in x.shape:
+            raise ValueError(f"bppsa.torch.{type(self).__name__}: input is {list(shape)}, expected {self.input_size} numbers in "
+                             "each step, at least one step and one sequence")
         return x
 
-    def _packed(self, packed: PackedSequence, hx: Tensor | None) -> tuple[PackedSequence, Any]:
+    def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         """The forward pass of sequences of several lengths."""
         data = self._check_input(packed.data, packed.data.shape)
         _, sizes, order, back = packed
-        hx = hx if hx is None or order is None or hx.dim() != 3 else hx.index_select(1, order)
-        h0 = self._checked_states(hx, int(sizes[0]), data)
-        outputs, hidden = self._layers(_stretches(PackedSequence(data, sizes)), h0)
+        first = self._checked_states(hx, int(sizes[0]), data)
+        if first is not None and order is not None:
+            first = tuple(part.index_select(1, order) for part in first)
+        outputs, last = self._layers(_stretches(PackedSequence(data, sizes)), first)
         joined = torch.cat([states.reshape(-1, states.shape[2]) for states in outputs])
-        hidden = hidden if back is None else hidden.index_select(1, back)
-        return PackedSequence(joined, sizes, order, back), self._parted(hidden)
+        last = last if back is None else tuple(part.index_select(1, back) for part in last)
+        return PackedSequence(joined, sizes, order, back), self._parted(last)
 
     @_opaque
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
@@ -380,22 +437,18 @@ class _Recurrent:
         [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,
         [T,B,D·H] (in the input's order of axes, or packed), and h_T of all layers and directions, shaped as hx. An LSTM takes
         (h_0, c_0) for hx, and returns (h_T, c_T) in the place of h_T."""
-        hx = self._joined(hx)
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
-        name = f"bppsa.torch.{type(self).__name__}"
-        if input.dim() not in (2, 3):
-            raise ValueError(f"{name}: input has {input.dim()} dimensions, expected 3, or 2 for a single sequence")
-        batched = input.dim() == 3
-        if hx is not None and hx.dim() != input.dim():
-            raise ValueError(f"{name}: hx has {hx.dim()} dimensions, expected {input.dim()} as the input")
-        x = input if batched else input.unsqueeze(1)
-        x = x.transpose(0, 1) if batched and self.batch_first else x
-        x = self._check_input(x, input.shape)
-        h0 = self._checked_states(hx if batched or hx is None else hx.unsqueeze(1), x.shape[1], x)
-        (states,), hidden = self._layers([x], h0)
-        output = states.transpose(0, 1) if batched and self.batch_first else states
-        return (output, self._parted(hidden)) if batched else (output.squeeze(1), self._parted(hidden.squeeze(1)))
+        dimensions = input.dim()
+        if dimensions not in (2, 3):
+            raise ValueError(f"bppsa.torch.{type(self).__name__}: input has {dimensions} dimensions, expected 3, or 2 for a single "
+                             "sequence")
+        turned = dimensions == 3 and self.batch_first
+        x = self._check_input(input.unsqueeze(1) if dimensions == 2 else input.transpose(0, 1) if turned else input, input.shape)
+        (states,), last = self._layers([x], self._checked_states(hx, x.shape[1], x, dimensions))
+        if dimensions == 2:
+            return states.squeeze(1), self._parted(tuple(part.squeeze(1) for part in last))
+        return states.transpose(0, 1) if turned else states, self._parted(last)
 
 
 class RNN(_Recurrent, torch.nn.RNN):
@@ -405,8 +458,8 @@ class RNN(_Recurrent, torch.nn.RNN):
               "linear", "blelloch", "blelloch 3" (up-levels), "chunked", "chunked 8"
     forward   how states are computed: "sequential", "speculative" (chunks of time at once, verified), "auto"
 
-    Float32 or float64 on the CPU, with torch.get_num_threads() threads, which do not change a bit. Refused, in a sentence: tensors
-    on a GPU, the gradient of a gradient.
+    Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
+    CUDA, on the caller's stream. Refused, in a sentence: the gradient of a gradient.
     """
 
     _cell = "rnn"

@@ -75,6 +75,19 @@ static void cuda(void **state) {
   assert_null(device);
 }
 
+/* A GPU with a stream of the caller's; what such devices compute is tested in tests/python. */
+static void on_stream(void **state) {
+  (void)state;
+  bppsa_cuda_report report;
+  bppsa_cuda_probe(&report);
+  bppsa_device *device = NULL;
+  assert_error(bppsa_device_on_stream(-1, NULL, 1, &device), BPPSA_ERR_ARGUMENT, "device \"cuda:-1\": K in cuda:K must be");
+  assert_error(bppsa_device_on_stream(10000, NULL, 1, &device), BPPSA_ERR_ARGUMENT, "device \"cuda:10000\": K in cuda:K must be");
+  assert_error(bppsa_device_on_stream(0, NULL, -1, &device), BPPSA_ERR_ARGUMENT, "threads -1: expected 1 .. ");
+  assert_error(bppsa_device_on_stream(report.devices, NULL, 1, &device), BPPSA_ERR_UNSUPPORTED, "device cuda:");
+  assert_null(device);
+}
+
 static void buffers(void **state) {
   (void)state;
   const int64_t before = bppsa_alloc_live();
@@ -119,7 +132,8 @@ static void allocation_failures(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(cpu), cmocka_unit_test(bad_names_and_threads), cmocka_unit_test(cuda),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(cpu),     cmocka_unit_test(bad_names_and_threads),
+                                     cmocka_unit_test(cuda),    cmocka_unit_test(on_stream),
                                      cmocka_unit_test(buffers), cmocka_unit_test(allocation_failures)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,10 @@
 """What the tests of the Python package share."""
 import importlib
+import os
+import signal
+import subprocess
 import sys
+import time
 import unittest
 
 import numpy as np
@@ -21,6 +25,21 @@ def has(module):
         return True
     except ImportError:
         return False
+
+
+def run_until_interrupted(test, program):
+    """Runs a program, sends it Ctrl-C half a second after it has printed "ready", and gives what else it printed."""
+    process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=os.environ)
+    test.assertEqual(process.stdout.readline().strip(), "ready")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    test.assertEqual(process.returncode, 0, err)
+    return out, err
 
 
 def main():

@@ -1,10 +1,6 @@
 """The package without PyTorch: commands, Jacobians, the scan, errors, threads, Ctrl-C, memory."""
 import contextlib
 import glob
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 import unittest
@@ -14,7 +10,7 @@ import numpy as np
 
 import bppsa
 from bppsa import _native
-from support import has, main, residual
+from support import has, main, residual, run_until_interrupted
 
 METHODS = ["auto", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"]
 
@@ -83,6 +79,13 @@ class Commands(unittest.TestCase):
         with self.assertRaisesRegex(bppsa.RunError, "^logits at step 3, sample 0: not finite"):
             bppsa.grad("rnn", weights, x, labels)
 
+    def test_a_nul_byte_is_refused(self):
+        """C would read "auto" and "rnn"."""
+        for call in (lambda: bppsa.scan(np.zeros((4, 2, 3)), None, np.zeros((2, 3)), method="auto\0x"),
+                     lambda: bppsa.plan("rnn\0x"), lambda: bppsa.plan("rnn", algorithm="linear\0x")):
+            with self.assertRaisesRegex(bppsa.RequestError, r"x00x': has a NUL byte, expected a text without one"):
+                call()
+
     def test_a_command_without_a_document(self):
         self.assertIn(bppsa.__version__, bppsa.run("--version"))
 
@@ -112,6 +115,25 @@ class Commands(unittest.TestCase):
                     losses.append(rnn_loss(weights, x, labels, h0))
                 array[index] = value
                 self.assertAlmostEqual(found[name][index], (losses[0] - losses[1]) / 2e-5, 8, (name, index))
+
+    def test_an_lstm_with_its_initial_states(self):
+        rng = np.random.default_rng(10)
+        shapes = {"lstm.weight_ih_l0": (12, 2), "lstm.weight_hh_l0": (12, 3), "lstm.bias_ih_l0": (12,), "lstm.bias_hh_l0": (12,),
+                  "linear.weight": (4, 3), "linear.bias": (4,)}
+        weights = {name: rng.uniform(-0.6, 0.6, shape) for name, shape in shapes.items()}
+        x, h0, c0 = rng.standard_normal((5, 2, 2)), rng.standard_normal((1, 2, 3)), rng.standard_normal((1, 2, 3))
+
+        def loss():
+            return float(bppsa.grad("lstm", weights, x, np.array([3, 0]), h0, c0)["loss"])
+
+        found = bppsa.grad("lstm", weights, x, np.array([3, 0]), h0, c0)
+        for name, array in {"h0": h0, "c0": c0}.items():
+            kept, losses = array[0, 1, 2], []
+            for step in (1e-5, -1e-5):
+                array[0, 1, 2] = kept + step
+                losses.append(loss())
+            array[0, 1, 2] = kept
+            self.assertAlmostEqual(found[name][0, 1, 2], (losses[0] - losses[1]) / 2e-5, 8, name)
 
     def test_a_wrong_array_is_named_without_its_folder(self):
         rng = np.random.default_rng(2)
@@ -172,6 +194,24 @@ class Jacobians(unittest.TestCase):
                         + weights["rnn.bias_hh_l0"])
         jt = bppsa.jacobian.rnn(weights=weights, input=x, h0=h, dtype="f64")
         np.testing.assert_allclose(jt.toarray(), weights["rnn.weight_hh_l0"].T * (1 - after ** 2), rtol=1e-12)
+
+    def test_a_step_of_an_lstm(self):
+        """Its columns are the derivatives of the textbook's step by h and c."""
+        size, x, h, c = 3, self.rng.standard_normal(2), self.rng.standard_normal(3), self.rng.standard_normal(3)
+        weights = {f"lstm.{name}_l0": self.rng.uniform(-0.6, 0.6, shape)
+                   for name, shape in (("weight_ih", (12, 2)), ("weight_hh", (12, 3)), ("bias_ih", (12,)), ("bias_hh", (12,)))}
+        weights.update({"linear.weight": np.zeros((4, 3)), "linear.bias": np.zeros(4)})
+
+        def step(state):
+            gates = (weights["lstm.weight_ih_l0"] @ x + weights["lstm.bias_ih_l0"] + weights["lstm.weight_hh_l0"] @ state[:size]
+                     + weights["lstm.bias_hh_l0"])
+            i, f, o = (1 / (1 + np.exp(-gates[k * size:(k + 1) * size])) for k in (0, 1, 3))
+            after = f * state[size:] + i * np.tanh(gates[2 * size:3 * size])
+            return np.concatenate([o * np.tanh(after), after])
+
+        jt, state = bppsa.jacobian.lstm(weights=weights, input=x, h0=h, c0=c, dtype="f64"), np.concatenate([h, c])
+        quotients = [(step(state + 1e-6 * unit) - step(state - 1e-6 * unit)) / 2e-6 for unit in np.eye(2 * size)]
+        np.testing.assert_allclose(jt.toarray(), quotients, atol=1e-9)
 
     def test_wrong_requests(self):
         with self.assertRaisesRegex(bppsa.RequestError, "--kernel: 'x'"):
@@ -260,21 +300,8 @@ class Threads(unittest.TestCase):
             time.sleep(0.0005)
         self.assertGreater(len(seen), 5)  # with the interpreter's lock held, at most one or two
 
-    def run_until_interrupted(self, program, ready="ready"):
-        process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=os.environ)
-        self.assertEqual(process.stdout.readline().strip(), ready)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        try:
-            out, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        self.assertEqual(process.returncode, 0, err)
-        return out, err
-
     def test_ctrl_c_ends_a_call(self):
-        out, err = self.run_until_interrupted("""
+        out, err = run_until_interrupted(self, """
 import bppsa
 print("ready")
 try:
@@ -285,7 +312,7 @@ except KeyboardInterrupt:
         self.assertEqual((out.strip(), err), ("interrupted", ""))
 
     def test_ctrl_c_ends_training_after_its_step(self):
-        out, err = self.run_until_interrupted("""
+        out, err = run_until_interrupted(self, """
 import bppsa
 print("ready")
 try:

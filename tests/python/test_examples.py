@@ -22,6 +22,12 @@ class Examples(unittest.TestCase):
     def test_every_example_is_here(self):
         self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "pruned_flops.py", "state_space.py"])
 
+    def test_the_first_one_of_the_page_is_short(self):
+        """tests/docs runs it."""
+        with open(os.path.join(EXAMPLES, "..", "..", "docs", "python.md"), encoding="utf-8") as page:
+            example = re.search(r"<<'END'\n(.*?)\nEND\n", page.read(), re.DOTALL)[1]
+        self.assertEqual(len(example.splitlines()), 10, example)
+
     def test_pruned_flops(self):
         out, files = self.run_example("pruned_flops.py")
         ratios = [float(line.split()[-1]) for line in out.splitlines() if "%" in line]

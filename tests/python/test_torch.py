@@ -1,5 +1,6 @@
 """bppsa.torch beside torch.nn: gradients, shapes, state_dict, training, refusals, memory. BPPSA_PYTHON_CONFIGURATIONS and
 BPPSA_PYTHON_CALLS say how much of it runs."""
+import contextlib
 import copy
 import gc
 import io
@@ -9,8 +10,9 @@ import pickle
 import random
 import threading
 import unittest
+from unittest import mock
 
-from support import has, main, residual
+from support import has, main, residual, run_until_interrupted
 
 if has("torch"):
     import torch
@@ -386,6 +388,18 @@ class Module(Torch):
         with self.assertRaisesRegex(bppsa.RequestError, "forward pass 'fast', expected sequential"):
             bppsa.torch.GRU(3, 4, forward="fast")(x)
 
+    def test_devices_that_are_not_there(self):
+        layer = bppsa.torch.GRU(3, 4)
+        with self.assertRaisesRegex(NotImplementedError, "input: on meta, expected the CPU or a GPU of CUDA"):
+            layer(torch.empty(5, 2, 3, device="meta"))
+        with self.assertRaisesRegex(ValueError, "weight_ih_l0: on meta, expected cpu as the others"):
+            layer.to("meta")(torch.randn(5, 2, 3))
+        missing = "device cuda:999: (this build has no CUDA|no CUDA device found|CUDA devices here)"
+        with self.assertRaisesRegex(bppsa.RequestError, missing):  # what a tensor on a GPU meets in a package without CUDA
+            _native.Layer("gru", "auto", "auto", False, False, (5, 2, 3, 4), False, 1, 999, None)
+        with self.assertRaisesRegex(bppsa.RequestError, missing):
+            _native.Scan("auto", True, False, (5, 2, 3), True, 1, 999, None)
+
     def test_second_derivatives_are_refused(self):
         layer, x = bppsa.torch.RNN(3, 4), torch.randn(5, 2, 3, requires_grad=True)
         gradient, = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
@@ -400,6 +414,127 @@ class Module(Torch):
         output.mul_(2)
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             output.sum().backward()
+
+
+def has_gpu():
+    """Whether PyTorch and the package both have CUDA, and there is a GPU."""
+    if not has("torch") or not torch.cuda.is_available():
+        return False
+    try:
+        _native.Layer("rnn", "auto", "auto", False, False, (1, 1, 1, 1), False, 1, 0, None)
+        return True
+    except bppsa.RequestError:
+        return False
+
+
+@unittest.skipUnless(has_gpu(), "no GPU, or PyTorch or the package was built without CUDA")
+class Gpu(Torch):
+    """The same on a GPU as on the processor."""
+
+    def both(self, cell, **options):
+        layer = getattr(bppsa.torch, cell)(3, 8, **options).double()
+        return layer, copy.deepcopy(layer).cuda()
+
+    def results(self, layer, x, start, weights, lengths=None):
+        return [result.detach().cpu() for result in self.grads(layer, x, start, weights, lengths)]
+
+    def test_layers(self):
+        for cell, scan, several in itertools.product(("RNN", "GRU", "LSTM"), SCANS, (False, True)):
+            options = {"num_layers": 2, "bidirectional": True} if several else {}
+            here, there = self.both(cell, scan=scan, **options)
+            for lengths in (None, [20, 13, 13, 4]):
+                x = torch.randn(20, 4, 3, dtype=torch.float64, requires_grad=True)
+                start = [torch.randn(4 if several else 1, 4, 8, dtype=torch.float64, requires_grad=True)
+                         for _ in range(2 if cell == "LSTM" else 1)]
+                weights = [torch.randn(20, 4, 16 if several else 8), *(torch.randn_like(part) for part in start)]
+                expected = self.results(here, x, start, weights, lengths)
+                x, *start = (tensor.detach().cuda().requires_grad_() for tensor in (x, *start))
+                found = self.results(there, x, start, [weight.cuda() for weight in weights], lengths)
+                for one, other in zip(found, expected):
+                    self.assertLess(residual(one, other, 20, "float64"), 30, (cell, scan, several, lengths))
+
+    def test_the_callers_stream(self):
+        """A pass follows what its stream had to do before, and its results are ready for what comes after."""
+        here, there = self.both("GRU")
+        x = torch.randn(50, 4, 3, dtype=torch.float64)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            late = torch.empty_like(x, device="cuda")
+            torch.cuda._sleep(50_000_000)
+            late.copy_(x)
+            found = there(late)[0].sum()
+            found.backward()
+        expected = here(x)[0].sum()
+        expected.backward()
+        torch.testing.assert_close(found.cpu(), expected)
+        torch.testing.assert_close(there.weight_hh_l0.grad.cpu(), here.weight_hh_l0.grad)
+
+    def test_the_scan(self):
+        for shape in ((30, 2, 5), (30, 2, 5, 5)):
+            tensors = [torch.randn(shape, dtype=torch.float64) * 0.4, torch.randn(30, 2, 5, dtype=torch.float64),
+                       torch.randn(2, 5, dtype=torch.float64)]
+            results = []
+            for device in ("cpu", "cuda"):
+                moved = [tensor.to(device).requires_grad_() for tensor in tensors]
+                output = bppsa.torch.scan(*moved)
+                results.append([output, *torch.autograd.grad(output.sum(), moved)])
+            for one, other in zip(*results):
+                torch.testing.assert_close(other.cpu(), one)
+
+
+class AsOnAGpu(Torch):
+    """What Python does with tensors of a GPU, in front of the processor's passes: outputs and states are tensors of their own."""
+
+    def test_results(self):
+        for cell, several in itertools.product(("RNN", "GRU", "LSTM"), (False, True)):
+            options = {"num_layers": 2, "bidirectional": True} if several else {}
+            layer, x = getattr(bppsa.torch, cell)(3, 4, **options), torch.randn(9, 3, 3, requires_grad=True)
+            start = [torch.randn(4 if several else 1, 3, 4, requires_grad=True) for _ in range(2 if cell == "LSTM" else 1)]
+            weights = [torch.randn(9, 3, 8 if several else 4), *(torch.randn_like(part) for part in start)]
+            expected = self.grads(layer, x, start, weights, [9, 4, 6])
+            with mock.patch.object(torch.Tensor, "is_cuda", True), mock.patch.object(torch.Tensor, "get_device", lambda _: -1), \
+                    mock.patch("torch.cuda.current_stream", lambda _: mock.Mock(cuda_stream=None)), \
+                    mock.patch("torch.cuda.device", lambda _: contextlib.nullcontext()):
+                found = self.grads(layer, x, start, weights, [9, 4, 6])
+                output = layer(x)[0]
+                pool = len(layer._pool._idle) + len(layer._pool._returned)
+                output.mul_(2).sum().backward()  # the layer's own states stay as they are
+                del output
+                self.assertEqual(len(layer._pool._idle) + len(layer._pool._returned), pool + (4 if several else 1))
+            self.assertTrue(all(torch.equal(one, other) for one, other in zip(found, expected)), (cell, several))
+
+
+class Interrupts(Torch):
+    """Ctrl-C frees the caller of a layer while the library's call goes on in a thread of its own."""
+
+    PROGRAM = """
+import threading, torch, bppsa.torch
+from bppsa import _native
+torch.set_num_threads(1)
+{setup}
+print("ready")
+try:
+    {call}
+    print("came to its end")
+except KeyboardInterrupt:
+    print("under way" if any(thread.name == "bppsa" for thread in threading.enumerate()) else "after its end")
+"""
+
+    def check(self, setup, call):
+        out, _ = run_until_interrupted(self, self.PROGRAM.format(setup=setup, call=call))
+        self.assertEqual(out.strip(), "under way")
+
+    def test_a_layer_that_is_being_made(self):
+        self.check("""
+class Slow(_native.Layer):
+    def __init__(self, *options):
+        _native.command(["bench", "rnn", "--threads", "1"])
+        super().__init__(*options)
+_native.Layer, bppsa.torch._LONG, layer, x = Slow, 0, bppsa.torch.GRU(1, 2), torch.randn(3, 2, 1)
+""", "layer(x)")
+
+    def test_a_scan_of_a_layer(self):
+        """2·10⁹ FLOPs of back-propagation, and by a scan a hundred times as many."""
+        self.check("output = bppsa.torch.RNN(1, 256, scan='chunked 8')(torch.randn(1800, 4, 1))[0].sum()", "output.backward()")
 
 
 class Memory(Torch):

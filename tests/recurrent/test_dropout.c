@@ -44,12 +44,13 @@ static bppsa_view random_view(uint64_t seed, int32_t ndim, const int64_t *shape)
 typedef struct {
   bppsa_device *device;
   bppsa_model *model;
-  bppsa_view x, seed, logits;
+  bppsa_view x, h0, seed, logits;
 } run;
 
 static run open_run(const bppsa_cell *cell, const bppsa_recurrent_config *config, int64_t threads) {
   run r = {.device = cpu_device(threads)};
   r.x = random_view(1, 3, (int64_t[]){config->seq_len, config->batch, INPUT});
+  r.h0 = random_view(2, 3, (int64_t[]){config->layers, config->batch, (cell->pair ? 2 : 1) * config->hidden});
   r.seed = random_view(3, 3, (int64_t[]){config->seq_len, config->batch, CLASSES});
   assert_int_equal(bppsa_recurrent_create(config, cell, r.device, &r.model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(r.model, BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
@@ -60,21 +61,22 @@ static void close_run(run *r) {
   bppsa_model_destroy(r->model);
   bppsa_device_destroy(r->device);
   bppsa_free(r->x.data);
+  bppsa_free(r->h0.data);
   bppsa_free(r->seed.data);
 }
 
 static double forward(run *r, int64_t step, const int64_t *which, const int64_t *steps) {
   double sum = 0;
   bppsa_model_drop(r->model, step, which);
-  assert_int_equal(bppsa_model_forward(r->model, &r->x, NULL, steps, &r->logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, steps, &r->logits), BPPSA_OK);
   for (int64_t i = 0; i < bppsa_view_count(&r->logits); ++i) {
     sum += bppsa_view_get(&r->logits, i) * bppsa_view_get(&r->seed, i);
   }
   return sum;
 }
 
-/* The gradients of weights and inputs are the difference quotients of Σ seed · logits, in which the same numbers are left out; by
- * BP and by a scan, of whole samples and of samples with lengths. */
+/* The gradients of weights, inputs and initial states are the difference quotients of Σ seed · logits, in which the same numbers
+ * are left out; by BP and by a scan, of whole samples and of samples with lengths. */
 static void test_gradients(void **state) {
   (void)state;
   for (int k = 0; k < CELLS * 4; ++k) {
@@ -83,15 +85,16 @@ static void test_gradients(void **state) {
                                        : (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}};
     const int64_t *steps = k / CELLS >= 2 ? lengths : NULL;
     run r = open_run(cells[k % CELLS], &config, 1);
-    bppsa_view dx;
+    bppsa_view dx, dh0;
     (void)forward(&r, 7, samples, steps);
     assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
-    assert_int_equal(r.model->ops->input_gradients(r.model, &dx, NULL), BPPSA_OK);
-    for (int64_t p = -1; p < r.model->parameter_count; ++p) {
-      const bppsa_view *value = p < 0 ? &r.x : &r.model->parameters[p].value;
+    assert_int_equal(r.model->ops->input_gradients(r.model, &dx, &dh0), BPPSA_OK);
+    for (int64_t p = -2; p < r.model->parameter_count; ++p) {
+      const bppsa_view *value = p == -2 ? &r.h0 : p == -1 ? &r.x : &r.model->parameters[p].value;
+      const bppsa_view *found = p == -2 ? &dh0 : p == -1 ? &dx : &r.model->parameters[p].gradient;
       const int64_t count = bppsa_view_count(value), stride = count > 12 ? count / 12 : 1;
       double *gradient = bppsa_calloc(count, sizeof *gradient);
-      memcpy(gradient, p < 0 ? dx.data : r.model->parameters[p].gradient.data, (size_t)count * sizeof *gradient);
+      memcpy(gradient, found->data, (size_t)count * sizeof *gradient);
       for (int64_t i = 0; i < count; i += stride) {
         const double kept = bppsa_view_get(value, i), h = 1e-5;
         bppsa_view_set(value, i, kept + h);
@@ -157,6 +160,15 @@ static void assert_same_bits(const bppsa_view *a, const bppsa_view *b) {
   assert_memory_equal(a->data, b->data, bppsa_view_bytes(a));
 }
 
+/* Copies rows [..][BATCH][size]; samples 2 and 3 come first. */
+static void turn(const bppsa_view *from, bppsa_view *to) {
+  const int64_t size = from->shape[2];
+  for (int64_t i = 0; i < bppsa_view_count(from); ++i) {
+    const int64_t row = i / size, source = row / BATCH * BATCH + (row % BATCH + 2) % BATCH;
+    bppsa_view_set(to, i, bppsa_view_get(from, source * size + i % size));
+  }
+}
+
 /* The bits do not depend on threads; not on the place of a sample; without samples, and where P is 0, nothing is left out. */
 static void test_bits(void **state) {
   (void)state;
@@ -172,10 +184,8 @@ static void test_bits(void **state) {
       assert_same_bits(&one.model->parameters[p].gradient, &three.model->parameters[p].gradient);
     }
     (void)forward(&one, 7, samples, NULL);
-    for (int64_t i = 0; i < bppsa_view_count(&one.x); ++i) { /* samples 2 and 3 come first */
-      const int64_t row = i / INPUT, from = row / BATCH * BATCH + (row % BATCH + 2) % BATCH;
-      bppsa_view_set(&three.x, i, bppsa_view_get(&one.x, from * INPUT + i % INPUT));
-    }
+    turn(&one.x, &three.x);
+    turn(&one.h0, &three.h0);
     (void)forward(&three, 7, turned, NULL);
     for (int64_t i = 0; i < bppsa_view_count(&one.logits); ++i) {
       const int64_t row = i / CLASSES, from = row / BATCH * BATCH + (row % BATCH + 2) % BATCH;

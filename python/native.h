@@ -1,0 +1,63 @@
+/* What the Python package calls through ctypes: functions whose arguments are numbers, texts and addresses, so that no layout of
+ * a struct is written down a second time in Python. They hold no Python object and need no interpreter: ctypes releases its lock
+ * around each call, and several threads may call at once, each with a scan or a layer of its own.
+ *
+ * A function that returns a status leaves its reason in bppsa_python_error() of the thread that called it.
+ *
+ * Scans and layers are made for the processor, or for a GPU and a stream of the caller's. Then all arrays are in that GPU's memory,
+ * all work is queued on the stream, in order with the caller's own, no pass waits for it, and arrays are in use until it is done.
+ */
+#ifndef BPPSA_PYTHON_NATIVE_H
+#define BPPSA_PYTHON_NATIVE_H
+
+#include <stdint.h>
+
+#include "core/status.h"
+
+enum { BPPSA_PYTHON_WEIGHTS = 4 }; /* W_ih, W_hh, b_ih, b_hh */
+
+/* "0.1.0", or "0.1.0 COMMIT" */
+const char *bppsa_python_version(void);
+const char *bppsa_python_error(void);
+
+/* Runs a command line of the program. *out and *err receive what it printed; bppsa_python_free frees each. Returns the program's
+ * exit code, or 1 with both NULL where the system has no memory for the texts. */
+int bppsa_python_command(int argc, char **argv, char **out, char **err);
+void bppsa_python_free(void *text);
+/* Blocks that the library holds; for tests that look for leaks. */
+int64_t bppsa_python_allocated(void);
+
+typedef struct bppsa_python_scan bppsa_python_scan;
+
+/* g_{t-1} = J_tᵀ g_t + u_{t-1} for t = T .. 1, with g_0. sizes: T, B, H. method: the text form of a scan (scan/method.h).
+ * threads: 0 for all cores. gpu: its number, or -1 for the processor, which has no stream. ERR_* of bppsa_scan_plan_create and
+ * bppsa_device_on_stream. */
+bppsa_status bppsa_python_scan_create(const char *method, int diagonal, int f64, const int64_t sizes[3], int affine,
+                                      int64_t threads, int32_t gpu, void *stream, bppsa_python_scan **scan);
+/* jt: [T,B,H,H] or diagonals [T,B,H]. injected: u_0 .. u_{T-1} [T,B,H], or NULL. gradients: [T+1,B,H], g_T in the last row; g_0 ..
+ * g_{T-1} are written. */
+bppsa_status bppsa_python_scan_run(bppsa_python_scan *scan, const void *jt, const void *injected, void *gradients);
+void bppsa_python_scan_destroy(bppsa_python_scan *scan);
+
+typedef struct bppsa_python_layer bppsa_python_layer;
+
+/* One layer of the cell "rnn", "gru", .. without a head. sizes: T, B, I, H. method: the text form of a gradient method
+ * (scan/method.h). forward: how states are computed (recurrent/forward.h). threads, gpu, stream: as above. ERR_ARGUMENT: no such
+ * cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
+bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
+                                       const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
+                                       bppsa_python_layer **layer);
+/* x: [T,B,I], borrowed until the last backward pass. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih
+ * [G·H,I], W_hh [G·H,H], b_ih, b_hh [G·H]; NULL for zeros. last: where h_T and an LSTM's c_T go. output: where h_1 .. h_T
+ * [T,B,H] go, or NULL. *states: their address in the layer's memory, where they stay until its next forward pass. */
+bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
+                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *const last[2], void *output,
+                                        void **states);
+/* The gradients of the latest forward pass, which may be asked for again. seed: of h_1 .. h_T [T,B,H]. last_cell: of an LSTM's c_T
+ * [B,H], or NULL for zeros. Each of gradients (in the order and the shapes of weights), dx [T,B,I] and the two of_first [B,H] may
+ * be NULL: not wanted. ERR_UNSUPPORTED: dx or of_first of a layer that was created without them. */
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
+                                         void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx, void *const of_first[2]);
+void bppsa_python_layer_destroy(bppsa_python_layer *layer);
+
+#endif

@@ -1,0 +1,287 @@
+/* python/native.c on a device: layers and scans between arrays in its memory, on a stream of the caller's, against difference
+ * quotients and the processor's. BPPSA_TEST_DEVICE names the device. */
+#include "python/native.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/memory.h"
+#include "tests/core/helpers.h"
+#include "tests/support/support.h"
+
+enum { T = 11, B = 3, I = 2, H = 5, MOST = T * B * H * H, ARRAYS = 7, GRADIENTS = 7 };
+
+/* Arguments of a pass, then its results. Weights have room for four gates. */
+enum {
+  X,
+  H0,
+  C0,
+  W_IH,
+  W_HH,
+  B_IH,
+  B_HH,
+  SEED,
+  OF_CELL,
+  INPUTS,
+  OUTPUT = INPUTS,
+  LAST_H,
+  LAST_C,
+  GRADIENT,
+  ALL = GRADIENT + ARRAYS
+};
+
+static bppsa_device *device; /* its stream is the caller's */
+
+static int32_t gpu_of(const bppsa_device *d) {
+  return bppsa_device_get_kind(d) == BPPSA_CPU ? -1 : bppsa_device_get_index(d);
+}
+
+typedef struct {
+  const char *cell, *method;
+  int64_t gates;
+  bppsa_dtype dtype;
+  bool start, biases; /* h_0 and b_* are given */
+} pass;
+
+static int64_t count_of(const pass *p, int which) {
+  const int64_t counts[INPUTS] = {T * B * I,    B * H,     B * H, p->gates * H * I, p->gates * H * H, p->gates * H,
+                                  p->gates * H, T * B * H, B * H};
+  return which < INPUTS ? counts[which] : which == OUTPUT ? T * B * H : which < GRADIENT ? B * H : counts[which - GRADIENT];
+}
+
+static bool is_used(const pass *p, int which) {
+  const bool pair = p->gates == 4;
+  const int kind = which >= GRADIENT ? which - GRADIENT : which;
+  return kind == H0                            ? p->start
+         : kind == C0                          ? p->start && pair
+         : kind == B_IH || kind == B_HH        ? p->biases
+         : which == OF_CELL || which == LAST_C ? pair
+                                               : true;
+}
+
+/* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
+static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
+  bppsa_python_layer *layer = NULL;
+  void *a[ALL], *states;
+  const int64_t sizes[] = {T, B, I, H}, size = (int64_t)bppsa_dtype_size(p->dtype);
+  for (int k = 0; k < ALL; ++k) {
+    const int64_t count = count_of(p, k);
+    void *host = k < INPUTS ? rounded(p->dtype, values[k], count) : bppsa_calloc(count, (size_t)size);
+    a[k] = is_used(p, k) ? on_device(where, host, count * size) : NULL;
+    bppsa_free(host);
+  }
+  assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 1,
+                                             gpu_of(where), bppsa_device_get_stream(where), &layer),
+                   BPPSA_OK);
+  for (int repeat = 0; repeat < 2; ++repeat) { /* the second one does not depend on what the first one left */
+    assert_int_equal(bppsa_python_layer_forward(layer, a[X], p->start ? (const void *[]){a[H0], a[C0]} : NULL,
+                                                (const void *[]){a[W_IH], a[W_HH], a[B_IH], a[B_HH]},
+                                                (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT], &states),
+                     BPPSA_OK);
+    assert_int_equal(
+        bppsa_python_layer_backward(layer, a[SEED], a[OF_CELL],
+                                    (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH]},
+                                    a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
+        BPPSA_OK);
+  }
+  if (is_emulated(where)) { /* its streams are lazy: the passes have waited for nothing */
+    for (int64_t i = 0; i < count_of(p, OUTPUT) * size; ++i) {
+      assert_int_equal(((const char *)a[OUTPUT])[i], 0);
+    }
+  }
+  for (int k = INPUTS; k < ALL; ++k) {
+    const int64_t count = count_of(p, k);
+    bppsa_view from = bppsa_view_make(bppsa_calloc(count, (size_t)size), p->dtype, 1, &count);
+    assert_int_equal(a[k] != NULL ? bppsa_memory_get(where, from.data, a[k], count * size) : BPPSA_OK, BPPSA_OK);
+    for (int64_t i = 0; i < count; ++i) { /* of what is not used, zeros */
+      values[k][i] = bppsa_view_get(&from, i);
+    }
+    bppsa_free(from.data);
+  }
+  bppsa_python_layer_destroy(layer);
+  for (int k = 0; k < ALL; ++k) {
+    bppsa_memory_free(where, a[k]);
+  }
+}
+
+static void make_values(const pass *p, double *values[ALL]) {
+  for (int k = 0; k < ALL; ++k) {
+    values[k] = uniform((uint64_t)k + 1, count_of(p, k), k >= W_IH && k <= B_HH ? 0.7 : 1);
+  }
+}
+
+static void free_values(double *values[ALL]) {
+  for (int k = 0; k < ALL; ++k) {
+    bppsa_free(values[k]);
+  }
+}
+
+static double loss_of(const pass *p, double *values[ALL]) {
+  double sum = 0;
+  run(p, device, values);
+  for (int64_t i = 0; i < count_of(p, OUTPUT); ++i) {
+    sum += values[SEED][i] * values[OUTPUT][i];
+  }
+  for (int64_t i = 0; p->gates == 4 && i < count_of(p, LAST_C); ++i) {
+    sum += values[OF_CELL][i] * values[LAST_C][i];
+  }
+  return sum;
+}
+
+static const struct {
+  const char *name;
+  int64_t gates;
+} cells[] = {{"rnn", 1}, {"gru", 3}, {"lstm", 4}};
+static const char *const methods[] = {"bp", "chunked 3", "blelloch", "auto"};
+
+/* The gradients are the difference quotients of Σ seed · h + Σ of_cell · c_T, each argument moved in a direction of its own. */
+static void test_gradients(void **state) {
+  (void)state;
+  for (int k = 0; k < 3; ++k) {
+    const pass p = {cells[k].name, "bp", cells[k].gates, BPPSA_F64, true, true};
+    double *values[ALL];
+    make_values(&p, values);
+    for (int w = 0; w < ARRAYS; ++w) {
+      const int64_t count = is_used(&p, w) ? count_of(&p, w) : 0;
+      double *direction = uniform(50 + (uint64_t)w, count + 1, 1e-5), *found = values[GRADIENT + w], expected = 0, losses[2];
+      (void)loss_of(&p, values);
+      for (int64_t i = 0; i < count; ++i) {
+        expected += 2 * direction[i] * found[i];
+      }
+      for (int side = 0; side < 2; ++side) {
+        for (int64_t i = 0; i < count; ++i) {
+          values[w][i] += (side == 0 ? 1 : -2) * direction[i];
+        }
+        losses[side] = loss_of(&p, values);
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        values[w][i] += direction[i];
+      }
+      assert_true(count == 0 || fabs(expected) > 1e-7);
+      assert_true(fabs(losses[0] - losses[1] - expected) < 1e-6 * fabs(expected) + 1e-14);
+      bppsa_free(direction);
+    }
+    free_values(values);
+  }
+}
+
+/* Every method, dtype and choice of arguments gives the processor's states and gradients by BP in float64. */
+static void test_as_the_processor(void **state) {
+  (void)state;
+  bppsa_device *host = cpu_device(1);
+  for (int n = 0; n < 3 * 4 * 2 * 4; ++n) {
+    const int k = n % 3, more = n / 24;
+    const pass p = {cells[k].name, methods[n / 3 % 4], cells[k].gates, n / 12 % 2 == 0 ? BPPSA_F32 : BPPSA_F64,
+                    more % 2 == 0, more / 2 == 0};
+    pass reference = p;
+    double *values[ALL], *expected[ALL];
+    make_values(&p, values);
+    make_values(&p, expected);
+    run(&p, device, values);
+    reference.dtype = BPPSA_F64;
+    reference.method = "bp";
+    for (int w = 0; w < INPUTS; ++w) { /* rounded as those of the pass */
+      memcpy(expected[w], values[w], (size_t)count_of(&p, w) * sizeof(double));
+    }
+    run(&reference, host, expected);
+    for (int w = INPUTS; w < ALL; ++w) {
+      const int64_t count = is_used(&p, w) ? count_of(&p, w) : 0;
+      void *found = rounded(p.dtype, values[w], count);
+      assert_true(residual(p.dtype, found, expected[w], count, sqrt((double)T)) < 30);
+      bppsa_free(found);
+    }
+    free_values(values);
+    free_values(expected);
+  }
+  bppsa_device_destroy(host);
+}
+
+/* A scan of dense or diagonal Jacobians on `where`: g_0 .. g_{T-1}. */
+static void run_scan(const bppsa_device *where, const char *method, bool diagonal, const double *jt, const double *u, double *g) {
+  const int64_t sizes[] = {T, B, H}, jacobians = T * B * H * (diagonal ? 1 : H) * 8, rows = T * B * H * 8;
+  bppsa_python_scan *scan = NULL;
+  void *on_jt = on_device(where, jt, jacobians), *on_u = on_device(where, u, rows), *on_g = on_device(where, g, rows + B * H * 8);
+  assert_int_equal(
+      bppsa_python_scan_create(method, diagonal, 1, sizes, 1, 1, gpu_of(where), bppsa_device_get_stream(where), &scan), BPPSA_OK);
+  assert_int_equal(bppsa_python_scan_run(scan, on_jt, on_u, on_g), BPPSA_OK);
+  assert_int_equal(bppsa_memory_get(where, g, on_g, rows), BPPSA_OK);
+  bppsa_python_scan_destroy(scan);
+  bppsa_memory_free(where, on_jt);
+  bppsa_memory_free(where, on_u);
+  bppsa_memory_free(where, on_g);
+}
+
+static void test_scans(void **state) {
+  (void)state;
+  double *jt = uniform(1, MOST, 0.6), *u = uniform(2, T * B * H, 1), *found, *expected;
+  bppsa_device *host = cpu_device(1);
+  for (int n = 0; n < 2 * 4; ++n) {
+    found = uniform(3, (T + 1) * B * H, 1);
+    expected = uniform(3, (T + 1) * B * H, 1);
+    run_scan(device, n / 2 == 0 ? "linear" : methods[n / 2], n % 2 == 1, jt, u, found);
+    run_scan(host, "linear", n % 2 == 1, jt, u, expected);
+    assert_true(residual(BPPSA_F64, found, expected, T * B * H, sqrt((double)T)) < 30);
+    bppsa_free(found);
+    bppsa_free(expected);
+  }
+  bppsa_free(jt);
+  bppsa_free(u);
+  bppsa_device_destroy(host);
+}
+
+static bppsa_status create_on(int32_t gpu, bool a_scan, int64_t threads) {
+  const int64_t sizes[] = {T, B, I, H};
+  bppsa_python_layer *layer = NULL;
+  bppsa_python_scan *scan = NULL;
+  void *stream = bppsa_device_get_stream(device);
+  const bppsa_status status =
+      a_scan ? bppsa_python_scan_create("auto", 0, 1, sizes, 1, threads, gpu, stream, &scan)
+             : bppsa_python_layer_create("lstm", "auto", "auto", 0, 1, sizes, 1, threads, gpu, stream, &layer);
+  assert_true(status == BPPSA_OK || (layer == NULL && scan == NULL));
+  bppsa_python_layer_destroy(layer);
+  bppsa_python_scan_destroy(scan);
+  return status;
+}
+
+static void test_wrong_devices(void **state) {
+  (void)state;
+  const bool built = bppsa_device_get_kind(device) == BPPSA_CUDA;
+  for (int a_scan = 0; a_scan < 2; ++a_scan) {
+    assert_error(create_on(-2, a_scan, 1), BPPSA_ERR_ARGUMENT, "device \"cuda:-2\": K in cuda:K must be a number");
+    assert_error(create_on(10000, a_scan, 1), BPPSA_ERR_ARGUMENT, "device \"cuda:10000\"");
+    assert_error(create_on(999, a_scan, 1), BPPSA_ERR_UNSUPPORTED,
+                 built ? "device cuda:999: CUDA devices here: " : "device cuda:999: ");
+    assert_error(create_on(gpu_of(device), a_scan, -1), BPPSA_ERR_ARGUMENT, "threads -1: expected 1");
+    assert_int_equal(create_on(gpu_of(device), a_scan, 1), BPPSA_OK);
+  }
+}
+
+static bppsa_status create_layer(void *context) {
+  (void)context;
+  return create_on(gpu_of(device), false, 1);
+}
+
+static bppsa_status create_scan(void *context) {
+  (void)context;
+  return create_on(gpu_of(device), true, 1);
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  const int64_t before = bppsa_python_allocated();
+  assert_true(walk_allocations(create_layer, NULL) > 3);
+  assert_true(walk_allocations(create_scan, NULL) > 3);
+  assert_int_equal(bppsa_python_allocated(), before);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_as_the_processor),
+                                     cmocka_unit_test(test_scans), cmocka_unit_test(test_wrong_devices),
+                                     cmocka_unit_test(test_memory)};
+  device = test_device(1);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  return failed;
+}
