@@ -848,8 +848,12 @@ static void test_work_of_plans(void **state) {
   }
 }
 
-/* W_hh orthogonal, H 64: the path is shorter than nine tenths of the sequential one, but mends do several times the work. Three
- * such passes are followed by a pause. */
+static bool is_costly(const forward_run *run) {
+  return 10 * run->stats.path < 9 * run->stats.possible && run->stats.work > 1.5 * run->plan.most_work;
+}
+
+/* W_hh orthogonal, H 64: there are networks whose path is shorter than nine tenths of the sequential one, while mends do several
+ * times the work (which ones depends on roundings, and so on the compiler). Three such passes are followed by a pause. */
 static void test_costly_passes(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);
@@ -859,7 +863,12 @@ static void test_costly_passes(void **state) {
   p.config.batch = 1;
   p.orthogonal = p.bits = true;
   forward_run run = run_forward(&p, device);
-  assert_true(10 * run.stats.path < 9 * run.stats.possible && run.stats.work > 1.5 * run.plan.most_work);
+  while (!is_costly(&run) && p.seed < 40) {
+    free_run(&run, device);
+    ++p.seed;
+    run = run_forward(&p, device);
+  }
+  assert_true(is_costly(&run));
   for (int pass = 1; pass <= 105; ++pass) {
     assert_true(run.stats.speculated == (pass <= 3 || pass == 104));
     assert_true(bppsa_forward_fails(&run.plan, &run.stats) == run.stats.speculated);
