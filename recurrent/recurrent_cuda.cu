@@ -445,9 +445,9 @@ bppsa_status head_gradients(recurrent_network *n) {
                  head_place(n, 1, true));
 }
 
-/* Sets to 0 what layer l reads of u and nothing else writes: u_0; of a pair all gradients of c, between which those of h will be;
- * and all gradients where only those of last states will be written. The layer's own kernels read u_0 only where gradients are
- * injected. */
+/* Sets to 0 what layer l reads of u and nothing else writes: u_0; all gradients of a pair, because later only h's numbers are
+ * written, between c's; and all gradients where later only last states are written. The layer's own kernels read u_0 only where
+ * gradients are injected. */
 bppsa_status clear_gradients(recurrent_network *n, int64_t l) {
   const bool injected = bppsa_recurrent_injected(n, l), pair = n->cell->pair;
   const int64_t rows = injected && (pair || bppsa_sides_ends(n, l)) ? n->config.seq_len + 1 : 1;
