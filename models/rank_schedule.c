@@ -188,7 +188,7 @@ static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedul
   return BPPSA_OK;
 }
 
-/* Refuses costs whose bytes of a layer are not those of this run's: the network or its type is another. Costs by stages, and files
+/* Refuses costs whose bytes of a layer differ from this run's: the network or its type is another. Costs by stages, and files
  * without such bytes, are believed. */
 static bppsa_status check_bytes(const bppsa_rank_schedule *s, const bppsa_schedule_config *c) {
   static const int32_t counted[] = {BPPSA_COST_MESSAGE, BPPSA_COST_GRADIENT};

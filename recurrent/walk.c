@@ -156,7 +156,7 @@ static void cross(const walk *w, const lane *l, bppsa_walk_place state) {
   bppsa_walk_copy(w, bppsa_walk_packed(w, w->n->forward.states_out, bppsa_walk_slot(w, l)), state);
 }
 
-/* Stores what `count` lanes side by side have guessed: the steps of the chunk itself, not those of the warm-up. */
+/* Stores what `count` lanes side by side have guessed: the steps of the chunk, without its warm-up. */
 static void store_guesses(const walk *w, const group *g, int64_t row, int64_t count, int64_t steps) {
   const lane *l = &w->lanes[g->members[row]];
   const int64_t begin = bppsa_walk_chunk_begin(w->n, l->chunk), stop = bppsa_walk_stop(w, l);

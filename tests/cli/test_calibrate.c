@@ -37,7 +37,7 @@ static void check_layers(const json_t *times, size_t count) {
     const json_t *layer = json_array_get(layers, l);
     assert_true(get_real(layer, "forward_s") > 0 && get_real(layer, "backward_s") >= 0 && get_real(layer, "update_s") >= 0);
     assert_true(get_real(layer, "input_grad_s") >= 0 && get_real(layer, "weight_grad_s") >= 0);
-    assert_true((get_real(layer, "input_grad_s") > 0) == (l > 0)); /* nobody asks for the gradient of the input */
+    assert_true((get_real(layer, "input_grad_s") > 0) == (l > 0)); /* the gradient of the input is not computed */
   }
 }
 
