@@ -4,7 +4,9 @@
 #
 # The parts run in this order. Each step has a time limit of its own, and the script names every step that it skips:
 #   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
-#   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch in the same rounds where python3 has it
+#   recurrent   bench rnn (tables 4 and 5), gru (table 6), lstm, T = 100000, crossover; bench forward; PyTorch in the same rounds
+#               where python3 has it
+#   python      the Python package's tests on the GPU, and its layers beside torch.nn's, where python3 has PyTorch
 #   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
 #   ranks       training without ranks, on one rank, and on two and three that share the GPU, also as stages of pipelines; over
 #               NCCL where its library is; bench ranks
@@ -13,7 +15,7 @@
 # bundle has code for.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
-PARTS=${PARTS:-verify recurrent sparse ranks}
+PARTS=${PARTS:-verify python recurrent sparse ranks}
 start=$(date +%s)
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -22,9 +24,9 @@ if [ $# -lt 1 ] || [ $# -gt 2 ]; then
 fi
 for name in $PARTS; do
   case $name in
-  verify | recurrent | sparse | ranks) ;;
+  verify | python | recurrent | sparse | ranks) ;;
   *)
-    echo "gpu.sh: PARTS: '$name', expected verify, recurrent, sparse or ranks"
+    echo "gpu.sh: PARTS: '$name', expected verify, python, recurrent, sparse or ranks"
     exit 2
     ;;
   esac
@@ -75,8 +77,12 @@ part() {
   began=$(date +%s)
   timeout -k 5 "$most" "$@" >"$scratch/out" 2>&1
   code=$?
-  cat "$scratch/out" >>"$log"
   took=$(($(date +%s) - began))
+  judge
+}
+# judge: counts the step `name`, which ended with the exit code `code` after `took` of its `most` seconds and printed $scratch/out.
+judge() {
+  cat "$scratch/out" >>"$log"
   case $code in
   0) say "   passed, $took s" ;;
   77) skip "$name" "$(tail -n 1 "$scratch/out")" ;;
@@ -84,7 +90,7 @@ part() {
     case $name in
     test_*) failed="$failed $name" ;;
     esac
-    skip "$name" "its $most s were over"
+    skip "$name" "its $took s were over"
     ;;
   *)
     say "   FAILED, exit code $code, $took s: $(tail -n 1 "$scratch/out")"
@@ -149,66 +155,79 @@ fi
 
 # ---- verification ----
 
-# late SECONDS WHAT: skips WHAT when the script has run for SECONDS and benchmarks follow, because they need the rest of the time.
-late() {
-  if [ "$PARTS" = verify ]; then
-    return 1
-  fi
-  if [ "$(elapsed)" -lt "$1" ]; then
-    return 1
-  fi
-  skip "$2" "not begun within $1 s"
-}
-run_tests() {
-  while read -r test; do
-    late 150 "$test" || part "$test" 60 "$bundle/$test" </dev/null
-  done <"$bundle/tests.txt"
-}
-
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
-longest=40
+# The verification ends within this many seconds, because benchmarks need the rest of the time.
+verify_within=$((SECONDS_IN_ALL * 2 / 5))
 if [ "$PARTS" = verify ]; then
-  longest=90
+  verify_within=$SECONDS_IN_ALL
 fi
-small="--device cuda --quick --seq-len 12 --hidden 3 --batch 2 --repeats 1 --threads 2"
-sanitize() { # sanitize TOOL WHAT COMMAND ...
-  tool=$1
-  what=$2
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+
+# check NAME SECONDS COMMAND ...: a step of the list that run_checks takes; no argument has blanks.
+check() {
+  name=$1
+  seconds=$2
   shift 2
-  if [ -z "$sanitizer" ]; then
-    skip "$tool $what" "no compute-sanitizer"
-    return
-  fi
-  if late 220 "$tool $what"; then
-    return
-  fi
-  before=$failed
-  part "$tool $what" "$longest" "$sanitizer" --tool "$tool" --error-exitcode 9 "$@"
-  if [ "$code" -ne 0 ] && grep -q 'Device not supported' "$scratch/out"; then
-    failed=$before
-    skip "$tool $what" "compute-sanitizer does not support this device"
-  fi
+  printf '%s\t%s\t%s\n' "$name" "$seconds" "$*" >>"$scratch/list"
 }
-run_sanitizers() {
+sanitize() { # sanitize WHAT COMMAND ...
+  what=$1
+  shift
   for tool in memcheck racecheck; do
-    sanitize "$tool" jacobian "$bundle/test_jacobian_fills"
-    for model in rnn gru; do
-      # shellcheck disable=SC2086
-      sanitize "$tool" "$model" "$program" bench crossover --model "$model" $small
-    done
-    sanitize "$tool" scan "$bundle/test_scan_graph"
-    sanitize "$tool" products "$bundle/test_jacobian_products"
-    sanitize "$tool" passes "$bundle/test_jacobian_passes"
-    sanitize "$tool" csr "$bundle/test_scan_csr"
-    sanitize "$tool" recordings "$bundle/test_scan_csr_recording"
-    sanitize "$tool" cnn "$bundle/test_cnn_adversarial"
-    sanitize "$tool" streams "$bundle/test_cnn_device"
-    sanitize "$tool" sparse "$program" bench scan --device cuda --quick --repeats 1 --threads 2
+    if [ -n "$sanitizer" ]; then
+      check "$tool $what" 90 "$sanitizer" --tool "$tool" --error-exitcode 9 "$@"
+    else
+      skip "$tool $what" "no compute-sanitizer"
+    fi
   done
 }
+# run_checks: runs the steps of $scratch/list side by side, each in a directory of its own, and then counts them as `part` does.
+# Four at a time: the GPU goes from one to the other, and each of many would wait for most of its launches.
+run_checks() {
+  say "== $(wc -l <"$scratch/list") steps side by side"
+  # shellcheck disable=SC2016
+  tr '\n' '\0' <"$scratch/list" | xargs -0 -P 4 -n 1 sh -c '
+    IFS="	" read -r name seconds command <<EOF
+$3
+EOF
+    folder=$1/checks/$(printf %s "$name" | tr " /" "__")
+    mkdir -p "$folder" && cd "$folder" || exit 0
+    began=$(date +%s)
+    left=$(($2 - began))
+    if [ "$left" -lt 5 ]; then
+      echo "no time left" >out
+      echo "77 0" >code
+      exit 0
+    fi
+    timeout -k 5 $((left < seconds ? left : seconds)) sh -c "$command" >out 2>&1 </dev/null
+    echo "$? $(($(date +%s) - began))" >code' sh "$scratch" $((start + verify_within))
+  while IFS='	' read -r name _; do
+    folder=$scratch/checks/$(printf %s "$name" | tr ' /' '__')
+    read -r code took <"$folder/code"
+    mv "$folder/out" "$scratch/out"
+    say "== $name"
+    if [ "$code" -ne 0 ] && grep -q 'Device not supported' "$scratch/out"; then
+      code=77
+      echo "compute-sanitizer does not support this device" >>"$scratch/out"
+    fi
+    judge
+  done <"$scratch/list"
+}
+
 if wants verify; then
-  run_tests
-  run_sanitizers
+  : >"$scratch/list"
+  while read -r test; do
+    check "$test" 60 "$bundle/$test"
+  done <"$bundle/tests.txt"
+  small="--device cuda --quick --seq-len 12 --hidden 3 --batch 2 --repeats 1 --threads 2"
+  for model in rnn gru; do
+    sanitize "$model" "$program" bench crossover --model "$model" "$small"
+  done
+  sanitize sparse "$program" bench scan --device cuda --quick --repeats 1 --threads 2
+  for test in jacobian_fills scan_graph jacobian_products jacobian_passes scan_csr scan_csr_recording cnn_adversarial cnn_device \
+    recurrent_device recurrent_forward_device recurrent_wide recurrent_ragged_device recurrent_directions_device; do
+    sanitize "$test" "$bundle/test_$test"
+  done
+  run_checks
 fi
 
 # ---- benchmarks ----
@@ -225,7 +244,7 @@ bench() { # bench FILE SECONDS COMMAND ...
   if [ "$(left)" -lt "$most" ]; then
     most=$(left) # so that the benchmark ends, and writes its document, in time
   fi
-  part "$file" "$most" "$program" "$@" --device cuda --time-limit $((most * 2 / 3)) --out "$results/$file.json"
+  part "$file" "$most" "$program" "$@" --repeats 11 --device cuda --time-limit $((most * 2 / 3)) --out "$results/$file.json"
   left_out
 }
 sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE and cuBLAS beside the products
@@ -235,18 +254,40 @@ sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE and cuBLAS beside the p
   part "$file" "$most" "$program" bench "$@" --device cuda --quick --out "$results/$file.json"
   left_out
 }
+pytorch_has_cuda() {
+  python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1
+}
 pytorch() { # pytorch MODEL: beside the methods and cuDNN, at T = 1000 and both initialisations
-  if ! python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
+  if ! pytorch_has_cuda; then
     skip "pytorch_$1" "no PyTorch with CUDA in python3"
     return
   fi
-  part "pytorch_$1" 45 "$program" bench "$1" --device cuda --seq-len 1000 --batch 16 --hidden 20 --time-limit 30 \
+  part "pytorch_$1" 45 "$program" bench "$1" --device cuda --seq-len 1000 --batch 16 --hidden 20 --time-limit 30 --repeats 11 \
     --rivals "$root/bench/rivals/recurrent.py" --out "$results/pytorch_$1.json"
 }
+if wants python; then
+  if pytorch_has_cuda; then
+    export PYTHONPATH="$bundle/python"
+    part python_tests 60 python3 "$root/tests/python/test_torch.py" Gpu
+    part python_layers 60 python3 "$root/bench/scripts/python_layers.py" --device cuda --seconds 1 --no-tests \
+      --out "$results/python_layers.json"
+  else
+    skip "python" "no PyTorch with CUDA in python3"
+  fi
+fi
 if wants recurrent; then
-  bench rnn 150 bench rnn
-  bench gru 75 bench gru
-  bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20 --repeats 3
+  for model in rnn gru; do
+    bench "forward_$model" 40 bench forward --model "$model" --batch 16 --hidden 20
+    # A training step at the lengths of the parallel forward pass, and of wide layers.
+    for length in 1000 10000 30000; do
+      bench "${model}_$length" 20 bench "$model" --seq-len "$length" --input 1 --batch 16 --hidden 20 --forward auto
+    done
+    bench "${model}_wide" 20 bench "$model" --seq-len 1000 --input 1 --batch 16 --hidden 256
+  done
+  bench lstm 20 bench lstm --seq-len 1000 --batch 16 --hidden 20 --forward auto
+  bench rnn 100 bench rnn
+  bench gru 50 bench gru
+  bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20
   bench crossover 30 bench crossover --quick --seq-len 10000
   pytorch rnn
   pytorch gru

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/setup.h"
+#include "cli/this_machine.h"
 #include "core/alloc.h"
 #include "core/file.h"
 #include "oracle/oracle.h"
@@ -17,6 +18,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SAMPLES, .fallback = "", .help = "of an epoch [the model's]"},
     {.option = BPPSA_OPTION_SCALING},
     {.option = BPPSA_OPTION_MICRO_BATCHES, .fallback = "", .metavar = "S", .help = "of pipelines [4 a stage]"},
+    {.option = BPPSA_OPTION_STAGE_CHUNKS},
     {.option = BPPSA_OPTION_GROUP_SIZE},
     {.option = BPPSA_OPTION_COLLECTIVE},
     {.option = BPPSA_OPTION_DTYPE, .help = "of activations and weights"},
@@ -30,7 +32,9 @@ static const bppsa_option_use uses[] = {
 
 static const char notes[] =
     "Times are of an epoch. They are projections: a layer's time is measured where the model's file says so, otherwise it\n"
-    "follows from its FLOPs. filter, channel and time-* keep --batch samples for all processors whatever --scaling says.\n";
+    "follows from its FLOPs. this-machine is measured when it is first asked for, which takes seconds, and kept in\n"
+    "~/.cache/bppsa; bppsa calibrate measures longer. filter, channel and time-* keep --batch samples for all processors\n"
+    "whatever --scaling says.\n";
 
 static void query_of(const bppsa_cli *cli, const bppsa_oracle_model *model, const bppsa_oracle_system *system,
                      bppsa_oracle_query *query) {
@@ -40,6 +44,7 @@ static void query_of(const bppsa_cli *cli, const bppsa_oracle_model *model, cons
   query->samples = samples->given ? samples->integer : query->samples;
   query->strong = bppsa_cli_value(cli, BPPSA_OPTION_SCALING)->choice == 1;
   query->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES)->integer;
+  query->chunks = bppsa_cli_value(cli, BPPSA_OPTION_STAGE_CHUNKS)->integer;
   query->group = bppsa_cli_value(cli, BPPSA_OPTION_GROUP_SIZE)->integer;
   query->collective = (bppsa_collective)bppsa_cli_value(cli, BPPSA_OPTION_COLLECTIVE)->choice;
   query->item_bytes = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->choice == 0 ? 4 : 8;
@@ -120,9 +125,10 @@ static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
                       name->given ? "system" : "model");
   }
   BPPSA_TRY(check_plot(bppsa_cli_value(cli, BPPSA_OPTION_PLOT)));
-  BPPSA_TRY(bppsa_oracle_system_open(place->text, &system));
+  const bool here = strcmp(place->text, BPPSA_ORACLE_THIS_MACHINE) == 0;
+  BPPSA_TRY(here ? BPPSA_OK : bppsa_oracle_system_open(place->text, &system));
   BPPSA_TRY(bppsa_oracle_model_open(name->text, &model));
-  bppsa_status status = bppsa_oracle_system_times(place->text, &model);
+  bppsa_status status = here ? bppsa_this_machine_open(cli, &model, &system) : bppsa_oracle_system_times(place->text, &model);
   status = status == BPPSA_OK ? ask(cli, &model, &system, shown) : status;
   bppsa_oracle_model_free(&model);
   return status;

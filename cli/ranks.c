@@ -137,6 +137,12 @@ bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work) {
   return wanted ? bppsa_job_run(&config, run_rank, &j, &outcome) : work(cli, NULL);
 }
 
+bppsa_status bppsa_ranks_run_threads(int64_t ranks, bppsa_comm_body body, void *context) {
+  bppsa_comm_config config = bppsa_comm_config_default();
+  config.ranks = ranks;
+  return bppsa_job_run(&config, body, context, &outcome);
+}
+
 /* ---- requests that are refused before there are ranks ---- */
 
 static bppsa_status refuse(bppsa_comm *comm, void *context) {

@@ -25,6 +25,8 @@ typedef bppsa_status (*bppsa_rank_work)(bppsa_cli *cli, bppsa_comm *comm);
  * copy of the command line, with its share of the threads; only what rank 0 prints appears. ERR_ARGUMENT: options without --ranks;
  * ranks whose command lines differ. Other errors of bppsa_comm_run and of the work. */
 bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work);
+/* Runs `body` on so many threads of this process, whatever has started it. ERR_* of bppsa_job_run. */
+bppsa_status bppsa_ranks_run_threads(int64_t ranks, bppsa_comm_body body, void *context);
 /* A command line that cannot be parsed: under mpirun one rank gets its error back, so that one line is printed. */
 bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status status);
 /* Is there an error that this process has to print? The next function is called last: it ends the other processes of a job and

@@ -49,7 +49,8 @@ struct cnn_gpu {
   bppsa_cudnn_bytes work_size; /* of the workspaces */
   int64_t framed_reals;        /* for one sample */
   void *work, *weight_work, *framed_x, *framed_dx, *partials;
-  uint8_t *kept; /* a byte for each real of the parameters, 0 where it is masked; NULL: no masks */
+  void *aligned_dy; /* of a convolution, for a scan */
+  uint8_t *kept;    /* a byte for each real of the parameters, 0 where it is masked; NULL: no masks */
 };
 
 namespace {
@@ -148,7 +149,7 @@ bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const 
   sums.targets = 1 + layer->about->bias;
   sums.target[0] = {0, out * row, row, 0, in, (real *)bppsa_cnn_weight(n, layer, true)};
   sums.target[1] = {0, out * row, row, in, 1, (real *)bppsa_cnn_bias(n, layer, true)};
-  BPPSA_LAUNCH(bppsa_linear_sum<real>, (unsigned)divide_up(out * row, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
+  BPPSA_LAUNCH(bppsa_linear_sum<real>, (unsigned)divide_up(out * row, sum_lanes(parts)), SUM_THREADS, SUM_THREADS * sizeof(real),
                to->stream, (const real *)n->gpu->partials, parts, out * row, sums);
   return launched("linear operator's weights: launch");
 }
@@ -221,11 +222,27 @@ template <typename real> bppsa_status conv_input_gradient(const cnn *n, const cn
   return launched("padding: launch");
 }
 
+/* Returns dy at an address that cuDNN can read from: some of its kernels read 16 bytes at a time, and a scan's gradients lie one
+ * behind the other. */
+bppsa_status align_gradient(const cnn *n, const cnn_layer *layer, cudaStream_t stream, const void *dy, const void **aligned) {
+  enum { CUDNN_ALIGNMENT = 16 };
+  *aligned = dy;
+  if ((uintptr_t)dy % CUDNN_ALIGNMENT == 0) {
+    return BPPSA_OK;
+  }
+  *aligned = n->gpu->aligned_dy;
+  return bppsa_cuda_check(cudaMemcpyAsync(n->gpu->aligned_dy, dy,
+                                          (size_t)(n->batch * layer->out) * bppsa_dtype_size(n->config.dtype),
+                                          cudaMemcpyDeviceToDevice, stream),
+                          "gradient of the output");
+}
+
 template <typename real>
 bppsa_status conv_weight_gradient(const cnn *n, const cnn_layer *layer, const work_queue *to, const void *dy, const void *x) {
   const bppsa_cudnn_conv *conv;
   BPPSA_TRY(conv_for(n, layer, &conv));
   BPPSA_TRY(frame_input<real>(n, layer, to->stream, x, &x));
+  BPPSA_TRY(align_gradient(n, layer, to->stream, dy, &dy));
   return bppsa_cudnn_conv_weight_gradient(conv, to->cudnn, dy, x, n->gpu->weight_work, bppsa_cnn_weight(n, layer, true),
                                           bppsa_cnn_bias(n, layer, true));
 }
@@ -484,16 +501,18 @@ extern "C" bppsa_status bppsa_cnn_cuda_choose(cnn *n, int64_t most) {
 extern "C" bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   cnn_gpu *gpu = n->gpu;
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype), parameters = n->base.reals * size;
-  int64_t partials = 0, framed;
+  int64_t partials = 0, unaligned = 0, framed;
   bool masked = false;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
     masked = masked || layer->mask != NULL;
+    unaligned = is_conv(layer) && n->config.method.backward == BPPSA_BACKWARD_SCAN ? larger(unaligned, layer->out) : unaligned;
     if (layer->weight >= 0 && !is_conv(layer)) {
       partials = larger(partials, parts_of(layer, n->config.batch) * layer->out * (layer->in + 1) * size);
     }
   }
   framed = bppsa_mul(gpu->framed_reals * size, n->config.batch, &framed) ? framed : -1;
+  const int64_t unaligned_bytes = bppsa_mul(unaligned * size, n->config.batch, &unaligned) ? unaligned : -1;
   const struct {
     bool wanted;
     void *array;
@@ -505,6 +524,7 @@ extern "C" bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int6
                 {gpu->work_size.weights > 0, &gpu->weight_work, gpu->work_size.weights},
                 {framed != 0, &gpu->framed_x, framed},
                 {framed != 0, &gpu->framed_dx, framed},
+                {unaligned_bytes != 0, &gpu->aligned_dy, unaligned_bytes},
                 {masked, &gpu->kept, n->base.reals}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {

@@ -154,9 +154,10 @@ static bppsa_status describe_shapes(const bppsa_cudnn_queue *q, const bppsa_cudn
 
 /* ---- algorithms ---- */
 
-static bool is_own_math(cudnnMathType_t math) {
-  return math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH; /* DEFAULT: algorithms that have no other mathematics */
-}
+/* Mathematics of the dtype itself, in the order in which they are looked for. DEFAULT is what algorithms say that have no other;
+ * others say it too, of TF32. */
+static const cudnnMathType_t own_math[] = {CUDNN_FMA_MATH, CUDNN_DEFAULT_MATH};
+enum { OWN_MATH = sizeof own_math / sizeof own_math[0] };
 
 static bppsa_status none(const char *pass, int64_t most) {
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
@@ -169,9 +170,10 @@ static bppsa_status none(const char *pass, int64_t most) {
 #define TAKE_FIRST(list, count, size_of, most, algorithm, bytes, pass)                                                           \
   do {                                                                                                                           \
     bool found = false;                                                                                                          \
-    for (int i = 0; !found && i < (count); ++i) {                                                                                \
+    for (int choice = 0; !found && choice < OWN_MATH * (count); ++choice) {                                                      \
+      const int i = choice % (count);                                                                                            \
       if ((list)[i].status == CUDNN_STATUS_SUCCESS && (list)[i].determinism == CUDNN_DETERMINISTIC &&                            \
-          is_own_math((list)[i].mathType) && (size_of) == CUDNN_STATUS_SUCCESS && *(bytes) <= (size_t)(most)) {                  \
+          (list)[i].mathType == own_math[choice / (count)] && (size_of) == CUDNN_STATUS_SUCCESS && *(bytes) <= (size_t)(most)) { \
         *(algorithm) = (list)[i].algo;                                                                                           \
         found = true;                                                                                                            \
       }                                                                                                                          \

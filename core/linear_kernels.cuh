@@ -132,7 +132,7 @@ template <typename real> __global__ void bppsa_linear_transposed(const real *fro
   }
 }
 
-enum { SUM_TARGETS = 4, SUM_THREADS = 512, SUM_LANES = 32, SUM_AHEAD = 8 };
+enum { SUM_TARGETS = 4, SUM_THREADS = 512, SUM_AHEAD = 8 };
 
 /* An array that sums are written to. It receives entries first .. first + count - 1, which form rows of `row` numbers, and keeps of
  * each row `take` numbers from column `from` on, without gaps. */
@@ -145,12 +145,20 @@ template <typename real> struct sum_targets {
   int targets;
 };
 
-/* Sums entries [parts][count] over the parts: 32 entries in a block, 16 threads for each entry, whose sums are added in order. */
+/* Entries that a block sums: 32, which is a line of memory; of many parts 8, so that more threads share an entry. */
+inline __host__ __device__ int sum_lanes(int64_t parts) {
+  return parts > 4 * SUM_THREADS / 32 ? 8 : 32;
+}
+
+/* Sums entries [parts][count] over the parts: sum_lanes entries in a block, whose other threads share each entry's parts. Their
+ * sums are added in a fixed order, halves to halves. */
 template <typename real>
-__global__ void bppsa_linear_sum(const real *entries, int64_t parts, int64_t count, sum_targets<real> to) {
+__global__ void __launch_bounds__(SUM_THREADS)
+    bppsa_linear_sum(const real *entries, int64_t parts, int64_t count, sum_targets<real> to) {
   BPPSA_SHARED(real, sums); /* [THREADS] */
-  const int lane = (int)threadIdx.x % SUM_LANES, slice = (int)threadIdx.x / SUM_LANES, slices = SUM_THREADS / SUM_LANES;
-  const int64_t at = (int64_t)blockIdx.x * SUM_LANES + lane;
+  const int lanes = sum_lanes(parts), slices = SUM_THREADS / lanes;
+  const int lane = (int)threadIdx.x % lanes, slice = (int)threadIdx.x / lanes;
+  const int64_t at = (int64_t)blockIdx.x * lanes + lane;
   real sum = 0;
   for (int64_t first = slice; at < count && first < parts; first += SUM_AHEAD * slices) {
     real value[SUM_AHEAD];
@@ -165,13 +173,16 @@ __global__ void bppsa_linear_sum(const real *entries, int64_t parts, int64_t cou
     }
   }
   sums[threadIdx.x] = sum;
-  __syncthreads();
+  for (int half = slices / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (slice < half) {
+      sums[threadIdx.x] += sums[(int)threadIdx.x + half * lanes];
+    }
+  }
   if (slice != 0 || at >= count) {
     return;
   }
-  for (int s = 1; s < slices; ++s) {
-    sum += sums[s * SUM_LANES + lane];
-  }
+  sum = sums[lane];
   for (int t = 0; t < to.targets; ++t) {
     const sum_target<real> &target = to.target[t];
     const int64_t i = at - target.first, column = i % target.row - target.from;

@@ -51,7 +51,8 @@ bppsa_status bppsa_path_check_file(const char *path) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "a path of %zu characters, expected at most 4095", strlen(path));
   }
   BPPSA_TRY(check_writable(path, directory));
-  const char *wrong = path[strlen(path) - 1] == '/' ? "not a regular file" : wrong_path(path, S_IFREG);
+  const size_t length = strlen(path);
+  const char *wrong = length == 0 || path[length - 1] == '/' ? "not a regular file" : wrong_path(path, S_IFREG);
   if (wrong[0] != '\0') {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, expected the path of a new or a regular file", path, wrong);
   }

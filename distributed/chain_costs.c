@@ -14,7 +14,7 @@
 /* ---- noise ---- */
 
 enum { SHIFTS = 64 /* micro-batches that differ: each begins at another number of one row of noise */ };
-enum { INPUTS = 242, TARGETS = 243 /* streams of core/philox.h */ };
+enum { INPUTS = 242, TARGETS = 243, DELAYS = 247 /* streams of core/philox.h */ };
 
 struct bppsa_chain_noise {
   bppsa_dtype dtype;
@@ -104,7 +104,8 @@ const bppsa_pipeline_data *bppsa_chain_noise_data(const bppsa_chain_noise *noise
 
 /* ---- the link ---- */
 
-enum { SHORT_BYTES = PIPELINE_HEADER, LONG_BYTES = 1 << 20, SHORT_ROUNDS = 101, LONG_ROUNDS = 9 };
+enum { SHORT_BYTES = PIPELINE_HEADER, LONG_BYTES = 1 << 20, SHORT_ROUNDS = 401, LONG_ROUNDS = 101 };
+#define LONGEST_DELAY 2e-4 /* seconds: more than twice as long as a rank sleeps between two looks */
 
 /* Waits as the executor does. */
 static bppsa_status wait_for(const bppsa_comm *comm, bppsa_comm_request **request) {
@@ -132,11 +133,24 @@ bppsa_status bppsa_chain_pass_on(bppsa_comm *comm, bool sends, const bppsa_view 
   return wait_for(comm, &request);
 }
 
-/* There and back: rank 0 begins. */
-static bppsa_status ping(bppsa_comm *comm, const bppsa_view *view) {
-  const bool first = bppsa_comm_rank(comm) == 0;
-  BPPSA_TRY(bppsa_chain_pass_on(comm, first, view));
-  return bppsa_chain_pass_on(comm, !first, view);
+/* The seconds for which a rank computes before it sends its message of a round. Both ranks know both delays. */
+static double delay_of(int32_t rank, int64_t round) {
+  return LONGEST_DELAY * bppsa_random_double(0, DELAYS, (uint64_t)(2 * round + rank));
+}
+
+static void spin(double seconds) {
+  for (const double start = bppsa_now(); bppsa_now() - start < seconds;) {
+  }
+}
+
+/* There and back: rank 0 begins. Without the delays both ranks would be in step, and every message would come at the same point of
+ * its receiver's sleep. */
+static bppsa_status ping(bppsa_comm *comm, const bppsa_view *view, int64_t round) {
+  const int32_t rank = bppsa_comm_rank(comm);
+  BPPSA_TRY(rank == 1 ? bppsa_chain_pass_on(comm, false, view) : BPPSA_OK);
+  spin(delay_of(rank, round));
+  BPPSA_TRY(bppsa_chain_pass_on(comm, true, view));
+  return rank == 0 ? bppsa_chain_pass_on(comm, false, view) : BPPSA_OK;
 }
 
 /* The median seconds of one way. */
@@ -144,9 +158,10 @@ static bppsa_status time_messages(bppsa_comm *comm, int64_t bytes, int64_t round
   double seconds[SHORT_ROUNDS];
   const bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &bytes);
   for (int64_t i = -1; i < rounds; ++i) { /* the first one warms up */
+    const int64_t round = i < 0 ? rounds : i;
     const double start = bppsa_now();
-    BPPSA_TRY(bppsa_comm_rank(comm) < 2 ? ping(comm, &view) : BPPSA_OK);
-    seconds[i < 0 ? 0 : i] = (bppsa_now() - start) / 2;
+    BPPSA_TRY(bppsa_comm_rank(comm) < 2 ? ping(comm, &view, round) : BPPSA_OK);
+    seconds[i < 0 ? 0 : i] = fmax(0, bppsa_now() - start - delay_of(0, round) - delay_of(1, round)) / 2;
   }
   *median = bppsa_timing_of(rounds, seconds).median_s;
   return BPPSA_OK;

@@ -4,7 +4,7 @@
  *
  * A layer's forward pass (F), input gradient (I), weight gradient (W), both at once (B) and update (STEP) are the operations of two
  * lists that the executor runs on one rank, with a stage for each layer. Their times are medians over the runs, of a mean over the
- * run's micro-batches. F of the first layer contains the loading of the input, F of the last one the loss.
+ * run's micro-batches or updates. F of the first layer contains the loading of the input, F of the last one the loss.
  */
 #ifndef BPPSA_DISTRIBUTED_CHAIN_COSTS_H
 #define BPPSA_DISTRIBUTED_CHAIN_COSTS_H
@@ -50,7 +50,8 @@ typedef struct {
   bppsa_optimizer_config optimizer;
   const bppsa_view *values;        /* of all the chain's parameters */
   const bppsa_pipeline_data *data; /* NULL: noise */
-  int64_t micro_batches;           /* of a run, one after the other, between two updates; 0: one */
+  int64_t micro_batches;           /* one after the other, between two updates; 0: one */
+  int64_t updates;                 /* of a run; 0: one */
   int64_t at_once;                 /* ranks that measure side by side, as they compute later; the others wait. 1 or more */
   int64_t repeats; /* runs of each list behind one that is not counted; 0: as many as fit into the budget, 3 .. 101 */
   double budget_s; /* of each list */
@@ -79,9 +80,10 @@ bppsa_status bppsa_chain_probe_measure(bppsa_comm *comm, bppsa_chain_probe *prob
 /* Sends a view to the other of two ranks, or receives it, as the executor does: asks whether it is done, and sleeps in between.
  * ERR_COMM. */
 bppsa_status bppsa_chain_pass_on(bppsa_comm *comm, bool sends, const bppsa_view *view);
-/* Measures a message from rank 0 to rank 1, received as the executor receives: it asks for the message and sleeps in between. Half
- * of the median time there and back gives alpha from a short message, and beta from a long one. Collective; all ranks get the
- * numbers, 0 on a communicator of one. ERR_MEMORY, ERR_COMM. */
+/* Measures a message from rank 0 to rank 1, received as the executor receives: it asks for the message and sleeps in between. How
+ * long a message then waits depends on when it comes, so that each is sent behind a random delay, which does not count. Half of the
+ * median time there and back gives alpha from a short message, and beta from a long one. Collective; all ranks get the numbers, 0
+ * on a communicator of one. ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_chain_measure_link(bppsa_comm *comm, double *alpha, double *beta);
 /* Measures SYNC of each layer over the first `ranks` ranks of comm, 1 .. its size, as the executor makes it: the gradients of one
  * micro-batch from each rank are added up along the tree (comm/ordered.h) and sent back to all; between two steps of a sum the

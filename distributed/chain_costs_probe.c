@@ -98,29 +98,32 @@ static bppsa_status append(bppsa_schedule *list, bppsa_schedule_kind kind, int64
   return bppsa_schedule_append(list, &op);
 }
 
-/* One micro-batch after the other through all layers and back, then an update. The first layer has no input gradient. */
+/* One micro-batch after the other through all layers and back, then an update; again for every update. The first layer has no input
+ * gradient. */
 static bppsa_status append_all(bppsa_schedule *list, bool split) {
-  const int64_t layers = list->config.layers;
+  const int64_t layers = list->config.layers, each = list->config.micro_batches;
   for (int64_t micro = 0; micro < list->micros; ++micro) {
+    const int32_t version = (int32_t)(micro / each);
     for (int64_t l = 0; l < layers; ++l) {
-      BPPSA_TRY(append(list, BPPSA_KIND_F, l, micro, 0));
+      BPPSA_TRY(append(list, BPPSA_KIND_F, l, micro, version));
     }
     for (int64_t l = layers - 1; l >= 0; --l) {
-      BPPSA_TRY(append(list, split ? BPPSA_KIND_W : BPPSA_KIND_B, l, micro, 0));
-      BPPSA_TRY(split && l > 0 ? append(list, BPPSA_KIND_I, l, micro, 0) : BPPSA_OK);
+      BPPSA_TRY(append(list, split ? BPPSA_KIND_W : BPPSA_KIND_B, l, micro, version));
+      BPPSA_TRY(split && l > 0 ? append(list, BPPSA_KIND_I, l, micro, version) : BPPSA_OK);
     }
-  }
-  for (int64_t l = 0; l < layers; ++l) {
-    BPPSA_TRY(append(list, BPPSA_KIND_STEP, l, -1, 1));
+    for (int64_t l = 0; (micro + 1) % each == 0 && l < layers; ++l) {
+      BPPSA_TRY(append(list, BPPSA_KIND_STEP, l, -1, version + 1));
+    }
   }
   return bppsa_schedule_connect(list);
 }
 
 /* A list for one worker, with a stage for each layer. */
-static bppsa_status make_list(int64_t layers, int64_t micro_batches, bool split, bppsa_schedule **list) {
+static bppsa_status make_list(int64_t layers, const bppsa_chain_measuring *how, bool split, bppsa_schedule **list) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   config.stages = 1;
-  config.micro_batches = micro_batches;
+  config.micro_batches = how->micro_batches > 0 ? how->micro_batches : 1;
+  config.iterations = how->updates > 0 ? how->updates : 1;
   config.layers = config.chunks = layers;
   config.split = split ? BPPSA_SPLIT_WI : BPPSA_SPLIT_NONE;
   config.skip_first_input_grad = true;
@@ -142,7 +145,7 @@ typedef struct {
   bppsa_schedule *list;
   bool split;
   int64_t runs;    /* of which the latest KEPT_RUNS are kept */
-  double *seconds; /* of the operations, means over the micro-batches, [TIMED][layers][KEPT_RUNS] */
+  double *seconds; /* of the operations, means over the micro-batches or updates, [TIMED][layers][KEPT_RUNS] */
   double *losses;
 } watch;
 
@@ -151,9 +154,8 @@ static double *seconds_of(const watch *w, int i, int64_t layer) {
 }
 
 static bppsa_status open_watch(bppsa_comm *self, bppsa_chain *chain, const bppsa_chain_measuring *how, bool split, watch *w) {
-  const int64_t micro_batches = how->micro_batches > 0 ? how->micro_batches : 1;
   w->split = split;
-  BPPSA_TRY(make_list(chain->layers, micro_batches, split, &w->list));
+  BPPSA_TRY(make_list(chain->layers, how, split, &w->list));
   const bppsa_pipeline_config config = {.schedule = w->list, .samples = how->samples, .optimizer = how->optimizer};
   BPPSA_TRY(bppsa_pipeline_create(self, chain, &config, how->values, &w->pipeline));
   w->seconds = bppsa_calloc(TIMED * chain->layers * KEPT_RUNS, sizeof *w->seconds);
@@ -179,7 +181,8 @@ static bppsa_status run_watch(watch *w, const bppsa_pipeline_data *data) {
   }
   for (int64_t id = 0; id < w->list->count; ++id) {
     const bppsa_schedule_op *op = &w->list->ops[id];
-    const double seconds = (events[id].end - events[id].start) / (op->micros > 0 ? (double)w->list->micros : 1);
+    const int64_t times = op->micros > 0 ? w->list->micros : w->list->rounds;
+    const double seconds = (events[id].end - events[id].start) / (double)times;
     for (int i = 0; i < TIMED; ++i) {
       if ((int)timed[i].kind == op->kind) {
         seconds_of(w, i, op->layer)[at] += seconds;
@@ -228,7 +231,7 @@ static bppsa_status open_probe(bppsa_comm *comm, const bppsa_chain_measuring *ho
 bppsa_status bppsa_chain_probe_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how,
                                       bppsa_chain_probe **probe) {
   BPPSA_REQUIRE(comm != NULL && chain != NULL && how != NULL && how->values != NULL && how->at_once >= 1 &&
-                how->micro_batches >= 0 && probe != NULL);
+                how->micro_batches >= 0 && how->updates >= 0 && probe != NULL);
   bppsa_chain_probe *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -19,7 +19,8 @@
  * the bits of 2N micro-batches of half the size.
  *
  * Every message carries its kind, layer, micro-batch and iteration, and the version of the weights that made it, and the receiver
- * compares them with the list.
+ * compares them with the list. The weights count the updates that they have seen: what a pass is handed, what a STEP finds and what
+ * it makes must have as many as the list says, otherwise the run ends.
  */
 #ifndef BPPSA_DISTRIBUTED_PIPELINE_H
 #define BPPSA_DISTRIBUTED_PIPELINE_H
@@ -100,7 +101,7 @@ bppsa_status bppsa_pipeline_place(bppsa_pipeline *pipeline, const bppsa_view *va
 /* Of one operation in the latest run. */
 typedef struct {
   double start, end; /* seconds since the run began on this rank; on a GPU its work may end later; NaN: another rank's */
-  int64_t version;   /* updates that its weights have seen since creation; -1: none */
+  int64_t version;   /* updates that its weights have seen since creation, of a STEP with its own one; -1: no weights */
   int64_t ahead;     /* of these, predicted ones */
 } bppsa_pipeline_event;
 

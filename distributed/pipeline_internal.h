@@ -309,8 +309,9 @@ void bppsa_pipeline_gradient(const bppsa_pipeline *p, int64_t layer, void *part,
 bppsa_status bppsa_pipeline_sum_add(bppsa_pipeline *p, int64_t micro, int64_t layer, void *part);
 /* Goes on with the sum of the layer's update number `update`, as far as it can without waiting. */
 bppsa_status bppsa_pipeline_sum_go(bppsa_pipeline *p, int64_t layer, int64_t update, bool *done);
-/* Updates the layer, once the sum is there. */
-bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t layer, bool *done);
+/* Updates a layer of the STEP `id`, once the sum is there, and sets the event's version to the updates that its weights have then
+ * seen. ERR_ARGUMENT: the list's version is not the one that this update makes. */
+bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t id, int64_t layer, bool *done);
 /* The learning rate of the update that comes next for this layer. */
 double bppsa_pipeline_rate(const bppsa_pipeline *p, const pipeline_held *held);
 /* The update of the present run that comes next. */

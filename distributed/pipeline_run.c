@@ -244,7 +244,7 @@ static bppsa_status step(bppsa_pipeline *p, int64_t id, bool *done) {
   BPPSA_TRY(bppsa_pipeline_worker_reached(p, op->worker, done));
   BPPSA_TRY(*done ? sync(p, id, done) : BPPSA_OK);
   for (int64_t layer = op->layer; *done && layer < op->layer + op->layers; ++layer) {
-    BPPSA_TRY(bppsa_pipeline_step(p, op->replica, layer, done));
+    BPPSA_TRY(bppsa_pipeline_step(p, id, layer, done));
   }
   return BPPSA_OK;
 }

@@ -453,19 +453,34 @@ static bppsa_status update(const bppsa_pipeline *p, pipeline_held *h, const pipe
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t layer, bool *done) {
+/* Compares the version of the present weights with the one that operation `id`, a STEP, finds (`before`) or makes. */
+static bppsa_status check_made(const bppsa_pipeline *p, int64_t id, int64_t layer, const pipeline_held *h, bool before) {
+  const int64_t updates = h->optimizer != NULL ? h->made : h->updates, found = updates - p->runs * p->updates;
+  const int64_t expected = p->list->ops[id].weight_version - before;
+  if (found == expected) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                    "schedule %s: operation %" PRId64 ": STEP %s version %" PRId64 " of layer %s, expected version %" PRId64,
+                    p->list->scheme->id, id, before ? "begins with" : "makes", found, p->chain->layer[layer].name, expected);
+}
+
+bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t id, int64_t layer, bool *done) {
+  const int32_t replica = p->list->ops[id].replica;
   pipeline_held *h = held_of(p, replica, layer);
   BPPSA_TRY(bppsa_pipeline_sum_go(p, layer, updates_of(p, h), done));
   if (!*done) {
     return BPPSA_OK;
   }
+  BPPSA_TRY(check_made(p, id, layer, h, true));
   BPPSA_TRY(keep(p, h));
   if (h->optimizer != NULL) {
     double *norm = &p->norms[updates_of(p, h) * p->layers + layer];
     BPPSA_TRY(update(p, h, &p->sums[layer], replica == 0 ? norm : NULL));
   }
   h->updates++;
-  return BPPSA_OK;
+  p->events[id].version = h->optimizer != NULL ? h->made : p->events[id].version;
+  return check_made(p, id, layer, h, false);
 }
 
 int64_t bppsa_pipeline_update_of(const bppsa_pipeline *p, int64_t replica, int64_t layer) {

@@ -1,41 +1,19 @@
 #include "models/plan_cache.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/file.h"
-#include "core/io.h"
 #include "core/json.h"
+#include "models/cache_directory.h"
 
-enum { FORMAT = 1, MOST_PLANS = 1000, PATH_SIZE = 4096 };
-
-/* Puts the cache's directory into `path`, and creates it with `make`. Returns false where no variable names a home. */
-static bool find_directory(char *path, bool make) {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  int length;
-  if (cache != NULL && cache[0] == '/') {
-    length = snprintf(path, PATH_SIZE, "%s", cache);
-  } else if (home != NULL && home[0] == '/') {
-    length = snprintf(path, PATH_SIZE, "%s/.cache", home);
-  } else {
-    return false;
-  }
-  if (length < 0 || length > PATH_SIZE - 32) {
-    return false;
-  }
-  if (make) {
-    (void)bppsa_io_mkdir(path);
-  }
-  memcpy(path + length, "/bppsa", sizeof "/bppsa");
-  return !make || bppsa_io_mkdir(path) == 0 || errno == EEXIST;
-}
+enum { FORMAT = 1, MOST_PLANS = 1000 };
 
 /* Returns the plans of the file (owned), or NULL where the file cannot be used. */
 static json_t *load_plans(const char *directory) {
-  char path[PATH_SIZE + 16];
+  char path[BPPSA_CACHE_PATH + 16];
   json_t *document = NULL;
   snprintf(path, sizeof path, "%s/plans.json", directory);
   if (bppsa_json_load(path, &document) != BPPSA_OK) {
@@ -62,8 +40,8 @@ static int64_t find_key(const json_t *plans, const char *key) {
 
 /* Returns the key's plan (owned), or NULL. */
 static json_t *find_plan(const char *key) {
-  char directory[PATH_SIZE];
-  json_t *plans = find_directory(directory, false) ? load_plans(directory) : NULL;
+  char directory[BPPSA_CACHE_PATH];
+  json_t *plans = bppsa_cache_directory(directory, false) ? load_plans(directory) : NULL;
   const int64_t at = plans != NULL ? find_key(plans, key) : -1;
   json_t *plan = at >= 0 ? json_incref(json_array_get(plans, (size_t)at)) : NULL;
   json_decref(plans);
@@ -112,10 +90,10 @@ static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
 
 /* Keeps a plan, which it takes; NULL: there was no memory for it. */
 static bppsa_status store(const char *key, json_t *plan) {
-  char directory[PATH_SIZE], path[PATH_SIZE + 16];
-  if (!find_directory(directory, true)) {
+  char directory[BPPSA_CACHE_PATH], path[BPPSA_CACHE_PATH + 16];
+  if (!bppsa_cache_directory(directory, true)) {
     json_decref(plan);
-    return bppsa_fail(BPPSA_ERR_IO, "no cache directory, expected XDG_CACHE_HOME or HOME to name one that can be written");
+    return bppsa_cache_directory_missing();
   }
   snprintf(path, sizeof path, "%s/plans.json", directory);
   json_t *plans = load_plans(directory);

@@ -1,4 +1,4 @@
-/* The cache of measured plans: one JSON file, $XDG_CACHE_HOME/bppsa/plans.json or ~/.cache/bppsa/plans.json, which may be deleted
+/* The cache of measured plans: one JSON file, plans.json in the cache's directory (models/cache_directory.h), which may be deleted
  * at any time: {"format":1,"plans":[{"key", a method (scan/method.h) or "forward", "median_s"}]}, the latest last, at most 1000.
  * "forward" is the text of a plan (recurrent/forward.h), of which kind and most_work count. */
 #ifndef BPPSA_MODELS_PLAN_CACHE_H

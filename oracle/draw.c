@@ -16,7 +16,7 @@
 
 static const char *const colours[] = {"#3b6fb6", "#7fb3e6", "#c9d7e8", "#d95f3b", "#e69f5c", "#8c5fb0", "#4f9d69", "#b0b0b0",
                                       "#aa3377", "#228833", "#ccbb44", "#663311", "#009988", "#cc3311", "#332288", "#999933",
-                                      "#117733", "#882255", "#44aa99", "#ee7733", "#0077bb", "#555555"};
+                                      "#117733", "#882255", "#44aa99", "#ee7733", "#0077bb", "#555555", "#aa4499", "#661100"};
 
 static const char *colour(int64_t i) {
   return colours[i % (int64_t)(sizeof colours / sizeof colours[0])];

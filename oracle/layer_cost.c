@@ -31,6 +31,17 @@ double bppsa_layer_product_s(const bppsa_oracle_query *q, const bppsa_oracle_lay
   return seconds_of(q, layer->product_s, layer->product_flops, 0);
 }
 
+double bppsa_layer_walk_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
+  return bppsa_layer_backward_s(q, layer) + q->slowdown * fmax(0, layer->scan_s);
+}
+
+double bppsa_scan_product_s(const bppsa_oracle_query *q, bppsa_oracle_product product, double hidden, double samples) {
+  const bppsa_oracle_product_cost *cost = &q->system->products[product];
+  const double terms = product == BPPSA_PRODUCT_MATRICES ? hidden * hidden * hidden : hidden * hidden;
+  return bppsa_oracle_product_measured(cost) ? q->slowdown * bppsa_oracle_product_s(product, cost, hidden, samples)
+                                             : bppsa_flops_s(q, samples * 2 * terms);
+}
+
 double bppsa_layer_elements(const bppsa_oracle_layer *layer, double batch, double activations, double weights) {
   return 2 * batch * (layer->x + layer->y) * activations + 2 * layer->w * weights + layer->bias;
 }

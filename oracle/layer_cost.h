@@ -15,6 +15,10 @@ double bppsa_layer_update_s(const bppsa_oracle_query *q, const bppsa_oracle_laye
 double bppsa_flops_s(const bppsa_oracle_query *q, double flops);
 /* The product of two steps' Jacobians of a recurrent layer, one sample: measured, or by its FLOPs. */
 double bppsa_layer_product_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+/* The backward pass of a recurrent layer by a linear scan, one sample: BW, and where it was measured what the scan takes longer. */
+double bppsa_layer_walk_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+/* A product of the scan over ranks, of gradients of size `hidden` for so many samples at once: measured, or by its FLOPs. */
+double bppsa_scan_product_s(const bppsa_oracle_query *q, bppsa_oracle_product product, double hidden, double samples);
 
 /* ParaDL, table 3: 2 B (|x| + |y|) + 2 |w| + |bi|, in elements; `batch` samples, shares of activations and of weights. */
 double bppsa_layer_elements(const bppsa_oracle_layer *layer, double batch, double activations, double weights);

@@ -11,6 +11,20 @@ static const char *strategy_summary(int64_t i) {
   return bppsa_oracle_strategy_at(i)->summary;
 }
 
+/* The built-in systems, and behind them the machine at hand. */
+static bool is_behind_systems(int64_t i) {
+  return bppsa_oracle_system_name(i) == NULL && (i == 0 || bppsa_oracle_system_name(i - 1) != NULL);
+}
+
+static const char *system_name(int64_t i) {
+  return is_behind_systems(i) ? BPPSA_ORACLE_THIS_MACHINE : bppsa_oracle_system_name(i);
+}
+
+static const char *system_summary(int64_t i) {
+  return is_behind_systems(i) ? "the machine at hand, measured in seconds where no file keeps it"
+                              : bppsa_oracle_system_summary(i);
+}
+
 static const struct {
   const char *title;
   const char *(*name)(int64_t i); /* NULL behind the last */
@@ -18,8 +32,8 @@ static const struct {
   const char *more; /* what the text adds; "" */
 } lists[] = {
     {"models", bppsa_oracle_model_name, bppsa_oracle_model_summary, "  FILE.json      a model or a network of your own\n"},
-    {"systems", bppsa_oracle_system_name, bppsa_oracle_system_summary,
-     "  FILE.json      one of your own; of this machine, bppsa calibrate MODEL --out FILE.json writes it\n"},
+    {"systems", system_name, system_summary,
+     "  FILE.json      one of your own; of this machine, measured longer, bppsa calibrate MODEL --out FILE.json writes it\n"},
     {"strategies", strategy_name, strategy_summary, ""}};
 enum { LISTS = sizeof lists / sizeof lists[0] };
 

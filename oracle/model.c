@@ -163,12 +163,12 @@ static bppsa_status check_shapes(const char *where, const bppsa_oracle_layer *la
 }
 
 static const char *const layer_members[] = {
-    "name", "kind",  "in",     "out",           "kernel",    "stride",     "padding",  "x",         "y", "w",
-    "bias", "flops", "gather", "product_flops", "forward_s", "backward_s", "update_s", "product_s", NULL};
+    "name", "kind",  "in",     "out",           "kernel",    "stride",     "padding",  "x",         "y",      "w",
+    "bias", "flops", "gather", "product_flops", "forward_s", "backward_s", "update_s", "product_s", "scan_s", NULL};
 
 static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
   double x = -1, y = -1;
-  *layer = (bppsa_oracle_layer){.forward_s = -1, .backward_s = -1, .update_s = -1, .product_s = -1, .flops = -1};
+  *layer = (bppsa_oracle_layer){.forward_s = -1, .backward_s = -1, .update_s = -1, .product_s = -1, .scan_s = -1, .flops = -1};
   BPPSA_TRY(bppsa_oracle_known(where, object, layer_members));
   BPPSA_TRY(bppsa_oracle_text(where, object, "name", BPPSA_ORACLE_NAME, layer->name));
   BPPSA_TRY(read_kind(where, object, layer));
@@ -182,7 +182,8 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
                                          {"forward_s", &layer->forward_s, 0, 1e9, false},
                                          {"backward_s", &layer->backward_s, 0, 1e9, false},
                                          {"update_s", &layer->update_s, 0, 1e9, false},
-                                         {"product_s", &layer->product_s, 0, 1e9, false}};
+                                         {"product_s", &layer->product_s, 0, 1e9, false},
+                                         {"scan_s", &layer->scan_s, 0, 1e9, false}};
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof numbers / sizeof numbers[0], numbers));
   if ((x >= 0 && x != layer->x) || (y >= 0 && y != layer->y)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"x\" and \"y\": expected %.17g and %.17g, the elements of \"in\" and \"out\"",
@@ -308,6 +309,7 @@ static json_t *layer_json(const bppsa_oracle_layer *layer, bool gather) {
   ok = ok && (layer->product_flops <= 0 || bppsa_json_put_real(object, "product_flops", layer->product_flops));
   ok = ok && put_measured(object, "forward_s", layer->forward_s) && put_measured(object, "backward_s", layer->backward_s);
   ok = ok && put_measured(object, "update_s", layer->update_s) && put_measured(object, "product_s", layer->product_s);
+  ok = ok && put_measured(object, "scan_s", layer->scan_s);
   return bppsa_json_finish(object, ok && (!gather || bppsa_json_put_bool(object, "gather", true)));
 }
 

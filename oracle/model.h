@@ -19,6 +19,8 @@
  *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
  *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system
  *   product_flops, product_s   of a recurrent layer: FLOPs and measured seconds of the product of two steps' Jacobians, one sample
+ *   scan_s        of a recurrent layer: measured seconds that a linear scan takes longer than the backward pass, one sample;
+ *                 default 0
  *   Layers form a chain: each takes what the one in front of it gives, in its shape or as one row; a recurrent layer also gives its
  *   last state alone. Behind the main path of a residual block may stand the layers of its shortcut: the first takes the block's
  *   input, and behind the last an "add" takes what both paths give.
@@ -65,6 +67,7 @@ typedef struct {
   double update_s;                    /* measured, one update; negative: not measured */
   double product_flops;               /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
   double product_s;                   /* measured, one sample; negative: not measured */
+  double scan_s;                      /* likewise: what a linear scan takes longer than BP */
 } bppsa_oracle_layer;
 
 typedef struct {

@@ -26,8 +26,10 @@ static const bppsa_oracle_strategy strategies[] = {
     {"model-parallel", "layers cut into p stages, one at a time, simulated", SIMULATED},
     {"gpipe", "the same, micro-batches one behind the other", SIMULATED},
     {"1f1b", "the same, forward and backward passes in turn", SIMULATED},
-    {"zb-h1", "the same, weight gradients in the bubbles", SIMULATED},
-    {"fast-forward", "the same as gpipe, input gradients in front of weight gradients", SIMULATED},
+    {"interleaved", "1f1b with several stages on each processor", WEAK(interleaved)},
+    {"zb-h1", "1f1b with weight gradients in the bubbles", SIMULATED},
+    {"fast-forward", "gpipe with input gradients in front of weight gradients", SIMULATED},
+    {"modulo", "fast-forward with layer l on processor l mod p", WEAK(modulo)},
     {"gems", "two replicas in opposite directions", MIRRORED},
     {"chimera", "two pipelines in opposite directions", MIRRORED},
     {"pipedream", "no flush, stashed weights", SIMULATED},
@@ -56,6 +58,7 @@ bppsa_oracle_query bppsa_oracle_query_default(const bppsa_oracle_model *model, c
                               .batch = 32,
                               .samples = model->samples,
                               .item_bytes = 4,
+                              .chunks = 2,
                               .memory_reuse = system->memory_reuse};
 }
 
@@ -159,7 +162,7 @@ static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t la
                       first > last ? ", the smaller number first" : "");
   }
   if (q->batch < 1 || q->batch > INT64_MAX / 4 / last || q->samples < 1 || q->item_bytes < 1 || q->group < 0 ||
-      q->micro_batches < 0) {
+      q->micro_batches < 0 || q->chunks < 1) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch %" PRId64 ", samples %" PRId64 ", expected 1 or more, and products below 2^61",
                       q->batch, q->samples);
   }

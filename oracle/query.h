@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { BPPSA_ORACLE_MOST_CUTS = 63 };
+enum { BPPSA_ORACLE_MOST_CUTS = 127 };
 
 /* What an epoch's time is spent on. */
 typedef enum {
@@ -37,7 +37,9 @@ typedef struct {
   bool strong;           /* the mini-batch stays b whatever p; weak: it is b p. filter and channel scale strongly always (ParaDL
                           * 4.2), and so do recurrent scans */
   int64_t micro_batches; /* S of pipelines; 0: 4 p, at most the mini-batch */
-  /* The first layers of a pipeline's stages but the first, p - 1 of them, borrowed; another number: the oracle cuts evenly. */
+  int64_t chunks;        /* stages that a processor holds, of interleaved; 1 or more */
+  /* The first layers of a pipeline's stages but the first, borrowed: p - 1 of them, of interleaved p chunks - 1. Another number:
+   * the oracle cuts evenly. */
   int64_t cuts;
   const int64_t *cut;
   int64_t group; /* p2 of hybrid strategies; 0: a node's, as far as model and batch allow */
@@ -45,7 +47,7 @@ typedef struct {
   double slowdown; /* of computing; set for each row by the system's level */
 } bppsa_oracle_query;
 
-/* D of the model, 4 bytes, gamma of the system, weak scaling, b = 32. */
+/* D of the model, 4 bytes, gamma of the system, weak scaling, b = 32, two chunks. */
 bppsa_oracle_query bppsa_oracle_query_default(const bppsa_oracle_model *model, const bppsa_oracle_system *system);
 
 typedef struct {
@@ -57,7 +59,8 @@ typedef struct {
   double model_s;                            /* Chimera's equation 1; NaN for others */
   double memory_bytes;                       /* of the fullest processor; NaN where p is beyond the limit */
   int64_t limit;                             /* the most processors that the strategy can use */
-  int64_t cuts, cut[BPPSA_ORACLE_MOST_CUTS]; /* of pipelines of up to 64 stages: the first layers of all stages but the first */
+  int64_t chunks;                            /* of interleaved: stages that a processor holds; of others 0 */
+  int64_t cuts, cut[BPPSA_ORACLE_MOST_CUTS]; /* of pipelines of up to 128 stages: the first layers of all but the first */
   bool feasible;
   char reason[160]; /* why not; "" */
 } bppsa_oracle_row;

@@ -124,7 +124,7 @@ static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *ro
 
 static void add_row(const bppsa_oracle_row *row, bppsa_text *text) {
   char memory[BPPSA_SI_TEXT];
-  bppsa_text_add(text, "%-13s %9" PRId64 " ", row->strategy, row->processors);
+  bppsa_text_add(text, "%-14s %9" PRId64 " ", row->strategy, row->processors);
   if (isnan(row->time_s)) {
     bppsa_text_add(text, "%10s %10s %10s %10s %10s  no: %s\n", "-", "-", "-", "-", "-", row->reason);
     return;
@@ -146,7 +146,7 @@ bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bpps
   if (query->model->measured[0] != '\0') {
     bppsa_text_add(text, "layers measured: %s\n", query->model->measured);
   }
-  bppsa_text_add(text, "%-13s %9s %10s %10s %10s %10s %10s  %s\n", "strategy", "p", "mini-batch", "compute s", "commun. s",
+  bppsa_text_add(text, "%-14s %9s %10s %10s %10s %10s %10s  %s\n", "strategy", "p", "mini-batch", "compute s", "commun. s",
                  "epoch s", "memory", "possible");
   for (int64_t i = 0; i < rows->count; ++i) {
     add_row(&rows->rows[i], text);
@@ -177,6 +177,7 @@ static json_t *row_json(const bppsa_oracle_row *row) {
   ok = ok && bppsa_json_put_real(object, "compute_s", row->compute_s);
   ok = ok && bppsa_json_put_real(object, "communication_s", row->communication_s);
   ok = ok && bppsa_json_put_real(object, "time_s", row->time_s) && bppsa_json_put(object, "phases_s", phases_json(row));
+  ok = ok && (row->chunks == 0 || bppsa_json_put_integer(object, "chunks", row->chunks));
   ok = ok && (row->cuts == 0 || bppsa_json_put_shape(object, "cut", (int32_t)row->cuts, row->cut));
   ok = ok && (isnan(row->model_s) || bppsa_json_put_real(object, "model_s", row->model_s));
   ok =

@@ -8,7 +8,7 @@
 #include "oracle/strategies.h"
 #include "schedule/schedule.h"
 
-enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 14 }; /* stages; stages times micro-batches */
+enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 14 }; /* processors; stages times micro-batches */
 
 /* Sums over the layers of a stage; of one sample, `update_s` of one update. */
 typedef struct {
@@ -34,50 +34,50 @@ static double cost(const bppsa_oracle_query *q, int64_t l) {
   return bppsa_layer_forward_s(q, &q->model->layers[l]) + bppsa_layer_backward_s(q, &q->model->layers[l]);
 }
 
-/* Fills stages from the front with layers while each stays within `most`; every stage gets a layer, the last one what is left.
+/* Fills n stages from the front with layers while each stays within `most`; every stage gets a layer, the last one what is left.
  * Returns the longest stage's seconds. */
-static double fill(const bppsa_oracle_query *q, double most, int64_t p, stage *stages) {
+static double fill(const bppsa_oracle_query *q, double most, int64_t n, stage *stages) {
   const int64_t count = q->model->count;
   double longest = 0;
   int64_t l = 0;
-  memset(stages, 0, (size_t)p * sizeof *stages);
-  for (int64_t i = 0; i < p; ++i) {
+  memset(stages, 0, (size_t)n * sizeof *stages);
+  for (int64_t i = 0; i < n; ++i) {
     double sum = 0;
     stages[i].first = l;
     do {
       sum += cost(q, l);
       add(q, &q->model->layers[l++], &stages[i]);
-    } while (count - l > p - 1 - i && (i + 1 == p || sum + cost(q, l) <= most));
+    } while (count - l > n - 1 - i && (i + 1 == n || sum + cost(q, l) <= most));
     longest = fmax(longest, sum);
   }
   return longest;
 }
 
-/* Cuts the layers into p stages of which the longest is as short as possible: halves an interval of lengths. */
-static void cut_evenly(const bppsa_oracle_query *q, int64_t p, stage *stages) {
+/* Cuts the layers into n stages of which the longest is as short as possible: halves an interval of lengths. */
+static void cut_evenly(const bppsa_oracle_query *q, int64_t n, stage *stages) {
   double low = 0, high = 0;
   for (int64_t l = 0; l < q->model->count; ++l) {
     low = fmax(low, cost(q, l));
     high += cost(q, l);
   }
   for (int step = 0; step < 60; ++step) {
-    const double middle = (low + high) / 2, longest = fill(q, middle, p, stages);
+    const double middle = (low + high) / 2, longest = fill(q, middle, n, stages);
     low = longest <= middle ? low : middle;
     high = longest <= middle ? fmin(middle, longest) : high;
   }
-  fill(q, high, p, stages);
+  fill(q, high, n, stages);
 }
 
 /* Takes the stages that are asked for, or cuts evenly. */
-static void cut(const bppsa_oracle_query *q, int64_t p, stage *stages) {
-  if (q->cuts != p - 1) {
-    cut_evenly(q, p, stages);
+static void cut(const bppsa_oracle_query *q, int64_t n, stage *stages) {
+  if (q->cuts != n - 1) {
+    cut_evenly(q, n, stages);
     return;
   }
-  memset(stages, 0, (size_t)p * sizeof *stages);
-  for (int64_t i = 0; i < p; ++i) {
+  memset(stages, 0, (size_t)n * sizeof *stages);
+  for (int64_t i = 0; i < n; ++i) {
     stages[i].first = i > 0 ? q->cut[i - 1] : 0;
-    for (int64_t l = stages[i].first; l < (i + 1 < p ? q->cut[i] : q->model->count); ++l) {
+    for (int64_t l = stages[i].first; l < (i + 1 < n ? q->cut[i] : q->model->count); ++l) {
       add(q, &q->model->layers[l], &stages[i]);
     }
   }
@@ -95,8 +95,7 @@ static double stage_elements(const stage *s, double batch, double versions) {
 
 /* Equations 12 to 14. Equation 12 puts WU into the factor of (p + S - 1) / S and lacks its D / B: an update comes once an
  * iteration. */
-static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
-  const int64_t p = row->processors;
+static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, int64_t p, bppsa_oracle_row *row) {
   const double samples = (double)q->samples, batch = (double)row->mini_batch, s = (double)row->micro_batches;
   const double slots = ((double)p + s - 1) / s;
   double forward = 0, backward = 0, update = 0, y = 0;
@@ -117,36 +116,52 @@ static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *st
   return BPPSA_OK;
 }
 
-/* Cuts the model, and calls one of the two projections. */
-static bppsa_status with_stages(const bppsa_oracle_query *q, bppsa_oracle_row *row,
-                                bppsa_status (*project)(const bppsa_oracle_query *, const stage *, bppsa_oracle_row *)) {
-  stage *stages = bppsa_calloc(row->processors, sizeof *stages);
+/* A projection over n stages. */
+typedef bppsa_status (*projection)(const bppsa_oracle_query *q, const stage *stages, int64_t n, bppsa_oracle_row *row);
+
+/* Cuts the model into n stages, and calls the projection. */
+static bppsa_status with_stages(const bppsa_oracle_query *q, int64_t n, projection project, bppsa_oracle_row *row) {
+  stage *stages = bppsa_calloc(n, sizeof *stages);
   if (stages == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  cut(q, row->processors, stages);
-  for (int64_t i = 1; i < row->processors && row->processors <= 1 + BPPSA_ORACLE_MOST_CUTS; ++i) {
+  cut(q, n, stages);
+  for (int64_t i = 1; i < n && n <= 1 + BPPSA_ORACLE_MOST_CUTS; ++i) {
     row->cut[row->cuts++] = stages[i].first;
   }
   row->micro_batches = bppsa_micro_batches(q, row->processors, row->mini_batch);
-  const bppsa_status status = project(q, stages, row);
+  const bppsa_status status = project(q, stages, n, row);
   bppsa_free(stages);
   return status;
 }
 
 bppsa_status bppsa_oracle_pipeline(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  return with_stages(q, row, project_formula);
+  return with_stages(q, row->processors, project_formula, row);
 }
 
 /* ---- by simulation ---- */
 
-int64_t bppsa_oracle_simulated_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  const int64_t layers = bppsa_oracle_pipeline_limit(q, p, reason);
-  if (layers <= MOST_SIMULATED) {
-    return layers;
+/* Of `most` processors so many are simulated. */
+static int64_t limit_simulated(int64_t most, char reason[160]) {
+  if (most <= MOST_SIMULATED) {
+    return most;
   }
-  snprintf(reason, 160, "simulated for up to %d stages", MOST_SIMULATED);
+  snprintf(reason, 160, "simulated for up to %d processors", MOST_SIMULATED);
   return MOST_SIMULATED;
+}
+
+int64_t bppsa_oracle_simulated_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  return limit_simulated(bppsa_oracle_pipeline_limit(q, p, reason), reason);
+}
+
+int64_t bppsa_oracle_interleaved_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  (void)p;
+  snprintf(reason, 160, "the model has %" PRId64 " layers for %" PRId64 " stages a processor", q->model->count, q->chunks);
+  return limit_simulated(q->model->count / q->chunks, reason);
+}
+
+int64_t bppsa_oracle_modulo_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  return bppsa_oracle_simulated_limit(q, p, reason);
 }
 
 enum { ARRAYS = 7 };
@@ -154,14 +169,14 @@ static const bppsa_schedule_cost arrays[ARRAYS] = {BPPSA_COST_FORWARD, BPPSA_COS
                                                    BPPSA_COST_STEP,    BPPSA_COST_ACTIVATION, BPPSA_COST_MESSAGE,
                                                    BPPSA_COST_GRADIENT};
 
-/* The costs of a schedule of p stages; words are bytes. `costs`: [ARRAYS][p]. */
-static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage *stages, const bppsa_oracle_row *row,
+/* The costs of a schedule of p workers and n stages, which are its layers; words are bytes. `costs`: [ARRAYS][n]. */
+static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage *stages, int64_t n, const bppsa_oracle_row *row,
                                        double *costs) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   const int64_t p = row->processors;
   const double micro = (double)row->mini_batch / (double)row->micro_batches, bytes = (double)q->item_bytes;
   const bppsa_link link = bppsa_oracle_stage_link(q, p);
-  for (int64_t i = 0; i < p; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const stage *s = &stages[i];
     const double values[ARRAYS] = {micro * s->forward_s,
                                    micro * (s->backward_s - s->weight_grad_s),
@@ -171,14 +186,16 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
                                    micro * s->y * bytes,
                                    s->w * bytes};
     for (int a = 0; a < ARRAYS; ++a) {
-      costs[a * p + i] = values[a];
+      costs[a * n + i] = values[a];
     }
   }
   for (int a = 0; a < ARRAYS; ++a) {
-    config.cost[arrays[a]] = &costs[a * p];
-    config.rows[arrays[a]] = p;
+    config.cost[arrays[a]] = &costs[a * n];
+    config.rows[arrays[a]] = n;
   }
   config.stages = p;
+  config.layers = n;
+  config.chunks = q->chunks;
   config.micro_batches = row->micro_batches;
   config.uniform[BPPSA_COST_SYNC] = -1; /* from the link */
   config.alpha = link.alpha_s;
@@ -186,23 +203,23 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
   return config;
 }
 
-/* What the fullest worker holds: activations by the simulated peak, and of every stage of its own (schemes with replicas have
- * several) the weights in all their versions, one gradient, the biases, and where weights are predicted the velocity. */
+/* What the fullest worker holds: activations by the simulated peak, and of every stage of its own (schemes with replicas or chunks
+ * have several) the weights in all their versions, one gradient, the biases, and where weights are predicted the velocity. */
 static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages, const bppsa_schedule *list,
                                 const bppsa_schedule_times *times, bppsa_oracle_row *row) {
-  const int64_t p = row->processors, places = list->replicas * p;
+  const int64_t p = row->processors, n = list->stages, places = list->replicas * n;
   const double micro = (double)row->mini_batch / (double)row->micro_batches;
   const double velocity = list->scheme->weights == BPPSA_WEIGHTS_PREDICTED ? 1 : 0;
   double activations = 0;
-  int64_t *holder = bppsa_calloc(places, sizeof *holder); /* 1 + the worker of each replica's stages, [replicas][p]; 0: none */
+  int64_t *holder = bppsa_calloc(places, sizeof *holder); /* 1 + the worker of each replica's stages, [replicas][n]; 0: none */
   if (holder == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t i = 0; i < list->count; ++i) {
     const bppsa_schedule_op *op = &list->ops[i];
-    holder[op->replica * p + op->stage] = 1 + op->worker;
+    holder[op->replica * n + op->stage] = 1 + op->worker;
   }
-  for (int64_t i = 0; i < p; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     activations += stages[i].activations / (double)p; /* 1 M_a */
   }
   for (int64_t worker = 0; worker < p; ++worker) {
@@ -210,7 +227,7 @@ static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages
     const double versions = at->weight_versions / (double)list->replicas;
     double elements = 2 * micro * at->peak_activations * activations;
     for (int64_t place = 0; place < places; ++place) {
-      elements += holder[place] == 1 + worker ? stage_elements(&stages[place % p], 0, versions + velocity) : 0;
+      elements += holder[place] == 1 + worker ? stage_elements(&stages[place % n], 0, versions + velocity) : 0;
     }
     row->memory_bytes = fmax(row->memory_bytes, q->memory_reuse * (double)q->item_bytes * elements);
   }
@@ -218,15 +235,15 @@ static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages
   return BPPSA_OK;
 }
 
-/* Updates that a worker makes, on average, while it computes so many micro-batches: one an iteration, with replicas one for each of
- * its stages, and without a flush (PipeDream) one for each micro-batch. */
+/* Updates of a stage while it computes so many micro-batches: one an iteration, with replicas one for each of them, and without a
+ * flush (PipeDream) one for each micro-batch. */
 static double updates_of(const bppsa_schedule *list, double micro_batches) {
   int64_t steps = 0;
   for (int64_t i = 0; i < list->count; ++i) {
     steps += list->ops[i].kind == BPPSA_KIND_STEP;
   }
   const double all = (double)(list->config.iterations * list->config.micro_batches);
-  return (double)steps / (double)list->workers * micro_batches / all;
+  return (double)steps / (double)list->stages * micro_batches / all;
 }
 
 /* When the first so many micro-batches have ended. */
@@ -273,20 +290,20 @@ static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, b
 
 /* Simulated with processors that do not slow each other down. They do as much as those that compute on average: bubbles leave the
  * machine to the others. */
-static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
+static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, int64_t n, bppsa_oracle_row *row) {
   const double iterations = (double)q->samples / (double)row->mini_batch;
   const double p = (double)row->processors;
   iteration one = {.seconds = 0};
-  if (row->micro_batches > MOST_PASSES / row->processors) {
+  if (row->micro_batches > MOST_PASSES / n) {
     row->feasible = false;
     snprintf(row->reason, sizeof row->reason, "simulated for up to %d micro-batches times stages", MOST_PASSES);
     return BPPSA_OK;
   }
-  double *costs = bppsa_calloc(ARRAYS * row->processors, sizeof *costs);
+  double *costs = bppsa_calloc(ARRAYS * n, sizeof *costs);
   if (costs == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_schedule_config config = config_of(q, stages, row, costs);
+  bppsa_schedule_config config = config_of(q, stages, n, row, costs);
   const bppsa_status status = simulate(q, stages, &config, row, &one);
   bppsa_free(costs);
   if (status == BPPSA_ERR_ARGUMENT) { /* the scheme has no list for these numbers, and says why */
@@ -307,10 +324,15 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_oracle_simulated(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+/* Of n stages. */
+static bppsa_status project_stages(const bppsa_oracle_query *q, int64_t n, bppsa_oracle_row *row) {
   bppsa_oracle_query alone = *q;
   alone.slowdown = 1;
-  return with_stages(&alone, row, project_simulated);
+  return with_stages(&alone, n, project_simulated, row);
+}
+
+bppsa_status bppsa_oracle_simulated(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return project_stages(q, row->processors, row);
 }
 
 bppsa_status bppsa_oracle_mirrored(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
@@ -320,4 +342,21 @@ bppsa_status bppsa_oracle_mirrored(const bppsa_oracle_query *q, bppsa_oracle_row
     return BPPSA_OK;
   }
   return bppsa_oracle_simulated(q, row);
+}
+
+/* A micro-batch goes round the processors once for each of their stages. The scheme takes p of them at a time, so where the oracle
+ * may choose it has a multiple of p. */
+bppsa_status bppsa_oracle_interleaved(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const int64_t p = row->processors, most = bppsa_micro_batches(q, p, row->mini_batch);
+  bppsa_oracle_query chosen = *q;
+  chosen.micro_batches = q->micro_batches > 0 || most < p ? most : most - most % p;
+  row->chunks = q->chunks;
+  return project_stages(&chosen, p * q->chunks, row);
+}
+
+/* Layer l is on processor l mod p, whatever layers cost. */
+bppsa_status bppsa_oracle_modulo(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const bppsa_status status = project_stages(q, q->model->count, row);
+  row->cuts = 0;
+  return status;
 }

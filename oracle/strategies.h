@@ -22,6 +22,8 @@ STRATEGY(pipeline);
 STRATEGY(simulated);
 bppsa_status bppsa_oracle_mirrored(const bppsa_oracle_query *q,
                                    bppsa_oracle_row *row); /* simulated, with an even number of stages */
+STRATEGY(interleaved);
+STRATEGY(modulo);
 /* time_split.c */
 STRATEGY(time_bp);
 STRATEGY(time_chunked);

@@ -21,26 +21,34 @@ static const struct {
   bppsa_oracle_system system;
 } systems[] = {
     {"ParaDL's cluster: nodes of 4 V100 16 GB, 17 nodes a rack",
-     {"paradl-v100",
-      15.7e12,
-      0.5,
-      900e9,
-      16e9,
-      0.5,
-      3,
-      {LEVEL("node", 4, 5e-6, 1 / 20e9, 1), LEVEL("rack", 68, 1e-5, 1 / 25e9, 2), LEVEL("cluster", 1088, 2e-5, 3 / 25e9, 2)}}},
+     {.name = "paradl-v100",
+      .peak_flops = 15.7e12,
+      .efficiency = 0.5,
+      .memory_bandwidth = 900e9,
+      .memory_bytes = 16e9,
+      .memory_reuse = 0.5,
+      .count = 3,
+      .levels = {LEVEL("node", 4, 5e-6, 1 / 20e9, 1), LEVEL("rack", 68, 1e-5, 1 / 25e9, 2),
+                 LEVEL("cluster", 1088, 2e-5, 3 / 25e9, 2)}}},
     {"nodes of 8 H100 80 GB, NVLink 4, eight InfiniBand NDR links a node",
-     {"dgx-h100",
-      67e12,
-      0.5,
-      3350e9,
-      80e9,
-      0.5,
-      3,
-      {LEVEL("node", 8, 3e-6, 1 / 450e9, 1), LEVEL("pod", 256, 8e-6, 1 / 50e9, 1),
-       LEVEL("cluster", 1 << 20, 15e-6, 1 / 50e9, 1)}}},
+     {.name = "dgx-h100",
+      .peak_flops = 67e12,
+      .efficiency = 0.5,
+      .memory_bandwidth = 3350e9,
+      .memory_bytes = 80e9,
+      .memory_reuse = 0.5,
+      .count = 3,
+      .levels = {LEVEL("node", 8, 3e-6, 1 / 450e9, 1), LEVEL("pod", 256, 8e-6, 1 / 50e9, 1),
+                 LEVEL("cluster", 1 << 20, 15e-6, 1 / 50e9, 1)}}},
     {"one node of 4 H200 141 GB, NVLink 4",
-     {"h200x4", 67e12, 0.5, 4800e9, 141e9, 0.5, 1, {LEVEL("node", 4, 3e-6, 1 / 450e9, 1)}}},
+     {.name = "h200x4",
+      .peak_flops = 67e12,
+      .efficiency = 0.5,
+      .memory_bandwidth = 4800e9,
+      .memory_bytes = 141e9,
+      .memory_reuse = 0.5,
+      .count = 1,
+      .levels = {LEVEL("node", 4, 3e-6, 1 / 450e9, 1)}}},
 };
 
 const char *bppsa_oracle_system_name(int64_t i) {
@@ -156,9 +164,9 @@ static bppsa_status read_level(const char *where, const json_t *object, int64_t 
 }
 
 bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document, bppsa_oracle_system *system) {
-  static const char *const names[] = {"name",         "peak_flops",   "efficiency", "memory_bandwidth",
-                                      "memory_bytes", "memory_reuse", "levels",     "measured",
-                                      "layer_times",  "fits",         NULL};
+  static const char *const names[] = {"name",         "peak_flops",   "efficiency", "memory_bandwidth", "memory_bytes",
+                                      "memory_reuse", "levels",       "products",   "measured",         "layer_times",
+                                      "fits",         "product_fits", NULL};
   bppsa_oracle_system made = {.efficiency = 1, .memory_reuse = 0.5};
   const bppsa_oracle_member members[] = {{"peak_flops", &made.peak_flops, 1, 1e24, false},
                                          {"efficiency", &made.efficiency, 1e-6, 1, false},
@@ -176,6 +184,7 @@ bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"memory_bandwidth\": %g, expected 0 (no limit) or 1 to 1e+18 bytes a second", where,
                       made.memory_bandwidth);
   }
+  BPPSA_TRY(bppsa_oracle_products_parse(where, json_object_get(document, "products"), made.products));
   const json_t *levels = json_object_get(document, "levels");
   made.count = (int64_t)json_array_size(levels);
   if (made.count < 1 || made.count > BPPSA_ORACLE_MOST_LEVELS) {
@@ -221,6 +230,8 @@ json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
   ok = ok && bppsa_json_put_real(object, "memory_bandwidth", system->memory_bandwidth);
   ok = ok && bppsa_json_put_real(object, "memory_bytes", system->memory_bytes);
   ok = ok && bppsa_json_put_real(object, "memory_reuse", system->memory_reuse);
+  ok = ok && (!bppsa_oracle_product_measured(&system->products[0]) ||
+              bppsa_json_put(object, "products", bppsa_oracle_products_json(system->products)));
   if (!ok) {
     json_decref(levels);
     return bppsa_json_finish(object, false);
@@ -229,7 +240,7 @@ json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
 }
 
 bppsa_status bppsa_oracle_system_open(const char *name, bppsa_oracle_system *system) {
-  const char *names[sizeof systems / sizeof systems[0] + 1] = {NULL};
+  const char *names[sizeof systems / sizeof systems[0] + 2] = {NULL};
   char hint[96];
   if (bppsa_oracle_is_file(name)) {
     json_t *document = NULL;
@@ -245,6 +256,12 @@ bppsa_status bppsa_oracle_system_open(const char *name, bppsa_oracle_system *sys
       return BPPSA_OK;
     }
   }
+  if (strcmp(name, BPPSA_ORACLE_THIS_MACHINE) == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "%s: nothing was measured, expected a file .json, which bppsa calibrate --out writes of this machine",
+                      name);
+  }
+  names[sizeof systems / sizeof systems[0]] = BPPSA_ORACLE_THIS_MACHINE;
   return bppsa_fail(
       BPPSA_ERR_ARGUMENT,
       "'%s': unknown system, expected one that bppsa oracle --list names, or a file .json, which bppsa calibrate --out writes of "

@@ -20,14 +20,16 @@
  *   point_to_point, allreduce, ordered_sum, allgather, reduce_scatter, stage_message
  *                            {"alpha_s", "bandwidth"} of one operation, by its formula in oracle/collective.h; default: the
  *                            level's. With an allreduce of its own, a level's allreduce is a ring unless another one is asked for
- *   measured, layer_times, fits   what bppsa calibrate adds: when and on what it measured, the times of a model's layers
- *                            (bppsa_oracle_system_times), and the measurements behind the alpha and beta above
+ *   products                 seconds of the products of the scan over ranks (oracle/products.h); default: by their FLOPs
+ *   measured, layer_times, fits, product_fits   what bppsa calibrate adds: when and on what it measured, the times of a model's
+ *                            layers (bppsa_oracle_system_times), and the measurements behind alpha, beta and products
  */
 #ifndef BPPSA_ORACLE_SYSTEM_H
 #define BPPSA_ORACLE_SYSTEM_H
 
 #include "oracle/collective.h"
 #include "oracle/model.h"
+#include "oracle/products.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,7 +64,11 @@ typedef struct {
   double peak_flops, efficiency, memory_bandwidth, memory_bytes, memory_reuse;
   int64_t count;
   bppsa_oracle_level levels[BPPSA_ORACLE_MOST_LEVELS];
+  bppsa_oracle_product_cost products[BPPSA_PRODUCTS]; /* of one processor by itself; all 0: not measured */
 } bppsa_oracle_system;
+
+/* What bppsa oracle calls the machine at hand, which it measures (cli/this_machine.h). The library has no such system. */
+#define BPPSA_ORACLE_THIS_MACHINE "this-machine"
 
 /* A built-in system, or a file whose name ends in .json. ERR_ARGUMENT: an unknown name, a file that cannot be read; ERR_FORMAT
  * names the member and what was expected. */
@@ -82,6 +88,8 @@ json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system);
  * model->measured then says when and where. Nothing happens for a built-in system or another model. ERR_FORMAT: other layers than
  * the model's, a member that is missing or no number. */
 bppsa_status bppsa_oracle_system_times(const char *name, bppsa_oracle_model *model);
+/* The same of a system file's document; `where` names it in messages. */
+bppsa_status bppsa_oracle_system_times_of(const char *where, const json_t *document, bppsa_oracle_model *model);
 
 /* The innermost level that joins `processors` processors; the outermost where none does. */
 const bppsa_oracle_level *bppsa_oracle_system_level(const bppsa_oracle_system *system, int64_t processors);

@@ -32,21 +32,31 @@ static int64_t limit(const bppsa_oracle_query *q, char reason[160]) {
   return steps;
 }
 
-/* What an iteration's backward pass of one recurrent layer adds to a pass without chains, B (BW / p). */
+/* What an iteration's backward pass of one recurrent layer adds to a walk through a processor's own steps at its end, as
+ * distributed/scan.h has it. The first processor has the seed, and walks through its steps first, while those between it and
+ * the last one multiply theirs; two processors multiply nothing. Then the gradient passes on:
+ *
+ *   chunked   from each to the next, (p - 2) apply + (p - 1) messages of a vector
+ *   blelloch  r = ceil(log2 p) rounds: a product is joined r - 2 times and sent r - 1 times, the last time while the gradient
+ *             moves to where it goes; a gradient that arrives is applied and sent on, (r - 2)(full + matrix) +
+ *             max(matrix, apply + vector) + (r - 1)(apply + vector). That is exact where p is a power of two */
 static void add_backward(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, double iterations, double batch,
                          bppsa_oracle_row *row) {
   const double p = (double)row->processors, rounds = ceil(log2(p)), hidden = (double)layer->out[0], bytes = (double)q->item_bytes;
-  const double vector = batch * hidden * bytes, matrix = vector * hidden, steps = (double)layer->in[1] / p;
-  const double product = batch * bppsa_layer_product_s(q, layer);
-  const double full = bppsa_flops_s(q, batch * 2 * hidden * hidden * hidden),
-               apply = bppsa_flops_s(q, batch * 2 * hidden * hidden);
-  double compute = steps * product, messages = 0;
-  if (how == BY_CHUNKED) {
-    compute += (p - 1) * apply;
-    messages = (p - 1) * bppsa_oracle_message_s(q, row->processors, vector);
+  const double vector = bppsa_oracle_message_s(q, row->processors, batch * hidden * bytes),
+               matrix = bppsa_oracle_message_s(q, row->processors, batch * hidden * hidden * bytes);
+  const double full = bppsa_scan_product_s(q, BPPSA_PRODUCT_MATRICES, hidden, batch),
+               apply = bppsa_scan_product_s(q, BPPSA_PRODUCT_VECTOR, hidden, batch);
+  const double walk = batch * bppsa_layer_walk_s(q, layer) / p,
+               products = p > 2 ? batch * (double)layer->in[1] / p * bppsa_layer_product_s(q, layer) : 0;
+  double compute = fmax(walk, products), messages = 0;
+  if (how == BY_CHUNKED || p == 2) {
+    compute += (p - 2) * apply;
+    messages = (p - 1) * vector;
   } else {
-    compute += rounds * (full + apply);
-    messages = rounds * (bppsa_oracle_message_s(q, row->processors, matrix) + bppsa_oracle_message_s(q, row->processors, vector));
+    const bool waits = matrix > apply + vector; /* for the product, with a gradient that has arrived */
+    compute += (rounds - 2) * full + (rounds - (waits ? 1 : 0)) * apply;
+    messages = (rounds - (waits ? 1 : 2)) * matrix + (rounds - (waits ? 1 : 0)) * vector;
   }
   row->phase_s[BPPSA_PHASE_BACKWARD] += iterations * compute;
   row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += iterations * messages;
@@ -59,7 +69,8 @@ static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer 
   const double relay = (p + s - 2) * bppsa_oracle_message_s(q, row->processors, state);
   const double passes = how == BY_BP ? 2 : 1;
   row->phase_s[BPPSA_PHASE_FORWARD] += samples * slots * bppsa_layer_forward_s(q, layer) / p;
-  row->phase_s[BPPSA_PHASE_BACKWARD] += samples * (how == BY_BP ? slots : 1) * bppsa_layer_backward_s(q, layer) / p;
+  row->phase_s[BPPSA_PHASE_BACKWARD] +=
+      samples * (how == BY_BP || p == 1 ? slots * bppsa_layer_backward_s(q, layer) : bppsa_layer_walk_s(q, layer)) / p;
   row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += row->processors > 1 ? iterations * passes * relay : 0;
   if (how != BY_BP && row->processors > 1) {
     add_backward(q, layer, how, iterations, batch, row);

@@ -9,13 +9,14 @@
 #include "oracle/system.h"
 
 static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
-  static const char *const names[] = {"name",      "forward_s",    "backward_s",    "update_s",
-                                      "product_s", "input_grad_s", "weight_grad_s", NULL};
+  static const char *const names[] = {"name",   "forward_s",    "backward_s",    "update_s", "product_s",
+                                      "scan_s", "input_grad_s", "weight_grad_s", NULL};
   char name[BPPSA_ORACLE_NAME];
-  double forward = -1, backward = -1, update = -1, product = -1, apart[2]; /* the gradients apart: for people */
+  double forward = -1, backward = -1, update = -1, product = -1, scan = -1, apart[2]; /* the gradients apart: for people */
   const bppsa_oracle_member numbers[] = {{"forward_s", &forward, 0, 1e9, false},     {"backward_s", &backward, 0, 1e9, false},
                                          {"update_s", &update, 0, 1e9, false},       {"product_s", &product, 0, 1e9, false},
-                                         {"input_grad_s", &apart[0], 0, 1e9, false}, {"weight_grad_s", &apart[1], 0, 1e9, false}};
+                                         {"scan_s", &scan, 0, 1e9, false},           {"input_grad_s", &apart[0], 0, 1e9, false},
+                                         {"weight_grad_s", &apart[1], 0, 1e9, false}};
   BPPSA_TRY(bppsa_oracle_known(where, object, names));
   BPPSA_TRY(bppsa_oracle_text(where, object, "name", sizeof name, name));
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof numbers / sizeof numbers[0], numbers));
@@ -31,6 +32,7 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
   layer->backward_s = backward;
   layer->update_s = update;
   layer->product_s = product;
+  layer->scan_s = scan;
   return BPPSA_OK;
 }
 
@@ -91,7 +93,7 @@ static bppsa_status describe(const char *file, const json_t *document, const jso
   return BPPSA_OK;
 }
 
-static bppsa_status take(const char *file, const json_t *document, bppsa_oracle_model *model) {
+bppsa_status bppsa_oracle_system_times_of(const char *file, const json_t *document, bppsa_oracle_model *model) {
   static const char *const names[] = {"model", "batch", "dtype", "layers", "shares", NULL};
   const json_t *times = json_object_get(document, "layer_times");
   char where[160], name[BPPSA_ORACLE_NAME];
@@ -115,7 +117,7 @@ bppsa_status bppsa_oracle_system_times(const char *name, bppsa_oracle_model *mod
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_input_status(bppsa_json_load(name, &document)));
-  const bppsa_status status = take(name, document, model);
+  const bppsa_status status = bppsa_oracle_system_times_of(name, document, model);
   json_decref(document);
   return status;
 }

@@ -27,7 +27,7 @@ static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *n
     model->layers = grown != NULL ? grown : model->layers;
   }
   bppsa_oracle_layer *layer = c->failed ? &c->lost : &model->layers[model->count++];
-  *layer = (bppsa_oracle_layer){.kind = kind, .forward_s = -1, .backward_s = -1, .update_s = -1, .product_s = -1};
+  *layer = (bppsa_oracle_layer){.kind = kind, .forward_s = -1, .backward_s = -1, .update_s = -1, .product_s = -1, .scan_s = -1};
   snprintf(layer->name, sizeof layer->name, "%s", name);
   memcpy(layer->in, c->at, sizeof layer->in);
   memcpy(layer->out, c->at, sizeof layer->out);

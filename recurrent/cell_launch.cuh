@@ -296,7 +296,6 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
 METHOD(bppsa_status, speculate)
 (cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t, int shared_most,
  int64_t rounds, bool first, bool last) {
-  enum { SUMMING = 128 };
   if (w_t != NULL) {
     BPPSA_TRY((any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds)));
   } else if (c.hidden > CHUNK_HIDDEN) {
@@ -307,8 +306,8 @@ METHOD(bppsa_status, speculate)
                            : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds);
     }));
   }
-  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
-               first, last);
+  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, COLLECT_THREADS, COLLECT_WARPS * (COLLECT_NUMBERS + 1) * sizeof(int64_t),
+               stream, c, s, rounds, first, last);
   return launched("parallel forward pass: launch");
 }
 

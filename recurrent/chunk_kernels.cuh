@@ -260,13 +260,6 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
 template <typename real> constexpr int CARRY_THREADS = sizeof(real) == 4 ? 512 : 256;
 enum { CARRY_NONE = -(1 << 30), CARRY_NEAR = 24, CARRY_LEAST = -64 }; /* exponents */
 
-template <typename real> __device__ inline real warp_sum(real x) {
-  for (int other = WARP_LANES / 2; other > 0; other /= 2) {
-    x += __shfl_xor_sync(0xffffffffu, x, other);
-  }
-  return x;
-}
-
 /* One step from g_t to g_{t-1}, a unit in each lane, slowly: for chunks that are redone. *g_c: of a pair, likewise. shared: [K][H]
  * reals. */
 template <typename real, template <typename> class cell>

@@ -38,9 +38,9 @@ static const double far_change = .05;
 /* Tolerances and warm-ups of a type. The tolerances are so small that errors are those of the sequential pass's own rounding. The
  * warm-ups are so long that a network with default weights forgets its initial state to the type's precision. */
 static const struct {
-  double accept, stop;
+  double accept, stop, rounding;
   int64_t warm_up, short_warm_up, is_short; /* warm_up steps, or short_warm_up where T is is_short or less */
-} defaults[] = {{2.4e-7, 2.4e-7, 64, 40, 2000}, {2e-14, 1e-15, 128, 128, 0}};
+} defaults[] = {{2.4e-7, 2.4e-7, 0x1p-24, 64, 40, 2000}, {2e-14, 1e-15, 0x1p-53, 128, 128, 0}};
 
 static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -123,6 +123,7 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
                           .stop = tolerance >= 0 ? fmin(tolerance, defaults[type].stop) : defaults[type].stop,
                           .far = far_change,
                           .most_work = method->most_work > 0 ? method->most_work : INFINITY};
+  p.settled = fmin(p.stop, defaults[type].rounding);
   const int64_t own = shape->seq_len <= defaults[type].is_short ? defaults[type].short_warm_up : defaults[type].warm_up;
   p.warm_up = method->warm_up >= 0 ? least(method->warm_up, shape->seq_len) : own;
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);

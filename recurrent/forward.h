@@ -3,16 +3,16 @@
  * Time is cut into C chunks, whose lengths differ by one at most. Every chunk begins W steps early from a guess, zero, and warms
  * up: networks that train forget, so that its state is the true one, but for rounding, where the chunk begins. All chunks run at
  * once. Then every boundary is verified by one step from the end of the chunk in front of it; a chunk that does not fit walks on
- * from there until new and stored states agree. This is repeated in rounds, and what still does not fit is computed
- * sequentially, sample by sample (the tail). So the states satisfy the recurrence whatever the network is:
+ * from there until new and stored states agree and stay so. This is repeated in rounds, and what still does not
+ * fit is computed sequentially, sample by sample (the tail). So the states satisfy the recurrence whatever the network is:
  *
  *     |h_t - f(h_{t-1}, x_t)|_inf <= max(accept, stop)        for all t; for ReLU times max(1, |h_t|_inf)
  *
- * and of a pair (h_t, c_t) both parts, each unit of c_t, which has no bound, times max(1, |c_t|), do so
- * in the rounding of the cell's own step, and a value that is not finite stands where the sequential pass puts it. The longest
- * path is the sequential one and a little more; a network on which passes gain nothing, or do too much work, pauses them
- * (bppsa_forward_pause). With tolerance 0 the states have the sequential pass's bits. Bits depend on the
- * plan, not on the number of threads.
+ * in the rounding of the cell's own step. Of a pair (h_t, c_t) both parts do so; the bound of a unit of c_t, which has none of its
+ * own, is times max(1, |c_t|). A value that is not finite stands where the sequential pass puts it. The longest path is the
+ * sequential one and a little more; a network on which passes gain nothing, or do too much work, pauses them
+ * (bppsa_forward_pause). With tolerance 0 the states have the sequential pass's bits. Bits depend on the plan, not on the number of
+ * threads.
  *
  * A path is counted in dependent steps of the slowest sample, work in all steps computed, relative to T for each sample.
  */
@@ -80,7 +80,8 @@ typedef struct {
   bool speculative;                /* false: every step follows the one before it, in one chunk without warm-up and rounds */
   int64_t chunks, warm_up, rounds; /* C, W, R */
   double accept;                   /* the first state of a chunk is accepted if it differs by at most this much */
-  double stop;                     /* a mend ends at the first state that differs by at most this much */
+  double stop;                     /* a mend ends at a state that differs by at most this much, and stays so */
+  double settled;                  /* at once, if it differs by at most this much: one rounding of a number below 1 */
   double far;                      /* a chunk whose last state moves by more makes the later chunks of its sample begin anew */
   /* A pass that computes more steps than this, over those of the sequential pass, costs more than it gains; INFINITY: not known.
    * On a CPU it comes from the cost model; of SPECULATIVE it is at least a quarter more than what chunks and warm-ups take. */

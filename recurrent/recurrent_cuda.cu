@@ -39,7 +39,7 @@ int64_t parts_of(int64_t rows, int64_t out, int64_t in) {
 
 template <typename real>
 bppsa_status sum_up(const recurrent_network *n, int64_t parts, int64_t count, const sum_targets<real> &targets) {
-  BPPSA_LAUNCH(bppsa_linear_sum<real>, (unsigned)divide_up(count, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
+  BPPSA_LAUNCH(bppsa_linear_sum<real>, (unsigned)divide_up(count, sum_lanes(parts)), SUM_THREADS, SUM_THREADS * sizeof(real),
                n->gpu->stream, (const real *)n->gpu->partials, parts, count, targets);
   return bppsa_cuda_check(cudaGetLastError(), "sums: launch");
 }

@@ -230,6 +230,7 @@ static void list_arrivals(walk *w) {
         lane *l = add_lane(w, b, first_chunk + slot, w->first, bppsa_walk_packed(w, n->forward.states_in, slot * n->batch + b));
         l->steps = l->earlier = c->steps;
         l->begun = c->begun;
+        l->since = c->since;
       }
     }
   }
@@ -254,6 +255,7 @@ static void list_tail(walk *w) {
       continue;
     }
     w->lanes[w->count - 1].steps = w->lanes[w->count - 1].earlier = c.steps;
+    w->lanes[w->count - 1].since = c.since;
   }
 }
 

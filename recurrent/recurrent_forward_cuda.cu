@@ -16,6 +16,7 @@ template <typename real> speculate_arrays<real> speculate_of(const recurrent_net
   s.possible = n->config.seq_len * bppsa_recurrent_layers(&n->config);
   s.accept = plan.accept;
   s.stop = plan.stop;
+  s.settled = plan.settled;
   s.far = plan.far;
   for (int i = 0; i < 2; ++i) {
     s.ends[i] = (real *)m.ends[i];
@@ -81,6 +82,7 @@ bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int
   w.relu = c.relu;
   w.accept = n->forward.plan.accept;
   w.stop = n->forward.plan.stop;
+  w.settled = n->forward.plan.settled;
   w.layer = {(real *)(c.pre != NULL ? c.pre : c.x), c.h, c.cells, c.saved};
   w.window = {(real *)gpu->walk.inputs, (real *)n->forward.scratch, (real *)bppsa_walk_window_cells(n), (real *)gpu->walk.saved};
   BPPSA_LAUNCH(bppsa_recurrent_walk_gather<real>, (unsigned)count, WALK_THREADS, 0, gpu->stream, w);
@@ -93,7 +95,7 @@ bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int
   c.cells = w.window.cells;
   c.saved = w.window.saved;
   BPPSA_TRY(run_steps(n, c));
-  BPPSA_LAUNCH(bppsa_recurrent_walk_settle<real>, (unsigned)count, WALK_THREADS, sizeof(walk_verdict) * WALK_WARPS, gpu->stream,
+  BPPSA_LAUNCH(bppsa_recurrent_walk_settle<real>, (unsigned)count, WALK_THREADS, sizeof(walk_look) * (size_t)steps, gpu->stream,
                w);
   return bppsa_cuda_check(cudaGetLastError(), "window of lanes: launch");
 }

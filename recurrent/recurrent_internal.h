@@ -67,12 +67,14 @@ typedef struct {
   void *out;           /* where its state goes if it comes to `stop`; NULL: nowhere */
   int64_t sample, at;  /* at: its next step */
   int64_t begin, stop; /* the first step of its chunk, which may be in front of the part; the step in front of which it stops */
+  int64_t since;       /* as of bppsa_walk_settles; it may be in front of the part as well */
 } bppsa_walk_item;
 
 /* What a lane that compares has found there. */
 typedef struct {
   int64_t steps;   /* walked, up to the one that agrees */
   int64_t agreed;  /* 1: the last of them agrees with the stored state */
+  int64_t since;   /* of the lane, behind these steps */
   double distance; /* the largest difference between that state and the stored one */
 } bppsa_walk_found;
 

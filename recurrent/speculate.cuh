@@ -19,7 +19,7 @@ struct speculate_report {
 template <typename real> struct speculate_arrays {
   int64_t chunks, warm_up;
   int64_t possible; /* dependent steps of the sequential pass, over all layers */
-  double accept, stop, far;
+  double accept, stop, settled, far;
   real *ends[2];    /* [C][b][S]: last states of the chunks, before and after a round; c of a pair behind its h */
   int *doubtful[2]; /* [C][b]: the chunk must be verified */
   real *aside;      /* [C][b][1 + SAVED, of a pair 2 + SAVED][H]: where warm-ups write */

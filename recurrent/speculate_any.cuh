@@ -81,6 +81,7 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
     }
     if (!ANEW) {
       s.gaps[k.slot] = 0;
+      clear_tail(s, k.slot, c.batch);
     }
   }
   if (!walks) {
@@ -118,6 +119,7 @@ __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const specul
                                        real *cells, any_block<real> *k) {
   enum { PAIR = cell<real>::PAIR };
   walked<real> w = {};
+  int64_t since = BPPSA_SETTLE_NEVER;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t * c.batch + k->b;
     real *place = c.h + (row + c.batch) * k->hidden, *place_c = PAIR ? c.cells + (row + c.batch) * k->hidden : NULL, size = 0,
@@ -127,19 +129,23 @@ __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const specul
       const real number = k->out[j] < 0 ? -k->out[j] : k->out[j];
       size = number > size ? number : size;
     }
-    const double tolerance = t == begin ? s.accept : s.stop, largest = c.relu ? (double)k->largest(size) : 1;
-    const double most = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
-    const bool near = tolerance > 0 && isfinite(most);
-    bool differs = false;
-    for (int64_t j = threadIdx.x; j < k->hidden; j += blockDim.x) {
-      bool same;
-      const real apart = unit_distance<PAIR>(k->out[j], place[j], PAIR ? cells[j] : 0, PAIR ? place_c[j] : 0, &same);
-      differs |= !(same || (near && (double)apart <= most));
-      distance = apart > distance ? apart : distance;
-    }
+    const double largest = c.relu ? (double)k->largest(size) : 1;
+    const auto is_within = [&](double tolerance) {
+      const double most =
+          tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
+      const bool near = tolerance > 0 && isfinite(most);
+      bool differs = false;
+      for (int64_t j = threadIdx.x; j < k->hidden; j += blockDim.x) {
+        bool same;
+        const real apart = unit_distance<PAIR>(k->out[j], place[j], PAIR ? cells[j] : 0, PAIR ? place_c[j] : 0, &same);
+        differs |= !(same || (near && (double)apart <= most));
+        distance = apart > distance ? apart : distance;
+      }
+      return __syncthreads_or(differs) == 0;
+    };
     ++w.steps;
-    const bool agrees = __syncthreads_or(differs) == 0;
-    if (agrees) { /* the stored state stays; what was saved with this step belongs to the state in front of it */
+    if (walk_stops(s, t == begin, t, is_within,
+                   &since)) { /* the stored state stays; what was saved with this step belongs to the state in front of it */
       w.gap = (double)k->largest(distance);
       return w;
     }
@@ -208,23 +214,22 @@ __global__ void bppsa_recurrent_any_tail(layer_arrays<real> c, speculate_arrays<
     return;
   }
   any_block<real> k(c, shared); /* slot = b */
+  const int lane = (int)threadIdx.x % WARP_LANES;
   bool goes_on = false;
-  for (int64_t p = 0; p < s.chunks; ++p) {
+  for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, k.b); p < s.chunks;
+       p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, k.b)) {
     const int64_t slot = p * c.batch + k.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
-    walked<real> w = {};
-    if (goes_on || place_of_round(s.doubtful, in)[slot] != 0) {
-      k.w = k.w == NULL ? held_weights(k.hidden * K * k.hidden, w_t, fits, k.copy) : k.w;
-      real *cells = any_aside<real, cell>(s, k);
-      if (!goes_on) {
-        k.load(c.h + (begin * c.batch + k.b) * k.hidden);
-        if constexpr (cell<real>::PAIR) {
-          k.load(c.cells + (begin * c.batch + k.b) * k.hidden, cells);
-        }
+    k.w = k.w == NULL ? held_weights(k.hidden * K * k.hidden, w_t, fits, k.copy) : k.w;
+    real *cells = any_aside<real, cell>(s, k);
+    if (!goes_on) {
+      k.load(c.h + (begin * c.batch + k.b) * k.hidden);
+      if constexpr (cell<real>::PAIR) {
+        k.load(c.cells + (begin * c.batch + k.b) * k.hidden, cells);
       }
-      __syncthreads();
-      w = any_walk_chunk<real, cell>(c, s, begin, bppsa_cut(c.steps, s.chunks, p + 1), cells, &k);
-      goes_on = (w.found & SPECULATE_REACHED) != 0;
     }
+    __syncthreads();
+    const walked<real> w = any_walk_chunk<real, cell>(c, s, begin, bppsa_cut(c.steps, s.chunks, p + 1), cells, &k);
+    goes_on = (w.found & SPECULATE_REACHED) != 0;
     if (threadIdx.x == 0) {
       s.steps[item] = w.steps;
       s.found[item] = w.found;

@@ -17,17 +17,8 @@
 #include "core/cut.h"
 #include "recurrent/forward_kernels.cuh"
 #include "recurrent/pause.h"
+#include "recurrent/settle.h"
 #include "recurrent/speculate.cuh"
-
-/* The largest value of a warp; NaN is passed over. */
-template <typename real> __device__ __forceinline__ real warp_largest(real value) {
-  BPPSA_UNROLL
-  for (int other = WARP_LANES / 2; other > 0; other /= 2) {
-    const real theirs = __shfl_xor_sync(0xffffffffu, value, other);
-    value = theirs > value ? theirs : value;
-  }
-  return value;
-}
 
 template <typename real> __device__ __forceinline__ real distance_of(real a, real b) {
   return a > b ? a - b : b - a;
@@ -58,22 +49,44 @@ template <typename T> __device__ __forceinline__ T *place_of_round(T *const plac
   return place == 0 ? places[0] : places[1];
 }
 
-/* The first chunk of sample b that moved far in the first round; C: none. The same in all lanes. */
-template <typename real>
-__device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b) {
-  const int *found = s.found + s.chunks * c.batch;
-  for (int64_t from = 1; from < s.chunks; from += WARP_LANES) {
+/* The first chunk from `from` on for which `is` holds; C: none. A warp asks for 32 chunks at once. The same in all its lanes. */
+template <typename predicate>
+__device__ __forceinline__ int64_t first_chunk(int64_t from, int64_t chunks, int lane, const predicate &is) {
+  for (; from < chunks; from += WARP_LANES) {
     const int64_t chunk = from + lane;
-    const unsigned far = __ballot_sync(0xffffffffu, chunk < s.chunks && (found[chunk * c.batch + b] & SPECULATE_FAR) != 0);
+    const unsigned found = __ballot_sync(0xffffffffu, chunk < chunks && is(chunk));
     int64_t first = from;
-    for (unsigned left = far; far != 0 && (left & 1) == 0; left >>= 1) {
+    for (unsigned left = found; found != 0 && (left & 1) == 0; left >>= 1) {
       ++first;
     }
-    if (far != 0) {
+    if (found != 0) {
       return first;
     }
   }
-  return s.chunks;
+  return chunks;
+}
+
+/* The first chunk of sample b that moved far in the first round; C: none. */
+template <typename real>
+__device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b) {
+  const int *found = s.found + s.chunks * c.batch;
+  return first_chunk(0, s.chunks, lane,
+                     [&](int64_t chunk) { return chunk > 0 && (found[chunk * c.batch + b] & SPECULATE_FAR) != 0; });
+}
+
+/* The next chunk of sample b, from `from` on, that the rounds left doubtful; C: none. */
+template <typename real>
+__device__ __forceinline__ int64_t next_doubtful(const speculate_arrays<real> &s, int in, int64_t from, int lane, int64_t batch,
+                                                 int64_t b) {
+  const int *doubtful = place_of_round(s.doubtful, in);
+  return first_chunk(from, s.chunks, lane, [&](int64_t chunk) { return doubtful[chunk * batch + b] != 0; });
+}
+
+/* The tail writes what it did with the chunks that it walks through. This clears a chunk's numbers beforehand. */
+template <typename real>
+__device__ __forceinline__ void clear_tail(const speculate_arrays<real> &s, int64_t slot, int64_t batch) {
+  const int64_t item = (SPECULATE_PHASES - 1) * s.chunks * batch + slot;
+  s.steps[item] = s.found[item] = 0;
 }
 
 /* ANEW: chunks behind the first one that moved far in the first round; the others are left as they are. */
@@ -123,7 +136,34 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_ar
   s.steps[item] = (int)(end - at);
   if (!ANEW) {
     s.gaps[slot] = 0;
+    clear_tail(s, slot, c.batch);
   }
+}
+
+/* Is every unit of a warp the same as the stored one, or at most as far away as a tolerance relative to `size`? */
+template <typename real> __device__ __forceinline__ bool warp_within(bool same, real distance, double size, double tolerance) {
+  const double most = tolerance * size; /* infinite where a state has overflowed: then only bits count */
+  return !__any_sync(0xffffffffu, !(same || (tolerance > 0 && isfinite(most) && (double)distance <= most)));
+}
+
+/* Does a walk stop at step t? is_within(tolerance): is the new state as close to the stored one, for all threads alike? It is asked
+ * twice at most, in a loop, so that its code and registers are there once. since: as of bppsa_walk_settles. */
+template <typename real, typename test>
+__device__ __forceinline__ bool walk_stops(const speculate_arrays<real> &s, bool first, int64_t t, const test &is_within,
+                                           int64_t *since) {
+  double tolerance = first ? s.accept : s.stop;
+  bool within = false, other = true; /* other: within one rounding, or near */
+  BPPSA_UNROLL_BY(1)
+  for (int asked = 0; asked < 2; ++asked) {
+    const bool answer = is_within(tolerance);
+    within = asked == 0 ? answer : within;
+    other = asked == 0 ? other : answer;
+    if (first || (!within && *since == BPPSA_SETTLE_NEVER)) {
+      break;
+    }
+    tolerance = within ? s.settled : BPPSA_SETTLE_GROWTH * s.stop;
+  }
+  return first ? within : bppsa_walk_settles(within && other, within, within || other, t, since);
 }
 
 /* What a walk through a chunk found. */
@@ -140,6 +180,7 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
   enum { PAIR = cell<real>::PAIR };
   walked<real> w = {};
   const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
+  int64_t since = BPPSA_SETTLE_NEVER;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t * c.batch + b;
     real x[K];
@@ -153,11 +194,10 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
     forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, x, shared + (t - begin) % 2 * HP, l);
     bool same;
     const real distance = unit_distance<PAIR>(l->h, stored, l->c, stored_c, &same), size = l->h < 0 ? -l->h : l->h;
-    const double tolerance = t == begin ? s.accept : s.stop, largest = c.relu ? (double)warp_largest(size) : 1;
-    const double most = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
-    const bool differs = !(same || (tolerance > 0 && isfinite(most) && (double)distance <= most));
+    const double largest = c.relu ? (double)warp_largest(size) : 1, unit = largest > 1 ? largest : 1;
+    const auto is_within = [=](double tolerance) { return warp_within(same, distance, unit, tolerance); };
     ++w.steps;
-    if (!__any_sync(0xffffffffu, differs)) {
+    if (walk_stops(s, t == begin, t, is_within, &since)) {
       *place = stored; /* and what was saved with this step belongs to the state in front of it */
       if constexpr (PAIR) {
         *place_c = stored_c;
@@ -225,79 +265,103 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_tail(layer_arrays<
   if (s.report->pause.left > 0) {
     return;
   }
-  bool goes_on = false;
-  int steps = 0;
-  for (int64_t p = 0; p < s.chunks; ++p) {
+  bool goes_on = false, prepared = false;
+  for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, b); p < s.chunks;
+       p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, b)) {
     const int64_t slot = p * c.batch + b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
-    walked<real> w = {};
-    if (goes_on || place_of_round(s.doubtful, in)[slot] != 0) {
-      if (steps == 0) {
-        forward_prepare<real, cell>(c, lane, shared, &l);
-      }
-      if (!goes_on) {
-        __syncwarp(); /* states that other lanes wrote are not read, but the buffer is written again */
-        l.h = c.h[(begin * c.batch + b) * hidden + j];
-        l.c = cell<real>::PAIR ? c.cells[(begin * c.batch + b) * hidden + j] : 0;
-      }
-      w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
-      __syncwarp();
-      goes_on = (w.found & SPECULATE_REACHED) != 0;
+    if (!prepared) {
+      forward_prepare<real, cell>(c, lane, shared, &l);
+      prepared = true;
     }
-    steps += w.steps;
+    if (!goes_on) {
+      __syncwarp(); /* states that other lanes wrote are not read, but the buffer is written again */
+      l.h = c.h[(begin * c.batch + b) * hidden + j];
+      l.c = cell<real>::PAIR ? c.cells[(begin * c.batch + b) * hidden + j] : 0;
+    }
+    const walked<real> w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
+    __syncwarp();
+    goes_on = (w.found & SPECULATE_REACHED) != 0;
     s.steps[item] = w.steps;
     s.found[item] = w.found;
     s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
   }
 }
 
-/* What collect knows of samples, of a thread's and then of all: STEPS .. TAILS are sums, ROUND .. GAP the largest. */
-enum { COLLECT_STEPS, COLLECT_CHANGED, COLLECT_ANEW, COLLECT_TAILS, COLLECT_ROUND, COLLECT_PATH, COLLECT_GAP, COLLECT_NUMBERS };
+/* What collect knows of samples, of a thread's and then of all: STEPS .. TAILS are sums, ROUND and PATH the largest. */
+enum { COLLECT_STEPS, COLLECT_CHANGED, COLLECT_ANEW, COLLECT_TAILS, COLLECT_ROUND, COLLECT_PATH, COLLECT_NUMBERS };
 
-/* Sums up sample b. A round's number belongs to its phase; a phase that was not launched has left nothing to read. */
-template <typename real>
-__device__ void collect_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t b, int64_t rounds,
-                               bool first, int64_t *mine, double *gap) {
-  int64_t path = first ? 0 : s.paths[b], anew = 0, tail = 0;
-  for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
-    const bool is_tail = phase == SPECULATE_PHASES - 1, is_anew = phase == SPECULATE_ANEW;
-    const int round = phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
-    int64_t longest = 0, all = 0;
-    if (!is_tail && phase > 0 && (is_anew ? rounds < 1 : round > rounds)) {
-      continue;
-    }
-    for (int64_t p = 0; p < s.chunks; ++p) {
-      const int64_t item = (phase * s.chunks + p) * c.batch + b;
-      longest = s.steps[item] > longest ? s.steps[item] : longest;
-      all += s.steps[item];
-      if ((s.found[item] & SPECULATE_CHANGED) != 0) {
-        ++mine[COLLECT_CHANGED];
-        mine[COLLECT_ROUND] = !is_tail && round > mine[COLLECT_ROUND] ? round : mine[COLLECT_ROUND];
-      }
-    }
-    path += is_tail ? all : longest;
-    mine[COLLECT_STEPS] += all;
-    anew += is_anew ? all : 0;
-    tail += is_tail ? all : 0;
+/* Brings the numbers of a warp's lanes together, in all lanes. */
+__device__ __forceinline__ void collect_lanes(int64_t *numbers, double *gap) {
+  BPPSA_UNROLL
+  for (int i = 0; i < COLLECT_NUMBERS; ++i) {
+    numbers[i] = i < COLLECT_ROUND ? warp_sum(numbers[i]) : warp_largest(numbers[i]);
   }
-  for (int64_t p = 0; p < s.chunks; ++p) {
-    *gap = s.gaps[p * c.batch + b] > *gap ? s.gaps[p * c.batch + b] : *gap;
-  }
-  mine[COLLECT_ANEW] += anew > 0;
-  mine[COLLECT_TAILS] += tail > 0;
-  mine[COLLECT_PATH] = path > mine[COLLECT_PATH] ? path : mine[COLLECT_PATH];
-  s.paths[b] = path;
+  *gap = warp_largest(*gap);
 }
 
-/* Sums up what the phases of a layer did, into the report of the pass; one block. last: of the layers; then the pauses are decided
- * about. shared: COLLECT_NUMBERS int64_t for each thread, those of one kind behind each other. */
+/* Was this phase launched? One that was not has left nothing to read. A round's number belongs to its phase. */
+__device__ __forceinline__ int round_of(int phase) {
+  return phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
+}
+__device__ __forceinline__ bool was_launched(int phase, int64_t rounds) {
+  return phase == 0 || phase == SPECULATE_PHASES - 1 || (phase == SPECULATE_ANEW ? rounds >= 1 : round_of(phase) <= rounds);
+}
+
+/* Sums up sample b, a warp together: a lane has every 32nd chunk, and reads what all phases did with it at once. */
 template <typename real>
-__global__ void bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, int64_t rounds, bool first, bool last) {
-  BPPSA_SHARED(int64_t, numbers);
-  const int me = (int)threadIdx.x, threads = (int)blockDim.x;
-  double *gaps = (double *)(numbers + COLLECT_GAP * threads), gap = 0;
+__device__ void collect_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b, int64_t rounds,
+                               bool first, int64_t *mine, double *gap) {
+  int longest[SPECULATE_PHASES] = {}, all[SPECULATE_PHASES] = {};
+  for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
+    BPPSA_UNROLL
+    for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
+      const int64_t item = (phase * s.chunks + p) * c.batch + b;
+      const bool launched = was_launched(phase, rounds);
+      const int steps = launched ? s.steps[item] : 0, found = launched ? s.found[item] : 0;
+      longest[phase] = steps > longest[phase] ? steps : longest[phase];
+      all[phase] += steps;
+      if ((found & SPECULATE_CHANGED) != 0) {
+        ++mine[COLLECT_CHANGED];
+        const int64_t round = phase < SPECULATE_PHASES - 1 ? round_of(phase) : 0;
+        mine[COLLECT_ROUND] = round > mine[COLLECT_ROUND] ? round : mine[COLLECT_ROUND];
+      }
+    }
+    *gap = s.gaps[p * c.batch + b] > *gap ? s.gaps[p * c.batch + b] : *gap;
+  }
+  int64_t path = first ? 0 : s.paths[b];
+  BPPSA_UNROLL
+  for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
+    mine[COLLECT_STEPS] += all[phase];
+    path += phase < SPECULATE_PHASES - 1 ? warp_largest(longest[phase]) : warp_sum(all[phase]);
+  }
+  const bool anew = __any_sync(0xffffffffu, all[SPECULATE_ANEW] > 0) != 0,
+             tail = __any_sync(0xffffffffu, all[SPECULATE_PHASES - 1] > 0) != 0;
+  __syncwarp();
+  if (lane == 0) {
+    mine[COLLECT_ANEW] += anew;
+    mine[COLLECT_TAILS] += tail;
+    mine[COLLECT_PATH] = path > mine[COLLECT_PATH] ? path : mine[COLLECT_PATH];
+    s.paths[b] = path;
+  }
+}
+
+enum { COLLECT_THREADS = 512, COLLECT_WARPS = COLLECT_THREADS / WARP_LANES };
+
+/* Sums up what the phases of a layer did, into the report of the pass; one block, a warp for each sample. last: of the layers; then
+ * the pauses are decided about. */
+template <typename real>
+__global__ void __launch_bounds__(COLLECT_THREADS)
+    bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, int64_t rounds, bool first, bool last) {
+  typedef struct {
+    int64_t numbers[COLLECT_WARPS][COLLECT_NUMBERS];
+    double gaps[COLLECT_WARPS];
+  } of_warps;
+  BPPSA_SHARED(of_warps, shared);
+  const int me = (int)threadIdx.x, lane = me % WARP_LANES, warp = me / WARP_LANES;
   speculate_report *r = s.report;
   bppsa_forward_pause pause = r->pause;
-  int64_t mine[COLLECT_GAP] = {};
+  int64_t mine[COLLECT_NUMBERS] = {};
+  double gap = 0;
   if (pause.left > 0) { /* all threads have read this before the first changes it */
     __syncthreads();
     if (me == 0 && last) {
@@ -307,15 +371,28 @@ __global__ void bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<r
     }
     return;
   }
-  for (int64_t b = me; b < c.batch; b += threads) {
-    collect_sample(c, s, b, rounds, first, mine, &gap);
+  for (int64_t b = warp; b < c.batch; b += COLLECT_WARPS) {
+    collect_sample(c, s, lane, b, rounds, first, mine, &gap);
   }
-  for (int i = 0; i < COLLECT_GAP; ++i) {
-    numbers[i * threads + me] = mine[i];
+  collect_lanes(mine, &gap);
+  BPPSA_UNROLL
+  for (int i = 0; lane == 0 && i < COLLECT_NUMBERS; ++i) {
+    shared->numbers[warp][i] = mine[i];
   }
-  gaps[me] = gap;
+  if (lane == 0) {
+    shared->gaps[warp] = gap;
+  }
   __syncthreads();
-  if (me != 0) {
+  if (warp != 0) {
+    return;
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < COLLECT_NUMBERS; ++i) {
+    mine[i] = lane < COLLECT_WARPS ? shared->numbers[lane][i] : 0;
+  }
+  gap = lane < COLLECT_WARPS ? shared->gaps[lane] : 0;
+  collect_lanes(mine, &gap);
+  if (lane != 0) {
     return;
   }
   if (first) {
@@ -323,17 +400,13 @@ __global__ void bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<r
     r->pause = pause;
     r->speculated = 1;
   }
-  r->path = 0;
-  for (int t = 0; t < threads; ++t) {
-    const int64_t round = numbers[COLLECT_ROUND * threads + t], path = numbers[COLLECT_PATH * threads + t];
-    r->steps += numbers[COLLECT_STEPS * threads + t];
-    r->mended += numbers[COLLECT_CHANGED * threads + t];
-    r->reseeded += numbers[COLLECT_ANEW * threads + t];
-    r->tails += numbers[COLLECT_TAILS * threads + t];
-    r->rounds = round > r->rounds ? round : r->rounds;
-    r->path = path > r->path ? path : r->path;
-    r->gap = gaps[t] > r->gap ? gaps[t] : r->gap;
-  }
+  r->path = mine[COLLECT_PATH];
+  r->steps += mine[COLLECT_STEPS];
+  r->mended += mine[COLLECT_CHANGED];
+  r->reseeded += mine[COLLECT_ANEW];
+  r->tails += mine[COLLECT_TAILS];
+  r->rounds = mine[COLLECT_ROUND] > r->rounds ? mine[COLLECT_ROUND] : r->rounds;
+  r->gap = gap > r->gap ? gap : r->gap;
   if (last) {
     r->pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(r->path, s.possible), pause);
   }

@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
     }
     if (!ANEW) {
       s.gaps[i.slot] = 0;
+      clear_tail(s, i.slot, c.batch);
     }
   }
   if (walks) {
@@ -94,8 +95,8 @@ template <bool SIZE, int HP, typename real> __device__ __forceinline__ real wide
   return warp_largest(largest);
 }
 
-/* Do all units agree? in: their states, and HP behind, how far each is from the stored one; negative: the same bits, as of places
- * without a unit. */
+/* Do all units agree to a tolerance? in: their states, and HP behind, how far each is from the stored one; negative: the same bits,
+ * as of places without a unit. */
 template <typename real, typename shape>
 __device__ __forceinline__ bool wide_agrees(const layer_arrays<real> &c, const real *in, double tolerance) {
   const real *distances = in + shape::HP;
@@ -120,6 +121,7 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
   enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1, PAIR = cell<real>::PAIR };
   walked<real> w = {};
   real stored = 0, stored_c = 0, distance = -1;
+  int64_t since = BPPSA_SETTLE_NEVER;
   for (int64_t t = begin; t <= end; ++t) {
     const int buffer = (int)(*exchanges % WIDE_AHEAD);
     const real *in = l.in + buffer * shape::COUNT;
@@ -129,7 +131,8 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
     l.await(buffer, *exchanges / WIDE_AHEAD);
     ++*exchanges;
     if (t > begin) {
-      const bool agrees = wide_agrees<real, shape>(c, in, t == begin + 1 ? s.accept : s.stop);
+      const auto is_within = [&](double tolerance) { return wide_agrees<real, shape>(c, in, tolerance); };
+      const bool agrees = walk_stops(s, t == begin + 1, t, is_within, &since);
       const real most = agrees || t == end ? wide_largest<false, shape::HP>(in + shape::HP) : 0;
       if (agrees) {
         if (i.writes) {
@@ -240,24 +243,23 @@ __global__ void __launch_bounds__(shape::THREADS)
   const wide_lane<real, shape> l(shared);
   const wide_item<real, shape> i(c, l); /* slot = b: one for each sample */
   wide_forward_lane<real, K, shape> f;
+  const int lane = (int)threadIdx.x % WARP_LANES;
   bool goes_on = false, prepared = false;
   unsigned exchanges = 0;
-  for (int64_t p = 0; p < s.chunks; ++p) {
+  for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, i.b); p < s.chunks;
+       p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, i.b)) {
     const int64_t slot = p * c.batch + i.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
-    walked<real> w = {};
-    if (goes_on || place_of_round(s.doubtful, in)[slot] != 0) {
-      if (!prepared) {
-        wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, &f);
-        prepared = true;
-      }
-      __syncwarp(); /* a unit's state was written by one of its threads */
-      f.h = goes_on ? f.h : c.h[(begin * c.batch + i.b) * c.hidden + i.j];
-      if constexpr (cell<real>::PAIR) {
-        f.c = goes_on ? f.c : c.cells[(begin * c.batch + i.b) * c.hidden + i.j];
-      }
-      w = wide_walk_chunk<real, cell>(c, s, l, i, begin, bppsa_cut(c.steps, s.chunks, p + 1), &exchanges, &f);
-      goes_on = (w.found & SPECULATE_REACHED) != 0;
+    if (!prepared) {
+      wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, &f);
+      prepared = true;
     }
+    __syncwarp(); /* a unit's state was written by one of its threads */
+    f.h = goes_on ? f.h : c.h[(begin * c.batch + i.b) * c.hidden + i.j];
+    if constexpr (cell<real>::PAIR) {
+      f.c = goes_on ? f.c : c.cells[(begin * c.batch + i.b) * c.hidden + i.j];
+    }
+    const walked<real> w = wide_walk_chunk<real, cell>(c, s, l, i, begin, bppsa_cut(c.steps, s.chunks, p + 1), &exchanges, &f);
+    goes_on = (w.found & SPECULATE_REACHED) != 0;
     if (i.first) {
       s.steps[item] = w.steps;
       s.found[item] = w.found;

@@ -101,15 +101,31 @@ static bool same_bits(const walk *w, bppsa_walk_place a, bppsa_walk_place b) {
   return memcmp(a.h, b.h, w->row) == 0 && (a.c == NULL || memcmp(a.c, b.c, w->row) == 0);
 }
 
-/* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit, and so must a
- * state that has overflowed. *distance: the largest difference; *unit: what the tolerance is relative to. */
-static bool agrees(const walk *w, bppsa_walk_place state, bppsa_walk_place stored, double tolerance, double *distance,
-                   double *unit) {
+/* A state that a lane has reached, the stored one, and how far they are apart. */
+typedef struct {
+  bppsa_walk_place state, stored;
+  double distance, unit; /* unit: what a tolerance is relative to */
+} comparison;
+
+/* With tolerance 0 the states must agree in every bit, and so must a state that has overflowed. */
+static bool is_within(const walk *w, const comparison *c, double tolerance) {
+  const double most = tolerance * c->unit;
+  return tolerance > 0 && isfinite(most) ? c->distance <= most : same_bits(w, c->state, c->stored);
+}
+
+/* Compares the state that the lane has reached with the stored one. first: of the chunk. True: the lane stops. */
+static bool agrees(const walk *w, lane *l, bool first, bppsa_walk_place state, comparison *c) {
+  const bppsa_forward_plan *plan = &w->n->forward.plan;
   double largest;
-  *distance = distance_of(w->n, state, stored, &largest);
-  *unit = w->n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1;
-  const double most = tolerance * *unit;
-  return tolerance > 0 && isfinite(most) ? *distance <= most : same_bits(w, state, stored);
+  *c = (comparison){.state = state, .stored = bppsa_walk_state(w, l->at + 1, l->sample)};
+  c->distance = distance_of(w->n, state, c->stored, &largest);
+  c->unit = w->n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1;
+  if (first) {
+    l->since = BPPSA_SETTLE_NEVER;
+    return is_within(w, c, plan->accept);
+  }
+  return bppsa_walk_settles(is_within(w, c, plan->settled), is_within(w, c, plan->stop),
+                            is_within(w, c, BPPSA_SETTLE_GROWTH * plan->stop), l->at, &l->since);
 }
 
 /* A walk through a chunk has changed the distance between new and stored states from `begun` to `moved`. The next round begins in
@@ -219,21 +235,20 @@ static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t step
     const bppsa_walk_place state = walked(w, g, s, row);
     const void *saved = walked_saved(w, g, s, row);
     const bool first = l->at == bppsa_walk_chunk_begin(n, l->chunk);
-    double distance = 0, unit = 1;
+    comparison c = {.unit = 1};
     ++l->steps;
-    if (looks(w, l) &&
-        agrees(w, state, bppsa_walk_state(w, l->at + 1, l->sample), first ? plan->accept : plan->stop, &distance, &unit)) {
-      l->gap = fmax(l->gap, distance);
+    if (looks(w, l) && agrees(w, l, first, state, &c)) {
+      l->gap = fmax(l->gap, c.distance);
       copy_saved(w, l, l->at, saved);
       *jumped = w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);
       return *jumped;
     }
     l->mended += first;
-    l->begun = first ? distance / unit : l->begun;
+    l->begun = first ? c.distance / c.unit : l->begun;
     keep(w, l, l->at, state, saved);
     if (++l->at == l->end) {
-      l->far = distance > plan->far;
-      l->lasts = lasts(w, l->begun, distance / unit);
+      l->far = c.distance > plan->far;
+      l->lasts = lasts(w, l->begun, c.distance / c.unit);
       if (!bppsa_walk_end(w, l)) {
         return false;
       }

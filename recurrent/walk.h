@@ -20,6 +20,7 @@
 
 #include "core/cut.h"
 #include "recurrent/recurrent_internal.h"
+#include "recurrent/settle.h"
 
 enum { BPPSA_WALK_GROUP = 16 }; /* lanes of a group: rows that fill the vectors of a product */
 
@@ -39,6 +40,7 @@ typedef struct {
   int64_t mended;        /* chunks whose states it changed */
   double gap;            /* the largest difference that it accepted */
   double begun;          /* how far the chunk's first state moved; on a GPU 0 */
+  int64_t since;         /* as of bppsa_walk_settles */
   bool reached;          /* it changed the chunk's last state */
   bool far;              /* and by much */
   bool lasts;            /* and the rounds to come are not expected to end this; on a GPU never */
@@ -48,7 +50,8 @@ typedef struct {
 typedef struct {
   int64_t steps;   /* that its lane has walked so far; 0: there is no lane */
   int64_t goes_on; /* 1: the lane crosses the border, or, where a chunk begins there, that chunk must be verified */
-  double begun;    /* of the lane */
+  double begun;    /* of the lane, and the next one too */
+  int64_t since;
 } bppsa_walk_crossing;
 
 /* The properties that all lanes of one phase in one layer share. */
@@ -107,7 +110,7 @@ static inline int64_t bppsa_walk_slot(const bppsa_walk *w, const bppsa_walk_lane
 /* Says so to the next part. */
 static inline void bppsa_walk_cross(const bppsa_walk *w, const bppsa_walk_lane *l) {
   bppsa_walk_crossing *out = (bppsa_walk_crossing *)w->n->forward.out;
-  out[bppsa_walk_slot(w, l)] = (bppsa_walk_crossing){.steps = l->steps, .goes_on = 1, .begun = l->begun};
+  out[bppsa_walk_slot(w, l)] = (bppsa_walk_crossing){.steps = l->steps, .goes_on = 1, .begun = l->begun, .since = l->since};
 }
 
 static inline void bppsa_walk_copy(const bppsa_walk *w, bppsa_walk_place to, bppsa_walk_place from) {

@@ -21,7 +21,8 @@ static bppsa_walk_item item_of(const walk *w, const lane *l) {
                           .sample = l->sample,
                           .at = l->at - w->first,
                           .begin = bppsa_walk_chunk_begin(w->n, l->chunk) - w->first,
-                          .stop = bppsa_walk_stop(w, l) - w->first};
+                          .stop = bppsa_walk_stop(w, l) - w->first,
+                          .since = l->since == BPPSA_SETTLE_NEVER ? l->since : l->since - w->first};
   if (may_cross(w, l)) {
     item.out = bppsa_walk_packed(w, w->n->forward.states_out, bppsa_walk_slot(w, l)).h;
   }
@@ -46,6 +47,7 @@ static bool settle_mend(const walk *w, const bppsa_walk_found *found, lane *l) {
   l->steps += found->steps;
   l->at += changed;
   l->mended += first && changed > 0;
+  l->since = found->since == BPPSA_SETTLE_NEVER ? found->since : found->since + w->first;
   if (found->agreed) {
     l->gap = fmax(l->gap, found->distance);
     return w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);

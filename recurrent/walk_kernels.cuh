@@ -23,13 +23,19 @@ template <typename real> struct walk_arrays {
   int64_t all, batch;           /* of the layer: steps, and samples, which are its rows */
   int64_t hidden, width, saved_width;
   bool guesses, relu; /* guesses: all steps of the chunk are kept */
-  double accept, stop;
+  double accept, stop, settled;
   walk_sequence<real> layer, window;
 };
 
-/* What a warp has found: its first step that agrees, or -1; how far the state of that step, or of its last one, is away. */
+/* What a warp sees at a step: how far its state is away from the stored one, and whether this is within the tolerances. */
+struct walk_look {
+  double distance;
+  bool rounding, within, near;
+};
+
+/* What the lane's steps come to: the first one that agrees, or -1; how far the state of that step, or of the last one, is away. */
 struct walk_verdict {
-  int64_t agrees;
+  int64_t agrees, since;
   double distance;
 };
 
@@ -70,10 +76,9 @@ template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_r
   }
 }
 
-/* Does step s of the window agree with what the layer has stored? By one warp. *distance: the largest difference; NaN is passed
- * over. */
+/* Compares step s of the window with what the layer has stored, by one warp. A distance passes over NaN. */
 template <typename real>
-__device__ __forceinline__ bool walk_agrees(const walk_arrays<real> &w, const bppsa_walk_item &i, int64_t s, double *distance) {
+__device__ __forceinline__ walk_look walk_compare(const walk_arrays<real> &w, const bppsa_walk_item &i, int64_t s) {
   const int64_t fresh = ((s + 1) * w.count + blockIdx.x) * w.hidden, old = ((i.at + s + 1) * w.batch + i.sample) * w.hidden;
   real size = 0, most = 0;
   bool differs = false, unordered = false;
@@ -88,50 +93,53 @@ __device__ __forceinline__ bool walk_agrees(const walk_arrays<real> &w, const bp
     differs |= !same;
     unordered |= d != d;
   }
-  const double tolerance = i.at + s == i.begin ? w.accept : w.stop, largest = w.relu ? (double)warp_largest(size) : 1;
-  const double near = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
-  *distance = (double)warp_largest(most);
+  const double largest = w.relu ? (double)warp_largest(size) : 1, distance = (double)warp_largest(most);
   const bool same = __any_sync(0xffffffffu, differs) == 0, comparable = __any_sync(0xffffffffu, unordered) == 0;
-  return same || (tolerance > 0 && isfinite(near) && comparable && *distance <= near);
+  const auto is_within = [=](double tolerance) {
+    const double near = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
+    return same || (tolerance > 0 && isfinite(near) && comparable && distance <= near);
+  };
+  return {distance, is_within(w.settled), is_within(i.at + s == i.begin ? w.accept : w.stop),
+          is_within(BPPSA_SETTLE_GROWTH * w.stop)};
 }
 
-/* Looks at the first `taken` steps, each warp at its own, and joins what they find; verdicts [WALK_WARPS]. The same in all
+/* Looks at the first `taken` steps, each warp at its own, and then goes through what they saw; looks [taken]. The same in all
  * threads. */
 template <typename real>
 __device__ __forceinline__ walk_verdict walk_judge(const walk_arrays<real> &w, const bppsa_walk_item &i, int64_t taken,
-                                                   walk_verdict *verdicts) {
-  const int warp = (int)threadIdx.x / WARP_LANES;
-  walk_verdict mine = {-1, 0};
-  for (int64_t s = warp; s < taken && mine.agrees < 0; s += WALK_WARPS) {
-    mine.agrees = walk_agrees(w, i, s, &mine.distance) ? s : -1;
-  }
-  if ((int)threadIdx.x % WARP_LANES == 0) {
-    verdicts[warp] = mine;
-  }
-  __syncthreads();
-  mine = {-1, verdicts[(taken - 1) % WALK_WARPS].distance}; /* of the last step */
-  for (int other = 0; other < WALK_WARPS; ++other) {
-    if (verdicts[other].agrees >= 0 && (mine.agrees < 0 || verdicts[other].agrees < mine.agrees)) {
-      mine = verdicts[other];
+                                                   walk_look *looks) {
+  for (int64_t s = (int)threadIdx.x / WARP_LANES; s < taken; s += WALK_WARPS) {
+    const walk_look seen = walk_compare(w, i, s);
+    if ((int)threadIdx.x % WARP_LANES == 0) {
+      looks[s] = seen;
     }
   }
-  return mine;
+  __syncthreads();
+  int64_t since = i.since;
+  for (int64_t s = 0; s < taken; ++s) {
+    const bool first = i.at + s == i.begin;
+    since = first ? BPPSA_SETTLE_NEVER : since;
+    if (first ? looks[s].within : bppsa_walk_settles(looks[s].rounding, looks[s].within, looks[s].near, i.at + s, &since)) {
+      return {s, since, looks[s].distance};
+    }
+  }
+  return {-1, since, looks[taken - 1].distance};
 }
 
 template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_recurrent_walk_settle(walk_arrays<real> w) {
-  BPPSA_SHARED(walk_verdict, verdicts);
+  BPPSA_SHARED(walk_look, looks);
   const int64_t lane = blockIdx.x;
   const bppsa_walk_item i = w.items[lane];
   const int64_t taken = w.steps < i.stop - i.at ? w.steps : i.stop - i.at, row = i.at * w.batch + i.sample;
   int64_t first = w.guesses && i.begin > i.at ? i.begin - i.at : 0, changed = taken, saved = taken;
   bool agreed = false;
   if (!w.guesses) {
-    const walk_verdict v = walk_judge(w, i, taken, verdicts);
+    const walk_verdict v = walk_judge(w, i, taken, looks);
     agreed = v.agrees >= 0;
     changed = agreed ? v.agrees : taken; /* the state that agrees stays; what was saved with its step belongs to the one before */
     saved = changed + agreed;
     if (threadIdx.x == 0) {
-      w.found[lane] = {saved, agreed, v.distance};
+      w.found[lane] = {saved, agreed, v.since, v.distance};
     }
   }
   walk_copy(first, changed, w.hidden, w.window.h + (w.count + lane) * w.hidden, w.count, w.layer.h + (row + w.batch) * w.hidden,

@@ -11,6 +11,8 @@
  * constants of the CPU are for one worker: the choice of `auto`, and with it the bits of a gradient, must not depend on the
  * number of threads.
  */
+#include <math.h>
+
 #include "jacobian/apply.h"
 #include "scan/plan_internal.h"
 
@@ -44,83 +46,101 @@ static const costs table[] = {
         },
 };
 
-/* ---- the kernels of a recurrent layer on a GPU (recurrent/chunk_kernels.cuh): predicted, not measured ----
+/* ---- the kernels of a recurrent layer on a GPU (recurrent/chunk_kernels.cuh): measured on an H200 (docs/gpu.md, "Measured") ----
  *
- * Cycles that a step of an item (a chunk of a sample) takes, of the code that nvcc 13 makes for sm_90 in f32: the assembler's stall
- * counts along the path of a step, with latencies of 33 cycles for shared memory, 300 for global memory, 22 for a special function
- * and 26 for a shuffle.
+ * Cycles of f32 at 1.98 GHz, from the times of single kernels (ncu, warm caches) at T = 1000 and 10 000, B = 16:
  *
- *     alone   nothing else is on the scheduler: what a chain of steps takes
+ *     alone   what a link, or a step, of an item (a chunk of a sample) takes with nothing else on the scheduler
  *     few     likewise, where there are so few items that more threads work on each
- *     busy    issue slots: what a step takes of a scheduler that has enough to do
- *     seconds of a level = max(steps of the longest item · alone, steps of all items · busy / schedulers) / clock
+ *     busy    what a link takes of a scheduler that has enough to do
+ *     item    what an item takes of it beside its links: weights are read, sums are written
+ *     seconds of a level = max(links of the longest item · alone, links of all items · busy / schedulers)
+ *                          + item · max(1, items / schedulers)
  *
- * transition   a link, a rescale every fourth. few: rows_of::FEW rows a thread; otherwise V; busy: slots of a warp shared by its
- *              items (8 at H = 20, 4 at H = 32). The first link is no product, but a Jacobian: 0.2 to 0.45 of a link
- * carry        a link of carry_follow_near, and its part of a tile's beginning and end (10 links at H = 20, 4 at H = 32); busy: of
- *              all warps of the block, estimated
- * walk         a step of a whole round, WALK_PLAIN; K = 3, H = 32: WALK_FREE, without the products for weight gradients. One launch
- *              takes all chunks, so that the plan's records of single chunks do not count
+ * transition   the first link is no product, but a Jacobian: counted as 0.4 of a link
+ * carry        a link is a chunk of a sample; busy: of all warps of the block, estimated
+ * walk         a step, sums of weight gradients included; K = 3 at H = 32, and pairs: without them. One launch takes all chunks, so
+ *              that the plan's records of single chunks do not count
  *
  * The table has K = 1 (the RNN) and K = 3 (the GRU), and H = 20 and H = 32. Other K are interpolated, or extrapolated, linearly. H
- * up to 20 counts as 20, every larger H as 32. f64 counts twice. */
+ * up to 20 counts as 20, every larger H as 32. f64 counts twice. Of H = 32 only few was measured of a transition; alone and busy
+ * have its ratio to what was replayed from the machine code. */
 enum { TRANSITION, CARRY, WALK };
 
 typedef struct {
-  double few, alone, busy;
+  double few, alone, busy, item;
 } cycles;
 
 static const cycles fused_cycles[][2][2] = {
     /* H = 20: K = 1, K = 3, H = 32: K = 1, K = 3 */
-    [TRANSITION] = {{{2310, 3940, 326}, {2910, 4220, 374}}, {{3630, 6000, 1244}, {4370, 8280, 1356}}},
-    [CARRY] = {{{147, 147, 560}, {147, 147, 560}}, {{211, 211, 900}, {211, 211, 900}}},
-    [WALK] = {{{112, 112, 64}, {255, 255, 188}}, {{147, 147, 91}, {359, 359, 199}}},
+    [TRANSITION] = {{{4120, 4215, 531, 0}, {5850, 6420, 803, 0}}, {{5030, 8300, 1720, 0}, {16900, 32000, 5240, 0}}},
+    [CARRY] = {{{236, 236, 560, 0}, {236, 236, 560, 0}}, {{450, 450, 900, 0}, {450, 450, 900, 0}}},
+    [WALK] = {{{128, 128, 86, 1680}, {316, 316, 391, 3470}}, {{168, 168, 122, 4080}, {445, 445, 414, 2150}}},
 };
-/* The same of transitions and carries of pairs (recurrent/pair_kernels.cuh), H = 20 and H = 32, estimated and not replayed: a
- * thread of a transition has 4 V H² multiply-adds, the GRU's 2 V H², with V = 2 rows where there are few; an item has four times
- * as many. A carry has two barriers a link. */
+/* The same of transitions and carries of pairs (recurrent/pair_kernels.cuh), H = 20 and H = 32. few was not measured: alone,
+ * halved. A carry takes 1450 cycles a chunk while the products fit in the second-level cache, as at T = 1000, and 2240 at T = 10
+ * 000. */
 static const cycles pair_cycles[][2] = {
-    [TRANSITION] = {{3900, 8400, 1500}, {8700, 8700, 5400}},
-    [CARRY] = {{400, 400, 1500}, {420, 420, 3200}},
+    [TRANSITION] = {{10400, 20840, 4260, 0}, {20500, 20500, 20500, 0}},
+    [CARRY] = {{1450, 1450, 1500, 0}, {1140, 1140, 3200, 0}},
 };
-/* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): BPPSA_SCAN_WALK_SIZES, for each K = 1 and K = 3. alone: a
- * warp's path through a step of a whole round, replayed: 295, 296, 341, 422, 372 and 458, 578, 532, 497, 647; the multiply-adds
- * of the other warps on its scheduler, 0, 64, 64, 96, 192 and 48, 96, 96, 144; and where several blocks share a step (all but
- * H = 64, and 128 of K = 1) 250 cycles, assumed, until a number sent has arrived and opened the gate. K = 3, H = 512 waits for
- * shared memory instead: for 864 cycles at 128 bytes a cycle, 30 in front of them and 290 behind. busy: issue slots of all warps of
- * all blocks. */
-static const cycles wide_cycles[][2] = {{{295, 295, 424}, {506, 506, 1320}},
-                                        {{360, 360, 956}, {924, 924, 3760}},
-                                        {{655, 655, 4192}, {878, 878, 14336}},
-                                        {{768, 768, 10848}, {891, 891, 34944}},
-                                        {{814, 814, 17024}, {1434, 1434, 44800}}};
+/* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): BPPSA_SCAN_WALK_SIZES, for each K = 1 and K = 3. alone:
+ * measured at H = 64 and 256, and at H = 512 of K = 1; the others are replayed cycles times 1.1 to 1.3, the ratio of their
+ * neighbours. busy: issue slots of all warps of all blocks, replayed. blocks: of a cluster. */
+static const struct {
+  double alone, busy, blocks;
+} wide_cycles[][2] = {{{312, 424, 1}, {680, 1320, 1}},
+                      {{400, 956, 1}, {950, 3760, 2}},
+                      {{776, 4192, 4}, {1158, 14336, 8}},
+                      {{850, 10848, 8}, {1180, 34944, 16}},
+                      {{1224, 17024, 8}, {1860, 44800, 16}}};
 
 static const double few_items[] = {132 * 16, 132 * 8}, few_pairs = 132 * 4; /* a block of four warps on each multiprocessor */
 
-/* H200. Between two levels: a launch, assumed to take 1.2 µs, and the beginning and end of a kernel, on average 3500 cycles with
- * the sums behind the walk. */
-static const double clock_rate = 1.98e9, schedulers = 132 * 4, fused_level = 3.4e-6;
+/* H200. fused_level: what a kernel takes beside its items and links, a launch that follows another one in a graph included; behind
+ * a walk also the kernel that adds the blocks' sums. */
+static const double clock_rate = 1.98e9, multiprocessors = 132, schedulers = 132 * 4;
+static const double fused_level[] = {[TRANSITION] = 2.1e-6, [CARRY] = 3.4e-6, [WALK] = 9.5e-6};
 static const double first_link = 0.4; /* of a transition, in links */
 
 static bool is_fused(const bppsa_scan_config *config) {
   return config->device == BPPSA_CUDA && bppsa_scan_fusion_of(config) != BPPSA_FUSION_NONE;
 }
 
-/* Seconds of `items` items of a kernel, `longest` and on average `mean` steps long. */
+/* Clusters of so many blocks, each with a multiprocessor to itself, that run at once: 16 of 8 blocks were seen to take two turns,
+ * because a cluster stays within one group of 16 or 18 multiprocessors. */
+static double clusters_at_once(double blocks) {
+  return blocks > 1 ? floor(multiprocessors / (blocks + 1)) : INFINITY;
+}
+
+/* Seconds of a walk through a wide layer. */
+static double wide_seconds(const bppsa_scan_config *config, double items, double steps) {
+  int64_t padded;
+  const int size = bppsa_scan_walk_place(bppsa_scan_shared_dim(config), &padded);
+  const double more = ((double)config->matrices - 1) / 2, blocks = wide_cycles[size][config->matrices > 1].blocks;
+  const double alone = wide_cycles[size][0].alone + more * (wide_cycles[size][1].alone - wide_cycles[size][0].alone);
+  const double busy = wide_cycles[size][0].busy + more * (wide_cycles[size][1].busy - wide_cycles[size][0].busy);
+  const double turns = ceil(items / clusters_at_once(blocks)), slots = items / schedulers * busy;
+  return steps / clock_rate * fmax(fmax(turns, 1) * alone, slots);
+}
+
+/* Seconds of `items` items of a kernel, `longest` and on average `mean` links long. */
 static double fused_seconds(const bppsa_scan_config *config, int kernel, double items, double longest, double mean) {
   const int64_t hidden = bppsa_scan_shared_dim(config);
   const bool wide = hidden > 20, pairs = config->element == BPPSA_ELEMENT_PAIR && kernel != WALK;
   const bool few = items <= (pairs ? few_pairs : few_items[wide]);
-  int64_t padded;
-  const int size = bppsa_scan_walk_place(hidden, &padded);
-  const cycles *c = hidden > BPPSA_SCAN_FUSED_DIM ? wide_cycles[size] : fused_cycles[kernel][wide];
-  const double more = ((double)config->matrices - 1) / 2, width = config->dtype == BPPSA_F64 ? 2 : 1;
+  const double width = config->dtype == BPPSA_F64 ? 2 : 1;
+  if (hidden > BPPSA_SCAN_FUSED_DIM) {
+    return width * wide_seconds(config, items, longest);
+  }
+  const cycles *c = fused_cycles[kernel][wide], *of_pair = pairs ? &pair_cycles[kernel][wide] : NULL;
+  const double more = ((double)config->matrices - 1) / 2;
   const double first = few ? c[0].few : c[0].alone, third = few ? c[1].few : c[1].alone;
-  const cycles *of_pair = pairs ? &pair_cycles[kernel][wide] : NULL;
   const double of_one = pairs ? (few ? of_pair->few : of_pair->alone) : first + more * (third - first);
   const double slots = pairs ? of_pair->busy : c[0].busy + more * (c[1].busy - c[0].busy);
-  const double alone = longest * of_one, busy = items * mean / schedulers * slots;
-  return width / clock_rate * (alone > busy ? alone : busy);
+  const double of_item = pairs ? of_pair->item : c[0].item + more * (c[1].item - c[0].item);
+  const double each = fmax(1, items / schedulers);
+  return width / clock_rate * (fmax(longest * of_one, items * mean / schedulers * slots) + each * fmax(0, of_item));
 }
 
 static bool is_sparse_on_gpu(const bppsa_scan_plan *plan) {
@@ -146,6 +166,11 @@ static double sparse_seconds(const bppsa_scan_plan *plan, int64_t record) {
   return seconds;
 }
 
+/* Which of a recurrent layer's own kernels executes a record. */
+static int kernel_of(const bppsa_scan_level *level) {
+  return level->op == BPPSA_OP_MM ? TRANSITION : level->span > 1 || level->wider > 0 ? CARRY : WALK;
+}
+
 static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
   const costs *c = &table[plan->config.device];
   const bppsa_scan_level *level = &plan->records[record];
@@ -163,7 +188,7 @@ static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
   double item = 0; /* of the first item, which stands for all unless sizes differ */
   const double items = (double)level->count * (double)plan->config.batch;
   if (is_fused(&plan->config)) {
-    const int kernel = level->op == BPPSA_OP_MM ? TRANSITION : held ? CARRY : WALK;
+    const int kernel = kernel_of(level);
     const double begin = kernel == TRANSITION ? first_link : 0;
     const bool beside = kernel == WALK && level->count == 1 && plan->config.method.chunks > 2; /* other chunks' walks */
     return beside ? 0 : fused_seconds(&plan->config, kernel, items, longest + begin, mean + begin);
@@ -176,10 +201,10 @@ static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
 }
 
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan) {
-  const bool sparse = is_sparse_on_gpu(plan);
-  const double between = sparse ? 0 : is_fused(&plan->config) ? fused_level : table[plan->config.device].level;
+  const bool sparse = is_sparse_on_gpu(plan), fused = is_fused(&plan->config);
   double seconds = 0;
   for (int64_t r = 0; r < plan->record_count; ++r) {
+    const double between = sparse ? 0 : fused ? fused_level[kernel_of(&plan->records[r])] : table[plan->config.device].level;
     const bool last = r + 1 == plan->record_count || plan->records[r + 1].level != plan->records[r].level;
     seconds += (sparse ? sparse_seconds(plan, r) : record_seconds(plan, r)) + (last ? between : 0);
   }

@@ -102,15 +102,14 @@ bppsa_status bppsa_rule_step_synchronised(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* There is one update for each iteration; asynchronous schemes except 2BW have one for each micro-batch. */
-static bool updates_each(const bppsa_schedule *list) {
+bool bppsa_schedule_updates_each(const bppsa_schedule *list) {
   return list->scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS && list->scheme->weights != BPPSA_WEIGHTS_BUFFERED;
 }
 
 bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
   const int64_t layers = list->scheme->scan ? 0 : list->config.layers,
-                expected = list->config.iterations * (updates_each(list) ? list->config.micro_batches : 1);
+                expected = list->config.iterations * (bppsa_schedule_updates_each(list) ? list->config.micro_batches : 1);
   bppsa_checker_fill(c->first, list->replicas * layers, 0);
   for (int64_t id = 0; id < list->count; ++id) {
     const bppsa_schedule_op *op = &list->ops[id];
@@ -129,7 +128,7 @@ bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept) {
 /* The updates in front of that of a micro-batch. */
 static int32_t update_of(const bppsa_schedule *list, int64_t micro) {
   const int64_t n = list->config.micro_batches, within = micro % (n * list->rounds);
-  return (int32_t)(updates_each(list) ? within : within / n);
+  return (int32_t)(bppsa_schedule_updates_each(list) ? within : within / n);
 }
 
 /* c->first: updates of [replica][layer] in front of an operation that makes gradients. */
@@ -167,7 +166,7 @@ bppsa_status bppsa_rule_step_micro_batches(bppsa_checker *c, bool *kept) {
  * gradient was made since the last STEP, or -1. */
 bppsa_status bppsa_rule_step_at_once(bppsa_checker *c, bool *kept) {
   const int64_t layers = c->list->config.layers;
-  if (!updates_each(c->list)) {
+  if (!bppsa_schedule_updates_each(c->list)) {
     return BPPSA_OK;
   }
   bppsa_checker_fill(c->first, c->list->replicas * layers, -1);

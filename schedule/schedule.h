@@ -225,6 +225,8 @@ struct bppsa_schedule {
  * value for which the scheme has no schedule; ERR_MEMORY. */
 bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule);
 void bppsa_schedule_destroy(bppsa_schedule *schedule);
+/* Is there an update for each micro-batch (asynchronous schemes but 2BW)? Otherwise there is one for each iteration. */
+bool bppsa_schedule_updates_each(const bppsa_schedule *schedule);
 /* Gives passes and updates other costs: of the arrays of `config` that the list was made from too, with a row for each of its
  * layers. The order stays as it was made, and so do transfers. */
 void bppsa_schedule_reprice(bppsa_schedule *schedule, const bppsa_schedule_config *config);

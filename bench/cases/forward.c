@@ -26,6 +26,8 @@ const char bppsa_bench_notes_forward[] =
     "  tails   samples whose last chunks were computed one after the other, because speculation failed\n"
     "  gap     the largest difference that was accepted where two chunks meet\n"
     "  error   the largest difference of a state of the top layer from a sequential pass in float64\n"
+    "  own     the largest such error of the sequential pass with the network's units in four orders, first as they are given:\n"
+    "          another order adds the same products in another sequence, and so rounds otherwise\n"
     "  moves   how far these float64 states move when every weight moves by one rounding of the row's type: no pass in\n"
     "          that type can be expected to come closer\n"
     "  mean    of 200 passes: a network on which speculation failed, by its path or its work, pauses it for some passes.\n"
@@ -33,14 +35,16 @@ const char bppsa_bench_notes_forward[] =
     "          pass beside them, where T B H^2 is at most 2e8: more would take minutes.\n"
     "The methods of --rivals take part in the rounds, with forward passes alone: bench/rivals/recurrent.py has PyTorch's and\n"
     "JAX's layers. On a GPU rows named _graph are recordings, and rows named cudnn_ are cuDNN's algorithms, whose last states\n"
-    "are held against float64: their error may be 2e-6 and 4 times the sequential pass's. Of --rivals residuals may be 2e-6 "
-    "(2e-14 in f64). Of several layers, and of LSTMs, their error is held against that of the\n"
+    "are held against float64: their error may be 2e-6 and 4 times the sequential pass's, of the persistent algorithms 32\n"
+    "times that, because their functions are less accurate. Of --rivals residuals may be 2e-6 (2e-14 in f64), on a GPU 32\n"
+    "times that, because they may call cuDNN. Of several layers, and of LSTMs, their error is held against that of the\n"
     "sequential pass instead, because their first layer's states, or its c, are not known.\n"
     "Without --weights the rows go over T, H, B and the initialisation: default, and orthogonal W_hh times 1, 1.2 and 1.5.\n"
     "--seq-len, --hidden and --batch fix one of the sizes. Otherwise B > 1 is left out where T B H^2 is above 1.2e9. With few\n"
     "steps for each sample of a batch the plan of a CPU is the sequential pass: its path is T, and the document has 1 chunk.\n";
 
 enum { ROWS = 1024, CYCLE = 200 }; /* rows of a one-step network; passes of a mean */
+enum { ORDERS = 4 };               /* of a network's units, the given one among them */
 
 /* The largest T·B·H² of a mean, and of a batch that was not asked for. */
 static const double mean_size = 2e8, point_size = 1.2e9;
@@ -219,6 +223,63 @@ static bppsa_status make_reference(session *s, const bppsa_model *model) {
   status = status == BPPSA_OK ? find_moves(s, &x.view, exact) : status;
   bppsa_buffer_free(&x);
   bppsa_model_destroy(exact);
+  return status;
+}
+
+/* ---- the units in other orders ---- */
+
+/* Draws an order of the units by Fisher and Yates. */
+static void draw_order(int64_t hidden, uint64_t seed, int64_t *order) {
+  for (int64_t j = 0; j < hidden; ++j) {
+    order[j] = j;
+  }
+  for (int64_t j = hidden - 1; j > 0; --j) {
+    const int64_t k = (int64_t)(bppsa_random_double(seed, BPPSA_STREAM_TEST, (uint64_t)j) * (double)(j + 1)), unit = order[j];
+    order[j] = order[k];
+    order[k] = unit;
+  }
+}
+
+/* Copies the weights of all layers to a network whose unit j is unit order[j] of the other one. */
+static bppsa_status reorder_weights(const bppsa_model *from, int64_t layers, int64_t hidden, const int64_t *order,
+                                    bppsa_model *to) {
+  enum { W_IH, W_HH, OF_LAYER = 4 };
+  for (int64_t i = 0; i < OF_LAYER * layers; ++i) {
+    const bppsa_view *w = &from->parameters[i].value;
+    const int64_t columns = i % OF_LAYER <= W_HH ? w->shape[1] : 1;
+    const bool by_units = i % OF_LAYER == W_HH || (i % OF_LAYER == W_IH && i > 0); /* columns are units, of the layer below too */
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      const int64_t row = k / columns, column = k % columns, gate = row / hidden;
+      const int64_t taken = (gate * hidden + order[row % hidden]) * columns + (by_units ? order[column] : column);
+      bppsa_view_set(&to->parameters[i].value, k, bppsa_view_get(w, taken));
+    }
+  }
+  return bppsa_model_push(to);
+}
+
+/* Sets the session's `reordered`, by sequential passes where the entries run. */
+static bppsa_status find_reordered(session *s, const bppsa_model *model) {
+  bppsa_recurrent_config c = s->config;
+  bppsa_model *other = NULL;
+  int64_t *order = bppsa_calloc(c.hidden, sizeof *order);
+  c.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  s->reordered = 0;
+  bppsa_status status = order == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  status = status == BPPSA_OK ? bppsa_recurrent_create(&c, s->bench->asked->point.kind->cell, s->bench->device, &other) : status;
+  for (uint64_t k = 1; status == BPPSA_OK && k < ORDERS; ++k) {
+    double *states = NULL;
+    draw_order(c.hidden, s->bench->request->seed + k, order);
+    status = reorder_weights(model, c.layers, c.hidden, order, other);
+    status = status == BPPSA_OK ? bppsa_recurrent_forward_layers(other, &s->in.view, NULL) : status;
+    status = status == BPPSA_OK ? fetch_states(s->bench->device, other, c.layers - 1, &states) : status;
+    for (int64_t i = 0; status == BPPSA_OK && i < c.seq_len * c.batch * c.hidden; ++i) {
+      const double expected = s->reference[i / c.hidden * c.hidden + order[i % c.hidden]];
+      s->reordered = bppsa_residual_worse(s->reordered, fabs(states[i] - expected));
+    }
+    bppsa_free(states);
+  }
+  bppsa_model_destroy(other);
+  bppsa_free(order);
   return status;
 }
 
@@ -404,6 +465,7 @@ static bppsa_status enter_pass(session *s, bppsa_pass_kind kind, int64_t init) {
   BPPSA_TRY(status);
   BPPSA_TRY(set_weights(s, init, e->model));
   BPPSA_TRY(kind == BPPSA_PASS_SEQUENTIAL ? make_reference(s, e->model) : BPPSA_OK);
+  BPPSA_TRY(kind == BPPSA_PASS_SEQUENTIAL ? find_reordered(s, e->model) : BPPSA_OK);
   BPPSA_TRY(bppsa_bench_enter(bench, &work, bench->device, e, names[kind], "forward", &entered));
   snprintf(graph, sizeof graph, "%s_graph", names[kind]);
   return bench->gpu && entered ? bppsa_bench_enter_recording(bench, &recorded_work, e, graph, "forward") : BPPSA_OK;
@@ -458,7 +520,8 @@ static bool put(const bppsa_bench_entrant *entrant, json_t *row) {
     ok = ok && bppsa_forward_stats_put(row, &e->stats);
   }
   ok = ok && bppsa_json_put_real(row, "residual", e->worst) && bppsa_json_put_real(row, "error", e->error);
-  ok = ok && bppsa_json_put_real(row, "moves", s->moves);
+  const double own = bppsa_residual_worse(s->reordered, s->entries[BPPSA_PASS_SEQUENTIAL].error);
+  ok = ok && bppsa_json_put_real(row, "own", own) && bppsa_json_put_real(row, "moves", s->moves);
   return ok && bppsa_json_put_real(row, "mean_s", e->mean_s) && bppsa_json_put_real(row, "failing_s", e->failing_s);
 }
 
@@ -477,6 +540,7 @@ static const bppsa_bench_column columns[] = {
     {.heading = "gap", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "gap"},
     {.heading = "residual", .width = 10, .kind = BPPSA_COLUMN_EXPONENT, .key = "residual"},
     {.heading = "error", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "error"},
+    {.heading = "own", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "own"},
     {.heading = "moves", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "moves"},
     {0}};
 

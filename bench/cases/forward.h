@@ -30,6 +30,7 @@ struct bppsa_forward_session {
   bppsa_buffer zero; /* as in, with zeros; on a GPU */
   double *reference; /* [T·B·H]: the top layer's states in float64 */
   double moves;      /* the largest difference of such a state when every weight moves by one rounding of the network's type */
+  double reordered;  /* the largest error of the sequential pass with its units in other orders */
   bppsa_forward_entry entries[BPPSA_PASSES];
   bppsa_guest *guest; /* the program of --rivals; NULL: none */
   bppsa_forward_entry guests[BPPSA_GUEST_METHODS];

@@ -25,9 +25,9 @@ static double rounding_of(const session *s) {
   return s->config.dtype == BPPSA_F64 ? 2e-14 : 2e-6;
 }
 
-/* An error in units of what is allowed. */
-static double judge_error(const session *s, double error) {
-  return error / (rounding_of(s) + 4 * s->entries[BPPSA_PASS_SEQUENTIAL].error);
+/* An error in units of what is allowed to a rival whose rounding errors are so many of the dtype's (bppsa_cudnn_rounding). */
+static double judge_error(const session *s, double error, double roundings) {
+  return error / (roundings * (rounding_of(s) + 4 * s->entries[BPPSA_PASS_SEQUENTIAL].error));
 }
 
 /* Copies states, as float64. NULL: out of memory. */
@@ -64,7 +64,7 @@ static bppsa_status judge_rival(void *context, double *residual) {
   double *last = status == BPPSA_OK ? copy_states(&states.view) : NULL;
   if (last != NULL) {
     e->error = find_error(s, last, (s->config.seq_len - 1) * count, count);
-    *residual = judge_error(s, e->error);
+    *residual = judge_error(s, e->error, bppsa_cudnn_rounding((bppsa_cudnn_algorithm)(e - s->rivals), s->config.dtype));
   }
   status = status == BPPSA_OK && last == NULL ? BPPSA_ERR_MEMORY : status;
   bppsa_free(last);
@@ -110,7 +110,7 @@ static bppsa_status enter_cudnn(session *s) {
 
 /* ---- the methods of --rivals ---- */
 
-/* Takes the states of a guest's first pass. */
+/* Takes the states of a guest's first pass. On a GPU the guest may call cuDNN, with any of its algorithms. */
 static bppsa_status judge_guest(entry *e, const bppsa_view *states, double *residual) {
   const session *s = e->s;
   double *top = copy_states(states);
@@ -121,7 +121,9 @@ static bppsa_status judge_guest(entry *e, const bppsa_view *states, double *resi
   e->worst = one ? 0 : (double)NAN;
   const bppsa_status status = one ? bppsa_forward_find_residual(s, top, NULL, &e->worst) : BPPSA_OK;
   e->error = find_error(s, top, 0, bppsa_view_count(states));
-  *residual = one ? e->worst / rounding_of(s) : judge_error(s, e->error);
+  const double roundings =
+      bppsa_cudnn_rounding(s->bench->gpu ? BPPSA_CUDNN_PERSIST_STATIC : BPPSA_CUDNN_STANDARD, s->config.dtype);
+  *residual = one ? e->worst / (roundings * rounding_of(s)) : judge_error(s, e->error, roundings);
   bppsa_free(top);
   return status;
 }

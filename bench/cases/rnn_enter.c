@@ -266,11 +266,6 @@ static bppsa_status reserve_states(const bppsa_bench_session *s, bppsa_view *sta
 
 /* ---- cuDNN ---- */
 
-/* TF32 keeps 10 bits of a number, and its residuals are in units of 2^-10. */
-static double unit_of(bppsa_cudnn_algorithm algorithm) {
-  return !bppsa_cudnn_exact(algorithm) ? 1 / ((double)FLT_EPSILON * 1024) : 1;
-}
-
 static bppsa_status verify_rival(void *context, double *residual) {
   bppsa_bench_contestant *who = context;
   bppsa_bench_session *s = who->session;
@@ -318,7 +313,8 @@ static bppsa_status add_rival_graph(bppsa_bench_contestant *plain) {
 /* An algorithm that refuses the shape, when it is made or at its first pass, has a row with cuDNN's reason. */
 static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm) {
   const int first = BPPSA_BENCH_RIVALS + 4 * (int)algorithm;
-  bppsa_bench_contestant made = {.session = s, .forward = first, .backward = first + 1, .unit = unit_of(algorithm)};
+  bppsa_bench_contestant made = {
+      .session = s, .forward = first, .backward = first + 1, .unit = bppsa_cudnn_rounding(algorithm, s->point.config.dtype)};
   bool entered = false;
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
@@ -401,11 +397,16 @@ static bppsa_status verify_guest(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-/* Enters a method of the guest, unless `refused`: then the last error is the reason. */
+/* Enters a method of the guest, unless `refused`: then the last error is the reason. On a GPU the guest may call cuDNN, with any of
+ * its algorithms. */
 static bppsa_status add_guest(bppsa_bench_session *s, int method, bool refused) {
   const int first = BPPSA_BENCH_GUESTS + 2 * method;
   const bppsa_bench_contestant made = {
-      .session = s, .forward = first, .backward = first + 1, .unit = 1, .guest = bppsa_guest_method(s->guest, method)};
+      .session = s,
+      .forward = first,
+      .backward = first + 1,
+      .unit = bppsa_cudnn_rounding(s->bench->gpu ? BPPSA_CUDNN_PERSIST_STATIC : BPPSA_CUDNN_STANDARD, s->point.config.dtype),
+      .guest = bppsa_guest_method(s->guest, method)};
   bool entered = false;
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);

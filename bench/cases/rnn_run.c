@@ -27,7 +27,8 @@
       "linear and bp do the same: both run the recurrence by the cell's own backward pass.\n" BPPSA_BENCH_QUEUED_NOTE            \
       "Rows named _graph are recordings. Rows named cudnn_ are cuDNN's algorithms; one that refuses the network's shape has a\n" \
       "row with the reason that cuDNN gives; _packed: with packed data. cudnn_standard_tf32 computes in TF32, and its\n"         \
-      "residuals are in units of TF32.\n"                                                                                        \
+      "residuals are in units of TF32. The functions of cuDNN's persistent algorithms are less accurate: their residuals, and\n" \
+      "of --rivals on a GPU, which may call cuDNN, are in units of 32 roundings.\n"                                              \
       "floor is the least time of a pass: the larger of its FLOP over measured FLOP/s and its bytes over the measured\n"         \
       "bandwidth of a copy. predicted is the time that the cost model expects of a backward pass; auto chooses by it.\n"         \
       "A sweep does not record a pass of cuDNN that takes more than 16384 launches. A single shape is always recorded.\n"

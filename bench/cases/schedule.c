@@ -270,14 +270,16 @@ static bppsa_status print_head(const bppsa_bench *bench) {
                             bppsa_device_get_threads(bench->device), 1e6 * crew->alpha, 1e9 * crew->beta);
 }
 
-/* The costs of every size of micro-batches: each a document of a file of costs, with its samples. */
+/* The costs of every size of micro-batches: each a document of a file of costs, with its samples, and the updates of an
+ * iteration. */
 static json_t *costs_json(const bppsa_schedule_crew *crew) {
   json_t *sizes = json_array();
   bool ok = sizes != NULL;
   for (int64_t i = 0; ok && i < crew->size_count; ++i) {
     const bppsa_schedule_size *z = &crew->sizes[i];
     json_t *size = json_object();
-    ok = size != NULL && bppsa_json_put_integer(size, "samples", z->samples);
+    ok = size != NULL && bppsa_json_put_integer(size, "samples", z->samples) &&
+         bppsa_json_put_integer(size, "updates", z->step_count);
     for (int cost = 0; ok && cost < BPPSA_COST_COUNT; ++cost) {
       json_t *array = z->costs.cost[cost] != NULL ? json_array() : NULL;
       for (int64_t l = 0; array != NULL && ok && l < z->costs.layers; ++l) {
@@ -308,10 +310,19 @@ static json_t *sums_json(const bppsa_schedule_crew *crew) {
 
 /* ---- files ---- */
 
-/* --save-costs: of the micro-batches that --micro-batches asks for; of sums, if all are over equally many ranks. */
+/* What all schemes have in common; if nothing, the micro-batches that --micro-batches asks for, with one update. */
+static const bppsa_schedule_size *common_size(const bppsa_schedule_crew *crew) {
+  const bppsa_schedule_size *size = crew->count > 0 && crew->entries[0].size != NULL ? crew->entries[0].size : &crew->sizes[0];
+  for (int64_t i = 1; i < crew->count; ++i) {
+    size = crew->entries[i].size == size ? size : &crew->sizes[0];
+  }
+  return size;
+}
+
+/* --save-costs: of sums, if all are over equally many ranks. */
 static bppsa_status write_costs(const session *s, bppsa_text *text) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
-  bppsa_chain_costs_set(&s->crew.sizes[0].costs, &config);
+  bppsa_chain_costs_set(&common_size(&s->crew)->costs, &config);
   if (s->crew.sum_count == 1) {
     config.cost[BPPSA_COST_SYNC] = s->crew.sums[0].seconds;
     config.rows[BPPSA_COST_SYNC] = config.layers;

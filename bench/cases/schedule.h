@@ -9,12 +9,13 @@
 
 enum { BPPSA_SCHEDULE_SCHEMES = 64, BPPSA_SCHEDULE_SIZES = 16, BPPSA_SCHEDULE_VERIFIED = 2 /* passes */ };
 
-/* What micro-batches of one size have in common. */
+/* What micro-batches of one size, and with as many updates, have in common. */
 typedef struct {
   int64_t samples; /* of a micro-batch, with halving of a half */
   bppsa_chain *chain;
   bppsa_chain_noise *noise;
   int64_t micro_batches;    /* that a worker takes between two updates */
+  int64_t step_count;       /* updates of an iteration: 1, or as many as micro-batches */
   bppsa_chain_probe *probe; /* measures the costs: once for the lists, then in front of every timed pass */
   bppsa_chain_costs costs;
   double *losses, *norms; /* rank 0: of one device's updates, size `updates` */

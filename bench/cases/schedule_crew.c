@@ -73,6 +73,7 @@ static bppsa_status measure_size(const bppsa_schedule_crew *crew, bppsa_schedule
                                      .values = crew->values,
                                      .data = bppsa_chain_noise_data(z->noise),
                                      .micro_batches = z->micro_batches,
+                                     .updates = z->step_count,
                                      .at_once = crew->at_once,
                                      .repeats = crew->asked->request.quick ? 3 : 0,
                                      .budget_s = 0.5};
@@ -84,11 +85,20 @@ static bppsa_status measure_size(const bppsa_schedule_crew *crew, bppsa_schedule
   return bppsa_comm_rank(crew->world) == 0 ? make_reference(crew, z) : BPPSA_OK;
 }
 
-/* The micro-batches of so many samples, of which a worker takes micro_batches between two updates; measured if they are new.
- * Collective. */
-static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, int64_t micro_batches, bppsa_schedule_size **found) {
+/* What a scheme makes of a batch. */
+typedef struct {
+  int64_t samples;  /* that a pass takes: of a micro-batch, or with halving of a half */
+  int64_t parts;    /* of a micro-batch */
+  int64_t passes;   /* of a worker through a layer, between two updates */
+  int64_t steps;    /* updates of an iteration */
+  int64_t replicas; /* of the model */
+} share;
+
+/* The micro-batches of such a share; measured if they are new. Collective. */
+static bppsa_status find_size(bppsa_schedule_crew *crew, const share *s, bppsa_schedule_size **found) {
   for (int64_t i = 0; i < crew->size_count; ++i) {
-    if (crew->sizes[i].samples == samples) {
+    const bppsa_schedule_size *z = &crew->sizes[i];
+    if (z->samples == s->samples && (z->step_count > 1) == (s->steps > 1)) {
       *found = &crew->sizes[i];
       return BPPSA_OK;
     }
@@ -97,8 +107,9 @@ static bppsa_status find_size(bppsa_schedule_crew *crew, int64_t samples, int64_
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "more than %d sizes of micro-batches", BPPSA_SCHEDULE_SIZES);
   }
   bppsa_schedule_size *z = &crew->sizes[crew->size_count++];
-  z->samples = samples;
-  z->micro_batches = micro_batches;
+  z->samples = s->samples;
+  z->micro_batches = s->passes;
+  z->step_count = s->steps;
   *found = z;
   return measure_size(crew, z);
 }
@@ -131,21 +142,15 @@ static bppsa_status find_sums(bppsa_schedule_crew *crew, int64_t replicas, const
 
 /* ---- the list of a scheme ---- */
 
-/* What a scheme makes of a batch. */
-typedef struct {
-  int64_t samples;  /* that a pass takes: of a micro-batch, or with halving of a half */
-  int64_t parts;    /* of a micro-batch */
-  int64_t passes;   /* of a worker through a layer, between two updates */
-  int64_t replicas; /* of the model */
-} share;
-
 static bppsa_status share_of(const bppsa_schedule_crew *crew, const char *scheme, const bppsa_schedule_config *config, share *s) {
   const int64_t batch = crew->asked->batch;
   bppsa_schedule *empty = NULL;
   BPPSA_TRY(bppsa_schedule_create_empty(scheme, config, &empty));
   s->parts = bppsa_pipeline_parts(empty);
   s->replicas = empty->replicas;
-  s->passes = empty->config.micro_batches * s->parts;
+  const bool each = bppsa_schedule_updates_each(empty);
+  s->passes = each ? s->parts : empty->config.micro_batches * s->parts;
+  s->steps = each ? empty->config.micro_batches : 1;
   const int64_t blocks = bppsa_pipeline_train_micros(empty) * s->parts;
   bppsa_schedule_destroy(empty);
   s->samples = batch / blocks;
@@ -247,7 +252,7 @@ static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *
   share s;
   config.layers = crew->sizes[0].chain->layers;
   BPPSA_TRY(share_of(crew, id, &config, &s));
-  BPPSA_TRY(find_size(crew, s.samples, s.passes, &e->size));
+  BPPSA_TRY(find_size(crew, &s, &e->size));
   BPPSA_TRY(find_sums(crew, s.replicas, &sums));
   BPPSA_TRY(make_list(crew, id, e->size, sums, s.parts, &config, &list));
   BPPSA_TRY(bppsa_timed_create(list, &e->predicted)); /* takes the list over */
@@ -290,14 +295,16 @@ bppsa_status bppsa_schedule_crew_settle(bppsa_schedule_crew *crew) {
 
 /* ---- passes ---- */
 
-/* Did the operation see the weights that the list names? Versions count over all runs. Layers without weights have none. */
+/* Did a pass see, and an update make, the weights that the list names? Versions count over all runs. Layers without weights have
+ * none. */
 static bool sees_its_version(const bppsa_schedule_entry *e, int64_t id, const bppsa_pipeline_event *event) {
   const bppsa_schedule_op *op = &e->predicted.list->ops[id];
-  bool reads = false;
-  for (int64_t l = op->layer; op->kind <= BPPSA_KIND_RECOMPUTE && op->weight_version >= 0 && l < op->layer + op->layers; ++l) {
-    reads = reads || e->size->chain->layer[l].parameters > 0;
+  const bool tagged = (op->kind <= BPPSA_KIND_RECOMPUTE || op->kind == BPPSA_KIND_STEP) && op->weight_version >= 0;
+  bool weights = false;
+  for (int64_t l = op->layer; tagged && l < op->layer + op->layers; ++l) {
+    weights = weights || e->size->chain->layer[l].parameters > 0;
   }
-  return !reads || event->version == op->weight_version + (e->runs - 1) * e->updates;
+  return !weights || event->version == op->weight_version + (e->runs - 1) * e->updates;
 }
 
 /* This rank's part of what rank 0 is told; the others' parts are 0. */
@@ -495,6 +502,8 @@ bppsa_status bppsa_schedule_crew_open(const struct bppsa_bench_settings *asked, 
   *crew = (bppsa_schedule_crew){.asked = asked, .device = device, .world = asked->comm};
   const int64_t ranks = bppsa_comm_size(crew->world), nodes = ranks / bppsa_comm_node_size(crew->world);
   const int64_t fit = nodes * bppsa_pool_cpus() / bppsa_device_get_threads(device);
+  const int64_t n = asked->schedule.micro_batches;
+  const share whole = {.samples = asked->batch / n, .parts = 1, .passes = n, .steps = 1, .replicas = 1};
   bppsa_schedule_size *first;
   crew->at_once = fit < 1 ? 1 : fit < ranks ? fit : ranks;
   BPPSA_TRY(list_schemes(crew, asked->schemes));
@@ -505,7 +514,7 @@ bppsa_status bppsa_schedule_crew_open(const struct bppsa_bench_settings *asked, 
   BPPSA_TRY(make_weights(crew));
   BPPSA_TRY(bppsa_comm_split(crew->world, bppsa_comm_rank(crew->world), 0, &crew->self));
   BPPSA_TRY(bppsa_chain_measure_link(crew->world, &crew->alpha, &crew->beta));
-  return find_size(crew, asked->batch / asked->schedule.micro_batches, asked->schedule.micro_batches, &first);
+  return find_size(crew, &whole, &first);
 }
 
 void bppsa_schedule_crew_close(bppsa_schedule_crew *crew) {

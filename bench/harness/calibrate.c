@@ -7,6 +7,7 @@
 #include "bench/harness/limits.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/measured.h"
+#include "bench/harness/products.h"
 #include "bench/harness/progress.h"
 #include "bench/harness/step_product.h"
 #include "bppsa_version.h"
@@ -35,6 +36,7 @@ typedef struct {
   int64_t share_count;
   bppsa_link_fit fits[FITS];
   int64_t fit_count;
+  bppsa_product_fit products[BPPSA_PRODUCTS]; /* rank 0 */
   bppsa_progress_line progress;
 } session;
 
@@ -139,20 +141,35 @@ static bppsa_status measure_layers(session *s, double *pass_s) {
   return BPPSA_OK;
 }
 
-/* The product of two steps' Jacobians, where the model has steps. Rank 0 measures while the others wait. */
+/* The products of the scan over ranks. Rank 0 measures while the others wait. */
 static bppsa_status measure_products(session *s) {
-  double seconds = 0;
+  const bool steps = s->network.kind->cell != NULL;
+  bppsa_progress_show(&s->progress, "products of matrices");
+  if (first(s)) {
+    BPPSA_TRY(bppsa_products_measure(s->request->device, s->request->batch, steps ? s->config.steps.hidden : 0, s->request->quick,
+                                     s->request->seed, s->products));
+    for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
+      s->system.products[i] = s->products[i].cost;
+    }
+  }
+  return bppsa_comm_barrier(s->world);
+}
+
+/* What scans pay more than BP, where the model has steps. Rank 0 measures while the others wait. */
+static bppsa_status measure_steps(session *s) {
+  bppsa_step_cost cost = {0, 0};
   if (s->network.kind->cell == NULL) {
     return BPPSA_OK;
   }
   bppsa_progress_show(&s->progress, "products of steps");
   if (first(s)) {
     BPPSA_TRY(bppsa_step_product_measure(&s->network, &s->config, s->request->device, s->request->seed,
-                                         s->request->quick ? 3 : 31, &seconds));
+                                         s->request->quick ? 3 : 31, &cost));
   }
   for (int64_t l = 0; l < s->model.count; ++l) {
     if (s->model.layers[l].kind == BPPSA_LAYER_RECURRENT) {
-      s->model.layers[l].product_s = seconds;
+      s->model.layers[l].scan_s = cost.scan_s;
+      s->model.layers[l].product_s = cost.product_s;
     }
   }
   return bppsa_comm_barrier(s->world);
@@ -293,15 +310,19 @@ static bppsa_status measure_levels(session *s, double pass_s) {
 
 /* ---- the machine ---- */
 
+void bppsa_calibrate_name(const bppsa_device *device, char name[BPPSA_ORACLE_NAME]) {
+  const char *hardware = bppsa_device_get_hardware(device);
+  snprintf(name, BPPSA_ORACLE_NAME, "%.47s", hardware[0] != '\0' ? hardware : "this machine");
+}
+
 /* Rank 0 measures while the others wait. A rank has its share of the memory. */
 static bppsa_status measure_machine(session *s) {
   bppsa_machine_limits limits = {0};
-  const char *hardware = bppsa_device_get_hardware(s->request->device);
   bppsa_progress_show(&s->progress, "the processor and its memory");
   if (first(s)) {
     BPPSA_TRY(bppsa_machine_limits_measure(s->request->device, &limits));
   }
-  snprintf(s->system.name, sizeof s->system.name, "%.47s", hardware[0] != '\0' ? hardware : "this machine");
+  bppsa_calibrate_name(s->request->device, s->system.name);
   s->system.peak_flops = first(s) ? limits.peak : 1;
   s->system.memory_bandwidth = limits.copy_bytes;
   s->system.memory_bytes = (double)bppsa_machine_memory() / (double)bppsa_comm_node_size(s->world);
@@ -329,6 +350,7 @@ static json_t *layers_json(const session *s) {
     ok = ok && bppsa_json_put_real(object, "input_grad_s", s->costs.cost[BPPSA_COST_INPUT_GRAD][l] / (double)s->request->batch);
     ok = ok && bppsa_json_put_real(object, "weight_grad_s", s->costs.cost[BPPSA_COST_WEIGHT_GRAD][l] / (double)s->request->batch);
     ok = ok && bppsa_json_put_real(object, "update_s", layer->update_s);
+    ok = ok && (layer->scan_s < 0 || bppsa_json_put_real(object, "scan_s", layer->scan_s));
     ok = ok && (layer->product_s < 0 || bppsa_json_put_real(object, "product_s", layer->product_s));
     object = bppsa_json_finish(object, ok);
     ok = object != NULL && json_array_append_new(list, object) == 0;
@@ -401,7 +423,8 @@ static json_t *measured_json(const session *s) {
 static bppsa_status make_document(const session *s, json_t **document) {
   json_t *object = bppsa_oracle_system_json(&s->system);
   bool ok = object != NULL && bppsa_json_put(object, "measured", measured_json(s));
-  ok = ok && (s->request->nccl || bppsa_json_put(object, "layer_times", times_json(s)));
+  ok = ok && (s->request->nccl || (bppsa_json_put(object, "layer_times", times_json(s)) &&
+                                   bppsa_json_put(object, "product_fits", bppsa_product_fits_json(s->products))));
   *document = bppsa_json_finish(object, ok && bppsa_json_put(object, "fits", fits_json(s)));
   return *document != NULL ? BPPSA_OK
                            : bppsa_fail(BPPSA_ERR_MEMORY, "calibrate: out of memory, expected room for the system file");
@@ -427,6 +450,7 @@ static bppsa_status measure(session *s) {
   BPPSA_TRY(measure_layers(s, &pass_s));
   BPPSA_TRY(measure_costs(s));
   BPPSA_TRY(measure_products(s));
+  BPPSA_TRY(measure_steps(s));
   BPPSA_TRY(measure_alone(s));
   return measure_levels(s, pass_s);
 }

@@ -14,7 +14,7 @@ typedef struct {
   int64_t seq_len, hidden, layers, input; /* T, H, L, I of a recurrent network; the others do not read them */
   bool quick;                             /* fewer sizes and passes */
   uint64_t seed;                          /* of weights */
-  FILE *err;                              /* progress goes there if it is a terminal */
+  FILE *err;                              /* progress goes there if it is a terminal; NULL: nowhere */
   const bppsa_device *device;
   char **costs; /* text of a file of costs for bppsa schedule and train, owned; on other ranks NULL. costs NULL: not wanted */
   bool nccl;    /* what GPUs exchange over NCCL is measured, and nothing of the model */
@@ -25,6 +25,8 @@ typedef struct {
  * model, a GPU without NCCL, two ranks on one GPU; ERR_UNSUPPORTED: no NCCL; ERR_SHAPE: train and oracle disagree about the model's
  * layers; ERR_MEMORY, ERR_COMM, ERR_NUMERIC. */
 bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *request, json_t **document);
+/* The system's name, which is that of the device's processor. */
+void bppsa_calibrate_name(const bppsa_device *device, char name[BPPSA_ORACLE_NAME]);
 /* Tables of such a document for people: layers, fits with their residuals. ERR_MEMORY. */
 bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text);
 

@@ -26,8 +26,9 @@ static void add_layers(const json_t *times, bppsa_text *text) {
   }
   json_array_foreach(layers, l, layer) {
     if (json_object_get(layer, "product_s") != NULL) {
-      bppsa_text_add(text, "%s: a product of two steps' Jacobians takes %.3f us a sample\n", words(layer, "name"),
-                     1e6 * number(layer, "product_s"));
+      bppsa_text_add(
+          text, "%s: a scan takes %.3f us a sample longer than BP, a product of two steps' Jacobians takes %.3f us a sample\n",
+          words(layer, "name"), 1e6 * number(layer, "scan_s"), 1e6 * number(layer, "product_s"));
     }
   }
 }
@@ -59,6 +60,19 @@ static void add_fits(const json_t *fits, bppsa_text *text) {
   }
 }
 
+static void add_products(const json_t *fits, bppsa_text *text) {
+  const json_t *fit;
+  size_t i;
+  if (fits == NULL) {
+    return;
+  }
+  bppsa_text_add(text, "%-15s %12s %12s %12s  %s\n", "scan over ranks", "a sample us", "a number ns", "a term ns", "residual");
+  json_array_foreach(fits, i, fit) {
+    bppsa_text_add(text, "%-15s %12.3f %12.3f %12.4f  %.1f %%\n", words(fit, "product"), 1e6 * number(fit, "sample_s"),
+                   1e9 * number(fit, "entry_s"), 1e9 * number(fit, "term_s"), 100 * number(fit, "residual"));
+  }
+}
+
 bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
   const json_t *measured = json_object_get(document, "measured"), *levels = json_object_get(document, "levels"), *level;
   size_t i;
@@ -72,6 +86,7 @@ bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
                  bppsa_text_si(number(document, "memory_bytes"), "B", memory, sizeof memory));
   add_layers(json_object_get(document, "layer_times"), text);
   add_shares(json_object_get(document, "layer_times"), text);
+  add_products(json_object_get(document, "product_fits"), text);
   add_fits(json_object_get(document, "fits"), text);
   json_array_foreach(levels, i, level) {
     bppsa_text_add(text, "%.0f ranks at once compute %.2f times as long\n", number(level, "processors"),

@@ -41,6 +41,7 @@ bppsa_status bppsa_chain_model(const bppsa_chain *chain, const char *name, bppsa
     layers[l] = (bppsa_oracle_layer){.kind = l + 1 < chain->layers ? BPPSA_LAYER_RECURRENT : BPPSA_LAYER_LINEAR,
                                      .w = bppsa_chain_gradient(chain, l) / (double)bppsa_dtype_size(chain->dtype),
                                      .flops = chain->layer[l].flops,
+                                     .scan_s = -1,
                                      .product_s = -1};
     snprintf(layers[l].name, sizeof layers[l].name, "%s", chain->layer[l].name);
   }

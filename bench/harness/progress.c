@@ -9,7 +9,7 @@
 #define INTERVAL 0.1 /* seconds between updates */
 
 bppsa_progress_line bppsa_progress_start(FILE *err) {
-  const int descriptor = fileno(err);
+  const int descriptor = err != NULL ? fileno(err) : -1;
   const bool terminal = descriptor >= 0 && isatty(descriptor);
   return (bppsa_progress_line){.stream = terminal ? err : NULL};
 }

@@ -57,7 +57,7 @@ static bppsa_status run(const bppsa_network *network, const bppsa_device *device
 }
 
 /* Compares a parameter's gradients. */
-static bppsa_status compare(const bppsa_parameter *one, const bppsa_parameter *other, int64_t steps) {
+static bppsa_status compare(const char *scan, const bppsa_parameter *one, const bppsa_parameter *other, int64_t steps) {
   const int64_t count = bppsa_view_count(&one->gradient);
   double *reference = bppsa_calloc(count + 1, sizeof *reference);
   if (reference == NULL) {
@@ -70,40 +70,54 @@ static bppsa_status compare(const bppsa_parameter *one, const bppsa_parameter *o
   bppsa_free(reference);
   return residual < BPPSA_RESIDUAL_BOUND
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_NUMERIC, "%s: a chunked scan is %g away from a linear one, expected less than %g", one->name,
-                          residual, (double)BPPSA_RESIDUAL_BOUND);
+             : bppsa_fail(BPPSA_ERR_NUMERIC, "%s: a %s scan is %g away from BP, expected less than %g", one->name, scan, residual,
+                          (double)BPPSA_RESIDUAL_BOUND);
 }
 
+enum { BP, LINEAR, CHUNKED, CONTENDERS };
+
 static bppsa_status measure(const bppsa_network *network, const bppsa_device *device, uint64_t seed, int64_t passes,
-                            contender *linear, contender *chunked, double *seconds) {
+                            contender contenders[CONTENDERS], bppsa_step_cost *cost) {
+  const contender *bp = &contenders[BP], *linear = &contenders[LINEAR], *chunked = &contenders[CHUNKED];
   int64_t products = 0;
-  BPPSA_TRY(run(network, device, seed, passes, linear));
-  BPPSA_TRY(run(network, device, seed, passes, chunked));
-  for (int64_t i = 0; i + network->kind->family->head_parameters < linear->model->parameter_count; ++i) {
-    BPPSA_TRY(compare(&linear->model->parameters[i], &chunked->model->parameters[i], linear->config.steps.seq_len));
+  for (int i = 0; i < CONTENDERS; ++i) {
+    BPPSA_TRY(run(network, device, seed, passes, &contenders[i]));
+  }
+  for (int64_t i = 0; i + network->kind->family->head_parameters < bp->model->parameter_count; ++i) {
+    const bppsa_parameter *right = &bp->model->parameters[i];
+    BPPSA_TRY(compare("linear", right, &linear->model->parameters[i], bp->config.steps.seq_len));
+    BPPSA_TRY(compare("chunked", right, &chunked->model->parameters[i], bp->config.steps.seq_len));
   }
   for (int64_t l = 0; l < chunked->config.steps.layers; ++l) {
     const bppsa_scan_plan *plan = bppsa_recurrent_plan(chunked->model, l);
     products += plan != NULL ? bppsa_scan_plan_totals(plan)->mm : 0;
   }
-  *seconds = products > 0 ? fmax(0, chunked->median_s - linear->median_s) / (double)(products * linear->config.batch) : 0;
+  const double batch = (double)bp->config.batch, layers = (double)bp->config.steps.layers;
+  cost->scan_s = fmax(0, linear->median_s - bp->median_s) / (batch * layers);
+  cost->product_s = products > 0 ? fmax(0, chunked->median_s - linear->median_s) / ((double)products * batch) : 0;
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_step_product_measure(const bppsa_network *network, const bppsa_network_config *config,
-                                        const bppsa_device *device, uint64_t seed, int64_t passes, double *seconds) {
-  BPPSA_REQUIRE(network != NULL && config != NULL && device != NULL && passes >= 1 && passes <= MOST_PASSES && seconds != NULL);
+                                        const bppsa_device *device, uint64_t seed, int64_t passes, bppsa_step_cost *cost) {
+  BPPSA_REQUIRE(network != NULL && config != NULL && device != NULL && passes >= 1 && passes <= MOST_PASSES && cost != NULL);
+  static const bppsa_gradient_method methods[CONTENDERS] = {[BP] = {.backward = BPPSA_BACKWARD_BP},
+                                                            [LINEAR] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
+                                                            [CHUNKED] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}}};
   if (network->kind->cell == NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: no recurrent network, expected one whose steps have Jacobians", network->name);
   }
-  contender linear = {.config = *config}, chunked = {.config = *config};
-  double found = 0;
-  linear.config.method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}};
-  chunked.config.method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}};
-  const bppsa_status status = measure(network, device, seed, passes, &linear, &chunked, &found);
-  bppsa_model_destroy(linear.model);
-  bppsa_model_destroy(chunked.model);
+  contender contenders[CONTENDERS];
+  bppsa_step_cost found = {0, 0};
+  for (int i = 0; i < CONTENDERS; ++i) {
+    contenders[i] = (contender){.config = *config};
+    contenders[i].config.method = methods[i];
+  }
+  const bppsa_status status = measure(network, device, seed, passes, contenders, &found);
+  for (int i = 0; i < CONTENDERS; ++i) {
+    bppsa_model_destroy(contenders[i].model);
+  }
   BPPSA_TRY(status);
-  *seconds = found;
+  *cost = found;
   return BPPSA_OK;
 }

@@ -18,3 +18,8 @@ const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm) {
 bool bppsa_cudnn_exact(bppsa_cudnn_algorithm algorithm) {
   return algorithm % BPPSA_CUDNN_PACKED != BPPSA_CUDNN_STANDARD_TF32;
 }
+
+double bppsa_cudnn_rounding(bppsa_cudnn_algorithm algorithm, bppsa_dtype dtype) {
+  static const double roundings[BPPSA_CUDNN_PACKED] = {1, 32, 32, 32, 8192};
+  return dtype == BPPSA_F32 ? roundings[algorithm % BPPSA_CUDNN_PACKED] : 1;
+}

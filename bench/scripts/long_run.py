@@ -38,7 +38,9 @@ def command(o, folder, epochs, *more):
 
 
 def saved(folder):
-    return os.path.exists(os.path.join(folder, "checkpoints", "checkpoint.safetensors"))
+    """is there a checkpoint? A run that was killed between two renames has left the previous one alone"""
+    return any(os.path.exists(os.path.join(folder, "checkpoints", name))
+               for name in ("checkpoint.safetensors", "checkpoint.previous.safetensors"))
 
 
 def start(o, folder, epochs, prepare=None):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """bppsa.torch beside torch.nn: gradients, memory and times, with the PyTorch of the Python that runs it.
 
-    PYTHONPATH=build/cpu/python python3 bench/scripts/python_layers.py --out layers.json [--threads 1]
+    PYTHONPATH=build/cpu/python python3 bench/scripts/python_layers.py --out layers.json [--threads 1] [--device cuda]
 
 It runs tests/python/test_torch.py with many random configurations (gradients against torch.nn's float64 autograd) and many calls
 (memory), then times a forward and a backward pass of both as a drop-in, at T = 1000, B = 16 and H = 20 and 128, what the
 library's own passes take of ours, and what PyTorch's autograd alone adds to them. The passes take turns; bench/rivals/noise.py says
-which rows are noisy. Exits 1 where a test fails.
+which rows are noisy. On a GPU, where torch.nn is cuDNN without TF32, a pass ends when the GPU has nothing left to do. Exits 1
+where a test fails.
 """
 import argparse
 import json
@@ -51,10 +52,12 @@ class Library:
     """A layer of the library with the two passes that bppsa.torch calls, and nothing around them."""
 
     def __init__(self, cell, layer, x, seed, threads):
-        self.native = _native.Layer(cell.lower(), "auto", "sequential", False, False, (*x.shape, layer.hidden_size), False, threads)
+        place = (x.get_device(), torch.cuda.current_stream().cuda_stream) if x.is_cuda else (-1, None)
+        self.native = _native.Layer(cell.lower(), "auto", "sequential", False, False, (*x.shape, layer.hidden_size), False, threads,
+                                    *place)
         self.kept = [x, seed, *(parameter.data.clone() for parameter in layer.parameters())]
         self.gradients = [torch.empty_like(weight) for weight in self.kept[2:]]
-        self.last = [torch.empty(x.shape[1], layer.hidden_size) for _ in range(2 if cell == "LSTM" else 1)]
+        self.last = [x.new_empty(x.shape[1], layer.hidden_size) for _ in range(2 if cell == "LSTM" else 1)]
         self.x, self.seed, *self.weights = (tensor.data_ptr() for tensor in self.kept)
         self.to = [gradient.data_ptr() for gradient in self.gradients]
         self.to_last = [state.data_ptr() for state in self.last]
@@ -95,6 +98,13 @@ def function_pass(library, layer, x, seed):
     return run
 
 
+def wall_clock():
+    """Seconds, when the GPU has done what it was given."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def time_passes(passes, seconds, clock):
     times = {name: [] for name in passes}
     for run in passes.values():
@@ -111,13 +121,13 @@ def time_passes(passes, seconds, clock):
 
 def measure(cell, hidden, options):
     torch.manual_seed(0)
-    x, seed = torch.randn(options.seq_len, options.batch, 1), torch.randn(options.seq_len, options.batch, hidden)
-    theirs, ours = getattr(torch.nn, cell)(1, hidden), getattr(bppsa.torch, cell)(1, hidden)
+    x, seed = (torch.randn(options.seq_len, options.batch, size).to(options.device) for size in (1, hidden))
+    theirs, ours = (getattr(library, cell)(1, hidden).to(options.device) for library in (torch.nn, bppsa.torch))
     ours.load_state_dict(theirs.state_dict())
     library = Library(cell, ours, x, seed, options.threads)
     times = time_passes({"torch.nn": module_pass(theirs, x, seed), "bppsa.torch": module_pass(ours, x, seed),
                          "function": function_pass(library, ours, x, seed), "library": library.run}, options.seconds,
-                        time.process_time if options.cpu_time else time.perf_counter)
+                        time.process_time if options.cpu_time else wall_clock)
     row = {"cell": cell, "seq_len": options.seq_len, "batch": options.batch, "hidden": hidden, **times,
            "times_as_fast": times["torch.nn"]["median_s"] / times["bppsa.torch"]["median_s"],
            "wrapper_s": times["bppsa.torch"]["median_s"] - times["library"]["median_s"],
@@ -141,15 +151,20 @@ def main():
     parser.add_argument("--calls", type=int, default=10000)
     parser.add_argument("--cpu-time", action="store_true",
                         help="of this process, beside other programs, with one thread: waiting does not count, cold caches do")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of the passes that are timed [cpu]")
+    parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
     parser.add_argument("--no-times", action="store_true", help="leave the times out")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     document = {"bench": "python_layers", "torch": torch.__version__, "python": sys.version.split()[0],
                 "bppsa": bppsa.__version__, "threads": options.threads,
                 "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "tests": run_tests(options.configurations, options.calls)}
-    print("PyTorch %s: %d configurations, worst residual %.2f" % (torch.__version__, options.configurations,
-                                                                  document["tests"]["worst_residual"]))
+                "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu"}
+    if not options.no_tests:
+        document["tests"] = run_tests(options.configurations, options.calls)
+        print("PyTorch %s: %d configurations, worst residual %.2f" % (torch.__version__, options.configurations,
+                                                                      document["tests"]["worst_residual"]))
     if not options.no_times:
         document["clock"] = "cpu" if options.cpu_time else "wall"
         document["rows"] = [measure(cell, hidden, options) for cell in ("RNN", "GRU", "LSTM") for hidden in (20, 128)]

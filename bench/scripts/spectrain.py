@@ -17,15 +17,23 @@ what the copies of data parallelism share, or the one device's batch. The learni
 
   lenet5    LeNet-5 on synthetic images of ten classes (data cifar10 --synthetic), held out: its test batch
   gru       three GRU layers of 20 on the features of synthetic instruments (data instruments, data irmas --set S), eleven classes
-  mlp       linear layers with tanh between them on the same images
+  mlp       eight linear layers of 128 with tanh on the same images
+  deep      32 linear layers of 2048 with tanh, SpecTrain's size, on half of the images; not in adam
+
+In deep all weights but the head's begin uniform with variance 1 / inputs and biases at 0, so that 32 layers pass on what they are
+given; PyTorch's weights, with a third of the variance, do not. Its data parallelism is one device with the whole batch, the same
+sum with other rounding, because four copies would need four times the memory.
 
 DIR keeps the data; with data in it they are not made again. Ranks: the result does not depend on their number, so one rank does the
 work of all workers unless --ranks says otherwise. --quick: a minute of small shapes; the GRU's data are then the bitstream.
 """
 import argparse
+import array
 import json
+import math
 import os
 import statistics
+import struct
 import sys
 import time
 
@@ -35,12 +43,14 @@ STAGES = 4  # workers, and micro-batches of a step
 AHEAD = 3
 WINDOWS = 50  # points of a curve of errors
 SCHEMES = {"data-parallel": "wait-free", "vanilla": "vanilla", "PipeDream": "pipedream", "SpecTrain": "spectrain"}
-# samples of an update; epochs; learning rates
+# samples of an update; epochs; learning rates; updates of rmse, if they are not those of --steps
 TASKS = {"lenet5": {"samples": 32, "epochs": 10, "sgd": 0.01, "adam": 0.001},
          "gru": {"samples": 16, "epochs": 16, "sgd": 0.05, "adam": 0.003},
-         "mlp": {"samples": 32, "epochs": 12, "sgd": 0.01, "adam": 0.0005}}
+         "mlp": {"samples": 32, "epochs": 12, "sgd": 0.01, "adam": 0.0005},
+         "deep": {"samples": 32, "epochs": 2, "sgd": 0.001, "adam": 0.0001, "steps": 64}}
 BEST = ("min_train_loss", "min_validation_loss", "max_validation_accuracy")
 STUDIES = {"rmse": ("sgd", "adam"), "accuracy": ("sgd",), "adam": ("adam",)}
+LEFT_OUT = {"adam": ["deep"]}  # tasks
 
 
 # ---- data ----
@@ -63,12 +73,13 @@ def sounds(o):
     return ["--data", "npy:%s,%s" % (x, y), "--validation", 232 / 1320]
 
 
-def mlp(o):
+def mlp(o, task):
     """the path of a network of linear layers"""
-    path = os.path.join(o.folder, "mlp.json")
+    path = os.path.join(o.folder, task + ".json")
+    count, width = o.layers[task]
     layers = []
-    for i in range(1, o.mlp_layers + 1):
-        layers += [{"name": "fc%d" % i, "op": "linear", "out": o.mlp_width}, {"name": "tanh%d" % i, "op": "tanh"}]
+    for i in range(1, count + 1):
+        layers += [{"name": "fc%d" % i, "op": "linear", "out": width}, {"name": "tanh%d" % i, "op": "tanh"}]
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"input": [3, 32, 32], "layers": layers + [{"name": "head", "op": "linear", "out": 10}]}, file)
     return path
@@ -79,15 +90,47 @@ def words_of(o, task):
     if task == "gru":
         small = ["--seq-len", 20, "--samples", 160, "--validation", 0.2]
         return ["gru", "--layers", 3, "--hidden", 4 if o.quick else 20, *(small if o.quick else sounds(o))]
-    return [mlp(o) if task == "mlp" else task, *images(o)]
+    half = ["--samples", 128 if o.quick else 1024] if task == "deep" else []
+    return [mlp(o, task) if task in o.layers else task, *images(o), *half]
+
+
+def scale(path, to):
+    """copies a safetensors file of f32 with weights of sqrt(3) times the size and biases of 0, the head's as they are"""
+    with open(path, "rb") as file, open(to, "wb") as out:
+        head = file.read(8)
+        head += file.read(struct.unpack("<Q", head)[0])
+        out.write(head)
+        about = json.loads(head[8:])
+        about.pop("__metadata__", None)
+        for name, tensor in sorted(about.items(), key=lambda item: item[1]["data_offsets"]):
+            values = array.array("f", file.read(tensor["data_offsets"][1] - tensor["data_offsets"][0]))
+            if not name.startswith("head."):
+                factor = 0 if name.endswith(".bias") else math.sqrt(3)
+                values = array.array("f", [factor * value for value in values])
+            values.tofile(out)
+
+
+def initial(o, task, seed):
+    """words for the initial weights; each seed's are made once, in the place of those of the seed before"""
+    if task != "deep":
+        return []
+    drawn, path = (os.path.join(o.folder, name) for name in ("drawn.safetensors", "initial.safetensors"))
+    if o.drawn != seed:
+        program.run(o, "train", *words_of(o, task), "--batch", 1, "--iterations", 0, "--seed", seed, "--save-weights", drawn)
+        scale(drawn, path)
+        os.remove(drawn)
+        o.drawn = seed
+    return ["--weights", path]
 
 
 def rate_of(task, optimizer):
     return ["--optimizer", optimizer, "--lr", TASKS[task][optimizer], *(["--momentum", 0.9] if optimizer == "sgd" else [])]
 
 
-def train(o, task, *words):
-    return json.loads(program.run(o, "train", *words_of(o, task), "--threads", 1, *words, "--json"))
+def train(o, task, seed, *words):
+    threads = o.threads if task == "deep" and "--ranks" not in words else 1
+    words = [*words_of(o, task), *initial(o, task, seed), "--seed", seed, "--threads", threads, *words]
+    return json.loads(program.run(o, "train", *words, "--json"))
 
 
 # ---- the errors of weights ----
@@ -98,9 +141,9 @@ def mean(values):
 
 def errors(o, task, optimizer):
     """rows: for each s the errors of stale and of predicted weights over a run"""
-    steps = 60 if o.quick else o.steps
-    document = train(o, task, *rate_of(task, optimizer), "--batch", o.samples[task], "--iterations", steps, "--backward", "bp",
-                     "--seed", 1, "--predict-ahead", AHEAD)
+    steps = 60 if o.quick else TASKS[task].get("steps", o.steps)
+    document = train(o, task, 1, *rate_of(task, optimizer), "--batch", o.samples[task], "--iterations", steps, "--backward", "bp",
+                     "--predict-ahead", AHEAD)
     for s in range(1, AHEAD + 1):
         found = [(row["step"], row["stale_rmse"][s - 1], row["predicted_rmse"][s - 1]) for row in document["rows"]]
         found = [row for row in found if row[1] is not None]
@@ -124,6 +167,8 @@ def split_of(o, task, scheme):
     samples = o.samples[task]
     if scheme == "one-device":
         return ["--batch", samples]
+    if scheme == "data-parallel" and task == "deep":
+        return ["--batch", samples, "--backward", "bp"]
     each = ["--ranks", o.ranks, "--stages", STAGES, "--split", SCHEMES[scheme]]
     if scheme == "data-parallel":
         return [*each, "--batch", samples]
@@ -136,7 +181,7 @@ def accuracy(o, study, task, scheme, seed):
     optimizer = STUDIES[study][0]
     decay = ["--lr-schedule", "step", "--lr-step-size", max(1, epochs // 3), "--lr-gamma", 0.1] if study == "adam" else []
     begin = time.monotonic()
-    document = train(o, task, *rate_of(task, optimizer), *decay, *split_of(o, task, scheme), "--epochs", epochs, "--seed", seed)
+    document = train(o, task, seed, *rate_of(task, optimizer), *decay, *split_of(o, task, scheme), "--epochs", epochs)
     rows = document["rows"]
     curve = [[row["loss"], row["validation_loss"], row["validation_accuracy"]] for row in rows]
     steps = rows[-1]["step"] * (STAGES if document.get("ranks", {}).get("stages", 1) > 1 else 1)
@@ -176,6 +221,8 @@ def runs(o):
                 for optimizer in STUDIES[study]:
                     yield from errors(o, task, optimizer)
                 continue
+            if task in LEFT_OUT.get(study, []):
+                continue
             for seed in range(1, o.seeds[study] + 1):
                 for scheme in ["one-device", "PipeDream"] if study == "adam" else SCHEMES:
                     yield accuracy(o, study, task, scheme, seed)
@@ -204,12 +251,13 @@ def choices(known):
 def parse():
     p = program.parser(__doc__, "where the data are, or go")
     p.add_argument("--studies", type=choices(STUDIES), default=list(STUDIES), help="some of rmse, accuracy, adam [all]")
-    p.add_argument("--tasks", type=choices(TASKS), default=list(TASKS), help="some of lenet5, gru, mlp [all]")
+    p.add_argument("--tasks", type=choices(TASKS), default=list(TASKS), help="some of lenet5, gru, mlp, deep [all]")
     p.add_argument("--ranks", type=int, default=1, help="of data parallelism and pipelines [1]")
     p.add_argument("--steps", type=int, default=1500, help="updates of rmse [1500]")
     p.add_argument("--quick", action="store_true", help="small shapes")
     o = p.parse_args()
-    o.mlp_layers, o.mlp_width = (3, 8) if o.quick else (8, 128)
+    o.layers = {"mlp": (3, 8) if o.quick else (8, 128), "deep": (6, 8) if o.quick else (32, 2048)}
+    o.drawn = None  # the seed of the weights that `initial` made last
     o.samples = {task: 8 if o.quick else TASKS[task]["samples"] for task in TASKS}
     o.epochs = {task: TASKS[task]["epochs"] for task in TASKS}
     o.seeds = {"accuracy": 2, "adam": 2} if o.quick else {"accuracy": 5, "adam": 3}

@@ -54,6 +54,21 @@ static void check_shares(const json_t *times) {
   }
 }
 
+/* Both products, and their measurements: three sizes, of one sample and of the batch. */
+static void check_products(const json_t *file) {
+  static const char *const names[] = {"product", "apply"};
+  const json_t *fits = json_object_get(file, "product_fits");
+  assert_int_equal(json_array_size(fits), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const json_t *cost = json_object_get(json_object_get(file, "products"), names[i]), *fit = json_array_get(fits, i);
+    assert_string_equal(get_text(fit, "product"), names[i]);
+    assert_true(get_real(cost, "sample_s") == get_real(fit, "sample_s") && get_real(cost, "term_s") == get_real(fit, "term_s"));
+    assert_true(get_real(cost, "sample_s") + get_real(cost, "entry_s") + get_real(cost, "term_s") > 0);
+    assert_true(get_real(fit, "residual") >= 0);
+    assert_int_equal(json_array_size(json_object_get(fit, "points")), 6);
+  }
+}
+
 /* Three ranks have a level of two and one of three, with six operations each; the file is what is shown. */
 static void test_file(void **state) {
   (void)state;
@@ -77,6 +92,7 @@ static void test_file(void **state) {
   assert_true(strlen(get_text(measured, "date")) > 0 && strlen(get_text(measured, "hardware")) > 0);
   check_layers(json_object_get(file, "layer_times"), 11);
   check_shares(json_object_get(file, "layer_times"));
+  check_products(file);
   json_decref(shown);
   json_decref(file);
 }
@@ -135,8 +151,9 @@ static void test_models(void **state) {
   assert_non_null(strstr(result.out, "layers of gru, 1 samples at once"));
   assert_non_null(strstr(result.out, "allgather            2 "));
   assert_non_null(strstr(result.out, "reduce_scatter       2 "));
-  assert_non_null(strstr(result.out, "a product of two steps' Jacobians takes "));
+  assert_non_null(strstr(result.out, "us a sample longer than BP, a product of two steps' Jacobians takes "));
   assert_non_null(strstr(result.out, "2 ranks at once compute "));
+  assert_non_null(strstr(result.out, "\nscan over ranks  a sample us  a number ns    a term ns  residual\nproduct  "));
   release(&result);
   FILE *file = fopen("calibrate_n.json", "w");
   assert_non_null(file);

@@ -4,6 +4,14 @@
 #include "tests/cli/run_cli.h"
 #include "tests/support/sanitized.h"
 
+/* Where this machine's measurements are kept. */
+static void use_cache(const char *name) {
+  char directory[4096];
+  assert_non_null(getcwd(directory, sizeof directory - 64));
+  strcat(strcat(directory, "/"), name);
+  assert_int_equal(setenv("XDG_CACHE_HOME", directory, 1), 0);
+}
+
 static void expect_error(const char *line, int code, const char *part) {
   run_result result = run("%s", line);
   assert_int_equal(result.code, code);
@@ -21,7 +29,8 @@ static void test_errors(void **state) {
   expect_error("oracle vgg16", 2, "system missing");
   expect_error("oracle vgg17 dgx-h100", 2, "did you mean vgg16?");
   expect_error("oracle vgg16 dgx-h10", 2, "did you mean dgx-h100?");
-  expect_error("oracle lenet5 this-machine", 2, "a file .json, which bppsa calibrate --out writes of this machine");
+  expect_error("oracle lenet5 other-machine", 2, "a file .json, which bppsa calibrate --out writes of this machine");
+  expect_error("oracle lenet5 this-machin", 2, "did you mean this-machine?");
   expect_error("oracle vgg16 dgx-h100 more", 2, "'more': unexpected argument");
   expect_error("oracle vgg16 h200x4 --processors 5", 2, "--processors: 5, expected 1 to the 4 of h200x4\n");
   expect_error("oracle vgg16 h200x4 --processors 0", 2, "--processors: 0, expected 1 to the 4 of h200x4\n");
@@ -35,6 +44,7 @@ static void test_errors(void **state) {
   expect_error("oracle vgg16 h200x4 --processors 1-4", 2, "--processors: '1-4'");
   expect_error("oracle vgg16 h200x4 --processors 1..4x", 2, "--processors: '1..4x'");
   expect_error("oracle vgg16 h200x4 --batch -1", 2, "--batch: '-1'");
+  expect_error("oracle vgg16 h200x4 --chunks 0", 2, "--chunks: '0', expected a whole number from 1 to 1000000");
   expect_error("oracle vgg16 h200x4 --strategy dta", 2, "did you mean data?");
   expect_error("oracle vgg16 h200x4 --strategy data,dta", 2, "did you mean data?");
   expect_error("oracle vgg16 h200x4 --strategy data,", 2, "'': unknown strategy");
@@ -89,7 +99,8 @@ static void test_list(void **state) {
   (void)state;
   json_t *document = run_json("oracle --list --json");
   static const char *const lists[] = {"models", "systems", "strategies"};
-  static const size_t sizes[] = {10, 3, 22};
+  use_cache("oracle_cache");
+  static const size_t sizes[] = {10, 4, 24};
   for (int k = 0; k < 3; ++k) {
     const json_t *list = json_object_get(document, lists[k]);
     assert_int_equal(json_array_size(list), sizes[k]);
@@ -140,6 +151,48 @@ static void write_file(const char *path, const char *text) {
   assert_non_null(file);
   fputs(text, file);
   assert_int_equal(fclose(file), 0);
+}
+
+static json_t *row_named(const json_t *rows, const char *strategy) {
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows, i, row) {
+    if (strcmp(get_text(row, "strategy"), strategy) == 0) {
+      return row;
+    }
+  }
+  fail_msg("no row of %s", strategy);
+  return NULL;
+}
+
+/* --strategy all has the pipelines with several stages a processor too: eleven layers are five processors' with two stages each,
+ * and three's with three. */
+static void test_several_stages(void **state) {
+  (void)state;
+  json_t *document = run_json("oracle lenet5 dgx-h100 --processors 5 --scaling strong --batch 40 --strategy all --json");
+  const json_t *row = row_named(json_object_get(document, "rows"), "interleaved");
+  assert_true(json_is_true(json_object_get(row, "feasible")));
+  assert_int_equal(get_integer(row, "limit"), 5);
+  assert_int_equal(get_integer(row, "chunks"), 2);
+  assert_int_equal(get_integer(row, "micro_batches"), 20);
+  assert_int_equal(json_array_size(json_object_get(row, "cut")), 9);
+  row = row_named(json_object_get(document, "rows"), "modulo");
+  assert_true(json_is_true(json_object_get(row, "feasible")));
+  assert_int_equal(get_integer(row, "limit"), 11);
+  assert_null(json_object_get(row, "cut"));
+  assert_null(json_object_get(row, "chunks"));
+  json_decref(document);
+  document = run_json("oracle lenet5 dgx-h100 --processors 3 --chunks 3 --strategy interleaved --json");
+  row = json_array_get(json_object_get(document, "rows"), 0);
+  assert_int_equal(get_integer(row, "chunks"), 3);
+  assert_int_equal(json_array_size(json_object_get(row, "cut")), 8);
+  json_decref(document);
+  /* Two layers: the recurrent one and the head. */
+  document = run_json("oracle gru dgx-h100 --processors 2 --strategy all --json");
+  assert_true(json_is_true(json_object_get(row_named(json_object_get(document, "rows"), "modulo"), "feasible")));
+  assert_string_equal(get_text(row_named(json_object_get(document, "rows"), "interleaved"), "reason"),
+                      "the model has 2 layers for 2 stages a processor");
+  json_decref(document);
 }
 
 /* Saved files give the same document; a network file is a model too. */
@@ -226,6 +279,7 @@ int main(void) {
                                      cmocka_unit_test(test_table),
                                      cmocka_unit_test(test_list),
                                      cmocka_unit_test(test_json),
+                                     cmocka_unit_test(test_several_stages),
                                      cmocka_unit_test(test_files),
                                      cmocka_unit_test(test_plot_of_nothing),
                                      cmocka_unit_test(test_plot_of_many_sizes),

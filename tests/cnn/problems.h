@@ -187,13 +187,18 @@ static inline double residual_at(const problem *p, bppsa_dtype dtype, const resu
   return r;
 }
 
-/* Every tensor of a against b, the reference. */
+/* Every tensor of a against b, the reference; a failure names all that miss the bound. */
 static inline void compare(const problem *p, bppsa_dtype dtype, const result *a, const result *b, int number) {
+  char text[1024] = "";
   for (int64_t i = 0; i <= p->count; ++i) {
     const double r = a->values[i] == NULL ? 0 : residual_at(p, dtype, a, b, i);
+    const size_t used = strlen(text);
     if (!(r < 30)) {
-      fail_msg("chain %d, tensor %d of %d: residual %g", number, (int)i, (int)p->count, r);
+      snprintf(text + used, sizeof text - used, " %d: %g", (int)i, r);
     }
+  }
+  if (text[0] != '\0') {
+    fail_msg("chain %d of %s, residuals of tensors 0 .. %d:%s", number, bppsa_dtype_name(dtype), (int)p->count, text);
   }
 }
 

@@ -99,6 +99,7 @@ static void test_lenet(void **state) {
     for (int w = 0; w < (is_emulated(device) ? BP_WAYS + 1 : WAYS); ++w) {
       const bppsa_cnn_config config = config_for(&p, dtype, &ways[w]);
       result r = compute(&p, &config, device);
+      check_logits(&p, dtype, &r, &reference, w);
       compare(&p, dtype, &r, &reference, w);
       free_result(&r);
     }

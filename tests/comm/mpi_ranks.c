@@ -16,6 +16,17 @@
 
 #define HAS(words) (strstr(bppsa_last_error(), words) != NULL)
 
+#ifdef BPPSA_COVERAGE
+void __gcov_dump(void);
+#endif
+
+/* The counts of statements that ran are lost with a process that is killed, as by the end of a job. */
+static void write_counts(void) {
+#ifdef BPPSA_COVERAGE
+  __gcov_dump();
+#endif
+}
+
 static bppsa_view view_of(void *data, int64_t count) {
   return bppsa_view_make(data, BPPSA_F64, 1, &count);
 }
@@ -204,6 +215,7 @@ int main(int argc, char **argv) {
       fprintf(stderr, "%s %s: failed %d: %s\n", outcome.here ? "HERE" : "ELSEWHERE", bppsa_status_name(status), outcome.rank,
               bppsa_last_error());
       fflush(stderr);
+      write_counts();
       bppsa_comm_end_job(argc > 2 ? 2 : 3);
       return 4;
     }

@@ -163,6 +163,38 @@ static void forgotten_request(void **state) {
   assert_says("rank 0: the rank's function returned and did not wait for its request: recv from rank 0, tag 31, 8 bytes");
 }
 
+/* Rank 1's request, which rank 0 must not wait for. */
+static _Atomic(bppsa_comm_request *) of_rank_1;
+
+static bppsa_status wait_for_foreign(bppsa_comm *comm, void *context) {
+  (void)context;
+  double number = 1;
+  const bppsa_view view = view_of(&number, BPPSA_F64, 1);
+  bppsa_comm_request *request = NULL;
+  if (bppsa_comm_rank(comm) == 1) {
+    BPPSA_TRY(bppsa_comm_irecv(comm, 0, 5, &view, &request));
+    atomic_store(&of_rank_1, request);
+    BPPSA_TRY(bppsa_comm_barrier(comm));
+    BPPSA_TRY(bppsa_comm_barrier(comm)); /* rank 0 has looked at the request */
+    return bppsa_comm_wait(&request);
+  }
+  BPPSA_TRY(bppsa_comm_barrier(comm));
+  BPPSA_TRY(bppsa_comm_irecv(comm, 1, 6, &view, &request));
+  bppsa_comm_request *both[] = {NULL, request, atomic_load(&of_rank_1)};
+  int64_t index = 7;
+  const bppsa_status status = bppsa_comm_wait_any(3, both, &index);
+  const bool said = status == BPPSA_ERR_ARGUMENT && HAS("wait: request 2 belongs to another rank or transport");
+  bppsa_comm_cancel(1, &request);
+  BPPSA_TRY(bppsa_comm_barrier(comm));
+  BPPSA_TRY(bppsa_comm_send(comm, 1, 5, &view));
+  return said && both[1] != NULL && both[2] != NULL && index == 7 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_NUMERIC, "not refused");
+}
+
+static void foreign_request(void **state) {
+  (void)state;
+  assert_int_equal(run(2, 60, wait_for_foreign, NULL, NULL), BPPSA_OK);
+}
+
 /* ---- deadlines ---- */
 
 enum { BLOCKING = 8, WAYS = 10 };
@@ -577,6 +609,7 @@ int main(void) {
                                      cmocka_unit_test(ended_rank_is_not_waited_for),
                                      cmocka_unit_test(cancelled_reduction),
                                      cmocka_unit_test(forgotten_request),
+                                     cmocka_unit_test(foreign_request),
                                      cmocka_unit_test(deadlines),
                                      cmocka_unit_test(rank_that_does_not_come_back),
                                      cmocka_unit_test(sizes_that_differ),

@@ -106,6 +106,15 @@ static void nonfinite(void **state) {
   assert_int_equal(where.layer, -1);
 }
 
+static void lengths_refused(void **state) {
+  (void)state;
+  bppsa_model model = make_model();
+  const bppsa_view x = bppsa_view_make(weight, BPPSA_F64, 1, (const int64_t[]){6});
+  bppsa_view logits;
+  assert_error(bppsa_model_forward(&model, &x, NULL, (const int64_t[]){1}, &logits), BPPSA_ERR_UNSUPPORTED,
+               "test: takes no lengths of samples, expected a recurrent network that is not cut");
+}
+
 static void destruction(void **state) {
   (void)state;
   bppsa_model model = make_model();
@@ -117,7 +126,8 @@ static void destruction(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(set), cmocka_unit_test(set_refused), cmocka_unit_test(beyond_f32),
-                                     cmocka_unit_test(nonfinite), cmocka_unit_test(destruction)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(set),         cmocka_unit_test(set_refused),
+                                     cmocka_unit_test(beyond_f32),  cmocka_unit_test(nonfinite),
+                                     cmocka_unit_test(destruction), cmocka_unit_test(lengths_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,10 @@
 /* NPY: round trips, files written by other programs, and files with wrong contents. */
+#include <errno.h>
+
 #include "core/npy.h"
 #include "core/philox.h"
 #include "tests/core/helpers.h"
+#include "tests/support/io_fault.h"
 
 #define PATH "npy_test.npy"
 
@@ -294,6 +297,34 @@ static void allocation_failures(void **state) {
   remove(PATH);
 }
 
+/* Every call to the system fails once: the old file stays as it was, or the new one is whole. */
+static void failed_calls(void **state) {
+  (void)state;
+  static double values[3 * 5000]; /* more than what is written at once */
+  io_fault fault;
+  static unsigned char found[sizeof values + 4096];
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F64, 2, (const int64_t[]){3, 5000});
+  int64_t old = 0;
+  for (int64_t call = 1;; ++call) {
+    put_file(PATH, "old", 3);
+    io_fault_set(&fault, call, false, ENOSPC);
+    const bppsa_status status = bppsa_npy_save(PATH, &view);
+    io_fault_clear();
+    if (fault.failed == 0) {
+      assert_int_equal(status, BPPSA_OK);
+      assert_true(old > 2);
+      break;
+    }
+    if (status != BPPSA_OK) { /* a call may fail whose result does not matter */
+      assert_error(status, BPPSA_ERR_IO, PATH);
+      const long size = get_file(PATH, found, sizeof found);
+      assert_true(size == 3 ? memcmp(found, "old", 3) == 0 : size == BPPSA_NPY_HEADER + (long)sizeof values);
+      old += size == 3;
+    }
+  }
+  remove(PATH);
+}
+
 static void reals(void **state) {
   (void)state;
   double data[4] = {1, 2.5, -3, 1e300};
@@ -316,10 +347,10 @@ static void reals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trips),         cmocka_unit_test(numpy_bytes),
-                                     cmocka_unit_test(other_writers),       cmocka_unit_test(bad_headers),
-                                     cmocka_unit_test(bad_prefixes),        cmocka_unit_test(truncated_and_flipped),
-                                     cmocka_unit_test(random_dictionaries), cmocka_unit_test(writer_counts),
-                                     cmocka_unit_test(allocation_failures), cmocka_unit_test(reals)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trips),         cmocka_unit_test(numpy_bytes),   cmocka_unit_test(other_writers),
+      cmocka_unit_test(bad_headers),         cmocka_unit_test(bad_prefixes),  cmocka_unit_test(truncated_and_flipped),
+      cmocka_unit_test(random_dictionaries), cmocka_unit_test(writer_counts), cmocka_unit_test(allocation_failures),
+      cmocka_unit_test(failed_calls),        cmocka_unit_test(reals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

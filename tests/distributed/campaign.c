@@ -2,7 +2,7 @@
  * (tests/support/cell_campaign.h) checks them; its result is the exit status. */
 #include "tests/distributed/split_problem.h"
 #include "tests/support/cell_campaign.h"
-#include "tests/support/lstm_reference.h"
+#include "tests/support/cell_references.h"
 
 /* In one to four groups of samples. All ranks must have the same bits of every weight gradient. */
 static double worst_on_ranks(problem *p, bppsa_recurrent_config *c, int64_t places, dice *d, char name[64]) {
@@ -19,12 +19,8 @@ static double worst_on_ranks(problem *p, bppsa_recurrent_config *c, int64_t plac
 }
 
 int main(int argc, char **argv) {
-  static const campaign_kind on_ranks = {"ranks", 9, worst_on_ranks};
-  static const cell_reference cells[] = {RNN_REFERENCE, GRU_REFERENCE, LSTM_REFERENCE};
-  for (size_t i = 0; (argc == 4 || argc == 5) && i < sizeof cells / sizeof cells[0]; ++i) {
-    cell = strcmp(argv[1], cells[i].cell->name) == 0 ? cells[i] : cell;
-  }
-  if (cell.cell == NULL) {
+  static const campaign_kind on_ranks = {"ranks", 9, false, true, worst_on_ranks};
+  if (argc < 2 || !find_cell(argv[1], &cell)) {
     fprintf(stderr, "campaign_ranks: expected rnn|gru|lstm SEED COUNT [MOVES]\n");
     return 2;
   }

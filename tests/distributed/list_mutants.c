@@ -14,6 +14,7 @@
  * and every update is
  *
  *   - split by layer, into two updates of the same version, or of two versions; or its second half comes behind the next pass;
+ *   - made twice, with the same version or with two versions; or it has the next one's version, which has its;
  *   - moved behind the next pass or the third one, or in front of the latest or the third latest;
  *   - moved behind the next pass or the third one, and all versions are renamed to those that exist by then (PipeDream, vanilla),
  *
@@ -338,6 +339,36 @@ static bool split_step(bppsa_schedule *list, int64_t id, int32_t number) {
   return number != SECOND_HALF_LATER || move_step(list, id + 1, 1);
 }
 
+/* The operation comes once more behind itself: an update with the same version, or with the next one. */
+static bool repeat_step(bppsa_schedule *list, int64_t id, int32_t number) {
+  bppsa_schedule_op again = list->ops[id];
+  if (again.kind != BPPSA_KIND_STEP) {
+    return false;
+  }
+  again.weight_version += number;
+  if (bppsa_schedule_append(list, &again) != BPPSA_OK) {
+    return false;
+  }
+  move_to(list, list->count - 1, id + 1);
+  return true;
+}
+
+/* Two updates of the same layers, one behind the other, exchange their versions. */
+static bool exchange_versions(bppsa_schedule *list, int64_t id, int32_t number) {
+  bppsa_schedule_op *op = &list->ops[id];
+  (void)number;
+  for (int64_t next = id + 1; op->kind == BPPSA_KIND_STEP && next < list->count; ++next) {
+    bppsa_schedule_op *other = &list->ops[next];
+    if (other->kind == BPPSA_KIND_STEP && other->layer == op->layer && other->replica == op->replica) {
+      const int32_t version = op->weight_version;
+      op->weight_version = other->weight_version;
+      other->weight_version = version;
+      return true;
+    }
+  }
+  return false;
+}
+
 static const damage damages[] = {{"swapped", swap, 0},
                                  {"dropped", drop, 0},
                                  {"next version", change_version, 1},
@@ -352,6 +383,9 @@ static const damage damages[] = {{"swapped", swap, 0},
                                  {"update split", split_step, SAME_VERSION},
                                  {"update split and counted twice", split_step, NEXT_VERSION},
                                  {"half of an update behind the next pass", split_step, SECOND_HALF_LATER},
+                                 {"update made twice", repeat_step, 0},
+                                 {"update made twice and counted twice", repeat_step, 1},
+                                 {"versions exchanged with the next update", exchange_versions, 0},
                                  {"update behind the next pass", move_step, 1},
                                  {"update behind the third pass", move_step, 3},
                                  {"update behind the next pass, versions renamed", move_step_and_rename, 1},

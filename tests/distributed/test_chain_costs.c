@@ -160,7 +160,8 @@ static void passes_are_told_apart(void **state) {
   free_measured(&m);
 }
 
-/* A probe takes several micro-batches between two updates, and its costs are those of one; what it forgets counts no more. */
+/* A probe takes several micro-batches between two updates, and makes several updates; its costs are those of one. What it forgets
+ * counts no more. */
 static bppsa_status probe_rank(bppsa_comm *comm, void *context) {
   bppsa_chain_costs *costs = context;
   bppsa_chain_probe *probe = NULL;
@@ -170,12 +171,14 @@ static bppsa_status probe_rank(bppsa_comm *comm, void *context) {
                                .optimizer = bppsa_optimizer_config_default(),
                                .values = s.values,
                                .micro_batches = 3,
+                               .updates = 2,
                                .at_once = 1,
                                .repeats = 1};
   BPPSA_TRY(bppsa_chain_probe_create(comm, &s.chain, &how, &probe));
   BPPSA_TRY(bppsa_chain_probe_measure(comm, probe, &how, costs));
   double *forward = costs->memory;
   CHECK(forward == costs->cost[BPPSA_COST_FORWARD] && forward[1] >= passes[FORWARD].seconds && forward[1] < 1);
+  CHECK(costs->cost[BPPSA_COST_STEP][1] > 0 && costs->cost[BPPSA_COST_STEP][1] < 1);
   bppsa_chain_probe_forget(probe);
   forward[1] = 7;
   bppsa_chain_probe_times(probe, costs); /* no run */

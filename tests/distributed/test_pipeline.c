@@ -249,12 +249,15 @@ static int64_t stage_of(int64_t layer, int64_t stages) {
 static void assert_versions(const pipeline_case *c, const versions (*seen)[LAYERS]) {
   bppsa_schedule_config config = c->config;
   bppsa_schedule *list;
-  int64_t passes = 0;
+  int64_t passes = 0, updates[LAYERS] = {0};
   config.layers = LAYERS;
   assert_int_equal(bppsa_schedule_create(c->scheme, &config, &list), BPPSA_OK);
   assert_true(list->count <= MOST_EVENTS);
   for (int64_t id = 0; id < list->count; ++id) {
     const bppsa_schedule_op *op = &list->ops[id];
+    for (int64_t l = op->layer; op->kind == BPPSA_KIND_STEP && l < op->layer + op->layers; ++l) {
+      assert_int_equal(c->events[id].version, ++updates[l]);
+    }
     const bool forward = op->kind == BPPSA_KIND_F, backward = op->kind == BPPSA_KIND_B;
     for (int64_t l = op->layer; (forward || backward) && l < op->layer + op->layers; ++l, ++passes) {
       const versions *v = &seen[op->micro][l];
@@ -267,6 +270,9 @@ static void assert_versions(const pipeline_case *c, const versions (*seen)[LAYER
     }
   }
   assert_int_equal(passes, 2 * LAYERS * list->micros);
+  for (int64_t l = 0; l < LAYERS; ++l) {
+    assert_int_equal(updates[l], c->updates);
+  }
   bppsa_schedule_destroy(list);
 }
 

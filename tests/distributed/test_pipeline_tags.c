@@ -1,5 +1,5 @@
-/* The executor's tags can fail: its bookkeeping of weights is damaged in the middle of a run, or ranks execute different lists, and
- * the run ends with a line that names the versions. */
+/* The executor's tags can fail: its bookkeeping of weights, or the version that its list gives to an update, is damaged in the
+ * middle of a run, or ranks execute different lists, and the run ends with a line that names the versions. */
 #include "distributed/pipeline_internal.h"
 #include "tests/distributed/pipeline_case.h"
 
@@ -12,6 +12,7 @@ struct tagged {
   int64_t stages;
   void (*damage)(bppsa_pipeline *p, tagged *t); /* before every input is made; NULL: nothing */
   int64_t after;                                /* inputs of rank 0 in front of the first damage */
+  bool twice;                                   /* the next update counts twice */
 
   int64_t inputs;
   bppsa_pipeline *pipeline;
@@ -64,7 +65,56 @@ static void count_update(bppsa_pipeline *p, tagged *t) {
   }
 }
 
+/* An update counts twice, as if it had been made twice. */
+static void count_twice(bppsa_pipeline *p, tagged *t) {
+  (void)p;
+  t->twice = t->twice || t->inputs == t->after;
+}
+
+/* The updates to come of the list, which is no constant, get the next version (by: 1) or the previous one (-1). */
+static void rename_updates(const bppsa_pipeline *p, int32_t by) {
+  bppsa_schedule_op *ops = p->list->ops;
+  for (int64_t id = 0; id < p->list->count; ++id) {
+    ops[id].weight_version += ops[id].kind == BPPSA_KIND_STEP && !p->done[id] ? by : 0;
+  }
+}
+
+static void name_next_version(bppsa_pipeline *p, tagged *t) {
+  rename_updates(p, t->inputs == t->after);
+}
+
+static void name_previous_version(bppsa_pipeline *p, tagged *t) {
+  rename_updates(p, -(t->inputs == t->after));
+}
+
+/* The latest two updates of the first layer exchange their versions in the list. */
+static void exchange_updates(bppsa_pipeline *p, tagged *t) {
+  bppsa_schedule_op *ops = p->list->ops, *found[2] = {NULL, NULL};
+  for (int64_t id = p->list->count - 1; id >= 0 && found[1] == NULL && t->inputs == t->after; --id) {
+    if (ops[id].kind == BPPSA_KIND_STEP && ops[id].layer == 0) {
+      found[found[0] != NULL] = &ops[id];
+    }
+  }
+  if (found[1] != NULL) {
+    const int32_t version = found[0]->weight_version;
+    found[0]->weight_version = found[1]->weight_version;
+    found[1]->weight_version = version;
+  }
+}
+
 /* ---- a run ---- */
+
+static double tagged_rate(void *context, int64_t update) {
+  tagged *t = context;
+  (void)update;
+  for (int64_t layer = 0; layer < t->pipeline->layers && t->twice; ++layer) {
+    if (t->pipeline->held[layer] != NULL) {
+      t->pipeline->held[layer]->made++;
+    }
+  }
+  t->twice = false;
+  return 0.05;
+}
 
 static bppsa_status tagged_input(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *x) {
   tagged *t = context;
@@ -85,7 +135,7 @@ static bppsa_status tagged_loss(void *context, const bppsa_pipeline_micro *micro
 
 static bppsa_status train(bppsa_comm *comm, tagged *t, bppsa_chain *chain, const bppsa_schedule *list, const bppsa_view *views) {
   bppsa_pipeline_config settings = {.schedule = list, .samples = SAMPLES, .optimizer = bppsa_optimizer_config_default()};
-  const bppsa_pipeline_data data = {.context = t, .input = tagged_input, .loss = tagged_loss};
+  const bppsa_pipeline_data data = {.context = t, .input = tagged_input, .loss = tagged_loss, .rate = tagged_rate};
   double losses[MOST_UPDATES];
   settings.optimizer.kind = BPPSA_SGD;
   settings.optimizer.lr = 0.05;
@@ -144,14 +194,41 @@ static void assert_ends(tagged *t, int64_t ranks, bppsa_status expected, const c
 
 /* ---- tests ---- */
 
+#define PASS ": weights of layer "
+#define FOUND ": STEP begins with version "
+#define MADE ": STEP makes version "
+
 static const struct {
   const char *scheme;
   void (*damage)(bppsa_pipeline *p, tagged *t);
-} damaged[] = {{"pipedream", exchange_copies}, {"pipedream", overwrite_copy}, {"pipedream", count_update},
-               {"2bw", overwrite_copy},        {"2bw", count_update},         {"vanilla", count_update},
-               {"spectrain", keep_prediction}, {"spectrain", count_update},   {"1f1b", count_update}};
+  const char *message;
+} damaged[] = {{"pipedream", exchange_copies, PASS},
+               {"pipedream", overwrite_copy, PASS},
+               {"pipedream", count_update, PASS},
+               {"2bw", overwrite_copy, PASS},
+               {"2bw", count_update, PASS},
+               {"vanilla", count_update, PASS},
+               {"spectrain", keep_prediction, PASS},
+               {"spectrain", count_update, PASS},
+               {"1f1b", count_update, PASS},
+               {"pipedream", name_next_version, FOUND},
+               {"pipedream", name_previous_version, FOUND},
+               {"pipedream", exchange_updates, FOUND},
+               {"pipedream", count_twice, MADE},
+               {"2bw", name_next_version, FOUND},
+               {"2bw", exchange_updates, FOUND},
+               {"2bw", count_twice, MADE},
+               {"vanilla", name_previous_version, FOUND},
+               {"vanilla", exchange_updates, FOUND},
+               {"vanilla", count_twice, MADE},
+               {"spectrain", name_next_version, FOUND},
+               {"spectrain", exchange_updates, FOUND},
+               {"1f1b", name_next_version, FOUND},
+               {"1f1b", count_twice, MADE},
+               {"chimera", name_previous_version, FOUND},
+               {"gems", name_next_version, FOUND}};
 
-static void weights_that_are_not_the_lists_end_the_run(void **state) {
+static void versions_that_are_not_the_lists_end_the_run(void **state) {
   bppsa_cnn_network network;
   (void)state;
   assert_int_equal(bppsa_cnn_network_parse("small", small_network, (int64_t)strlen(small_network), &network), BPPSA_OK);
@@ -161,7 +238,7 @@ static void weights_that_are_not_the_lists_end_the_run(void **state) {
       tagged t = {.network = &network, .scheme = {scheme, scheme, scheme, scheme}, .stages = 4, .after = 6};
       assert_ends(&t, ranks, BPPSA_OK, NULL);
       t.damage = damaged[i].damage;
-      assert_ends(&t, ranks, BPPSA_ERR_ARGUMENT, ": weights of layer ");
+      assert_ends(&t, ranks, BPPSA_ERR_ARGUMENT, damaged[i].message);
     }
   }
   bppsa_cnn_network_free(&network);
@@ -178,7 +255,7 @@ static void messages_carry_the_version_that_made_them(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(weights_that_are_not_the_lists_end_the_run),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(versions_that_are_not_the_lists_end_the_run),
                                      cmocka_unit_test(messages_carry_the_version_that_made_them)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

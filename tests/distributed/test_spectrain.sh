@@ -16,12 +16,12 @@ import json
 with open("all.json") as one, open("two.json") as two:
     rows, again = json.load(one)["rows"], json.load(two)["rows"]
 count = {study: sum(row["study"] == study for row in rows) for study in ("rmse", "accuracy", "adam")}
-assert count == {"rmse": 3 * 2 * 3, "accuracy": 3 * 2 * 4, "adam": 3 * 2 * 2}, count
+assert count == {"rmse": 4 * 2 * 3, "accuracy": 4 * 2 * 4, "adam": 3 * 2 * 2}, count
 for row in rows:
     if row["study"] == "rmse":
         assert 0 < row["predicted"] and 0 < row["stale"] and 0 <= row["nearer"] <= 1 and len(row["curve"]) > 10, row
 for study in ("accuracy", "adam"):
-    for task in ("lenet5", "gru", "mlp"):
+    for task in ("lenet5", "gru", "mlp") + (("deep",) if study == "accuracy" else ()):
         for seed in (1, 2):
             found = [row for row in rows if (row["study"], row["task"], row.get("seed")) == (study, task, seed)]
             assert len({row["updates"] for row in found}) == 1, found  # every scheme makes as many updates

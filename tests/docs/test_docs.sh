@@ -11,6 +11,7 @@ program=$2
 directory=$3
 rm -rf "$directory"
 mkdir -p "$directory/bin"
+export XDG_CACHE_HOME="$directory/cache" # what the program keeps of measurements
 # The pages' python3 needs numpy; if the first python3 of the PATH lacks it, Debian's is used.
 if ! python3 -c 'import numpy' 2>/dev/null; then
   ln -s /usr/bin/python3 "$directory/bin/python3"
@@ -60,6 +61,7 @@ for page in "$root"/README.md "$root"/docs/*.md; do
   mkdir -p "$directory/$name/build"
   ln -s "$(dirname "$program")" "$directory/$name/build/cpu"
   ln -s "$root/examples" "$directory/$name/examples"
+  ln -s "$root/bench" "$directory/$name/bench"
   awk '/^```/ { running = !inside && $0 == "```sh"; inside = !inside; next } running' "$page" >"$directory/$name/commands"
   if [ ! -s "$directory/$name/commands" ]; then
     continue

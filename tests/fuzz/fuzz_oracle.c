@@ -1,6 +1,6 @@
-/* Readers: oracle/system.c, oracle/times.c, oracle/model.c, oracle/zoo.c. The first part is a system's file, whose times of layers
- * the model takes, the second a model's or a network's. What was read is written, and reads again; odd options: all strategies are
- * asked, up to 8 processors. */
+/* Readers: oracle/system.c, oracle/products.c, oracle/times.c, oracle/model.c, oracle/zoo.c. The first part is a system's file,
+ * whose times of layers the model takes, the second a model's or a network's. What was read is written, and reads again; odd
+ * options: all strategies are asked, up to 8 processors. */
 #include <math.h>
 #include <string.h>
 
@@ -28,6 +28,9 @@ static void check_system(const bppsa_oracle_system *system) {
   }
   FUZZ_CHECK(bppsa_oracle_system_open(write_json("again.json", bppsa_oracle_system_json(system), path), &again) == BPPSA_OK);
   FUZZ_CHECK(again.count == system->count && again.peak_flops == system->peak_flops);
+  for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
+    FUZZ_CHECK(bppsa_oracle_product_measured(&system->products[i]) == bppsa_oracle_product_measured(&again.products[i]));
+  }
 }
 
 static void check_model(const bppsa_oracle_model *model) {
@@ -90,9 +93,11 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
        "{\"name\":\"rack\",\"processors\":68,\"alpha_s\":2e-5,\"bandwidth\":25e9,\"contention\":2}]}"),
       "{\"name\":\"one\",\"peak_flops\":1,\"memory_bytes\":1,\"levels\":[]}",
       ("{\"name\":\"here\",\"peak_flops\":1e9,\"memory_bytes\":1e9,\"levels\":[{\"name\":\"2 ranks\",\"processors\":2,"
-       "\"alpha_s\":1e-6,\"bandwidth\":1e9,\"slowdown\":1.5,\"allgather\":{\"alpha_s\":1e-6,\"bandwidth\":2e9}}],\"measured\":"
+       "\"alpha_s\":1e-6,\"bandwidth\":1e9,\"slowdown\":1.5,\"allgather\":{\"alpha_s\":1e-6,\"bandwidth\":2e9}}],\"products\":"
+       "{\"product\":{\"sample_s\":1e-7,\"entry_s\":1e-9,\"term_s\":1e-11},\"apply\":{\"sample_s\":0,\"entry_s\":1e-9,"
+       "\"term_s\":1e-11}},\"measured\":"
        "{\"date\":\"2026-01-31\",\"hardware\":\"x\"},\"layer_times\":{\"model\":\"r\",\"batch\":16,\"layers\":["
-       "{\"name\":\"rnn\",\"forward_s\":1e-5,\"backward_s\":2e-5,\"update_s\":1e-6,\"product_s\":1e-6}]}}")};
+       "{\"name\":\"rnn\",\"forward_s\":1e-5,\"backward_s\":2e-5,\"update_s\":1e-6,\"product_s\":1e-6,\"scan_s\":1e-6}]}}")};
   static const char *const models[] = {
       ("{\"name\":\"tiny\",\"samples\":50000,\"layers\":[{\"name\":\"conv1\",\"kind\":\"conv\",\"in\":[3,32,32],\"out\":[6,28,28]"
        ","

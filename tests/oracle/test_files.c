@@ -122,6 +122,44 @@ static void refuse_system(const char *text, const char *part) {
 #define KIND(kind, members) "{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"" kind "\", " members "}]}"
 #define SYSTEM(levels) "{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"levels\": [" levels "]}"
 
+#define PRODUCTS(members)                                                                                                        \
+  "{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"levels\": [{\"name\": \"n\", \"processors\": 2, \"alpha_s\": 1, " \
+  "\"bandwidth\": 1}], \"products\": " members "}"
+#define COST(sample, entry, term) "{\"sample_s\": " sample ", \"entry_s\": " entry ", \"term_s\": " term "}"
+
+/* Products are read, written and read again; what is wrong with them is named. */
+static void test_products(void **state) {
+  (void)state;
+  static const char text[] = PRODUCTS("{\"product\": " COST("1e-7", "2e-9", "3e-11") ", \"apply\": " COST("0", "4e-9", "0") "}");
+  json_t *document = NULL;
+  bppsa_oracle_system system, copy;
+  assert_int_equal(bppsa_json_parse("s", text, (int64_t)strlen(text), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_parse("s", document, &system), BPPSA_OK);
+  json_decref(document);
+  document = bppsa_oracle_system_json(&system);
+  assert_int_equal(bppsa_oracle_system_parse("copy", document, &copy), BPPSA_OK);
+  json_decref(document);
+  near(copy.products[BPPSA_PRODUCT_MATRICES].sample_s * 1e7, 1);
+  near(copy.products[BPPSA_PRODUCT_MATRICES].entry_s * 1e9, 2);
+  near(copy.products[BPPSA_PRODUCT_MATRICES].term_s * 1e11, 3);
+  near(copy.products[BPPSA_PRODUCT_VECTOR].entry_s * 1e9, 4);
+  assert_true(copy.products[BPPSA_PRODUCT_VECTOR].sample_s == 0 && copy.products[BPPSA_PRODUCT_VECTOR].term_s == 0);
+  refuse_system(PRODUCTS("[]"), "s: \"products\": expected a JSON object");
+  refuse_system(PRODUCTS("{\"produkt\": {}}"), "s: \"products\": unknown member \"produkt\", expected product, apply");
+  refuse_system(PRODUCTS("{\"product\": " COST("1", "1", "1") "}"),
+                "s: products: \"apply\" missing, expected sample_s, entry_s and term_s");
+  refuse_system(PRODUCTS("{\"product\": 1}"), "s: products: \"product\": expected a JSON object");
+  refuse_system(PRODUCTS("{\"product\": {\"sample_s\": 1, \"entry_s\": 1}}"), "\"term_s\" missing, expected seconds");
+  refuse_system(PRODUCTS("{\"product\": " COST("-1", "1", "1") "}"), "\"sample_s\": -1, expected a number from 0 to 1000000");
+  refuse_system(PRODUCTS("{\"product\": " COST("1", "\"1\"", "1") "}"), "\"entry_s\": a text, expected a number");
+  refuse_system(PRODUCTS("{\"product\": " COST("1", "1", "1e7") "}"),
+                "\"term_s\": 10000000, expected a number from 0 to 1000000");
+  refuse_system(PRODUCTS("{\"product\": " COST("0", "0", "0") "}"),
+                "s: products: \"product\": sample_s, entry_s and term_s are 0, expected one of them above");
+  refuse_system(PRODUCTS("{\"product\": {\"samples_s\": 1}}"),
+                "unknown member \"samples_s\", expected sample_s, entry_s, term_s");
+}
+
 static void test_bad_files(void **state) {
   (void)state;
   refuse_model("[1]", "expected a JSON object");
@@ -262,11 +300,14 @@ static void test_bad_questions(void **state) {
   assert_int_equal(bppsa_oracle_system_open("dgx", &a.system), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_oracle_system_open("this-machine", &a.system), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "a file .json, which bppsa calibrate --out writes of this machine"));
+  assert_int_equal(bppsa_oracle_system_open("other-machine", &a.system), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "'other-machine': unknown system"));
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),
-                                     cmocka_unit_test(test_bad_files),       cmocka_unit_test(test_fractions),
-                                     cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions)};
+                                     cmocka_unit_test(test_products),        cmocka_unit_test(test_bad_files),
+                                     cmocka_unit_test(test_fractions),       cmocka_unit_test(test_chains),
+                                     cmocka_unit_test(test_bad_questions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void test_pipeline(void **state) {
  * stages take 5/4 of the longest. */
 static void test_given_cut(void **state) {
   (void)state;
-  static const int64_t behind_first[] = {1};
+  static const int64_t behind_first[] = {1}, four[] = {1, 2, 3};
   asked a = named("lenet5", "paradl-v100", 8);
   for (int64_t l = 0; l < a.model.count; ++l) {
     a.model.layers[l].forward_s = 1e-3;
@@ -78,10 +78,17 @@ static void test_given_cut(void **state) {
   near(row_of(&a, "pipeline", 2).phase_s[BPPSA_PHASE_FORWARD], 8 * 1.25 * 6e-3);
   a.query.cuts = 1;
   a.query.cut = behind_first;
-  const bppsa_oracle_row row = row_of(&a, "pipeline", 2);
+  bppsa_oracle_row row = row_of(&a, "pipeline", 2);
   near(row.phase_s[BPPSA_PHASE_FORWARD], 8 * 1.25 * 10e-3);
   assert_int_equal(row.cuts, 1);
   assert_int_equal(row.cut[0], 1);
+  /* Four stages on two processors, which one number does not cut: three layers in each but the last. */
+  row = row_of(&a, "interleaved", 2);
+  assert_true(row.cuts == 3 && row.cut[0] == 3 && row.cut[1] == 6 && row.cut[2] == 9);
+  a.query.cuts = 3;
+  a.query.cut = four;
+  row = row_of(&a, "interleaved", 2);
+  assert_true(row.cuts == 3 && row.cut[0] == 1 && row.cut[1] == 2 && row.cut[2] == 3);
   bppsa_oracle_model_free(&a.model);
 }
 
@@ -163,6 +170,66 @@ static void test_simulated(void **state) {
   bppsa_oracle_model_free(&a.model);
 }
 
+/* Two processors with two of the four even layers each, 0 and 2, 1 and 3. 10 ms a forward pass of 10 samples, 20 ms a backward
+ * pass. */
+static void test_several_stages(void **state) {
+  (void)state;
+  asked a = parse(even, links_are_free, 40);
+  a.query.micro_batches = 4;
+  a.query.memory_reuse = 1;
+  for (int l = 0; l < 4; ++l) {
+    a.model.layers[l].update_s = 1e-3;
+  }
+  /* Two iterations of 4 (2 * 30 ms) and a bubble of (p - 1) 60/2 ms, then an update of both stages. The first processor has made
+   * 2 (p - 1) + p forward passes before its first backward pass, which another one precedes: five, and two stages' weights. */
+  bppsa_oracle_row row = row_of(&a, "interleaved", 2);
+  assert_true(fabs(row.time_s - 2 * (0.27 + 2e-3)) < 1e-9);
+  near(row.compute_s, 80 * 12e-3 / 2 + 2 * 4e-3 / 2);
+  near(row.phase_s[BPPSA_PHASE_UPDATE], 2 * 4e-3 / 2);
+  near(row.memory_bytes, 4 * (2 * 5 * 10 * 32 + 2 * 2));
+  assert_int_equal(row.chunks, 2);
+  assert_int_equal(row.limit, 2);
+  assert_int_equal(row.cuts, 3);
+  assert_true(row.cut[0] == 1 && row.cut[1] == 2 && row.cut[2] == 3);
+  /* One stage a processor is 1F1B: 5 slots of 60 ms. */
+  a.query.chunks = 1;
+  row = row_of(&a, "interleaved", 2);
+  assert_true(fabs(row.time_s - 2 * (0.3 + 2e-3)) < 1e-9);
+  near(row.time_s, row_of(&a, "1f1b", 2).time_s);
+  near(row.memory_bytes, row_of(&a, "1f1b", 2).memory_bytes);
+  a.query.chunks = 2;
+  /* Processors and micro-batches that there are no such schedules for. */
+  row = row_of(&a, "interleaved", 3);
+  assert_false(row.feasible);
+  assert_string_equal(row.reason, "the model has 4 layers for 2 stages a processor");
+  a.query.micro_batches = 3;
+  row = row_of(&a, "interleaved", 2);
+  assert_false(row.feasible);
+  assert_non_null(strstr(row.reason, "micro-batches: 3 for interleaved, expected a multiple of the 2 stages"));
+  a.query.micro_batches = 0; /* 4 p, at most the mini-batch, and a multiple of p */
+  a.query.batch = 7;
+  assert_int_equal(row_of(&a, "interleaved", 2).micro_batches, 6);
+  assert_int_equal(row_of(&a, "1f1b", 2).micro_batches, 7);
+  a.query.batch = 40;
+  /* One micro-batch of 40 samples, 40 ms each for F, I and W. Layer 3's I ends after 5 * 40 ms, those of 2, 1 and 0 follow one by
+   * one on processors in turn, which compute the W of the layer behind meanwhile; the last W takes 40 ms more. Both layers'
+   * activations wait for their W. */
+  a.query.micro_batches = 1;
+  row = row_of(&a, "modulo", 2);
+  assert_true(fabs(row.time_s - 2 * (9 * 0.04 + 2e-3)) < 1e-9);
+  near(row.phase_s[BPPSA_PHASE_UPDATE], 2 * 4e-3 / 2);
+  near(row.memory_bytes, 4 * (2 * 2 * 40 * 32 + 2 * 2));
+  assert_true(row.cuts == 0 && row.chunks == 0);
+  assert_int_equal(row.limit, 4);
+  /* A message of 1 ms between all layers: three on the way down and three back, none behind the last W. */
+  a.system.levels[0].own[BPPSA_OPERATION_STAGE_MESSAGE] = (bppsa_link){1e-3, 1e-18};
+  assert_true(fabs(row_of(&a, "modulo", 2).time_s - 2 * (9 * 0.04 + 2e-3 + 6e-3)) < 1e-9);
+  row = row_of(&a, "modulo", 5);
+  assert_false(row.feasible);
+  assert_string_equal(row.reason, "the model has 4 layers");
+  bppsa_oracle_model_free(&a.model);
+}
+
 /* T = 8 steps over p = 2, D = 8, B = 4, S = 2; H = 3: states of 4/2 * 3 * 4 = 24 bytes. */
 static void test_time(void **state) {
   (void)state;
@@ -175,18 +242,50 @@ static void test_time(void **state) {
    * allreduces of 2 (1e-4 + 15/2 * 4e-6). */
   bppsa_oracle_row row = row_of(&a, "time-bp", 2);
   check(&row, 0.006 + 0.012 + 0.006, 9.92e-4 + 5.2e-4, 4 * (2 * 4 * 40 / 2.0 + 30), 8);
-  /* Backwards 8 * 2e-3 / 2, and in two iterations 4 products of 4 samples and a product with a vector, 4 * 18 FLOP; one message of
-   * 48 bytes. A 3 x 3 product is kept for each sample. */
+  /* Two ranks multiply nothing: in each of two iterations one walks through its steps, 4 * 2e-3 / 2, sends 48 bytes, and the other
+   * walks, whatever the method. A 3 x 3 product is kept for each sample. */
   row = row_of(&a, "time-chunked", 2);
-  check(&row, 0.006 + 0.008 + 2 * (4 * 4 * 54e-6 + 72e-6) + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 4 * (160 + 30 + 36), 8);
-  /* One round: 4 * 54 FLOP for the product of two full matrices, a matrix of 144 bytes up and a vector of 48 down. */
+  check(&row, 0.006 + 2 * 0.008 + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 4 * (160 + 30 + 36), 8);
   row = row_of(&a, "time-blelloch", 2);
-  check(&row, 0.006 + 0.008 + 2 * (4 * 4 * 54e-6 + 4 * 54e-6 + 72e-6) + 0.006, 4.96e-4 + 2 * (2.44e-4 + 1.48e-4) + 5.2e-4,
-        4 * (160 + 30 + 36), 8);
-  /* A measured product instead of 54 FLOP. */
+  check(&row, 0.006 + 2 * 0.008 + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 4 * (160 + 30 + 36), 8);
+  /* Four ranks, two steps each: 8 * 5/2 * 1e-3 / 4 forward. The first one walks for 4 * 2e-3 / 4, longer than the others multiply 4
+   * pairs of steps, 2 * 4 * 54 FLOP; then two products with vectors of 4 * 18 FLOP and three messages. Other messages: two
+   * iterations of (4 + 2 - 2)(1e-4 + 24e-6), and two allreduces of 6 (1e-4 + 15/4 * 4e-6). */
+  row = row_of(&a, "time-chunked", 4);
+  near(row.compute_s, 0.005 + 2 * (0.002 + 0.002 + 2 * 72e-6) + 0.006);
+  near(row.communication_s, 2 * 4 * 1.24e-4 + 2 * 3 * 1.48e-4 + 2 * 6 * 1.15e-4);
+  /* Two rounds: a matrix of 144 bytes, 2.44e-4, is sent while a gradient is applied and sent, 72e-6 + 1.48e-4, which is less: the
+   * gradient waits. Then it is applied and sent once more. */
+  row = row_of(&a, "time-blelloch", 4);
+  near(row.compute_s, 0.005 + 2 * (0.004 + 72e-6) + 0.006);
+  near(row.communication_s, 2 * 4 * 1.24e-4 + 2 * (2.44e-4 + 1.48e-4) + 2 * 6 * 1.15e-4);
+  /* A measured product instead of 54 FLOP, 2 * 4 * 1e-3, is longer than the walk. */
   a.model.layers[0].product_s = 1e-3;
-  row = row_of(&a, "time-chunked", 2);
-  near(row.compute_s, 0.006 + 0.008 + 2 * (4 * 4 * 1e-3 + 72e-6) + 0.006);
+  near(row_of(&a, "time-chunked", 4).compute_s, 0.005 + 2 * (0.008 + 0.002 + 2 * 72e-6) + 0.006);
+  /* A scan that takes 2e-3 longer than BP, a sample, walks twice as long, 0.004 and 0.004; one processor needs no scan. */
+  a.model.layers[0].product_s = -1;
+  a.model.layers[0].scan_s = 2e-3;
+  near(row_of(&a, "time-chunked", 4).compute_s, 0.005 + 2 * (0.004 + 0.004 + 2 * 72e-6) + 0.006);
+  near(row_of(&a, "time-chunked", 1).compute_s, 0.008 + 0.016 + 0.006);
+  near(row_of(&a, "time-bp", 4).compute_s, 0.005 + 0.010 + 0.006);
+  a.model.layers[0].scan_s = -1;
+  /* Measured products of full matrices and of vectors, of 4 samples with H = 3: 4 (1e-3 + 9 * 2e-5 + 27 * 1e-6) and 4 (1e-4 +
+   * 3 * 4e-5 + 9 * 1e-5). The gradient now comes after the matrix. */
+  a.model.layers[0].product_s = -1;
+  a.system.products[BPPSA_PRODUCT_MATRICES] = (bppsa_oracle_product_cost){1e-3, 2e-5, 1e-6};
+  a.system.products[BPPSA_PRODUCT_VECTOR] = (bppsa_oracle_product_cost){1e-4, 4e-5, 1e-5};
+  const double full = 4.828e-3, apply = 1.24e-3;
+  near(row_of(&a, "time-chunked", 4).compute_s, 0.005 + 2 * (0.004 + 2 * apply) + 0.006);
+  row = row_of(&a, "time-blelloch", 4);
+  near(row.compute_s, 0.005 + 2 * (0.004 + 2 * apply) + 0.006);
+  near(row.communication_s, 2 * 4 * 1.24e-4 + 2 * 2 * 1.48e-4 + 2 * 6 * 1.15e-4);
+  /* Eight ranks join two products once, after one matrix has been sent; three gradients are applied and sent. They slow each other
+   * down like all that is computed, 3 times. 8 * 9/2 * 1e-3 / 8 forward, 4 * 2e-3 / 8 for a walk. */
+  a.system.levels[0].processors = 8;
+  a.system.levels[0].slowdown = 3;
+  row = row_of(&a, "time-blelloch", 8);
+  near(row.compute_s, 3 * (0.0045 + 2 * (0.001 + 0.001 + full + 3 * apply) + 0.006));
+  near(row.phase_s[BPPSA_PHASE_POINT_TO_POINT], 2 * 8 * 1.24e-4 + 2 * (2.44e-4 + 3 * 1.48e-4));
   row = row_of(&a, "filter", 2);
   assert_false(row.feasible);
   row = row_of(&a, "spatial", 2);
@@ -436,12 +535,19 @@ static void test_memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_basic_strategies), cmocka_unit_test(test_hybrid_strategies),
-                                     cmocka_unit_test(test_pipeline),         cmocka_unit_test(test_given_cut),
-                                     cmocka_unit_test(test_simulated),        cmocka_unit_test(test_time),
-                                     cmocka_unit_test(test_collectives),      cmocka_unit_test(test_levels),
-                                     cmocka_unit_test(test_measured_levels),  cmocka_unit_test(test_shares),
-                                     cmocka_unit_test(test_divisors),         cmocka_unit_test(test_statements),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_basic_strategies),
+                                     cmocka_unit_test(test_hybrid_strategies),
+                                     cmocka_unit_test(test_pipeline),
+                                     cmocka_unit_test(test_given_cut),
+                                     cmocka_unit_test(test_simulated),
+                                     cmocka_unit_test(test_several_stages),
+                                     cmocka_unit_test(test_time),
+                                     cmocka_unit_test(test_collectives),
+                                     cmocka_unit_test(test_levels),
+                                     cmocka_unit_test(test_measured_levels),
+                                     cmocka_unit_test(test_shares),
+                                     cmocka_unit_test(test_divisors),
+                                     cmocka_unit_test(test_statements),
                                      cmocka_unit_test(test_parameters),
 
                                      cmocka_unit_test(test_memory_runs_out)};

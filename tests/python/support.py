@@ -29,8 +29,9 @@ def has(module):
 
 def run_until_interrupted(test, program):
     """Runs a program, sends it Ctrl-C half a second after it has printed "ready", and gives what else it printed."""
+    # A shell's background jobs ignore Ctrl-C, and so would what they start.
     process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=os.environ)
+                               env=os.environ, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     test.assertEqual(process.stdout.readline().strip(), "ready")
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)

@@ -60,7 +60,7 @@ static void test_cut(void **state) {
   }
   for (int64_t steps = 1; steps <= MOST; ++steps) {
     for (int64_t p = 1; p <= steps; ++p) {
-      if (is_emulated(device) && steps > 9 && !is_example(MOST, steps, p)) { /* the launches of the others are compared below */
+      if (fused && steps > 9 && !is_example(MOST, steps, p)) { /* a GPU, real or emulated, gets fewer, in one minute */
         continue;
       }
       expected[0] = other[0] = 1;

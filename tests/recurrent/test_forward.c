@@ -696,8 +696,10 @@ static void test_plans(void **state) {
   m.kind = BPPSA_FORWARD_SPECULATIVE;
   p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
   assert_true(p.speculative && p.chunks == 13 && p.warm_up == 40 && p.rounds == 8 && p.accept == 2.4e-7 && p.stop == 2.4e-7);
+  assert_true(p.settled == 0x1p-24);
   p = plan_of(m, 1000, 1, BPPSA_F64, BPPSA_CPU);
   assert_true(p.speculative && p.chunks == 4 && p.warm_up == 128 && p.accept == 2e-14 && p.stop == 1e-15);
+  assert_true(p.settled == 0x1p-53);
   assert_int_equal(plan_of(m, 100000, 1, BPPSA_F32, BPPSA_CPU).chunks, 97); /* warm-ups are a sixteenth of the work */
   assert_int_equal(plan_of(m, 30000, 16, BPPSA_F32, BPPSA_CUDA).chunks, 132);
   assert_int_equal(plan_of(m, 10000, 16, BPPSA_F32, BPPSA_CUDA).chunks, 79);
@@ -709,6 +711,8 @@ static void test_plans(void **state) {
   m.tolerance = 1e-7;
   p = plan_of(m, 300, 16, BPPSA_F32, BPPSA_CPU);
   assert_true(p.chunks == 300 && p.warm_up == 300 && p.rounds == 0 && p.accept == 1e-7 && p.stop == 1e-7);
+  m.tolerance = 1e-8;
+  assert_true(plan_of(m, 300, 16, BPPSA_F32, BPPSA_CPU).settled == 1e-8);
   m.rounds = 8;
   assert_int_equal(plan_of(m, 300, 16, BPPSA_F32, BPPSA_CUDA).rounds, BPPSA_FORWARD_GPU_ROUNDS);
   m = bppsa_forward_method_default();

@@ -233,19 +233,19 @@ static void test_wide_mends(void **state) {
     assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
     assert_true(s.gap > 0);
   }
-  p = problem_of(96, 34, 3, 2); /* c reaches as far back as forget gates let it */
+  p = problem_of(144, 34, 3, 2); /* c reaches as far back as forget gates let it */
   p.cell = &bppsa_lstm_cell;
   p.scale = .5;
   s = check(&p);
-  assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 32 + 2 && s.path < 2 + 2 * 32);
-  p = problem_of(96, 34, 3, 2);
+  assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 48 + 2 && s.path < 2 + 2 * 48);
+  p = problem_of(144, 34, 3, 2);
   s = check(&p);
-  assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 32 + 2 && s.path < 2 + 2 * 32);
+  assert_true(s.mended == 2 * 2 && s.rounds == 1 && s.tails == 0 && s.path > 2 + 48 + 2 && s.path < 2 + 2 * 48);
   p.config.dtype = BPPSA_F64;
   p.config.forward.tolerance = 1e-6;
   p.scale = .2;
   s = check(&p);
-  assert_true(s.mended == 2 * 2 && s.tails == 0 && s.path < 2 + 2 * 32);
+  assert_true(s.mended == 2 * 2 && s.tails == 0 && s.path < 2 + 2 * 48);
   p = problem_of(40, 34, 8, 0); /* chunks of five steps: every mend goes through several of them */
   s = check(&p);
   assert_true(s.mended > 2 * 8 && s.rounds > 1);
@@ -495,12 +495,142 @@ static void test_any_width(void **state) {
   assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
+/* ---- where a mend stops ---- */
+
+/* Two chunks of a layer whose units are all alike, each with a weight of 1.2 to itself, so that near a state s a distance changes
+ * by the factor 1.2 (1 - s^2) in a step. Inputs lead the units along a course of states. The second chunk begins at 0, and its
+ * distance from the course falls at `fast` until a walk that looks at every fourth step, or at all, first sees it within the
+ * tolerance; then the course goes on elsewhere. */
+enum { HALF = 100, COURSE = 2 * HALF };
+static const double own_weight = 1.2;
+
+typedef struct {
+  double states[COURSE], x[COURSE];
+  int64_t within; /* the steps of the second chunk up to the one that is within the tolerance */
+} course;
+
+/* The course stays at `fast`, and behind the step `within` at `slow` for `steps` steps. */
+static course make_course(double fast, double slow, int64_t within, int64_t steps) {
+  course c = {.within = within};
+  for (int64_t t = 0; t < COURSE; ++t) {
+    const int64_t step = t - HALF; /* of the second chunk */
+    c.states[t] = step > within && step <= within + steps ? slow : fast;
+    c.x[t] = atanh(c.states[t]) - own_weight * (t > 0 ? c.states[t - 1] : 0);
+  }
+  return c;
+}
+
+/* Looks for a state `fast` at which the distance that is first seen within the tolerance is about three roundings of 2^-24: less
+ * than the tolerance, four, but more than one. */
+static course find_course(double slow, int64_t steps) {
+  for (double fast = .7; fast < .8; fast += .0005) {
+    const course c = make_course(fast, slow, HALF, 0);
+    double guess = 0;
+    for (int64_t step = 0; step < HALF; ++step) {
+      guess = tanh(own_weight * guess + c.x[HALF + step]);
+      const double apart = fabs(guess - fast) * 0x1p24;
+      if (step % 4 == 3 && apart < 4) {
+        if (apart > 2.9 && apart < 3.1) {
+          return make_course(fast, slow, step, steps);
+        }
+        break;
+      }
+    }
+  }
+  fail_msg("no course comes within three roundings");
+  return (course){0};
+}
+
+typedef struct {
+  bppsa_forward_stats stats;
+  double apart, amplified; /* the largest difference from the sequential pass's states; and the factor along the slow part */
+} course_run;
+
+static double *follow(const course *c, int64_t hidden, bppsa_forward_kind kind, bppsa_forward_stats *stats) {
+  forward_problem p = problem_of(COURSE, hidden, 2, 0);
+  double x[COURSE];
+  bppsa_view h;
+  p.config.batch = 1;
+  p.config.forward.kind = kind;
+  bppsa_model *model = make_forward_model(&p, device);
+  for (int64_t i = 0; i < 4; ++i) {
+    const bppsa_view *w = &model->parameters[i].value;
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      bppsa_view_set(w, k, i == 0 ? 1 : i == 1 && k % (hidden + 1) == 0 ? own_weight : 0);
+    }
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  memcpy(x, c->x, sizeof x);
+  void *in = sent(device, BPPSA_F32, x, COURSE);
+  const bppsa_view view = device_view(device, in, BPPSA_F32, (int64_t[]){COURSE, 1, 1});
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &view, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_forward_stats_of(model, stats), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
+  double *states = fetched(device, &h);
+  bppsa_memory_free(device, in);
+  bppsa_model_destroy(model);
+  return states;
+}
+
+static course_run run_course(const course *c, int64_t hidden, double slow, int64_t steps) {
+  course_run run = {.amplified = pow(own_weight * (1 - slow * slow), (double)steps)};
+  bppsa_forward_stats none;
+  double *states = follow(c, hidden, BPPSA_FORWARD_SPECULATIVE, &run.stats),
+         *expected = follow(c, hidden, BPPSA_FORWARD_SEQUENTIAL, &none);
+  for (int64_t i = 0; i < COURSE * hidden; ++i) {
+    run.apart = fmax(run.apart, fabs(states[i] - expected[i]));
+  }
+  bppsa_free(states);
+  bppsa_free(expected);
+  return run;
+}
+
+/* Widths of a warp, and of a block or, on a GPU without clusters, the kernels for any width. */
+static const struct {
+  int64_t hidden;
+  bool any;
+} course_widths[] = {{3, false}, {40, false}, {40, true}};
+
+/* The distance is within the tolerance when the course comes to an unstable state, near which it becomes 200 times as large. A mend
+ * that stopped there would leave errors of 200 times three roundings; no more than one rounding may grow. */
+static void test_growth(void **state) {
+  (void)state;
+  const double slow = .05;
+  const course c = find_course(slow, 30);
+  for (size_t i = 0; i < sizeof course_widths / sizeof *course_widths; ++i) {
+    assert_int_equal(course_widths[i].any ? setenv("SIMT_MOST_CLUSTER", "1", 1) : 0, 0);
+    const course_run run = run_course(&c, course_widths[i].hidden, slow, 30);
+    assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
+    assert_true(run.amplified > 200 && c.within + 30 + 30 < HALF);
+    assert_true(run.stats.mended == 1 && run.stats.rounds == 1 && run.stats.tails == 0);
+    if (!(run.apart <= 1.5 * 0x1p-24 * run.amplified)) {
+      fail_msg("H %d: %g from the sequential states, %g times a rounding", (int)course_widths[i].hidden, run.apart,
+               run.apart * 0x1p24);
+    }
+    assert_true(run.stats.path > HALF + c.within + 30); /* it went through all of the slow part */
+  }
+}
+
+/* The distance stays at three roundings: the mend stops, but not before it has seen that for some steps. */
+static void test_lingering(void **state) {
+  (void)state;
+  const double slow = .415; /* a factor of 0.993 */
+  const course c = find_course(slow, HALF);
+  for (size_t i = 0; i < sizeof course_widths / sizeof *course_widths; ++i) {
+    assert_int_equal(course_widths[i].any ? setenv("SIMT_MOST_CLUSTER", "1", 1) : 0, 0);
+    const course_run run = run_course(&c, course_widths[i].hidden, slow, 0);
+    assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
+    assert_true(run.stats.mended == 1 && run.stats.tails == 0 && run.stats.gap > 0x1p-24 && run.stats.gap <= 2.4e-7);
+    assert_true(run.stats.path > HALF + c.within + 16 && run.stats.path < HALF + c.within + 40);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),         cmocka_unit_test(test_reseeding),
       cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),          cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_lonely_unit),     cmocka_unit_test(test_before_a_pass), cmocka_unit_test(test_pauses),
       cmocka_unit_test(test_recording),       cmocka_unit_test(test_any_width),     cmocka_unit_test(test_wide),
-      cmocka_unit_test(test_wide_mends)};
+      cmocka_unit_test(test_wide_mends),      cmocka_unit_test(test_growth),        cmocka_unit_test(test_lingering)};
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -58,6 +58,7 @@ static void test_forms(void **state) {
   (void)state;
   for (int i = 0; i < FORMS; ++i) {
     const form *f = &forms[i];
+    assert_int_equal(bppsa_gradient_method_open(&f->method), i == 0 || i == FIRST_SCAN); /* those that say auto */
     char text[BPPSA_METHOD_TEXT];
     bppsa_gradient_method found = {0};
     assert_string_equal(bppsa_gradient_method_text(&f->method, text, sizeof text), f->text);

@@ -311,6 +311,38 @@ static void test_figure4(void **state) {
   release(&s);
 }
 
+/* The search finds the smallest k of the shortest window, whichever it is. */
+static void test_reverse_search(void **state) {
+  (void)state;
+  int met[6] = {0};
+  unsigned drawn = 1;
+  for (int number = 0; number < 200; ++number) {
+    double sync[5], least = INFINITY;
+    int64_t best = 0;
+    bppsa_schedule_config config = layered(2, 1, 5, BPPSA_SPLIT_IW);
+    for (int i = 0; i < 5; ++i) {
+      drawn = drawn * 1664525u + 1013904223u;
+      sync[i] = drawn >> 30 == 0 ? (double)(drawn >> 16 & 7) : 0; /* whole numbers: times are exact */
+    }
+    config.cost[BPPSA_COST_SYNC] = sync;
+    config.rows[BPPSA_COST_SYNC] = 5;
+    config.window = BPPSA_WINDOW_BACKWARD_FORWARD;
+    for (int64_t k = 0; k <= 5; ++k) {
+      config.reverse = k;
+      const double found = makespan("reverse-first-k", &config);
+      best = found < least ? k : best;
+      least = fmin(least, found);
+    }
+    config.reverse = -1;
+    simulated s = simulate("reverse-first-k", &config);
+    assert_true(s.times.makespan == least);
+    assert_int_equal(s.list->config.reverse, best);
+    ++met[best];
+    release(&s);
+  }
+  assert_true(met[0] > 0 && met[1] == 0 && met[2] > 0 && met[3] > 0 && met[4] > 0 && met[5] > 0); /* k = 1 changes no order */
+}
+
 static void test_multi_stream(void **state) {
   (void)state;
   for (int64_t layers = 1; layers <= 40; ++layers) {
@@ -352,10 +384,11 @@ static void test_scans(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gpipe),          cmocka_unit_test(test_1f1b),         cmocka_unit_test(test_gems),
-      cmocka_unit_test(test_model_parallel), cmocka_unit_test(test_interleaved),  cmocka_unit_test(test_zb_h1),
-      cmocka_unit_test(test_asynchronous),   cmocka_unit_test(test_chimera),      cmocka_unit_test(test_concatenation),
-      cmocka_unit_test(test_doubling),       cmocka_unit_test(test_figure5),      cmocka_unit_test(test_figure13),
-      cmocka_unit_test(test_figure4),        cmocka_unit_test(test_multi_stream), cmocka_unit_test(test_scans)};
+      cmocka_unit_test(test_gpipe),          cmocka_unit_test(test_1f1b),           cmocka_unit_test(test_gems),
+      cmocka_unit_test(test_model_parallel), cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_zb_h1),
+      cmocka_unit_test(test_asynchronous),   cmocka_unit_test(test_chimera),        cmocka_unit_test(test_concatenation),
+      cmocka_unit_test(test_doubling),       cmocka_unit_test(test_figure5),        cmocka_unit_test(test_figure13),
+      cmocka_unit_test(test_figure4),        cmocka_unit_test(test_reverse_search), cmocka_unit_test(test_multi_stream),
+      cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

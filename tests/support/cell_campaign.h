@@ -11,11 +11,12 @@
 
 #include <stdlib.h>
 
+#include "core/cut.h"
 #include "core/philox.h"
 #include "scan/method.h"
 #include "tests/support/cell_problem.h"
 
-enum { LIMIT = 30, SUSPICIOUS = 10 }; /* of residuals; from SUSPICIOUS on the problem's sensitivity is computed */
+enum { LIMIT = 30, SUSPICIOUS = 10, MOST_BATCH = 20 }; /* residuals; from SUSPICIOUS on the problem's sensitivity is computed */
 
 /* Random numbers of one configuration. */
 typedef struct {
@@ -47,7 +48,7 @@ static bppsa_recurrent_config roll_config(dice *d) {
   c.dtype = roll(d, 0, 2) == 0 ? BPPSA_F64 : BPPSA_F32;
   c.loss_all = roll(d, 0, 1) != 0;
   c.hidden = roll_size(d, 48);
-  c.batch = roll_size(d, 20);
+  c.batch = roll_size(d, MOST_BATCH);
   c.input = roll_size(d, 8);
   c.classes = roll(d, 2, 7);
   c.layers = c.hidden == 1 ? 1 : roll_size(d, 3); /* stacked single units are sums that may cancel (cell_tests.h) */
@@ -58,10 +59,19 @@ static bppsa_recurrent_config roll_config(dice *d) {
   return c;
 }
 
+/* What sequences may be besides: samples of their own lengths, two directions, no biases. */
+static void roll_sequences(bppsa_recurrent_config *c, dice *d) {
+  c->lengths = roll(d, 0, 2) != 0;
+  c->bidirectional = roll(d, 0, 1) != 0;
+  c->no_bias = roll(d, 0, 3) == 0;
+}
+
 /* How a campaign computes the gradients of a configuration. */
 typedef struct {
   const char *key; /* of what `places` counts: threads or ranks */
   int64_t most;    /* places that a configuration is drawn to have at most */
+  bool sequences;  /* draws roll_sequences too */
+  bool cuts;       /* judges the gradient of x in `places` parts */
   /* Chooses what it needs besides the configuration. The largest residual of all gradients; name: of which. Infinite where
    * something is not finite. */
   double (*worst)(problem *p, bppsa_recurrent_config *c, int64_t places, dice *d, char name[64]);
@@ -93,13 +103,25 @@ static campaign_tensor tensor_of(const problem *p, int64_t i) {
     return (campaign_tensor){p->w[i], p->dw[i], p->magnitude[i], p->sizes[i]};
   }
   return i == p->count ? (campaign_tensor){p->x, p->dx, NULL, c->seq_len * c->batch * c->input}
-                       : (campaign_tensor){p->h0, p->dh0, NULL, c->layers * c->batch * c->hidden};
+                       : (campaign_tensor){p->h0, p->dh0, NULL, sweeps_of(c) * c->batch * state_of(c)};
+}
+
+/* The largest residual of the tensor's parts. */
+static double moved_by(const campaign_tensor *t, const double *before, int64_t steps, int64_t parts, double root) {
+  double worst = 0;
+  for (int64_t r = 0; r < parts; ++r) {
+    const int64_t size = t->count / steps, first = bppsa_cut(steps, parts, r) * size, end = bppsa_cut(steps, parts, r + 1) * size;
+    const double found = residual(BPPSA_F64, t->gradient + first, before + first, end - first, root);
+    worst = found <= worst ? worst : found;
+  }
+  return worst;
 }
 
 /* How far the reference's own gradients move when every weight and input moves by one rounding of the dtype, in units of the
- * residual, at most in so many random moves: no algorithm can be expected to come closer. Infinite where a unit sits on the kink of
- * relu. Overwrites the problem. */
-static double sensitivity(problem *p, int64_t moves, dice *d) {
+ * residual, at most in so many random moves: no algorithm can be expected to come closer. The gradient of x is judged in so many
+ * parts, as ranks judge it: far from the loss it may be small and a long product. Infinite where a unit sits on the kink of relu.
+ * Overwrites the problem. */
+static double sensitivity(problem *p, int64_t moves, int64_t parts, dice *d) {
   const double epsilon = p->c.dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53, root = sqrt((double)p->c.seq_len);
   double *still[TENSORS + 2], *before[TENSORS + 2], worst = 0;
   for (int64_t i = 0; i < p->count + 2; ++i) {
@@ -121,7 +143,11 @@ static double sensitivity(problem *p, int64_t moves, dice *d) {
     reference(p);
     for (int64_t i = 0; i < p->count + 2; ++i) {
       const campaign_tensor t = tensor_of(p, i);
-      const double found = residual(BPPSA_F64, t.gradient, before[i], t.count, root) * 0x1p-53 / epsilon;
+      if (i < p->count && !has_tensor(p, i)) {
+        continue;
+      }
+      const int64_t cuts = i == p->count ? parts : 1, steps = i == p->count ? p->c.seq_len : 1;
+      const double found = moved_by(&t, before[i], steps, cuts, root) * 0x1p-53 / epsilon;
       worst = found <= worst ? worst : found;
     }
   }
@@ -132,11 +158,24 @@ static double sensitivity(problem *p, int64_t moves, dice *d) {
   return worst;
 }
 
+/* Any lengths, or all samples end with the sequence. */
+static void roll_lengths(problem *p, dice *d) {
+  const bool whole = roll(d, 0, 7) == 0;
+  int64_t lengths[MOST_BATCH];
+  for (int64_t b = 0; b < p->c.batch; ++b) {
+    lengths[b] = whole ? p->c.seq_len : roll(d, 1, p->c.seq_len);
+  }
+  set_lengths(p, lengths);
+}
+
 /* Returns whether the gradients are as good as the problem lets them be. */
 static bool run_one(const campaign_kind *kind, uint64_t seed, int64_t moves) {
   dice d = {.seed = seed};
   bppsa_recurrent_config c = roll_config(&d);
   const int64_t places = roll(&d, 1, kind->most);
+  if (kind->sequences) {
+    roll_sequences(&c, &d);
+  }
   /* One relu unit with W_hh = -1 gives exactly the kink (cell_tests.h). */
   const bool kink = c.hidden == 1 && c.nonlinearity == BPPSA_NONLINEARITY_RELU, orthogonal_hh = roll(&d, 0, 1) != 0 && !kink;
   const double weights = orthogonal_hh ? 1 : ldexp(1, (int)roll(&d, -3, 0)), inputs = ldexp(1, (int)roll(&d, -4, 1));
@@ -145,19 +184,23 @@ static bool run_one(const campaign_kind *kind, uint64_t seed, int64_t moves) {
     scale(p.w[i], p.sizes[i], weights, c.dtype);
   }
   scale(p.x, c.seq_len * c.batch * c.input, inputs, c.dtype);
+  if (c.lengths) {
+    roll_lengths(&p, &d);
+  }
   reference(&p);
   char method[BPPSA_METHOD_TEXT], name[64] = "";
-  const double worst = kind->worst(&p, &c, places, &d, name), moved = worst < SUSPICIOUS ? 0 : sensitivity(&p, moves, &d);
+  const double worst = kind->worst(&p, &c, places, &d, name);
+  const double moved = worst < SUSPICIOUS ? 0 : sensitivity(&p, moves, kind->cuts ? places : 1, &d);
   printf(
       "{\"cell\":\"%s\",\"seed\":%llu,\"residual\":%.4g,\"sensitivity\":%.4g,\"tensor\":\"%s\",\"method\":\"%s\",\"seq_len\":%"
       "lld,\"batch\":%lld,"
       "\"hidden\":%lld,\"input\":%lld,\"layers\":%lld,\"classes\":%lld,\"dtype\":\"%s\",\"loss\":\"%s\",\"nonlinearity\":\"%s\","
-      "\"orthogonal\":%s,\"weights\":%g,\"inputs\":%g,\"%s\":%lld}\n",
+      "\"orthogonal\":%s,\"weights\":%g,\"inputs\":%g,\"lengths\":%s,\"directions\":%lld,\"bias\":%s,\"%s\":%lld}\n",
       cell.cell->name, (unsigned long long)seed, worst < 1e300 ? worst : 1e300, moved < 1e300 ? moved : 1e300, name,
       bppsa_gradient_method_text(&c.method, method, sizeof method), (long long)c.seq_len, (long long)c.batch, (long long)c.hidden,
       (long long)c.input, (long long)c.layers, (long long)c.classes, bppsa_dtype_name(c.dtype), c.loss_all ? "all" : "last",
-      c.nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh", orthogonal_hh ? "true" : "false", weights, inputs, kind->key,
-      (long long)places);
+      c.nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh", orthogonal_hh ? "true" : "false", weights, inputs,
+      c.lengths ? "true" : "false", (long long)directions_of(&c), c.no_bias ? "false" : "true", kind->key, (long long)places);
   free_problem(&p);
   return worst < LIMIT * fmax(1, moved);
 }

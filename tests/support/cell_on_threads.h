@@ -12,16 +12,17 @@ static double worst_on_threads(problem *p, bppsa_recurrent_config *c, int64_t pl
   bppsa_view dx, dh0;
   double worst = -1;
   assert_int_equal(r.model->ops->input_gradients(r.model, &dx, &dh0), BPPSA_OK);
-  for (int64_t i = 0; i < p->count + 2; ++i) {
-    const bool parameter = i < p->count;
-    const bppsa_view *got = parameter ? &r.model->parameters[i].gradient : i == p->count ? &dx : &dh0;
-    const double *expected = parameter ? p->dw[i] : i == p->count ? p->dx : p->dh0;
-    const double *magnitude = parameter && c->hidden == 1 ? p->magnitude[i] : expected;
+  const int64_t count = r.model->parameter_count;
+  for (int64_t i = 0; i < count + 2; ++i) {
+    const int64_t tensor = i < count ? tensor_of_parameter(p, i) : -1;
+    const bppsa_view *got = i < count ? &r.model->parameters[i].gradient : i == count ? &dx : &dh0;
+    const double *expected = i < count ? p->dw[tensor] : i == count ? p->dx : p->dh0;
+    const double *magnitude = i < count && c->hidden == 1 ? p->magnitude[tensor] : expected;
     const double found =
         residual_of_sum(c->dtype, got->data, expected, magnitude, bppsa_view_count(got), sqrt((double)c->seq_len));
     if (!(found <= worst)) {
       worst = found;
-      snprintf(name, 64, "%s", parameter ? r.model->parameters[i].name : i == p->count ? "input" : "h0");
+      snprintf(name, 64, "%s", i < count ? r.model->parameters[i].name : i == count ? "input" : "h0");
     }
   }
   free_run(&r);
@@ -29,6 +30,6 @@ static double worst_on_threads(problem *p, bppsa_recurrent_config *c, int64_t pl
   return worst;
 }
 
-static const campaign_kind on_threads = {"threads", 4, worst_on_threads};
+static const campaign_kind on_threads = {"threads", 4, false, false, worst_on_threads};
 
 #endif

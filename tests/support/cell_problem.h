@@ -11,19 +11,34 @@
 #include "tests/support/cell_reference.h"
 #include "tests/support/support.h"
 
-enum { MOST_LAYERS = 3, TENSORS = 4 * MOST_LAYERS + 2 };
+enum { MOST_LAYERS = 3, TENSORS = 4 * 2 * MOST_LAYERS + 2 };
 
-/* A problem in float64. Parameters in the model's order; labels [rows]. */
+/* A problem in float64. Tensors in the model's order, biases among them even where the model has none: then they are 0. A layer of
+ * two directions has those of the reverse one behind the others; "a sweep" is one direction of a layer. labels [rows] */
 typedef struct {
   bppsa_recurrent_config c;
+  int64_t *lengths; /* steps of each sample, [B]; NULL: all have T. x behind a sample's end is NaN */
   int64_t count, sizes[TENSORS];
   double *w[TENSORS], *dw[TENSORS], *magnitude[TENSORS]; /* magnitude: Σ |terms| of dw */
   double *x, *dx, *h0, *dh0;
   int64_t *labels;
 } problem;
 
-static int64_t in_of(const bppsa_recurrent_config *c, int64_t l) {
-  return l == 0 ? c->input : c->hidden;
+static int64_t directions_of(const bppsa_recurrent_config *c) {
+  return c->bidirectional ? 2 : 1;
+}
+
+static int64_t sweeps_of(const bppsa_recurrent_config *c) {
+  return c->layers * directions_of(c);
+}
+
+/* Numbers in the output of a layer in a step. */
+static int64_t width_of(const bppsa_recurrent_config *c) {
+  return c->hidden * directions_of(c);
+}
+
+static int64_t in_of(const bppsa_recurrent_config *c, int64_t layer) {
+  return layer == 0 ? c->input : width_of(c);
 }
 
 /* Numbers in a state. */
@@ -31,9 +46,13 @@ static int64_t state_of(const bppsa_recurrent_config *c) {
   return (cell.pair ? 2 : 1) * c->hidden;
 }
 
-/* From one row to the next of a layer's inputs, which are the states of the layer below. */
-static int64_t input_row(const bppsa_recurrent_config *c, int64_t l) {
-  return l == 0 ? c->input : state_of(c);
+static int64_t length_of(const problem *p, int64_t sample) {
+  return p->lengths != NULL ? p->lengths[sample] : p->c.seq_len;
+}
+
+/* The row, of T·B, of the k-th step that a sweep computes of a sample, k from 1. */
+static int64_t row_of(const problem *p, bool reverse, int64_t k, int64_t sample) {
+  return (reverse ? length_of(p, sample) - k : k - 1) * p->c.batch + sample;
 }
 
 static double *zeros(int64_t count) {
@@ -43,9 +62,9 @@ static double *zeros(int64_t count) {
 }
 
 /* W_ih x + b_ih and W_hh h + b_hh of one sample and step, each [G·H]. */
-static void pre_activations(const problem *p, int64_t l, const double *x, const double *h, double *px, double *ph) {
-  const int64_t I = in_of(&p->c, l), H = p->c.hidden;
-  double *const *w = p->w + 4 * l;
+static void pre_activations(const problem *p, int64_t sweep, const double *x, const double *h, double *px, double *ph) {
+  const int64_t I = in_of(&p->c, sweep / directions_of(&p->c)), H = p->c.hidden;
+  double *const *w = p->w + 4 * sweep;
   for (int64_t j = 0; j < cell.gates * H; ++j) {
     px[j] = w[2][j];
     ph[j] = w[3][j];
@@ -58,42 +77,115 @@ static void pre_activations(const problem *p, int64_t l, const double *x, const 
   }
 }
 
-/* h [L][T+1][B][S], logits: forward, one scalar at a time. Returns the mean cross-entropy. */
-static double reference_forward(const problem *p, double *h, double *probabilities) {
+/* The states of a problem: h [L·D][T+1][B][S], of each sweep in the order in which it goes, and in [L+1][T·B][D·H], the inputs
+ * of all layers but the first and the outputs of the last, in the order of time. */
+typedef struct {
+  double *h, *in;
+} reference_states;
+
+static reference_states make_states(const problem *p) {
   const bppsa_recurrent_config *c = &p->c;
-  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes, S = state_of(c);
-  for (int64_t l = 0; l < c->layers; ++l) {
-    const int64_t I = input_row(c, l);
-    double *hl = h + l * (T + 1) * B * S;
-    const double *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * S + B * S;
-    memcpy(hl, p->h0 + l * B * S, (size_t)(B * S) * sizeof *hl);
-    double *px = zeros(2 * cell.gates * H), *ph = px + cell.gates * H;
-    for (int64_t row = 0; row < T * B; ++row) {
-      pre_activations(p, l, in + row * I, hl + row * S, px, ph);
-      cell.forward(c, px, ph, hl + row * S, hl + (B + row) * S);
-    }
-    bppsa_free(px);
-  }
-  const double *top = h + (c->layers - 1) * (T + 1) * B * S, *const *head = (const double *const *)p->w + 4 * c->layers;
-  const int64_t rows = c->loss_all ? T * B : B;
-  double loss = 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    const double *hr = top + ((c->loss_all ? B : T * B) + r) * S;
-    double *pr = probabilities + r * C, most = -INFINITY, sum = 0;
-    for (int64_t k = 0; k < C; ++k) {
-      pr[k] = head[1][k];
-      for (int64_t j = 0; j < H; ++j) {
-        pr[k] += head[0][k * H + j] * hr[j];
+  return (reference_states){zeros(sweeps_of(c) * (c->seq_len + 1) * c->batch * state_of(c)),
+                            zeros((c->layers + 1) * c->seq_len * c->batch * width_of(c))};
+}
+
+static void free_states(reference_states *s) {
+  bppsa_free(s->h);
+  bppsa_free(s->in);
+}
+
+static const double *input_of(const problem *p, const reference_states *s, int64_t layer) {
+  return layer == 0 ? p->x : s->in + layer * p->c.seq_len * p->c.batch * width_of(&p->c);
+}
+
+static void forward_sweep(const problem *p, int64_t sweep, reference_states *s) {
+  const bppsa_recurrent_config *c = &p->c;
+  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, S = state_of(c), D = directions_of(c);
+  const int64_t l = sweep / D, I = in_of(c, l);
+  const double *in = input_of(p, s, l);
+  double *h = s->h + sweep * (T + 1) * B * S, *out = s->in + (l + 1) * T * B * D * H, *px = zeros(2 * cell.gates * H);
+  memcpy(h, p->h0 + sweep * B * S, (size_t)(B * S) * sizeof *h);
+  for (int64_t k = 1; k <= T; ++k) {
+    for (int64_t b = 0; b < B; ++b) {
+      if (k <= length_of(p, b)) {
+        const int64_t row = row_of(p, sweep % D != 0, k, b);
+        double *state = h + (k * B + b) * S;
+        pre_activations(p, sweep, in + row * I, state - B * S, px, px + cell.gates * H);
+        cell.forward(c, px, px + cell.gates * H, state - B * S, state);
+        memcpy(out + (row * D + sweep % D) * H, state, (size_t)H * sizeof *out);
       }
-      most = pr[k] > most ? pr[k] : most;
+    }
+  }
+  bppsa_free(px);
+}
+
+/* Rows of logits: [T·B] or [B]. */
+static int64_t logit_rows(const bppsa_recurrent_config *c) {
+  return (c->loss_all ? c->seq_len : 1) * c->batch;
+}
+
+static int64_t logit_count(const bppsa_recurrent_config *c) {
+  return logit_rows(c) * c->classes;
+}
+
+/* Is it a row of the loss, and not one behind a sample's end? */
+static bool row_counts(const problem *p, int64_t row) {
+  return !p->c.loss_all || row / p->c.batch < length_of(p, row % p->c.batch);
+}
+
+static int64_t counted_rows(const problem *p) {
+  int64_t rows = 0;
+  for (int64_t r = 0; r < logit_rows(&p->c); ++r) {
+    rows += row_counts(p, r);
+  }
+  return rows;
+}
+
+/* Where direction d of the top layer's output to a row of logits lies, [H]: in that step, or the last state of the sweep. */
+static const double *top_of(const problem *p, const reference_states *s, int64_t row, int64_t d) {
+  const bppsa_recurrent_config *c = &p->c;
+  const int64_t T = c->seq_len, B = c->batch, D = directions_of(c);
+  return c->loss_all ? s->in + (c->layers * T * B + row) * width_of(c) + d * c->hidden
+                     : s->h + (((c->layers - 1) * D + d) * (T + 1) + length_of(p, row)) * B * state_of(c) + row * state_of(c);
+}
+
+/* Makes a row of logits the seed of a mean cross-entropy over so many rows, and returns its loss. The label's 1 - p is summed from
+ * the other probabilities: a difference would cancel where p is near 1. */
+static double to_seed(double *row, int64_t classes, int64_t label, int64_t rows) {
+  double most = -INFINITY, others = 0;
+  for (int64_t k = 0; k < classes; ++k) {
+    most = fmax(most, row[k]);
+  }
+  for (int64_t k = 0; k < classes; ++k) {
+    others += k == label ? 0 : exp(row[k] - most);
+  }
+  const double own = exp(row[label] - most), sum = others + own, loss = own == 1 ? log1p(others) : log(sum) + most - row[label];
+  for (int64_t k = 0; k < classes; ++k) {
+    row[k] = (k == label ? -others : exp(row[k] - most)) / sum / (double)rows;
+  }
+  return loss / (double)rows;
+}
+
+/* Forward, one scalar at a time. Returns the mean cross-entropy; seed [rows][C] is its gradient. */
+static double reference_forward(const problem *p, reference_states *s, double *seed) {
+  const bppsa_recurrent_config *c = &p->c;
+  const int64_t H = c->hidden, C = c->classes, W = width_of(c), sweeps = sweeps_of(c), rows = counted_rows(p);
+  for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
+    forward_sweep(p, sweep, s);
+  }
+  double *const *head = p->w + 4 * sweeps, loss = 0;
+  for (int64_t r = 0; r < logit_rows(c); ++r) {
+    double *row = seed + r * C;
+    if (!row_counts(p, r)) {
+      continue;
     }
     for (int64_t k = 0; k < C; ++k) {
-      sum += exp(pr[k] - most);
+      row[k] = head[1][k];
+      for (int64_t j = 0; j < W; ++j) {
+        row[k] += head[0][k * W + j] * top_of(p, s, r, j / H)[j % H];
+      }
     }
-    loss += (log(sum) + most - pr[p->labels[r]]) / (double)rows;
-    for (int64_t k = 0; k < C; ++k) {
-      pr[k] = (exp(pr[k] - most) / sum - (k == p->labels[r])) / (double)rows; /* the seed */
-    }
+    loss += to_seed(row, C, p->labels[r], rows);
   }
   return loss;
 }
@@ -104,95 +196,109 @@ static void accumulate(problem *p, int64_t tensor, int64_t index, double term) {
   p->magnitude[tensor][index] += fabs(term);
 }
 
-static void reference_backward(problem *p, const double *h, const double *seed) {
+/* Gradients of the head; down [rows][D·H]: those of its inputs. */
+static void backward_head(problem *p, const reference_states *s, const double *seed, double *down) {
   const bppsa_recurrent_config *c = &p->c;
-  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes, L = c->layers, S = state_of(c);
-  const int64_t G = cell.gates * H;
-  double *g = zeros((T + 1) * B * S), *down = zeros((T + 1) * B * S), *px = zeros(4 * G + S), *ph = px + G;
+  const int64_t H = c->hidden, C = c->classes, W = width_of(c), head = 4 * sweeps_of(c);
+  for (int64_t r = 0; r < logit_rows(c); ++r) {
+    for (int64_t k = 0; k < C && row_counts(p, r); ++k) {
+      accumulate(p, head + 1, k, seed[r * C + k]);
+      for (int64_t j = 0; j < W; ++j) {
+        accumulate(p, head, k * W + j, seed[r * C + k] * top_of(p, s, r, j / H)[j % H]);
+        down[r * W + j] += seed[r * C + k] * p->w[head][k * W + j];
+      }
+    }
+  }
+}
+
+/* out [T·B][D·H]: gradients of the layer's outputs; last [B][D·H]: of the last states, or NULL; din: those of its inputs are
+ * added to it. */
+static void backward_sweep(problem *p, const reference_states *s, int64_t sweep, const double *out, const double *last,
+                           double *din) {
+  const bppsa_recurrent_config *c = &p->c;
+  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, S = state_of(c), D = directions_of(c), G = cell.gates * H;
+  const int64_t l = sweep / D, I = in_of(c, l), d = sweep % D;
+  const double *h = s->h + sweep * (T + 1) * B * S, *in = input_of(p, s, l);
+  double *const *w = p->w + 4 * sweep, *g = zeros((T + 1) * B * S), *px = zeros(4 * G + S), *ph = px + G;
   double *dx = ph + G, *dh = dx + G, *carried = dh + G;
-  const double *top = h + (L - 1) * (T + 1) * B * S;
-  const int64_t from = c->loss_all ? 1 : T;
-  for (int64_t t = from; t <= T; ++t) {
+  for (int64_t k = T; k >= 1; --k) {
     for (int64_t b = 0; b < B; ++b) {
-      const double *s = seed + ((t - from) * B + b) * C, *hr = top + (t * B + b) * S;
-      for (int64_t k = 0; k < C; ++k) {
-        accumulate(p, 4 * L + 1, k, s[k]);
-        for (int64_t j = 0; j < H; ++j) {
-          accumulate(p, 4 * L, k * H + j, s[k] * hr[j]);
-          g[(t * B + b) * S + j] += s[k] * p->w[4 * L][k * H + j];
+      if (k > length_of(p, b)) {
+        continue;
+      }
+      const int64_t row = row_of(p, d != 0, k, b);
+      double *gt = g + (k * B + b) * S, *down = gt - B * S;
+      const double *state = h + (k * B + b) * S, *before = state - B * S;
+      for (int64_t j = 0; j < H; ++j) {
+        gt[j] += out[(row * D + d) * H + j] + (last != NULL && k == length_of(p, b) ? last[(b * D + d) * H + j] : 0);
+      }
+      pre_activations(p, sweep, in + row * I, before, px, ph);
+      cell.backward(c, px, ph, before, state, gt, dx, dh, carried);
+      for (int64_t j = 0; j < S; ++j) {
+        down[j] += carried[j];
+      }
+      for (int64_t j = 0; j < G; ++j) {
+        accumulate(p, 4 * sweep + 2, j, dx[j]);
+        accumulate(p, 4 * sweep + 3, j, dh[j]);
+        for (int64_t i = 0; i < I; ++i) {
+          accumulate(p, 4 * sweep, j * I + i, dx[j] * in[row * I + i]);
+          din[row * I + i] += dx[j] * w[0][j * I + i];
+        }
+        for (int64_t i = 0; i < H; ++i) {
+          accumulate(p, 4 * sweep + 1, j * H + i, dh[j] * before[i]);
+          down[i] += dh[j] * w[1][j * H + i];
         }
       }
     }
   }
-  for (int64_t l = L - 1; l >= 0; --l) {
-    const int64_t I = in_of(c, l), R = input_row(c, l);
-    const double *hl = h + l * (T + 1) * B * S, *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * S + B * S;
-    double *const *w = p->w + 4 * l, *din = l == 0 ? p->dx : down + B * S;
-    memset(down, 0, (size_t)((T + 1) * B * S) * sizeof *down);
-    for (int64_t t = T; t >= 1; --t) {
-      for (int64_t b = 0; b < B; ++b) {
-        const int64_t row = (t - 1) * B + b;
-        const double *gt = g + (t * B + b) * S, *ht = hl + (t * B + b) * S, *before = hl + row * S;
-        pre_activations(p, l, in + row * R, before, px, ph);
-        cell.backward(c, px, ph, before, ht, gt, dx, dh, carried);
-        for (int64_t j = 0; j < S; ++j) {
-          g[row * S + j] += carried[j];
-        }
-        for (int64_t j = 0; j < G; ++j) {
-          accumulate(p, 4 * l + 2, j, dx[j]);
-          accumulate(p, 4 * l + 3, j, dh[j]);
-          for (int64_t k = 0; k < I; ++k) {
-            accumulate(p, 4 * l, j * I + k, dx[j] * in[row * R + k]);
-            din[row * R + k] += dx[j] * w[0][j * I + k];
-          }
-          for (int64_t k = 0; k < H; ++k) {
-            accumulate(p, 4 * l + 1, j * H + k, dh[j] * before[k]);
-            g[row * S + k] += dh[j] * w[1][j * H + k];
-          }
-        }
-      }
-    }
-    memcpy(p->dh0 + l * B * S, g, (size_t)(B * S) * sizeof *g);
-    double *swap = g;
-    g = down;
-    down = swap;
-  }
+  memcpy(p->dh0 + sweep * B * S, g, (size_t)(B * S) * sizeof *g);
   bppsa_free(g);
-  bppsa_free(down);
   bppsa_free(px);
 }
 
-static double *hidden_states(const problem *p) {
-  return zeros(p->c.layers * (p->c.seq_len + 1) * p->c.batch * state_of(&p->c));
-}
-
-static int64_t logit_count(const bppsa_recurrent_config *c) {
-  return (c->loss_all ? c->seq_len : 1) * c->batch * c->classes;
+static void reference_backward(problem *p, const reference_states *s, const double *seed) {
+  const bppsa_recurrent_config *c = &p->c;
+  const int64_t rows = c->seq_len * c->batch, D = directions_of(c), W = width_of(c);
+  double *out = zeros(rows * W), *last = c->loss_all ? NULL : zeros(c->batch * W);
+  backward_head(p, s, seed, c->loss_all ? out : last);
+  for (int64_t l = c->layers - 1; l >= 0; --l) {
+    double *din = l == 0 ? p->dx : zeros(rows * W);
+    for (int64_t d = 0; d < D; ++d) {
+      backward_sweep(p, s, l * D + d, out, l == c->layers - 1 ? last : NULL, din);
+    }
+    bppsa_free(out);
+    out = din;
+  }
+  bppsa_free(last);
 }
 
 /* Returns the loss. */
 static double reference(problem *p) {
-  double *h = hidden_states(p), *seed = zeros(logit_count(&p->c));
-  const double loss = reference_forward(p, h, seed);
-  reference_backward(p, h, seed);
-  bppsa_free(h);
+  reference_states states = make_states(p);
+  double *seed = zeros(logit_count(&p->c));
+  const double loss = reference_forward(p, &states, seed);
+  reference_backward(p, &states, seed);
+  free_states(&states);
   bppsa_free(seed);
   return loss;
 }
 
 /* Random weights in PyTorch's default range, or orthogonal W_hh; everything rounded to the dtype. */
 static problem make_problem(const bppsa_recurrent_config *config, bool orthogonal_hh, uint64_t seed) {
-  problem p = {.c = *config, .count = 4 * config->layers + 2};
-  const int64_t H = config->hidden, rows = config->seq_len * config->batch;
+  const int64_t H = config->hidden, rows = config->seq_len * config->batch, sweeps = sweeps_of(config), W = width_of(config);
+  problem p = {.c = *config, .count = 4 * sweeps + 2};
   for (int64_t i = 0; i < p.count; ++i) {
-    const int64_t l = i / 4, which = l == config->layers ? 4 + i % 4 : i % 4;
-    const int64_t G = cell.gates * H, sizes[] = {G * in_of(config, l), G * H, G, G, config->classes * H, config->classes};
+    const int64_t sweep = i / 4, which = sweep == sweeps ? 4 + i % 4 : i % 4, G = cell.gates * H;
+    const int64_t sizes[] = {G * in_of(config, sweep / directions_of(config)), G * H, G, G, config->classes * W, config->classes};
     p.sizes[i] = sizes[which];
     p.w[i] = uniform(seed + (uint64_t)i, sizes[which], 1 / sqrt((double)H));
     for (int64_t gate = 0; which == 1 && orthogonal_hh && gate < cell.gates; ++gate) {
       double *block = orthogonal(seed + (uint64_t)(i + 100 * gate), H, 1);
       memcpy(p.w[i] + gate * H * H, block, (size_t)(H * H) * sizeof *block);
       bppsa_free(block);
+    }
+    if (config->no_bias && (which == 2 || which == 3)) {
+      memset(p.w[i], 0, (size_t)sizes[which] * sizeof *p.w[i]);
     }
     p.dw[i] = zeros(sizes[which]);
     p.magnitude[i] = zeros(sizes[which]);
@@ -201,7 +307,7 @@ static problem make_problem(const bppsa_recurrent_config *config, bool orthogona
   p.x = uniform(seed + 50, rows * config->input, 1);
   bppsa_free(rounded(config->dtype, p.x, rows * config->input));
   p.dx = zeros(rows * config->input);
-  const int64_t states = config->layers * config->batch * state_of(config);
+  const int64_t states = sweeps * config->batch * state_of(config);
   p.h0 = uniform(seed + 51, states, 0.5);
   bppsa_free(rounded(config->dtype, p.h0, states));
   p.dh0 = zeros(states);
@@ -212,6 +318,33 @@ static problem make_problem(const bppsa_recurrent_config *config, bool orthogona
     p.labels[i] = (int64_t)((seed + (uint64_t)(i * i + 3 * i)) % (uint64_t)config->classes);
   }
   return p;
+}
+
+/* Gives the samples lengths, [B]. */
+static inline void set_lengths(problem *p, const int64_t *lengths) {
+  const bppsa_recurrent_config *c = &p->c;
+  p->lengths = bppsa_calloc(c->batch, sizeof *p->lengths);
+  assert_non_null(p->lengths);
+  memcpy(p->lengths, lengths, (size_t)c->batch * sizeof *lengths);
+  for (int64_t row = 0; row < c->seq_len * c->batch; ++row) {
+    for (int64_t i = 0; i < c->input && row / c->batch >= lengths[row % c->batch]; ++i) {
+      p->x[row * c->input + i] = NAN;
+    }
+  }
+}
+
+/* Is the tensor a parameter of the model? */
+static bool has_tensor(const problem *p, int64_t tensor) {
+  return !p->c.no_bias || tensor >= p->count - 2 || tensor % 4 < 2;
+}
+
+/* The tensor that is the model's parameter i; count, if it has none of that number. */
+static inline int64_t tensor_of_parameter(const problem *p, int64_t i) {
+  int64_t tensor = 0;
+  while (tensor < p->count && (!has_tensor(p, tensor) || i-- > 0)) {
+    ++tensor;
+  }
+  return tensor;
 }
 
 static void free_problem(problem *p) {
@@ -225,6 +358,7 @@ static void free_problem(problem *p) {
   bppsa_free(p->h0);
   bppsa_free(p->dh0);
   bppsa_free(p->labels);
+  bppsa_free(p->lengths);
 }
 
 #endif

@@ -11,11 +11,12 @@ typedef struct {
 } run;
 
 static void set_weights(bppsa_model *model, const problem *p) {
-  assert_int_equal(model->parameter_count, p->count);
-  for (int64_t i = 0; i < p->count; ++i) {
-    assert_int_equal(bppsa_view_count(&model->parameters[i].value), p->sizes[i]);
-    for (int64_t j = 0; j < p->sizes[i]; ++j) {
-      bppsa_view_set(&model->parameters[i].value, j, p->w[i][j]);
+  assert_int_equal(tensor_of_parameter(p, model->parameter_count), p->count);
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const int64_t tensor = tensor_of_parameter(p, i);
+    assert_int_equal(bppsa_view_count(&model->parameters[i].value), p->sizes[tensor]);
+    for (int64_t j = 0; j < p->sizes[tensor]; ++j) {
+      bppsa_view_set(&model->parameters[i].value, j, p->w[tensor][j]);
     }
   }
 }
@@ -23,7 +24,7 @@ static void set_weights(bppsa_model *model, const problem *p) {
 /* Forward, seed from the library's own logits in float64, backward. */
 static run run_model(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
   run r = {0};
-  const int64_t T = config->seq_len, B = p->c.batch, L = config->layers, S = state_of(config), C = config->classes;
+  const int64_t T = config->seq_len, B = p->c.batch, L = sweeps_of(config), S = state_of(config), C = config->classes;
   assert_int_equal(bppsa_recurrent_create(config, cell.cell, device, &r.model), BPPSA_OK);
   set_weights(r.model, p);
   r.x = rounded(config->dtype, p->x, T * B * config->input);
@@ -31,21 +32,17 @@ static run run_model(problem *p, const bppsa_recurrent_config *config, const bpp
   const bppsa_view x = bppsa_view_make(r.x, config->dtype, 3, (int64_t[]){T, B, config->input});
   const bppsa_view h0 = bppsa_view_make(r.h0, config->dtype, 3, (int64_t[]){L, B, S});
   bppsa_view logits;
-  assert_int_equal(r.model->ops->forward(r.model, &x, &h0, &logits), BPPSA_OK);
-  const int64_t rows = bppsa_view_count(&logits) / C;
+  assert_int_equal(bppsa_model_forward(r.model, &x, &h0, p->lengths, &logits), BPPSA_OK);
+  const int64_t rows = bppsa_view_count(&logits) / C, counted = counted_rows(p);
   double *seed = zeros(rows * C);
   for (int64_t i = 0; i < rows; ++i) {
-    double most = -INFINITY, sum = 0;
-    for (int64_t k = 0; k < C; ++k) {
-      most = fmax(most, bppsa_view_get(&logits, i * C + k));
+    if (!row_counts(p, i)) {
+      continue;
     }
     for (int64_t k = 0; k < C; ++k) {
-      sum += exp(bppsa_view_get(&logits, i * C + k) - most);
+      seed[i * C + k] = bppsa_view_get(&logits, i * C + k);
     }
-    r.loss += (log(sum) + most - bppsa_view_get(&logits, i * C + p->labels[i])) / (double)rows;
-    for (int64_t k = 0; k < C; ++k) {
-      seed[i * C + k] = (exp(bppsa_view_get(&logits, i * C + k) - most) / sum - (k == p->labels[i])) / (double)rows;
-    }
+    r.loss += to_seed(seed + i * C, C, p->labels[i], counted);
   }
   r.seed = rounded(config->dtype, seed, rows * C);
   bppsa_free(seed);

@@ -1,4 +1,5 @@
 /* The order of samples: the visits of an epoch, and orders that are refused. */
+#include "core/npy.h"
 #include "tests/core/helpers.h"
 #include "train/data/dataset.h"
 #include "train/order.h"
@@ -43,6 +44,37 @@ static void test_check(void **state) {
   assert_int_equal(bppsa_order_check(&order, 5, 1), BPPSA_ERR_ARGUMENT);
 }
 
+/* A file of one index is an order; one of none, of other numbers or of more extents is refused. */
+static void test_load(void **state) {
+  (void)state;
+  const char *const path = "order.npy";
+  static const int64_t shapes[][3] = {{1}, {4}, {2, 4}, {0}, {3, 0}, {1, 2, 4}};
+  for (int i = 0; i < 6; ++i) {
+    const int32_t dimensions = i == 5 ? 3 : i == 2 || i == 4 ? 2 : 1;
+    const bppsa_view view = bppsa_view_make((void *)(uintptr_t)rows, BPPSA_I64, dimensions, shapes[i]);
+    bppsa_buffer indices = {0};
+    bppsa_order order = {0};
+    assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
+    const bppsa_status status = bppsa_order_load(path, &indices, &order);
+    if (i >= 3) {
+      assert_error(status, BPPSA_ERR_SHAPE, "expected int64 indices of samples, [M] or [E, M], at least one");
+      continue;
+    }
+    assert_int_equal(status, BPPSA_OK);
+    assert_int_equal(order.kind, BPPSA_ORDER_GIVEN);
+    assert_int_equal(order.samples, dimensions == 2 ? 4 : shapes[i][0]);
+    assert_int_equal(order.epochs, dimensions == 2 ? 2 : 0);
+    assert_memory_equal(order.indices, rows, (size_t)bppsa_view_count(&view) * sizeof *rows);
+    bppsa_buffer_free(&indices);
+  }
+  const bppsa_view reals = bppsa_view_make((double[]){1, 2}, BPPSA_F64, 1, (int64_t[]){2});
+  bppsa_buffer indices = {0};
+  bppsa_order order = {0};
+  assert_int_equal(bppsa_npy_save(path, &reals), BPPSA_OK);
+  assert_error(bppsa_order_load(path, &indices, &order), BPPSA_ERR_SHAPE, "order.npy: f64 [2], expected int64");
+  (void)remove(path);
+}
+
 /* Orders that differ have texts that differ. */
 static void test_text(void **state) {
   (void)state;
@@ -63,6 +95,7 @@ static void test_text(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_check), cmocka_unit_test(test_text)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_check), cmocka_unit_test(test_load),
+                                     cmocka_unit_test(test_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

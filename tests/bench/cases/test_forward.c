@@ -10,6 +10,7 @@ static void check_row(const json_t *row, const char *method, int64_t seq_len) {
   assert_true(get_real(row, "residual") <= 2.4e-7 && get_real(row, "gap") <= 2.4e-7);
   assert_true(get_real(row, "error") > 0 && get_real(row, "moves") > 0);
   if (strcmp(method, "sequential") == 0) {
+    assert_true(get_real(row, "own") >= get_real(row, "error"));
     assert_int_equal(get_integer(row, "path"), seq_len);
     assert_true(get_real(row, "residual") == 0 && get_real(row, "work") == 1);
   } else {
@@ -51,6 +52,13 @@ static void test_document(void **state) {
   /* a network with default weights: errors are those of the sequential pass */
   assert_true(get_real(json_array_get(rows, 1), "error") <= 2 * get_real(json_array_get(rows, 0), "error"));
   assert_true(get_real(json_array_get(rows, 0), "moves") < 1e-5);
+  /* units in other orders: the same network, with other errors of the same size */
+  const double own = get_real(json_array_get(rows, 0), "own");
+  assert_true(own < 1e-6 && own == get_real(json_array_get(rows, 1), "own"));
+  for (size_t i = 0, larger = 0; i < 8; i += 2) {
+    larger += get_real(json_array_get(rows, i), "own") > get_real(json_array_get(rows, i), "error");
+    assert_true(i < 6 || larger > 0);
+  }
   assert_int_equal(get_integer(json_array_get(rows, 1), "mended"), 0);
   assert_true(get_integer(json_array_get(rows, 7), "mended") > 0);
   assert_written("F.json", document);
@@ -86,6 +94,7 @@ static void test_weights(void **state) {
   assert_int_equal(get_integer(row, "chunks"), 5);
   assert_int_equal(get_integer(row, "possible"), 1800);
   assert_true(get_real(row, "residual") <= 2e-14 && get_real(row, "error") < 1e-12);
+  assert_true(get_real(row, "own") > 0 && get_real(row, "own") < 1e-12);     /* of two layers of three gates */
   assert_true(get_real(row, "moves") > 0 && get_real(row, "moves") < 1e-12); /* by a rounding of f64, not of f32 */
   json_decref(document);
   run_result result = run("bench forward --model gru --weights W.st --seq-len 900 --repeats 3");

@@ -72,9 +72,14 @@ static void test_document(void **state) {
   }
   assert_int_equal(json_array_size(json_object_get(document, "rows")), trained);
   assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
-  /* micro-batches of 2 samples, 4 (copies), and 8 (one device) */
+  /* micro-batches of 2 samples with one update and with one each, of 4 (copies), and of 8 (one device) */
   const json_t *costs = json_object_get(document, "costs"), *ordering = json_object_get(document, "ordering");
-  assert_int_equal(json_array_size(costs), 3);
+  static const int64_t sizes[][2] = {{2, 1}, {2, 4}, {4, 1}, {8, 1}};
+  assert_int_equal(json_array_size(costs), 4);
+  for (size_t i = 0; i < 4; ++i) {
+    assert_int_equal(get_integer(json_array_get(costs, i), "samples"), sizes[i][0]);
+    assert_int_equal(get_integer(json_array_get(costs, i), "updates"), sizes[i][1]);
+  }
   /* every scheme with replicas has two; the file of costs has the sums */
   const json_t *sums = json_object_get(document, "sums"), *sync = json_object_get(json_array_get(sums, 0), "sync");
   assert_int_equal(json_array_size(sums), 1);
@@ -83,7 +88,6 @@ static void test_document(void **state) {
   for (size_t l = 0; l < 5; ++l) {
     assert_true(json_real_value(json_array_get(sync, l)) > 0);
   }
-  assert_int_equal(get_integer(json_array_get(costs, 0), "samples"), 2);
   assert_int_equal(json_array_size(json_object_get(json_array_get(costs, 0), "backward")), 5);
   assert_int_equal(get_integer(ordering, "pairs") - get_integer(ordering, "as_predicted"),
                    json_array_size(json_object_get(ordering, "inverted")));
@@ -96,6 +100,17 @@ static void test_document(void **state) {
   assert_written("F.json", document);
   json_decref(document);
   assert_int_equal(remove("F.json"), 0);
+  assert_int_equal(remove("costs.json"), 0);
+}
+
+/* Schemes with an update for each micro-batch have costs of their own, which are those of the file where all schemes are such. */
+static void updates_of_each_micro_batch_are_measured(void **state) {
+  (void)state;
+  json_t *document = run_json(SMALL "--ranks 2 --repeats 3 --compare pipedream,vanilla --save-costs costs.json --json");
+  assert_int_equal(json_array_size(json_object_get(document, "costs")), 2);
+  check_costs(find_row(document, "pipedream"), "--micro-batches 4");
+  check_costs(find_row(document, "vanilla"), "--micro-batches 4");
+  json_decref(document);
   assert_int_equal(remove("costs.json"), 0);
 }
 
@@ -317,9 +332,10 @@ static void test_wrong(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_trace),
-                                     cmocka_unit_test(test_iterations), cmocka_unit_test(test_halving),
-                                     cmocka_unit_test(test_table),      cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_wrong)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(updates_of_each_micro_batch_are_measured),
+                                     cmocka_unit_test(test_trace),    cmocka_unit_test(test_iterations),
+                                     cmocka_unit_test(test_halving),  cmocka_unit_test(test_table),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_wrong)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -87,8 +87,7 @@ static void check_gradients(const problem *p, bppsa_cudnn_algorithm algorithm, b
     const bppsa_view *got = &typed->parameters[i].gradient;
     const double r =
         residual(c->dtype, got->data, wide->parameters[i].gradient.data, bppsa_view_count(got), sqrt((double)c->seq_len));
-    const double widened = bppsa_cudnn_exact(algorithm) ? 1 : 8192;
-    if (!(r < 30 * widened)) {
+    if (!(r < 30 * bppsa_cudnn_rounding(algorithm, c->dtype))) {
       fail_msg("%s, %s: %s: residual %g", prefix, bppsa_cudnn_algorithm_name(algorithm), typed->parameters[i].name, r);
     }
   }

@@ -231,10 +231,16 @@ static int is_scale(const struct stand_in *shape, const void *factor, double exp
   return (shape->type == CUDNN_DATA_FLOAT ? (double)*(const float *)factor : *(const double *)factor) == expected;
 }
 
+/* cuDNN has kernels that read 16 bytes at a time, and then fault. */
+static int is_aligned(const void *array) {
+  return (uintptr_t)array % 16 == 0;
+}
+
 static cudnnStatus_t run_conv(cudnnHandle_t handle, const pass *p, const void *alpha, const void *beta, int algorithm,
                               size_t work_bytes) {
   if (!agrees(&p->x, &p->w, &p->conv, &p->y) || algorithm != CHOSEN || work_bytes < work_of(&p->x) || p->work == NULL ||
-      !is_scale(&p->y, alpha, 1) || !is_scale(&p->y, beta, 0)) {
+      !is_scale(&p->y, alpha, 1) || !is_scale(&p->y, beta, 0) || !is_aligned(p->from) || !is_aligned(p->with) ||
+      !is_aligned(p->to)) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "convolution");
   }
   simt_host_function(handle->stream, multiply, p, sizeof *p);
@@ -268,7 +274,8 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
 }
 
 static cudnnStatus_t run_bias(cudnnHandle_t handle, const pass *p, const struct stand_in *b, int fine) {
-  if (!fine || b->extents[0] != 1 || b->extents[1] != p->y.extents[1] || b->extents[2] != 1 || b->extents[3] != 1) {
+  if (!fine || !is_aligned(p->from) || !is_aligned(p->to) || b->extents[0] != 1 || b->extents[1] != p->y.extents[1] ||
+      b->extents[2] != 1 || b->extents[3] != 1) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "bias");
   }
   simt_host_function(handle->stream, bias, p, sizeof *p);
