@@ -201,8 +201,8 @@ bppsa_status bppsa_comm_ibarrier(bppsa_comm *comm, bppsa_comm_request **request)
 /* ---- requests ---- */
 
 /* The call that finds a request done frees it and sets it to NULL. NULL requests are legal and ignored. All requests of one call
- * belong to the same rank and the same transport. When one of these calls fails, it cancels all of its requests and sets them to
- * NULL, and no longer borrows their views. */
+ * belong to the same rank and the same transport: ERR_ARGUMENT if not, and the requests stay as they are. When one of these calls
+ * fails otherwise, it cancels all of its requests and sets them to NULL, and no longer borrows their views. */
 bppsa_status bppsa_comm_wait(bppsa_comm_request **request);
 bppsa_status bppsa_comm_wait_all(int64_t count, bppsa_comm_request **requests);
 /* Waits until one of the requests is done. index: its position; -1 if all are NULL. */

@@ -446,15 +446,30 @@ bppsa_status bppsa_comm_expired(const bppsa_comm_request *r) {
                     bppsa_comm_describe(r, operation, sizeof operation));
 }
 
-/* Waits until the deadline for one of the requests to be done. */
-static bppsa_status first_done(int64_t count, bppsa_comm_request **requests, double deadline, int64_t *index) {
-  bppsa_comm_request *first = NULL; /* the first request that is not NULL: all others must belong to its rank */
+/* Returns the first request that is not NULL, NULL if all are. */
+static bppsa_comm_request *first_of(int64_t count, bppsa_comm_request *const *requests) {
   for (int64_t i = 0; i < count; ++i) {
-    first = first == NULL ? requests[i] : first;
+    if (requests[i] != NULL) {
+      return requests[i];
+    }
+  }
+  return NULL;
+}
+
+/* All requests must belong to the rank of the first. */
+static bppsa_status check_rank(int64_t count, bppsa_comm_request *const *requests) {
+  const bppsa_comm_request *first = first_of(count, requests);
+  for (int64_t i = 0; i < count; ++i) {
     if (requests[i] != NULL && requests[i]->comm->endpoint != first->comm->endpoint) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "wait: request %" PRId64 " belongs to another rank or transport", i);
     }
   }
+  return BPPSA_OK;
+}
+
+/* Waits until the deadline for one of the requests to be done. */
+static bppsa_status first_done(int64_t count, bppsa_comm_request **requests, double deadline, int64_t *index) {
+  bppsa_comm_request *first = first_of(count, requests);
   if (first == NULL) {
     *index = -1;
     return BPPSA_OK;
@@ -484,16 +499,13 @@ static bppsa_status first_done(int64_t count, bppsa_comm_request **requests, dou
 }
 
 static double deadline_of(int64_t count, bppsa_comm_request *const *requests) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (requests[i] != NULL) {
-      return bppsa_now() + requests[i]->comm->endpoint->timeout;
-    }
-  }
-  return 0;
+  const bppsa_comm_request *first = first_of(count, requests);
+  return first == NULL ? 0 : bppsa_now() + first->comm->endpoint->timeout;
 }
 
 bppsa_status bppsa_comm_wait_any(int64_t count, bppsa_comm_request **requests, int64_t *index) {
   BPPSA_REQUIRE(count >= 0 && requests != NULL && index != NULL);
+  BPPSA_TRY(check_rank(count, requests));
   const bppsa_status status = first_done(count, requests, deadline_of(count, requests), index);
   if (status != BPPSA_OK) {
     bppsa_comm_cancel(count, requests);
@@ -503,6 +515,7 @@ bppsa_status bppsa_comm_wait_any(int64_t count, bppsa_comm_request **requests, i
 
 bppsa_status bppsa_comm_wait_all(int64_t count, bppsa_comm_request **requests) {
   BPPSA_REQUIRE(count >= 0 && requests != NULL);
+  BPPSA_TRY(check_rank(count, requests));
   const double deadline = deadline_of(count, requests);
   for (int64_t i = 0; i < count; ++i) {
     int64_t index = -1;

@@ -182,8 +182,10 @@ static bppsa_status wait_for_foreign(bppsa_comm *comm, void *context) {
   BPPSA_TRY(bppsa_comm_irecv(comm, 1, 6, &view, &request));
   bppsa_comm_request *both[] = {NULL, request, atomic_load(&of_rank_1)};
   int64_t index = 7;
-  const bppsa_status status = bppsa_comm_wait_any(3, both, &index);
-  const bool said = status == BPPSA_ERR_ARGUMENT && HAS("wait: request 2 belongs to another rank or transport");
+  bool said =
+      bppsa_comm_wait_any(3, both, &index) == BPPSA_ERR_ARGUMENT && HAS("wait: request 2 belongs to another rank or transport");
+  said =
+      bppsa_comm_wait_all(3, both) == BPPSA_ERR_ARGUMENT && HAS("wait: request 2 belongs to another rank or transport") && said;
   bppsa_comm_cancel(1, &request);
   BPPSA_TRY(bppsa_comm_barrier(comm));
   BPPSA_TRY(bppsa_comm_send(comm, 1, 5, &view));

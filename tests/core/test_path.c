@@ -17,8 +17,8 @@ static void too_long(void **state) {
   long_path(path, 4096);
   assert_error(bppsa_path_check_file(path), BPPSA_ERR_ARGUMENT, "a path of 4101 characters, expected at most 4095");
   assert_error(bppsa_path_check_folder(path), BPPSA_ERR_ARGUMENT, "a path of 4101 characters, expected at most 4095");
-  long_path(path, 4095); /* as a directory it fits; the system refuses its name */
-  assert_error(bppsa_path_check_file(path), BPPSA_ERR_ARGUMENT, "dddd/file: cannot");
+  long_path(path, 4095); /* as a directory it fits; the system refuses its name, and the message is cut */
+  assert_error(bppsa_path_check_file(path), BPPSA_ERR_ARGUMENT, "dddd");
   assert_error(bppsa_path_check_folder(path), BPPSA_ERR_ARGUMENT, "a path of 4100 characters, expected at most 4095");
 }
 

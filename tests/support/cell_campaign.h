@@ -11,21 +11,10 @@
 
 #include <stdlib.h>
 
-#include "core/cut.h"
-#include "core/philox.h"
 #include "scan/method.h"
-#include "tests/support/cell_problem.h"
+#include "tests/support/cell_sensitivity.h"
 
 enum { LIMIT = 30, SUSPICIOUS = 10, MOST_BATCH = 20 }; /* residuals; from SUSPICIOUS on the problem's sensitivity is computed */
-
-/* Random numbers of one configuration. */
-typedef struct {
-  uint64_t seed, drawn;
-} dice;
-
-static int64_t roll(dice *d, int64_t least, int64_t most) {
-  return least + (int64_t)(bppsa_random_u32(d->seed, BPPSA_STREAM_TEST, d->drawn++) % (uint64_t)(most - least + 1));
-}
 
 /* Small numbers are as likely as large ones. */
 static int64_t roll_size(dice *d, int64_t most) {
@@ -82,80 +71,6 @@ static void scale(double *values, int64_t count, double factor, bppsa_dtype dtyp
     values[i] *= factor;
   }
   bppsa_free(rounded(dtype, values, count));
-}
-
-/* A copy of a tensor; the caller frees it. */
-static double *copy_of(const double *values, int64_t count) {
-  double *copy = zeros(count);
-  memcpy(copy, values, (size_t)count * sizeof *copy);
-  return copy;
-}
-
-/* Tensor i of the problem: its parameters, then x and h0. */
-typedef struct {
-  double *values, *gradient, *magnitude; /* magnitude NULL: of no parameter */
-  int64_t count;
-} campaign_tensor;
-
-static campaign_tensor tensor_of(const problem *p, int64_t i) {
-  const bppsa_recurrent_config *c = &p->c;
-  if (i < p->count) {
-    return (campaign_tensor){p->w[i], p->dw[i], p->magnitude[i], p->sizes[i]};
-  }
-  return i == p->count ? (campaign_tensor){p->x, p->dx, NULL, c->seq_len * c->batch * c->input}
-                       : (campaign_tensor){p->h0, p->dh0, NULL, sweeps_of(c) * c->batch * state_of(c)};
-}
-
-/* The largest residual of the tensor's parts. */
-static double moved_by(const campaign_tensor *t, const double *before, int64_t steps, int64_t parts, double root) {
-  double worst = 0;
-  for (int64_t r = 0; r < parts; ++r) {
-    const int64_t size = t->count / steps, first = bppsa_cut(steps, parts, r) * size, end = bppsa_cut(steps, parts, r + 1) * size;
-    const double found = residual(BPPSA_F64, t->gradient + first, before + first, end - first, root);
-    worst = found <= worst ? worst : found;
-  }
-  return worst;
-}
-
-/* How far the reference's own gradients move when every weight and input moves by one rounding of the dtype, in units of the
- * residual, at most in so many random moves: no algorithm can be expected to come closer. The gradient of x is judged in so many
- * parts, as ranks judge it: far from the loss it may be small and a long product. Infinite where a unit sits on the kink of relu.
- * Overwrites the problem. */
-static double sensitivity(problem *p, int64_t moves, int64_t parts, dice *d) {
-  const double epsilon = p->c.dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53, root = sqrt((double)p->c.seq_len);
-  double *still[TENSORS + 2], *before[TENSORS + 2], worst = 0;
-  for (int64_t i = 0; i < p->count + 2; ++i) {
-    const campaign_tensor t = tensor_of(p, i);
-    still[i] = copy_of(t.values, t.count);
-    before[i] = copy_of(t.gradient, t.count);
-  }
-  for (int64_t move = 0; move < moves; ++move) {
-    for (int64_t i = 0; i < p->count + 2; ++i) {
-      const campaign_tensor t = tensor_of(p, i);
-      for (int64_t k = 0; k < t.count; ++k) {
-        t.values[k] = still[i][k] * (1 + (double)roll(d, -1, 1) * epsilon);
-        t.gradient[k] = 0;
-        if (t.magnitude != NULL) {
-          t.magnitude[k] = 0;
-        }
-      }
-    }
-    reference(p);
-    for (int64_t i = 0; i < p->count + 2; ++i) {
-      const campaign_tensor t = tensor_of(p, i);
-      if (i < p->count && !has_tensor(p, i)) {
-        continue;
-      }
-      const int64_t cuts = i == p->count ? parts : 1, steps = i == p->count ? p->c.seq_len : 1;
-      const double found = moved_by(&t, before[i], steps, cuts, root) * 0x1p-53 / epsilon;
-      worst = found <= worst ? worst : found;
-    }
-  }
-  for (int64_t i = 0; i < p->count + 2; ++i) {
-    bppsa_free(still[i]);
-    bppsa_free(before[i]);
-  }
-  return worst;
 }
 
 /* Any lengths, or all samples end with the sequence. */
