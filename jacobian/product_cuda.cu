@@ -14,7 +14,6 @@ namespace {
 enum { THREADS = 256, TOGETHER = 64, SHARED_OF_SAMPLES = 56 * 1024 };
 
 /* What the cost model counts with (product_gpu_cost.c). */
-static_assert(launch_most<product_copies<float>>() == PRODUCT_COPIES_TOGETHER, "copies that share a launch");
 static_assert(launch_most<product_columns<float>>() == PRODUCT_COLUMNS_TOGETHER, "scaled columns that share a launch");
 static_assert(launch_most<product_rows<float>>() == PRODUCT_ROWS_TOGETHER, "scaled rows that share a launch");
 static_assert(launch_most<product_slots<float, uint16_t>>() == PRODUCT_SLOTS_TOGETHER, "slots that share a launch");

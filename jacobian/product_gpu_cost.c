@@ -8,7 +8,6 @@
 #include "jacobian/product_internal.h"
 
 /* work: values of C */
-static const bppsa_gpu_cost copy = {PRODUCT_COPIES_TOGETHER, 54, 32};           /* bppsa_product_copy */
 static const bppsa_gpu_cost scale_columns = {PRODUCT_COLUMNS_TOGETHER, 69, 32}; /* bppsa_product_scale_columns */
 static const bppsa_gpu_cost scale_rows = {PRODUCT_ROWS_TOGETHER, 37, 4 * 32}; /* bppsa_product_scale_rows: four values a thread */
 /* work: pairs */
@@ -43,10 +42,8 @@ double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind
            seconds_of(p, batch, &meetings[which], multiply_adds, read + 2 * written);
   case BPPSA_PRODUCT_DENSE:
     return seconds_of(p, batch, &bands[which], multiply_adds, read + written);
-  case BPPSA_PRODUCT_DIAGONAL:
+  default: /* BPPSA_PRODUCT_DIAGONAL: no caller asks for the identity's, which is only copied */
     return p->right ? seconds_of(p, batch, &scale_columns, entries, read + written + 4 * entries)
                     : seconds_of(p, batch, &scale_rows, entries, read + written);
-  default:
-    return seconds_of(p, batch, &copy, entries, 2 * written);
   }
 }

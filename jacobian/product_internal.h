@@ -149,7 +149,6 @@ void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_valu
 
 /* Products that share a launch at most: items of a group (core/launch_group.cuh), by kernel. */
 enum {
-  PRODUCT_COPIES_TOGETHER = 85,
   PRODUCT_COLUMNS_TOGETHER = 56,
   PRODUCT_ROWS_TOGETHER = 42,
   PRODUCT_SLOTS_TOGETHER = 34,

@@ -39,6 +39,8 @@ static void test_table(void **state) {
       assert_true(rows[i].least <= rows[i].most);
       bppsa_timed_free(&timed);
     }
+    bppsa_schedule_table(rows, 0, &text);
+    assert_null(text.text); /* no rows, no heading */
     bppsa_schedule_table(rows, 3, &text);
     assert_int_equal(bppsa_text_check(&text), BPPSA_OK);
     for (int i = 0; i < 3; ++i) {

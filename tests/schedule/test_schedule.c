@@ -343,6 +343,27 @@ static void test_reverse_search(void **state) {
   assert_true(met[0] > 0 && met[1] == 0 && met[2] > 0 && met[3] > 0 && met[4] > 0 && met[5] > 0); /* k = 1 changes no order */
 }
 
+/* A cap of memory bounds k: with equal layers j gradients of weights that wait hold 2j / L of the network's activations. */
+static void test_reverse_cap(void **state) {
+  (void)state;
+  bppsa_schedule_config config = layered(2, 1, 5, BPPSA_SPLIT_IW);
+  config.window = BPPSA_WINDOW_BACKWARD_FORWARD;
+  config.memory_cap = 0.9;
+  config.reverse = 5;
+  simulated s = simulate("reverse-first-k", &config);
+  assert_int_equal(s.list->config.reverse, 2);
+  release(&s);
+  config.reverse = 1;
+  s = simulate("reverse-first-k", &config);
+  assert_int_equal(s.list->config.reverse, 1);
+  release(&s);
+  config.memory_cap = 2.1; /* 2 would just be reached */
+  config.reverse = 5;
+  s = simulate("reverse-first-k", &config);
+  assert_int_equal(s.list->config.reverse, 5);
+  release(&s);
+}
+
 static void test_multi_stream(void **state) {
   (void)state;
   for (int64_t layers = 1; layers <= 40; ++layers) {
@@ -388,7 +409,7 @@ int main(void) {
       cmocka_unit_test(test_model_parallel), cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_zb_h1),
       cmocka_unit_test(test_asynchronous),   cmocka_unit_test(test_chimera),        cmocka_unit_test(test_concatenation),
       cmocka_unit_test(test_doubling),       cmocka_unit_test(test_figure5),        cmocka_unit_test(test_figure13),
-      cmocka_unit_test(test_figure4),        cmocka_unit_test(test_reverse_search), cmocka_unit_test(test_multi_stream),
-      cmocka_unit_test(test_scans)};
+      cmocka_unit_test(test_figure4),        cmocka_unit_test(test_reverse_search), cmocka_unit_test(test_reverse_cap),
+      cmocka_unit_test(test_multi_stream),   cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
