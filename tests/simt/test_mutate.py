@@ -68,12 +68,23 @@ number = lines.index(listed["before"])
 mutant = ("schedule", listed["file"], number, "operator", listed["after"])
 check(mutate.is_known(mutant, [listed]), "a listed mutant is known")
 check(not mutate.is_known(mutant[:4] + ("other",), [listed]), "another one is not")
-row = {"file": listed["file"], "line": number + 1, "kind": "operator", "before": listed["before"], "after": listed["after"]}
+
+# an earlier run's rows, whose lines have moved since
+path = "core/cut.h"
+some = [mutant for mutant in mutate.all_mutants(["core"]) if mutant[1] == path]
+texts = mutate.mutants_by_text(some)
+text, single = next((text, found[0]) for text, found in sorted(texts.items()) if len(found) == 1)
+row = {"file": path, "line": single[2] + 1000, "kind": text[1], "before": text[2], "after": text[3]}
 with tempfile.TemporaryDirectory() as folder:
     for result, kept in (("killed", 1), ("invalid", 1), ("survived", 0)):
-        path = os.path.join(folder, result + ".json")
-        with open(path, "w", encoding="utf-8") as file:
+        record = os.path.join(folder, result + ".json")
+        with open(record, "w", encoding="utf-8") as file:
             json.dump({"commit": "abc", "mutants": [{**row, "result": result}]}, file)
-        waiting, rows = mutate.without_kept([mutant], mutate.kept_rows([path]))
-        check(len(rows) == kept and len(waiting) == 1 - kept, "%s: kept %d" % (result, kept))
+        earlier = mutate.earlier_results([record])
+        waiting, rows = mutate.draw(some, 5, 1, earlier)
+        check(len(rows) == kept and len(waiting) == 5 - kept, "%s: kept %d" % (result, kept))
+        check(kept == 0 or rows[0]["line"] == single[2] + 1 and rows[0]["commit"] == "abc", "%s: where it is today" % result)
+        check(kept == 1 or waiting[-1] == single, "a survivor is judged behind new mutants")
+    check(mutate.draw(some, 5, 1, []) == mutate.draw(some, 5, 1, []), "a seed draws the same mutants")
+    check(len(mutate.draw(some, 0, 1, [])[0]) == len(some), "a sample of 0 is all of them")
 sys.exit(1 if failures else 0)
