@@ -29,10 +29,6 @@ const double *bppsa_layer_split_meetings(const bppsa_model *model, int64_t *coun
   return s->met;
 }
 
-const bppsa_layer_plan *bppsa_layer_split_plan(const bppsa_model *model) {
-  return ((const layer_split *)model)->plan;
-}
-
 /* ---- passes ---- */
 
 static bppsa_cnn_pass pass_of(const layer_split *s, const split_layer *l, int64_t batch) {

@@ -55,8 +55,6 @@ typedef struct {
  * ERR_MEMORY. */
 bppsa_status bppsa_layer_split_create(const bppsa_cnn_network *network, const bppsa_layer_split_config *config,
                                       const bppsa_device *device, bppsa_model **model);
-/* Its plan; borrowed. */
-const bppsa_layer_plan *bppsa_layer_split_plan(const bppsa_model *model);
 
 /* Takes the place of forward and backward for a group that has no samples of this batch: its gradients are 0. Collective among the
  * groups. ERR_COMM. */

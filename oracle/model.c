@@ -10,10 +10,6 @@
 
 static const char *const kinds[] = {"conv", "linear", "norm", "elementwise", "pool", "add", "recurrent", NULL};
 
-const char *bppsa_layer_kind_name(int32_t kind) {
-  return kind >= 0 && kind < BPPSA_LAYER_KINDS ? kinds[kind] : NULL;
-}
-
 bool bppsa_oracle_weighted(const bppsa_oracle_layer *layer) {
   return layer->kind == BPPSA_LAYER_CONV || layer->kind == BPPSA_LAYER_LINEAR;
 }

@@ -50,9 +50,6 @@ typedef enum {
   BPPSA_LAYER_KINDS
 } bppsa_layer_kind;
 
-/* "conv", ...; NULL beyond the last. */
-const char *bppsa_layer_kind_name(int32_t kind);
-
 typedef struct {
   char name[BPPSA_ORACLE_NAME];
   bppsa_layer_kind kind;

@@ -95,6 +95,10 @@ static void refused(void **state) {
   assert_int_equal(bppsa_ordered_sum_add(sum, 0, &fits), BPPSA_OK);
   assert_int_equal(bppsa_ordered_sum_add(sum, 0, &fits), BPPSA_ERR_ARGUMENT);
   assert_says("it was added before");
+  bppsa_comm_request *request = NULL;
+  assert_int_equal(bppsa_ordered_sum_ibroadcast(sum, &fits, &request), BPPSA_ERR_ARGUMENT);
+  assert_says("ordered sum: a broadcast before its reduction is done, expected it afterwards");
+  assert_null(request);
   assert_int_equal(bppsa_ordered_sum_add(sum, 2, &fits), BPPSA_OK);
   assert_int_equal(bppsa_ordered_sum_finish(sum, &fits), BPPSA_ERR_ARGUMENT);
   assert_says("block 1 of rank 0 was not added");

@@ -406,6 +406,9 @@ typedef struct {
   int64_t fail_at;                      /* this input callback fails; 0: none */
   int64_t inputs;
   int64_t die_at, stall_at; /* rank 1's operations; 0: none */
+  int64_t classes;          /* of a row of labelled logits; 0: the data have no labels */
+  int32_t tag;
+  bool other_dtype; /* the first weight comes in float64 */
 } failing;
 
 static bppsa_status failing_input(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *x) {
@@ -422,10 +425,20 @@ static bppsa_status failing_loss(void *context, const bppsa_pipeline_micro *micr
   return fill_seed(&about, micro, logits, seed, loss);
 }
 
+static bppsa_status no_labels(void *context, const bppsa_pipeline_micro *micro, int64_t *labels) {
+  (void)context, (void)micro, (void)labels;
+  return BPPSA_OK;
+}
+
 static bppsa_status train_once(bppsa_comm *comm, failing *f, bppsa_chain *chain, const bppsa_schedule *list,
                                const bppsa_view *views) {
-  const bppsa_pipeline_config settings = {.schedule = list, .samples = f->samples, .optimizer = bppsa_optimizer_config_default()};
-  const bppsa_pipeline_data data = {.context = f, .input = failing_input, .loss = failing_loss};
+  const bppsa_pipeline_config settings = {
+      .schedule = list, .samples = f->samples, .optimizer = bppsa_optimizer_config_default(), .tag = f->tag};
+  const bppsa_pipeline_data data = {.context = f,
+                                    .input = failing_input,
+                                    .loss = failing_loss,
+                                    .labels = f->classes > 0 ? no_labels : NULL,
+                                    .classes = f->classes};
   double losses[MOST_UPDATES];
   bppsa_pipeline *p;
   BPPSA_TRY(bppsa_pipeline_create(comm, chain, &settings, views, &p));
@@ -456,6 +469,7 @@ static bppsa_status try_rank(bppsa_comm *comm, void *context) {
   for (int64_t i = 0; status == BPPSA_OK && i < model->parameter_count; ++i) {
     views[i] = model->parameters[i].value;
   }
+  views[0].dtype = mine.other_dtype ? BPPSA_F64 : views[0].dtype;
   status = status == BPPSA_OK ? train_once(comm, &mine, chain, list, views) : status;
   bppsa_schedule_destroy(list);
   if (model != NULL) {
@@ -507,6 +521,10 @@ static void swap_micro_batches(bppsa_schedule *list) {
   }
 }
 
+static void make_collective(bppsa_schedule *list) {
+  list->ops[list->count - 1].kind = BPPSA_KIND_COLLECTIVE;
+}
+
 static void what_cannot_run_is_refused(void **state) {
   bppsa_cnn_network network;
   (void)state;
@@ -535,6 +553,22 @@ static void what_cannot_run_is_refused(void **state) {
   f.config.layers = 0;
   f.config.elements = 9;
   assert_fails(&f, 2, BPPSA_ERR_ARGUMENT, "layers, expected the network's 8");
+  f.config.layers = LAYERS;
+  assert_fails(&f, 2, BPPSA_ERR_UNSUPPORTED, "has no scans, expected a scheme with layers and micro-batches");
+  f = new_failing(&network, "gpipe", 2);
+  f.change = make_collective;
+  assert_fails(&f, 2, BPPSA_ERR_UNSUPPORTED, "has no collectives inside layers and no exchange of borders");
+  f = new_failing(&network, "gpipe", 2);
+  f.tag = -1;
+  assert_fails(&f, 2, BPPSA_ERR_ARGUMENT, "tags from -1, expected at most 32767 of them; more ranks need fewer");
+  f.tag = BPPSA_COMM_MAX_TAG;
+  assert_fails(&f, 2, BPPSA_ERR_ARGUMENT, "tags from 32767, expected at most");
+  f = new_failing(&network, "gpipe", 2);
+  f.classes = 2;
+  assert_fails(&f, 2, BPPSA_ERR_ARGUMENT, "pipeline: rows of 2 classes, expected a divisor of the logits' 5");
+  f = new_failing(&network, "gpipe", 2);
+  f.other_dtype = true;
+  assert_fails(&f, 2, BPPSA_ERR_SHAPE, "pipeline: another shape or dtype for c.weight, expected the chain's");
   bppsa_cnn_network_free(&network);
 }
 

@@ -29,6 +29,44 @@ static void test_operators(void **state) {
   assert_message(bppsa_op_shape(&op, out), BPPSA_ERR_SHAPE, "expected at most 2^59 weights");
 }
 
+static void test_jacobians(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_jacobian *jacobian = NULL;
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+  op.kind = (bppsa_operator)99;
+  assert_message(bppsa_jacobian_create(&op, NULL, false, device, &jacobian), BPPSA_ERR_ARGUMENT, "Jacobian: unknown operator 99");
+  assert_null(jacobian);
+  bppsa_device_destroy(device);
+}
+
+/* A factor that is known by its structure alone is spelled out, if the memory limit allows that. */
+static void test_spelled_out(void **state) {
+  (void)state;
+  int64_t rows[65];
+  int32_t columns[64];
+  bppsa_csr positions = {0}, blocks = {0};
+  for (int i = 0; i <= 64; ++i) {
+    rows[i] = i;
+    columns[i % 64] = i % 64;
+  }
+  const bppsa_csr diagonal = {.rows = 64, .cols = 64, .nnz = 64, .row_ptr = rows, .col = columns};
+  bppsa_device *device = cpu_device(1);
+  bppsa_product *product = NULL;
+  bppsa_product_config config = bppsa_product_config_default();
+  assert_int_equal(bppsa_csr_create(1, 1, 1, &positions), BPPSA_OK);
+  positions.row_ptr[1] = 1;
+  positions.col[0] = 0;
+  assert_int_equal(bppsa_csr_from_blocks(1, 64, 64, &positions, &blocks), BPPSA_OK);
+  config.kind = BPPSA_PRODUCT_SLOTS;
+  config.memory_limit = 1000;
+  assert_message(bppsa_product_create(&blocks, &diagonal, &config, device, &product), BPPSA_ERR_ARGUMENT,
+                 "product: a factor with 4096 entries needs 16904 bytes, the memory limit is 1000");
+  assert_null(product);
+  bppsa_csr_free(&blocks);
+  bppsa_device_destroy(device);
+}
+
 static void test_patterns(void **state) {
   (void)state;
   int64_t rows[4] = {0, 2, 1, 3};
@@ -84,7 +122,8 @@ static void test_products(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators), cmocka_unit_test(test_patterns),
-                                     cmocka_unit_test(test_blocks), cmocka_unit_test(test_products)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators),   cmocka_unit_test(test_jacobians),
+                                     cmocka_unit_test(test_spelled_out), cmocka_unit_test(test_patterns),
+                                     cmocka_unit_test(test_blocks),      cmocka_unit_test(test_products)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Recurrent networks, batches and files of weights that are refused, each with what was expected. */
 #include <string.h>
 
+#include "recurrent/chain.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
@@ -33,6 +34,22 @@ static void test_configurations(void **state) {
   config = small();
   config.method.backward = (bppsa_backward)5;
   assert_message(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_ERR_ARGUMENT, "or backward 5");
+  config = small();
+  config.memory_limit = -1;
+  config.optimizer_slots = 2;
+  assert_message(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_ERR_ARGUMENT,
+                 "memory limit -1, optimizer slots 2, expected 0 or more");
+  config = small();
+  config.lengths = true;
+  config.part.seq_len = 6;
+  assert_message(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_ERR_UNSUPPORTED,
+                 "lengths of samples in a part of a sequence, expected a network with all steps");
+  config = small();
+  config.no_head = true;
+  bppsa_chain *chain = NULL;
+  assert_message(bppsa_recurrent_chain_create(&config, &bppsa_rnn_cell, device, &chain), BPPSA_ERR_UNSUPPORTED,
+                 "chain: a network without a head, expected one with a head");
+  assert_null(chain);
   assert_null(model);
   bppsa_device_destroy(device);
 }

@@ -60,6 +60,31 @@ static void test_costs(void **state) {
   bppsa_schedule_destroy(list);
 }
 
+static void test_searches(void **state) {
+  (void)state;
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  config.layers = 5000;
+  config.reverse = -1;
+  assert_refused("reverse-first-k", &config, "reverse-k: a search over 5000 layers, expected at most 4096, or k itself");
+  assert_refused("multi-stream", &config, "multi-stream: 5000 layers in 5000 regions, expected at most 512, and no more regions");
+}
+
+/* A list whose first operation waits for itself, as no scheme makes one. */
+static void test_circle(void **state) {
+  (void)state;
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  bppsa_schedule_times times;
+  bppsa_schedule *list = NULL;
+  config.stages = config.micro_batches = 1;
+  assert_int_equal(bppsa_schedule_create("gpipe", &config, &list), BPPSA_OK);
+  assert_true(list->ops[1].dep_count > 0 && list->deps[list->ops[1].deps] == 0);
+  list->ops[0].deps = list->ops[1].deps;
+  list->ops[0].dep_count = 1;
+  assert_int_equal(bppsa_schedule_simulate(list, &times), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "operations wait for each other, expected none"));
+  bppsa_schedule_destroy(list);
+}
+
 static void test_schemes(void **state) {
   (void)state;
   bppsa_schedule_config config = bppsa_schedule_config_default();
@@ -86,6 +111,7 @@ static void test_schemes(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_costs), cmocka_unit_test(test_schemes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_costs), cmocka_unit_test(test_searches),
+                                     cmocka_unit_test(test_circle), cmocka_unit_test(test_schemes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/io_fault.h"
 #include "tests/support/json_memory.h"
+#include "tests/train/forge.h"
 #include "train/checkpoint.h"
 
 #define FOLDER "checkpoint_test"
@@ -246,6 +247,27 @@ static void contradictions_name_both_sides(void **state) {
   bppsa_checkpoint_close(checkpoint);
 }
 
+static void other_formats_and_versions_are_named(void **state) {
+  (void)state;
+  char notice[BPPSA_CHECKPOINT_NOTICE], name[300];
+  save_steps(1, 1);
+  forge_entry(DIR_NAME, NULL, 0, NULL, "version", "0.0.1");
+  bppsa_checkpoint *checkpoint = must_open();
+  assert_int_equal(bppsa_checkpoint_load(checkpoint, notice), BPPSA_OK);
+  assert_non_null(strstr(notice, "the checkpoint was written by version 0.0.1, this is "));
+  bppsa_checkpoint_close(checkpoint);
+  forge_entry(DIR_NAME, NULL, 0, NULL, "bppsa_checkpoint", "99");
+  checkpoint = must_open();
+  assert_error(bppsa_checkpoint_load(checkpoint, notice), BPPSA_ERR_ARGUMENT, ": format 99, expected ");
+  bppsa_checkpoint_close(checkpoint);
+  bppsa_checkpoint_contents c = contents();
+  memset(name, 'w', sizeof name);
+  name[241] = '\0';
+  tensors[0].name = name;
+  assert_error(bppsa_checkpoint_open(DIR_NAME, &c, &checkpoint), BPPSA_ERR_UNSUPPORTED,
+               "checkpoint: a tensor's name of 241 bytes, expected at most 240");
+}
+
 static void a_directory_serves_one_run(void **state) {
   (void)state;
   bppsa_checkpoint *first = must_open(), *second = NULL;
@@ -449,6 +471,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(every_damage_is_found, setup, teardown),
       cmocka_unit_test_setup_teardown(the_good_one_survives_the_next_save, setup, teardown),
       cmocka_unit_test_setup_teardown(contradictions_name_both_sides, setup, teardown),
+      cmocka_unit_test_setup_teardown(other_formats_and_versions_are_named, setup, teardown),
       cmocka_unit_test_setup_teardown(a_directory_serves_one_run, setup, teardown),
       cmocka_unit_test_setup_teardown(no_failure_loses_a_checkpoint, setup, teardown),
       cmocka_unit_test_setup_teardown(no_failure_of_a_load_goes_unnoticed, setup, teardown),

@@ -154,6 +154,9 @@ static void labels_out_of_range_are_named(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "label -1 at sample 0 of the batch, time step 2, expected 0 .. 2"));
   assert_int_equal(try_loss(&view, labels, &wrong, &result), BPPSA_ERR_SHAPE);
   assert_true(seed[0] == 7.0f && result.rows == 77);
+  const bppsa_view line = bppsa_view_make(logits, BPPSA_F32, 1, (const int64_t[]){12});
+  assert_int_equal(try_loss(&line, labels, NULL, &result), BPPSA_ERR_SHAPE);
+  assert_non_null(strstr(bppsa_last_error(), "logits: shape [12], expected [samples, classes] or [steps, samples, classes]"));
   bppsa_view elsewhere = view;
   elsewhere.device = bppsa_device_get_kind(device) == BPPSA_CPU ? BPPSA_CUDA : BPPSA_CPU;
   assert_int_equal(bppsa_cross_entropy(device, &elsewhere, labels, NULL, &result), BPPSA_ERR_ARGUMENT);

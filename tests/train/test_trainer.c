@@ -15,6 +15,7 @@
 
 #include "tests/support/support.h"
 #include "tests/train/tiny_model.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 static bppsa_device *device; /* NULL: a processor */
@@ -350,8 +351,8 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
   struct {
     bppsa_train_config config;
     const char *says;
-  } cases[9];
-  for (size_t i = 0; i < 9; ++i) {
+  } cases[11];
+  for (size_t i = 0; i < 11; ++i) {
     cases[i].config = good;
   }
   cases[0].config.iterations = 0;
@@ -372,10 +373,15 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
   cases[7].config.epochs = INT64_MAX;
   cases[7].says = "too many";
   cases[8].says = "labels reach 9, expected 0 .. 8";
+  bppsa_train_ranks ranks = {.capacity = 0};
+  cases[9].config.ranks = cases[10].config.ranks = &ranks;
+  cases[9].says = "training on ranks: 0 samples at once, no reduction, expected 1 or more and the reduction's name";
+  cases[10].config.reduction = "tree";
+  cases[10].says = "training on ranks: 0 samples at once, tree, expected";
   bppsa_dataset *dataset = bitstream(64, false);
   const int64_t live = bppsa_alloc_live();
   (void)remove(LOG);
-  for (size_t i = 0; i < 9; ++i) {
+  for (size_t i = 0; i < 11; ++i) {
     tiny_model *model = tiny_create(BPPSA_F32, SEQ_LEN, 1, i == 8 ? 9 : CLASSES, 16, false);
     bppsa_train_result result = {.steps = 77};
     assert_int_equal(bppsa_train(&cases[i].config, &model->base, dataset, device, NULL, &result), BPPSA_ERR_ARGUMENT);
@@ -387,6 +393,13 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
     bppsa_model_destroy(&model->base);
     assert_int_equal(bppsa_alloc_live(), live);
   }
+  tiny_model *odd = tiny_create(BPPSA_F32, SEQ_LEN, 1, CLASSES, 16, false);
+  odd->base.dtype = BPPSA_I64;
+  bppsa_train_result none;
+  assert_int_equal(bppsa_train(&good, &odd->base, dataset, device, NULL, &none), BPPSA_ERR_UNSUPPORTED);
+  assert_non_null(strstr(bppsa_last_error(), "model: dtype i64, expected f32 or f64"));
+  odd->base.dtype = BPPSA_F32;
+  bppsa_model_destroy(&odd->base);
   tiny_model *wrong = tiny_create(BPPSA_F32, SEQ_LEN, 1, CLASSES, 16, true); /* logits per step, labels per sample */
   bppsa_train_result result;
   bppsa_evaluation evaluation;

@@ -205,6 +205,18 @@ static void targets_are_time_major(void **state) {
   bppsa_dataset_destroy(dataset);
 }
 
+static void targets_of_every_step_of_images_are_refused(void **state) {
+  (void)state;
+  float x[2 * 3] = {0}, y[2] = {0};
+  const bppsa_dataset_options options = {.labels_per_step = true, .real_targets = true};
+  bppsa_dataset *dataset = NULL;
+  save(X_PATH, x, BPPSA_F32, 4, (const int64_t[]){2, 3, 1, 1});
+  save(Y_PATH, y, BPPSA_F32, 2, (const int64_t[]){2, 1});
+  assert_int_equal(bppsa_dataset_create(SPEC, &options, &dataset), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), Y_PATH ": a target for every step of images, expected the loss on the last step"));
+  assert_null(dataset);
+}
+
 static void count_progress(void *context, int64_t done, int64_t total) {
   assert_in_range((uintmax_t)done, 1, (uintmax_t)total);
   *(int64_t *)context = done;
@@ -280,10 +292,10 @@ static void failed_writes_leave_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batches_are_time_major),      cmocka_unit_test(labels_of_any_integer_type),
-      cmocka_unit_test(disagreements_are_named),     cmocka_unit_test(bad_values_are_named),
-      cmocka_unit_test(targets_are_time_major),      cmocka_unit_test(written_sets_read_back),
-      cmocka_unit_test(failed_writes_leave_nothing),
+      cmocka_unit_test(batches_are_time_major),  cmocka_unit_test(labels_of_any_integer_type),
+      cmocka_unit_test(disagreements_are_named), cmocka_unit_test(bad_values_are_named),
+      cmocka_unit_test(targets_are_time_major),  cmocka_unit_test(targets_of_every_step_of_images_are_refused),
+      cmocka_unit_test(written_sets_read_back),  cmocka_unit_test(failed_writes_leave_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
