@@ -432,6 +432,23 @@ static void test_two_basins(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Every second rank has no chunk that begins with it, so that the tail of a sample passes over it. It is one tail all the same, and
+ * its steps add up. */
+static void test_ranks_between(void **state) {
+  (void)state;
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.scale = .1;
+  p.config.seq_len = 60;
+  p.config.hidden = 4;
+  p.config.batch = 2;
+  p.config.forward = (bppsa_forward_method){.kind = BPPSA_FORWARD_SPECULATIVE, .chunks = 3, .warm_up = 15, .tolerance = -1};
+  expectation e = expect_passes(&p);
+  assert_true(e.stats[0].tails == 2 && e.stats[0].mended == 0);
+  run_on(&e, 6);
+  free_expectation(&e);
+}
+
 /* Every width of a GPU's kernels: in warps, in blocks (33, 64), in clusters (70: GRU, f64) and, where a GPU has no room for
  * clusters, with W_hh in caches; inputs of one number and of more; both types, and a ReLU's relative tolerance; NaN; and chunks of
  * several windows. With tolerance 0 the states are the sequential pass's. */
@@ -643,10 +660,11 @@ static void test_memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random),    cmocka_unit_test(test_two_basins), cmocka_unit_test(test_widths),
-      cmocka_unit_test(test_gradients), cmocka_unit_test(test_groups),     cmocka_unit_test(test_auto),
-      cmocka_unit_test(test_deaths),    cmocka_unit_test(test_refused),    cmocka_unit_test(test_memory_runs_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),          cmocka_unit_test(test_two_basins),
+                                     cmocka_unit_test(test_widths),          cmocka_unit_test(test_gradients),
+                                     cmocka_unit_test(test_groups),          cmocka_unit_test(test_auto),
+                                     cmocka_unit_test(test_deaths),          cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_memory_runs_out), cmocka_unit_test(test_ranks_between)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,8 +88,20 @@ static void test_weights(void **state) {
                  "w: tensor 'rnn.weight_hh_l0' is i64, expected f32 or f64");
 }
 
+/* The choice of a method names what it was not given, and leaves the result as it is. */
+static void test_choices(void **state) {
+  (void)state;
+  const bppsa_recurrent_config config = small();
+  bppsa_recurrent_config chosen = small();
+  chosen.seq_len = 77;
+  assert_message(bppsa_recurrent_choose(NULL, &bppsa_rnn_cell, BPPSA_CPU, &chosen), BPPSA_ERR_ARGUMENT, "config != NULL");
+  assert_message(bppsa_recurrent_choose(&config, NULL, BPPSA_CPU, &chosen), BPPSA_ERR_ARGUMENT, "cell != NULL");
+  assert_message(bppsa_recurrent_choose(&config, &bppsa_rnn_cell, BPPSA_CPU, NULL), BPPSA_ERR_ARGUMENT, "chosen != NULL");
+  assert_int_equal(chosen.seq_len, 77);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_configurations), cmocka_unit_test(test_batches),
-                                     cmocka_unit_test(test_weights)};
+                                     cmocka_unit_test(test_weights), cmocka_unit_test(test_choices)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
