@@ -164,6 +164,15 @@ static void test_little_memory(void **state) {
   make_numbers(&p, 8);
   set_most("SIMT_MOST_SHARED", NULL);
   check_way(&p, &ways[5]); /* as many chunks as steps */
+  bppsa_free(p.x);
+  bppsa_free(p.h0);
+  bppsa_free(p.seed);
+  p.cell = &bppsa_rnn_cell; /* with one matrix: W_hh serves all products of a block, which needs 43008 bytes */
+  p.config.hidden = 32;
+  p.config.dtype = BPPSA_F64;
+  make_numbers(&p, 8);
+  set_most("SIMT_MOST_SHARED", "49152");
+  check_way(&p, &ways[5]);
   set_most("SIMT_MOST_SHARED", LARGE_SHARED);
   bppsa_free(p.x);
   bppsa_free(p.h0);
@@ -383,6 +392,27 @@ static void test_overflow_is_found(void **state) {
       }
       bppsa_free(expected);
     }
+  }
+}
+
+/* Two large numbers cancel in the last chunk, whose product is useless. It alone is redone, although the large number of W_hh,
+ * which nothing reaches, times the gradient's is beyond the type's range. */
+static void test_redone_alone(void **state) {
+  (void)state;
+  enum { STEPS = 12, HIDDEN = 4 };
+  for (int i = 0; i < 2; ++i) {
+    const bppsa_dtype dtype = i == 0 ? BPPSA_F32 : BPPSA_F64;
+    const double large = i == 0 ? 1e20 : 1e160;
+    const double seed[HIDDEN] = {large, 0, 1e10 * large, -1e10 * large};
+    const double jacobian[HIDDEN * HIDDEN] = {1, 0, 0, 0, large, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1};
+    int64_t redone;
+    double *got = hidden_gradients(RNN, device, dtype, &in_chunks[0], STEPS, HIDDEN, jacobian, seed, &redone);
+    assert_true(redone == 1 || bppsa_device_get_kind(device) == BPPSA_CPU); /* which counts products of its own */
+    for (int64_t t = 0; t < STEPS - 1; ++t) {
+      assert_true(fabs(got[t * HIDDEN] / large - 1) < 1e-6 && got[t * HIDDEN + 1] == 0);
+      assert_true(got[t * HIDDEN + 2] == 0 && got[t * HIDDEN + 3] == 0);
+    }
+    bppsa_free(got);
   }
 }
 
@@ -631,7 +661,8 @@ int main(void) {
                                      cmocka_unit_test(test_cancellation),  cmocka_unit_test(test_vanished),
                                      cmocka_unit_test(test_nodes),         cmocka_unit_test(test_factory),
                                      cmocka_unit_test(test_ends),          cmocka_unit_test(test_alike),
-                                     cmocka_unit_test(test_little_memory), cmocka_unit_test(test_little_memory_for_pairs)};
+                                     cmocka_unit_test(test_little_memory), cmocka_unit_test(test_little_memory_for_pairs),
+                                     cmocka_unit_test(test_redone_alone)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);
