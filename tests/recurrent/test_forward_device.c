@@ -94,6 +94,9 @@ static void test_mends(void **state) {
   assert_int_equal(s.rounds, 1);
   assert_int_equal(s.tails, 0);
   assert_true(s.path > 2 + 60 + 2 && s.path < 2 + 2 * 60);
+  p.config.forward.rounds = 0; /* the tail alone mends, which is no round */
+  s = check(&p);
+  assert_true(s.mended == 2 * 3 && s.rounds == 0 && s.tails == 2);
   p = problem_of(80, 9, 16, 0); /* chunks of five steps: every mend goes through several of them */
   p.config.forward.rounds = 3;  /* as many as a GPU has */
   s = check(&p);
