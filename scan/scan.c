@@ -34,12 +34,7 @@ bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: device %s does not know rule %d for the slots of %s, expected 1 .. %d",
                       bppsa_device_get_name(device), (int)plan->row->slot_rule, plan->row->name, (int)BPPSA_SLOT_RULES - 1);
   }
-  const bppsa_scan_create create = element->create[bppsa_device_get_kind(device)];
-  if (create == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s elements have no kernels for device %s", element->name,
-                      bppsa_device_get_name(device));
-  }
-  return create(plan, device, executor);
+  return element->create[bppsa_device_get_kind(device)](plan, device, executor);
 }
 
 void bppsa_scan_executor_destroy(bppsa_scan_executor *executor) {

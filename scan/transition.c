@@ -320,11 +320,6 @@ bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, cons
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "transition of %lld elements, expected at least 1", (long long)config->jacobians);
   }
   const bppsa_scan_element_row *element = bppsa_scan_element_find(config->element);
-  if (element != NULL && element->product[kind] == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "transition of %s elements on device %s, where they have no product, expected others", element->name,
-                      bppsa_device_get_name(device));
-  }
   /* parts are held by the transitions, and their plan holds nothing */
   const bool sparse = config->element == BPPSA_ELEMENT_CSR, parts = kind == BPPSA_CUDA && !sparse;
   bppsa_scan_config own = *config;

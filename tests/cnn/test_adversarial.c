@@ -2,7 +2,7 @@
  * names the device. */
 #include "tests/cnn/problems.h"
 
-enum { MOST = 16 };
+enum { MOST = 25 };
 
 /* Equal, both NaN, or a zero of either sign. */
 static void assert_number(double got, double expected) {
@@ -89,6 +89,12 @@ static void test_pools(void **state) {
   const double ties_y[4] = {2, NAN, 5, 0}, ties_dx[16] = {1, 0, 0, 0, 0, 0, 0, 2, 3, 0, 4, 0, 0, 0, 0, 0};
   check("{\"input\": [1, 4, 4], \"layers\": [{\"name\": \"p\", \"op\": \"maxpool2d\", \"kernel\": [2, 2]}, " HEAD, ties, 16, true,
         ties_y, 4, ties_dx);
+  const double odd[25] = {1, 2, 3, 4, 9, 5, 6, 7, 8, 9, 4, 3,  2,
+                          1, 9, 0, 0, 0, 9, 9, 9, 9, 9, 9, NAN}; /* no window reads the rim */
+  const double odd_y[4] = {6, 8, 4, 9};
+  const double odd_dx[25] = {0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0};
+  check("{\"input\": [1, 5, 5], \"layers\": [{\"name\": \"p\", \"op\": \"maxpool2d\", \"kernel\": [2, 2]}, " HEAD, odd, 25, true,
+        odd_y, 4, odd_dx);
   const double means[4] = {1, NAN, INFINITY, 2}, mean_y[1] = {NAN}, mean_dx[4] = {0.25, 0.25, 0.25, 0.25};
   check("{\"input\": [1, 2, 2], \"layers\": [{\"name\": \"p\", \"op\": \"avgpool2d\", \"kernel\": [2, 2]}, " HEAD, means, 4,
         false, mean_y, 1, mean_dx);

@@ -123,6 +123,26 @@ static void test_lenet(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* ---- a 1 x 1 convolution of one image, which reads the image itself ---- */
+
+static void test_pointwise(void **state) {
+  (void)state;
+  static const char text[] = "{\"input\": [32, 12, 12], \"layers\": [{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 32, "
+                             "\"kernel\": 1}, {\"name\": \"h\", \"op\": \"linear\", \"out\": 3}]}";
+  bppsa_device *device = cpu_device(1);
+  bppsa_cnn_network network;
+  problem p;
+  uint64_t counter = 0;
+  assert_int_equal(bppsa_cnn_network_parse("pointwise", text, (int64_t)strlen(text), &network), BPPSA_OK);
+  make_problem(network, 1, BPPSA_F64, 5, &p);
+  const bppsa_cnn_config config = config_of(&p, BPPSA_F64, BPPSA_BACKWARD_BP, 0);
+  result r = compute(&p, &config, device);
+  check_differences(&p, &r, 0, &counter, 0);
+  free_result(&r);
+  free_problem(&p);
+  bppsa_device_destroy(device);
+}
+
 /* ---- threads, smaller batches ---- */
 
 static void assert_same_bits(const problem *p, const result *a, const result *b) {
@@ -221,6 +241,8 @@ static void test_calls(void **state) {
   bppsa_nonfinite where;
   assert_int_equal(model->ops->backward(model, &seed_view), BPPSA_ERR_ARGUMENT);
   assert_message("no forward pass");
+  assert_int_equal(bppsa_cnn_activation(model, 0, &view), BPPSA_ERR_ARGUMENT);
+  assert_message("activation of layer 0, expected -1 .. ");
   assert_false(model->ops->find_nonfinite(model, &where));
   view = bppsa_view_make(x, BPPSA_F32, 4, (int64_t[]){2, 3, 32, 31});
   assert_int_equal(model->ops->forward(model, &view, NULL, &logits), BPPSA_ERR_SHAPE);
@@ -248,6 +270,13 @@ static void test_calls(void **state) {
   assert_true(model->ops->find_nonfinite(model, &where));
   assert_string_equal(where.what, "output of");
   assert_string_equal(where.name, "conv2");
+  assert_int_equal(bppsa_cnn_activation(model, -2, &view), BPPSA_ERR_ARGUMENT);
+  assert_message("activation of layer -2, expected -1 .. ");
+  bppsa_model_destroy(model);
+  config.input_gradients = true;
+  model = make_model(&p, &config, device);
+  assert_int_equal(model->ops->input_gradients(model, &view, NULL), BPPSA_ERR_ARGUMENT);
+  assert_message("input gradients: no backward pass precedes them");
   bppsa_model_destroy(model);
   free_problem(&p);
   bppsa_device_destroy(device);
@@ -282,9 +311,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),   cmocka_unit_test(test_lenet),
-                                     cmocka_unit_test(test_threads),  cmocka_unit_test(test_smaller_batch),
-                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_calls),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),        cmocka_unit_test(test_lenet),
+                                     cmocka_unit_test(test_pointwise),     cmocka_unit_test(test_threads),
+                                     cmocka_unit_test(test_smaller_batch), cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_calls),         cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,9 +286,10 @@ static void save_refused(void **state) {
   float data[6] = {0};
   remove(PATH);
   const bppsa_view view = bppsa_view_make(data, BPPSA_F32, 2, (const int64_t[]){2, 3});
-  bppsa_view strided = view, elsewhere = view;
+  bppsa_view strided = view, elsewhere = view, negative = view;
   strided.strides[1] = 2;
   elsewhere.device = BPPSA_CUDA;
+  negative.shape[0] = -2;
   const struct {
     bppsa_named_view tensors[2];
     bppsa_status status;
@@ -297,7 +298,8 @@ static void save_refused(void **state) {
              {{{"a", view}, {"__metadata__", view}}, BPPSA_ERR_ARGUMENT, "\"__metadata__\" is reserved"},
              {{{"a", view}, {"\xff", view}}, BPPSA_ERR_ARGUMENT, "not valid UTF-8"},
              {{{"a", view}, {"b", strided}}, BPPSA_ERR_UNSUPPORTED, "tensor \"b\": only contiguous"},
-             {{{"a", view}, {"b", elsewhere}}, BPPSA_ERR_UNSUPPORTED, "tensor \"b\": only contiguous"}};
+             {{{"a", view}, {"b", elsewhere}}, BPPSA_ERR_UNSUPPORTED, "tensor \"b\": only contiguous"},
+             {{{"a", view}, {"b", negative}}, BPPSA_ERR_SHAPE, PATH ": tensor \"b\""}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
     assert_int_equal(bppsa_safetensors_save(PATH, 2, bad[i].tensors, 0, NULL), bad[i].status);
     assert_message(bad[i].message);

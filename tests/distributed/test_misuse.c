@@ -1,5 +1,7 @@
 /* Wrong calls of models that share a network among ranks: each is answered by one sentence, and the model goes on. One rank, and
  * two that must agree. */
+#include <math.h>
+
 #include "cnn/cnn.h"
 #include "cnn/network.h"
 #include "core/alloc.h"
@@ -191,6 +193,11 @@ static bppsa_status misuse_layers(bppsa_comm *comm, void *context) {
   BPPSA_TRY(m->ops->backward(m, &seed));
   BPPSA_TRY(m->ops->input_gradients(m, &dx, &dh0));
   CHECK(dx.ndim == 4 && dx.shape[0] == 2 && bppsa_view_count(&dh0) == 0);
+  bppsa_nonfinite where;
+  CHECK(!m->ops->find_nonfinite(m, &where));
+  numbers[in[0] * in[1] * in[2] + 3] = (float)NAN; /* of the second sample */
+  BPPSA_TRY(m->ops->forward(m, &x, NULL, &logits));
+  CHECK(m->ops->find_nonfinite(m, &where) && where.sample == 1);
   bppsa_model_destroy(m);
   bppsa_free(numbers);
   bppsa_cnn_network_free(&network);

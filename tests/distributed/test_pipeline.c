@@ -409,6 +409,7 @@ typedef struct {
   int64_t classes;          /* of a row of labelled logits; 0: the data have no labels */
   int32_t tag;
   bool other_dtype; /* the first weight comes in float64 */
+  bool other_state; /* the optimiser's state is asked for in seven tensors */
 } failing;
 
 static bppsa_status failing_input(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *x) {
@@ -446,7 +447,8 @@ static bppsa_status train_once(bppsa_comm *comm, failing *f, bppsa_chain *chain,
     bppsa_comm_set_fault(comm, &(bppsa_comm_fault){.die_at = f->die_at, .stall_at = f->stall_at});
   }
   bppsa_status status = bppsa_pipeline_run(p, &data, losses);
-  status = status == BPPSA_OK ? bppsa_pipeline_collect(p, views, NULL) : status;
+  bppsa_optimizer_state seven = {.count = 7};
+  status = status == BPPSA_OK ? bppsa_pipeline_collect(p, views, f->other_state ? &seven : NULL) : status;
   bppsa_pipeline_destroy(p);
   return status;
 }
@@ -569,6 +571,9 @@ static void what_cannot_run_is_refused(void **state) {
   f = new_failing(&network, "gpipe", 2);
   f.other_dtype = true;
   assert_fails(&f, 2, BPPSA_ERR_SHAPE, "pipeline: another shape or dtype for c.weight, expected the chain's");
+  f = new_failing(&network, "gpipe", 2);
+  f.other_state = true;
+  assert_fails(&f, 2, BPPSA_ERR_SHAPE, "pipeline: an optimiser's state of 7 tensors, expected ");
   bppsa_cnn_network_free(&network);
 }
 

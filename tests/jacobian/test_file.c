@@ -168,6 +168,15 @@ static void test_bad_npz(void **state) {
     assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_FORMAT);
   }
   assert_message("the archive ends without its directory");
+  static const char name[] = "indptr.npy", other[] = "format.npy"; /* of equal length: the directory names a member twice */
+  memcpy(bad, good, (size_t)size);
+  for (long at = 0; at + (long)sizeof name <= size; ++at) {
+    memcpy(bad + at, memcmp(bad + at, name, sizeof name - 1) == 0 ? other : bad + at, sizeof name - 1);
+  }
+  put_file(NPZ, bad, (size_t)size);
+  bppsa_csr_matrix twice = {0};
+  assert_int_equal(bppsa_csr_load(NPZ, &twice), BPPSA_ERR_FORMAT);
+  assert_message("the member format.npy occurs twice, expected once");
 }
 
 /* A file of `size` bytes, all 0 behind `text`, that takes no room on the disk. */

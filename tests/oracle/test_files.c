@@ -71,6 +71,20 @@ static void test_measured_layers(void **state) {
                     "share 0: \"ways\": 0, expected a whole number from 1 to 1000000000");
 }
 
+static void test_times_of_no_batch(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  FILE *file = fopen(TIMES_FILE, "w");
+  assert_non_null(file);
+  fputs("{\"measured\": {\"date\": \"2026-01-31\", \"hardware\": \"a machine\"}, \"layer_times\": {\"model\": \"two\", "
+        "\"layers\": [" TIMES("a") "," TIMES("b") "]}}",
+        file);
+  assert_int_equal(fclose(file), 0);
+  assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_ERR_FORMAT);
+  assert_non_null(strstr(bppsa_last_error(), "layer_times: \"batch\" missing, expected the samples of a pass"));
+  bppsa_oracle_model_free(&a.model);
+}
+
 /* The file of a built-in model or system gives the same rows. */
 static void test_round_trip(void **state) {
   (void)state;
@@ -305,9 +319,9 @@ static void test_bad_questions(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),
-                                     cmocka_unit_test(test_products),        cmocka_unit_test(test_bad_files),
-                                     cmocka_unit_test(test_fractions),       cmocka_unit_test(test_chains),
-                                     cmocka_unit_test(test_bad_questions)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_times_of_no_batch),
+      cmocka_unit_test(test_products),        cmocka_unit_test(test_bad_files),    cmocka_unit_test(test_fractions),
+      cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -351,8 +351,8 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
   struct {
     bppsa_train_config config;
     const char *says;
-  } cases[11];
-  for (size_t i = 0; i < 11; ++i) {
+  } cases[12];
+  for (size_t i = 0; i < 12; ++i) {
     cases[i].config = good;
   }
   cases[0].config.iterations = 0;
@@ -376,12 +376,14 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
   bppsa_train_ranks ranks = {.capacity = 0};
   cases[9].config.ranks = cases[10].config.ranks = &ranks;
   cases[9].says = "training on ranks: 0 samples at once, no reduction, expected 1 or more and the reduction's name";
+  cases[11].config.order.kind = BPPSA_ORDER_GIVEN;
+  cases[11].says = "no indices, expected at least one sample an epoch";
   cases[10].config.reduction = "tree";
   cases[10].says = "training on ranks: 0 samples at once, tree, expected";
   bppsa_dataset *dataset = bitstream(64, false);
   const int64_t live = bppsa_alloc_live();
   (void)remove(LOG);
-  for (size_t i = 0; i < 11; ++i) {
+  for (size_t i = 0; i < 12; ++i) {
     tiny_model *model = tiny_create(BPPSA_F32, SEQ_LEN, 1, i == 8 ? 9 : CLASSES, 16, false);
     bppsa_train_result result = {.steps = 77};
     assert_int_equal(bppsa_train(&cases[i].config, &model->base, dataset, device, NULL, &result), BPPSA_ERR_ARGUMENT);

@@ -235,6 +235,8 @@ static void bad_requests_are_named(void **state) {
     assert_null(dataset);
     assert_non_null(strstr(bppsa_last_error(), cases[i].says));
   }
+  assert_int_equal(bppsa_dataset_create(NULL, &cases[0].options, NULL), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "data set: spec, options and dataset must not be NULL");
 }
 
 static void bad_batches_are_refused(void **state) {
