@@ -106,9 +106,6 @@ static chain begin(bppsa_oracle_model *model, int axes, int64_t channels, int64_
 }
 
 static bppsa_status end(const chain *c) {
-  if (c->model->gather < 0) {
-    c->model->gather = c->model->count;
-  }
   return c->failed ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 

@@ -1,7 +1,9 @@
 /* What limits a strategy: the data set, groups, memory; and questions about nothing. */
 #include <ctype.h>
 
+#include "tests/core/helpers.h"
 #include "tests/oracle/ask.h"
+#include "tests/support/json_memory.h"
 
 /* Weak scaling: b = 20 for each of 4 processors is a mini-batch of 80. */
 static void test_scaling(void **state) {
@@ -211,6 +213,33 @@ static void expect_numbers(asked *a, const char *what) {
   bppsa_oracle_rows_free(&rows);
 }
 
+static bppsa_status write_documents(void *argument) {
+  asked *a = argument;
+  bppsa_oracle_rows rows;
+  BPPSA_TRY(bppsa_oracle_ask(&a->query, NULL, 1, 8, &rows));
+  char *text = NULL;
+  bppsa_status status = bppsa_json_render(bppsa_oracle_rows_json(&a->query, &rows), &text);
+  bppsa_oracle_rows_free(&rows);
+  bppsa_free(text);
+  text = NULL;
+  status = status == BPPSA_OK ? bppsa_json_render(bppsa_oracle_model_json(&a->model), &text) : status;
+  bppsa_free(text);
+  text = NULL;
+  status = status == BPPSA_OK ? bppsa_json_render(bppsa_oracle_system_json(&a->system), &text) : status;
+  bppsa_free(text);
+  return status;
+}
+
+/* Every allocation of a document fails once, jansson's too. */
+static void test_documents_without_memory(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  a.query.model = &a.model;
+  a.query.system = &a.system;
+  assert_true(walk_allocations(write_documents, &a) > 50);
+  bppsa_oracle_model_free(&a.model);
+}
+
 /* Models without FLOPs, weights or measured seconds, of one layer and one sample, on systems whose messages cost nothing: whatever
  * is printed is a number. */
 static void test_nothing(void **state) {
@@ -253,8 +282,13 @@ static void test_nothing(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scaling),       cmocka_unit_test(test_no_batch_beyond_the_samples),
-                                     cmocka_unit_test(test_groups),        cmocka_unit_test(test_stage_memory),
-                                     cmocka_unit_test(test_stage_updates), cmocka_unit_test(test_nothing)};
+  count_json_memory();
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scaling),
+                                     cmocka_unit_test(test_no_batch_beyond_the_samples),
+                                     cmocka_unit_test(test_groups),
+                                     cmocka_unit_test(test_stage_memory),
+                                     cmocka_unit_test(test_stage_updates),
+                                     cmocka_unit_test(test_nothing),
+                                     cmocka_unit_test(test_documents_without_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,6 +158,29 @@ static void test_large_size(void **state) { /* blocks of one sample */
   bppsa_device_destroy(device);
 }
 
+/* Weights above 1 MB, of which no strip of rows is held in the first-level cache. */
+static void test_large_weights(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(2);
+  bppsa_scan_config c = bppsa_scan_config_default();
+  c.element = BPPSA_ELEMENT_RECURRENT;
+  c.dtype = BPPSA_F64;
+  c.matrices = 2;
+  c.jacobians = 5;
+  c.dim = 364; /* 364² · 8 bytes */
+  c.batch = 2;
+  c.method = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .up_levels = -1, .chunks = 2};
+  if (!is_emulated(device)) {
+    problem p = make_problem(&c, 3);
+    bppsa_scan_plan *plan = NULL;
+    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+    check(&p, plan, device, false);
+    bppsa_scan_plan_destroy(plan);
+    free_problem(&p);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* The same bits with 1, 2 and 7 threads, and when executed again; a smaller batch gives the same bits as a plan made for it. */
 static void test_bits(void **state) {
   (void)state;
@@ -330,6 +353,7 @@ int main(void) {
       cmocka_unit_test(test_bad_pairs),
       cmocka_unit_test(test_differing_sizes),
       cmocka_unit_test(test_large_size),
+      cmocka_unit_test(test_large_weights),
       cmocka_unit_test(test_every_algorithm),
       cmocka_unit_test(test_bits),
       cmocka_unit_test(test_rows_of_weights),
