@@ -1,4 +1,6 @@
 /* --forward, --forward-chunks, --warm-up and --tolerance of train, grad, eval and plan: what they compute, say and refuse. */
+#include <math.h>
+
 #include "comm/comm.h"
 #include "tests/cli/batch_files.h"
 #include "tests/train/forge.h"
@@ -211,6 +213,27 @@ static void test_resume_unbound(void **state) {
   json_decref(document);
 }
 
+/* Counts that no run has made, with checksums that are right. */
+static void test_forged_counts(void **state) {
+  (void)state;
+  static const struct {
+    int64_t index;
+    double number;
+    const char *says;
+  } forged[] = {{0, -1, "train.forward: number 0 is -1, expected a whole number of 0 or more"},
+                {6, (double)NAN, "train.forward: number 6 is nan, expected a finite number of 0 or more"}};
+  const char *train = "train rnn --seq-len 24 --samples 48 --hidden 4 --forward-chunks 12 --warm-up 0 --checkpoint d";
+  for (size_t i = 0; i < sizeof forged / sizeof forged[0]; ++i) {
+    assert_int_equal(system("rm -rf d"), 0);
+    assert_runs("%s --iterations 2", train);
+    forge("d", "train.forward", forged[i].index, &forged[i].number);
+    run_result result = run("%s --iterations 3 --resume", train);
+    assert_int_equal(result.code, 2);
+    assert_one_error(&result, forged[i].says);
+    release(&result);
+  }
+}
+
 /* Ranks along time: their passes are those of one device, and do the same on any number of ranks. */
 static void test_ranks(void **state) {
   (void)state;
@@ -323,10 +346,10 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_plan),         cmocka_unit_test(test_grad),           cmocka_unit_test(test_eval),
-      cmocka_unit_test(test_train),        cmocka_unit_test(test_losses),         cmocka_unit_test(test_resume),
-      cmocka_unit_test(test_resume_open),  cmocka_unit_test(test_resume_unbound), cmocka_unit_test(test_ranks),
-      cmocka_unit_test(test_resume_ranks), cmocka_unit_test(test_dead_rank),      cmocka_unit_test(test_auto),
-      cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_plan),        cmocka_unit_test(test_grad),           cmocka_unit_test(test_eval),
+      cmocka_unit_test(test_train),       cmocka_unit_test(test_losses),         cmocka_unit_test(test_resume),
+      cmocka_unit_test(test_resume_open), cmocka_unit_test(test_resume_unbound), cmocka_unit_test(test_forged_counts),
+      cmocka_unit_test(test_ranks),       cmocka_unit_test(test_resume_ranks),   cmocka_unit_test(test_dead_rank),
+      cmocka_unit_test(test_auto),        cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, enter_with_batch, NULL);
 }

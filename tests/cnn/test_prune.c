@@ -174,8 +174,14 @@ static void test_masked_models(void **state) {
   assert_int_equal(dense->ops->backward(dense, &seed_view), BPPSA_OK);
   config.masks = masks;
   config.mask_count = WEIGHTS;
+  double kept_real[2400]; /* conv2's mask in real numbers, 0 of either sign among them */
+  for (int k = 0; k < 2400; ++k) {
+    kept_real[k] = bytes[1][k] != 0 ? 0.5 + k : k % 2 == 0 ? 0.0 : -0.0;
+  }
   for (int64_t levels = -3; levels <= 3; ++levels) { /* BP, auto, all, linear, .. */
     bppsa_model *masked = NULL;
+    masks[1].view.dtype = levels % 2 == 0 ? BPPSA_F64 : BPPSA_BOOL;
+    masks[1].view.data = levels % 2 == 0 ? (void *)kept_real : (void *)bytes[1];
     config.method.backward = levels == -3 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
     config.method.scan.algorithm = levels == -2 ? BPPSA_SCAN_AUTO : levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
     config.method.scan.up_levels = levels < -1 ? -1 : levels;

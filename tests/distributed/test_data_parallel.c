@@ -472,6 +472,19 @@ static void all_ranks_stop_where_one_is_asked_to(void **state) {
   bppsa_network_close(&network);
 }
 
+static bppsa_status no_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
+  (void)context, (void)first, (void)count, (void)sums;
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "a block of no batch");
+}
+
+static void compute_nothing(bppsa_comm *comm, bppsa_data_parallel *dp, void *context) {
+  bppsa_data_parallel_sums sums;
+  const bppsa_status status = bppsa_data_parallel_compute(dp, 0, no_block, NULL, &sums);
+  if (bppsa_comm_rank(comm) == 0) {
+    snprintf(context, 200, "%s: %s", bppsa_status_name(status), bppsa_last_error());
+  }
+}
+
 static void refused(void **state) {
   (void)state;
   bppsa_network network;
@@ -499,6 +512,12 @@ static void refused(void **state) {
   run.config.steps.forward = (bppsa_forward_method){.kind = BPPSA_FORWARD_SPECULATIVE, .chunks = 2, .warm_up = 1, .rounds = 1};
   assert_int_equal(train_on(2, 60, &run, NULL), BPPSA_ERR_UNSUPPORTED);
   assert_says("speculative forward passes of parts of a batch");
+  char words[200] = "";
+  run = ranked(&network, dataset, BPPSA_F32, 8, 2);
+  run.done = compute_nothing;
+  run.context = words;
+  assert_int_equal(train_on(2, 60, &run, NULL), BPPSA_OK);
+  assert_non_null(strstr(words, "data parallelism: a batch of 0 samples, expected 1 .. 8"));
   bppsa_dataset_destroy(dataset);
   bppsa_network_close(&network);
 }

@@ -73,7 +73,8 @@ static void test_scipy(void **state) {
       "assert a.has_sorted_indices and a.shape == (4, 5) and a.nnz == 6 and a.dtype == n.float64\n"
       "assert n.array_equal(a.toarray(), b.toarray()) and a[3, 4] == 12345678901234567.0\n"
       "s.save_npz('" DIR "packed.npz', a); a.indices = a.indices.astype(n.int64); a.indptr = a.indptr.astype(n.int64)\n"
-      "s.save_npz('" DIR "plain.npz', a, compressed=False); io.mmwrite('" DIR "scipy.mtx', a, precision=17)\n\"";
+      "s.save_npz('" DIR "plain.npz', a, compressed=False); io.mmwrite('" DIR "scipy.mtx', a, precision=17)\n"
+      "n.savez('" DIR "real.npz', format='csr', shape=a.shape, data=a.data, indptr=a.indptr, indices=a.indices * 1.0)\n\"";
   assert_int_equal(system(script), 0);
   static const char *const paths[] = {DIR "packed.npz", DIR "plain.npz", DIR "scipy.mtx"};
   for (size_t i = 0; i < 3; ++i) {
@@ -84,6 +85,10 @@ static void test_scipy(void **state) {
     bppsa_csr_matrix_free(&read);
     assert_int_equal(remove(paths[i]), 0);
   }
+  bppsa_csr_matrix none = {0};
+  assert_int_equal(bppsa_csr_load(DIR "real.npz", &none), BPPSA_ERR_UNSUPPORTED);
+  assert_message("real.npz: indices.npy: 1 dimensions of f64, expected one of i32 or i64");
+  assert_int_equal(remove(DIR "real.npz"), 0);
 }
 
 static void refused(const char *path, const char *text, const char *message) {

@@ -267,6 +267,10 @@ static void test_invented_step(void **state) {
   assert_int_equal(bppsa_jacobian_create(&op, NULL, false, host, &j), BPPSA_ERR_ARGUMENT);
   assert_string_equal(bppsa_last_error(), "half: a state of 2 numbers, without a diagonal, expected pairs (h, c) and a diagonal");
   op.step = &half;
+  op.in[1] = 3;
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, false, host, &j), BPPSA_ERR_SHAPE);
+  assert_string_equal(bppsa_last_error(), "half: state 2 x 3 x 1, expected a vector H, 1, 1");
+  op.in[1] = 1;
   assert_int_equal(bppsa_jacobian_create(&op, NULL, false, host, &j), BPPSA_OK);
   assert_int_equal(bppsa_jacobian_fill(j, BPPSA_F64, &operands, values), BPPSA_OK);
   assert_memory_equal(values, expected, sizeof expected);

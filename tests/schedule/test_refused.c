@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "schedule/schedule.h"
+#include "schedule/schedule_internal.h"
 #include "tests/support/support.h"
 
 static void assert_refused(const char *scheme, const bppsa_schedule_config *config, const char *text) {
@@ -69,6 +69,10 @@ static void test_searches(void **state) {
   assert_refused("multi-stream", &config, "multi-stream: 5000 layers in 5000 regions, expected at most 512, and no more regions");
 }
 
+static int64_t by_id(const bppsa_schedule *list, const bppsa_schedule_op *op) {
+  return op - list->ops;
+}
+
 /* A list whose first operation waits for itself, as no scheme makes one. */
 static void test_circle(void **state) {
   (void)state;
@@ -81,6 +85,8 @@ static void test_circle(void **state) {
   list->ops[0].deps = list->ops[1].deps;
   list->ops[0].dep_count = 1;
   assert_int_equal(bppsa_schedule_simulate(list, &times), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "operations wait for each other, expected none"));
+  assert_int_equal(bppsa_schedule_prioritise(list, by_id), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "operations wait for each other, expected none"));
   bppsa_schedule_destroy(list);
 }

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "core/npy.h"
 #include "tests/support/support.h"
 #include "tests/train/tiny_model.h"
 #include "train/ranks.h"
@@ -395,6 +396,20 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
     bppsa_model_destroy(&model->base);
     assert_int_equal(bppsa_alloc_live(), live);
   }
+  const bppsa_dataset_options real = {.real_targets = true};
+  bppsa_dataset *targets = NULL;
+  float two[2 * SEQ_LEN] = {0}, three[6] = {0};
+  const bppsa_view x = bppsa_view_make(two, BPPSA_F32, 3, (const int64_t[]){2, SEQ_LEN, 1});
+  const bppsa_view y = bppsa_view_make(three, BPPSA_F32, 2, (const int64_t[]){2, 3});
+  assert_int_equal(bppsa_npy_save("targets_x.npy", &x), BPPSA_OK);
+  assert_int_equal(bppsa_npy_save("targets_y.npy", &y), BPPSA_OK);
+  assert_int_equal(bppsa_dataset_create("npy:targets_x.npy,targets_y.npy", &real, &targets), BPPSA_OK);
+  tiny_model *ten = tiny_create(BPPSA_F32, SEQ_LEN, 1, CLASSES, 16, false);
+  bppsa_train_result nothing;
+  assert_int_equal(bppsa_train(&good, &ten->base, targets, device, NULL, &nothing), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "data set: 3 targets, expected 10: the model has 10 outputs"));
+  bppsa_model_destroy(&ten->base);
+  bppsa_dataset_destroy(targets);
   tiny_model *odd = tiny_create(BPPSA_F32, SEQ_LEN, 1, CLASSES, 16, false);
   odd->base.dtype = BPPSA_I64;
   bppsa_train_result none;
