@@ -26,6 +26,7 @@ static const char *const splits[] = {"--ranks 3 --split spatial",
                                      "--ranks 4 --split data+spatial",
                                      "--ranks 6 --split data+spatial --group 2",
                                      "--ranks 4 --split data+filter --group 1",
+                                     "--ranks 6 --split data+filter --group 1", /* one has no sample of the last batch */
                                      "--ranks 4 --split data+filter"};
 
 enum { SPLITS = sizeof splits / sizeof *splits };

@@ -222,6 +222,12 @@ static bppsa_status misuse_groups(bppsa_comm *comm, void *context) {
   config.batch = 1;
   REFUSED(bppsa_layer_train_create(comm, &network, model, &config, device, &train), BPPSA_ERR_ARGUMENT, "2 groups");
   CHECK(train == NULL);
+  const bppsa_cnn_network empty = {0};
+  const bppsa_layer_split_config split = {.strategy = BPPSA_LAYERS_FILTER, .group = comm, .batch = 2, .dtype = BPPSA_F32};
+  bppsa_model *none = NULL;
+  REFUSED(bppsa_layer_split_create(&empty, &split, device, &none), BPPSA_ERR_ARGUMENT,
+          "network: no linear operator at its end, expected one");
+  CHECK(none == NULL);
   bppsa_model_destroy(model);
   bppsa_cnn_network_free(&network);
   bppsa_device_destroy(device);

@@ -148,6 +148,19 @@ static void every_element(void **state) {
   bppsa_device_destroy(device);
 }
 
+static void nothing_refused(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_scan_config c = bppsa_scan_config_default();
+  bppsa_transition_maker *maker = NULL;
+  c.dim = 2;
+  c.jacobians = 0;
+  assert_int_equal(bppsa_transition_maker_create(&c, device, &maker), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "transition of 0 elements, expected at least 1");
+  assert_null(maker);
+  bppsa_device_destroy(device);
+}
+
 static void differing_sizes(void **state) {
   (void)state;
   static const int64_t some[] = {3, 8, 1, 5, 2, 9, 4};
@@ -350,8 +363,9 @@ static void wide_joins(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element),      cmocka_unit_test(differing_sizes),
-                                     cmocka_unit_test(cancelled_rows),     cmocka_unit_test(useless_gradients),
-                                     cmocka_unit_test(infinite_gradients), cmocka_unit_test(wide_joins)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element),     cmocka_unit_test(nothing_refused),
+                                     cmocka_unit_test(differing_sizes),   cmocka_unit_test(cancelled_rows),
+                                     cmocka_unit_test(useless_gradients), cmocka_unit_test(infinite_gradients),
+                                     cmocka_unit_test(wide_joins)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
