@@ -1,4 +1,5 @@
-/* Does a sanitizer slow this program down, or the counting of statements (make coverage)? Tests of long runs then make them shorter, and bounds of time are wider. */
+/* Does a sanitizer slow this program down, or the counting of statements (make coverage)? Tests of long runs then make them
+ * shorter, and bounds of time are wider. */
 #ifndef BPPSA_TESTS_SUPPORT_SANITIZED_H
 #define BPPSA_TESTS_SUPPORT_SANITIZED_H
 
