@@ -198,6 +198,9 @@ static void test_refused(void **state) {
   bppsa_chain *chain = NULL;
   assert_int_equal(bppsa_cnn_chain_create(&network, 0, BPPSA_F32, device, &chain), BPPSA_ERR_ARGUMENT);
   assert_message("batch is 0, expected 1 .. 2147483647");
+  const bppsa_cnn_network empty = {0};
+  assert_int_equal(bppsa_cnn_chain_create(&empty, 1, BPPSA_F32, device, &chain), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "network: no linear operator at its end, expected one");
   assert_int_equal(bppsa_cnn_chain_create(&network, 1, BPPSA_I64, device, &chain), BPPSA_ERR_UNSUPPORTED);
   assert_message("chain: dtype i64, expected f32 or f64");
   assert_null(chain);

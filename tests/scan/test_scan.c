@@ -166,10 +166,10 @@ static void test_large_weights(void **state) {
   c.element = BPPSA_ELEMENT_RECURRENT;
   c.dtype = BPPSA_F64;
   c.matrices = 2;
-  c.jacobians = 5;
+  c.jacobians = 9;
   c.dim = 364; /* 364² · 8 bytes */
   c.batch = 2;
-  c.method = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .up_levels = -1, .chunks = 2};
+  c.method = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .up_levels = -1, .chunks = 4};
   if (!is_emulated(device)) {
     problem p = make_problem(&c, 3);
     bppsa_scan_plan *plan = NULL;
