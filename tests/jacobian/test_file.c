@@ -176,7 +176,9 @@ static void test_bad_npz(void **state) {
   static const char name[] = "indptr.npy", other[] = "format.npy"; /* of equal length: the directory names a member twice */
   memcpy(bad, good, (size_t)size);
   for (long at = 0; at + (long)sizeof name <= size; ++at) {
-    memcpy(bad + at, memcmp(bad + at, name, sizeof name - 1) == 0 ? other : bad + at, sizeof name - 1);
+    if (memcmp(bad + at, name, sizeof name - 1) == 0) {
+      memcpy(bad + at, other, sizeof name - 1);
+    }
   }
   put_file(NPZ, bad, (size_t)size);
   bppsa_csr_matrix twice = {0};
