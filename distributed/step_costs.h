@@ -29,9 +29,9 @@ typedef struct {
 } bppsa_step_measuring;
 
 typedef struct {
-  /* Medians or means over a rank's steps, of the rank whose own is longest. Where parts meet several times in a pass, each time
-   * those of a group wait for the one that comes last: their passes are sums, over the stretches between such points, of the
-   * longest ones. */
+  /* Medians or means over the steps of a rank; of all ranks' numbers the largest. The parts of a split layer exchange data
+   * several times in a pass, and each time the first ones wait for the last one. So a pass of such parts is a sum over the
+   * stretches between exchanges, and each stretch counts with the longest time that a part of the group takes for it. */
   double forward_s, backward_s, update_s;
   double exchange_s;           /* likewise: the sum of a whole model's gradients, as data parallelism makes it; of a part 0 */
   bppsa_layer_traffic traffic; /* of rank 0 */

@@ -1,4 +1,7 @@
-/* Recurrent networks on the CPU: passes in windows of time, and the memory for them. */
+/* Recurrent networks on the CPU: passes in windows of time, and the memory for them.
+ *
+ * (The file is long because forward pass, backward pass and weight gradients go through the same windows, and the memory's size
+ * follows from all three.) */
 #include <string.h>
 
 #include "core/alloc.h"

@@ -5,6 +5,8 @@
  * of wide_kernels.cuh, where the GPU has room for them. Otherwise, and for other scans, kernels write the factors of the Jacobians,
  * a scan executor computes the gradients, and products of matrices compute the rest.
  * recurrent_forward_cuda.cu has the forward passes.
+ *
+ * (The file is long because which arrays a layer needs, and where each lies, follows from which kernels launch.)
  */
 #include "recurrent/recurrent_internal.cuh"
 

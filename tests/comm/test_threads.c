@@ -1,5 +1,6 @@
 /* Ranks on threads when something fails: deadlines, dead ranks, stalled ranks, calls that disagree, failed allocations. No rank
- * hangs, the error names the rank and the operation, and no memory is left allocated. */
+ * hangs, the error names the rank and the operation, and no memory is left allocated. (The file is long because each collective
+ * meets each failure.) */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@
  * is another than the list's must end the run.
  *
  * Takes every EVERYth of the lists, prints a line of counts for each scheme, and writes them to RESULT.json if given. Exit 1 where
- * a list does otherwise.
+ * a list does otherwise. (The file is long because it has every kind of damage and the judgement of all.)
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* Speculative forward passes of networks cut along time: for every number of ranks the states, statistics and pauses of one device,
  * bit for bit, and what the ranks say when one of them dies. The device is BPPSA_TEST_DEVICE; ranks have GPUs over threads and,
- * where the program has it, over NCCL. */
+ * where the program has it, over NCCL. (The file is long because states, statistics, pauses and deaths are seen in the same
+ * passes.) */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* The parallel forward pass on a device: every branch of its kernels, the bits of the device's own sequential pass with
- * tolerance 0, pauses, recordings. BPPSA_TEST_DEVICE names the device. */
+ * tolerance 0, pauses, recordings. BPPSA_TEST_DEVICE names the device. (The file is long because all
+ * branches are reached from one set of problems.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -46,8 +46,8 @@ static void test_new_guesses_of_neighbours(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* The last chunk has a step less than the others, and its lane walks with theirs. What lies behind the last step of x may not be
- * read: here it is a page that nobody may read. */
+/* The last chunk has one step less than the others, but its lane takes as many steps as theirs. The kernels must not read behind
+ * the last step of x: the page behind it is made unreadable. */
 static void test_end_of_input(void **state) {
   (void)state;
   enum { STEPS = 1000 };
