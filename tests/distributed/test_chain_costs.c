@@ -21,8 +21,10 @@ static const struct {
 enum { FORWARD, INPUT, WEIGHT, BOTH, PASSES };
 
 static bool sleeps = true;
+static _Atomic int64_t taken[PASSES]; /* calls, of all ranks */
 
 static bppsa_status take(int pass) {
+  ++taken[pass];
   const struct timespec nap = {.tv_nsec = (long)(passes[pass].seconds * 1e9)};
   if (sleeps) {
     (void)nanosleep(&nap, NULL);
@@ -201,13 +203,34 @@ static void probes_run_again(void **state) {
   bppsa_chain_probe_destroy(NULL);
 }
 
+/* As many runs as are asked for, behind one that is not counted. */
+static void runs_are_counted(void **state) {
+  (void)state;
+  int64_t one[PASSES] = {0};
+  sleeps = false;
+  for (int64_t repeats = 1; repeats <= 5; ++repeats) {
+    measured m = {.at_once = 1, .repeats = repeats};
+    for (int pass = 0; pass < PASSES; ++pass) {
+      taken[pass] = 0;
+    }
+    measure(1, &m);
+    for (int pass = 0; pass < PASSES; ++pass) {
+      one[pass] = repeats == 1 ? taken[pass] : one[pass];
+      assert_true(taken[pass] > 0 && 2 * taken[pass] == (repeats + 1) * one[pass]);
+    }
+    free_measured(&m);
+  }
+  sleeps = true;
+}
+
 /* Two of three ranks measure; a budget of nothing still gives three runs. */
 static void ranks_have_the_same_numbers(void **state) {
   (void)state;
   measured m = {.at_once = 2, .repeats = 0, .replicas = 2};
   measure(3, &m);
   for (int rank = 0; rank < 3; ++rank) {
-    assert_true(m.alpha[rank] > 0 && m.alpha[rank] == m.alpha[0] && m.beta[rank] >= 0 && m.beta[rank] == m.beta[0]);
+    assert_true(m.alpha[rank] > 0 && m.alpha[rank] < 0.25 && m.alpha[rank] == m.alpha[0] && m.beta[rank] >= 0 &&
+                m.beta[rank] == m.beta[0]);
     assert_memory_equal(m.sums[rank], m.sums[0], sizeof m.sums[0]);
     for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
       const double *array = m.costs[rank].cost[cost];
@@ -250,6 +273,41 @@ static void sums_cost_messages(void **state) {
     }
     free_measured(&m);
   }
+}
+
+/* The file of costs has what was measured: the passes' times, the sizes, the link, and on two ranks the sums. */
+static bppsa_status file_rank(bppsa_comm *comm, void *context) {
+  (void)context;
+  static const char *const keys[] = {"forward", "input_grad", "weight_grad", "backward",
+                                     "step",    "activation", "message",     "gradient"};
+  sleeper s;
+  make_sleeper(&s);
+  const bppsa_chain_measuring how = {
+      .samples = 2, .optimizer = bppsa_optimizer_config_default(), .values = s.values, .at_once = 1, .repeats = 1};
+  char *text = NULL, key[32];
+  BPPSA_TRY(bppsa_chain_measure_file(comm, &s.chain, &how, &text));
+  CHECK((text != NULL) == (bppsa_comm_rank(comm) == 0));
+  for (size_t i = 0; text != NULL && i < sizeof keys / sizeof keys[0]; ++i) {
+    snprintf(key, sizeof key, "\n  \"%s\": [", keys[i]);
+    CHECK(strstr(text, key) != NULL);
+  }
+  CHECK(text == NULL || (strstr(text, "\"sync\": [") != NULL) == (bppsa_comm_size(comm) == 2));
+  CHECK(text == NULL || (strstr(text, "\"alpha\": 0,") == NULL) == (bppsa_comm_size(comm) > 1));
+  CHECK(text == NULL || strstr(text, "\"gradient\": [8, 8, 8]") != NULL);
+  bppsa_free(text);
+  return BPPSA_OK;
+}
+
+static void files_have_what_was_measured(void **state) {
+  (void)state;
+  bppsa_comm_config config = bppsa_comm_config_default();
+  sleeps = false;
+  for (config.ranks = 1; config.ranks <= 3; ++config.ranks) {
+    if (bppsa_comm_run(&config, file_rank, NULL, NULL) != BPPSA_OK) {
+      fail_msg("%d ranks: %s", (int)config.ranks, bppsa_last_error());
+    }
+  }
+  sleeps = true;
 }
 
 static void noise_depends_on_its_place(void **state) {
@@ -360,9 +418,15 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_told_apart),       cmocka_unit_test(probes_run_again),
-                                     cmocka_unit_test(ranks_have_the_same_numbers), cmocka_unit_test(sums_cost_messages),
-                                     cmocka_unit_test(noise_depends_on_its_place),  cmocka_unit_test(wrong_requests_are_refused),
-                                     cmocka_unit_test(ranks_that_hang_are_named),   cmocka_unit_test(memory_runs_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_told_apart),
+                                     cmocka_unit_test(probes_run_again),
+                                     cmocka_unit_test(runs_are_counted),
+                                     cmocka_unit_test(files_have_what_was_measured),
+                                     cmocka_unit_test(ranks_have_the_same_numbers),
+                                     cmocka_unit_test(sums_cost_messages),
+                                     cmocka_unit_test(noise_depends_on_its_place),
+                                     cmocka_unit_test(wrong_requests_are_refused),
+                                     cmocka_unit_test(ranks_that_hang_are_named),
+                                     cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,25 @@ static void share_processors(void **state) {
   assert_true(bppsa_pool_cpu_set() >= 0);
 }
 
+/* A rank alone on its processors has all of them. */
+static bppsa_status alone(bppsa_comm *comm, void *context) {
+  int64_t threads = -1;
+  (void)context;
+  BPPSA_TRY(bppsa_job_threads(comm, 6, 3 + bppsa_comm_rank(comm), &threads));
+  CHECK(threads == 6);
+  return BPPSA_OK;
+}
+
+static void has_all_processors(void **state) {
+  (void)state;
+  for (int64_t ranks = 1; ranks <= 3; ++ranks) {
+    const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
+    if (bppsa_comm_run(&config, alone, NULL, NULL) != BPPSA_OK) {
+      fail_msg("%s", bppsa_last_error());
+    }
+  }
+}
+
 static bppsa_status without_memory(bppsa_comm *comm, void *context) {
   int64_t threads = -1;
   (void)context;
@@ -80,7 +99,7 @@ static void splits(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(share_processors), cmocka_unit_test(memory_runs_out),
-                                     cmocka_unit_test(splits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(share_processors), cmocka_unit_test(has_all_processors),
+                                     cmocka_unit_test(memory_runs_out), cmocka_unit_test(splits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,6 +250,11 @@ static void crossed_syncs(bppsa_schedule *l) {
   }
 }
 
+/* The update is half an update. */
+static void half_step(bppsa_schedule *l) {
+  l->config.scale = BPPSA_SCALE_HALVING;
+  find(l, BPPSA_KIND_STEP, 0)->part = 1;
+}
 static void lone_sync(bppsa_schedule *l) {
   drop(l, find(l, BPPSA_KIND_SYNC, 0));
 }
@@ -452,6 +457,7 @@ static const struct {
                  {"1f1b", "micro-batch", micro_of_step},
                  {"chimera", "half", half_forward},
                  {"chimera", "half", half_backward},
+                 {"chimera", "half", half_step},
                  {"1f1b", "cost", negative_cost},
                  {"1f1b", "cost", no_cost},
                  {"1f1b", "delta", no_memory},

@@ -56,6 +56,28 @@ static void test_table(void **state) {
   }
 }
 
+/* Each operation of the document says where it runs, and what it is. */
+static void test_operations(void **state) {
+  (void)state;
+  bppsa_timed timed;
+  make("1f1b", 4, &timed);
+  json_t *document = bppsa_timed_json(&timed, true);
+  const json_t *ops = json_object_get(document, "ops");
+  assert_int_equal(json_array_size(ops), timed.list->count);
+  for (int64_t id = 0; id < timed.list->count; ++id) {
+    const json_t *op = json_array_get(ops, (size_t)id);
+    const bppsa_schedule_op *expected = &timed.list->ops[id];
+    assert_int_equal(json_integer_value(json_object_get(op, "id")), id);
+    assert_true(json_is_integer(json_object_get(op, "worker")));
+    assert_int_equal(json_integer_value(json_object_get(op, "worker")), expected->worker);
+    assert_int_equal(json_integer_value(json_object_get(op, "stage")), expected->stage);
+    assert_string_equal(json_string_value(json_object_get(op, "kind")), bppsa_schedule_kind_name(expected->kind));
+    assert_true(json_real_value(json_object_get(op, "end")) == timed.times.end[id]);
+  }
+  json_decref(document);
+  bppsa_timed_free(&timed);
+}
+
 /* Every allocation fails once: the document is whole or NULL. */
 static void test_memory(void **state) {
   (void)state;
@@ -95,6 +117,7 @@ static void test_null(void **state) {
 
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_memory), cmocka_unit_test(test_null)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_operations),
+                                     cmocka_unit_test(test_memory), cmocka_unit_test(test_null)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,6 +188,21 @@ static void test_model_by_hand(void **state) {
   }
 }
 
+/* A backward pass that has a cost of its own, however little, is not the sum of its two gradients: 4 · 1 + 6 · 0.5. */
+static void test_model_of_backward(void **state) {
+  (void)state;
+  bppsa_schedule_config config = sized(4, 4);
+  bppsa_schedule *list = NULL;
+  int64_t forward = 0, backward = 0;
+  double time = 0;
+  config.uniform[BPPSA_COST_BACKWARD] = 0.5;
+  assert_int_equal(bppsa_schedule_create("chimera", &config, &list), BPPSA_OK);
+  assert_int_equal(bppsa_schedule_model(list, &time, &forward, &backward), BPPSA_OK);
+  check(time, (double)forward + 0.5 * (double)backward);
+  assert_true(forward >= 4 && backward >= 4);
+  bppsa_schedule_destroy(list);
+}
+
 /* Costs that are given layer by layer: sums over stages, and the longest message between two of them. */
 static void test_model_of_layers(void **state) {
   (void)state;
@@ -339,10 +354,10 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_links),     cmocka_unit_test(test_contention),      cmocka_unit_test(test_issue),
-      cmocka_unit_test(test_hybrid),    cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
-      cmocka_unit_test(test_model),     cmocka_unit_test(test_model_by_hand),   cmocka_unit_test(test_model_of_layers),
-      cmocka_unit_test(test_spectrain), cmocka_unit_test(test_scale),           cmocka_unit_test(test_reprice),
-      cmocka_unit_test(test_memory)};
+      cmocka_unit_test(test_links),           cmocka_unit_test(test_contention),      cmocka_unit_test(test_issue),
+      cmocka_unit_test(test_hybrid),          cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
+      cmocka_unit_test(test_model),           cmocka_unit_test(test_model_by_hand),   cmocka_unit_test(test_model_of_backward),
+      cmocka_unit_test(test_model_of_layers), cmocka_unit_test(test_spectrain),       cmocka_unit_test(test_scale),
+      cmocka_unit_test(test_reprice),         cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

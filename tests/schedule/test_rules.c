@@ -1,5 +1,7 @@
 /* The validator: every scheme's schedules are valid; broken ones are rejected by the rule that is named, and accepted if that
  * rule is off. */
+#include <stdio.h>
+
 #include "tests/schedule/mutations.h"
 
 /* ---- valid ones ---- */
@@ -169,6 +171,57 @@ static void test_last_transfer(void **state) {
   bppsa_schedule_destroy(list);
 }
 
+/* A finding of a product names the Jacobians whose products it must wait for. */
+static void test_words(void **state) {
+  (void)state;
+  bppsa_schedule *list = make("scan-blelloch");
+  bppsa_schedule_op *op = find(list, BPPSA_KIND_PRODUCT, 0);
+  while (op->part < 0) {
+    ++op;
+  }
+  bppsa_schedule_finding finding;
+  char expected[80];
+  op->dep_count = 0;
+  snprintf(expected, sizeof expected, "products of Jacobians %d .. %d and %d .. %d", (int)op->layer, (int)op->part - 1,
+           (int)op->part, (int)(op->layer + op->layers - 1));
+  assert_int_equal(bppsa_schedule_check(list, (uint64_t)1 << rule_index("scan-product"), &finding), BPPSA_OK);
+  assert_string_equal(finding.rule, "scan-product");
+  assert_non_null(strstr(finding.text, expected));
+  bppsa_schedule_destroy(list);
+}
+
+/* Weight gradients that wait for the end of the pass keep their activations: memory is balanced, and no gradient frees what a later
+ * one reads. */
+static void test_reversed(void **state) {
+  (void)state;
+  for (int split = BPPSA_SPLIT_WI; split <= BPPSA_SPLIT_IW; ++split) {
+    for (int64_t k = 0; k <= 5; ++k) {
+      bppsa_schedule_config config = bppsa_schedule_config_default();
+      bppsa_schedule *list = NULL;
+      config.stages = 2;
+      config.layers = 5;
+      config.micro_batches = 1;
+      config.split = (bppsa_schedule_split)split;
+      config.reverse = k;
+      assert_valid("reverse-first-k", &config);
+      assert_int_equal(bppsa_schedule_create("reverse-first-k", &config, &list), BPPSA_OK);
+      int waiting = 0;
+      double freed = 0;
+      for (int64_t id = 0; id < list->count; ++id) {
+        const bppsa_schedule_op *op = &list->ops[id];
+        if (op->worker == 0 && op->kind == BPPSA_KIND_W && op->layer < k) {
+          assert_true(op->memory_delta < 0);
+          ++waiting;
+        }
+        freed -= op->worker == 0 ? fmin(op->memory_delta, 0) : 0;
+      }
+      assert_int_equal(waiting, k);
+      assert_true(fabs(freed - 1) < 1e-12);
+      bppsa_schedule_destroy(list);
+    }
+  }
+}
+
 /* Every rule has a name that no other has, a line that says what it asks for, and a mutation. */
 static void test_rules(void **state) {
   (void)state;
@@ -193,6 +246,7 @@ static void test_rules(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_valid),         cmocka_unit_test(test_variants),
                                      cmocka_unit_test(test_mutations),     cmocka_unit_test(test_split_steps),
-                                     cmocka_unit_test(test_last_transfer), cmocka_unit_test(test_rules)};
+                                     cmocka_unit_test(test_last_transfer), cmocka_unit_test(test_words),
+                                     cmocka_unit_test(test_reversed),      cmocka_unit_test(test_rules)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

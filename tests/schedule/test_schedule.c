@@ -373,6 +373,27 @@ static void test_multi_stream(void **state) {
   }
 }
 
+/* A profile of one region: of the weight gradients that are ready, the one with the highest speed-up. When that of layer 3 is done,
+ * those of 2 and 1 are ready. Layer 0 comes last, whatever its speed-up is. */
+static void test_one_region(void **state) {
+  (void)state;
+  double main_stream[] = {8}, sub[] = {2, 2, 2, 2}, speedup[] = {9, 3, 1, 1};
+  static const int64_t expected[] = {3, 1, 2, 0};
+  bppsa_schedule_config config = layered(1, 1, 4, BPPSA_SPLIT_IW);
+  config.memory_cap = 10;
+  config.profile = (bppsa_schedule_profile){1, 4, main_stream, sub, speedup};
+  simulated s = simulate("multi-stream", &config);
+  int found = 0;
+  for (int64_t id = 0; id < s.list->count; ++id) {
+    if (s.list->ops[id].kind == BPPSA_KIND_W) {
+      assert_int_equal(s.list->ops[id].layer, expected[found]);
+      ++found;
+    }
+  }
+  assert_int_equal(found, 4);
+  release(&s);
+}
+
 static void test_scans(void **state) {
   (void)state;
   for (int64_t p = 1; p <= 70; ++p) {
@@ -410,6 +431,6 @@ int main(void) {
       cmocka_unit_test(test_asynchronous),   cmocka_unit_test(test_chimera),        cmocka_unit_test(test_concatenation),
       cmocka_unit_test(test_doubling),       cmocka_unit_test(test_figure5),        cmocka_unit_test(test_figure13),
       cmocka_unit_test(test_figure4),        cmocka_unit_test(test_reverse_search), cmocka_unit_test(test_reverse_cap),
-      cmocka_unit_test(test_multi_stream),   cmocka_unit_test(test_scans)};
+      cmocka_unit_test(test_multi_stream),   cmocka_unit_test(test_one_region),     cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
