@@ -2,6 +2,7 @@
  * within the memory limit. */
 #include "cnn/choose.h"
 
+#include "cnn/work.h"
 #include "core/alloc.h"
 #include "tests/cnn/problems.h"
 
@@ -74,6 +75,21 @@ static bppsa_model *make(const bppsa_cnn_network *network, const bppsa_cnn_confi
   return model;
 }
 
+/* BP of LeNet-5 besides the gradients between layers: 2 FLOPs for each weight at each position of its output, without the head. */
+static void test_besides(void **state) {
+  (void)state;
+  bppsa_device *device = NULL;
+  bppsa_cnn_network network;
+  bppsa_cnn_bp_work bp;
+  assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
+  assert_int_equal(bppsa_cnn_network_builtin("lenet5", &network), BPPSA_OK);
+  assert_int_equal(bppsa_cnn_count_bp(&network, NULL, true, device, &bp), BPPSA_OK);
+  const int64_t conv1 = 6 * 3 * 25 * 28 * 28, conv2 = 16 * 6 * 25 * 10 * 10, fc1 = 400 * 120, fc2 = 120 * 84;
+  assert_true(bp.work.besides == (double)(2 * (conv1 + conv2 + fc1 + fc2)));
+  bppsa_cnn_network_free(&network);
+  bppsa_device_destroy(device);
+}
+
 static bppsa_status no_executor(void *context, const bppsa_scan_plan *plan, const bppsa_device *device,
                                 bppsa_scan_executor **executor) {
   *(int *)context += 1;
@@ -143,6 +159,7 @@ static void test_models(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_choices), cmocka_unit_test(test_models)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_choices), cmocka_unit_test(test_besides),
+                                     cmocka_unit_test(test_models)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,9 +82,8 @@ static int64_t gpu_bytes(const bppsa_device *device) {
 
 /* The limit is what a plan holds, to a few blocks of bookkeeping: so much is enough, a byte less is refused, and nothing is left
  * of it. */
-static void test_limit(void **state) {
-  (void)state;
-  bppsa_device *device = test_device(2);
+static void check_limit(int32_t threads) {
+  bppsa_device *device = test_device(threads);
   kind_cases k;
   make_kind_cases(&k, device);
   for (int i = 0; i < KIND_CASES; ++i) {
@@ -127,6 +126,12 @@ static void test_limit(void **state) {
   bppsa_device_destroy(device);
 }
 
+static void test_limit(void **state) {
+  (void)state;
+  check_limit(2);
+  check_limit(256); /* scratch is more than all else */
+}
+
 /* A GPU without room: the bytes are said, and nothing is left behind. */
 static void test_gpu_memory(void **state) {
   (void)state;
@@ -156,6 +161,37 @@ static void test_gpu_memory(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Slots have 16 bits where the widest row of the product has at most 65536 entries, and 32 bits from 65537 on. */
+static void test_slot_size(void **state) {
+  (void)state;
+  bppsa_device *device = emulated_device(2);
+  int64_t bytes[4];
+  for (int64_t width = 65535; width <= 65538; ++width) {
+    const int64_t before = gpu_bytes(device);
+    const bppsa_product_config config = {.kind = BPPSA_PRODUCT_SLOTS, .dtype = BPPSA_F32};
+    bppsa_csr a, b;
+    bppsa_product *p = NULL;
+    assert_int_equal(bppsa_csr_create(1, 2, 2, &a), BPPSA_OK);
+    assert_int_equal(bppsa_csr_create(2, width, 2 * width, &b), BPPSA_OK);
+    a.row_ptr[1] = 2;
+    a.col[0] = 0;
+    a.col[1] = 1;
+    for (int64_t i = 0; i < b.nnz; ++i) { /* two full rows: two pairs for each entry of the product */
+      b.col[i] = (int32_t)(i % width);
+      b.row_ptr[i / width + 1] = i + 1;
+    }
+    assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_OK);
+    bytes[width - 65535] = gpu_bytes(device) - before;
+    bppsa_product_destroy(p);
+    bppsa_csr_free(&a);
+    bppsa_csr_free(&b);
+  }
+  const int64_t pairs = 2 * 65536, little = pairs / 4;
+  assert_true(bytes[0] >= 2 * pairs - 4 && bytes[1] >= 2 * pairs && bytes[2] >= 4 * pairs && bytes[3] >= 4 * pairs);
+  assert_true(bytes[1] - bytes[0] < little && bytes[2] - bytes[1] > 2 * pairs - little && bytes[3] - bytes[2] < little);
+  bppsa_device_destroy(device);
+}
+
 static void test_memory(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
@@ -170,6 +206,6 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_limit), cmocka_unit_test(test_gpu_memory),
-                                     cmocka_unit_test(test_memory)};
+                                     cmocka_unit_test(test_slot_size), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,6 +203,42 @@ static void test_identity(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Of plans with equally many FLOPs on the critical path `auto` takes the one with the fewest levels: permutations cost the same in
+ * any order. */
+static void test_equal_plans(void **state) {
+  (void)state;
+  enum { SIZE = 12 };
+  bppsa_device *device = test_device(1);
+  for (int64_t n = 2; n <= 3; ++n) {
+    chain c = {.n = n, .batch = 1, .dtype = BPPSA_F32};
+    for (int64_t t = 0; t < n; ++t) {
+      assert_int_equal(bppsa_csr_create(SIZE, SIZE, SIZE, &c.plain[t]), BPPSA_OK);
+      for (int32_t r = 0; r < SIZE; ++r) {
+        c.plain[t].row_ptr[r + 1] = r + 1;
+        c.plain[t].col[r] = (r + 1 + (int32_t)t) % SIZE;
+      }
+      c.patterns[t] = &c.plain[t];
+    }
+    int64_t flops[2];
+    bppsa_scan_plan *plan = NULL;
+    for (int64_t levels = 0; levels < 2; ++levels) {
+      const bppsa_scan_config config = config_of(&c, levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH, levels, device);
+      assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+      flops[levels] = bppsa_scan_plan_totals(plan)->critical_flops;
+      bppsa_scan_plan_destroy(plan);
+    }
+    assert_true(flops[0] > 0 && flops[0] == flops[1]);
+    const bppsa_scan_config config = config_of(&c, BPPSA_SCAN_AUTO, -1, device);
+    assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+    assert_int_equal(bppsa_scan_plan_config(plan)->method.algorithm, BPPSA_SCAN_LINEAR);
+    bppsa_scan_plan_destroy(plan);
+    for (int64_t t = 0; t < n; ++t) {
+      bppsa_csr_free(&c.plain[t]);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
 /* What a plan without products holds. */
 static int64_t linear_bytes(const chain *c, const bppsa_device *device) {
   int64_t bytes = 0;
@@ -500,10 +536,10 @@ static void test_apply(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),
-                                     cmocka_unit_test(test_identity), cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_limit),
-                                     cmocka_unit_test(test_room),     cmocka_unit_test(test_apply),
-                                     cmocka_unit_test(test_repeats),  cmocka_unit_test(test_predicted)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_chains),      cmocka_unit_test(test_vgg11),    cmocka_unit_test(test_identity),
+      cmocka_unit_test(test_equal_plans), cmocka_unit_test(test_requests), cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_limit),       cmocka_unit_test(test_room),     cmocka_unit_test(test_apply),
+      cmocka_unit_test(test_repeats),     cmocka_unit_test(test_predicted)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

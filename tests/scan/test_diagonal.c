@@ -79,6 +79,39 @@ static void test_long_diagonal(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* The numbers of a state grow and shrink by different amounts, so that products have a power of two of their own for each number,
+ * and for what is injected into it. */
+static void test_numbers_apart(void **state) {
+  (void)state;
+  enum { N = 90, DIM = 3, PERIOD = 45 };
+  static const bppsa_scan_method methods[] = {{.algorithm = BPPSA_SCAN_LINEAR},
+                                              {.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = -1},
+                                              {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = 3},
+                                              {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = 10}};
+  bppsa_device *device = test_device(2);
+  for (int k = 0; k < 4 * 2; ++k) {
+    const bool wide = k % 2 == 1;
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.method = methods[k / 2];
+    c.dtype = wide ? BPPSA_F64 : BPPSA_F32;
+    c.jacobians = N;
+    c.batch = 2;
+    c.dim = DIM;
+    c.affine = true;
+    const int64_t state_size = c.batch * DIM;
+    double *jt = uniform((uint64_t)k, N * state_size, 1),
+           *g = uniform((uint64_t)k + 100, (N + 1) * state_size, wide ? 1e-200 : 1e-25);
+    for (int64_t i = 0; i < N * state_size; ++i) {
+      const double grow = pow(wide ? 1e7 : 10, 1 / (double)(1 + i % DIM));
+      jt[i] = (jt[i] < 0 ? -1 : 1) * ((N - 1 - i / state_size) / PERIOD == 0 ? grow : 1 / grow) * (1 + 1e-3 * fabs(jt[i]));
+    }
+    (void)check_chain(&c, device, jt, g);
+    bppsa_free(jt);
+    bppsa_free(g);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* The last number of each state is nearly as large as its type allows; it shrinks for four steps, grows for four, and grows back.
  * The product of the first eight has a power of two of its own, without which the number leaves the range: in f64 such a product
  * is useless for this number alone, and its steps are redone. In a chain that lanes of a warp share, one lane begins beyond the
@@ -205,8 +238,8 @@ static void test_cancelled(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_diagonal), cmocka_unit_test(test_beyond_range),
-                                     cmocka_unit_test(test_gone), cmocka_unit_test(test_one_lane),
-                                     cmocka_unit_test(test_cancelled)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_diagonal), cmocka_unit_test(test_numbers_apart),
+                                     cmocka_unit_test(test_beyond_range),  cmocka_unit_test(test_gone),
+                                     cmocka_unit_test(test_one_lane),      cmocka_unit_test(test_cancelled)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* On the device that CTest names: the scan executor against the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, written out in float64
  * over explicit matrices. */
+#include <stdio.h>
+
 #include "tests/scan/scan_problem.h"
 
 /* Checks all gradients as one tensor, because a single g_t may cancel where injected gradients meet. */
@@ -117,6 +119,52 @@ static void test_bad_pairs(void **state) {
   operands.columns = without;
   assert_int_equal(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT);
   assert_string_equal(bppsa_last_error(), "scan: operand 'the column factor from h to c' is missing");
+  free_operands(&copies);
+  free_problem(&p);
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_device_destroy(device);
+}
+
+/* An element that shares its weights, without one of its operands. */
+static void test_missing(void **state) {
+  (void)state;
+  enum { MATRICES = 2 };
+  bppsa_device *device = cpu_device(1);
+  bppsa_scan_config c = bppsa_scan_config_default();
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  c.element = BPPSA_ELEMENT_RECURRENT;
+  c.jacobians = 3;
+  c.dim = 4;
+  c.matrices = MATRICES;
+  c.diagonal = true;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  problem p = make_problem(&c, 3);
+  operand_copies copies = copy_operands(&p, device);
+  const bppsa_scan_operands whole = operands_of(&p, &copies, false);
+  assert_int_equal(executor->execute(executor, &whole), BPPSA_OK);
+  for (int missing = 0; missing < 4 + 2 * MATRICES; ++missing) {
+    bppsa_scan_operands operands = whole;
+    const void *weights[MATRICES], *columns[MATRICES];
+    memcpy(weights, whole.weights, sizeof weights);
+    memcpy(columns, whole.columns, sizeof columns);
+    operands.weights = missing == 0 ? NULL : weights;
+    operands.columns = missing == 1 ? NULL : columns;
+    operands.diagonal = missing == 2 ? NULL : operands.diagonal;
+    operands.gradients = missing == 3 ? NULL : operands.gradients;
+    for (int k = 0; k < MATRICES; ++k) {
+      weights[k] = missing == 4 + k ? NULL : weights[k];
+      columns[k] = missing == 4 + MATRICES + k ? NULL : columns[k];
+    }
+    static const char *const names[] = {"weights", "columns", "diagonal", "gradients"};
+    char expected[64];
+    snprintf(expected, sizeof expected, "scan: operand '%s' is missing",
+             missing < 4 ? names[missing] : "a weight or column factor");
+    assert_int_equal(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT);
+    assert_string_equal(bppsa_last_error(), expected);
+  }
   free_operands(&copies);
   free_problem(&p);
   bppsa_scan_executor_destroy(executor);
@@ -351,6 +399,7 @@ int main(void) {
       cmocka_unit_test(test_recurrent_gru),
       cmocka_unit_test(test_pairs),
       cmocka_unit_test(test_bad_pairs),
+      cmocka_unit_test(test_missing),
       cmocka_unit_test(test_differing_sizes),
       cmocka_unit_test(test_large_size),
       cmocka_unit_test(test_large_weights),

@@ -394,6 +394,36 @@ static void test_one_region(void **state) {
   release(&s);
 }
 
+/* Four equal layers, four regions of one unit, gradients of one unit. By speed-up the gradient of layer 2 runs in region 2 and that of
+ * layer 3 in region 3, and layer 1 finds no room. When the gradient behind layer 1 has been made, at 2, nothing is done: four
+ * activations and two gradients are held, 1.5 M_a, more than 1.1 times the conventional 1.25. So region 0 takes what is ready,
+ * layer 3. Then at most 1.25 is held. */
+static void test_streams_within_memory(void **state) {
+  (void)state;
+  double main_stream[] = {1, 1, 1, 1}, sub[16], speedup[16];
+  static const int64_t expected[2][4] = {{2, 3, 1, 0}, {3, 2, 1, 0}};
+  for (int i = 0; i < 16; ++i) {
+    sub[i] = speedup[i] = 1;
+  }
+  speedup[2 * 4 + 2] = 9;
+  speedup[3 * 4 + 3] = 10;
+  for (int capped = 0; capped < 2; ++capped) {
+    bppsa_schedule_config config = layered(1, 1, 4, BPPSA_SPLIT_IW);
+    config.memory_cap = capped ? 0 : 1.3;
+    config.profile = (bppsa_schedule_profile){4, 4, main_stream, sub, speedup};
+    simulated s = simulate("multi-stream", &config);
+    int found = 0;
+    for (int64_t id = 0; id < s.list->count; ++id) {
+      if (s.list->ops[id].kind == BPPSA_KIND_W) {
+        assert_int_equal(s.list->ops[id].layer, expected[capped][found]);
+        ++found;
+      }
+    }
+    assert_int_equal(found, 4);
+    release(&s);
+  }
+}
+
 static void test_scans(void **state) {
   (void)state;
   for (int64_t p = 1; p <= 70; ++p) {
@@ -431,6 +461,7 @@ int main(void) {
       cmocka_unit_test(test_asynchronous),   cmocka_unit_test(test_chimera),        cmocka_unit_test(test_concatenation),
       cmocka_unit_test(test_doubling),       cmocka_unit_test(test_figure5),        cmocka_unit_test(test_figure13),
       cmocka_unit_test(test_figure4),        cmocka_unit_test(test_reverse_search), cmocka_unit_test(test_reverse_cap),
-      cmocka_unit_test(test_multi_stream),   cmocka_unit_test(test_one_region),     cmocka_unit_test(test_scans)};
+      cmocka_unit_test(test_multi_stream),   cmocka_unit_test(test_one_region),     cmocka_unit_test(test_streams_within_memory),
+      cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
