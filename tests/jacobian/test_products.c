@@ -410,6 +410,39 @@ static void test_wide(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Groups of two convolutions: the product keeps its structure where one number divides the other. */
+static void test_groups(void **state) {
+  (void)state;
+  static const struct {
+    int64_t groups[2];
+    bool fits;
+  } cases[] = {{{2, 4}, true}, {{4, 2}, true}, {{3, 3}, true}, {{1, 6}, true}, {{6, 4}, false}, {{4, 6}, false}, {{2, 3}, false}};
+  bppsa_device *device = cpu_device(1);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    factor f[2];
+    for (int k = 0; k < 2; ++k) {
+      bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+      memcpy(op.in, (int64_t[]){12, 3, 2}, sizeof op.in);
+      op.out_channels = 12;
+      op.groups = cases[i].groups[k];
+      op.kernel[0] = 3;
+      op.padding[0] = op.padding[1] = 1;
+      f[k] = make_factor(&op, 2, BPPSA_F64, device);
+    }
+    if (cases[i].fits) {
+      check_product(&f[0], &f[1], 2, BPPSA_F64, BPPSA_PRODUCT_CONV);
+    } else {
+      const bppsa_product_config config = {.kind = BPPSA_PRODUCT_CONV, .dtype = BPPSA_F64};
+      bppsa_product *product = NULL;
+      assert_int_equal(bppsa_product_create(f[0].csr, f[1].csr, &config, device, &product), BPPSA_ERR_UNSUPPORTED);
+      check_product(&f[0], &f[1], 2, BPPSA_F64, BPPSA_PRODUCT_SLOTS);
+    }
+    free_factor(&f[0]);
+    free_factor(&f[1]);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* ---- requests ---- */
 
 static factor random_factor(const bppsa_csr *csr, int64_t batch, bool shared, bppsa_dtype dtype) {
@@ -460,6 +493,44 @@ static void test_tiles(void **state) {
     bppsa_jacobian_destroy(j[1]);
   }
   bppsa_device_destroy(device);
+}
+
+/* Block diagonal: full blocks of these shapes. */
+static bppsa_csr uneven_pattern(int64_t blocks, const int64_t *rows, const int64_t *cols) {
+  bppsa_csr csr;
+  int64_t all[3] = {0};
+  for (int64_t i = 0; i < blocks; ++i) {
+    all[0] += rows[i];
+    all[1] += cols[i];
+    all[2] += rows[i] * cols[i];
+  }
+  assert_int_equal(bppsa_csr_create(all[0], all[1], all[2], &csr), BPPSA_OK);
+  for (int64_t i = 0, r = 0, first = 0; i < blocks; first += cols[i++]) {
+    for (const int64_t end = r + rows[i]; r < end; ++r) {
+      csr.row_ptr[r + 1] = csr.row_ptr[r] + cols[i];
+      for (int64_t c = 0; c < cols[i]; ++c) {
+        csr.col[csr.row_ptr[r] + c] = (int32_t)(first + c);
+      }
+    }
+  }
+  return csr;
+}
+
+/* Bands of one column, of one row, and of one entry of the product, beside others. */
+static void test_thin_bands(void **state) {
+  (void)state;
+  enum { BATCH = 3, BANDS = 5 };
+  static const int64_t rows[BANDS] = {3, 1, 2, 1, 4}, depths[BANDS] = {1, 2, 3, 1, 2}, columns[BANDS] = {4, 1, 2, 1, 1};
+  bppsa_csr a = uneven_pattern(BANDS, rows, depths), b = uneven_pattern(BANDS, depths, columns);
+  for (int which = 0; which < 4; ++which) {
+    const bppsa_dtype dtype = which % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    factor left = random_factor(&a, BATCH, which / 2 == 1, dtype), right = random_factor(&b, BATCH, which / 2 == 0, dtype);
+    check_product(&left, &right, BATCH, dtype, BPPSA_PRODUCT_DENSE);
+    free_factor(&left);
+    free_factor(&right);
+  }
+  bppsa_csr_free(&a);
+  bppsa_csr_free(&b);
 }
 
 /* Rows with 3000 to 90000 entries: on a GPU one of every class of shared memory and one that does not fit in it; slots of 16 and
@@ -588,7 +659,8 @@ static void test_every_kind(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy),     cmocka_unit_test(test_structures),
-                                     cmocka_unit_test(test_wide),      cmocka_unit_test(test_tiles),
+                                     cmocka_unit_test(test_wide),      cmocka_unit_test(test_groups),
+                                     cmocka_unit_test(test_tiles),     cmocka_unit_test(test_thin_bands),
                                      cmocka_unit_test(test_wide_rows), cmocka_unit_test(test_identity),
                                      cmocka_unit_test(test_requests),  cmocka_unit_test(test_every_kind)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,7 @@ static void test_patterns(void **state) {
   assert_message(bppsa_csr_check(&csr), BPPSA_ERR_FORMAT, "row 0: column 3, expected increasing ones from 0 to 2");
   columns[0] = -1;
   assert_message(bppsa_csr_check(&csr), BPPSA_ERR_FORMAT, "row 0: column -1, expected increasing ones from 0 to 2");
+  assert_message(bppsa_csr_expand(NULL, 1), BPPSA_ERR_ARGUMENT, "NULL");
 }
 
 static void test_blocks(void **state) {

@@ -342,6 +342,11 @@ static void test_memory(void **state) {
       assert_true(status == BPPSA_OK || list == NULL);
       status = status == BPPSA_OK ? bppsa_schedule_validate(list) : status;
       status = status == BPPSA_OK ? bppsa_schedule_simulate(list, &times) : status;
+      bppsa_schedule_memory *curves = NULL;
+      int64_t *first = NULL;
+      status = status == BPPSA_OK ? bppsa_schedule_memory_curves(list, &times, &curves, &first) : status;
+      bppsa_free(curves);
+      bppsa_free(first);
       done = bppsa_alloc_calls() < call;
       bppsa_alloc_fail_at(0);
       assert_int_equal(status, done ? BPPSA_OK : BPPSA_ERR_MEMORY);
