@@ -311,6 +311,38 @@ static void test_figure4(void **state) {
   release(&s);
 }
 
+/* A sum that another one preempts is in slices, which are numbered from 0; a sum at one go has no number. */
+static void test_slices(void **state) {
+  (void)state;
+  const double sync[] = {3, 1, 1, 2, 4};
+  bppsa_schedule_config config = layered(2, 1, 5, BPPSA_SPLIT_IW);
+  config.cost[BPPSA_COST_SYNC] = sync;
+  config.rows[BPPSA_COST_SYNC] = sizeof sync / sizeof sync[0];
+  simulated s = simulate("priority", &config);
+  int sliced = 0;
+  for (int32_t layer = 0; layer < 5; ++layer) {
+    int slices = 0;
+    double cost = 0;
+    for (int64_t id = 0; id < s.list->count; ++id) {
+      const bppsa_schedule_op *op = &s.list->ops[id];
+      slices += op->kind == BPPSA_KIND_SYNC && op->worker == 0 && op->layer == layer;
+    }
+    assert_true(slices > 0);
+    sliced += slices > 1;
+    for (int64_t id = 0, next = 0; id < s.list->count; ++id) {
+      const bppsa_schedule_op *op = &s.list->ops[id];
+      if (op->kind == BPPSA_KIND_SYNC && op->worker == 0 && op->layer == layer) {
+        assert_int_equal(op->part, slices == 1 ? -1 : next);
+        cost += op->cost;
+        ++next;
+      }
+    }
+    assert_true(fabs(cost - sync[layer]) < 1e-12);
+  }
+  assert_true(sliced > 0);
+  release(&s);
+}
+
 /* The search finds the smallest k of the shortest window, whichever it is. */
 static void test_reverse_search(void **state) {
   (void)state;
@@ -455,13 +487,25 @@ static void test_scans(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gpipe),          cmocka_unit_test(test_1f1b),           cmocka_unit_test(test_gems),
-      cmocka_unit_test(test_model_parallel), cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_zb_h1),
-      cmocka_unit_test(test_asynchronous),   cmocka_unit_test(test_chimera),        cmocka_unit_test(test_concatenation),
-      cmocka_unit_test(test_doubling),       cmocka_unit_test(test_figure5),        cmocka_unit_test(test_figure13),
-      cmocka_unit_test(test_figure4),        cmocka_unit_test(test_reverse_search), cmocka_unit_test(test_reverse_cap),
-      cmocka_unit_test(test_multi_stream),   cmocka_unit_test(test_one_region),     cmocka_unit_test(test_streams_within_memory),
-      cmocka_unit_test(test_scans)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpipe),
+                                     cmocka_unit_test(test_1f1b),
+                                     cmocka_unit_test(test_gems),
+                                     cmocka_unit_test(test_model_parallel),
+                                     cmocka_unit_test(test_interleaved),
+                                     cmocka_unit_test(test_zb_h1),
+                                     cmocka_unit_test(test_asynchronous),
+                                     cmocka_unit_test(test_chimera),
+                                     cmocka_unit_test(test_concatenation),
+                                     cmocka_unit_test(test_doubling),
+                                     cmocka_unit_test(test_figure5),
+                                     cmocka_unit_test(test_figure13),
+                                     cmocka_unit_test(test_figure4),
+                                     cmocka_unit_test(test_slices),
+                                     cmocka_unit_test(test_reverse_search),
+                                     cmocka_unit_test(test_reverse_cap),
+                                     cmocka_unit_test(test_multi_stream),
+                                     cmocka_unit_test(test_one_region),
+                                     cmocka_unit_test(test_streams_within_memory),
+                                     cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
