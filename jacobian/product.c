@@ -266,6 +266,10 @@ static bppsa_status fill(bppsa_product *p, bool known) {
 static bppsa_status plan(bppsa_product *p) {
   bool known = false, applies[BPPSA_PRODUCT_KINDS] = {false};
   BPPSA_TRY(count(p, &known));
+  if (!p->config.symbolic) {
+    BPPSA_TRY(spell_out(p, &p->a, &p->own_a));
+    BPPSA_TRY(spell_out(p, &p->b, &p->own_b));
+  }
   p->pattern.identity = p->a->identity && p->b->identity;
   p->widest = known ? bppsa_product_widest(&p->pattern) : widest_row(&p->pattern);
   BPPSA_TRY(find_kinds(p, known, applies));

@@ -443,6 +443,52 @@ static void test_groups(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Factors that are known by their structure alone: the product is that of the patterns with columns, bit for bit. */
+static void test_structure_alone(void **state) {
+  (void)state;
+  enum { BATCH = 2 };
+  static const bppsa_product_kind kinds[] = {BPPSA_PRODUCT_AUTO, BPPSA_PRODUCT_SLOTS, BPPSA_PRODUCT_CONV};
+  bppsa_device *device = cpu_device(2);
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+  memcpy(op.in, (int64_t[]){6, 5, 4}, sizeof op.in);
+  op.out_channels = 6;
+  op.kernel[0] = 3;
+  op.padding[0] = op.padding[1] = 1;
+  bppsa_jacobian *j[2];
+  for (int symbolic = 0; symbolic < 2; ++symbolic) {
+    assert_int_equal(bppsa_jacobian_create(&op, NULL, symbolic == 1, device, &j[symbolic]), BPPSA_OK);
+  }
+  assert_null(bppsa_jacobian_pattern(j[1])->row_ptr);
+  const int64_t nnz = bppsa_jacobian_pattern(j[0])->nnz;
+  double *a = uniform(1, BATCH * nnz, 1), *b = uniform(2, BATCH * nnz, 1);
+  const bppsa_csr_values left = {a, nnz}, right = {b, nnz};
+  for (int k = 0; k < 3; ++k) {
+    const bppsa_product_config config = {.kind = kinds[k], .dtype = BPPSA_F64};
+    double *results[2] = {NULL};
+    int64_t count = 0;
+    for (int which = 0; which < 4; ++which) { /* neither, the left, the right, both */
+      bppsa_product *p = NULL;
+      assert_int_equal(
+          bppsa_product_create(bppsa_jacobian_pattern(j[which % 2]), bppsa_jacobian_pattern(j[which / 2]), &config, device, &p),
+          BPPSA_OK);
+      const int64_t bytes = BATCH * bppsa_product_pattern(p)->nnz * (int64_t)sizeof(double);
+      results[which > 0] = bppsa_alloc((size_t)bytes);
+      assert_int_equal(bppsa_product_execute(p, BATCH, left, right, results[which > 0]), BPPSA_OK);
+      assert_true(which == 0 || bytes == count);
+      assert_true(which == 0 || memcmp(results[0], results[1], (size_t)bytes) == 0);
+      count = bytes;
+      bppsa_free(which > 0 ? results[1] : NULL);
+      bppsa_product_destroy(p);
+    }
+    bppsa_free(results[0]);
+  }
+  bppsa_free(a);
+  bppsa_free(b);
+  bppsa_jacobian_destroy(j[0]);
+  bppsa_jacobian_destroy(j[1]);
+  bppsa_device_destroy(device);
+}
+
 /* ---- requests ---- */
 
 static factor random_factor(const bppsa_csr *csr, int64_t batch, bool shared, bppsa_dtype dtype) {
@@ -658,10 +704,10 @@ static void test_every_kind(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy),     cmocka_unit_test(test_structures),
-                                     cmocka_unit_test(test_wide),      cmocka_unit_test(test_groups),
-                                     cmocka_unit_test(test_tiles),     cmocka_unit_test(test_thin_bands),
-                                     cmocka_unit_test(test_wide_rows), cmocka_unit_test(test_identity),
-                                     cmocka_unit_test(test_requests),  cmocka_unit_test(test_every_kind)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_scipy),           cmocka_unit_test(test_structures), cmocka_unit_test(test_wide),
+      cmocka_unit_test(test_structure_alone), cmocka_unit_test(test_groups),     cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_thin_bands),      cmocka_unit_test(test_wide_rows),  cmocka_unit_test(test_identity),
+      cmocka_unit_test(test_requests),        cmocka_unit_test(test_every_kind)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
