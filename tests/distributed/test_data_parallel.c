@@ -559,6 +559,50 @@ static void blocks_and_words(void **state) {
   }
 }
 
+/* A bucket ends when it has its bytes: with a byte each parameter is one, with more than there are all are one; and half of all
+ * bytes give two, because the last parameters are small. */
+static bppsa_status count_buckets(bppsa_comm *comm, void *context) {
+  ranked_run *run = context;
+  bppsa_network_config config = run->config;
+  bppsa_model *model = NULL;
+  bppsa_device *device = NULL;
+  config.batch = 16;
+  bppsa_status status = bppsa_device_create("cpu", 1, &device);
+  status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;
+  int64_t bytes = 0, found[3] = {0};
+  for (int64_t i = 0; status == BPPSA_OK && i < model->parameter_count; ++i) {
+    bytes += (int64_t)bppsa_view_bytes(&model->parameters[i].gradient);
+  }
+  for (int i = 0; status == BPPSA_OK && i < 3; ++i) {
+    bppsa_data_parallel_config parallel = run->parallel;
+    bppsa_data_parallel *dp = NULL;
+    parallel.bucket_bytes = i == 0 ? 1 : i == 1 ? bytes / 2 : bytes + 1;
+    status = bppsa_data_parallel_create(comm, model, &parallel, &dp);
+    found[i] = status == BPPSA_OK ? bppsa_data_parallel_buckets(dp) : 0;
+    bppsa_data_parallel_destroy(dp);
+  }
+  const int64_t parameters = status == BPPSA_OK ? model->parameter_count : 0;
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+  BPPSA_TRY(status);
+  CHECK(parameters > 2 && found[0] == parameters && found[1] == 2 && found[2] == 1);
+  return BPPSA_OK;
+}
+
+static void buckets_have_their_bytes(void **state) {
+  (void)state;
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(32, 4, false, false);
+  ranked_run run = ranked(&network, dataset, BPPSA_F32, 16, 2);
+  const bppsa_comm_config config = bppsa_comm_config_default();
+  if (bppsa_comm_run(&config, count_buckets, &run, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
 /* Every allocation of a rank's part fails once; nothing is left behind. */
 static bppsa_status create_without_memory(bppsa_comm *comm, void *context) {
   ranked_run *run = context;
@@ -621,6 +665,7 @@ int main(void) {
                                      cmocka_unit_test(all_ranks_stop_where_one_is_asked_to),
                                      cmocka_unit_test(refused),
                                      cmocka_unit_test(blocks_and_words),
+                                     cmocka_unit_test(buckets_have_their_bytes),
                                      cmocka_unit_test(survives_without_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

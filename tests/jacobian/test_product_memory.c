@@ -192,6 +192,32 @@ static void test_slot_size(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* The values of factors that are too large for the room where a GPU packs them are packed sample by sample: there is room for one. */
+static void test_large_factors(void **state) {
+  (void)state;
+  enum { CHANNELS = 64, SIDE = 16 };
+  bppsa_device *device = emulated_device(2);
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+  bppsa_jacobian *j = NULL;
+  bppsa_product *p = NULL;
+  memcpy(op.in, (int64_t[]){CHANNELS, SIDE, SIDE}, sizeof op.in);
+  op.out_channels = CHANNELS;
+  for (int axis = 0; axis < 2; ++axis) {
+    op.kernel[axis] = 3;
+    op.padding[2 * axis] = op.padding[2 * axis + 1] = 1;
+  }
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, true, device, &j), BPPSA_OK);
+  const bppsa_csr *csr = bppsa_jacobian_pattern(j);
+  const bppsa_product_config config = {.kind = BPPSA_PRODUCT_CONV, .dtype = BPPSA_F32};
+  const int64_t packed = 2 * csr->nnz * (int64_t)sizeof(float);
+  assert_true(packed > (int64_t)32 << 20);
+  assert_int_equal(bppsa_product_create(csr, csr, &config, device, &p), BPPSA_OK);
+  assert_in_range(bppsa_product_get_info(p)->workspace_bytes, packed, packed + packed / 4);
+  bppsa_product_destroy(p);
+  bppsa_jacobian_destroy(j);
+  bppsa_device_destroy(device);
+}
+
 static void test_memory(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
@@ -206,6 +232,7 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_limit), cmocka_unit_test(test_gpu_memory),
-                                     cmocka_unit_test(test_slot_size), cmocka_unit_test(test_memory)};
+                                     cmocka_unit_test(test_slot_size), cmocka_unit_test(test_large_factors),
+                                     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -325,34 +325,43 @@ static void test_reprice(void **state) {
   }
 }
 
+/* Makes, checks, runs and looks at a list while an allocation fails: alone, or with all behind it. True: none has failed. */
+static bool without_memory(const char *scheme, bool alone, int64_t call) {
+  bppsa_schedule_config config = sized(2, 2);
+  bppsa_schedule *list = NULL;
+  bppsa_schedule_times times = {0};
+  bppsa_schedule_memory *curves = NULL;
+  int64_t *first = NULL;
+  config.layers = 4;
+  (alone ? bppsa_alloc_fail_once : bppsa_alloc_fail_at)(call);
+  bppsa_status status = bppsa_schedule_create(scheme, &config, &list);
+  assert_true(status == BPPSA_OK || list == NULL);
+  status = status == BPPSA_OK ? bppsa_schedule_validate(list) : status;
+  status = status == BPPSA_OK ? bppsa_schedule_simulate(list, &times) : status;
+  status = status == BPPSA_OK ? bppsa_schedule_memory_curves(list, &times, &curves, &first) : status;
+  const bool done = bppsa_alloc_calls() < call;
+  bppsa_alloc_fail_at(0);
+  assert_int_equal(status, done ? BPPSA_OK : BPPSA_ERR_MEMORY);
+  bppsa_free(curves);
+  bppsa_free(first);
+  bppsa_schedule_times_free(&times);
+  bppsa_schedule_destroy(list);
+  return done;
+}
+
 static void test_memory(void **state) {
   (void)state;
   int64_t count = 0;
   const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
   const int64_t live = bppsa_alloc_live();
   for (int64_t i = 0; i < count; ++i) {
-    bppsa_schedule_config config = sized(2, 2);
-    config.layers = 4;
-    bool done = false;
-    for (int64_t call = 1; !done; ++call) {
-      bppsa_schedule *list = NULL;
-      bppsa_schedule_times times = {0};
-      bppsa_alloc_fail_at(call);
-      bppsa_status status = bppsa_schedule_create(schemes[i].id, &config, &list);
-      assert_true(status == BPPSA_OK || list == NULL);
-      status = status == BPPSA_OK ? bppsa_schedule_validate(list) : status;
-      status = status == BPPSA_OK ? bppsa_schedule_simulate(list, &times) : status;
-      bppsa_schedule_memory *curves = NULL;
-      int64_t *first = NULL;
-      status = status == BPPSA_OK ? bppsa_schedule_memory_curves(list, &times, &curves, &first) : status;
-      bppsa_free(curves);
-      bppsa_free(first);
-      done = bppsa_alloc_calls() < call;
-      bppsa_alloc_fail_at(0);
-      assert_int_equal(status, done ? BPPSA_OK : BPPSA_ERR_MEMORY);
-      bppsa_schedule_times_free(&times);
-      bppsa_schedule_destroy(list);
+    for (int alone = 0; alone < 2; ++alone) {
+      int64_t call = 1;
+      while (!without_memory(schemes[i].id, alone == 1, call++)) {
+        assert_int_equal(bppsa_alloc_live(), live);
+      }
       assert_int_equal(bppsa_alloc_live(), live);
+      assert_true(call > 10);
     }
   }
 }
