@@ -148,11 +148,12 @@ static void test_dense_growth(void **state) {
   check_dense_growth(2);
 }
 
-/* A gradient that the growing directions cancel out of: the product is useless, its steps are redone, and counted. */
-static void check_cancellation(bppsa_dtype dtype) {
+/* A gradient that the growing directions cancel out of: the product is useless, its steps are redone, and counted. apart: the second
+ * number is so much larger than the first that the rows of products have powers of two of their own. */
+static void check_cancellation(bppsa_dtype dtype, bool apart) {
   enum { N = 200, H = 2, B = 1 };
-  /* eigenvectors (1, 1) and (1, -1) of W with eigenvalues 1.5 and 1; the seed is the second, and BP stays on it without rounding */
-  const double w[] = {1.25, 0.25, 0.25, 1.25}, seed[] = {1, -1};
+  /* eigenvectors (1, f) and (1, -f) of W with eigenvalues 1.5 and 1; the seed is the second, and BP stays on it without rounding */
+  const double f = apart ? 0x1p40 : 1, w[] = {1.25, 0.25 * f, 0.25 / f, 1.25}, seed[] = {1, -f};
   double *d = bppsa_calloc((int64_t)N * B * H, sizeof *d);
   for (int64_t i = 0; i < N * B * H; ++i) {
     d[i] = 1;
@@ -165,8 +166,10 @@ static void check_cancellation(bppsa_dtype dtype) {
 
 static void test_cancellation_is_redone(void **state) {
   (void)state;
-  check_cancellation(BPPSA_F32);
-  check_cancellation(BPPSA_F64);
+  for (int apart = 0; apart < 2; ++apart) {
+    check_cancellation(BPPSA_F32, apart == 1);
+    check_cancellation(BPPSA_F64, apart == 1);
+  }
 }
 
 /* All gradients by a variant, as float64. */
