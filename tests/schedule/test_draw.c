@@ -50,6 +50,7 @@ static void test_lanes(void **state) {
   assert_int_equal(count_of(text.text, "<g"), count_of(text.text, "</g>"));
   assert_int_equal(count_of(text.text, "<title>"), operations + 1);
   assert_non_null(strstr(text.text, "<title>gpipe, D = 2, N = 3: makespan "));
+  assert_int_equal(count_of(text.text, ">gpipe, D = 2, N = 3: makespan "), 2); /* and as words */
   double pass, transfer, next, height, low;
   box_of(text.text, "F", &pass, &height);
   box_of(text.text, "SEND", &transfer, &low);
