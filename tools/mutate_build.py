@@ -2,6 +2,7 @@
 and by the build's own commands: only the objects that the changed file goes into, and of the tests only the one that runs next.
 So the build itself stays as it is, and several workers use it at once."""
 import collections
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -290,15 +291,20 @@ class Tests:
             targets = {target for name in new for found in self.tests[name]["programs"].values() for target in found}
             self.build.ninja("-k", "0", *(["all"] if everything else sorted(targets)))
             self.build.read_dependents()
-        for name in new:
-            begin = time.monotonic()
-            result = self.run(name, {}, 600)
-            if result != "passed":
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for name, result, seconds in pool.map(self.time_alone, new):
+                if result == "passed":
+                    self.seconds[name] = seconds
+                    continue
                 self.useless.add(name)
                 if result == "failed":
                     print("mutate: %s fails without a mutant and is left out" % name, flush=True)
-                continue
-            self.seconds[name] = time.monotonic() - begin
+
+    def time_alone(self, name):
+        """The test's name, its result without a mutant, and the seconds that it takes."""
+        begin = time.monotonic()
+        result = self.run(name, {}, 600)
+        return name, result, time.monotonic() - begin
 
     def sorted(self, names, path, everything):
         """The tests that are likeliest to kill a mutant of the file in little time first: those that have killed some, the one

@@ -559,6 +559,55 @@ static void blocks_and_words(void **state) {
   }
 }
 
+/* Products that a model redoes, five in each pass, are added up over blocks, ranks and steps. */
+static bppsa_status redo_five(bppsa_model *model) {
+  static _Thread_local int64_t redone; /* a rank is a thread; the model's own number is that of its scans */
+  model->redone = redone += 5;
+  return BPPSA_OK;
+}
+
+static bppsa_status train_redoing(bppsa_comm *comm, void *context) {
+  ranked_run *run = context;
+  bppsa_network_config config = run->config;
+  bppsa_model *model = NULL;
+  bppsa_device *device = NULL;
+  config.batch = bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(comm));
+  bppsa_status status = bppsa_device_create("cpu", 1, &device);
+  status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;
+  status = status == BPPSA_OK ? bppsa_network_init(run->network, model, BPPSA_INIT_DEFAULT, 0) : status;
+  if (status == BPPSA_OK) {
+    bppsa_model_ops ops = *model->ops;
+    const bppsa_model_ops *own = model->ops;
+    ops.count = redo_five;
+    model->ops = &ops;
+    status = train_model(comm, run, model, device);
+    model->ops = own;
+  }
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+static void redone_products_are_added_up(void **state) {
+  (void)state;
+  enum { RUN_STEPS = 3, BLOCKS = 4 };
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(16 * BLOCKS, 3, false, false);
+  for (int64_t ranks = 1; ranks <= 4; ranks *= 2) {
+    ranked_run run = ranked(&network, dataset, BPPSA_F32, 16 * BLOCKS, RUN_STEPS);
+    bppsa_comm_config config = bppsa_comm_config_default();
+    config.ranks = ranks;
+    run.parallel.batch = run.train.batch;
+    if (bppsa_comm_run(&config, train_redoing, &run, NULL) != BPPSA_OK) {
+      fail_msg("%d ranks: %s", (int)ranks, bppsa_last_error());
+    }
+    assert_int_equal(run.result.redone, 5 * BLOCKS * RUN_STEPS);
+  }
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
 /* A bucket ends when it has its bytes: with a byte each parameter is one, with more than there are all are one; and half of all
  * bytes give two, because the last parameters are small. */
 static bppsa_status count_buckets(bppsa_comm *comm, void *context) {
@@ -665,6 +714,7 @@ int main(void) {
                                      cmocka_unit_test(all_ranks_stop_where_one_is_asked_to),
                                      cmocka_unit_test(refused),
                                      cmocka_unit_test(blocks_and_words),
+                                     cmocka_unit_test(redone_products_are_added_up),
                                      cmocka_unit_test(buckets_have_their_bytes),
                                      cmocka_unit_test(survives_without_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
