@@ -456,6 +456,45 @@ static void test_streams_within_memory(void **state) {
   }
 }
 
+/* Without the gradient of the input, the first layer has no part in its stage's I, and none but W in its B. */
+static void test_skipped(void **state) {
+  (void)state;
+  static const double input[] = {100, 1, 2, 4}, weight[] = {8, 16, 32, 64}, both[] = {1000, 24, 34, 68};
+  for (int split = BPPSA_SPLIT_NONE; split <= BPPSA_SPLIT_WI; ++split) {
+    for (int together = 0; together < 2; ++together) { /* B has costs of its own */
+      bppsa_schedule_config config = sized(2, 1);
+      config.layers = 4;
+      config.split = (bppsa_schedule_split)split;
+      config.skip_first_input_grad = true;
+      config.cost[BPPSA_COST_INPUT_GRAD] = input;
+      config.cost[BPPSA_COST_WEIGHT_GRAD] = weight;
+      config.cost[BPPSA_COST_BACKWARD] = together ? both : NULL;
+      config.rows[BPPSA_COST_INPUT_GRAD] = config.rows[BPPSA_COST_WEIGHT_GRAD] = 4;
+      config.rows[BPPSA_COST_BACKWARD] = together ? 4 : 0;
+      simulated s = simulate("gpipe", &config);
+      double cost[2][BPPSA_KIND_COUNT] = {{0}};
+      bppsa_schedule_op whole = s.list->ops[0]; /* I of a whole stage, as a file may have it */
+      for (int64_t id = 0; id < s.list->count; ++id) {
+        cost[s.list->ops[id].stage][s.list->ops[id].kind] += s.list->ops[id].cost;
+      }
+      whole.kind = BPPSA_KIND_I;
+      whole.layer = 0;
+      whole.layers = 2;
+      whole.cost = NAN;
+      bppsa_schedule_price(s.list, &whole);
+      assert_true(whole.cost == 1);
+      if (split == BPPSA_SPLIT_NONE) {
+        assert_true(cost[0][BPPSA_KIND_B] == (together ? 8 + 24 : 1 + 8 + 16));
+        assert_true(cost[1][BPPSA_KIND_B] == (together ? 34 + 68 : 2 + 4 + 32 + 64));
+      } else {
+        assert_true(cost[0][BPPSA_KIND_I] == 1 && cost[0][BPPSA_KIND_W] == 8 + 16);
+        assert_true(cost[1][BPPSA_KIND_I] == 2 + 4 && cost[1][BPPSA_KIND_W] == 32 + 64);
+      }
+      release(&s);
+    }
+  }
+}
+
 static void test_scans(void **state) {
   (void)state;
   for (int64_t p = 1; p <= 70; ++p) {
@@ -506,6 +545,7 @@ int main(void) {
                                      cmocka_unit_test(test_multi_stream),
                                      cmocka_unit_test(test_one_region),
                                      cmocka_unit_test(test_streams_within_memory),
+                                     cmocka_unit_test(test_skipped),
                                      cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
