@@ -1,6 +1,5 @@
 /* Data parallelism on ranks that are threads: the bits of every number of ranks, gradients against one rank, reverse first-k,
- * messages against the formulas of docs/ranks.md, values that are not finite, refusals, memory that runs out. (The file is long
- * because all cases train one small network with one set of helpers.) */
+ * messages against the formulas of docs/ranks.md, values that are not finite, refusals. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -559,144 +558,6 @@ static void blocks_and_words(void **state) {
   }
 }
 
-/* Products that a model redoes, five in each pass, are added up over blocks, ranks and steps. */
-static bppsa_status redo_five(bppsa_model *model) {
-  static _Thread_local int64_t redone; /* a rank is a thread; the model's own number is that of its scans */
-  model->redone = redone += 5;
-  return BPPSA_OK;
-}
-
-static bppsa_status train_redoing(bppsa_comm *comm, void *context) {
-  ranked_run *run = context;
-  bppsa_network_config config = run->config;
-  bppsa_model *model = NULL;
-  bppsa_device *device = NULL;
-  config.batch = bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(comm));
-  bppsa_status status = bppsa_device_create("cpu", 1, &device);
-  status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;
-  status = status == BPPSA_OK ? bppsa_network_init(run->network, model, BPPSA_INIT_DEFAULT, 0) : status;
-  if (status == BPPSA_OK) {
-    bppsa_model_ops ops = *model->ops;
-    const bppsa_model_ops *own = model->ops;
-    ops.count = redo_five;
-    model->ops = &ops;
-    status = train_model(comm, run, model, device);
-    model->ops = own;
-  }
-  bppsa_model_destroy(model);
-  bppsa_device_destroy(device);
-  return status;
-}
-
-static void redone_products_are_added_up(void **state) {
-  (void)state;
-  enum { RUN_STEPS = 3, BLOCKS = 4 };
-  bppsa_network network;
-  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
-  bppsa_dataset *dataset = bits(16 * BLOCKS, 3, false, false);
-  for (int64_t ranks = 1; ranks <= 4; ranks *= 2) {
-    ranked_run run = ranked(&network, dataset, BPPSA_F32, 16 * BLOCKS, RUN_STEPS);
-    bppsa_comm_config config = bppsa_comm_config_default();
-    config.ranks = ranks;
-    run.parallel.batch = run.train.batch;
-    if (bppsa_comm_run(&config, train_redoing, &run, NULL) != BPPSA_OK) {
-      fail_msg("%d ranks: %s", (int)ranks, bppsa_last_error());
-    }
-    assert_int_equal(run.result.redone, 5 * BLOCKS * RUN_STEPS);
-  }
-  bppsa_dataset_destroy(dataset);
-  bppsa_network_close(&network);
-}
-
-/* A bucket ends when it has its bytes: with a byte each parameter is one, with more than there are all are one; and half of all
- * bytes give two, because the last parameters are small. */
-static bppsa_status count_buckets(bppsa_comm *comm, void *context) {
-  ranked_run *run = context;
-  bppsa_network_config config = run->config;
-  bppsa_model *model = NULL;
-  bppsa_device *device = NULL;
-  config.batch = 16;
-  bppsa_status status = bppsa_device_create("cpu", 1, &device);
-  status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;
-  int64_t bytes = 0, found[3] = {0};
-  for (int64_t i = 0; status == BPPSA_OK && i < model->parameter_count; ++i) {
-    bytes += (int64_t)bppsa_view_bytes(&model->parameters[i].gradient);
-  }
-  for (int i = 0; status == BPPSA_OK && i < 3; ++i) {
-    bppsa_data_parallel_config parallel = run->parallel;
-    bppsa_data_parallel *dp = NULL;
-    parallel.bucket_bytes = i == 0 ? 1 : i == 1 ? bytes / 2 : bytes + 1;
-    status = bppsa_data_parallel_create(comm, model, &parallel, &dp);
-    found[i] = status == BPPSA_OK ? bppsa_data_parallel_buckets(dp) : 0;
-    bppsa_data_parallel_destroy(dp);
-  }
-  const int64_t parameters = status == BPPSA_OK ? model->parameter_count : 0;
-  bppsa_model_destroy(model);
-  bppsa_device_destroy(device);
-  BPPSA_TRY(status);
-  CHECK(parameters > 2 && found[0] == parameters && found[1] == 2 && found[2] == 1);
-  return BPPSA_OK;
-}
-
-static void buckets_have_their_bytes(void **state) {
-  (void)state;
-  bppsa_network network;
-  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
-  bppsa_dataset *dataset = bits(32, 4, false, false);
-  ranked_run run = ranked(&network, dataset, BPPSA_F32, 16, 2);
-  const bppsa_comm_config config = bppsa_comm_config_default();
-  if (bppsa_comm_run(&config, count_buckets, &run, NULL) != BPPSA_OK) {
-    fail_msg("%s", bppsa_last_error());
-  }
-  bppsa_dataset_destroy(dataset);
-  bppsa_network_close(&network);
-}
-
-/* Every allocation of a rank's part fails once; nothing is left behind. */
-static bppsa_status create_without_memory(bppsa_comm *comm, void *context) {
-  ranked_run *run = context;
-  bppsa_network_config config = run->config;
-  bppsa_model *model = NULL;
-  bppsa_device *device = NULL;
-  config.batch = 16;
-  bppsa_status status = bppsa_device_create("cpu", 1, &device);
-  status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;
-  int64_t failures = 0, buckets = 0;
-  bool made = false;
-  for (int64_t n = 1; status == BPPSA_OK && !made; ++n) {
-    bppsa_data_parallel *dp = NULL;
-    bppsa_alloc_fail_at(n);
-    const bppsa_status created = bppsa_data_parallel_create(comm, model, &run->parallel, &dp);
-    bppsa_alloc_fail_at(0);
-    made = created == BPPSA_OK;
-    failures += created == BPPSA_ERR_MEMORY ? 1 : 0;
-    buckets = made ? bppsa_data_parallel_buckets(dp) : 0;
-    status = made || created == BPPSA_ERR_MEMORY ? BPPSA_OK : created;
-    bppsa_data_parallel_destroy(dp);
-  }
-  bppsa_model_destroy(model);
-  bppsa_device_destroy(device);
-  BPPSA_TRY(status);
-  CHECK(buckets > 2 && failures > 5 * (buckets + 1)); /* an array for each bucket, and the four of its sum over full batches */
-  return BPPSA_OK;
-}
-
-static void survives_without_memory(void **state) {
-  (void)state;
-  bppsa_network network;
-  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
-  bppsa_dataset *dataset = bits(32, 4, false, false);
-  ranked_run run = ranked(&network, dataset, BPPSA_F32, 16, 2);
-  const bppsa_comm_config config = bppsa_comm_config_default();
-  const int64_t live = bppsa_alloc_live();
-  if (bppsa_comm_run(&config, create_without_memory, &run, NULL) != BPPSA_OK) {
-    fail_msg("%s", bppsa_last_error());
-  }
-  assert_int_equal(bppsa_alloc_live(), live);
-  bppsa_dataset_destroy(dataset);
-  bppsa_network_close(&network);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rnn_has_the_same_bits),
                                      cmocka_unit_test(gru_has_the_same_bits),
@@ -713,9 +574,6 @@ int main(void) {
                                      cmocka_unit_test(finds_what_is_not_finite_in_an_evaluation),
                                      cmocka_unit_test(all_ranks_stop_where_one_is_asked_to),
                                      cmocka_unit_test(refused),
-                                     cmocka_unit_test(blocks_and_words),
-                                     cmocka_unit_test(redone_products_are_added_up),
-                                     cmocka_unit_test(buckets_have_their_bytes),
-                                     cmocka_unit_test(survives_without_memory)};
+                                     cmocka_unit_test(blocks_and_words)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
