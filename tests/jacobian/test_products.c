@@ -1,5 +1,6 @@
 /* On the device that CTest names: products against SciPy's, against a dense float64 reference over kinds, dtypes, batches and
- * structures, and a GPU's against the CPU's. test_product_memory.c measures the memory that plans hold. */
+ * structures, and a GPU's against the CPU's. test_product_memory.c measures the memory that plans hold. (The file is long because
+ * the patterns of every kind of product meet the same reference.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
