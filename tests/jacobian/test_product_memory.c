@@ -192,7 +192,8 @@ static void test_slot_size(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* The values of factors that are too large for the room where a GPU packs them are packed sample by sample: there is room for one. */
+/* The values of factors that are too large for the room where a GPU packs them are packed sample by sample: there is room for
+ * one. */
 static void test_large_factors(void **state) {
   (void)state;
   enum { CHANNELS = 64, SIDE = 16 };

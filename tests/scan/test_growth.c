@@ -148,8 +148,8 @@ static void test_dense_growth(void **state) {
   check_dense_growth(2);
 }
 
-/* A gradient that the growing directions cancel out of: the product is useless, its steps are redone, and counted. apart: the second
- * number is so much larger than the first that the rows of products have powers of two of their own. */
+/* A gradient that the growing directions cancel out of: the product is useless, its steps are redone, and counted. apart: the
+ * second number is so much larger than the first that the rows of products have powers of two of their own. */
 static void check_cancellation(bppsa_dtype dtype, bool apart) {
   enum { N = 200, H = 2, B = 1 };
   /* eigenvectors (1, f) and (1, -f) of W with eigenvalues 1.5 and 1; the seed is the second, and BP stays on it without rounding */

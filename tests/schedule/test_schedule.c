@@ -426,8 +426,8 @@ static void test_one_region(void **state) {
   release(&s);
 }
 
-/* Four equal layers, four regions of one unit, gradients of one unit. By speed-up the gradient of layer 2 runs in region 2 and that of
- * layer 3 in region 3, and layer 1 finds no room. When the gradient behind layer 1 has been made, at 2, nothing is done: four
+/* Four equal layers, four regions of one unit, gradients of one unit. By speed-up the gradient of layer 2 runs in region 2 and that
+ * of layer 3 in region 3, and layer 1 finds no room. When the gradient behind layer 1 has been made, at 2, nothing is done: four
  * activations and two gradients are held, 1.5 M_a, more than 1.1 times the conventional 1.25. So region 0 takes what is ready,
  * layer 3. Then at most 1.25 is held. */
 static void test_streams_within_memory(void **state) {
