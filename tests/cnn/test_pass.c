@@ -33,23 +33,23 @@ static void *inside(const guarded *g) {
   return g->all + MARGIN;
 }
 
-static void check_margins(const guarded *g, const char *operator, const char * array) {
+static void check_margins(const guarded *g, const char *name, const char *array) {
   for (int i = 0; i < MARGIN; ++i) {
     if (g->all[i] != MARK || g->all[MARGIN + g->bytes + i] != MARK) {
-      fail_msg("%s: written beside %s", operator, array);
+      fail_msg("%s: written beside %s", name, array);
     }
   }
 }
 
-static void check_written(const guarded *g, bppsa_dtype dtype, const char *operator, const char * array) {
+static void check_written(const guarded *g, bppsa_dtype dtype, const char *name, const char *array) {
   const int64_t count = g->bytes / (int64_t)bppsa_dtype_size(dtype);
   const bppsa_view view = bppsa_view_make(inside(g), dtype, 1, &count);
   for (int64_t i = 0; i < count; ++i) {
     if (!isfinite(bppsa_view_get(&view, i))) {
-      fail_msg("%s: %s is not written at %d", operator, array, (int)i);
+      fail_msg("%s: %s is not written at %d", name, array, (int)i);
     }
   }
-  check_margins(g, operator, array);
+  check_margins(g, name, array);
 }
 
 static guarded random_guarded(bppsa_dtype dtype, uint64_t seed, int64_t count) {
