@@ -405,8 +405,24 @@ static void test_multi_stream(void **state) {
   }
 }
 
-/* A profile of one region: of the weight gradients that are ready, the one with the highest speed-up. When that of layer 3 is done,
- * those of 2 and 1 are ready. Layer 0 comes last, whatever its speed-up is. */
+/* The weight gradients of multi-stream must come in this order of four layers. */
+static void check_weights(const bppsa_schedule_config *config, const int64_t expected[4]) {
+  simulated s = simulate("multi-stream", config);
+  int found = 0;
+  for (int64_t id = 0; id < s.list->count; ++id) {
+    if (s.list->ops[id].kind == BPPSA_KIND_W) {
+      assert_true(found < 4);
+      assert_int_equal(s.list->ops[id].layer, expected[found]);
+      ++found;
+    }
+  }
+  assert_int_equal(found, 4);
+  release(&s);
+}
+
+/* A profile of one region. Algorithm 1 takes the weight gradient with the highest speed-up among the ready ones. At first only that
+ * of layer 3 is ready. When it is done, layers 2 and 1 are ready, and layer 1 has the higher speed-up. Algorithm 1 never takes
+ * layer 0, which therefore comes last. */
 static void test_one_region(void **state) {
   (void)state;
   double main_stream[] = {8}, sub[] = {2, 2, 2, 2}, speedup[] = {9, 3, 1, 1};
@@ -414,16 +430,7 @@ static void test_one_region(void **state) {
   bppsa_schedule_config config = layered(1, 1, 4, BPPSA_SPLIT_IW);
   config.memory_cap = 10;
   config.profile = (bppsa_schedule_profile){1, 4, main_stream, sub, speedup};
-  simulated s = simulate("multi-stream", &config);
-  int found = 0;
-  for (int64_t id = 0; id < s.list->count; ++id) {
-    if (s.list->ops[id].kind == BPPSA_KIND_W) {
-      assert_int_equal(s.list->ops[id].layer, expected[found]);
-      ++found;
-    }
-  }
-  assert_int_equal(found, 4);
-  release(&s);
+  check_weights(&config, expected);
 }
 
 /* Four equal layers, four regions of one unit, gradients of one unit. By speed-up the gradient of layer 2 runs in region 2 and that
@@ -443,16 +450,7 @@ static void test_streams_within_memory(void **state) {
     bppsa_schedule_config config = layered(1, 1, 4, BPPSA_SPLIT_IW);
     config.memory_cap = capped ? 0 : 1.3;
     config.profile = (bppsa_schedule_profile){4, 4, main_stream, sub, speedup};
-    simulated s = simulate("multi-stream", &config);
-    int found = 0;
-    for (int64_t id = 0; id < s.list->count; ++id) {
-      if (s.list->ops[id].kind == BPPSA_KIND_W) {
-        assert_int_equal(s.list->ops[id].layer, expected[capped][found]);
-        ++found;
-      }
-    }
-    assert_int_equal(found, 4);
-    release(&s);
+    check_weights(&config, expected[capped]);
   }
 }
 
