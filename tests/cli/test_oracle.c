@@ -2,7 +2,6 @@
 #include <time.h>
 
 #include "tests/cli/run_cli.h"
-#include "tests/support/sanitized.h"
 
 /* Where this machine's measurements are kept. */
 static void use_cache(const char *name) {
@@ -251,27 +250,31 @@ static void test_plot_of_many_sizes(void **state) {
   release(&result);
 }
 
-static const double SECONDS = SANITIZED ? 10 : 1;
-
-/* Up to a million processors, all strategies, one command, in less than a second of the processor. */
-static void expect_fast(const char *options, const char *part) {
+/* Seconds of the processor that one command takes; its verdict has the part. */
+static double seconds_of(const char *options, const char *part) {
   const clock_t start = clock();
   json_t *document = run_json("oracle resnet152 dgx-h100 --json %s", options);
   const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-  if (!(seconds < SECONDS)) {
-    fail_msg("%s: %.2f s of the processor, expected less than %g", options, seconds, SECONDS);
-  }
   assert_non_null(strstr(get_text(document, "verdict"), part));
   json_decref(document);
+  return seconds;
 }
 
+/* A thousand times the processors or four times the micro-batches take about as long: one a size, simulations have a limit. */
 static void test_million(void **state) {
   (void)state;
-  expect_fast("--processors 1000000 --batch 1", "1000000 processors");
-  expect_fast("--processors 1..1000000 --batch 1", "1000000 processors");
-  expect_fast("--processors 1..1000000 --scaling strong --batch 1000000", "1000000 processors");
-  expect_fast("--processors 64 --scaling strong --batch 1024 --micro-batches 256", "64 processors");
-  expect_fast("--processors 64 --scaling strong --batch 1024 --micro-batches 1024", "64 processors");
+  static const char *const cases[][2] = {{"--processors 1000000 --batch 1", "1000000 processors"},
+                                         {"--processors 1..1000000 --batch 1", "1000000 processors"},
+                                         {"--processors 1..1000000 --scaling strong --batch 1000000", "1000000 processors"},
+                                         {"--processors 64 --scaling strong --batch 1024 --micro-batches 256", "64 processors"},
+                                         {"--processors 64 --scaling strong --batch 1024 --micro-batches 1024", "64 processors"}};
+  const double thousand = seconds_of("--processors 1..1000 --scaling strong --batch 1000", "1000 processors");
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    const double seconds = seconds_of(cases[i][0], cases[i][1]);
+    if (seconds > 5 * thousand + 0.1) {
+      fail_msg("%s: %.2f s of the processor, 1 to 1000 processors took %.2f", cases[i][0], seconds, thousand);
+    }
+  }
 }
 
 int main(void) {

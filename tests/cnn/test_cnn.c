@@ -2,8 +2,9 @@
 #include <float.h>
 
 #include "tests/cnn/problems.h"
+#include "tests/support/sanitized.h"
 
-enum { CHAINS = 520, BATCH = 3 };
+enum { CHAINS = SANITIZED ? 130 : 520, BATCH = 3 };
 
 /* ---- against finite differences ---- */
 

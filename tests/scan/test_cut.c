@@ -8,9 +8,10 @@
 #include "schedule/schedule.h"
 #include "tests/simt/watch.h"
 #include "tests/support/cut_bits.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 
-enum { MOST = 300 };
+enum { MOST = SANITIZED ? 100 : 300 };
 
 /* The last kind is planned alone: its elements are no numbers. */
 static const bppsa_element elements[] = {BPPSA_ELEMENT_DENSE, BPPSA_ELEMENT_DIAGONAL, BPPSA_ELEMENT_RECURRENT,

@@ -11,8 +11,9 @@
 
 #include "core/alloc.h"
 #include "schedule/schedule.h"
+#include "tests/support/sanitized.h"
 
-enum { MOST_D = 32, MOST_N = 64 };
+enum { MOST_D = SANITIZED ? 16 : 32, MOST_N = SANITIZED ? 32 : 64 };
 
 typedef struct {
   bppsa_schedule *list;

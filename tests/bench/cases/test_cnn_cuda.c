@@ -1,5 +1,6 @@
 /* `bench lenet5` on a GPU: every row verified, BP also with the second stream, each as a graph beside BP's graph. */
 #include "tests/cli/run_cli.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 
 #include "bench/harness/recording.h"
@@ -14,8 +15,12 @@ static const json_t *find(const json_t *rows, const char *method) {
   return NULL;
 }
 
+/* Emulated under a sanitizer it takes minutes; the other tests here run the same code with smaller products. */
 static void rows_of_lenet5(void **state) {
   (void)state;
+  if (SANITIZED) {
+    return;
+  }
   static const char *const names[] = {"forward",
                                       "forward_graph",
                                       "bp",

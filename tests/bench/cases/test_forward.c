@@ -150,7 +150,7 @@ static void test_sweep(void **state) {
 /* Behind the time limit no further point begins, and those left out are counted. */
 static void test_time_limit(void **state) {
   (void)state;
-  json_t *document = run_json("bench forward --hidden 8 --seq-len 5000 --batch 1 --repeats 5000 --time-limit 1 --json");
+  json_t *document = run_json("bench forward --hidden 8 --seq-len 1000 --batch 1 --repeats 5000 --time-limit 1 --json");
   assert_int_equal(json_array_size(json_object_get(document, "rows")), 2);
   assert_int_equal(get_integer(document, "points_left_out"), 3);
   json_decref(document);
