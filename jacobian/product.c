@@ -266,7 +266,7 @@ static bppsa_status fill(bppsa_product *p, bool known) {
 static bppsa_status plan(bppsa_product *p) {
   bool known = false, applies[BPPSA_PRODUCT_KINDS] = {false};
   BPPSA_TRY(count(p, &known));
-  if (!p->config.symbolic) {
+  if (!p->config.symbolic) { /* passes read row offsets and columns, which a factor known by its blocks alone lacks */
     BPPSA_TRY(spell_out(p, &p->a, &p->own_a));
     BPPSA_TRY(spell_out(p, &p->b, &p->own_b));
   }

@@ -1,4 +1,4 @@
-/* The passes of an operator write all of their outputs, and nothing beside them. */
+/* The passes of an operator write all of their outputs, nothing beside them, and none of their inputs. */
 #include "cnn/pass.h"
 
 #include <math.h>
@@ -52,6 +52,20 @@ static void check_written(const guarded *g, bppsa_dtype dtype, const char *name,
   check_margins(g, name, array);
 }
 
+/* Numbers that a pass has read are what they were: `before` is a copy of all, which is freed. */
+static void check_kept(const guarded *g, unsigned char *before, const char *name, const char *array) {
+  if (memcmp(g->all, before, (size_t)(g->bytes + 2 * MARGIN)) != 0) {
+    fail_msg("%s: writes to its input %s", name, array);
+  }
+  bppsa_free(before);
+}
+
+static unsigned char *copy_of(const guarded *g) {
+  unsigned char *copy = bppsa_alloc((size_t)(g->bytes + 2 * MARGIN));
+  assert_non_null(copy);
+  return memcpy(copy, g->all, (size_t)(g->bytes + 2 * MARGIN));
+}
+
 static guarded random_guarded(bppsa_dtype dtype, uint64_t seed, int64_t count) {
   double *wide = uniform(seed, count, 1);
   void *typed = rounded(dtype, wide, count);
@@ -88,9 +102,15 @@ static void check_operator(const char *name, const bppsa_op *op, bppsa_dtype dty
                 bias = random_guarded(dtype, 4, has_weights ? layer.out[0] : 1);
   const guarded y = make_guarded(batch * pass.out * size, NULL), dx = make_guarded(batch * pass.in * size, NULL),
                 places = make_guarded(batch * pass.out * (int64_t)sizeof(int32_t), NULL);
+  unsigned char *const x_before = copy_of(&x), *const dy_before = copy_of(&dy), *const w_before = copy_of(&w),
+                       *const bias_before = copy_of(&bias);
   bppsa_cnn_pass_forward(&pass, inside(&x), inside(&w), inside(&bias), inside(&places), inside(&y));
   check_written(&y, dtype, name, "y");
   check_margins(&places, name, "places");
+  for (int64_t i = 0; op->kind == BPPSA_OPERATOR_MAXPOOL2D && i < batch * pass.out; ++i) {
+    assert_in_range(((const int32_t *)inside(&places))[i], 0, op->in[1] * op->in[2] - 1);
+  }
+  unsigned char *const y_before = copy_of(&y);
   bppsa_cnn_pass_input_gradient(&pass, inside(&dy), inside(&w), inside(&x), inside(&y), inside(&places), inside(&dx));
   check_written(&dx, dtype, name, "dx");
   if (has_weights) {
@@ -101,6 +121,11 @@ static void check_operator(const char *name, const bppsa_op *op, bppsa_dtype dty
     bppsa_free(dw.all);
     bppsa_free(db.all);
   }
+  check_kept(&x, x_before, name, "x");
+  check_kept(&dy, dy_before, name, "dy");
+  check_kept(&w, w_before, name, "w");
+  check_kept(&bias, bias_before, name, "b");
+  check_kept(&y, y_before, name, "y");
   const guarded others[] = {x, dy, w, bias, y, work[0], work[1], work[2]};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; ++i) {
     check_margins(&others[i], name, "an array of a pass");

@@ -93,8 +93,8 @@ static bppsa_status count_buckets(bppsa_comm *comm, ranked_run *run, bppsa_model
   return BPPSA_OK;
 }
 
-/* A bucket ends when it has its bytes: with a byte each parameter is one, with more than there are all are one; and half of all
- * bytes give two, because the last parameters are small. */
+/* A bucket ends when it has its bytes. A bucket of 1 byte holds one parameter, one larger than all gradients holds all parameters;
+ * buckets of half of all bytes are two, because the last parameters are small. */
 static void buckets_have_their_bytes(void **state) {
   (void)state;
   (void)act_on_ranks(1, 1, count_buckets);
@@ -105,12 +105,14 @@ static void buckets_have_their_bytes(void **state) {
 static bppsa_status create_without_memory(bppsa_comm *comm, ranked_run *run, bppsa_model *model, const bppsa_device *device) {
   (void)device;
   int64_t failures = 0, buckets = 0;
-  for (int64_t n = 1; buckets == 0; ++n) {
+  bool made = false;
+  for (int64_t n = 1; !made; ++n) {
     bppsa_data_parallel *dp = NULL;
     bppsa_alloc_fail_at(n);
     const bppsa_status created = bppsa_data_parallel_create(comm, model, &run->parallel, &dp);
     bppsa_alloc_fail_at(0);
     failures += created == BPPSA_ERR_MEMORY ? 1 : 0;
+    made = created == BPPSA_OK;
     buckets = created == BPPSA_OK ? bppsa_data_parallel_buckets(dp) : 0;
     bppsa_data_parallel_destroy(dp);
     BPPSA_TRY(created == BPPSA_ERR_MEMORY ? BPPSA_OK : created);

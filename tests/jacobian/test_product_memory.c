@@ -129,7 +129,7 @@ static void check_limit(int32_t threads) {
 static void test_limit(void **state) {
   (void)state;
   check_limit(2);
-  check_limit(256); /* scratch is more than all else */
+  check_limit(256); /* on a CPU the scratch memory of 256 threads exceeds the rest of the plan */
 }
 
 /* A GPU without room: the bytes are said, and nothing is left behind. */

@@ -444,7 +444,8 @@ static void test_groups(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Factors that are known by their structure alone: the product is that of the patterns with columns, bit for bit. */
+/* A factor may be known by its blocks alone, without row offsets and columns. Its product has the same bits as the product of the
+ * factor with columns. */
 static void test_structure_alone(void **state) {
   (void)state;
   enum { BATCH = 2 };

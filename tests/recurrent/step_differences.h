@@ -1,4 +1,5 @@
-/* The factors of a step's Jacobian (bppsa_step) against differences of the step itself, at random points. */
+/* The factors of a step's Jacobian (bppsa_step) against differences of the step's equations, which each test writes out, at random
+ * points. */
 #ifndef BPPSA_TESTS_RECURRENT_STEP_DIFFERENCES_H
 #define BPPSA_TESTS_RECURRENT_STEP_DIFFERENCES_H
 
@@ -11,8 +12,8 @@
 
 enum { STEP_FACTORS = BPPSA_STEP_GATES + 2 };
 
-/* The next state of one unit from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and the state before, of a pair c_{-1}.
- * Of a pair next[0] is c and next[1] is h. */
+/* The next state of one unit from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and `before`: h_{-1}, or c_{-1}
+ * where the state is a pair (h, c). Of a pair next[0] is c and next[1] is h. */
 typedef void (*step_unit)(bool relu, const double *x, const double *h, double before, double next[2]);
 
 /* What the step's factors are, from the derivatives of c or h (`next` above) by the gates' h, and by the state before:

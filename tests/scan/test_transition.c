@@ -161,6 +161,26 @@ static void nothing_refused(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Operands that are missing are named, and nothing is made. */
+static void operands_refused(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_scan_config c = bppsa_scan_config_default();
+  bppsa_transition_maker *maker = NULL;
+  bppsa_transition *made = NULL;
+  double room[8];
+  c.dim = 2;
+  c.jacobians = 3;
+  assert_int_equal(bppsa_transition_maker_create(&c, device, &maker), BPPSA_OK);
+  const bppsa_transition_shape shape = bppsa_transition_maker_shape(maker);
+  assert_int_equal(bppsa_transition_create(&shape, device, &made), BPPSA_OK);
+  assert_int_equal(bppsa_transition_make(maker, &(bppsa_scan_operands){.batch = 1, .gradients = room}, made), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "transposed Jacobians"));
+  bppsa_transition_destroy(made);
+  bppsa_transition_maker_destroy(maker);
+  bppsa_device_destroy(device);
+}
+
 static void differing_sizes(void **state) {
   (void)state;
   static const int64_t some[] = {3, 8, 1, 5, 2, 9, 4};
@@ -363,9 +383,9 @@ static void wide_joins(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element),     cmocka_unit_test(nothing_refused),
-                                     cmocka_unit_test(differing_sizes),   cmocka_unit_test(cancelled_rows),
-                                     cmocka_unit_test(useless_gradients), cmocka_unit_test(infinite_gradients),
-                                     cmocka_unit_test(wide_joins)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element),      cmocka_unit_test(nothing_refused),
+                                     cmocka_unit_test(operands_refused),   cmocka_unit_test(differing_sizes),
+                                     cmocka_unit_test(cancelled_rows),     cmocka_unit_test(useless_gradients),
+                                     cmocka_unit_test(infinite_gradients), cmocka_unit_test(wide_joins)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

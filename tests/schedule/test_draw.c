@@ -58,16 +58,17 @@ static void test_lanes(void **state) {
   assert_true(low < height);
   const char *second = strstr(text.text, "stage 1,");
   assert_non_null(second);
-  while (*second != '<' || strncmp(second, "<g class", 8) != 0) {
+  while (second > text.text && strncmp(second, "<g class", 8) != 0) {
     --second;
   }
+  assert_true(second > text.text);
   box_of(second, "F", &next, &height);
   assert_true(next > transfer + low);
   bppsa_text_free(&text);
   bppsa_timed_free(&timed);
 }
 
-/* A list that takes no time has workers and an axis, of a pixel a unit, but no boxes. */
+/* A list that takes no time has workers and an axis on which one unit of time is one pixel wide, but no boxes. */
 static void test_no_time(void **state) {
   (void)state;
   bppsa_schedule_config config = bppsa_schedule_config_default();

@@ -176,9 +176,10 @@ static void test_words(void **state) {
   (void)state;
   bppsa_schedule *list = make("scan-blelloch");
   bppsa_schedule_op *op = find(list, BPPSA_KIND_PRODUCT, 0);
-  while (op->part < 0) {
+  while (op < list->ops + list->count && op->part < 0) {
     ++op;
   }
+  assert_true(op < list->ops + list->count);
   bppsa_schedule_finding finding;
   char expected[80];
   op->dep_count = 0;
