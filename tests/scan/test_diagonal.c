@@ -9,8 +9,8 @@
 
 /* A chain of diagonal Jacobians jt [n][b][d], gradients g [n + 1][b][d] whose last are the seed and whose others are injected
  * (affine), by a method on the device against float64 at every step. What is below the smallest number of its type is 0 and remains
- * 0, as in sequential BP of that type. each: every number of a state is judged by itself, not the state as a whole. Returns the number
- * of redone products. */
+ * 0, as in sequential BP of that type. each: every number of a state is judged by itself, not the state as a whole. Returns the
+ * number of redone products. */
 static int64_t check_chain(const bppsa_scan_config *base, const bppsa_device *device, double *jt, double *g, bool each) {
   bppsa_scan_config c = *base;
   const int64_t n = c.jacobians, state_size = c.batch * c.dim, size = (int64_t)bppsa_dtype_size(c.dtype);

@@ -152,7 +152,7 @@ static void test_dense_growth(void **state) {
  * second number is so much larger than the first that the rows of products have powers of two of their own. */
 static void check_cancellation(bppsa_dtype dtype, bool apart) {
   enum { N = 200, H = 2, B = 1 };
-  /* eigenvectors (1, f) and (1, -f) of Wᵀ with eigenvalues 1.5 and 1; the seed is the second, and BP stays on it without rounding */
+  /* Eigenvectors (1, f) and (1, -f) of Wᵀ with eigenvalues 1.5 and 1. The seed is the second: BP stays on it without rounding. */
   const double f = apart ? 0x1p40 : 1, w[] = {1.25, 0.25 * f, 0.25 / f, 1.25}, seed[] = {1, -f};
   double *d = bppsa_calloc((int64_t)N * B * H, sizeof *d);
   for (int64_t i = 0; i < N * B * H; ++i) {
