@@ -165,11 +165,23 @@ static void hear(mpi_world *world) {
   }
 }
 
-/* Tells all other ranks that this one failed, and waits a moment for a notice of another rank that failed at the same time. */
-static void tell(mpi_world *world, const char *reason) {
-  const double patience = 0.2;
-  const int size = world->started.size;
+/* Listens for so many seconds; until_failed: until a rank is known to have failed. */
+static void listen_for(mpi_world *world, double seconds, bool until_failed) {
+  const double deadline = bppsa_now() + seconds;
   hear(world);
+  while (world->started.size > 1 && bppsa_now() < deadline && !(until_failed && world->failed)) {
+    sleep_ns(1000000);
+    hear(world);
+  }
+}
+
+/* Tells all other ranks that this one failed, and waits a moment for a notice of another rank that failed at the same time. Before,
+ * it waits for notices on their way: a rank that was stopped, and goes on because the job is being ended, finds its own deadline
+ * over, and must not report it beside the rank that has waited for it. MPI may need several looks for what has arrived. */
+static void tell(mpi_world *world, const char *reason) {
+  const double before = 0.1, patience = 0.2;
+  const int size = world->started.size;
+  listen_for(world, world->told ? 0 : before, true);
   if (world->failed || world->told) {
     return;
   }
@@ -184,10 +196,7 @@ static void tell(mpi_world *world, const char *reason) {
       (void)module->send(world->started.control, &own, sizeof own, r, 0, &request);
     }
   }
-  for (const double deadline = bppsa_now() + patience; bppsa_now() < deadline && size > 1;) {
-    hear(world);
-    sleep_ns(1000000);
-  }
+  listen_for(world, patience, false);
 }
 
 /* ---- calls that block ---- */
