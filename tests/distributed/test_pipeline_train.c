@@ -43,7 +43,8 @@ static bppsa_status train(bppsa_comm *comm, trained *t, bppsa_model *model, bpps
   bppsa_train_result result;
   config.iterations = STEPS;
   config.batch = BATCH;
-  const bppsa_train_callbacks callbacks = {.context = t, .on_step = keep_step};
+  /* without a schedule every rank trains by itself */
+  const bppsa_train_callbacks callbacks = {.context = t, .on_step = bppsa_comm_rank(comm) == 0 ? keep_step : NULL};
   const bppsa_pipeline_config parts = {.schedule = t->schedule, .samples = BATCH / MICROS, .optimizer = config.optimizer};
   if (t->schedule != NULL) {
     BPPSA_TRY(bppsa_pipeline_train_create(comm, chain, model, &parts, &pipeline));
