@@ -161,7 +161,7 @@ static void nothing_refused(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Operands that are missing are named, and nothing is made. */
+/* Operands that are missing are named. */
 static void operands_refused(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);
