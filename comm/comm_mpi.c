@@ -175,9 +175,11 @@ static void listen_for(mpi_world *world, double seconds, bool until_failed) {
   }
 }
 
-/* Tells all other ranks that this one failed, and waits a moment for a notice of another rank that failed at the same time. Before
- * it tells them, it waits for notices on their way: a rank that was stopped, and goes on because the job is being ended, finds its own deadline
- * over, and must not report it beside the rank that has waited for it. MPI may need several looks for what has arrived. */
+/* Tells all other ranks that this one failed, and waits a moment for a notice of another rank that failed at the same time.
+ *
+ * Before it tells them, it waits for notices on their way: a rank that was stopped, and goes on because the job is being ended,
+ * finds its own deadline over, and must not report it beside the rank that has waited for it. MPI may need several looks for what
+ * has arrived. */
 static void tell(mpi_world *world, const char *reason) {
   const double before = 0.1, patience = 0.2;
   const int size = world->started.size;
