@@ -11,19 +11,21 @@
 
 enum { FORMAT = 1, MOST_PLANS = 1000 };
 
-/* Returns the plans of the file (owned), or NULL where the file cannot be used. */
-static json_t *load_plans(const char *directory) {
+/* Gives the plans of the file (owned), or NULL where the file cannot be used. Fails only without memory. */
+static bppsa_status load_plans(const char *directory, json_t **plans) {
   char path[BPPSA_CACHE_PATH + 16];
   json_t *document = NULL;
+  *plans = NULL;
   snprintf(path, sizeof path, "%s/plans.json", directory);
-  if (bppsa_json_load(path, &document) != BPPSA_OK) {
-    return NULL;
+  const bppsa_status status = bppsa_json_load(path, &document);
+  if (status != BPPSA_OK) {
+    return status == BPPSA_ERR_MEMORY ? status : BPPSA_OK;
   }
-  json_t *plans = json_object_get(document, "plans");
-  const bool good = json_integer_value(json_object_get(document, "format")) == FORMAT && json_is_array(plans);
-  json_t *found = good ? json_incref(plans) : NULL;
+  json_t *found = json_object_get(document, "plans");
+  const bool good = json_integer_value(json_object_get(document, "format")) == FORMAT && json_is_array(found);
+  *plans = good ? json_incref(found) : NULL;
   json_decref(document);
-  return found;
+  return BPPSA_OK;
 }
 
 /* Returns the position of the key's latest plan, which is the last one, or -1. */
@@ -41,7 +43,10 @@ static int64_t find_key(const json_t *plans, const char *key) {
 /* Returns the key's plan (owned), or NULL. */
 static json_t *find_plan(const char *key) {
   char directory[BPPSA_CACHE_PATH];
-  json_t *plans = bppsa_cache_directory(directory, false) ? load_plans(directory) : NULL;
+  json_t *plans = NULL;
+  if (bppsa_cache_directory(directory, false)) {
+    (void)load_plans(directory, &plans);
+  }
   const int64_t at = plans != NULL ? find_key(plans, key) : -1;
   json_t *plan = at >= 0 ? json_incref(json_array_get(plans, (size_t)at)) : NULL;
   json_decref(plans);
@@ -96,11 +101,16 @@ static bppsa_status store(const char *key, json_t *plan) {
     return bppsa_cache_directory_missing();
   }
   snprintf(path, sizeof path, "%s/plans.json", directory);
-  json_t *plans = load_plans(directory);
+  json_t *plans = NULL;
+  bppsa_status status = load_plans(directory, &plans);
+  if (status != BPPSA_OK) { /* writing now would lose the plans that the file has */
+    json_decref(plan);
+    return status;
+  }
   plans = plans != NULL ? plans : json_array();
   char *text = NULL;
   BPPSA_TRY(bppsa_json_render(document_with(plans, plan, key), &text));
-  const bppsa_status status = bppsa_file_write(path, text, strlen(text));
+  status = bppsa_file_write(path, text, strlen(text));
   bppsa_free(text);
   return status;
 }

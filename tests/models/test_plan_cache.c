@@ -156,7 +156,7 @@ static bppsa_status store_forward(void *argument) {
   return bppsa_plan_cache_store_forward("walked forward", &(bppsa_forward_plan){.chunks = 1}, 1);
 }
 
-/* Out of memory, or with any call to the system failing: what was kept is kept. */
+/* Out of memory, or with any call to the system failing: what was kept is kept, unless its file could not be read. */
 static void test_failures(void **state) {
   (void)state;
   bppsa_gradient_method found;
