@@ -4,8 +4,10 @@
  *
  * The threads of a block are fibers of one host thread. They run until a barrier, a shuffle or their end, in ascending order, and
  * in descending order after every other barrier, so that a dependence on the order shows. Shared memory, and every allocation, has
- * exactly the requested size and is poisoned at first (all bits set: NaN). A barrier that some threads of a block miss because they
- * have ended, or a shuffle whose mask names a thread that does not come, ends the program with the kernel's name.
+ * exactly the requested size and is poisoned at first (all bits set: NaN). An access behind an allocation ends the program; without
+ * the address sanitizer a read may go up to 15 bytes beyond a size that is no multiple of 16. A barrier that some threads of a
+ * block miss because they have ended, or a shuffle whose mask names a thread that does not come, ends the program with the kernel's
+ * name.
  *
  * Streams are lazy: queued work runs when the program waits for its stream (every other time: for any stream) and not before, so
  * that a missing wait shows. While a stream is captured its work is recorded with its predecessors, and any call that would wait or

@@ -1,5 +1,9 @@
 /* The runtime of the SIMT machine: devices in host memory, lazy streams, events, captured graphs. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -158,18 +162,73 @@ size_t used_bytes() {
   return used;
 }
 
-const size_t allocation_alignment = 256; /* bytes; a GPU's is no less */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZER 1
+#endif
+#endif
+/* The address sanitizer sees to the bounds of blocks from malloc(). Otherwise a block ends where a page does, in front of one that
+ * may not be touched, so that a kernel that reads or writes behind its block ends the program. A GPU aligns blocks to 256 bytes,
+ * kernels rely on 16; up to 15 bytes between the block and the page are filled like the block, and must not change while it
+ * lives. */
+#if defined(ADDRESS_SANITIZER) || defined(__SANITIZE_ADDRESS__)
+void *make_block(size_t bytes) {
+  void *data = nullptr;
+  return posix_memalign(&data, 256, bytes > 0 ? bytes : 1) == 0 ? data : nullptr;
+}
+
+void free_block(void *data, size_t) {
+  free(data);
+}
+#else
+const size_t block_alignment = 16, page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+const unsigned char poison = 0xff; /* all bits set: NaN, -1 */
+
+size_t aligned_bytes(size_t bytes) {
+  return (bytes + block_alignment - 1) / block_alignment * block_alignment;
+}
+
+/* The bytes of a block's pages, without the page behind them. */
+size_t bytes_of_pages(size_t bytes) {
+  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+void *make_block(size_t bytes) {
+  const size_t pages = bytes_of_pages(bytes), aligned = aligned_bytes(bytes);
+  void *mapped = mmap(nullptr, pages + page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) {
+    return nullptr;
+  }
+  char *end = (char *)mapped + pages;
+  if (mprotect(end, page_bytes, PROT_NONE) != 0) {
+    munmap(mapped, pages + page_bytes);
+    return nullptr;
+  }
+  memset(end - (aligned - bytes), poison, aligned - bytes);
+  return end - aligned;
+}
+
+void free_block(void *data, size_t bytes) {
+  const size_t pages = bytes_of_pages(bytes), aligned = aligned_bytes(bytes);
+  for (const unsigned char *at = (const unsigned char *)data + bytes; at < (const unsigned char *)data + aligned; ++at) {
+    if (*at != poison) {
+      fprintf(stderr, "simt: something was written behind a block of %zu bytes\n", bytes);
+      abort();
+    }
+  }
+  munmap((char *)data + aligned - pages, pages + page_bytes);
+}
+#endif
 
 cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  if (bytes > memory_bytes - std::min(memory_bytes, used_bytes()) ||
-      posix_memalign(data, allocation_alignment, bytes > 0 ? bytes : 1) != 0) {
-    *data = nullptr;
+  *data = bytes > memory_bytes - std::min(memory_bytes, used_bytes()) ? nullptr : make_block(bytes);
+  if (*data == nullptr) {
     return fail(cudaErrorMemoryAllocation);
   }
-  memset(*data, 0xff, std::min(std::max(bytes, (size_t)1), most_poisoned));
+  memset(*data, 0xff, std::min(bytes, most_poisoned));
   held()[*data] = bytes;
   return cudaSuccess;
 }
@@ -179,8 +238,16 @@ cudaError_t release(void *data) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   run_all();
-  held().erase(data);
-  free(data);
+  if (data == nullptr) {
+    return cudaSuccess;
+  }
+  const auto block = held().find(data);
+  if (block == held().end()) {
+    fprintf(stderr, "simt: memory is freed that is not allocated\n");
+    abort();
+  }
+  free_block(data, block->second);
+  held().erase(block);
   return cudaSuccess;
 }
 
