@@ -9,6 +9,7 @@ it behind the pass; one that is idle sleeps between two looks. Microseconds; mea
 files of the same benchmark: medians over the files.
 """
 import json
+import os
 import statistics
 import sys
 
@@ -96,4 +97,9 @@ def main():
             show(scheme, sides)
 
 
-main()
+if __name__ == "__main__":
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # piped to head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
