@@ -192,7 +192,6 @@ enum { CPU_SETS = 2 * BPPSA_MAX_THREADS / CPU_SETSIZE }; /* more than the 1024 C
 int64_t bppsa_pool_cpu_set(void) {
   cpu_set_t sets[CPU_SETS];
   unsigned char bytes[sizeof sets];
-  memset(sets, 0, sizeof sets);
   uint64_t hash = UINT64_C(0xCBF29CE484222325); /* FNV-1a */
   if (sched_getaffinity(0, sizeof sets, sets) == 0) {
     memcpy(bytes, sets, sizeof sets);

@@ -18,6 +18,7 @@
 
 #include "cli/cli.h"
 #include "core/alloc.h"
+#include "tests/support/count.h"
 
 enum { MAX_ARGUMENTS = 64, LINE_BYTES = 2048 };
 
@@ -196,15 +197,6 @@ static inline char *read_file(const char *path) {
   char *text = read_bytes(path, &size);
   text[size] = '\0';
   return text;
-}
-
-/* How often the word is in the text. */
-static inline int count_of(const char *text, const char *word) {
-  int found = 0;
-  for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
-    ++found;
-  }
-  return found;
 }
 
 /* Two files hold the same bytes. */

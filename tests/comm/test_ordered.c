@@ -106,6 +106,34 @@ static void refused(void **state) {
   bppsa_ordered_sum_destroy(NULL);
 }
 
+/* Blocks belong to the ranks that the caller names, the first one too. */
+static bppsa_status add_named(bppsa_comm *comm, void *context) {
+  static const int32_t owners[] = {2, 0, 1, 2, 0};
+  enum { BLOCKS = sizeof owners / sizeof owners[0] };
+  (void)context;
+  bppsa_ordered_sum *sum = NULL;
+  double number = 0;
+  const bppsa_view view = view_of(&number, 1);
+  BPPSA_TRY(bppsa_ordered_sum_create(comm, BLOCKS, owners, BPPSA_F64, 1, 0, &sum));
+  for (int64_t b = 0; b < BLOCKS; ++b) {
+    number = (double)(1 << b);
+    const bppsa_status added = bppsa_ordered_sum_add(sum, b, &view);
+    CHECK(added == (owners[b] == bppsa_comm_rank(comm) ? BPPSA_OK : BPPSA_ERR_ARGUMENT));
+  }
+  BPPSA_TRY(bppsa_ordered_sum_finish(sum, &view));
+  CHECK(number == (1 << BLOCKS) - 1);
+  bppsa_ordered_sum_destroy(sum);
+  return BPPSA_OK;
+}
+
+static void blocks_have_owners(void **state) {
+  (void)state;
+  const bppsa_comm_config config = {.ranks = 3, .timeout = 60};
+  if (bppsa_comm_run(&config, add_named, NULL, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+}
+
 static bppsa_status add_all(bppsa_comm *comm, void *context) {
   (void)context;
   enum { BLOCKS = 7 };
@@ -143,6 +171,7 @@ static void memory_runs_out(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(adds_every_block_once), cmocka_unit_test(adds_along_the_tree),
-                                     cmocka_unit_test(refused), cmocka_unit_test(memory_runs_out)};
+                                     cmocka_unit_test(blocks_have_owners), cmocka_unit_test(refused),
+                                     cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,14 @@
 /* The library's threads: every index once with any number of threads, simultaneous callers, nested loops, threads that are late,
  * refused or lost in a fork, and threads that sleep while there is nothing to do. The only time that is asserted is processor time,
  * which idle threads must not use. */
+#define _GNU_SOURCE /* sched_setaffinity */
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -328,6 +331,82 @@ static void a_child_makes_threads_of_its_own(void **state) {
   assert_int_equal(busy.failed, 0);
 }
 
+/* Leaves bytes of this value where the next function has its variables. */
+__attribute__((noinline)) static void fill_stack(unsigned char value) {
+  volatile unsigned char bytes[1 << 14];
+  for (size_t i = 0; i < sizeof bytes; ++i) {
+    bytes[i] = value;
+  }
+}
+
+static void a_set_of_processors_has_one_number(void **state) {
+  (void)state;
+  fill_stack(0xff);
+  const int64_t first = bppsa_pool_cpu_set();
+  fill_stack(0x55);
+  assert_int_equal(bppsa_pool_cpu_set(), first);
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) { /* more processors than a set has room for, or one */
+    return;
+  }
+  size_t cpu = 0;
+  while (!CPU_ISSET(cpu, &all)) {
+    ++cpu;
+  }
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  const int64_t second = bppsa_pool_cpu_set();
+  assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+  assert_true(second != first);
+  assert_int_equal(bppsa_pool_cpu_set(), first);
+}
+
+/* The threads that this process has. */
+static int count_threads(void) {
+  DIR *tasks = opendir("/proc/self/task");
+  int threads = 0;
+  for (const struct dirent *entry; tasks != NULL && (entry = readdir(tasks)) != NULL;) {
+    threads += entry->d_name[0] != '.';
+  }
+  if (tasks != NULL) {
+    closedir(tasks);
+  }
+  return threads;
+}
+
+static bool must_be_alone_at_the_end;
+
+/* Runs behind everything that atexit() was given. The kernel may list a thread a moment longer than pthread_join() waits for it. */
+__attribute__((destructor)) static void look_for_threads(void) {
+  if (!must_be_alone_at_the_end) {
+    return;
+  }
+  const struct timespec moment = {.tv_nsec = 1000000};
+  for (int i = 0; i < 2000 && count_threads() > 1; ++i) {
+    nanosleep(&moment, NULL);
+  }
+  _exit(count_threads() == 1 ? 0 : 1);
+}
+
+static void no_thread_outlives_the_program(void **state) {
+  (void)state;
+  if (THREAD_SANITIZER) {
+    skip(); /* a child has no threads there */
+  }
+  fflush(NULL);
+  const pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    must_be_alone_at_the_end = is_right(3, 50, LONG) && count_threads() == 3;
+    exit(9); /* the destructor has the last word, unless the loop went wrong */
+  }
+  int status = -1;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static double processor_seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -356,6 +435,8 @@ int main(void) {
       cmocka_unit_test(many_tiny_loops),
       cmocka_unit_test(no_memory_is_needed),
       cmocka_unit_test(a_child_makes_threads_of_its_own),
+      cmocka_unit_test(a_set_of_processors_has_one_number),
+      cmocka_unit_test(no_thread_outlives_the_program),
       cmocka_unit_test(idle_threads_sleep),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,16 +6,21 @@
 
 /* In one to four groups of samples. All ranks must have the same bits of every weight gradient. */
 static double worst_on_ranks(problem *p, bppsa_recurrent_config *c, int64_t places, dice *d, char name[64]) {
-  split_worst worst = {.lock = PTHREAD_MUTEX_INITIALIZER, .residual = -1};
-  split_job j = {.p = p, .method = c->method, .loss = NAN, .repeats = 1, .worst = &worst};
+  split_worst worst[TENSORS + 2];
+  split_job j = {.p = p, .method = c->method, .loss = NAN, .repeats = 1, .worst = worst};
+  clear_worst(worst);
   j.micro_batches = roll(d, 1, c->batch < 4 ? c->batch : 4);
   const bppsa_comm_config config = {.ranks = places, .timeout = 600};
   if (bppsa_comm_run(&config, split_rank, &j, NULL) != BPPSA_OK) {
     fprintf(stderr, "%lld ranks, %lld groups: %s\n", (long long)places, (long long)j.micro_batches, bppsa_last_error());
     return INFINITY;
   }
-  snprintf(name, 64, "%s", worst.name);
-  return worst.residual;
+  const split_worst *largest = worst;
+  for (int64_t i = 1; i < p->count + 2; ++i) {
+    largest = worst[i].residual <= largest->residual ? largest : &worst[i];
+  }
+  snprintf(name, 64, "%s", largest->name);
+  return largest->residual;
 }
 
 int main(int argc, char **argv) {

@@ -15,7 +15,7 @@
 static cell_reference cell; /* of the present problem */
 #include "tests/support/cell_problem.h"
 
-/* The largest residual of all ranks, which are threads. */
+/* The largest residual of a tensor on all ranks, which are threads. */
 typedef struct {
   pthread_mutex_t lock;
   double residual;
@@ -31,7 +31,7 @@ typedef struct {
   int64_t repeats; /* passes, all with the same bits */
   int32_t gpus;    /* rank r computes on GPU r % gpus; 0: on processors */
   bool nccl;
-  split_worst *worst; /* is told every residual; NULL: a residual of 30 is an error */
+  split_worst *worst; /* of the parameters, of x and of h0: is told every residual; NULL: a residual of 30 is an error */
 } split_job;
 
 /* The loss and the seed of this rank's rows, as the library computes them. */
@@ -79,6 +79,16 @@ static bppsa_status check_part(const char *what, const bppsa_view *got, const do
   return r < 30 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_NUMERIC, "%s: residual %g", what, r);
 }
 
+static split_worst *worst_of(const split_job *j, int64_t tensor) {
+  return j->worst != NULL ? &j->worst[tensor] : NULL;
+}
+
+static void clear_worst(split_worst worst[TENSORS + 2]) {
+  for (int64_t i = 0; i < TENSORS + 2; ++i) {
+    worst[i] = (split_worst){.lock = PTHREAD_MUTEX_INITIALIZER, .residual = -1};
+  }
+}
+
 /* Do all ranks hold the same bits? */
 static bppsa_status check_bits(bppsa_comm *comm, const bppsa_view *mine) {
   const int64_t count = bppsa_view_count(mine);
@@ -104,7 +114,7 @@ static bppsa_status check_gradients(bppsa_comm *comm, const split_job *j, bppsa_
   for (int64_t i = 0; i < p->count; ++i) {
     const bppsa_parameter *parameter = &m->parameters[i];
     BPPSA_TRY(check_part(parameter->name, &parameter->gradient, p->dw[i], c->hidden == 1 ? p->magnitude[i] : p->dw[i], c->seq_len,
-                         j->worst));
+                         worst_of(j, i)));
     BPPSA_TRY(check_bits(comm, &parameter->gradient));
   }
   bppsa_view dx, dh0;
@@ -119,8 +129,8 @@ static bppsa_status check_gradients(bppsa_comm *comm, const split_job *j, bppsa_
   }
   const double *from = p->dx + first * c->batch * c->input;
   CHECK(dx.shape[0] == steps && dx.shape[1] == c->batch && dh0.shape[1] == (steps > 0 && first == 0 ? c->batch : 0));
-  BPPSA_TRY(check_part("input", &dx, from, from, c->seq_len, j->worst));
-  BPPSA_TRY(check_part("h0", &dh0, p->dh0, p->dh0, c->seq_len, j->worst));
+  BPPSA_TRY(check_part("input", &dx, from, from, c->seq_len, worst_of(j, p->count)));
+  BPPSA_TRY(check_part("h0", &dh0, p->dh0, p->dh0, c->seq_len, worst_of(j, p->count + 1)));
   bppsa_buffer_free(&fetched[0]);
   bppsa_buffer_free(&fetched[1]);
   bppsa_nonfinite where;

@@ -1,4 +1,7 @@
 /* How the ranks of a program share splits and processors. */
+#include <stdio.h>
+#include <string.h>
+
 #include "core/alloc.h"
 #include "core/pool.h"
 #include "distributed/job.h"
@@ -64,6 +67,30 @@ static void memory_runs_out(void **state) {
   assert_int_equal(bppsa_comm_run(&config, without_memory, NULL, NULL), BPPSA_OK);
 }
 
+static bppsa_status refuse(bppsa_comm *comm, void *context) {
+  (void)comm;
+  return bppsa_fail(*(const bppsa_status *)context, "batch 3: expected a multiple of 4");
+}
+
+/* Every rank refuses a request in the same words. Any other failure is one rank's own, and the message names that rank. */
+static void names_ranks_where_they_differ(void **state) {
+  (void)state;
+  static const struct {
+    bppsa_status status;
+    bool named;
+  } cases[] = {{BPPSA_ERR_ARGUMENT, false},    {BPPSA_ERR_SHAPE, false}, {BPPSA_ERR_FORMAT, false},
+               {BPPSA_ERR_UNSUPPORTED, false}, {BPPSA_ERR_IO, true},     {BPPSA_ERR_NUMERIC, true}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    const bppsa_comm_config config = {.ranks = 3, .timeout = 60};
+    bppsa_comm_outcome outcome;
+    bppsa_status status = cases[i].status;
+    char expected[64];
+    assert_int_equal(bppsa_job_run(&config, refuse, &status, &outcome), cases[i].status);
+    snprintf(expected, sizeof expected, "rank %d: batch 3: expected a multiple of 4", outcome.rank);
+    assert_string_equal(bppsa_last_error(), strstr(expected, cases[i].named ? "rank" : "batch"));
+  }
+}
+
 static void splits(void **state) {
   (void)state;
   static const struct {
@@ -100,6 +127,7 @@ static void splits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(share_processors), cmocka_unit_test(has_all_processors),
-                                     cmocka_unit_test(memory_runs_out), cmocka_unit_test(splits)};
+                                     cmocka_unit_test(memory_runs_out), cmocka_unit_test(names_ranks_where_they_differ),
+                                     cmocka_unit_test(splits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "jacobian/product.h"
 #include "tests/core/helpers.h"
 #include "tests/jacobian/patterns.h"
+#include "tests/simt/watch.h"
 #include "tests/support/support.h"
 
 enum { PAIRS = 1400, FEW_PAIRS = 200 };
@@ -619,6 +620,43 @@ static void test_wide_rows(void **state) {
   bppsa_csr_free(&b);
 }
 
+static void note_threads(void *threads, const simt_call *call) {
+  if (strstr(call->kernel, "product_slots_rows") != NULL) {
+    *(unsigned *)threads = call->threads;
+  }
+}
+
+/* A block has the fewest threads, 32 to 512, with which an average row of B takes at most two rounds; longer rows take more. */
+static void test_threads_of_a_row(void **state) {
+  (void)state;
+  enum { ROWS = 3, MIDDLE = 5, WIDE = 2048 };
+  static const struct {
+    int64_t row; /* entries of a row of B */
+    unsigned threads;
+  } cases[] = {{10, 32}, {64, 32}, {65, 64}, {128, 64}, {129, 128}, {257, 256}, {513, 512}, {2048, 512}};
+  bppsa_device *device = emulated_device(1);
+  bppsa_csr a = block_pattern(1, ROWS, MIDDLE);
+  double *room = bppsa_calloc(MIDDLE * WIDE, sizeof *room);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    bppsa_csr b = block_pattern(1, MIDDLE, cases[i].row);
+    b.cols = WIDE;
+    bppsa_product_config config = bppsa_product_config_default();
+    bppsa_product *p = NULL;
+    unsigned threads = 0;
+    config.kind = BPPSA_PRODUCT_SLOTS;
+    assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_OK);
+    simt_watch(note_threads, &threads);
+    assert_int_equal(bppsa_product_execute(p, 1, (bppsa_csr_values){room, 0}, (bppsa_csr_values){room, 0}, room), BPPSA_OK);
+    simt_watch(NULL, NULL);
+    assert_int_equal(threads, cases[i].threads);
+    bppsa_product_destroy(p);
+    bppsa_csr_free(&b);
+  }
+  bppsa_free(room);
+  bppsa_csr_free(&a);
+  bppsa_device_destroy(device);
+}
+
 static void test_identity(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);
@@ -710,6 +748,6 @@ int main(void) {
       cmocka_unit_test(test_scipy),           cmocka_unit_test(test_structures), cmocka_unit_test(test_wide),
       cmocka_unit_test(test_structure_alone), cmocka_unit_test(test_groups),     cmocka_unit_test(test_tiles),
       cmocka_unit_test(test_thin_bands),      cmocka_unit_test(test_wide_rows),  cmocka_unit_test(test_identity),
-      cmocka_unit_test(test_requests),        cmocka_unit_test(test_every_kind)};
+      cmocka_unit_test(test_requests),        cmocka_unit_test(test_every_kind), cmocka_unit_test(test_threads_of_a_row)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Drawings of scan plans: what is drawn for every product, names of operators, plans too large to draw. */
 #include "models/plan_draw.h"
 #include "tests/core/helpers.h"
+#include "tests/support/count.h"
 
 static bppsa_scan_plan *make_plan(bppsa_scan_algorithm algorithm, int64_t jacobians) {
   bppsa_scan_config config = bppsa_scan_config_default();
@@ -10,14 +11,6 @@ static bppsa_scan_plan *make_plan(bppsa_scan_algorithm algorithm, int64_t jacobi
   config.dim = 3;
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
   return plan;
-}
-
-static int count_of(const char *text, const char *word) {
-  int found = 0;
-  for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
-    ++found;
-  }
-  return found;
 }
 
 /* Figure 1: seven Jacobians; every product of the plan has a node with a title, the dead one is dashed. */

@@ -505,13 +505,18 @@ static bppsa_forward_stats forget(double keeps, bppsa_dtype dtype, double tolera
   return s;
 }
 
-/* The rounds end behind the first one if what it changed will outlast them, and only then: a difference that 20 steps make 2^-3
- * times as large is gone in the rounds of the plan, and one that they make 2^-1.5 times as large is not. */
+/* The rounds end behind the first one if what it changed will outlast them, and only then. A difference that 20 steps make 2^-3
+ * times as large is gone within the plan's 8 rounds, and with 2^-2.34 it is gone behind the last of them. With 2^-2.2 the first
+ * round expects that it will be, so that all rounds run. With 2^-1.5 it does not. */
 static void test_giving_up(void **state) {
   (void)state;
   bool same;
   bppsa_forward_stats s = forget(pow(2, -3. / 20), BPPSA_F32, -1, &same);
   assert_true(s.rounds > 4 && s.rounds < 8 && s.tails == 0);
+  s = forget(pow(2, -2.2 / 20), BPPSA_F32, -1, &same);
+  assert_int_equal(s.rounds, 8);
+  s = forget(pow(2, -2.34 / 20), BPPSA_F32, -1, &same);
+  assert_true(s.rounds == 8 && s.tails == 0);
   s = forget(pow(2, -1.5 / 20), BPPSA_F32, -1, &same);
   assert_true(s.rounds == 1 && s.tails == 2 && same);
   assert_int_equal(s.path, 320);

@@ -390,7 +390,8 @@ static void test_predicted_on_a_gpu(void **state) {
   for (int64_t dim = 64; dim <= 512;
        dim *= 2) { /* a wide layer's walk; behind it an executor, whose matrices come out of caches */
     const double wide = gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, dim, 10000, BPPSA_F32);
-    assert_true(wide > 1.1 * before && wide < 3.5 * before); /* H = 512 takes two turns of clusters, 256 one */
+    assert_true(wide > (dim == 512 ? 2.5 : 1.1) * before &&
+                wide < 3.5 * before); /* H = 512 takes two turns of clusters, 256 one */
     assert_true(gpu_seconds(BPPSA_SCAN_LINEAR, 0, 2, dim, 10000, BPPSA_F32) > wide);
     assert_true(gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, dim - 20, 10000, BPPSA_F32) == wide);
     before = wide;

@@ -41,6 +41,10 @@ static void test_configurations(void **state) {
   config.jacobians = INT64_MAX / 4;
   assert_refused(&config, BPPSA_ERR_ARGUMENT, "Jacobians, expected 0 .. 2^61");
   config = good();
+  config.jacobians = INT64_C(1) << 40;
+  config.dim = 128; /* 4 n dim³ is about 2^63 */
+  assert_refused(&config, BPPSA_ERR_ARGUMENT, "scan plan: 1099511627776 Jacobians of size 128: the counts do not fit in 64 bits");
+  config = good();
   config.element = BPPSA_ELEMENT_RECURRENT;
   config.matrices = 0;
   assert_refused(&config, BPPSA_ERR_ARGUMENT, "0 shared matrices, expected at least 1");

@@ -437,7 +437,7 @@ static void test_one_region(void **state) {
 /* Four equal layers, four regions of one unit, gradients of one unit. By speed-up the gradient of layer 2 runs in region 2 and that
  * of layer 3 in region 3, and layer 1 finds no room. When the gradient behind layer 1 has been made, at 2, nothing is done: four
  * activations and two gradients are held, 1.5 M_a, more than 1.1 times the conventional 1.25. So region 0 takes what is ready,
- * layer 3. Then at most 1.25 is held. */
+ * layer 3. Then at most 1.25 is held, and region 1 does not take layer 2, which it would compute in half the time. */
 static void test_streams_within_memory(void **state) {
   (void)state;
   double main_stream[] = {1, 1, 1, 1}, sub[16], speedup[16];
@@ -447,11 +447,17 @@ static void test_streams_within_memory(void **state) {
   }
   speedup[2 * 4 + 2] = 9;
   speedup[3 * 4 + 3] = 10;
+  sub[1 * 4 + 2] = 0.5;
   for (int capped = 0; capped < 2; ++capped) {
     bppsa_schedule_config config = layered(1, 1, 4, BPPSA_SPLIT_IW);
     config.memory_cap = capped ? 0 : 1.3;
     config.profile = (bppsa_schedule_profile){4, 4, main_stream, sub, speedup};
     check_weights(&config, expected[capped]);
+    simulated s = simulate("multi-stream", &config);
+    for (int64_t id = 0; id < s.list->count; ++id) {
+      assert_true(s.list->ops[id].kind != BPPSA_KIND_W || s.list->ops[id].cost == 1);
+    }
+    release(&s);
   }
 }
 
@@ -494,6 +500,37 @@ static void test_skipped(void **state) {
   }
 }
 
+/* A worker's curve begins at time 0, goes up to the worker's peak and ends at nothing. */
+static void test_memory_curves(void **state) {
+  (void)state;
+  static const char *const schemes[] = {"gpipe", "1f1b", "interleaved", "chimera", "zb-h1"};
+  for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; ++i) {
+    bppsa_schedule_config config = sized(4, 4);
+    simulated s = simulate(schemes[i], &config);
+    bppsa_schedule_memory *curves = NULL;
+    int64_t *first = NULL;
+    assert_int_equal(bppsa_schedule_memory_curves(s.list, &s.times, &curves, &first), BPPSA_OK);
+    assert_int_equal(first[0], 0);
+    for (int64_t w = 0; w < s.list->workers; ++w) {
+      const bppsa_schedule_memory *curve = curves + first[w];
+      const int64_t points = first[w + 1] - first[w];
+      double most = 0;
+      assert_true(points > 2 && curve[0].time == 0);
+      for (int64_t k = 0; k < points; ++k) {
+        assert_true(k == 0 || curve[k].time > curve[k - 1].time);
+        most = fmax(most, curve[k].level);
+      }
+      check(schemes[i], 4, 4, most, s.times.worker[w].peak_activations);
+      check(schemes[i], 4, 4, curve[points - 1].level, 0);
+    }
+    bppsa_free(curves);
+    bppsa_free(first);
+    release(&s);
+  }
+}
+
+enum { MOST_ELEMENTS = 70 * 5 + 1 };
+
 static void test_scans(void **state) {
   (void)state;
   for (int64_t p = 1; p <= 70; ++p) {
@@ -520,6 +557,13 @@ static void test_scans(void **state) {
         fail_msg("p %d: %g exchanges, expected %g to %g", (int)p, exchanges, levels, 2 * levels);
       }
       check("exchanges", p, share, makespan("scan-linear", &config), (double)(p - 1));
+      /* A product has as many words as the first layer's message, wherever it is. */
+      static const double words[MOST_ELEMENTS] = {2};
+      config.alpha = 0;
+      config.beta = 1;
+      config.cost[BPPSA_COST_MESSAGE] = words;
+      config.rows[BPPSA_COST_MESSAGE] = p;
+      check("words", p, share, makespan("scan-linear", &config), 2 * (double)(p - 1));
     }
   }
 }
@@ -544,6 +588,7 @@ int main(void) {
                                      cmocka_unit_test(test_multi_stream),
                                      cmocka_unit_test(test_one_region),
                                      cmocka_unit_test(test_streams_within_memory),
+                                     cmocka_unit_test(test_memory_curves),
                                      cmocka_unit_test(test_skipped),
                                      cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);

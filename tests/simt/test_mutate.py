@@ -16,7 +16,7 @@ loader = importlib.machinery.SourceFileLoader("mutate", os.path.join(root, "tool
 mutate = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutate", loader))
 loader.exec_module(mutate)
 build = mutate.mutate_build.Build([], root, built)
-tests = mutate.mutate_build.Tests(build)
+tests = mutate.mutate_build.Tests(build, 2)
 failures = 0
 
 
@@ -76,15 +76,33 @@ texts = mutate.mutants_by_text(some)
 text, single = next((text, found[0]) for text, found in sorted(texts.items()) if len(found) == 1)
 row = {"file": path, "line": single[2] + 1000, "kind": text[1], "before": text[2], "after": text[3]}
 with tempfile.TemporaryDirectory() as folder:
-    for result, kept in (("killed", 1), ("invalid", 1), ("survived", 0)):
+    for result, again in (("killed", 0), ("invalid", 0), ("survived", 1)):
         record = os.path.join(folder, result + ".json")
         with open(record, "w", encoding="utf-8") as file:
             json.dump({"commit": "abc", "mutants": [{**row, "result": result}]}, file)
         earlier = mutate.earlier_results([record])
         waiting, rows = mutate.draw(some, 5, 1, earlier)
-        check(len(rows) == kept and len(waiting) == 5 - kept, "%s: kept %d" % (result, kept))
-        check(kept == 0 or rows[0]["line"] == single[2] + 1 and rows[0]["commit"] == "abc", "%s: where it is today" % result)
-        check(kept == 1 or waiting[-1] == single, "a survivor is judged behind new mutants")
+        check(len(rows) == 1 and len(waiting) == 4 + again, "%s: judged again %d" % (result, again))
+        check(rows[0]["line"] == single[2] + 1 and rows[0]["commit"] == "abc", "%s: where it is today" % result)
+        check(again == 0 or waiting[-1] == (single, rows[0]), "a survivor is judged behind new mutants, in the place of its row")
+        check(all(row is None for _, row in waiting[:4]), "new mutants have no row")
     check(mutate.draw(some, 5, 1, []) == mutate.draw(some, 5, 1, []), "a seed draws the same mutants")
     check(len(mutate.draw(some, 0, 1, [])[0]) == len(some), "a sample of 0 is all of them")
+
+# what enters the function of a mutant: unknown tests and lines are taken for entered
+reach = mutate.mutate_reach.Reach.__new__(mutate.mutate_reach.Reach)
+first, second = ("core/a.c", 10, 20), ("core/a.c", 30, 40)
+reach.ran = {"enters": {("core/a.c", 12)}, "without": set(), "failed": None}
+reach.functions = {first, second}
+check([reach.enters(name, "core/a.c", 15) for name in ("enters", "without", "failed", "other")] == [True, False, True, True],
+      "a test that enters the first function")
+check(not reach.enters("enters", "core/a.c", 30), "and not the second one")
+check(reach.enters("without", "core/a.c", 25) and reach.enters("without", "core/b.c", 15), "a line outside of functions")
+document = {"current_working_directory": "/build", "files": [
+    {"file": "/tree/core/a.c", "functions": [{"start_line": 10, "end_line": 20, "execution_count": 0},
+                                             {"start_line": 30, "end_line": 40, "execution_count": 1}],
+     "lines": [{"line_number": 12, "count": 3}, {"line_number": 31, "count": 0}]},
+    {"file": "/usr/include/stdio.h", "functions": [], "lines": []}]}
+check(mutate.mutate_reach.read_counts(document, "/tree", {"core/a.c"}) == ({first, second}, {("core/a.c", 12), ("core/a.c", 30)}),
+      "a function that was inlined was not called, but its lines ran")
 sys.exit(1 if failures else 0)

@@ -37,26 +37,28 @@ static problem_tensor tensor_of(const problem *p, int64_t i) {
                        : (problem_tensor){p->h0, p->dh0, NULL, sweeps_of(c) * c->batch * state_of(c)};
 }
 
-/* The largest residual of the tensor's parts. */
+/* The largest residual of the tensor's parts, of which ranks have the last one first (bppsa_ranks_share). */
 static double moved_by(const problem_tensor *t, const double *before, int64_t steps, int64_t parts, double root) {
   double worst = 0;
   for (int64_t r = 0; r < parts; ++r) {
-    const int64_t size = t->count / steps, first = bppsa_cut(steps, parts, r) * size, end = bppsa_cut(steps, parts, r + 1) * size;
+    const int64_t size = t->count / steps, first = (steps - bppsa_cut(steps, parts, r + 1)) * size,
+                  end = (steps - bppsa_cut(steps, parts, r)) * size;
     const double found = residual(BPPSA_F64, t->gradient + first, before + first, end - first, root);
     worst = found <= worst ? worst : found;
   }
   return worst;
 }
 
-/* How far the reference's own gradients move when every weight and input moves by one rounding of the dtype, in units of the
- * residual, at most in so many random moves: no algorithm can be expected to come closer. The gradient of x is judged in so many
- * parts, as ranks judge it: far from the loss it may be small and a long product. Infinite where a unit sits on the kink of relu.
- * Overwrites the problem. */
-static double sensitivity(problem *p, int64_t moves, int64_t parts, dice *d) {
+/* How far the reference's own gradient of each tensor moves when every weight and input moves by one rounding of the dtype, in
+ * units of the residual, at most in so many random moves: no algorithm can be expected to come closer. The gradient of x is judged
+ * in so many parts, as ranks judge it: far from the loss it may be small and a long product. Infinite where a unit sits on the kink
+ * of relu. Overwrites the problem. */
+static void sensitivities(problem *p, int64_t moves, int64_t parts, dice *d, double worst[TENSORS + 2]) {
   const double epsilon = p->c.dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53, root = sqrt((double)p->c.seq_len);
-  double *still[TENSORS + 2], *before[TENSORS + 2], worst = 0;
+  double *still[TENSORS + 2], *before[TENSORS + 2];
   for (int64_t i = 0; i < p->count + 2; ++i) {
     const problem_tensor t = tensor_of(p, i);
+    worst[i] = 0;
     still[i] = copy_of(t.values, t.count);
     before[i] = copy_of(t.gradient, t.count);
   }
@@ -79,12 +81,21 @@ static double sensitivity(problem *p, int64_t moves, int64_t parts, dice *d) {
       }
       const int64_t cuts = i == p->count ? parts : 1, steps = i == p->count ? p->c.seq_len : 1;
       const double found = moved_by(&t, before[i], steps, cuts, root) * 0x1p-53 / epsilon;
-      worst = found <= worst ? worst : found;
+      worst[i] = found <= worst[i] ? worst[i] : found;
     }
   }
   for (int64_t i = 0; i < p->count + 2; ++i) {
     bppsa_free(still[i]);
     bppsa_free(before[i]);
+  }
+}
+
+/* The largest of them. */
+static inline double sensitivity(problem *p, int64_t moves, int64_t parts, dice *d) {
+  double moved[TENSORS + 2], worst = 0;
+  sensitivities(p, moves, parts, d, moved);
+  for (int64_t i = 0; i < p->count + 2; ++i) {
+    worst = moved[i] <= worst ? worst : moved[i];
   }
   return worst;
 }
