@@ -3,6 +3,7 @@ and by the build's own commands: only the objects that the changed file goes int
 So the build itself stays as it is, and several workers use it at once."""
 import collections
 import concurrent.futures
+import glob
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import types
 
 MEMORY = 12 << 30  # bytes of address space that a test may take: a mutant can ask for anything
 
@@ -108,12 +110,12 @@ class Worker:
         os.makedirs(self.tree, exist_ok=True)
         copy_sources(build.sources, build.copy, self.tree)
 
-    def compile(self, name, to):
-        """Compiles an object from the worker's sources. Returns its digest; None: it does not compile."""
+    def compile(self, name, to, more=""):
+        """Compiles an object from the worker's sources, with more options. Returns its digest; None: it does not compile."""
         command = re.sub(re.escape(self.build.copy) + r"(?=/(?!build/)|\s|$)", self.tree, self.build.compile[name])
         command = re.sub(r" -g\d?(?= )| -MD| -M[TF] \S+| -o \S+", "", command)
         os.makedirs(os.path.dirname(to), exist_ok=True)
-        command += " -g0 -w -ffile-prefix-map=%s=. -o %s" % (self.tree, shlex.quote(to))
+        command += " -g0 -w -ffile-prefix-map=%s=. -o %s%s" % (self.tree, shlex.quote(to), more)
         if subprocess.run(command, shell=True, cwd=self.build.build, capture_output=True, check=False).returncode != 0:
             return None
         with open(to, "rb") as file:
@@ -124,16 +126,33 @@ class Worker:
         self.path = os.path.join(self.tree, path)
         with open(self.path, encoding="utf-8") as file:
             self.text = file.read()
-        self.changed = {} # object -> where its mutant is; None: it is the same as without the mutant
-        shutil.rmtree(self.out, ignore_errors=True)
         self.mutant = text
+        self.tests = 0 # that have run with the mutant
+        self.start([path], False)
+
+    def begin_counting(self, files):
+        """In the place of a mutant come gcov's counters, in all objects that these files go into."""
+        self.start(files, True)
+
+    def start(self, files, counting):
+        self.files, self.counting = set(files), counting
+        self.changed = {} # object -> where its mutant is; None: it is the same as without the mutant
+        self.made = {}    # counting: program -> where it is, because other tests may be running it
+        shutil.rmtree(self.out, ignore_errors=True)
+        os.makedirs(self.out)
+        for module in glob.glob(os.path.join(self.build.build, "*.so")): # programs look for them in their own folder and above
+            os.symlink(module, os.path.join(self.out, os.path.basename(module)))
 
     def end(self):
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(self.text)
+        if not self.counting:
+            with open(self.path, "w", encoding="utf-8") as file:
+                file.write(self.text)
 
     def compile_mutant(self, name):
         """True: the object exists, and self.changed says where. False: the mutant does not compile."""
+        if self.counting:
+            self.changed[name] = os.path.join(self.out, name)
+            return self.compile(name, self.changed[name], " --coverage -fprofile-update=atomic") is not None
         if name not in self.build.digests:
             self.end()
             self.build.digests[name] = self.compile(name, os.path.join(self.out, "original.o"))
@@ -144,9 +163,11 @@ class Worker:
         self.changed[name] = to if digest != self.build.digests[name] else None
         return digest is not None
 
-    def link(self, program, path):
+    def link(self, program):
         """The program with the mutant: its path. "equal": it is the program without it; "build": it cannot be built."""
-        needed = self.build.objects_of(program) & self.build.dependents[path]
+        if program in self.made:
+            return self.made[program]
+        needed = self.build.objects_of(program) & set().union(*(self.build.dependents[path] for path in self.files))
         for name in sorted(needed):
             if name not in self.changed and not self.compile_mutant(name):
                 return "build"
@@ -160,26 +181,32 @@ class Worker:
             members = self.build.archives.get(word, [])
             if set(members) & set(changed):
                 word = self.archive(word, [changed.get(name, name) for name in members])
+            words += ["--coverage"] if self.counting and word == "-o" else []
             words.append(changed.get(word, to if word == program else word))
         linked = subprocess.run(" ".join(words), shell=True, cwd=self.build.build, capture_output=True, check=False)
-        return to if linked.returncode == 0 else "build"
+        made = to if linked.returncode == 0 else "build"
+        self.made.update({program: made} if self.counting and made == to else {})
+        return made
 
-    def places(self, programs, path):
+    def places(self, programs):
         """{word of a command: where the mutant's program, or a folder with its libraries, is}; empty: the mutant changes none.
         None: it cannot be built."""
         found = {}
         for word, targets in programs.items():
-            linked = [self.link(target, path) for target in targets]
+            linked = [self.link(target) for target in targets]
             if "build" in linked:
                 return None
             if all(program == "equal" for program in linked):
                 continue
-            if os.path.isdir(word):
+            if word in self.made:
+                found[word] = self.made[word]
+            elif os.path.isdir(word):
                 folder = os.path.join(self.out, os.path.relpath(word, self.build.build))
                 made = {os.path.abspath(program) for program in linked}
                 shutil.copytree(word, folder, dirs_exist_ok=True, ignore=lambda at, names: [
                     name for name in names if os.path.join(folder, os.path.relpath(os.path.join(at, name), word)) in made])
                 found[word] = folder
+                self.made.update({word: folder} if self.counting else {})
             else:
                 found[word] = linked[0]
         return found
@@ -203,8 +230,8 @@ class Tests:
     # Cells have tests of their own of what recurrent/ computes.
     BESIDE = {"recurrent": {"rnn", "gru", "lstm"}}
 
-    def __init__(self, build):
-        self.build = build
+    def __init__(self, build, jobs):
+        self.build, self.jobs = build, jobs
         rules = dict(line.split(": ", 1) for line in build.ninja("-t", "targets", "all").stdout.decode().splitlines())
         known = set(rules)
         self.tests, self.left_out = {}, []
@@ -255,7 +282,7 @@ class Tests:
         return [name for name, test in self.tests.items()
                 if test["labels"] & wanted and "script" not in test["labels"] and (not kernels or "simt" in test["labels"])]
 
-    def run(self, name, places, seconds):
+    def run(self, name, places, seconds, variables=types.MappingProxyType({})):
         """"passed", "skipped" or "failed". places: what stands for words of the command. Its processes may compute for 5 times as
         long as it takes, and wait for 20 times. They are a group, so that a mutant that never ends is ended with its children."""
         test = self.tests[name]
@@ -265,10 +292,12 @@ class Tests:
             resource.setrlimit(resource.RLIMIT_CPU, (compute, compute))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.signal(signal.SIGINT, signal.SIG_DFL) # a shell's background jobs ignore these two, and so would tests of them
+            signal.signal(signal.SIGQUIT, signal.SIG_DFL)
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen([places.get(word, word) for word in test["command"]], cwd=test["directory"],
-                                       env={**os.environ, **test["environment"]}, stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=limit)
+                                       env={**os.environ, **test["environment"], **variables}, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=limit)
             try:
                 code = process.wait(20 + 20 * seconds)
             except subprocess.TimeoutExpired:
@@ -287,11 +316,13 @@ class Tests:
         """Builds and runs tests that have no time yet. Those that fail without a mutant are left out, and named; those that are
         skipped here are left out too. everything: scripts need more of the build than the programs that they are given."""
         new = [name for name in names if name not in self.seconds and name not in self.useless]
-        if new:
+        if new and everything:
+            self.build_all()
+        elif new:
             targets = {target for name in new for found in self.tests[name]["programs"].values() for target in found}
-            self.build.ninja("-k", "0", *(["all"] if everything else sorted(targets)))
+            self.build.ninja("-k", "0", *sorted(targets))
             self.build.read_dependents()
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             for name, result, seconds in pool.map(self.time_without_mutant, new):
                 if result == "passed":
                     self.seconds[name] = seconds
@@ -299,6 +330,10 @@ class Tests:
                 self.useless.add(name)
                 if result == "failed":
                     print("mutate: %s fails without a mutant and is left out" % name, flush=True)
+
+    def build_all(self):
+        self.build.ninja("-k", "0", "all")
+        self.build.read_dependents()
 
     def time_without_mutant(self, name):
         """The test's name, its result without a mutant, and the seconds that it takes beside the other workers. One that fails has
@@ -319,7 +354,7 @@ class Tests:
 
         def cost(name):
             return (self.seconds[name] + 0.3) / (1 + self.kills[name, path] + (2 if name.endswith("_" + module) else 0))
-        return sorted((name for name in names if name in self.seconds), key=cost)
+        return sorted((name for name in names if name in self.seconds and name not in self.useless), key=cost)
 
     def take(self, names):
         """Takes the first test that no other worker runs out of the list, and its lock."""
@@ -330,19 +365,47 @@ class Tests:
         names.remove(name)
         return name
 
-    def killer(self, worker, names, path):
-        """The first test that fails; "build": the mutant cannot be built; "equal": it changes no program; None: it survives."""
+    def stands(self, worker, name, places):
+        """Does the test pass with the programs as they are, in the places where the mutant's programs were?"""
+        for target in {target for targets in self.tests[name]["programs"].values() for target in targets}:
+            path = os.path.join(worker.out, target)
+            if os.path.exists(path):
+                os.remove(path)
+                shutil.copy2(os.path.join(self.build.build, target), path)
+        if self.run(name, places, self.seconds[name]) == "failed":
+            self.useless.add(name)
+            print("mutate: %s fails without a mutant in another place and is left out" % name, flush=True)
+            return False
+        return True
+
+    def fails_again(self, worker, name):
+        """Links the mutant's programs anew, in the places of those without it. A test that now passes had failed by chance."""
+        places = worker.places(self.tests[name]["programs"])
+        if self.run(name, places, self.seconds[name]) == "failed":
+            return True
+        print("mutate: %s fails by chance" % name, flush=True)
+        return False
+
+    def killer(self, worker, names, path, control):
+        """The first test that fails; "build": the mutant cannot be built; "equal": it changes no program; None: it survives.
+        control: a test that fails must pass without the mutant in the same place, and then fail again with it."""
         waiting, equal = list(names), True
         while waiting:
             name = self.take(waiting)
             try:
-                places = worker.places(self.tests[name]["programs"], path)
+                places = worker.places(self.tests[name]["programs"])
                 if places is None:
                     return "build"
                 equal = equal and not places
-                if places and self.run(name, places, self.seconds[name]) == "failed":
-                    self.kills[name, path] += 1
-                    return name
+                if not places or name in self.useless:
+                    continue
+                worker.tests += 1
+                if self.run(name, places, self.seconds[name]) != "failed":
+                    continue
+                if control and not (self.stands(worker, name, places) and self.fails_again(worker, name)):
+                    continue
+                self.kills[name, path] += 1
+                return name
             finally:
                 self.locks[name].release()
         return "equal" if equal else None

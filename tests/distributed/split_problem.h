@@ -79,11 +79,11 @@ static bppsa_status check_part(const char *what, const bppsa_view *got, const do
   return r < 30 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_NUMERIC, "%s: residual %g", what, r);
 }
 
-static split_worst *worst_of(const split_job *j, int64_t tensor) {
+static inline split_worst *worst_of(const split_job *j, int64_t tensor) {
   return j->worst != NULL ? &j->worst[tensor] : NULL;
 }
 
-static void clear_worst(split_worst worst[TENSORS + 2]) {
+static inline void clear_worst(split_worst worst[TENSORS + 2]) {
   for (int64_t i = 0; i < TENSORS + 2; ++i) {
     worst[i] = (split_worst){.lock = PTHREAD_MUTEX_INITIALIZER, .residual = -1};
   }
