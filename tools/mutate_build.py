@@ -184,9 +184,11 @@ class Worker:
             words += ["--coverage"] if self.counting and word == "-o" else []
             words.append(changed.get(word, to if word == program else word))
         linked = subprocess.run(" ".join(words), shell=True, cwd=self.build.build, capture_output=True, check=False)
-        made = to if linked.returncode == 0 else "build"
-        self.made.update({program: made} if self.counting and made == to else {})
-        return made
+        if linked.returncode != 0:
+            return "build"
+        if self.counting:
+            self.made[program] = to
+        return to
 
     def places(self, programs):
         """{word of a command: where the mutant's program, or a folder with its libraries, is}; empty: the mutant changes none.
@@ -206,7 +208,8 @@ class Worker:
                 shutil.copytree(word, folder, dirs_exist_ok=True, ignore=lambda at, names: [
                     name for name in names if os.path.join(folder, os.path.relpath(os.path.join(at, name), word)) in made])
                 found[word] = folder
-                self.made.update({word: folder} if self.counting else {})
+                if self.counting:
+                    self.made[word] = folder
             else:
                 found[word] = linked[0]
         return found

@@ -44,14 +44,14 @@ class Reach:
 
     def __init__(self, tests, workers, files, end):
         """end: time.monotonic() from which on no test is counted."""
-        self.functions, self.ran = set(), {} # ran[test]: lines as read_counts has them; None: unknown
+        self.functions = set()
         self.tests, self.worker, self.end = tests, workers[0], end
         self.linking, self.reading = threading.Lock(), threading.Lock()
         tests.build_all()
         self.worker.begin_counting(files)
         names = [name for name in tests.tests if not UNCOUNTED.search(name)]
         with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
-            self.ran = dict(zip(names, pool.map(self.count, names)))
+            self.ran = dict(zip(names, pool.map(self.count, names))) # lines as read_counts has them; None: unknown
         self.worker.end()
         without = [name for name in names if self.ran[name] is None]
         print("mutate: %d of %d tests were counted; without counts are %s" % (len(names) - len(without), len(tests.tests),
