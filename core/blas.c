@@ -88,6 +88,15 @@ static void *load(void *argument) {
   return NULL;
 }
 
+/* Is enough address space free for one more of OpenBLAS's buffers? */
+static bool has_space(void) {
+  void *space = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (space != MAP_FAILED) {
+    munmap(space, BUFFER_BYTES);
+  }
+  return space != MAP_FAILED;
+}
+
 static bppsa_status load_alone(void) {
   load_result result = {0};
   pthread_t thread;
@@ -101,19 +110,14 @@ static bppsa_status load_alone(void) {
                       strerror(refused));
   }
   pthread_join(thread, NULL);
+  if (!result.loaded && !has_space()) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "OpenBLAS: out of memory: less than %zu MiB of address space are free (%s)",
+                      BUFFER_BYTES >> 20, result.problem);
+  }
   if (!result.loaded) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: %s; install libopenblas0-pthread", result.problem);
   }
   return BPPSA_OK;
-}
-
-/* Is enough address space free for one more of OpenBLAS's buffers? */
-static bool has_space(void) {
-  void *space = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (space != MAP_FAILED) {
-    munmap(space, BUFFER_BYTES);
-  }
-  return space != MAP_FAILED;
 }
 
 /* Makes OpenBLAS map its first buffer now, while a failure can still be reported. */

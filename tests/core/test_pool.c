@@ -15,17 +15,7 @@
 
 #include "core/pool.h"
 #include "tests/core/helpers.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZER 1
-#endif
-#endif
-#ifndef THREAD_SANITIZER
-#define THREAD_SANITIZER 0
-#endif
+#include "tests/support/sanitized.h"
 
 enum { MOST_THREADS = 17, MOST = 1000 };
 #define LONG ((double)INFINITY)
@@ -295,13 +285,13 @@ static void no_memory_is_needed(void **state) {
 
 /* In a child the thread sanitizer starts no threads: its loops run on the caller. */
 static int child(void) {
-  bppsa_pool_refuse_threads(THREAD_SANITIZER);
+  bppsa_pool_refuse_threads(THREAD_SANITIZED);
   const bool begins_alone = bppsa_pool_size() == 0;
   bool right = true;
   for (int i = 0; i < 20; ++i) {
     right = right && is_right(3, 50, LONG);
   }
-  return begins_alone && right && bppsa_pool_size() == (THREAD_SANITIZER ? 0 : 2) ? 0 : 1;
+  return begins_alone && right && bppsa_pool_size() == (THREAD_SANITIZED ? 0 : 2) ? 0 : 1;
 }
 
 static void fork_and_check(void) {
@@ -391,7 +381,7 @@ __attribute__((destructor)) static void look_for_threads(void) {
 
 static void no_thread_outlives_the_program(void **state) {
   (void)state;
-  if (THREAD_SANITIZER) {
+  if (THREAD_SANITIZED) {
     skip(); /* a child has no threads there */
   }
   fflush(NULL);

@@ -31,6 +31,7 @@
 #include "rnn/rnn.h"
 #include "scan/plan.h"
 #include "schedule/schedule.h"
+#include "tests/support/sanitized.h"
 #include "train/data/dataset.h"
 #include "train/log.h"
 #include "train/rate.h"
@@ -380,7 +381,7 @@ static bool survives(const char *name, int64_t i, attempt call, bppsa_status (*o
   fflush(NULL);
   const pid_t child = fork();
   if (child == 0) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if !ADDRESS_SANITIZED && !THREAD_SANITIZED
     (void)setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)4 << 30, (rlim_t)4 << 30});
 #endif
     (void)alarm(60);

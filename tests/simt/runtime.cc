@@ -16,6 +16,7 @@
 
 #include "tests/simt/simt.h"
 #include "tests/simt/watch.h"
+#include "tests/support/sanitized.h"
 
 typedef std::vector<std::function<void()>> simt_work;
 
@@ -162,16 +163,11 @@ size_t used_bytes() {
   return used;
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ADDRESS_SANITIZER 1
-#endif
-#endif
 /* The address sanitizer sees to the bounds of blocks from malloc(). Otherwise a block ends where a page does, in front of one that
  * may not be touched, so that a kernel that reads or writes behind its block ends the program. A GPU aligns blocks to 256 bytes,
  * kernels rely on 16; up to 15 bytes between the block and the page are filled like the block, and must not change while it
  * lives. */
-#if defined(ADDRESS_SANITIZER) || defined(__SANITIZE_ADDRESS__)
+#if ADDRESS_SANITIZED
 void *make_block(size_t bytes) {
   void *data = nullptr;
   return posix_memalign(&data, 256, bytes > 0 ? bytes : 1) == 0 ? data : nullptr;

@@ -8,14 +8,9 @@
 #include <string>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SIMT_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SIMT_ASAN 1
-#endif
-#endif
-#ifdef SIMT_ASAN
+#include "tests/support/sanitized.h"
+
+#if ADDRESS_SANITIZED
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -43,7 +38,7 @@ struct fiber {
   const cluster_gate *gate;
   unsigned parity; /* of the gate's phase that it waits for */
   char given[MOST_BYTES];
-#ifdef SIMT_ASAN
+#if ADDRESS_SANITIZED
   void *fake;
 #endif
 };
@@ -66,7 +61,7 @@ struct message {
   char value[MOST_BYTES];
 };
 std::vector<message> messages;
-#ifdef SIMT_ASAN
+#if ADDRESS_SANITIZED
 const void *scheduler_stack;
 size_t scheduler_size;
 void *scheduler_fake;
@@ -99,20 +94,20 @@ SWITCHES [[noreturn]] void go(jump to) {
 
 /* Returns to the scheduler, until it resumes this fiber. */
 SWITCHES void leave() {
-#ifdef SIMT_ASAN
+#if ADDRESS_SANITIZED
   __sanitizer_start_switch_fiber(&current->fake, scheduler_stack, scheduler_size);
 #endif
   if (__builtin_setjmp(current->resume) == 0) {
     go(scheduler);
   }
-#ifdef SIMT_ASAN
+#if ADDRESS_SANITIZED
   __sanitizer_finish_switch_fiber(current->fake, &scheduler_stack, &scheduler_size);
 #endif
 }
 
 /* The loop of a fiber: it runs one thread after the other, block after block. */
 [[gnu::no_sanitize_address]] void live() {
-#ifdef SIMT_ASAN
+#if ADDRESS_SANITIZED
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
 #endif
   for (;;) {
@@ -134,7 +129,7 @@ SWITCHES void begin(fiber *f) {
 
 SWITCHES void resume(int index) {
   set_thread(index);
-#ifdef SIMT_ASAN
+#if ADDRESS_SANITIZED
   __sanitizer_start_switch_fiber(&scheduler_fake, current->stack, STACK);
 #endif
   if (__builtin_setjmp(scheduler) == 0) {
@@ -143,7 +138,7 @@ SWITCHES void resume(int index) {
     }
     begin(current);
   }
-#ifdef SIMT_ASAN
+#if ADDRESS_SANITIZED
   __sanitizer_finish_switch_fiber(scheduler_fake, nullptr, nullptr);
 #endif
 }

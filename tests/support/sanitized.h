@@ -1,17 +1,34 @@
-/* Does a sanitizer slow this program down, or the counting of statements (make coverage)? Tests of long runs then make them
- * shorter, and bounds of time are wider. */
+/* Which sanitizer watches this program? Does one, or the counting of statements (make coverage), slow it down? Tests of long runs
+ * then make them shorter, and bounds of time are wider. */
 #ifndef BPPSA_TESTS_SUPPORT_SANITIZED_H
 #define BPPSA_TESTS_SUPPORT_SANITIZED_H
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZER 1
+#if defined(__SANITIZE_ADDRESS__)
+#define ADDRESS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZED 1
 #endif
 #endif
-#if defined(SANITIZER) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(BPPSA_COVERAGE)
+#ifndef ADDRESS_SANITIZED
+#define ADDRESS_SANITIZED 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
+#endif
+#endif
+#ifndef THREAD_SANITIZED
+#define THREAD_SANITIZED 0
+#endif
+
+#ifdef BPPSA_COVERAGE
 enum { SANITIZED = 1 };
 #else
-enum { SANITIZED = 0 };
+enum { SANITIZED = ADDRESS_SANITIZED || THREAD_SANITIZED };
 #endif
 
 #endif

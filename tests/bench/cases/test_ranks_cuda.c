@@ -1,16 +1,10 @@
 /* `bench ranks --device cuda`: rows of ranks that share a GPU or have one each, over threads and, where the program has it, over
  * NCCL, all of them right; messages as on processors; what a GPU lacks is left out. */
 #include "tests/cli/run_cli.h"
+#include "tests/support/sanitized.h"
 
 #include "comm/comm.h"
 #include "core/device.h"
-
-/* Emulated convolutions take half a minute under the address sanitizer, which sees them in the tests of networks. */
-#if defined(__SANITIZE_ADDRESS__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
 
 #define SMALL "--seq-len 7 --batch 2 --hidden 3 --input 2 --repeats 1 --micro-batches 2 --threads 1 --json"
 
@@ -77,7 +71,7 @@ static void speculative(void **state) {
 /* Data parallelism: one order, in which gradients set out when a pass is over. */
 static void among_samples(void **state) {
   (void)state;
-  if (SANITIZED) {
+  if (ADDRESS_SANITIZED) { /* emulated convolutions take half a minute, and the tests of networks have them */
     skip();
   }
   json_t *document = run_json("bench ranks --split batch --ranks 2 --device cuda:0 " SMALL);
