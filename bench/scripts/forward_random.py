@@ -5,7 +5,7 @@ Runs BUILD/tests/test_recurrent_forward with COUNT random configurations (T 1 ..
 0.1 .. 10, NaN and 1e30 among the inputs): every state must follow from the one in front of it, up to the tolerance, what is not
 finite must stand where the sequential pass puts it, and with tolerance 0 all bits must be the sequential pass's. Writes what the
 configurations went through.
-BUILD: a build of the preset cpu. Exits with the status of the tests. 2000 configurations take a minute.
+BUILD: a build of the preset cpu. Exits with the status of the tests.
 """
 import datetime
 import json
@@ -14,15 +14,18 @@ import subprocess
 import sys
 
 from gradients import commit, processor
+from program import built, plain_parser
 
 
 def main():
-    if len(sys.argv) != 4:
-        print("forward_random.py: expected BUILD COUNT OUT.json", file=sys.stderr)
-        return 2
-    out = os.path.abspath(sys.argv[3])
-    settings = dict(os.environ, BPPSA_TEST_CONFIGURATIONS=str(int(sys.argv[2])), BPPSA_TEST_RECORD=out)
-    done = subprocess.run([os.path.join(sys.argv[1], "tests", "test_recurrent_forward")], env=settings, check=False)
+    parser = plain_parser(__doc__)
+    parser.add_argument("build", help="build/cpu")
+    parser.add_argument("count", type=int, help="2000 take a minute")
+    parser.add_argument("out", type=os.path.abspath, help="where the JSON document goes")
+    o = parser.parse_args()
+    out = o.out
+    settings = dict(os.environ, BPPSA_TEST_CONFIGURATIONS=str(o.count), BPPSA_TEST_RECORD=out)
+    done = subprocess.run([built(parser, o.build, "test_recurrent_forward")], env=settings, check=False)
     if done.returncode:
         return done.returncode
     with open(out, encoding="utf-8") as file:

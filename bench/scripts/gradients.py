@@ -3,9 +3,9 @@
 
 Runs COUNT configurations each of campaign_rnn, campaign_gru and campaign_lstm, networks on one device; of campaign_sequences with
 each cell, samples of their own lengths, two directions, no biases; and of campaign_ranks with each cell, cut along time on ranks
-that are threads (BUILD/tests, tests/support/cell_campaign.h). Writes the worst of them, the
-share below each power of two, and how often each method, dtype and loss was met. A residual of 30 or more is explained where the
-reference's own gradients move that far, up to a factor of 30, when weights and inputs move by one rounding.
+that are threads (BUILD/tests, tests/support/cell_campaign.h). Writes the worst of them, the share below each power of two, and how
+often each method, dtype and loss was met. A residual of 30 or more is explained where the reference's own gradients move that far,
+up to a factor of 30, when weights and inputs move by one rounding.
 BUILD: a build of the preset cpu. Exit code 1: a residual that is not explained, or a program that ended before its last
 configuration.
 """
@@ -17,6 +17,8 @@ import platform
 import subprocess
 import sys
 
+from program import built, plain_parser
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CAMPAIGNS = [("campaign_" + cell,) for cell in ("rnn", "gru", "lstm")] + [
     (program, cell) for program in ("campaign_sequences", "campaign_ranks") for cell in ("rnn", "gru", "lstm")]
@@ -25,9 +27,8 @@ WORST = 20
 MOVES = 200
 
 
-def start(build, campaign, *numbers):
-    name, *words = campaign
-    return subprocess.Popen([os.path.join(build, "tests", name), *words, *map(str, numbers)], stdout=subprocess.PIPE)
+def start(campaign, *numbers):
+    return subprocess.Popen([*campaign, *map(str, numbers)], stdout=subprocess.PIPE)
 
 
 def rows_of(process):
@@ -38,10 +39,10 @@ def explained(row):
     return row["residual"] < LIMIT * max(1, row["sensitivity"])
 
 
-def run(build, count, seed):
-    """The rows of all campaigns. What one random move does not explain is run again with MOVES, which find more."""
-    started = [(campaign, start(build, campaign, seed, count)) for campaign in CAMPAIGNS]
-    return [row if explained(row) else rows_of(start(build, campaign, row["seed"], 1, MOVES))[0]
+def run(campaigns, count, seed):
+    """The rows of all campaigns, which are commands. What one move does not explain runs again with MOVES, which find more."""
+    started = [(campaign, start(campaign, seed, count)) for campaign in campaigns]
+    return [row if explained(row) else rows_of(start(campaign, row["seed"], 1, MOVES))[0]
             for campaign, process in started for row in rows_of(process)]
 
 
@@ -73,16 +74,18 @@ def summary(rows, count):
 
 
 def main():
-    if len(sys.argv) not in (4, 5):
-        print("gradients.py: expected BUILD COUNT OUT.json [SEED]", file=sys.stderr)
-        return 2
-    count, seed = int(sys.argv[2]), int(sys.argv[4]) if len(sys.argv) == 5 else 1
-    rows = run(sys.argv[1], count, seed)
+    parser = plain_parser(__doc__)
+    parser.add_argument("build", help="build/cpu")
+    parser.add_argument("count", type=int, help="configurations of each campaign and cell")
+    parser.add_argument("out", help="where the JSON document goes")
+    parser.add_argument("seed", type=int, nargs="?", default=1, help="[1]")
+    o = parser.parse_args()
+    rows = run([[built(parser, o.build, name), *words] for name, *words in CAMPAIGNS], o.count, o.seed)
     if not rows:
         print("gradients.py: no configuration came back", file=sys.stderr)
         return 1
-    document = summary(rows, count)
-    with open(sys.argv[3], "w", encoding="utf-8") as file:
+    document = summary(rows, o.count)
+    with open(o.out, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
         file.write("\n")
     print("%d configurations, the largest residual is %g" % (len(rows), document["worst"][0]["residual"]))

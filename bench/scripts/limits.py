@@ -14,6 +14,8 @@ import tempfile
 import time
 import zipfile
 
+from program import executable, plain_parser
+
 MIB = 1 << 20
 JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 16 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096
 ORACLE_LAYERS = 100000
@@ -138,7 +140,11 @@ def measure(program, arguments):
 
 
 def main():
-    program, out = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    parser = plain_parser(__doc__)
+    parser.add_argument("program", type=executable, help="the bppsa program")
+    parser.add_argument("out", type=os.path.abspath, help="where the JSON document goes")
+    o = parser.parse_args()
+    program, out = o.program, o.out
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()
     rows, good = [], True
     with tempfile.TemporaryDirectory() as directory:

@@ -31,7 +31,7 @@ LIMIT = 1 << 20  # bytes of the small file system
 
 
 def command(o, folder, epochs, *more):
-    text = [os.path.abspath(o.program), "train", "gru", "--seq-len", "300", "--samples", "640", "--batch", "16", "--hidden", "20",
+    text = [o.program, "train", "gru", "--seq-len", "300", "--samples", "640", "--batch", "16", "--hidden", "20",
             "--threads", str(o.threads), "--epochs", str(epochs), "--checkpoint", os.path.join(folder, "checkpoints"),
             "--save-weights", os.path.join(folder, "weights.safetensors"), "--log", os.path.join(folder, "log.jsonl")]
     return text + list(more)

@@ -13,6 +13,8 @@ import os
 import statistics
 import sys
 
+from program import plain_parser
+
 KINDS = ("F", "RECOMPUTE", "I", "W", "B", "STEP")
 
 
@@ -88,9 +90,9 @@ def show(scheme, sides):
 
 
 def main():
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        fail("no files, expected those of bench schedule --trace\n" + __doc__)
-    files = [read(path) for path in sys.argv[1:]]
+    parser = plain_parser(__doc__)
+    parser.add_argument("files", nargs="+", metavar="F.json", help="what bench schedule --trace wrote")
+    files = [read(path) for path in parser.parse_args().files]
     for scheme in files[0]:
         sides = [file[scheme] for file in files if scheme in file]
         if all(s["predicted"] and s["measured"] for s in sides):

@@ -13,7 +13,6 @@ turns are noisy twice as many are made. On two processors with a load average of
 that it has. --add joins the turns of this run with those that its rows have from the same commit, so that several runs at several
 times make one record. --quick has LeNet-5 on two threads alone and three turns. Nothing is judged: the numbers are for people.
 """
-import argparse
 import json
 import os
 import shutil
@@ -22,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from program import add_program, plain_parser
 
 GOAL, PUBLISHED = 0.9, 0.8674  # of rows with at most two ranks; the mean of ParaDL's table of accuracies
 CASES = [("lenet5", 64, 10), ("vgg11", 4, 10)]  # model, mini-batch, turns of ten iterations
@@ -33,7 +34,7 @@ COMPUTING = ("forward", "backward", "update", "wait")  # phases of a projection;
 def run(o, case, transport, ranks, path):
     """the document of bench oracle; None: the program ended with an error"""
     model, batch, turns = case
-    command = [os.path.abspath(o.program), "bench", "oracle", "--model", model, "--batch", str(batch), "--threads", "1", "--json",
+    command = [o.program, "bench", "oracle", "--model", model, "--batch", str(batch), "--threads", "1", "--json",
                "--timeout", "600", "--out", path] + (["--quick"] if o.quick else ["--repeats", str(turns)])
     if transport == "mpi":
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *command]
@@ -154,8 +155,8 @@ def summaries(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True, help="the bppsa program")
+    parser = plain_parser(__doc__)
+    add_program(parser)
     parser.add_argument("--out", required=True, help="where the JSON document goes")
     parser.add_argument("--model", choices=[case[0] for case in CASES], help="this model alone [all]")
     parser.add_argument("--transport", choices=["threads", "mpi"], help="this transport alone [all that there are]")

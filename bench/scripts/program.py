@@ -1,4 +1,4 @@
-"""What scripts that train with the program share: their options, random images, and a run of the program."""
+"""What scripts share: their options, random images, and a run of the program."""
 import argparse
 import array
 import os
@@ -7,10 +7,36 @@ import subprocess
 import sys
 
 
+def plain_parser(description):
+    """without options; its help is the script's description as it stands"""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def executable(path):
+    """the type of an argument that names a program: its absolute path"""
+    found = os.path.abspath(path)
+    if os.path.isdir(found) or not os.access(found, os.X_OK):
+        raise argparse.ArgumentTypeError("%s: expected a program that can be run" % path)
+    return found
+
+
+def built(p, build, name):
+    """the absolute path of a program of the tests of a build; ends the script where it is missing"""
+    try:
+        return executable(os.path.join(build, "tests", name))
+    except argparse.ArgumentTypeError as error:
+        return p.error(error)
+
+
+def add_program(p):
+    """--program"""
+    p.add_argument("--program", required=True, type=executable, help="the bppsa program")
+
+
 def parser(description, folder):
     """--program, --folder (folder: what it is for), --threads and --out"""
-    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", required=True, help="the bppsa program")
+    p = plain_parser(description)
+    add_program(p)
     p.add_argument("--folder", required=True, help=folder)
     p.add_argument("--threads", type=int, default=2, help="[2]")
     p.add_argument("--out", help="where the JSON document goes")
@@ -38,7 +64,7 @@ def images(folder, samples):
 
 def run(o, *arguments, before=()):
     """what the program prints, behind the words `before`; ends the script with the program's exit status where it fails"""
-    done = subprocess.run([*before, os.path.abspath(o.program), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([*before, o.program, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
     return done.stdout

@@ -17,11 +17,15 @@ import subprocess
 import sys
 import time
 
-import torch
+try:
+    import torch
 
-import bppsa
-import bppsa.torch
-from bppsa import _native
+    import bppsa
+    import bppsa.torch
+    from bppsa import _native
+except ImportError as missing:
+    sys.stderr.write("python_layers.py: error: %s, expected PyTorch and PYTHONPATH=build/cpu/python\n" % missing)
+    sys.exit(2)
 
 ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
 sys.path.append(os.path.join(ROOT, "bench", "rivals"))

@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 
+from program import executable, plain_parser
+
 SLACK = 1 << 20  # weights, partial sums of their gradients, and what MPI and the threads hold
 SHARE = 50  # and a fiftieth of the formula: with one rank, the carries of the chunks
 RESIDENT = 64 << 20  # the same for a process: MPI's buffers, libraries, pages that were freed
@@ -47,23 +49,24 @@ def check(rows):
 
 
 def main():
-    if len(sys.argv) not in (3, 4):
-        sys.exit(__doc__)
-    program, out = sys.argv[1:3]
-    steps = int(sys.argv[3]) if len(sys.argv) > 3 else 1000000
+    parser = plain_parser(__doc__)
+    parser.add_argument("program", type=executable, help="build/cpu/tests/rank_memory")
+    parser.add_argument("out", help="where the JSON document goes")
+    parser.add_argument("steps", type=int, nargs="?", default=1000000, help="T [1000000]")
+    o = parser.parse_args()
     transports = ["threads"] + (["mpi"] if shutil.which("mpirun") else [])
     rows = []
     for transport in transports:
         for method in ("bp", "chunked"):
             for ranks in (1, 2, 4, 8):
-                by_rank = run(program, transport, ranks, steps, method)
+                by_rank = run(o.program, transport, ranks, o.steps, method)
                 rows.append({"transport": transport, "method": method, "ranks": ranks, "by_rank": by_rank})
                 print("%-8s %-8s %d ranks: formula %11d, allocator %11d, resident %11d bytes" % (
                     transport, method, ranks, *(max(rank[key] for rank in by_rank) for key in ("formula", "peak", "resident"))))
     found = list(check(rows))
     described = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
-    with open(out, "w", encoding="utf-8") as file:
-        document = {"bench": "rank_memory", "commit": described.stdout.strip(), "seq_len": steps, "batch": 1, "hidden": 20}
+    with open(o.out, "w", encoding="utf-8") as file:
+        document = {"bench": "rank_memory", "commit": described.stdout.strip(), "seq_len": o.steps, "batch": 1, "hidden": 20}
         json.dump({**document, "dtype": "f32", "rows": rows}, file, indent=1)
         file.write("\n")
     for line in found:

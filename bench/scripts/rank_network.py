@@ -8,7 +8,6 @@ verifies all gradients. In the later runs the methods of as many ranks have to b
 as it tells two apart by a tenth. --quick has one short run whose times are not judged. Exits 1 where they are not, 77 where this
 machine has no root, no namespaces or no mpirun.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -16,6 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+from program import executable, plain_parser
 
 NET = "10.77.%d." % (os.getpid() % 250)
 NAMES = ["bppsa%da" % os.getpid(), "bppsa%db" % os.getpid()]
@@ -97,8 +98,8 @@ def name_of(row):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="build/cpu/tests/slow_ranks")
+    parser = plain_parser(__doc__)
+    parser.add_argument("program", type=executable, help="build/cpu/tests/slow_ranks")
     parser.add_argument("out")
     parser.add_argument("--rate", default="100mbit", help="of the link, as tc writes it [100mbit]")
     parser.add_argument("--quick", action="store_true", help="one short run, 5 ms late, whose times are not judged")

@@ -8,11 +8,10 @@ One run of bench ranks, whose rows take turns, gives both ratios, of medians:
 Exits 1 where a ratio misses its bound, or where a row is noisy, from which nothing can be concluded. --quick has a short sequence,
 and its ratios are not judged.
 """
-import argparse
 import json
 import sys
 
-from program import run
+from program import add_program, plain_parser, run
 
 BOUNDS = {"overhead": (0, 1.02), "speedup": (1.6, float("inf"))}
 
@@ -23,8 +22,8 @@ def row_of(document, share, ranks, method):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True, help="the bppsa program")
+    parser = plain_parser(__doc__)
+    add_program(parser)
     parser.add_argument("--out", required=True, help="where the JSON document goes")
     parser.add_argument("--quick", action="store_true", help="a short sequence; ratios are not judged")
     o = parser.parse_args()
