@@ -126,8 +126,11 @@ void bppsa_text_add_escaped(bppsa_text *text, const char *words) {
     case '"':
       bppsa_text_add(text, "&quot;");
       break;
-    default:
-      bppsa_text_add(text, "%c", *words);
+    case '\'':
+      bppsa_text_add(text, "&#39;");
+      break;
+    default: /* XML has no control characters but these */
+      bppsa_text_add(text, "%c", (unsigned char)*words >= ' ' || *words == '\n' || *words == '\t' ? *words : '?');
       break;
     }
   }

@@ -25,7 +25,7 @@ const char *bppsa_real_text(double value, char text[BPPSA_REAL_TEXT]);
 void bppsa_text_add_real(bppsa_text *text, double value);
 /* Adds cells of a CSV file, each behind a comma; a value that is not finite gives an empty cell. */
 void bppsa_text_add_cells(bppsa_text *text, int count, const double *values);
-/* Adds a text with & < > " replaced by entities. */
+/* Adds a text for HTML and SVG: & < > " ' become entities, control characters that XML lacks question marks. */
 void bppsa_text_add_escaped(bppsa_text *text, const char *words);
 void bppsa_text_free(bppsa_text *text);
 /* ERR_MEMORY if some text was lost. */

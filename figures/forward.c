@@ -10,6 +10,38 @@
 
 /* ---- rows ---- */
 
+/* The name of a trained network. */
+enum { NAME = BPPSA_MEASURED_NAME + 48, MOST_NETWORKS = 64 };
+static const char *name_of(const json_t *row, char name[NAME]) {
+  snprintf(name, NAME, "%s_%" PRId64 "_T%" PRId64, bppsa_measured_text(row, "model"), bppsa_measured_integer(row, "train_seed"),
+           bppsa_measured_integer(row, "seq_len"));
+  return name;
+}
+
+/* Is it a row of a trained network's path? Rows of one sample are those of times. */
+static bool is_of_path(const json_t *row) {
+  return bppsa_measured_is(row, "method", "speculative") && json_is_integer(json_object_get(row, "iterations")) &&
+         bppsa_measured_integer(row, "batch") >= 2;
+}
+
+/* So many networks have room in a figure, each of which awk looks for. */
+static bppsa_status check_networks(const char *path, const json_t *rows) {
+  json_t *seen = json_object(), *row;
+  char name[NAME];
+  size_t i;
+  bool ok = seen != NULL;
+  json_array_foreach(rows, i, row) {
+    ok = ok && (!is_of_path(row) || json_object_set_new(seen, name_of(row, name), json_null()) == 0);
+  }
+  const size_t count = json_object_size(seen);
+  json_decref(seen);
+  return !ok ? bppsa_figures_no_room()
+         : count <= MOST_NETWORKS
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: paths of %zu trained networks, expected at most %d", path, count,
+                          MOST_NETWORKS);
+}
+
 bppsa_status bppsa_forward_rows_check(const char *path, const json_t *rows) {
   static const char *const texts[] = {"model", "init", "method", "phase"}, *const numbers[] = {"seq_len", "batch", "hidden"};
   for (size_t i = 0; i < json_array_size(rows); ++i) {
@@ -25,7 +57,7 @@ bppsa_status bppsa_forward_rows_check(const char *path, const json_t *rows) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu lacks %s, expected a row of bench forward", path, i, lacks);
     }
   }
-  return BPPSA_OK;
+  return check_networks(path, rows);
 }
 
 /* ---- paths ---- */
@@ -36,15 +68,11 @@ bppsa_status bppsa_make_forward_path(bppsa_figures *f, const bppsa_figure *figur
   int64_t count = 0;
   (void)figure;
   json_array_foreach(rows, i, row) {
-    /* Rows of one sample are those of times. */
-    if (!bppsa_measured_is(row, "method", "speculative") || !json_is_integer(json_object_get(row, "iterations")) ||
-        bppsa_measured_integer(row, "batch") < 2) {
+    if (!is_of_path(row)) {
       continue;
     }
     bppsa_text_add(&made->csv, "%s", count++ == 0 ? "network,iterations,path,share,work,tails\n" : "");
-    bppsa_text_add(&made->csv, "%s_%" PRId64 "_T%" PRId64 ",%" PRId64, bppsa_measured_text(row, "model"),
-                   bppsa_measured_integer(row, "train_seed"), bppsa_measured_integer(row, "seq_len"),
-                   bppsa_measured_integer(row, "iterations"));
+    bppsa_text_add(&made->csv, "%s,%" PRId64, name_of(row, (char[NAME]){0}), bppsa_measured_integer(row, "iterations"));
     bppsa_text_add_cells(&made->csv, 4,
                          (double[]){bppsa_measured_real(row, "path"),
                                     bppsa_measured_real(row, "path") / bppsa_measured_real(row, "possible"),

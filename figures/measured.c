@@ -1,5 +1,6 @@
 #include "figures/measured.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,6 +132,58 @@ double bppsa_measured_best_scan(const json_t *rows, int64_t seq_len, int64_t bat
 static bool is_row(const json_t *row) {
   return json_is_integer(json_object_get(row, "seq_len")) && json_is_integer(json_object_get(row, "batch")) &&
          json_is_string(json_object_get(row, "method")) && json_is_string(json_object_get(row, "phase"));
+}
+
+static bool is_name(const char *text) {
+  static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ._+=:/-";
+  const size_t length = strlen(text);
+  return length > 0 && length <= BPPSA_MEASURED_NAME && strspn(text, allowed) == length && isalnum((unsigned char)text[0]);
+}
+
+/* The texts of rows that are names, and how many different ones a figure has room for. */
+static const struct {
+  const char *key;
+  int most;
+} names[] = {{"group", 8}, {"way", 64},   {"network", 4}, {"share", 8}, {"method", 64}, {"model", 8},
+             {"init", 16}, {"phase", 16}, {"study", 8},   {"task", 4},  {"scheme", 8},  {"optimizer", 4}};
+
+static bppsa_status no_memory(const char *option, const char *path) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "%s: %s: out of memory", option, path);
+}
+
+/* Checks the names that row i has under key k. seen: an object whose keys are those of the rows before. */
+static bppsa_status check_name(const char *option, const char *path, size_t i, size_t k, const char *text, json_t *seen) {
+  if (!is_name(text)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: %s: row %zu: %s '%.64s', expected 1 to %d letters, digits, blanks and ._+=:/-, the first a letter or "
+                      "digit",
+                      option, path, i, names[k].key, text, BPPSA_MEASURED_NAME);
+  }
+  if (json_object_set_new(seen, text, json_null()) != 0) {
+    return no_memory(option, path);
+  }
+  return json_object_size(seen) <= (size_t)names[k].most
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: row %zu: %s '%s' is one of more than %d, expected at most so many", option,
+                          path, i, names[k].key, text, names[k].most);
+}
+
+bppsa_status bppsa_measured_check_names(const char *option, const char *path, const json_t *rows) {
+  bppsa_status status = BPPSA_OK;
+  if (json_array_size(rows) > BPPSA_MEASURED_ROWS) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %zu rows, expected at most %d", option, path, json_array_size(rows),
+                      BPPSA_MEASURED_ROWS);
+  }
+  for (size_t k = 0; status == BPPSA_OK && k < sizeof names / sizeof names[0]; ++k) {
+    json_t *seen = json_object();
+    status = seen != NULL ? BPPSA_OK : no_memory(option, path);
+    for (size_t i = 0; status == BPPSA_OK && i < json_array_size(rows); ++i) {
+      const char *text = json_string_value(json_object_get(json_array_get(rows, i), names[k].key));
+      status = text != NULL ? check_name(option, path, i, k, text, seen) : BPPSA_OK;
+    }
+    json_decref(seen);
+  }
+  return status;
 }
 
 bppsa_status bppsa_measured_check(const char *option, const char *path, const json_t *rows) {

@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/io.h"
+#include "core/path.h"
 #include "figures/forward.h"
 #include "figures/keep.h"
 #include "figures/measured.h"
@@ -86,13 +87,35 @@ static bppsa_status check_bench(const bppsa_figures *f, const char *path) {
                     line.text);
 }
 
+/* Refuses results that lie where one of the figures or pages goes. (DIR/results.json is written too, and keeps what it has.) */
+static bppsa_status check_overwritten(const bppsa_figures *f, const char *results) {
+  static const char *const suffixes[] = {".csv", ".svg", ".gp", ".png"};
+  char path[BPPSA_FIGURES_PATH];
+  bool same = false;
+  for (int i = 0; !same && i < bppsa_figure_count; ++i) {
+    for (size_t k = 0; !same && k < sizeof suffixes / sizeof suffixes[0]; ++k) {
+      BPPSA_TRY(bppsa_figures_path(f, bppsa_figure_table[i].name, suffixes[k], path));
+      same = bppsa_path_same(results, path);
+    }
+  }
+  for (int i = 0; !same && i < bppsa_figure_page_count; ++i) {
+    BPPSA_TRY(bppsa_figures_path(f, bppsa_figure_pages[i].file, "", path));
+    same = bppsa_path_same(results, path);
+  }
+  return same ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--results: %s: a file that --out %s may replace, expected another directory",
+                           results, f->request->directory)
+              : BPPSA_OK;
+}
+
 static bppsa_status load_results(bppsa_figures *f, const char *path) {
+  BPPSA_TRY(check_overwritten(f, path));
   BPPSA_TRY(bppsa_input_status(bppsa_json_load(path, &f->document)));
   BPPSA_TRY(check_bench(f, path));
   const json_t *rows = bppsa_figures_rows(f);
   if (!json_is_array(rows)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: no array \"rows\", expected a document of bench rnn", path);
   }
+  BPPSA_TRY(bppsa_measured_check_names("--results", path, rows));
   const drawn_only *only = find_drawn(f);
   return only != NULL ? only->check(path, rows) : bppsa_measured_check("--results", path, rows);
 }
@@ -219,6 +242,7 @@ static bppsa_bench_settings settings_of(const bppsa_figures *f) {
 static bppsa_status measure_rows(bppsa_figures *f) {
   const bppsa_bench_keeper keeper = {.rows = json_object_get(f->document, f->page->list), .after = keep_point, .context = f};
   const bppsa_bench_settings asked = settings_of(f);
+  BPPSA_TRY(bppsa_measured_check_names("--resume", f->page->kept, bppsa_figures_rows(f)));
   BPPSA_TRY(bppsa_measured_check("--resume", f->page->kept, bppsa_figures_rows(f)));
   return bppsa_bench_drive_rows(bppsa_bench_case_find(f->kind->name), &asked.request, &asked, &keeper, &f->measured);
 }
@@ -263,14 +287,25 @@ static bppsa_status make_data(bppsa_figures *f, const bppsa_figure *figure, bpps
   return BPPSA_OK;
 }
 
+/* A signal ends a run between two figures. */
+static bppsa_status check_stop(const bppsa_figures *f) {
+  const bppsa_figures_request *r = f->request;
+  return r->results == NULL ? bppsa_keep_check_stop(f, "the last point")
+         : r->stop == NULL || !r->stop()
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_IO, "stopped by %s before all figures in %s were drawn", r->stop_name(), r->directory);
+}
+
 /* Makes all data of a page before it writes the first file. */
 static bppsa_status make_figures(bppsa_figures *f, const bppsa_figure_page *page, int count, const bppsa_figure *rows,
                                  bppsa_figure_content *contents) {
   bppsa_text text = {0};
   for (int i = 0; i < count; ++i) {
+    BPPSA_TRY(check_stop(f));
     BPPSA_TRY(make_data(f, &rows[i], &contents[i]));
   }
   for (int i = 0; i < count; ++i) {
+    BPPSA_TRY(check_stop(f));
     BPPSA_TRY(bppsa_figure_write(f, &rows[i], &contents[i]));
   }
   bppsa_status status = bppsa_figures_add_page(f, page, count, rows, contents, &text);

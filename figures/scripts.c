@@ -359,10 +359,10 @@ const char bppsa_script_prediction[] = PANELS("prediction", "1200", "760") //
   "  do for [k = 1:columns] {\n" PLACE "    set title task offset 0,-0.5\n"                                                      \
   "    set ylabel (k > 1 ? '' : panel == 1 ? 'validation accuracy' : 'validation loss')\n"                                       \
   "    plot for [i = 1:count] data using (beside(i)):(only(i, at)):(only(i, at + 1)):(only(i, at + 2)) every ::1 \\\n"           \
-  "      with yerrorbars lc rgb colours[i] lw 1 pt 7 ps 0.3, \\\n"                                                               \
-  "      for [i = 1:count] data using (beside(i)):(only(i, at)) every ::1 with lines lc rgb colours[i] lw 2\n"                   \
+  "      with yerrorbars lc rgb colour(i) lw 1 pt 7 ps 0.3, \\\n"                                                                \
+  "      for [i = 1:count] data using (beside(i)):(only(i, at)) every ::1 with lines lc rgb colour(i) lw 2\n"                    \
   "  }\n"                                                                                                                        \
-  "}\n" KEY "plot for [i = 1:count] NaN with lines lc rgb colours[i] lw 2 title title_of(i)\n"                                   \
+  "}\n" KEY "plot for [i = 1:count] NaN with lines lc rgb colour(i) lw 2 title title_of(i)\n"                                    \
   "unset multiplot\n"
 
 const char bppsa_script_staleness[] = STALENESS("staleness");
@@ -433,7 +433,7 @@ const char bppsa_script_out_of_order[] = PANELS("out_of_order", "1100", "480") /
     "  set lmargin at screen (0.01 + 0.97 * (place + 1.2) / all)\n"
     "  place = place + count(k) + 1.5\n"
     "  set rmargin at screen (0.01 + 0.97 * place / all)\n"
-    "  set title system(\"echo \" . word(groups, k) . \" | tr _ ' '\")\n"
+    "  set title system(\"echo '\" . word(groups, k) . \"' | tr _ ' '\")\n"
     "  set xrange [0.4:count(k) + 0.6]\n"
     "  rows = \"< awk -F, 'NR > 1 { g = $1; gsub(/ /, \\\"_\\\", g); if (g == \\\"\" . word(groups, k) . \"\\\") print }' \" . "
     "data\n"

@@ -20,6 +20,8 @@ static bool is_of_errors(const json_t *row) {
   return bppsa_measured_is(row, "study", "rmse");
 }
 
+enum { MOST_POINTS = 2048 }; /* of all rows: gnuplot reads them once for each curve of each panel */
+
 /* Is it an array of triples of numbers? */
 static bool is_triples(const json_t *array) {
   for (size_t i = 0; i < json_array_size(array); ++i) {
@@ -31,6 +33,10 @@ static bool is_triples(const json_t *array) {
     }
   }
   return json_array_size(array) > 0;
+}
+
+static const char *list_of(const json_t *row) {
+  return is_of_errors(row) ? "curve" : "epochs";
 }
 
 /* The field that a row lacks, or NULL. */
@@ -52,16 +58,22 @@ static const char *find_lack(const json_t *row) {
   if (errors && bppsa_measured_integer(row, "ahead") < 1) {
     return "ahead";
   }
-  const char *list = errors ? "curve" : "epochs";
-  return is_triples(json_object_get(row, list)) ? NULL : list;
+  return is_triples(json_object_get(row, list_of(row))) ? NULL : list_of(row);
 }
 
 bppsa_status bppsa_staleness_rows_check(const char *path, const json_t *rows) {
+  size_t points = 0;
   for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const char *lacks = find_lack(json_array_get(rows, i));
+    const json_t *row = json_array_get(rows, i);
+    const char *lacks = find_lack(row);
     if (lacks != NULL) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu lacks %s, expected a row of bench/scripts/spectrain.py", path,
                         i, lacks);
+    }
+    points += json_array_size(json_object_get(row, list_of(row)));
+    if (points > MOST_POINTS) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu: %zu points of curves so far, expected at most %d", path, i,
+                        points, MOST_POINTS);
     }
   }
   return BPPSA_OK;
@@ -132,23 +144,29 @@ typedef struct {
   double mean, deviation, low, high;
 } spread;
 
-static bool is_same(const json_t *a, const json_t *b, const char *key) {
-  return strcmp(bppsa_measured_text(a, key), bppsa_measured_text(b, key)) == 0;
-}
-
-static bool is_beside(const json_t *a, const json_t *b) {
-  return is_same(a, b, "study") && is_same(a, b, "task") && is_same(a, b, "scheme");
-}
-
-/* Row i of the study if it is the first of its group, otherwise NULL. */
-static const json_t *first_of_group(const json_t *rows, size_t i, const char *study) {
-  const json_t *row = json_array_get(rows, i);
-  for (size_t k = 0; k < i; ++k) {
-    if (is_beside(json_array_get(rows, k), row)) {
-      return NULL;
+/* The groups of a study: arrays of the rows of one task and scheme, in the order in which they come first. NULL: no memory. */
+static json_t *groups_of(const json_t *rows, const char *study) {
+  json_t *groups = json_array(), *by_name = json_object();
+  bool ok = groups != NULL && by_name != NULL;
+  for (size_t i = 0; ok && i < json_array_size(rows); ++i) {
+    json_t *row = json_array_get(rows, i);
+    char name[2 * (BPPSA_MEASURED_NAME + 1)];
+    if (!bppsa_measured_is(row, "study", study)) {
+      continue;
     }
+    snprintf(name, sizeof name, "%s,%s", bppsa_measured_text(row, "task"), bppsa_measured_text(row, "scheme"));
+    json_t *group = json_object_get(by_name, name);
+    if (group == NULL) {
+      group = json_array();
+      ok = json_object_set_new(by_name, name, group) == 0 && json_array_append(groups, group) == 0;
+    }
+    ok = ok && json_array_append(group, row) == 0;
   }
-  return bppsa_measured_is(row, "study", study) ? row : NULL;
+  json_decref(by_name);
+  if (!ok) {
+    json_decref(groups);
+  }
+  return ok ? groups : NULL;
 }
 
 /* What a number is taken from: a field of a row, or (key NULL) a column of one of its epochs. */
@@ -162,13 +180,14 @@ static double value_of(const json_t *row, const source *from) {
                            : number_of(json_array_get(json_array_get(json_object_get(row, "epochs"), from->epoch), from->column));
 }
 
-static spread spread_of(const json_t *rows, const json_t *group, source from) {
+/* Of the rows of a group. */
+static spread spread_of(const json_t *group, source from) {
   spread s = {.low = (double)INFINITY, .high = -(double)INFINITY};
   double sum = 0, squares = 0;
   const json_t *row;
   size_t i;
-  json_array_foreach(rows, i, row) {
-    const double value = is_beside(row, group) ? value_of(row, &from) : (double)NAN;
+  json_array_foreach(group, i, row) {
+    const double value = value_of(row, &from);
     if (isfinite(value)) {
       s.runs++;
       sum += value;
@@ -177,8 +196,8 @@ static spread spread_of(const json_t *rows, const json_t *group, source from) {
     }
   }
   s.mean = sum / (double)s.runs;
-  json_array_foreach(rows, i, row) {
-    const double value = is_beside(row, group) ? value_of(row, &from) : (double)NAN;
+  json_array_foreach(group, i, row) {
+    const double value = value_of(row, &from);
     squares += isfinite(value) ? (value - s.mean) * (value - s.mean) : 0;
   }
   s.deviation = s.runs > 1 ? sqrt(squares / (double)(s.runs - 1)) : 0;
@@ -198,16 +217,24 @@ static void add_headings(bppsa_figure_content *made) {
   bppsa_text_add(&made->csv, "\n");
 }
 
-static void add_group(const json_t *rows, const json_t *group, bppsa_figure_content *made) {
-  const int64_t runs = spread_of(rows, group, (source){.key = best[0]}).runs;
-  bppsa_text_add(&made->csv, "%s,%s,%" PRId64, bppsa_measured_text(group, "task"), bppsa_measured_text(group, "scheme"), runs);
+/* A group's task and scheme. */
+static void add_cells(bppsa_text *csv, const json_t *group) {
+  const json_t *row = json_array_get(group, 0);
+  bppsa_text_add(csv, "%s,%s", bppsa_measured_text(row, "task"), bppsa_measured_text(row, "scheme"));
+}
+
+static void add_group(const json_t *group, bppsa_figure_content *made) {
+  const json_t *row = json_array_get(group, 0);
+  const int64_t runs = spread_of(group, (source){.key = best[0]}).runs;
+  add_cells(&made->csv, group);
+  bppsa_text_add(&made->csv, ",%" PRId64, runs);
   bppsa_text_add(&made->html, "<tr><td>");
-  bppsa_text_add_escaped(&made->html, bppsa_measured_text(group, "task"));
+  bppsa_text_add_escaped(&made->html, bppsa_measured_text(row, "task"));
   bppsa_text_add(&made->html, "</td><td>");
-  bppsa_text_add_escaped(&made->html, bppsa_measured_text(group, "scheme"));
+  bppsa_text_add_escaped(&made->html, bppsa_measured_text(row, "scheme"));
   bppsa_text_add(&made->html, "</td><td>%" PRId64 "</td>", runs);
   for (int k = 0; k < 3; ++k) {
-    const spread s = spread_of(rows, group, (source){.key = best[k]});
+    const spread s = spread_of(group, (source){.key = best[k]});
     bppsa_text_add_cells(&made->csv, 4, (double[]){s.mean, s.deviation, s.low, s.high});
     bppsa_text_add(&made->html, k < 2 ? "<td>%.4f &plusmn; %.4f</td>" : "<td>%.2f &plusmn; %.2f %%</td>",
                    (k < 2 ? 1 : 100) * s.mean, (k < 2 ? 1 : 100) * s.deviation);
@@ -217,41 +244,48 @@ static void add_group(const json_t *rows, const json_t *group, bppsa_figure_cont
 }
 
 bppsa_status bppsa_make_staleness_table(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
-  const json_t *rows = bppsa_figures_rows(f);
-  made->left_out = true;
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const json_t *group = first_of_group(rows, i, figure->of);
-    if (group == NULL) {
-      continue;
-    }
-    if (made->left_out) {
-      add_headings(made);
-    }
-    made->left_out = false;
-    add_group(rows, group, made);
+  json_t *groups = groups_of(bppsa_figures_rows(f), figure->of), *group;
+  size_t i;
+  if (groups == NULL) {
+    return bppsa_figures_no_room();
+  }
+  made->left_out = json_array_size(groups) == 0;
+  if (!made->left_out) {
+    add_headings(made);
+  }
+  json_array_foreach(groups, i, group) {
+    add_group(group, made);
   }
   bppsa_text_add(&made->html, "%s", made->left_out ? "" : "</table>\n");
+  json_decref(groups);
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_make_staleness(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
+/* A line for each epoch of the group's first run. */
+static void add_epochs(const json_t *group, bppsa_text *csv) {
   enum { LOSS = 1, ACCURACY = 2 /* columns of an epoch */ };
-  const json_t *rows = bppsa_figures_rows(f);
-  made->left_out = true;
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const json_t *group = first_of_group(rows, i, figure->of);
-    for (size_t epoch = 0; group != NULL && epoch < json_array_size(json_object_get(group, "epochs")); ++epoch) {
-      const spread accuracy = spread_of(rows, group, (source){.epoch = epoch, .column = ACCURACY}),
-                   loss = spread_of(rows, group, (source){.epoch = epoch, .column = LOSS});
-      bppsa_text_add(&made->csv, "%s",
-                     made->left_out ? "task,scheme,epoch,runs,accuracy,accuracy_low,accuracy_high,loss,loss_low,loss_high\n"
-                                    : "");
-      made->left_out = false;
-      bppsa_text_add(&made->csv, "%s,%s,%zu,%" PRId64, bppsa_measured_text(group, "task"), bppsa_measured_text(group, "scheme"),
-                     epoch + 1, accuracy.runs);
-      bppsa_text_add_cells(&made->csv, 6, (double[]){accuracy.mean, accuracy.low, accuracy.high, loss.mean, loss.low, loss.high});
-      bppsa_text_add(&made->csv, "\n");
-    }
+  for (size_t epoch = 0; epoch < json_array_size(json_object_get(json_array_get(group, 0), "epochs")); ++epoch) {
+    const spread accuracy = spread_of(group, (source){.epoch = epoch, .column = ACCURACY}),
+                 loss = spread_of(group, (source){.epoch = epoch, .column = LOSS});
+    add_cells(csv, group);
+    bppsa_text_add(csv, ",%zu,%" PRId64, epoch + 1, accuracy.runs);
+    bppsa_text_add_cells(csv, 6, (double[]){accuracy.mean, accuracy.low, accuracy.high, loss.mean, loss.low, loss.high});
+    bppsa_text_add(csv, "\n");
   }
+}
+
+bppsa_status bppsa_make_staleness(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
+  json_t *groups = groups_of(bppsa_figures_rows(f), figure->of), *group;
+  size_t i;
+  if (groups == NULL) {
+    return bppsa_figures_no_room();
+  }
+  made->left_out = json_array_size(groups) == 0;
+  bppsa_text_add(&made->csv, "%s",
+                 made->left_out ? "" : "task,scheme,epoch,runs,accuracy,accuracy_low,accuracy_high,loss,loss_low,loss_high\n");
+  json_array_foreach(groups, i, group) {
+    add_epochs(group, &made->csv);
+  }
+  json_decref(groups);
   return BPPSA_OK;
 }

@@ -41,7 +41,7 @@ bppsa_status bppsa_figures_write(bppsa_figures *figures, const char *name, const
 
 /* ---- gnuplot ---- */
 
-enum { NOT_FOUND = 127 };
+enum { NOT_FOUND = 127, MOST_SECONDS = 60 /* of one drawing */ };
 
 /* The child process: runs gnuplot in the figures' directory without output, because its messages would only repeat the exit
  * code. */
@@ -51,6 +51,7 @@ static _Noreturn void run_child(const char *directory, const char *script, const
       chdir(directory) != 0) {
     _exit(1);
   }
+  (void)alarm(MOST_SECONDS);
   execlp("gnuplot", "gnuplot", "-c", script, format, (char *)NULL);
   _exit(errno == ENOENT ? NOT_FOUND : 1);
 }
@@ -86,11 +87,22 @@ static bppsa_status plot(bppsa_figures *figures, const char *name, const char *f
   return bppsa_figures_list(figures, name, suffix);
 }
 
+/* Scripts give names of the data to awk: characters that a shell or awk could take for more than text are refused. The run has
+ * refused them in what it read, so none is expected. */
+static bppsa_status check_data(const char *name, const bppsa_text *csv) {
+  const size_t found = strcspn(csv->text, "'\"`$\\;&|<>*?!#~(){}[]\t\r\033");
+  return found == csv->size
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_FORMAT, "figures: %s.csv: the character '%c' in a name, expected letters and digits", name,
+                          csv->text[found]);
+}
+
 /* ---- a figure ---- */
 
 bppsa_status bppsa_figure_write(bppsa_figures *figures, const bppsa_figure *figure, const bppsa_figure_content *content) {
   const char *name = figure->name;
   const bool data = content->csv.size > 0, plotted = data && figure->script != NULL;
+  BPPSA_TRY(plotted ? check_data(name, &content->csv) : BPPSA_OK);
   if (data) {
     BPPSA_TRY(bppsa_figures_write(figures, name, ".csv", &content->csv));
   }

@@ -165,7 +165,7 @@ bppsa_status bppsa_oracle_draw(const bppsa_oracle_query *query, const bppsa_orac
   const double below = 50 + BAR * fmax((double)bars, 7) + 20;
   const bool lines = found.last > found.first && isfinite(found.shortest);
   bppsa_canvas canvas = {.text = text, .width = LEFT + WIDE + 110 + KEY, .height = below + (lines ? LINES + 60 : 0)};
-  char title[160];
+  char title[2 * BPPSA_ORACLE_NAME + 64];
   double y = 40;
   snprintf(title, sizeof title, "%s on %s: an epoch on %" PRId64 " processor%s", query->model->name, query->system->name, last,
            last == 1 ? "" : "s");

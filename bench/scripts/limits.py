@@ -19,6 +19,7 @@ from program import executable, plain_parser
 MIB = 1 << 20
 JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 16 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096
 ORACLE_LAYERS = 100000
+ROWS, POINTS = 1024, 2048  # of results
 MEMORY, SECONDS, RATIO = 1 << 30, 5.0, 2.5
 
 
@@ -59,6 +60,24 @@ def numbered(unit, size):
     return b",".join(parts)
 
 
+def results():
+    """the benchmark and the rows of documents whose figures take gnuplot the longest"""
+    time = {"median_s": 1, "min_s": 1, "max_s": 1, "same_bits": True, "noisy": False}
+    best = {"min_train_loss": 1, "min_validation_loss": 1, "max_validation_accuracy": 1}
+    yield "staleness", [{"study": "accuracy", "task": "t%d" % (i % 4), "scheme": "s%d" % (i // 4), **best,
+                         "epochs": [[1, k % 9, k % 5] for k in range(POINTS // 32)]} for i in range(32)]
+    yield "staleness", [{"study": "rmse", "task": "t%d" % (i % 4), "optimizer": "o%d" % (i // 4), "ahead": 1 + i % 3, "stale": 1,
+                         "predicted": 1, "nearer": 1, "curve": [[k, 1 + k % 7, 1] for k in range(POINTS // 16)]} for i in range(16)]
+    yield "ranks", [{"network": "n%d" % (i % 4), "method": "m%d" % (i // 4 % 64), "ranks": 1 + i // 16, "held_bytes": 1, "batch": 1,
+                     "share": ("time", "batch")[2 * i // ROWS], **time} for i in range(ROWS)]
+    yield "out_of_order", [{"group": "g%d" % (i % 8), "way": "w%d" % (i // 8 % 64), **time} for i in range(ROWS)]
+    forward = {"model": "rnn", "init": "default", "phase": "forward", "hidden": 20, **time}
+    yield "forward", [{**forward, "seq_len": i // 2 + 1, "batch": 1, "method": ("sequential", "speculative")[i % 2]}
+                      for i in range(ROWS)]
+    yield "forward", [{**forward, "seq_len": 1, "batch": 2, "iterations": i, "train_seed": i % 64, "path": 1, "possible": 2,
+                       "work": 1, "tails": 0, "method": "speculative"} for i in range(ROWS)]
+
+
 def cases(program):
     """name, arguments, the array file whose size bounds the memory (or None); each after its files are written"""
     costs = "schedule 1f1b --stages 2 --micro-batches 2 --costs f.json"
@@ -69,6 +88,9 @@ def cases(program):
     yield "JSON: keys", costs, None
     write("f.json", fill(b'{"configuration":{},"rows":[', b"{},", b"]}", JSON))
     yield "JSON: results", "figures --results f.json --out figures", None
+    for bench, rows in results():
+        write("f.json", json.dumps({"bench": bench, "rows": rows}).encode())
+        yield "results of " + bench, "figures --results f.json --out figures", None
     layer = b'{"name":"a%d","op":"conv2d","out":1,"kernel":[1,1]},'
     write("f.json", b'{"input":[1,8,8],"layers":[' + b"".join(layer % i for i in range(LAYERS - 1)) +
           b'{"name":"z","op":"linear","out":2}]}')

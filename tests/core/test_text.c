@@ -19,8 +19,8 @@ static void grows(void **state) {
   assert_string_equal(text.text + text.size - 8, "998,999,");
   bppsa_text_free(&text);
   assert_null(text.text);
-  bppsa_text_add_escaped(&text, "a<b> & \"c\"");
-  assert_string_equal(text.text, "a&lt;b&gt; &amp; &quot;c&quot;");
+  bppsa_text_add_escaped(&text, "a<b> & \"c\" 'd'\n\t\033[31m\b");
+  assert_string_equal(text.text, "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;\n\t?[31m?");
   bppsa_text_free(&text);
 }
 

@@ -78,7 +78,47 @@ static void test_check(void **state) {
   json_decref(rows);
 }
 
+/* Names that could be commands of a shell, break a CSV file or control a terminal, and more of them than a figure has room for. */
+static void test_names(void **state) {
+  (void)state;
+  char longest[BPPSA_MEASURED_NAME + 2] = {0}, expected[300];
+  memset(longest, 'n', BPPSA_MEASURED_NAME + 1);
+  const char *const bad[] = {"a;touch x", "a'b", "a\"b", "`id`", "$(id)",   "a|b", "a,b",      "a\nb", "a\\b", "a&b",
+                             "a<b",       "",    "=1",   " a",   "\033[1m", "-n",  "\xc3\xa9", "(a)",  "a%s",  longest};
+  const char *const keys[] = {"group", "way",   "network", "share", "method", "model",
+                              "init",  "phase", "study",   "task",  "scheme", "optimizer"};
+  for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+      json_t *rows = json_pack("[{s:s}, {s:s}]", keys[k], "1F1B a._+=:/-", keys[k], bad[i]);
+      assert_int_equal(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_ERR_FORMAT);
+      snprintf(expected, sizeof expected, "--results: R.json: row 1: %s '", keys[k]);
+      assert_int_equal(strncmp(bppsa_last_error(), expected, strlen(expected)), 0);
+      json_array_remove(rows, 1);
+      assert_int_equal(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_OK);
+      json_decref(rows);
+    }
+  }
+  longest[BPPSA_MEASURED_NAME] = '\0';
+  json_t *rows = json_pack("[{s:s}]", "task", longest);
+  for (int i = 1; i < 4; ++i) {
+    json_array_append_new(rows, json_pack("{s:s+}", "task", "t", (const char *[]){"0", "1", "2", "3"}[i]));
+  }
+  while (json_array_size(rows) < BPPSA_MEASURED_ROWS) {
+    json_array_append(rows, json_array_get(rows, 3));
+  }
+  assert_int_equal(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_OK);
+  json_array_append(rows, json_array_get(rows, 3));
+  assert_error(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_ERR_FORMAT,
+               "--results: R.json: 1025 rows, expected at most 1024");
+  json_array_remove(rows, 1024);
+  json_array_set_new(rows, 1023, json_pack("{s:s}", "task", "another"));
+  assert_error(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_ERR_FORMAT,
+               "--results: R.json: row 1023: task 'another' is one of more than 4, expected at most so many");
+  json_decref(rows);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_best), cmocka_unit_test(test_check)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_best), cmocka_unit_test(test_check),
+                                     cmocka_unit_test(test_names)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,6 +216,19 @@ static void test_forward(void **state) {
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
   assert_string_equal(bppsa_last_error(), "--data: given beside --results of bench forward, which hold all that is drawn");
   f.request.data.spec = NULL;
+  json_t *rows = json_object_get(f.run.document, "rows");
+  const size_t first = json_array_size(rows);
+  for (int i = 0; i < 65; ++i) {
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", "rnn", "init", "trained",
+                                          "method", "speculative", "phase", "forward", "seq_len", 9, "batch", 2, "hidden", 20,
+                                          "iterations", 1, "train_seed", 1000 + i));
+  }
+  save("R.json", f.run.document);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+  assert_non_null(strstr(bppsa_last_error(), " trained networks, expected at most 64"));
+  while (json_array_size(rows) > first) {
+    json_array_remove(rows, first);
+  }
   static const char *const lost[] = {"seq_len", "model"};
   for (size_t i = 0; i < 2; ++i) {
     char expected[120];
@@ -273,6 +286,53 @@ static void test_staleness(void **state) {
   assert_string_equal(bppsa_last_error(), "--results: R.json: row 0 lacks epochs, expected a row of bench/scripts/spectrain.py");
   hide_gnuplot(false);
   close_run(&f);
+}
+
+static bool stopped;
+static bool is_stopped(void) {
+  return stopped;
+}
+static const char *stop_name(void) {
+  return "a test";
+}
+
+/* Results that a stranger has sent, of each kind: nothing in them is run, and they are not written over. */
+static void test_strangers(void **state) {
+  (void)state;
+  static const struct {
+    const char *kind, *key;
+  } cases[] = {{"ranks", "method"}, {"forward", "model"}, {"staleness", "task"}, {"out_of_order", "group"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    fixture f;
+    bppsa_figures_result result;
+    open_run(&f, cases[i].kind);
+    json_t *row = json_array_get(json_object_get(f.run.document, "rows"), 1);
+    f.request.results = "R.json";
+    f.request.directory = "strangers";
+    json_t *name = json_incref(json_object_get(row, cases[i].key));
+    json_object_set_new(row, cases[i].key, json_string("a;touch$IFS../stranger;'|touch$IFS../stranger"));
+    save("R.json", f.run.document);
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+    assert_non_null(strstr(bppsa_last_error(), "R.json: row 1: "));
+    assert_true(access("strangers", F_OK) != 0 && access("stranger", F_OK) != 0);
+    json_object_set_new(row, cases[i].key, name);
+    save("R.json", f.run.document);
+    f.request.directory = ".";
+    f.request.results = i % 2 == 0 ? "staleness.csv" : "./index.html";
+    save(f.request.results, f.run.document);
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
+    assert_non_null(strstr(bppsa_last_error(), ": a file that --out . may replace, expected another directory"));
+    remove(f.request.results);
+    save("R.json", f.run.document);
+    f.request.results = "R.json"; /* and a signal ends the run before the next figure */
+    f.request.directory = "stopped";
+    f.request.stop = is_stopped;
+    f.request.stop_name = stop_name;
+    stopped = true;
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_IO);
+    assert_string_equal(bppsa_last_error(), "stopped by a test before all figures in stopped were drawn");
+    close_run(&f);
+  }
 }
 
 static void test_out_of_order(void **state) {
@@ -333,14 +393,6 @@ static void test_memory(void **state) {
   assert_true(call > 100);
 }
 
-static bool stopped;
-static bool is_stopped(void) {
-  return stopped;
-}
-static const char *stop_name(void) {
-  return "a test";
-}
-
 /* A run that is told to stop keeps the point that it measured; only a run with the same settings can resume it. */
 static void test_stop(void **state) {
   (void)state;
@@ -397,7 +449,8 @@ int main(void) {
       cmocka_unit_test(test_own_figure), cmocka_unit_test(test_without_gnuplot), cmocka_unit_test(test_wrong_script),
       cmocka_unit_test(test_content),    cmocka_unit_test(test_files),           cmocka_unit_test(test_memory),
       cmocka_unit_test(test_stop),       cmocka_unit_test(test_refused),         cmocka_unit_test(test_ranks),
-      cmocka_unit_test(test_forward),    cmocka_unit_test(test_staleness),       cmocka_unit_test(test_out_of_order)};
+      cmocka_unit_test(test_forward),    cmocka_unit_test(test_staleness),       cmocka_unit_test(test_out_of_order),
+      cmocka_unit_test(test_strangers)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
