@@ -1,3 +1,5 @@
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 
 #include "cli/cli.h"
@@ -23,7 +25,18 @@ static void catch_ends(void) {
   }
 }
 
+/* Opens /dev/null for each standard stream that is closed, because a file that the program opens would take its place, and what is
+ * printed would go into that file. Standard output and error are opened for reading, so that a write to them still fails. */
+static void fill_closed_streams(void) {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF) {
+      (void)open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY); /* the lowest number that is free: this one */
+    }
+  }
+}
+
 int main(int argc, char **argv) {
+  fill_closed_streams();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, reported like any other */
   signal(SIGXFSZ, SIG_IGN); /* so is a write beyond the limit on the size of files */
   catch_ends();

@@ -39,7 +39,7 @@ static bool parse_size(const char *text, int64_t *value) {
   return true;
 }
 
-/* Decimal notation only: strtod also takes hexadecimal, "inf", "nan" and leading blanks. */
+/* Digits only: bppsa_read_real also takes "inf", "nan" and leading blanks. */
 static bool parse_real(const char *text, double *value) {
   if (text[0] == '\0' || strspn(text, "0123456789.eE+-") != strlen(text)) {
     return false;

@@ -85,11 +85,12 @@ static bool reuse(const machine *m, const bppsa_device *device, bppsa_oracle_mod
   if (m->path[0] == '\0' || bppsa_json_load(m->path, &document) != BPPSA_OK) {
     return false;
   }
-  const bool good = fits(m, document, hardware) && take(m, document, model, system) == BPPSA_OK;
+  const char *date = json_string_value(json_object_get(json_object_get(document, "measured"), "date"));
+  const bool good = date != NULL && !bppsa_has_control_characters(date) && fits(m, document, hardware) &&
+                    take(m, document, model, system) == BPPSA_OK;
   if (good) {
     fprintf(m->cli->to.err, "bppsa: note: %s: measured %s, kept in %s, which may be deleted to measure again\n",
-            BPPSA_ORACLE_THIS_MACHINE, json_string_value(json_object_get(json_object_get(document, "measured"), "date")),
-            m->path);
+            BPPSA_ORACLE_THIS_MACHINE, date, m->path);
   }
   json_decref(document);
   return good;

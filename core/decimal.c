@@ -5,8 +5,11 @@
 
 #include <locale.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static locale_t plain; /* the C locale, which needs no memory */
@@ -36,7 +39,19 @@ int bppsa_print(char *text, size_t size, const char *format, ...) {
   return length;
 }
 
+static bool is_hexadecimal(const char *text) {
+  text += strspn(text, " \t\n\v\f\r");
+  text += *text == '+' || *text == '-';
+  return text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+}
+
 double bppsa_read_real(const char *text, char **end) {
+  if (is_hexadecimal(text)) {
+    if (end != NULL) {
+      *end = (char *)(uintptr_t)text;
+    }
+    return 0;
+  }
   const locale_t before = enter();
   const double value = strtod(text, end);
   (void)uselocale(before);

@@ -10,7 +10,8 @@
 int bppsa_print(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int bppsa_vprint(char *text, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
 
-/* strtod in the C locale: *end is the first character after the number, or `text` if it does not begin with a number. */
+/* strtod in the C locale, without hexadecimal numbers: *end is the first character after the number, or `text` if it does not
+ * begin with a decimal number, inf or nan. */
 double bppsa_read_real(const char *text, char **end);
 
 #endif

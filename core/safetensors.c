@@ -131,6 +131,9 @@ static bppsa_status parse_offsets(const json_t *value, int64_t data_size, entry 
 }
 
 static bppsa_status parse_entry(const json_t *value, int64_t data_size, entry *e) {
+  if (bppsa_has_control_characters(e->name)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "expected a name without control characters");
+  }
   if (!json_is_object(value)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "expected an object");
   }
@@ -390,6 +393,9 @@ static bppsa_status check_tensor(const char *path, const json_t *header, const b
   if (strcmp(tensor->name, METADATA) == 0 || json_object_get(header, tensor->name) != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: tensor name \"%s\" %s", path, tensor->name,
                       strcmp(tensor->name, METADATA) == 0 ? "is reserved" : "is used twice");
+  }
+  if (bppsa_has_control_characters(tensor->name)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: tensor name \"%s\", expected one without control characters", path, tensor->name);
   }
   if (view->device != BPPSA_CPU || !bppsa_view_contiguous(view)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor \"%s\": only contiguous arrays in host memory can be saved", path,

@@ -1,8 +1,8 @@
 /* safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
  *
  * The reader checks everything before it reads the data: the header's length (at most 8 MiB and the file's size), JSON (no
- * duplicate keys), dtypes, shapes and their products, and offsets (inside the file, no overlap, no holes, end - begin = bytes of
- * the shape). Its message names the path, the tensor and the byte.
+ * duplicate keys), names (no control characters), dtypes, shapes and their products, and offsets (inside the file, no overlap, no
+ * holes, end - begin = bytes of the shape). Its message names the path, the tensor and the byte.
  */
 #ifndef BPPSA_CORE_SAFETENSORS_H
 #define BPPSA_CORE_SAFETENSORS_H
@@ -40,8 +40,9 @@ typedef struct {
  * the last entry. */
 bool bppsa_safetensors_metadata_next(const bppsa_safetensors *file, bppsa_metadata *pair);
 
-/* Saves contiguous host views atomically, in the given order; names must differ and must not be "__metadata__". The header is
- * padded with spaces so that data start at a multiple of 8. metadata may be NULL when metadata_count is 0. */
+/* Saves contiguous host views atomically, in the given order. Names must differ, have no control characters, and not be
+ * "__metadata__". The header is padded with spaces so that data start at a multiple of 8. metadata may be NULL when metadata_count
+ * is 0. */
 bppsa_status bppsa_safetensors_save(const char *path, int64_t count, const bppsa_named_view *tensors, int64_t metadata_count,
                                     const bppsa_metadata *metadata);
 

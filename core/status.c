@@ -47,15 +47,26 @@ static void drop_cut_character(char *text) {
   }
 }
 
-/* Replaces control characters, also C1 (U+0080 .. U+009F), by '?': a message is one line and cannot control a terminal. */
+/* The number of bytes of the control character that begins at `text`; 0: no control character begins there. */
+static int control_size(const char *text) {
+  const unsigned char *c = (const unsigned char *)text;
+  if (*c < 0x20 || *c == 0x7F) {
+    return *c != '\0' ? 1 : 0;
+  }
+  return *c == 0xC2 && c[1] >= 0x80 && c[1] <= 0x9F ? 2 : 0;
+}
+
+bool bppsa_has_control_characters(const char *text) {
+  while (*text != '\0' && control_size(text) == 0) {
+    ++text;
+  }
+  return *text != '\0';
+}
+
+/* Replaces each byte of a control character by '?': a message is one line and cannot control a terminal. */
 static void replace_control_characters(char *text) {
-  for (unsigned char *c = (unsigned char *)text; *c != '\0'; ++c) {
-    if (*c < 0x20 || *c == 0x7F) {
-      *c = '?';
-    } else if (*c == 0xC2 && c[1] >= 0x80 && c[1] <= 0x9F) {
-      c[0] = '?';
-      c[1] = '?';
-    }
+  for (char *c = text; *c != '\0'; ++c) {
+    memset(c, '?', (size_t)control_size(c));
   }
 }
 

@@ -7,6 +7,8 @@
 #ifndef BPPSA_CORE_STATUS_H
 #define BPPSA_CORE_STATUS_H
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,6 +52,10 @@ bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...)
 
 /* The status of reading a file that a user names: one that cannot be read is a wrong request, so ERR_IO becomes ERR_ARGUMENT. */
 bppsa_status bppsa_input_status(bppsa_status status);
+
+/* Has the text a control character: a byte below 0x20, 0x7F, or in UTF-8 one of U+0080 .. U+009F (C1)? A terminal may obey such
+ * characters, and a line feed ends the line, so a name from a file that has one is refused. */
+bool bppsa_has_control_characters(const char *text);
 
 /* Returns early with the status of `call` when it failed. For functions that hold nothing to release. */
 #define BPPSA_TRY(call)                                                                                                          \

@@ -1,5 +1,6 @@
 /* Matrix Market files: a header line, comments, a line "rows cols entries", then lines "row column value" that count from 1. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,8 @@ static bool take_value(cursor *c, double *value) {
     return false;
   }
   *value = bppsa_read_real(c->text + c->at, &end);
-  const bool good = end != c->text + c->at && (*end == '\0' || strchr(" \t\r\n", *end) != NULL);
+  const bool overflow = isinf(*value) && isdigit((unsigned char)end[-1]); /* inf itself is a value like others */
+  const bool good = end != c->text + c->at && !overflow && (*end == '\0' || strchr(" \t\r\n", *end) != NULL);
   c->at = end - c->text;
   return good;
 }

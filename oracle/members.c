@@ -40,6 +40,9 @@ bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const ch
   if (value == NULL || value[0] == '\0' || strlen(value) >= size) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected a text of 1 to %zu characters", where, name, size - 1);
   }
+  if (bppsa_has_control_characters(value)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": '%s', expected a text without control characters", where, name, value);
+  }
   strcpy(text, value);
   return BPPSA_OK;
 }

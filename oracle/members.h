@@ -18,7 +18,8 @@ typedef struct {
 bool bppsa_oracle_is_file(const char *name);
 /* ERR_FORMAT: the document is no object, or has a member that `names` (NULL-terminated) lacks; the message suggests one. */
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names);
-/* A required text that fits into `size` bytes with its final 0, and is not empty. ERR_FORMAT. */
+/* A required text that fits into `size` bytes with its final 0, is not empty, and has no control characters, because programs print
+ * it. ERR_FORMAT names the member. */
 bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const char *name, size_t size, char *text);
 /* A JSON value in a few words, for messages: "1.5", "a list". Returns a constant or `text`. */
 const char *bppsa_oracle_value_text(const json_t *value, char text[BPPSA_REAL_TEXT]);

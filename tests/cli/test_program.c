@@ -173,6 +173,31 @@ static void test_full_disk(void **state) {
   assert_full("train rnn --seq-len 5 --samples 32 --iterations 2");
 }
 
+/* A standard stream that is closed stays so: none of the files that the program opens takes its place. */
+static void test_closed_streams(void **state) {
+  (void)state;
+  static const char *const closed[] = {">&- 2>/dev/null", "<&- >&- 2>/dev/null", "<&- >&- 2>&-"};
+  for (size_t i = 0; i < sizeof closed / sizeof closed[0]; ++i) {
+    char command[LINE_BYTES];
+    snprintf(command, sizeof command,
+             "%s train rnn --seq-len 5 --samples 64 --epochs 2 --threads 1 --log L.jsonl --save-weights W.st %s",
+             BPPSA_TEST_PROGRAM, closed[i]);
+    assert_int_equal(WEXITSTATUS(system(command)), 1); /* the table could not be written */
+    FILE *log = fopen("L.jsonl", "r");
+    assert_non_null(log);
+    int lines = 0;
+    for (char line[LINE_BYTES]; fgets(line, sizeof line, log) != NULL; ++lines) {
+      json_t *row = json_loads(line, 0, NULL);
+      assert_non_null(row);
+      json_decref(row);
+    }
+    fclose(log);
+    assert_true(lines > 0);
+    assert_int_equal(remove("L.jsonl"), 0);
+    (void)remove("W.st"); /* the run ends at the first line that it cannot print */
+  }
+}
+
 static void test_doctor(void **state) {
   (void)state;
   json_t *report = run_json("doctor --json");
@@ -233,9 +258,9 @@ static void test_device(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_commands), cmocka_unit_test(test_version),
-                                     cmocka_unit_test(test_help),     cmocka_unit_test(test_help_defaults),
-                                     cmocka_unit_test(test_examples), cmocka_unit_test(test_full_disk),
-                                     cmocka_unit_test(test_doctor),   cmocka_unit_test(test_device)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_commands),       cmocka_unit_test(test_version),  cmocka_unit_test(test_help),
+      cmocka_unit_test(test_help_defaults),  cmocka_unit_test(test_examples), cmocka_unit_test(test_full_disk),
+      cmocka_unit_test(test_closed_streams), cmocka_unit_test(test_doctor),   cmocka_unit_test(test_device)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

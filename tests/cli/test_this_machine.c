@@ -74,7 +74,8 @@ static void tamper(const char *key, json_t *value) {
   save(FILE_OF("rnn"), file);
 }
 
-/* A file of another processor, of another number of ranks, of another build, without a cost, and one that is no JSON. */
+/* A file of another processor, of another number of ranks, of another build, with no date or one that would control a terminal,
+ * without a cost, and one that is no JSON. */
 static void test_measured_anew(void **state) {
   (void)state;
   fresh_cache();
@@ -87,6 +88,10 @@ static void test_measured_anew(void **state) {
   tamper("ranks", json_integer(1000));
   json_decref(ask("rnn", "layers of rnn", "; kept in "));
   tamper("commit", json_string("0"));
+  json_decref(ask("rnn", "layers of rnn", "; kept in "));
+  tamper("date", json_integer(1));
+  json_decref(ask("rnn", "layers of rnn", "; kept in "));
+  tamper("date", json_string("2024\x1b[2J"));
   json_decref(ask("rnn", "layers of rnn", "; kept in "));
   json_t *file = load(FILE_OF("rnn"));
   assert_int_equal(json_object_set_new(file, "products", json_array()), 0);

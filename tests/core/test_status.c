@@ -32,6 +32,18 @@ static void control_characters(void **state) {
   assert_string_equal(bppsa_last_error(), "a?b?c?d?[31m?? ?? \xc3\xa9");
 }
 
+static void has_control_characters(void **state) {
+  (void)state;
+  static const char *const with[] = {"\n", "a\x1b[2J", "a\x01", "\x1f", "b\x7f", "\xc2\x80", "a\xc2\x9b", "\xc2\x9f z"};
+  static const char *const without[] = {"", " ", "a b~", "\xc2\xa0", "\xc3\xa9", "\xe2\x82\x80", "\xc3\x80", "\xc2", "\x80"};
+  for (size_t i = 0; i < sizeof with / sizeof with[0]; ++i) {
+    assert_true(bppsa_has_control_characters(with[i]));
+  }
+  for (size_t i = 0; i < sizeof without / sizeof without[0]; ++i) {
+    assert_false(bppsa_has_control_characters(without[i]));
+  }
+}
+
 static void long_messages_are_cut(void **state) {
   (void)state;
   char text[2000];
@@ -79,6 +91,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(names),
                                      cmocka_unit_test(message),
                                      cmocka_unit_test(control_characters),
+                                     cmocka_unit_test(has_control_characters),
                                      cmocka_unit_test(long_messages_are_cut),
                                      cmocka_unit_test(one_message_a_thread),
                                      cmocka_unit_test(input_status)};

@@ -123,6 +123,12 @@ static void test_bad_mtx(void **state) {
   refused(MTX, HEAD "2 2 1\n-1 1 1\n", "line 3: expected a row, a column and a value");
   refused(MTX, HEAD "2 2 1\n1 1\n", "line 3: expected a row, a column and a value");
   refused(MTX, HEAD "2 2 1\n1 1 x\n", "line 3: expected a row, a column and a value");
+  static const char *const wrong[] = {"0x10", "-0X1p2", "1e400", "-1e400", "0x"};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) { /* hexadecimal, beyond f64 */
+    char text[100];
+    snprintf(text, sizeof text, "%s2 2 1\n1 1 %s\n", HEAD, wrong[i]);
+    refused(MTX, text, "line 3: expected a row, a column and a value");
+  }
   refused(MTX, HEAD "2 2 1\n1 1 1 1\n", "line 3: expected a row, a column and a value");
   refused(MTX, HEAD "2 2 2\n1 1 1\n1 1 2\n", "entry (1, 1) occurs twice");
   bppsa_csr_matrix read = {0};

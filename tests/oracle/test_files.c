@@ -235,6 +235,19 @@ static void test_bad_files(void **state) {
 }
 
 /* No fraction is cut off, whatever counts. */
+/* Names are printed, so they must not control a terminal nor end a line. */
+static void test_control_characters(void **state) {
+  (void)state;
+  refuse_model("{\"name\": \"m\\u001b[2J\", \"layers\": [{}]}",
+               "m: \"name\": 'm?[2J', expected a text without control characters");
+  refuse_model("{\"name\": \"m\", \"layers\": [{\"name\": \"a\\n\", \"kind\": \"conv\", \"in\": [1], \"out\": [1]}]}",
+               "layer 0: \"name\": 'a?', expected a text without control characters");
+  refuse_system("{\"name\": \"s\\u009b\", \"peak_flops\": 1, \"memory_bytes\": 1, \"levels\": [{}]}",
+                "s: \"name\": 's?\?', expected");
+  refuse_system(SYSTEM("{\"name\": \"n\\u007f\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1}"),
+                "\"name\": 'n?', expected");
+}
+
 static void test_fractions(void **state) {
   (void)state;
   refuse_model("{\"name\": \"m\", \"samples\": 10.5, \"layers\": [{}]}",
@@ -320,8 +333,8 @@ static void test_bad_questions(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_times_of_no_batch),
-      cmocka_unit_test(test_products),        cmocka_unit_test(test_bad_files),    cmocka_unit_test(test_fractions),
-      cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions)};
+      cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_times_of_no_batch),
+      cmocka_unit_test(test_products),        cmocka_unit_test(test_bad_files),     cmocka_unit_test(test_fractions),
+      cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions), cmocka_unit_test(test_control_characters)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

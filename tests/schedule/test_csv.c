@@ -28,7 +28,7 @@ static void ranges(void **state) {
                 {"recompute", "0", "-1", "1", "2"}};
   char row[100], says[160];
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; ++i) {
-    const char *const bad[] = {fields[i].below, fields[i].above, "1.5", "1x", "", " ", "nan", "inf", "1e300", "x"};
+    const char *const bad[] = {fields[i].below, fields[i].above, "1.5", "1x", "0x1", "", " ", "nan", "inf", "1e300", "x"};
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; ++k) {
       bppsa_schedule *list = NULL;
       snprintf(row, sizeof row, "scheme=1f1b,stages=1,%s=%s", fields[i].name, bad[k]);
@@ -59,6 +59,7 @@ static void reals(void **state) {
   bppsa_schedule_destroy(list);
   assert_error(load("scheme=gpipe,alpha=0.25s", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: '0.25s', expected a number");
   assert_error(load("scheme=gpipe,alpha=inf", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: 'inf', expected a number");
+  assert_error(load("scheme=gpipe,message=0x1", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: '0x1', expected a number");
 }
 
 /* Cells count from 1 in every row, empty cells and rows too. */
@@ -74,6 +75,8 @@ static void places(void **state) {
       {"scheme=gpipe,stages=2\n-1,F0@0", "row 2, cell 1: '-1', expected the number of a worker, each once"},
       {"scheme=gpipe,stages=2\n0x,F0@0", "row 2, cell 1: '0x', expected the number of a worker, each once"},
       {"scheme=gpipe,stages=2\n0,F0@0=1e", "row 2, cell 2: 'F0@0=1e', expected an operation"},
+      {"scheme=gpipe,stages=2\n0,F0@0=0x1", "row 2, cell 2: 'F0@0=0x1', expected an operation"},
+      {"scheme=gpipe,stages=2\n0,F0@0~-0x1", "row 2, cell 2: 'F0@0~-0x1', expected an operation"},
       {"scheme=gpipe,stages=2\n0,F0@0%9", "row 2, cell 2: 'F0@0%9', expected an operation"},
       {"scheme=gpipe,stages=2\n0,F0@0+9", "row 2, cell 2: 'F0@0+9', expected micro-batch, stage, replica and layers"},
       {"scheme=gpipe,stages=2\n0,F0@0/1", "row 2, cell 2: 'F0@0/1', expected micro-batch, stage, replica and layers"},
