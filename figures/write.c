@@ -90,7 +90,7 @@ static bppsa_status plot(bppsa_figures *figures, const char *name, const char *f
 /* Scripts give names of the data to awk: characters that a shell or awk could take for more than text are refused. The run has
  * refused them in what it read, so none is expected. */
 static bppsa_status check_data(const char *name, const bppsa_text *csv) {
-  const size_t found = strcspn(csv->text, "'\"`$\\;&|<>*?!#~(){}[]\t\r\033");
+  const size_t found = strcspn(csv->text, "'\"`$\\;&|<>\t\r\033");
   return found == csv->size
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_FORMAT, "figures: %s.csv: the character '%c' in a name, expected letters and digits", name,
