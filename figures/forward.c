@@ -18,13 +18,13 @@ static const char *name_of(const json_t *row, char name[NAME]) {
   return name;
 }
 
-/* Is it a row of a trained network's path? Rows of one sample are those of times. */
+/* Does the row hold the path of a trained network? Rows with a batch of one sample hold times instead. */
 static bool is_of_path(const json_t *row) {
   return bppsa_measured_is(row, "method", "speculative") && json_is_integer(json_object_get(row, "iterations")) &&
          bppsa_measured_integer(row, "batch") >= 2;
 }
 
-/* So many networks have room in a figure, each of which awk looks for. */
+/* Refuses paths of more than MOST_NETWORKS networks, because gnuplot starts awk once for each network. */
 static bppsa_status check_networks(const char *path, const json_t *rows) {
   json_t *seen = json_object(), *row;
   char name[NAME];

@@ -151,7 +151,7 @@ static bppsa_status no_memory(const char *option, const char *path) {
   return bppsa_fail(BPPSA_ERR_MEMORY, "%s: %s: out of memory", option, path);
 }
 
-/* Checks the names that row i has under key k. seen: an object whose keys are those of the rows before. */
+/* Checks `text`, the name that row i has under names[k].key, and adds it to `seen`, the set of names of earlier rows. */
 static bppsa_status check_name(const char *option, const char *path, size_t i, size_t k, const char *text, json_t *seen) {
   if (!is_name(text)) {
     return bppsa_fail(BPPSA_ERR_FORMAT,

@@ -37,10 +37,11 @@ double bppsa_measured_best_scan(const json_t *rows, int64_t seq_len, int64_t bat
 /* Checks that every row has the fields that the tables need. option, path: where the rows come from, for messages. ERR_FORMAT. */
 bppsa_status bppsa_measured_check(const char *option, const char *path, const json_t *rows);
 
-/* Checks what all documents have in common, whoever sent them: at most BPPSA_MEASURED_ROWS rows, and names (of methods, networks,
- * tasks, ..) of 1 to BPPSA_MEASURED_NAME letters, digits, blanks and ._+=:/-, the first a letter or digit. Names go into CSV files
- * and through gnuplot's scripts to awk, where other characters could be commands; and so few different ones that gnuplot draws
- * them in seconds. option, path: where the rows come from, for messages. ERR_FORMAT, ERR_MEMORY. */
+/* Checks the rows of a document that a stranger may have sent. A document has at most BPPSA_MEASURED_ROWS rows. The names in it (of
+ * methods, networks, tasks, ..) have 1 to BPPSA_MEASURED_NAME characters: letters, digits, blanks and ._+=:/-, the first a letter
+ * or digit. Names go into CSV files and through gnuplot's scripts to awk, where other characters could be commands. The number of
+ * different names is limited too, so that gnuplot draws them in seconds. option, path: where the rows come from, for messages.
+ * ERR_FORMAT, ERR_MEMORY. */
 enum { BPPSA_MEASURED_ROWS = 1024, BPPSA_MEASURED_NAME = 64 };
 bppsa_status bppsa_measured_check_names(const char *option, const char *path, const json_t *rows);
 

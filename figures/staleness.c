@@ -35,6 +35,7 @@ static bool is_triples(const json_t *array) {
   return json_array_size(array) > 0;
 }
 
+/* The key of the row's list of points. */
 static const char *list_of(const json_t *row) {
   return is_of_errors(row) ? "curve" : "epochs";
 }
