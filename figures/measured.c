@@ -168,7 +168,19 @@ static bppsa_status check_name(const char *option, const char *path, size_t i, s
                           path, i, names[k].key, text, names[k].most);
 }
 
-bppsa_status bppsa_measured_check_names(const char *option, const char *path, const json_t *rows) {
+/* Checks the times of row i: gnuplot draws them on logarithmic axes. A row that could not be measured has null. */
+static bppsa_status check_times(const char *option, const char *path, size_t i, const json_t *row) {
+  static const char *const times[] = {"median_s", "min_s", "max_s"};
+  for (size_t k = 0; k < sizeof times / sizeof times[0]; ++k) {
+    const double found = bppsa_measured_real(row, times[k]);
+    if (found <= 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: row %zu: %s %g, expected seconds above 0", option, path, i, times[k], found);
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_measured_check_rows(const char *option, const char *path, const json_t *rows) {
   bppsa_status status = BPPSA_OK;
   if (json_array_size(rows) > BPPSA_MEASURED_ROWS) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %zu rows, expected at most %d", option, path, json_array_size(rows),
@@ -182,6 +194,9 @@ bppsa_status bppsa_measured_check_names(const char *option, const char *path, co
       status = text != NULL ? check_name(option, path, i, k, text, seen) : BPPSA_OK;
     }
     json_decref(seen);
+  }
+  for (size_t i = 0; status == BPPSA_OK && i < json_array_size(rows); ++i) {
+    status = check_times(option, path, i, json_array_get(rows, i));
   }
   return status;
 }

@@ -115,7 +115,7 @@ static bppsa_status load_results(bppsa_figures *f, const char *path) {
   if (!json_is_array(rows)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: no array \"rows\", expected a document of bench rnn", path);
   }
-  BPPSA_TRY(bppsa_measured_check_names("--results", path, rows));
+  BPPSA_TRY(bppsa_measured_check_rows("--results", path, rows));
   const drawn_only *only = find_drawn(f);
   return only != NULL ? only->check(path, rows) : bppsa_measured_check("--results", path, rows);
 }
@@ -242,7 +242,7 @@ static bppsa_bench_settings settings_of(const bppsa_figures *f) {
 static bppsa_status measure_rows(bppsa_figures *f) {
   const bppsa_bench_keeper keeper = {.rows = json_object_get(f->document, f->page->list), .after = keep_point, .context = f};
   const bppsa_bench_settings asked = settings_of(f);
-  BPPSA_TRY(bppsa_measured_check_names("--resume", f->page->kept, bppsa_figures_rows(f)));
+  BPPSA_TRY(bppsa_measured_check_rows("--resume", f->page->kept, bppsa_figures_rows(f)));
   BPPSA_TRY(bppsa_measured_check("--resume", f->page->kept, bppsa_figures_rows(f)));
   return bppsa_bench_drive_rows(bppsa_bench_case_find(f->kind->name), &asked.request, &asked, &keeper, &f->measured);
 }

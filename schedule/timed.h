@@ -81,6 +81,6 @@ typedef struct {
 bppsa_status bppsa_timed_write(const bppsa_timed *timed, const bppsa_timed_files *files);
 /* Reads such a file. The caller destroys the list. ERR_FORMAT: more bytes than the limit, or row and cell; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list);
-#define BPPSA_SCHEDULE_CSV_LIMIT ((int64_t)16 << 20) /* about two million operations: less than 1 GiB and 5 s */
+#define BPPSA_SCHEDULE_CSV_LIMIT ((int64_t)8 << 20) /* about a million operations: less than 1 GiB and 5 s */
 
 #endif

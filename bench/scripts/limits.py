@@ -17,8 +17,8 @@ import zipfile
 from program import executable, plain_parser
 
 MIB = 1 << 20
-JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 16 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096
-ORACLE_LAYERS = 100000
+JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 8 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096
+ORACLE_LAYERS = 32768
 ROWS, POINTS = 1024, 2048  # of results
 MEMORY, SECONDS, RATIO = 1 << 30, 5.0, 2.5
 
@@ -105,7 +105,7 @@ def cases(program):
         yield "safetensors header: " + name, "prune --weights f.safetensors --fraction 0.5 --out m.safetensors", None
     write("f.csv", fill(b"scheme=1f1b,stages=1,micro-batches=1000000\n0", b",F0@0", b"\n", CSV))
     yield "schedule CSV: operations", "schedule --load f.csv", None
-    subprocess.run([program] + "schedule gpipe --stages 850 --micro-batches 880 --csv f.csv".split(), check=True,
+    subprocess.run([program] + "schedule gpipe --stages 600 --micro-batches 630 --csv f.csv".split(), check=True,
                    stdout=subprocess.DEVNULL)
     yield "schedule CSV: a valid one of %d bytes" % os.path.getsize("f.csv"), "schedule --load f.csv", None
     yield ("schedule CSV: the same for train", "train rnn --seq-len 2 --hidden 1 --samples 32 --batch 16 --ranks 1 --split f.csv "

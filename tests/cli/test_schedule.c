@@ -205,8 +205,8 @@ static void test_malformed(void **state) {
   }
   assert_fails(2, "no.csv", "schedule --load no.csv");
   write_bytes("big.csv", "scheme=1f1b\n", 12);
-  assert_int_equal(truncate("big.csv", (16 << 20) + 1), 0);
-  assert_fails(2, "--load: big.csv: 16777217 bytes, expected at most 16777216", "schedule --load big.csv");
+  assert_int_equal(truncate("big.csv", (8 << 20) + 1), 0);
+  assert_fails(2, "--load: big.csv: 8388609 bytes, expected at most 8388608", "schedule --load big.csv");
   assert_int_equal(remove("big.csv"), 0);
   assert_fails(2, "--stages: given beside --load", "schedule --load M.csv --stages 3");
 }

@@ -90,11 +90,11 @@ static void test_names(void **state) {
   for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
       json_t *rows = json_pack("[{s:s}, {s:s}]", keys[k], "1F1B a._+=:/-", keys[k], bad[i]);
-      assert_int_equal(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_ERR_FORMAT);
+      assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT);
       snprintf(expected, sizeof expected, "--results: R.json: row 1: %s '", keys[k]);
       assert_int_equal(strncmp(bppsa_last_error(), expected, strlen(expected)), 0);
       json_array_remove(rows, 1);
-      assert_int_equal(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_OK);
+      assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_OK);
       json_decref(rows);
     }
   }
@@ -106,19 +106,36 @@ static void test_names(void **state) {
   while (json_array_size(rows) < BPPSA_MEASURED_ROWS) {
     json_array_append(rows, json_array_get(rows, 3));
   }
-  assert_int_equal(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_OK);
+  assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_OK);
   json_array_append(rows, json_array_get(rows, 3));
-  assert_error(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_ERR_FORMAT,
+  assert_error(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT,
                "--results: R.json: 1025 rows, expected at most 1024");
   json_array_remove(rows, 1024);
   json_array_set_new(rows, 1023, json_pack("{s:s}", "task", "another"));
-  assert_error(bppsa_measured_check_names("--results", "R.json", rows), BPPSA_ERR_FORMAT,
+  assert_error(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT,
                "--results: R.json: row 1023: task 'another' is one of more than 4, expected at most so many");
   json_decref(rows);
 }
 
+/* Times that gnuplot cannot draw on a logarithmic axis; a row that failed has null. */
+static void test_times(void **state) {
+  (void)state;
+  const char *const keys[] = {"median_s", "min_s", "max_s"};
+  for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
+    char expected[100];
+    json_t *rows = json_pack("[{s:f}, {s:n}, {s:i}]", keys[k], 1e-300, keys[k], keys[k], 0);
+    snprintf(expected, sizeof expected, "--results: R.json: row 2: %s 0, expected seconds above 0", keys[k]);
+    assert_error(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT, expected);
+    json_object_set_new(json_array_get(rows, 2), keys[k], json_real(-1.5));
+    assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT);
+    json_array_remove(rows, 2);
+    assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_OK);
+    json_decref(rows);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_best), cmocka_unit_test(test_check),
-                                     cmocka_unit_test(test_names)};
+                                     cmocka_unit_test(test_names), cmocka_unit_test(test_times)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "tests/support/lstm_reference.h"
+#include "tests/support/sanitized.h"
 
 static const cell_reference cell = LSTM_REFERENCE;
 
@@ -96,18 +97,34 @@ static void test_growth_and_cancellation(void **state) {
  * exact arithmetic on the same states, BP in f32 and every scan go beyond a residual of 30 in one or two of forty such networks, up
  * to about 100, and none of them more often than the others; which networks these are depends on the compiler's order of sums. The
  * cause is the problem: if the factors of every step move by half a unit in the last place, exact arithmetic moves by as much. So a
- * single network may reach 100 or eight times what its own factors explain, and one run in twenty may go beyond 30. */
+ * single network may reach 100 or eight times what its own factors explain, and one run in twenty may go beyond 30.
+ *
+ * A scan multiplies the factors of consecutive steps before it meets a gradient. The rounding errors of such a product P are
+ * relative to |P|, so P g loses digits where |P g| is small against |P| |g|. BP never makes P and does not lose them. A scan that
+ * meets such a product, as in one of two thousand of these networks, may go as far as that ratio. */
+
+enum { MOST_HIDDEN = 6 };
 
 /* A number near 1: 1 + half an ulp of f32 times a number of -1 .. 1; 1 without a stream. */
 static double moved(uint64_t stream, uint64_t *at) {
   return stream == 0 ? 1 : 1 + 0x1p-24 * (2 * bppsa_random_double(7, stream, (*at)++) - 1);
 }
 
-/* One step of BP of a sample, g [2H] to before [2H], in f64 from the f32 values that the forward pass saved [5][H], and c_{t-1}. */
-static void exact_step(const problem *p, const float *saved, const float *c, const double *g, uint64_t stream, uint64_t *at,
-                       double *before) {
-  const int64_t H = p->c.hidden;
-  memset(before, 0, (size_t)(2 * H) * sizeof *before);
+/* Adds the gradient of the loss at step t to that of the state of sample b, g [2H]. */
+static void add_loss(const problem *p, const run *r, int64_t b, int64_t t, double *g) {
+  const bppsa_recurrent_config *c = &p->c;
+  const float *seed = (const float *)r->seed + ((c->loss_all ? t - 1 : 0) * c->batch + b) * c->classes;
+  for (int64_t j = 0; (c->loss_all || t == c->seq_len) && j < c->hidden * c->classes; ++j) {
+    g[j % c->hidden] += (double)seed[j / c->hidden] * p->w[4][j];
+  }
+}
+
+/* Step t of BP of sample b of a run in f32 with one layer, in f64, from the values that the forward pass saved: g [2H]. */
+static void exact_step(const problem *p, const run *r, int64_t b, int64_t t, uint64_t stream, uint64_t *at, double *g) {
+  const int64_t H = p->c.hidden, row = (t - 1) * p->c.batch + b;
+  const recurrent_network *n = (const recurrent_network *)r->model;
+  const float *saved = (const float *)n->layers[0].saved + row * 5 * H, *c = (const float *)n->layers[0].c + row * H;
+  double before[2 * MOST_HIDDEN] = {0};
   for (int64_t j = 0; j < H; ++j) {
     const double i = (double)saved[j], f = (double)saved[H + j], z = (double)saved[2 * H + j], o = (double)saved[3 * H + j];
     const double out = (double)saved[4 * H + j];
@@ -121,36 +138,68 @@ static void exact_step(const problem *p, const float *saved, const float *c, con
       }
     }
   }
+  memcpy(g, before, (size_t)(2 * H) * sizeof *g);
 }
 
-/* The gradient of the initial state [B][2H] of one layer by BP in f64, from the states of a run in f32 and its seed. *least: the
- * smallest of the gradients' largest numbers on the way. */
+/* The gradient of the initial state [B][2H] by exact steps. *least: the smallest of the gradients' largest numbers on the way. */
 static void exact_initial(const problem *p, const run *r, uint64_t stream, double *found, double *least) {
-  const recurrent_network *n = (const recurrent_network *)r->model;
-  const bppsa_recurrent_config *c = &p->c;
-  const int64_t B = c->batch, H = c->hidden, C = c->classes;
-  double *g = zeros(4 * H), *before = g + 2 * H;
+  const int64_t H = p->c.hidden;
   uint64_t at = 0;
   *least = INFINITY;
-  for (int64_t b = 0; b < B; ++b) {
-    memset(g, 0, (size_t)(2 * H) * sizeof *g);
-    for (int64_t t = c->seq_len; t >= 1; --t) {
-      const float *seed = (const float *)r->seed + ((c->loss_all ? t - 1 : 0) * B + b) * C;
+  memset(found, 0, (size_t)(p->c.batch * 2 * H) * sizeof *found);
+  for (int64_t b = 0; b < p->c.batch; ++b) {
+    double *g = found + b * 2 * H;
+    for (int64_t t = p->c.seq_len; t >= 1; --t) {
       double most = 0;
-      for (int64_t j = 0; (c->loss_all || t == c->seq_len) && j < H * C; ++j) {
-        g[j % H] += (double)seed[j / H] * p->w[4][j];
-      }
-      exact_step(p, (const float *)n->layers[0].saved + ((t - 1) * B + b) * 5 * H,
-                 (const float *)n->layers[0].c + ((t - 1) * B + b) * H, g, stream, &at, before);
-      memcpy(g, before, (size_t)(2 * H) * sizeof *g);
+      add_loss(p, r, b, t, g);
+      exact_step(p, r, b, t, stream, &at, g);
       for (int64_t j = 0; j < 2 * H; ++j) {
         most = fmax(most, fabs(g[j]));
       }
       *least = fmin(*least, most);
     }
-    memcpy(found + b * 2 * H, g, (size_t)(2 * H) * sizeof *g);
   }
-  bppsa_free(g);
+}
+
+static double norm(const double *x, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    sum += x[i] * x[i];
+  }
+  return sqrt(sum);
+}
+
+/* The largest |P| |g| / |P g| of sample b, in Frobenius's norm, over the products P of consecutive steps. */
+static double worst_product(const problem *p, const run *r, int64_t b) {
+  const int64_t H = p->c.hidden;
+  double worst = 0, g[2 * MOST_HIDDEN] = {0};
+  for (int64_t last = p->c.seq_len; last >= 1; --last) {
+    double product[2 * MOST_HIDDEN][2 * MOST_HIDDEN] = {{0}}, image[2 * MOST_HIDDEN];
+    add_loss(p, r, b, last, g);
+    memcpy(image, g, sizeof g);
+    for (int64_t q = 0; q < 2 * H; ++q) {
+      product[q][q] = 1;
+    }
+    for (int64_t t = last; t >= 1; --t) {
+      exact_step(p, r, b, t, 0, NULL, image);
+      for (int64_t q = 0; q < 2 * H; ++q) {
+        exact_step(p, r, b, t, 0, NULL, product[q]);
+      }
+      worst = fmax(worst, norm(product[0], 2 * MOST_HIDDEN * 2 * H) * norm(g, 2 * H) / norm(image, 2 * H));
+    }
+    exact_step(p, r, b, last, 0, NULL, g);
+  }
+  return worst;
+}
+
+/* The same of a batch, whose gradients exact [B][2H] are judged in one norm. */
+static double worst_of_products(const problem *p, const run *r, const double *exact) {
+  const int64_t B = p->c.batch, H = p->c.hidden;
+  double sum = 0;
+  for (int64_t b = 0; b < B; ++b) {
+    sum += pow(worst_product(p, r, b) * norm(exact + b * 2 * H, 2 * H), 2);
+  }
+  return sqrt(sum) / norm(exact, B * 2 * H);
 }
 
 /* The residual of exact arithmetic with moved factors. */
@@ -171,6 +220,9 @@ static double sensitivity_of(const problem *p, const run *r, const double *exact
 
 static void test_condition(void **state) {
   (void)state;
+  if (THREAD_SANITIZED) { /* it has one thread, and takes a minute */
+    skip();
+  }
   static const double biases[] = {-8, 0, 8};
   bppsa_device *device = cpu_device(1);
   int64_t beyond = 0, judged = 0;
@@ -178,7 +230,7 @@ static void test_condition(void **state) {
     bppsa_recurrent_config c = small();
     c.seq_len = 150;
     c.batch = 3;
-    c.hidden = 6;
+    c.hidden = MOST_HIDDEN;
     c.loss_all = i % 2 == 1;
     problem p = make_problem(&c, true, 1 + i / 3);
     for (int64_t k = 0; k < p.sizes[1]; ++k) {
@@ -198,7 +250,7 @@ static void test_condition(void **state) {
       const bppsa_recurrent_config one = with_method(&c, m);
       run scan = run_model(&p, &one, device);
       const double error = residual(BPPSA_F32, tensor_of(&scan, p.count + 1).data, exact, count, sqrt((double)c.seq_len));
-      if (!(error < allowed)) {
+      if (!(error < allowed || error < worst_of_products(&p, &r, exact))) {
         fail_msg("network %d, method %d: residual %g, expected less than %g", (int)i, (int)m, error, allowed);
       }
       beyond += error >= 30;
