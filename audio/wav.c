@@ -8,8 +8,10 @@
 #include "core/io.h"
 
 enum { LEAST_RATE = 4000, MOST_RATE = 384000, FORMAT_BYTES = 16, FULL_SCALE = 32768, CHANNELS = 2 };
+enum { MOST_CHUNKS = 4096 };
 enum { FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE }; /* formats whose frames have a fixed size */
-#define UNKNOWN_SIZE 0xFFFFFFFFu                                       /* the size is in the ds64 chunk of an RF64 file */
+enum { FORMAT_MPEG = 0x50, FORMAT_MP3 = 0x55 };
+#define UNKNOWN_SIZE 0xFFFFFFFFu /* the size is in the ds64 chunk of an RF64 file */
 
 /* The facts found so far while walking over the chunks. */
 typedef struct {
@@ -114,6 +116,10 @@ static bppsa_status read_format(walk *w, int64_t at, int64_t bytes) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: %u Hz, expected %d to %d", w->file.path, (long long)at + 4,
                       (unsigned)w->rate, LEAST_RATE, MOST_RATE);
   }
+  if (w->kind == FORMAT_MPEG || w->kind == FORMAT_MP3) { /* its decoder, libmpg123, writes to standard error */
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: format 0x%x, MPEG audio, expected another, such as integers",
+                      w->file.path, (long long)at, (unsigned)w->kind);
+  }
   const uint32_t bits = (uint32_t)number(w, fields + 14, 2);
   const bool fixed = w->kind == FORMAT_PCM || w->kind == FORMAT_FLOAT || w->kind == FORMAT_EXTENSIBLE;
   if (w->block == 0 || (fixed && w->block != w->channels * ((bits + 7) / 8))) {
@@ -148,12 +154,16 @@ static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, i
   return BPPSA_OK;
 }
 
-/* Walks over all chunks of the container. A chunk of odd size is followed by a byte of padding, which may be missing at the very
- * end. */
+/* Walks over all chunks of the container. A file has a handful of them; an endless row of empty ones is refused. A chunk of odd
+ * size is followed by a byte of padding, which may be missing at the very end. */
 static bppsa_status read_chunks(walk *w) {
   int64_t at = 12;
-  while (at + 8 <= w->end) {
+  for (int count = 0; at + 8 <= w->end; ++count) {
     unsigned char head[8];
+    if (count == MOST_CHUNKS) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: more than %d chunks, expected at most so many", w->file.path,
+                        (long long)at, MOST_CHUNKS);
+    }
     BPPSA_TRY(read_at(w, at, "the head of a chunk", head, sizeof head));
     int64_t bytes = (int64_t)number(w, head + 4, 4);
     if (w->wide && bytes == UNKNOWN_SIZE && memcmp(head, "data", 4) == 0) {

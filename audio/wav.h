@@ -1,9 +1,9 @@
 /* WAV files as stereo sound at 44.1 kHz.
  *
- * Supported is what libsndfile reads inside a RIFF, RIFX or RF64 container: integers of 8 to 32 bits, floats, compressed formats.
- * The container itself is checked first: every chunk must lie within its container, and the container within the file. So a
- * truncated file, or one with wrong sizes, is refused with the byte before memory is allocated. Bytes after the end of the
- * container are ignored.
+ * Supported is what libsndfile reads inside a RIFF, RIFX or RF64 container: integers of 8 to 32 bits, floats, compressed formats
+ * but MPEG, whose decoder writes to standard error. The container itself is checked first: every chunk must lie within its
+ * container, and the container within the file. So a truncated file, or one with wrong sizes, is refused with the byte before
+ * memory is allocated. Bytes after the end of the container are ignored.
  *
  *     values     on the scale of 16-bit integers: those are unchanged, full scale (1.0 of a float file) is 32768
  *     channels   two are unchanged; one is copied to both sides; more are refused, because programs differ on which of them are

@@ -194,7 +194,13 @@ typedef enum {
 } bppsa_option_group;
 
 /* What a command does with the path that an option names. */
-typedef enum { BPPSA_NO_PATH = 0, BPPSA_PATH_READ, BPPSA_PATH_WRITTEN, BPPSA_PATH_FOLDER /* written into */ } bppsa_path_use;
+typedef enum {
+  BPPSA_NO_PATH = 0,
+  BPPSA_PATH_READ,
+  BPPSA_PATH_OR_NAME, /* read, if it has a dot, as F.csv has; otherwise a name that the program knows */
+  BPPSA_PATH_WRITTEN,
+  BPPSA_PATH_FOLDER /* written into */
+} bppsa_path_use;
 
 typedef struct {
   const char *name; /* "--seq-len" */

@@ -1,10 +1,13 @@
 /* Checks of the files that options name. */
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/command.h"
+#include "core/directory.h"
 #include "core/path.h"
 #include "models/network_kind.h"
+#include "train/data/cifar10.h"
 
 /* Refuses an output that is the file at `path`, which `what` gives. */
 static bppsa_status check_other(const char *path, const char *what, const char *name, const char *output) {
@@ -24,16 +27,61 @@ static bppsa_status check_checkpoint(const char *directory, const char *name, co
   return BPPSA_OK;
 }
 
-/* Refuses an output that is a file of --data npy:X,Y; the data set itself checks any other text. */
-static bppsa_status check_data(const char *spec, const char *name, const char *output) {
-  const char *comma = strchr(spec, ',');
-  char x[PATH_MAX];
-  if (strncmp(spec, "npy:", 4) != 0 || comma == NULL || (size_t)(comma - spec) >= sizeof x) {
+/* Refuses an output that is a file in a directory, or below it by as many levels as `depth` says. */
+static bppsa_status check_folder(const char *directory, int depth, const char *what, const char *name, const char *output) {
+  bppsa_directory list = {0};
+  if (bppsa_directory_list(directory, &list) != BPPSA_OK) { /* the data set says so itself */
     return BPPSA_OK;
   }
-  snprintf(x, sizeof x, "%.*s", (int)(comma - spec) - 4, spec + 4);
-  BPPSA_TRY(check_other(x, "--data", name, output));
+  bppsa_status status = BPPSA_OK;
+  for (int64_t i = 0; status == BPPSA_OK && i < list.count; ++i) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", directory, list.names[i]) >= (int)sizeof path) {
+      continue;
+    }
+    status = depth > 0 ? check_folder(path, depth - 1, what, name, output) : check_other(path, what, name, output);
+  }
+  bppsa_directory_free(&list);
+  return status;
+}
+
+/* Refuses an output that is a file of the data set. WAV files lie in folders of their class. The data set itself checks the text
+ * after --data. */
+static bppsa_status check_data(const char *spec, const char *name, const char *output) {
+  static const char *const sounds[] = {"irmas:", "instruments:"}, images[] = "cifar10:";
+  const char *comma = strchr(spec, ',');
+  char path[PATH_MAX];
+  for (size_t i = 0; i < sizeof sounds / sizeof sounds[0]; ++i) {
+    if (strncmp(spec, sounds[i], strlen(sounds[i])) == 0) {
+      return check_folder(spec + strlen(sounds[i]), 1, "--data", name, output);
+    }
+  }
+  for (int i = 0; strncmp(spec, images, strlen(images)) == 0 && i < BPPSA_CIFAR10_FILES; ++i) {
+    if (snprintf(path, sizeof path, "%s/%s", spec + strlen(images), bppsa_cifar10_file(i)) < (int)sizeof path) {
+      BPPSA_TRY(check_other(path, "--data", name, output));
+    }
+  }
+  if (strncmp(spec, "npy:", 4) != 0 || comma == NULL || (size_t)(comma - spec) >= sizeof path) {
+    return BPPSA_OK;
+  }
+  snprintf(path, sizeof path, "%.*s", (int)(comma - spec) - 4, spec + 4);
+  BPPSA_TRY(check_other(path, "--data", name, output));
   return check_other(comma + 1, "--data", name, output);
+}
+
+/* Refuses an output to which the shell has redirected standard output or error: both would write into it. /dev/stdout names it on
+ * purpose. */
+static bppsa_status check_streams(const char *name, const char *output) {
+  struct stat stream, file;
+  for (int descriptor = 1; descriptor <= 2 && strncmp(output, "/dev/", 5) != 0 && strncmp(output, "/proc/", 6) != 0;
+       ++descriptor) {
+    if (stat(output, &file) == 0 && fstat(descriptor, &stream) == 0 && file.st_dev == stream.st_dev &&
+        file.st_ino == stream.st_ino) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, where standard %s goes, expected two different files", name, output,
+                        descriptor == 1 ? "output" : "error");
+    }
+  }
+  return BPPSA_OK;
 }
 
 /* Refuses an output that is a file which the command reads, or another of its outputs, of which the later one is named. Training
@@ -42,10 +90,12 @@ static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use 
   const char *name = bppsa_option_get(output->option)->name, *path = bppsa_cli_value(cli, output->option)->text;
   const bppsa_option_value *checkpoint = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
   const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA);
+  const bppsa_option_value *folder = bppsa_cli_value(cli, BPPSA_OPTION_DIRECTORY);
   for (const bppsa_option_use *use = cli->command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     const bppsa_option_value *value = bppsa_cli_value(cli, use->option);
     const bppsa_path_use role = bppsa_option_path(use);
-    const bool other = role == BPPSA_PATH_READ || (role == BPPSA_PATH_WRITTEN && use < output);
+    const bool named = role == BPPSA_PATH_OR_NAME && value->text != NULL && strchr(value->text, '.') != NULL;
+    const bool other = role == BPPSA_PATH_READ || named || (role == BPPSA_PATH_WRITTEN && use < output);
     const bool replaced = use->option == BPPSA_OPTION_WEIGHTS && output->option == BPPSA_OPTION_SAVE_WEIGHTS;
     if (value->present && other && (!replaced || checkpoint->present)) {
       BPPSA_TRY(check_other(value->text, bppsa_option_get(use->option)->name, name, path));
@@ -53,6 +103,7 @@ static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use 
   }
   BPPSA_TRY(checkpoint->present ? check_checkpoint(checkpoint->text, name, path) : BPPSA_OK);
   BPPSA_TRY(data->present ? check_data(data->text, name, path) : BPPSA_OK);
+  BPPSA_TRY(folder->present ? check_folder(folder->text, 1, "the folder of sounds", name, path) : BPPSA_OK);
   const bool file = cli->command->object != NULL && strcmp(cli->command->object, BPPSA_NETWORK_FILE) == 0;
   return file ? check_other(cli->object, "the network", name, path) : BPPSA_OK;
 }
@@ -61,11 +112,12 @@ bppsa_status bppsa_cli_check_paths(const bppsa_cli *cli) {
   for (const bppsa_option_use *use = cli->command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     const char *name = bppsa_option_get(use->option)->name, *path = bppsa_cli_value(cli, use->option)->text;
     const bppsa_path_use role = bppsa_option_path(use);
-    if (!bppsa_cli_value(cli, use->option)->present || role == BPPSA_NO_PATH || role == BPPSA_PATH_READ) {
+    if (!bppsa_cli_value(cli, use->option)->present || role < BPPSA_PATH_WRITTEN) {
       continue;
     }
     const bppsa_status status = role == BPPSA_PATH_FOLDER ? bppsa_path_check_folder(path) : bppsa_path_check_file(path);
     BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s", name));
+    BPPSA_TRY(role == BPPSA_PATH_WRITTEN ? check_streams(name, path) : BPPSA_OK);
     BPPSA_TRY(role == BPPSA_PATH_WRITTEN ? check_distinct(cli, use) : BPPSA_OK);
   }
   return BPPSA_OK;

@@ -39,18 +39,20 @@ int bppsa_print(char *text, size_t size, const char *format, ...) {
   return length;
 }
 
-static bool is_hexadecimal(const char *text) {
+/* The 0 in front of the x of a hexadecimal number, where strtod would go on; NULL where no such number begins. */
+static const char *zero_before_x(const char *text) {
   text += strspn(text, " \t\n\v\f\r");
   text += *text == '+' || *text == '-';
-  return text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+  return text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? text : NULL;
 }
 
 double bppsa_read_real(const char *text, char **end) {
-  if (is_hexadecimal(text)) {
+  const char *zero = zero_before_x(text);
+  if (zero != NULL) {
     if (end != NULL) {
-      *end = (char *)(uintptr_t)text;
+      *end = (char *)(uintptr_t)(zero + 1);
     }
-    return 0;
+    return zero > text && zero[-1] == '-' ? -0.0 : 0;
   }
   const locale_t before = enter();
   const double value = strtod(text, end);

@@ -63,8 +63,7 @@ bool bppsa_has_control_characters(const char *text) {
   return *text != '\0';
 }
 
-/* Replaces each byte of a control character by '?': a message is one line and cannot control a terminal. */
-static void replace_control_characters(char *text) {
+void bppsa_replace_control_characters(char *text) {
   for (char *c = text; *c != '\0'; ++c) {
     memset(c, '?', (size_t)control_size(c));
   }
@@ -79,7 +78,7 @@ static void format_message(char *text, const char *format, va_list arguments) {
   if (length >= MESSAGE_SIZE) {
     drop_cut_character(text);
   }
-  replace_control_characters(text);
+  bppsa_replace_control_characters(text); /* a message is one line and cannot control a terminal */
 }
 
 bppsa_status bppsa_fail(bppsa_status status, const char *format, ...) {

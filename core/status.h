@@ -56,6 +56,8 @@ bppsa_status bppsa_input_status(bppsa_status status);
 /* Has the text a control character: a byte below 0x20, 0x7F, or in UTF-8 one of U+0080 .. U+009F (C1)? A terminal may obey such
  * characters, and a line feed ends the line, so a name from a file that has one is refused. */
 bool bppsa_has_control_characters(const char *text);
+/* Replaces each byte of a control character by '?', for a line that quotes a file and is printed as it is. */
+void bppsa_replace_control_characters(char *text);
 
 /* Returns early with the status of `call` when it failed. For functions that hold nothing to release. */
 #define BPPSA_TRY(call)                                                                                                          \

@@ -84,6 +84,7 @@ typedef struct {
   const char *path;
   const unsigned char *data;
   int64_t size;
+  int64_t taken; /* bytes of the members that have been read */
 } archive;
 
 static bppsa_status broken(const archive *a, int64_t byte, const char *what) {
@@ -144,13 +145,17 @@ static bppsa_status inflate_member(const archive *a, int64_t from, int64_t packe
 }
 
 /* The bytes of a member, checked against its checksum (owned, bppsa_free). */
-static bppsa_status read_member(const archive *a, const char *name, unsigned char **bytes, int64_t *size) {
+static bppsa_status read_member(archive *a, const char *name, unsigned char **bytes, int64_t *size) {
   int64_t header = 0;
   BPPSA_TRY(find_member(a, name, &header));
   const unsigned char *central = a->data + header;
   const int64_t method = get16(central + 10), packed = get32(central + 20), local = get32(central + 42);
   *size = get32(central + 24);
-  if ((method != STORED && method != DEFLATED) || (get16(central + 8) & 1) != 0) {
+  if ((get16(central + 8) & 1) != 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: %s is encrypted, expected a plain member", a->path,
+                      (long long)header, name);
+  }
+  if (method != STORED && method != DEFLATED) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: %s with method %lld, expected stored or deflated", a->path,
                       (long long)header, name, (long long)method);
   }
@@ -167,6 +172,12 @@ static bppsa_status read_member(const archive *a, const char *name, unsigned cha
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s has %lld bytes, expected at most %lld compressed, more as they are",
                       a->path, (long long)header, name, (long long)*size, (long long)BPPSA_NPZ_INFLATED_LIMIT);
   }
+  if (packed > a->size - a->taken) { /* as if the file were longer than it is */
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: byte %lld: %s shares bytes with another member, expected members one after the other", a->path,
+                      (long long)header, name);
+  }
+  a->taken += packed;
   unsigned char *made = bppsa_alloc((size_t)*size);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -189,7 +200,7 @@ static bppsa_status read_member(const archive *a, const char *name, unsigned cha
 }
 
 /* Accepts b"csr" or "csr" in any text dtype. */
-static bppsa_status check_format(const archive *a) {
+static bppsa_status check_format(archive *a) {
   unsigned char *bytes = NULL;
   int64_t size = 0;
   BPPSA_TRY(read_member(a, names[FORMAT], &bytes, &size));
@@ -200,7 +211,7 @@ static bppsa_status check_format(const archive *a) {
 }
 
 /* Reads a one-dimensional member: int64 or int32 as int64 (owned), or the reals of DATA in their own type. */
-static bppsa_status read_array(const archive *a, int which, bppsa_dtype *dtype, int64_t *count, void **array) {
+static bppsa_status read_array(archive *a, int which, bppsa_dtype *dtype, int64_t *count, void **array) {
   char where[512];
   unsigned char *bytes = NULL;
   int64_t size = 0;
@@ -238,7 +249,7 @@ static bppsa_status read_array(const archive *a, int which, bppsa_dtype *dtype, 
 static bppsa_status assemble(const archive *a, const int64_t counts[MEMBERS], void *const arrays[MEMBERS],
                              bppsa_csr_matrix *made) {
   const int64_t *indices = arrays[INDICES], *indptr = arrays[INDPTR], *shape = arrays[SHAPE];
-  if (counts[SHAPE] != 2 || shape[0] < 0 || counts[INDPTR] != shape[0] + 1 || counts[INDICES] != counts[DATA]) {
+  if (counts[SHAPE] != 2 || shape[0] < 0 || counts[INDPTR] - 1 != shape[0] || counts[INDICES] != counts[DATA]) {
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "%s: %lld offsets, %lld indices and %lld values, expected those of a csr matrix of its shape", a->path,
                       (long long)counts[INDPTR], (long long)counts[INDICES], (long long)counts[DATA]);
@@ -258,7 +269,7 @@ static bppsa_status assemble(const archive *a, const int64_t counts[MEMBERS], vo
   return status == BPPSA_OK || status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s", a->path);
 }
 
-static bppsa_status load(const archive *a, bppsa_csr_matrix *made) {
+static bppsa_status load(archive *a, bppsa_csr_matrix *made) {
   void *arrays[MEMBERS] = {NULL};
   int64_t counts[MEMBERS] = {0};
   bppsa_dtype dtype;

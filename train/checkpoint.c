@@ -350,6 +350,7 @@ bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice) {
       const size_t length = strlen(text);
       (void)snprintf(text + length, sizeof text - length, "%sthe checkpoint was written by version %.40s, this is %s",
                      length > 0 ? "; " : "", version, BPPSA_VERSION);
+      bppsa_replace_control_characters(text);
     }
     restore(c, file);
     c->latest_damaged = damaged;

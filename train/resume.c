@@ -1,4 +1,5 @@
 /* What a training run keeps in its checkpoints, and how it continues from one. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -320,12 +321,54 @@ static bppsa_status check_counts(const bppsa_training *run) {
                  {"train.last_epoch: redone products", whole(s->last_epoch[11]), 0, any},
                  {"train.log: bytes", s->log[0], -1, any},
                  {"train.log: crc32", s->log[1], 0, UINT32_MAX}};
+  if (s->log[0] == 0 && step > 0 && run->config->log_header != NULL) { /* the log begins before the first step */
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "checkpoint in %s: train.log: bytes 0, not where a run of %lld steps can be, expected more",
+                      run->config->checkpoint, (long long)step);
+  }
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
     if (numbers[i].found < numbers[i].least || numbers[i].found > numbers[i].most) {
       return bppsa_fail(BPPSA_ERR_FORMAT,
                         "checkpoint in %s: %s %lld, not where a run of %lld steps can be, expected %lld .. %lld",
                         run->config->checkpoint, numbers[i].name, (long long)numbers[i].found, (long long)step,
                         (long long)numbers[i].least, (long long)numbers[i].most);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* The losses, times and rates of a record of a step or an epoch. An accuracy is NaN where targets are real. */
+static bppsa_status check_record(const bppsa_training *run, const char *name, const double *record) {
+  const double finite = DBL_MAX;
+  const struct {
+    const char *name;
+    int at;
+    double least, most;
+  } numbers[] = {{"loss", 2, -finite, finite},    {"accuracy", 3, 0, 1},        {"grad_norm", 4, 0, finite},
+                 {"forward_s", 5, 0, finite},     {"backward_s", 6, 0, finite}, {"update_s", 7, 0, finite},
+                 {"samples_per_s", 8, 0, finite}, {"lr", 12, 0, finite}};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
+    const double found = record[numbers[i].at];
+    if (!(found >= numbers[i].least && found <= numbers[i].most) && !(numbers[i].at == 3 && isnan(found))) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: %s: %s %g, expected %g .. %g", run->config->checkpoint, name,
+                        numbers[i].name, found, numbers[i].least, numbers[i].most);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Means of squares are not negative. Other values may be large or infinite: a run that diverges writes such ones. */
+static bppsa_status check_squares(const bppsa_training *run) {
+  const bppsa_optimizer_state *state = bppsa_optimizer_get_state(run->optimizer);
+  for (int64_t i = 0; i < state->count; ++i) {
+    const bppsa_named_view *t = &state->tensors[i];
+    const char *dot = strrchr(t->name, '.');
+    for (int64_t k = 0; dot != NULL && strcmp(dot, ".exp_avg_sq") == 0 && k < bppsa_view_count(&t->view); ++k) {
+      const double value = bppsa_view_get(&t->view, k);
+      if (!(value >= 0)) {
+        return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: " OPTIMIZER_PREFIX "%s: element %lld is %g, expected 0 or more",
+                          run->config->checkpoint, t->name, (long long)k, value);
+      }
     }
   }
   return BPPSA_OK;
@@ -362,7 +405,10 @@ static bppsa_status check_stored(const bppsa_training *run) {
                         run->config->checkpoint, names[i], sum, i > 0 ? ", 0 or more" : "");
     }
   }
+  BPPSA_TRY(check_record(run, "train.last_step", run->stored.last_step));
+  BPPSA_TRY(check_record(run, "train.last_epoch", run->stored.last_epoch));
   BPPSA_TRY(check_forward(run));
+  BPPSA_TRY(check_squares(run));
   return check_counts(run);
 }
 
@@ -417,6 +463,7 @@ static bppsa_status load(bppsa_training *run, const origin *found, char *notice)
                    length > 0 ? "; " : "", found->reduction[0] == '\0' ? ONE_RANK : found->reduction,
                    mine[0] == '\0' ? ONE_RANK : mine);
   }
+  bppsa_replace_control_characters(notice); /* it quotes the file */
   return status;
 }
 

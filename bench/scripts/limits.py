@@ -14,6 +14,7 @@ import tempfile
 import time
 import zipfile
 
+from gradients import processor
 from program import executable, plain_parser
 
 MIB = 1 << 20
@@ -182,7 +183,8 @@ def main():
             print("%-45s %7.1f MiB %6.2f s  exit %d%s" % (name, row["peak_bytes"] / MIB, row["processor_s"], row["exit"],
                                                        "" if row["within"] else "  TOO MUCH"), flush=True)
         os.chdir("/")
-    document = {"bench": "limits", "commit": version[-1], "memory_bytes": MEMORY, "processor_s": SECONDS, "rows": rows}
+    document = {"bench": "limits", "commit": version[-1], "device": processor(), "memory_bytes": MEMORY, "processor_s": SECONDS,
+                "rows": rows}
     with open(out, "w") as file:
         json.dump(document, file, indent=1)
         file.write("\n")

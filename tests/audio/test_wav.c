@@ -228,6 +228,8 @@ static void test_lies(void **state) {
       {32, 0, 2, BPPSA_ERR_FORMAT, "byte 32: frames of 0 bytes"},
       {34, 0, 2, BPPSA_ERR_FORMAT, "byte 32: frames of 4 bytes for 2 channels of 0 bits"},
       {20, 0x7777, 2, BPPSA_ERR_FORMAT, "libsndfile cannot read it"},
+      {20, 0x50, 2, BPPSA_ERR_UNSUPPORTED, "byte 20: format 0x50, MPEG audio, expected another"},
+      {20, 0x55, 2, BPPSA_ERR_UNSUPPORTED, "byte 20: format 0x55, MPEG audio, expected another"},
       {12, 0x61746164, 4, BPPSA_ERR_FORMAT, "a data chunk before any fmt chunk"}};
   for (size_t i = 0; i < sizeof lies / sizeof lies[0]; ++i) {
     wav_sawtooth(&file, 2, 44100, FRAMES);
@@ -244,6 +246,23 @@ static void test_lies(void **state) {
   assert_refused(BPPSA_ERR_FORMAT, "byte 40: the data chunk is empty");
   wav_sawtooth(&file, 2, 44100, 99);
   assert_refused(BPPSA_ERR_FORMAT, "99 frames at 44100 Hz, 0.0022 s, expected at least 0.0023 s");
+}
+
+/* Zeros are empty chunks without a name: a sparse file has any number of them. */
+static void test_many_chunks(void **state) {
+  (void)state;
+  const size_t most = 4096 - 2; /* besides fmt and data */
+  for (size_t more = 0; more < 2; ++more) {
+    wav_sawtooth(&file, 2, 44100, 100);
+    memset(file.bytes + file.size, 0, 8 * (most + 1));
+    file.size += 8 * (most + more);
+    wav_patch(&file, 4, file.size - 8, 4);
+    if (more == 0) {
+      assert_true(assert_read(100).frames == 100);
+    } else {
+      assert_refused(BPPSA_ERR_FORMAT, "byte 33196: more than 4096 chunks, expected at most so many");
+    }
+  }
 }
 
 static void test_not_finite(void **state) {
@@ -372,9 +391,10 @@ int main(void) {
     return 77;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_integers),   cmocka_unit_test(test_widths),     cmocka_unit_test(test_mono_and_lengths),
-      cmocka_unit_test(test_containers), cmocka_unit_test(test_rates),      cmocka_unit_test(test_truncated),
-      cmocka_unit_test(test_lies),       cmocka_unit_test(test_not_finite), cmocka_unit_test(test_noise),
-      cmocka_unit_test(test_memory),     cmocka_unit_test(test_io),         cmocka_unit_test(test_write)};
+      cmocka_unit_test(test_integers),   cmocka_unit_test(test_widths),      cmocka_unit_test(test_mono_and_lengths),
+      cmocka_unit_test(test_containers), cmocka_unit_test(test_rates),       cmocka_unit_test(test_truncated),
+      cmocka_unit_test(test_lies),       cmocka_unit_test(test_many_chunks), cmocka_unit_test(test_not_finite),
+      cmocka_unit_test(test_noise),      cmocka_unit_test(test_memory),      cmocka_unit_test(test_io),
+      cmocka_unit_test(test_write)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,6 +148,44 @@ static void test_forged(void **state) {
   }
 }
 
+/* A log has its first line before the first step. A forged length of 0 would empty whatever file the user names. */
+static void test_forged_log(void **state) {
+  (void)state;
+  static const int64_t none = 0;
+  setup(NULL);
+  assert_runs(SMALL " --iterations 2 --checkpoint d --log L.jsonl");
+  assert_runs(SMALL " --iterations 3 --checkpoint d --log L.jsonl --resume");
+  forge("d", "train.log", 0, &none);
+  write_bytes("precious", "kept", 4);
+  assert_fails(2, "train.log: bytes 0, not where a run of 3 steps can be, expected more",
+               SMALL " --iterations 4 --checkpoint d --log precious --resume");
+  char text[8] = {0};
+  FILE *file = fopen("precious", "rb");
+  assert_non_null(file);
+  assert_int_equal(fread(text, 1, sizeof text - 1, file), 4);
+  assert_int_equal(fclose(file), 0);
+  assert_string_equal(text, "kept");
+}
+
+/* Notes quote the checkpoint, without what a terminal would obey. */
+static void test_forged_texts(void **state) {
+  (void)state;
+  setup(NULL);
+  assert_runs(SMALL " --iterations 2 --checkpoint d");
+  forge_text("d", "version", "9\x1b]0;title\x07\nbppsa: note: all is well");
+  run_result result = run(SMALL " --iterations 3 --checkpoint d --resume");
+  assert_int_equal(result.code, 0);
+  assert_non_null(
+      strstr(result.err, "bppsa: note: the checkpoint was written by version 9?]0;title??bppsa: note: all is well, "));
+  release(&result);
+  assert_runs(SMALL " --iterations 2 --checkpoint e --ranks 2");
+  forge_text("e", "reduction", "\x1b[2J\nbppsa: note: all is well");
+  result = run(SMALL " --iterations 3 --checkpoint e --ranks 2 --resume --allow-other-ranks");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.err, "gradients were added up by ?[2J?bppsa: note: all is well, from here on by"));
+  release(&result);
+}
+
 /* Gradients are computed as the checkpoint says where `auto` is asked again. */
 static void test_method(void **state) {
   (void)state;
@@ -368,6 +406,8 @@ int main(void) {
                                      cmocka_unit_test_setup(test_requests, setup),
                                      cmocka_unit_test_setup(test_initial_weights, setup),
                                      cmocka_unit_test_setup(test_forged, setup),
+                                     cmocka_unit_test_setup(test_forged_log, setup),
+                                     cmocka_unit_test_setup(test_forged_texts, setup),
                                      cmocka_unit_test_setup(test_method, setup),
                                      cmocka_unit_test_setup(test_method_bp, setup),
                                      cmocka_unit_test_setup(test_data, setup),

@@ -1,6 +1,7 @@
 /* Paths at which nothing can be written are refused before the work begins, by every command and for every output. */
 #include "tests/cli/batch_files.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -229,6 +230,58 @@ static void test_distinct(void **state) {
   assert_fails(2, "--svg: net.json, the file of the network, expected two different files", "plan net.json --svg net.json");
 }
 
+/* Options that take a name or a file, and data sets that are folders: hard links and links lead to their files, too. */
+static void test_inputs_that_are_no_paths(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *says;
+  } lines[] = {
+      {"train rnn --ranks 2 --split s.csv --log ./s.csv", "--log: ./s.csv, the file of --split"},
+      {"train rnn --ranks 2 --split s.csv --save-weights s.csv", "--save-weights: s.csv, the file of --split"},
+      {"oracle m.json sy.json --save-model sy.json", "--save-model: sy.json, the file of --system"},
+      {"oracle m.json h200x4 --save-model ./m.json", "--save-model: ./m.json, the file of --model"},
+      {"calibrate net.json --out net.json", "--out: net.json, the file of --model"},
+      {"train lenet5 --data cifar10:images --log images/data_batch_1.bin", "--log: images/data_batch_1.bin, the file of --data"},
+      {"train lenet5 --data cifar10:images --save-weights images/test_batch.bin", "images/test_batch.bin, the file of --data"},
+      {"train lenet5 --data cifar10:images --log hard", "--log: hard, the file of --data"},
+      {"train rnn --data irmas:sounds --log sounds/cel/a.wav", "--log: sounds/cel/a.wav, the file of --data"},
+      {"train rnn --data instruments:sounds --save-weights soft", "--save-weights: soft, the file of --data"},
+      {"data irmas sounds --out-x sounds/cel/a.wav --out-y y.npy", "--out-x: sounds/cel/a.wav, the file of the folder of sounds"},
+      {"data irmas sounds --out-x x.npy --out-y soft", "--out-y: soft, the file of the folder of sounds"}};
+  assert_int_equal(system("mkdir -p images sounds/cel && touch images/data_batch_1.bin sounds/cel/a.wav && "
+                          "ln images/data_batch_1.bin hard && ln -s sounds/cel/a.wav soft"),
+                   0);
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; ++i) {
+    assert_fails(2, lines[i].says, "%s", lines[i].line);
+  }
+  /* a name is no file */
+  json_decref(run_json("train rnn --seq-len 3 --samples 32 --hidden 2 --iterations 1 --ranks 2 --split time --log time --json"));
+  assert_int_equal(system("rm -r images sounds hard soft time"), 0);
+}
+
+/* Standard output and error may not go to the file of an output; /dev/stdout names it on purpose. */
+static void test_streams(void **state) {
+  (void)state;
+  for (int descriptor = 1; descriptor <= 2; ++descriptor) {
+    const int file = open("both", O_WRONLY | O_CREAT | O_TRUNC, 0666), kept = dup(descriptor);
+    char wanted[100];
+    assert_true(file >= 0 && kept >= 0 && dup2(file, descriptor) == descriptor);
+    run_result result = run("train rnn --iterations 1 --samples 32 --seq-len 3 --log ./both");
+    run_result stream =
+        run("data bitstream --samples 2 --seq-len 2 --out-x /dev/std%s --out-y Y.npy", descriptor == 1 ? "out" : "err");
+    assert_int_equal(dup2(kept, descriptor), descriptor);
+    assert_int_equal(close(file) + close(kept), 0);
+    snprintf(wanted, sizeof wanted, "bppsa: error: --log: ./both, where standard %s goes, expected two different files\n",
+             descriptor == 1 ? "output" : "error");
+    assert_string_equal(result.err, wanted);
+    assert_int_equal(result.code, 2);
+    assert_int_equal(stream.code, 0);
+    release(&result);
+    release(&stream);
+  }
+  assert_int_equal(remove("both") + remove("Y.npy"), 0);
+}
+
 /* A new option for a path cannot be forgotten in the checks. */
 static void test_roles(void **state) {
   (void)state;
@@ -242,15 +295,18 @@ static void test_roles(void **state) {
         fail_msg("%s: path is %d, expected %d", info->name, (int)info->path, (int)wanted);
       }
     } else {
-      assert_int_equal(info->path, BPPSA_NO_PATH);
+      const bool either = info->kind == BPPSA_TEXT && (strstr(info->expected, ", or a file .json") != NULL ||
+                                                       strstr(info->expected, ", or a schedule") != NULL);
+      assert_int_equal(info->path, either ? BPPSA_PATH_OR_NAME : BPPSA_NO_PATH);
     }
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_links),       cmocka_unit_test(test_names),
-                                     cmocka_unit_test(test_directories), cmocka_unit_test(test_link_to_file),
-                                     cmocka_unit_test(test_table),       cmocka_unit_test(test_permissions),
-                                     cmocka_unit_test(test_distinct),    cmocka_unit_test(test_roles)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_links),        cmocka_unit_test(test_names), cmocka_unit_test(test_directories),
+      cmocka_unit_test(test_link_to_file), cmocka_unit_test(test_table), cmocka_unit_test(test_permissions),
+      cmocka_unit_test(test_distinct),     cmocka_unit_test(test_roles), cmocka_unit_test(test_inputs_that_are_no_paths),
+      cmocka_unit_test(test_streams)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

@@ -10,9 +10,24 @@ static void decimal(void **state) {
     const char *text;
     double value;
     size_t length;
-  } good[] = {{"1.5", 1.5, 3},          {"-2e-3,", -2e-3, 5}, {"+0", 0, 2}, {" \t7 x", 7, 3},       {"0", 0, 1},
-              {"00x1", 0, 2},           {"0.5x2", 0.5, 3},    {"1x", 1, 1}, {"1e400", INFINITY, 5}, {"-inf", -INFINITY, 4},
-              {"infinity", INFINITY, 8}};
+  } good[] = {{"1.5", 1.5, 3},
+              {"-2e-3,", -2e-3, 5},
+              {"+0", 0, 2},
+              {" \t7 x", 7, 3},
+              {"0", 0, 1},
+              {"00x1", 0, 2},
+              {"0.5x2", 0.5, 3},
+              {"1x", 1, 1},
+              {"1e400", INFINITY, 5},
+              {"-inf", -INFINITY, 4},
+              {"infinity", INFINITY, 8},
+              {"0x10", 0, 1},
+              {"0X1p3", 0, 1},
+              {"-0x1", 0, 2},
+              {"+0X.8", 0, 2},
+              {" \t\n\v\f\r0x1", 0, 7},
+              {"0x", 0, 1},
+              {"0xg", 0, 1}};
   for (size_t i = 0; i < sizeof good / sizeof good[0]; ++i) {
     char *end = NULL;
     assert_true(bppsa_read_real(good[i].text, &end) == good[i].value);
@@ -27,7 +42,7 @@ static void decimal(void **state) {
 
 static void no_number(void **state) {
   (void)state;
-  static const char *const bad[] = {"", " ", "x", "0x10", "0X1p3", "-0x1", "+0X.8", " \t\n\v\f\r0x1", "0x", "0xg"};
+  static const char *const bad[] = {"", " ", "x", "-x1", "+", "e5"};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
     char *end = NULL;
     assert_true(bppsa_read_real(bad[i], &end) == 0);

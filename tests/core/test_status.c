@@ -37,7 +37,12 @@ static void has_control_characters(void **state) {
   static const char *const with[] = {"\n", "a\x1b[2J", "a\x01", "\x1f", "b\x7f", "\xc2\x80", "a\xc2\x9b", "\xc2\x9f z"};
   static const char *const without[] = {"", " ", "a b~", "\xc2\xa0", "\xc3\xa9", "\xe2\x82\x80", "\xc3\x80", "\xc2", "\x80"};
   for (size_t i = 0; i < sizeof with / sizeof with[0]; ++i) {
-    assert_true(bppsa_has_control_characters(with[i]));
+    char text[16];
+    snprintf(text, sizeof text, "%s", with[i]);
+    assert_true(bppsa_has_control_characters(text));
+    bppsa_replace_control_characters(text);
+    assert_false(bppsa_has_control_characters(text));
+    assert_int_equal(strlen(text), strlen(with[i]));
   }
   for (size_t i = 0; i < sizeof without / sizeof without[0]; ++i) {
     assert_false(bppsa_has_control_characters(without[i]));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/npz.h"
 #include "jacobian/file.h"
 #include "tests/core/helpers.h"
 #include "tests/support/io_fault.h"
@@ -192,6 +193,57 @@ static void test_bad_npz(void **state) {
   assert_message("the member format.npy occurs twice, expected once");
 }
 
+/* Writes an archive of the members of a matrix of zeros, which need not fit each other. */
+static void put_members(const int64_t shape[2], int64_t offsets, int64_t entries) {
+  static const int32_t zeros[2001] = {0};
+  const int64_t two = 2;
+  const bppsa_npz_array arrays[] = {{"format", "csr", BPPSA_U8, 0, NULL, NULL},
+                                    {"shape", NULL, BPPSA_I64, 1, &two, shape},
+                                    {"indptr", NULL, BPPSA_I32, 1, &offsets, zeros},
+                                    {"indices", NULL, BPPSA_I32, 1, &entries, zeros},
+                                    {"data", NULL, BPPSA_F32, 1, &entries, zeros}};
+  bppsa_npz_writer *writer = NULL;
+  assert_int_equal(bppsa_npz_writer_create(NPZ, 5, arrays, &writer), BPPSA_OK);
+  assert_int_equal(bppsa_npz_writer_commit(writer), BPPSA_OK);
+}
+
+/* The place of a member's entry in the directory at the end of an archive. */
+static char *find_entry(char *bytes, long size, const char *name) {
+  long at = size - (long)strlen(name);
+  while (at > 46 && (memcmp(bytes + at, name, strlen(name)) != 0 || memcmp(bytes + at - 46, "PK\x01\x02", 4) != 0)) {
+    --at;
+  }
+  assert_true(at > 46);
+  return bytes + at - 46;
+}
+
+static void test_forged_npz(void **state) {
+  (void)state;
+  static char bytes[32768];
+  bppsa_csr_matrix read = {0};
+  put_members((int64_t[]){INT64_MAX, 2}, 1, 0); /* one more would overflow */
+  assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_FORMAT);
+  assert_message("1 offsets, 0 indices and 0 values, expected those of a csr matrix of its shape");
+
+  put_members((int64_t[]){2000, 1}, 2001, 0);
+  long size = get_file(NPZ, bytes, sizeof bytes);
+  find_entry(bytes, size, "data.npy")[8] = 1;
+  put_file(NPZ, bytes, (size_t)size);
+  assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_UNSUPPORTED);
+  assert_message("data.npy is encrypted, expected a plain member");
+
+  put_members((int64_t[]){2000, 1}, 2001, 0); /* the members of the entries lie within that of the offsets */
+  size = get_file(NPZ, bytes, sizeof bytes);
+  for (int i = 0; i < 2; ++i) {
+    char *entry = find_entry(bytes, size, i == 0 ? "indices.npy" : "data.npy");
+    memcpy(entry + 16, find_entry(bytes, size, "indptr.npy") + 16, 12); /* checksum and sizes */
+    memcpy(entry + 42, find_entry(bytes, size, "indptr.npy") + 42, 4);  /* place */
+  }
+  put_file(NPZ, bytes, (size_t)size);
+  assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_FORMAT);
+  assert_message("indices.npy shares bytes with another member, expected members one after the other");
+}
+
 /* A file of `size` bytes, all 0 behind `text`, that takes no room on the disk. */
 static void put_sparse(const char *path, const char *text, int64_t size) {
   put_file(path, text, strlen(text));
@@ -216,14 +268,10 @@ static void test_limits(void **state) {
   assert_int_equal(bppsa_csr_save(NPZ, &csr, BPPSA_F32, single), BPPSA_OK);
   const long size = get_file(NPZ, bytes, sizeof bytes);
   assert_in_range(size, 100000, sizeof bytes - 1);
-  long at = size - 11; /* the directory lies at the end, and its entry of indptr.npy has the name behind 46 bytes */
-  while (at > 46 && (memcmp(bytes + at, "indptr.npy", 10) != 0 || memcmp(bytes + at - 46, "PK\x01\x02", 4) != 0)) {
-    --at;
-  }
-  assert_true(at > 46);
-  bytes[at - 36] = 8; /* deflated */
+  char *entry = find_entry(bytes, size, "indptr.npy");
+  entry[10] = 8; /* deflated */
   for (int i = 0; i < 4; ++i) {
-    bytes[at - 22 + i] = (char)(HUGE_SIZE >> (8 * i) & 0xFF);
+    entry[24 + i] = (char)(HUGE_SIZE >> (8 * i) & 0xFF);
   }
   put_file(NPZ, bytes, (size_t)size);
   assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_FORMAT);
@@ -272,7 +320,7 @@ static void test_io(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_scipy),
                                      cmocka_unit_test(test_bad_mtx),    cmocka_unit_test(test_bad_npz),
-                                     cmocka_unit_test(test_limits),     cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_io)};
+                                     cmocka_unit_test(test_limits),     cmocka_unit_test(test_forged_npz),
+                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_io)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,6 +78,19 @@ static void numbers(void **state) {
       {"train.last_step", 0, 0, (double)NAN, "train.last_step: step"},
       {"train.last_step", 1, 0, 2.5, "train.last_step: epoch"},
       {"train.last_step", 11, 0, (double)INFINITY, "train.last_step: redone"},
+      {"train.last_step", 2, 0, -(double)INFINITY, "train.last_step: loss -inf, expected -1.79769e+308 .. 1.79769e+308"},
+      {"train.last_step", 3, 0, -1e300, "train.last_step: accuracy -1e+300, expected 0 .. 1"},
+      {"train.last_step", 4, 0, (double)NAN, "train.last_step: grad_norm nan, expected 0 .. 1.79769e+308"},
+      {"train.last_step", 5, 0, -1, "train.last_step: forward_s -1"},
+      {"train.last_step", 6, 0, (double)INFINITY, "train.last_step: backward_s inf"},
+      {"train.last_step", 7, 0, -1e-9, "train.last_step: update_s -1e-09"},
+      {"train.last_step", 8, 0, -1, "train.last_step: samples_per_s -1"},
+      {"train.last_step", 12, 0, -0.5, "train.last_step: lr -0.5"},
+      {"train.last_epoch", 2, 0, (double)NAN, "train.last_epoch: loss nan"},
+      {"train.last_epoch", 3, 0, 1.5, "train.last_epoch: accuracy 1.5"},
+      {"train.last_epoch", 12, 0, (double)INFINITY, "train.last_epoch: lr inf"},
+      {"optimizer.linear.bias.exp_avg_sq", 0, 0, -1, /* as two numbers of f32 */
+       "optimizer.linear.bias.exp_avg_sq: element 1 is -1.875, expected 0 or more"},
       {"train.last_epoch", 0, 0, 7, "train.last_epoch: step 7"},
       {"train.last_epoch", 1, 0, -1, "train.last_epoch: epoch -1"},
       {"train.last_epoch", 11, 0, 0.5, "train.last_epoch: redone"},
@@ -87,7 +100,8 @@ static void numbers(void **state) {
   };
   for (size_t i = 0; i < sizeof forged / sizeof forged[0]; ++i) {
     fresh(8); /* the second step of the second epoch of six */
-    const bool real = strstr(forged[i].tensor, "sums") != NULL || strstr(forged[i].tensor, "last") != NULL;
+    const bool real = strstr(forged[i].tensor, "sums") != NULL || strstr(forged[i].tensor, "last") != NULL ||
+                      strstr(forged[i].tensor, "exp_avg") != NULL;
     forge(FOLDER, forged[i].tensor, forged[i].index, real ? (const void *)&forged[i].real : (const void *)&forged[i].whole);
     const bppsa_status status = train(20, true);
     if (status == BPPSA_OK || strstr(bppsa_last_error(), forged[i].message) == NULL ||
