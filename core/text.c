@@ -27,11 +27,20 @@ static bool reserve(bppsa_text *text, size_t more) {
   return true;
 }
 
+/* Writes behind the text if there is room, and otherwise once more when there is. */
 void bppsa_text_add(bppsa_text *text, const char *format, ...) {
+  const size_t room = text->failed || text->text == NULL ? 0 : text->room - text->size;
   va_list arguments;
   va_start(arguments, format);
-  const int length = bppsa_vprint(NULL, 0, format, arguments);
+  const int length = bppsa_vprint(room > 0 ? text->text + text->size : NULL, room, format, arguments);
   va_end(arguments);
+  if (length >= 0 && (size_t)length < room) {
+    text->size += (size_t)length;
+    return;
+  }
+  if (room > 0) {
+    text->text[text->size] = '\0'; /* what fitted is not kept */
+  }
   if (length < 0 || !reserve(text, (size_t)length)) {
     return;
   }

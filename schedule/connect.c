@@ -6,6 +6,7 @@
  * the simulation; a SEND, followed by its RECV, by the time at which its tensor is ready. So tensors are sent and received in the
  * order in which they are ready.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -15,7 +16,6 @@
 typedef struct {
   int32_t to;   /* worker */
   int32_t recv; /* id in the new list */
-  int32_t next; /* the next transfer of the same operation's result, or -1 */
 } transfer;
 
 typedef struct {
@@ -24,25 +24,49 @@ typedef struct {
   bppsa_schedule_run run; /* a simulation of the old list, whose order is complete */
   int32_t *place;         /* the new id of each old operation */
   bppsa_events ready;     /* results to be sent, by the time at which they are ready */
-  int32_t *leaving;       /* the first transfer of each old operation's result, or -1 */
+  int32_t *leaving;       /* transfers of operation i's result: leaving[i] .. leaving[i + 1] - 1; size count + 1 */
   transfer *transfers;    /* size count */
+  int32_t *by;            /* of each dependency the transfer that brings it, or -1: it stays on its worker; size dep_count */
   int64_t count, room;
   int64_t places;
+  int64_t most_ops; /* of the new list */
 } connector;
 
 /* ---- transfers ---- */
 
-static int32_t find_transfer(const connector *c, int32_t op, int32_t to) {
-  int32_t at = c->leaving[op];
-  while (at >= 0 && c->transfers[at].to != to) {
-    at = c->transfers[at].next;
+/* Chains of the dependencies on each operation, the first reader first: head[operation], then next[dependency]. latest: of each
+ * worker its latest transfer so far. */
+typedef struct {
+  int32_t *head, *next, *latest;
+} readers;
+
+static bppsa_status chain_readers(const connector *c, readers *r) {
+  const bppsa_schedule *from = c->from;
+  r->head = bppsa_alloc((size_t)from->count * sizeof *r->head);
+  r->next = bppsa_alloc((size_t)from->dep_count * sizeof *r->next);
+  r->latest = bppsa_alloc((size_t)from->workers * sizeof *r->latest);
+  if (r->head == NULL || r->next == NULL || r->latest == NULL) {
+    return BPPSA_ERR_MEMORY;
   }
-  return at;
+  memset(r->head, 0xff, (size_t)from->count * sizeof *r->head); /* -1 */
+  memset(r->latest, 0xff, (size_t)from->workers * sizeof *r->latest);
+  for (int64_t id = from->count - 1; id >= 0; --id) {
+    const bppsa_schedule_op *op = &from->ops[id];
+    for (int64_t k = op->deps + op->dep_count - 1; k >= op->deps; --k) {
+      r->next[k] = r->head[from->deps[k]];
+      r->head[from->deps[k]] = (int32_t)k;
+      c->by[k] = op->worker; /* until the transfer is known */
+    }
+  }
+  return BPPSA_OK;
 }
 
-static bppsa_status add_transfer(connector *c, int32_t op, int32_t to) {
-  if (find_transfer(c, op, to) >= 0) {
-    return BPPSA_OK;
+static bppsa_status add_transfer(connector *c, int32_t to) {
+  if (c->from->count + 2 * (c->count + 1) > c->most_ops) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "more than %" PRId64 " operations, with a SEND and a RECV for each tensor that goes to another worker, "
+                      "expected fewer",
+                      c->most_ops);
   }
   if (c->count == c->room) {
     const int64_t room = c->room < 64 ? 64 : 2 * c->room;
@@ -53,26 +77,41 @@ static bppsa_status add_transfer(connector *c, int32_t op, int32_t to) {
     c->transfers = grown;
     c->room = room;
   }
-  c->transfers[c->count] = (transfer){.to = to, .recv = -1, .next = -1};
-  int32_t *end = &c->leaving[op]; /* these chains are short: a result goes to few workers */
-  while (*end >= 0) {
-    end = &c->transfers[*end].next;
-  }
-  *end = (int32_t)c->count++;
+  c->transfers[c->count++] = (transfer){.to = to, .recv = -1};
   return BPPSA_OK;
 }
 
-static bppsa_status find_transfers(connector *c) {
-  for (int64_t i = 0; i < c->from->count; ++i) { /* the first reader is sent to first */
-    const bppsa_schedule_op *op = &c->from->ops[i];
-    for (int32_t k = 0; k < op->dep_count; ++k) {
-      const int32_t dep = c->from->deps[op->deps + k];
-      if (c->from->ops[dep].worker != op->worker) {
-        BPPSA_TRY(add_transfer(c, dep, op->worker));
+/* Gives every worker that reads a result of another worker one transfer of it; the first reader's comes first. */
+static bppsa_status add_transfers(connector *c, const readers *r) {
+  for (int64_t id = 0; id < c->from->count; ++id) {
+    c->leaving[id] = (int32_t)c->count;
+    for (int32_t k = r->head[id]; k >= 0; k = r->next[k]) {
+      int32_t *latest = &r->latest[c->by[k]];
+      if (c->by[k] == c->from->ops[id].worker) {
+        c->by[k] = -1;
+        continue;
       }
+      if (*latest < c->leaving[id]) { /* this worker's latest transfer is of another result */
+        *latest = (int32_t)c->count;
+        BPPSA_TRY(add_transfer(c, c->by[k]));
+      }
+      c->by[k] = *latest;
     }
   }
+  c->leaving[c->from->count] = (int32_t)c->count;
   return BPPSA_OK;
+}
+
+/* O(operations + dependencies). */
+static bppsa_status find_transfers(connector *c) {
+  readers r = {0};
+  c->by = bppsa_alloc((size_t)c->from->dep_count * sizeof *c->by);
+  bppsa_status status = c->by != NULL ? chain_readers(c, &r) : BPPSA_ERR_MEMORY;
+  status = status == BPPSA_OK ? add_transfers(c, &r) : status;
+  bppsa_free(r.head);
+  bppsa_free(r.next);
+  bppsa_free(r.latest);
+  return status;
 }
 
 /* ---- the new list ---- */
@@ -86,7 +125,7 @@ static bppsa_status in_order(connector *c, bppsa_status (*add)(connector *c, int
       BPPSA_TRY(add(c, bppsa_events_pop(&c->ready).id, true));
     }
     BPPSA_TRY(add(c, old, false));
-    if (c->leaving[old] >= 0) {
+    if (c->leaving[old] < c->leaving[old + 1]) {
       bppsa_events_push(&c->ready, (bppsa_event){.time = c->run.end[old], .priority = i, .id = old});
     }
   }
@@ -102,7 +141,7 @@ static bppsa_status assign_place(connector *c, int32_t old, bool leaves) {
     c->place[old] = (int32_t)c->places++;
     return BPPSA_OK;
   }
-  for (int32_t at = c->leaving[old]; at >= 0; at = c->transfers[at].next) {
+  for (int32_t at = c->leaving[old]; at < c->leaving[old + 1]; ++at) {
     c->transfers[at].recv = (int32_t)(c->places + 1);
     c->places += 2;
   }
@@ -141,7 +180,7 @@ static bppsa_status append_transfer(connector *c, int32_t old, const transfer *t
 
 static bppsa_status append_place(connector *c, int32_t old, bool leaves) {
   if (leaves) {
-    for (int32_t at = c->leaving[old]; at >= 0; at = c->transfers[at].next) {
+    for (int32_t at = c->leaving[old]; at < c->leaving[old + 1]; ++at) {
       BPPSA_TRY(append_transfer(c, old, &c->transfers[at]));
     }
     return BPPSA_OK;
@@ -152,40 +191,54 @@ static bppsa_status append_place(connector *c, int32_t old, bool leaves) {
   op.dep_count = 0;
   BPPSA_TRY(bppsa_schedule_append(c->list, &op));
   for (int32_t k = 0; k < c->from->ops[old].dep_count; ++k) {
-    const int32_t dep = c->from->deps[deps + k];
-    const bool here = c->from->ops[dep].worker == op.worker;
-    BPPSA_TRY(bppsa_schedule_add_dep(c->list, id, here ? c->place[dep] : c->transfers[find_transfer(c, dep, op.worker)].recv));
+    const int32_t by = c->by[deps + k];
+    BPPSA_TRY(bppsa_schedule_add_dep(c->list, id, by < 0 ? c->place[c->from->deps[deps + k]] : c->transfers[by].recv));
   }
   return BPPSA_OK;
 }
 
-/* Makes the k-th SYNC of a layer begin on all replicas together. */
-static bppsa_status group_syncs(bppsa_schedule *list) {
+/* The groups of SYNCs. */
+typedef struct {
+  int32_t *latest; /* of the latest SYNC of [replica][layer], or -1 */
+  int32_t *first;  /* of the first SYNC of each layer, or -1 */
+  int32_t *next;   /* of the layer's next SYNC behind those of this group, or -1 */
+} sync_groups;
+
+static bppsa_status start_groups(const bppsa_schedule *list, sync_groups *g) {
   const int64_t layers = list->config.layers, held = list->replicas * layers;
-  int64_t most = 0;
-  int32_t *seen = bppsa_calloc(held, sizeof *seen), *group = NULL;
-  bppsa_status status = seen == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  for (int64_t i = 0; i < list->count && status == BPPSA_OK; ++i) {
+  int64_t syncs = 0;
+  for (int64_t i = 0; i < list->count; ++i) {
+    syncs += list->ops[i].kind == BPPSA_KIND_SYNC;
+  }
+  g->latest = bppsa_alloc((size_t)held * sizeof *g->latest);
+  g->first = bppsa_alloc((size_t)layers * sizeof *g->first);
+  g->next = bppsa_alloc((size_t)syncs * sizeof *g->next);
+  if (g->latest == NULL || g->first == NULL || g->next == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memset(g->latest, 0xff, (size_t)held * sizeof *g->latest); /* -1 */
+  memset(g->first, 0xff, (size_t)layers * sizeof *g->first);
+  memset(g->next, 0xff, (size_t)syncs * sizeof *g->next);
+  return BPPSA_OK;
+}
+
+/* Makes the k-th SYNC of a layer begin on all replicas together. The groups of a layer are a chain; each replica is at one of its
+ * links. */
+static bppsa_status group_syncs(bppsa_schedule *list) {
+  sync_groups g = {0};
+  const bppsa_status status = start_groups(list, &g);
+  for (int64_t i = 0, made = list->groups; i < list->count && status == BPPSA_OK; ++i) {
     bppsa_schedule_op *op = &list->ops[i];
     if (op->kind == BPPSA_KIND_SYNC) {
-      op->group = seen[op->replica * layers + op->layer]++; /* k */
-      most = op->group >= most ? op->group + 1 : most;
+      int32_t *latest = &g.latest[op->replica * list->config.layers + op->layer];
+      int32_t *group = *latest < 0 ? &g.first[op->layer] : &g.next[*latest - made];
+      *group = *group < 0 ? (int32_t)list->groups++ : *group;
+      *latest = op->group = *group;
     }
   }
-  if (status == BPPSA_OK) {
-    group = bppsa_calloc(most * layers, sizeof *group); /* 1 + the group of [k][layer] */
-    status = group == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  }
-  for (int64_t i = 0; i < list->count && status == BPPSA_OK; ++i) {
-    bppsa_schedule_op *op = &list->ops[i];
-    if (op->kind == BPPSA_KIND_SYNC) {
-      int32_t *of = &group[op->group * layers + op->layer];
-      *of = *of > 0 ? *of : (int32_t)++list->groups;
-      op->group = *of - 1;
-    }
-  }
-  bppsa_free(seen);
-  bppsa_free(group);
+  bppsa_free(g.latest);
+  bppsa_free(g.first);
+  bppsa_free(g.next);
   return status;
 }
 
@@ -195,12 +248,11 @@ static bppsa_status group_syncs(bppsa_schedule *list) {
 static bppsa_status complete_order(connector *c) {
   const int64_t count = c->run.count;
   c->place = bppsa_alloc((size_t)count * sizeof *c->place);
-  c->leaving = bppsa_alloc((size_t)count * sizeof *c->leaving);
+  c->leaving = bppsa_alloc((size_t)(count + 1) * sizeof *c->leaving);
   if (c->place == NULL || c->leaving == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   memset(c->place, 0xff, (size_t)count * sizeof *c->place); /* -1 */
-  memset(c->leaving, 0xff, (size_t)count * sizeof *c->leaving);
   for (int64_t i = 0; i < c->run.done; ++i) {
     c->place[c->run.order[i]] = 0;
   }
@@ -212,32 +264,54 @@ static bppsa_status complete_order(connector *c) {
   return bppsa_events_reserve(&c->ready, count);
 }
 
+/* Takes the new list's memory, whose size is known. */
+static bppsa_status reserve(connector *c) {
+  bppsa_schedule *list = c->list;
+  list->room = c->from->count + 2 * c->count;
+  list->dep_room = c->from->dep_count + c->count;
+  list->ops = bppsa_alloc((size_t)list->room * sizeof *list->ops);
+  list->deps = bppsa_alloc((size_t)list->dep_room * sizeof *list->deps);
+  return list->ops != NULL && list->deps != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
 static bppsa_status rewrite(connector *c) {
   BPPSA_TRY(bppsa_schedule_run_simulate(c->from, true, &c->run));
   BPPSA_TRY(complete_order(c));
   BPPSA_TRY(find_transfers(c));
+  BPPSA_TRY(reserve(c));
   BPPSA_TRY(in_order(c, assign_place));
   return in_order(c, append_place);
 }
 
 bppsa_status bppsa_schedule_connect(bppsa_schedule *list) {
   BPPSA_REQUIRE(list != NULL);
+  return bppsa_schedule_connect_within(list, INT32_MAX, INT32_MAX);
+}
+
+bppsa_status bppsa_schedule_connect_within(bppsa_schedule *list, int64_t most_ops, int64_t most_deps) {
   for (int64_t i = 0; i < list->count; ++i) {
     bppsa_schedule_price(list, &list->ops[i]);
   }
   BPPSA_TRY(bppsa_schedule_derive(list));
+  if (list->dep_count > most_deps) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "%" PRId64 " dependencies between operations, expected at most %" PRId64
+                      " (updates of whole stages make fewer than those of single layers)",
+                      list->dep_count, most_deps);
+  }
   BPPSA_TRY(group_syncs(list));
   bppsa_schedule made = *list;
   made.ops = NULL;
   made.deps = NULL;
   made.count = made.room = made.dep_count = made.dep_room = 0;
-  connector c = {.from = list, .list = &made};
+  connector c = {.from = list, .list = &made, .most_ops = most_ops};
   const bppsa_status status = rewrite(&c);
   bppsa_schedule_run_free(&c.run);
   bppsa_free(c.ready.events);
   bppsa_free(c.place);
   bppsa_free(c.leaving);
   bppsa_free(c.transfers);
+  bppsa_free(c.by);
   if (status != BPPSA_OK) {
     bppsa_free(made.ops);
     bppsa_free(made.deps);

@@ -199,9 +199,19 @@ bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text
 
 /* ---- reading ---- */
 
+/* What a file may ask for. Tables have a cell for each layer of each micro-batch, and of each replica; rules walk over the layers
+ * of every operation. Without these limits a short file would take as much memory and time as it likes. */
+#define MOST_CELLS ((int64_t)1 << 22)
+#define MOST_PASSES ((int64_t)1 << 25) /* eight kinds of operations on every cell */
+#define MOST_WORKERS ((int64_t)1 << 17)
+#define MOST_OPS ((int64_t)3 << 20) /* with SEND and RECV */
+#define MOST_DEPS ((int64_t)1 << 23)
+enum { MOST_MICROS = 2 }; /* of an operation: Chimera's doubled forward pass has two */
+
 typedef struct {
   const char *path;
   int64_t row, cell; /* from 1 */
+  int64_t passes;    /* of a micro-batch through a layer, in the operations so far */
 } place;
 
 static bppsa_status bad_cell(const place *at, const char *cell, const char *expected) {
@@ -327,11 +337,32 @@ static bool read_mark(const char **at, bppsa_schedule_op *op, bool *layers_given
 static bool in_range(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bool scan = list->scheme->scan, global = op->kind == BPPSA_KIND_SYNC || op->kind == BPPSA_KIND_STEP;
   const int64_t layers = scan ? list->config.elements - 1 : list->config.layers, micros = scan ? INT32_MAX : list->micros;
-  const bool micro = global ? op->micro == -1 : op->micro >= 0 && op->micros >= 0 && (int64_t)op->micro + op->micros <= micros;
+  const bool micro = global ? op->micro == -1 && op->micros == 0
+                            : op->micro >= 0 && op->micros >= 0 && (int64_t)op->micro + op->micros <= micros;
   const bool kind = (op->kind >= BPPSA_KIND_PRODUCT) == scan;
   return kind && micro && op->stage >= 0 && op->stage < (scan ? list->workers : list->stages) && op->replica >= 0 &&
          op->replica < list->replicas && op->layer >= 0 && op->layers >= 1 && (int64_t)op->layer + op->layers <= layers &&
          op->part >= -1 && op->part <= layers;
+}
+
+/* Checks that an operation in range is small enough beside those before it. In scans the micro-batches are products, and only
+ * APPLY is walked over layer by layer. */
+static bppsa_status check_size(place *at, const char *cell, const bppsa_schedule *list, const bppsa_schedule_op *op) {
+  const bool scan = list->scheme->scan;
+  if (!scan && op->micros > MOST_MICROS) {
+    return bad_cell(at, cell, "an operation over at most two micro-batches");
+  }
+  const int64_t micros = !scan && op->micros > 1 ? op->micros : 1,
+                layers = !scan || op->kind == BPPSA_KIND_APPLY ? op->layers : 1;
+  if (at->passes + micros * layers > MOST_PASSES) {
+    char expected[128];
+    snprintf(expected, sizeof expected,
+             "fewer operations or layers: those before it cover %" PRId64 " layers in all, at most %" PRId64 " may", at->passes,
+             MOST_PASSES);
+    return bad_cell(at, cell, expected);
+  }
+  at->passes += micros * layers;
+  return BPPSA_OK;
 }
 
 static bppsa_status read_op(place *at, const char *cell, bppsa_schedule *list, int64_t worker) {
@@ -363,6 +394,7 @@ static bppsa_status read_op(place *at, const char *cell, bppsa_schedule *list, i
     return bad_cell(at, cell,
                     good ? "micro-batch, stage, replica and layers that the first row has" : "an operation such as F3@2v0");
   }
+  BPPSA_TRY(check_size(at, cell, list, &op));
   return bppsa_schedule_append(list, &op);
 }
 
@@ -399,6 +431,22 @@ static char *next_row(char **rest) {
   return row;
 }
 
+static bppsa_status check_product(const place *at, const char *what, int64_t count, int64_t layers) {
+  return count <= MOST_CELLS / layers
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: row 1: %" PRId64 " %s times %" PRId64 " layers, expected at most %" PRId64,
+                          at->path, count, what, layers, MOST_CELLS);
+}
+
+/* Checks the sizes that follow from the first row. */
+static bppsa_status check_row(const place *at, const bppsa_schedule *list) {
+  BPPSA_TRY(check_product(at, "micro-batches of all iterations and copies", list->micros, list->config.layers));
+  BPPSA_TRY(check_product(at, "replicas", list->replicas, list->config.layers));
+  return list->workers <= MOST_WORKERS ? BPPSA_OK
+                                       : bppsa_fail(BPPSA_ERR_FORMAT, "%s: row 1: %" PRId64 " workers, expected at most %" PRId64,
+                                                    at->path, list->workers, MOST_WORKERS);
+}
+
 /* Makes the empty list of the first row. */
 static bppsa_status read_first_row(place *at, char *row, bppsa_schedule **made) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
@@ -409,7 +457,7 @@ static bppsa_status read_first_row(place *at, char *row, bppsa_schedule **made) 
                                     : bad_cell(at, "", "scheme=... and what the schedule was made from");
   if (status == BPPSA_OK) {
     status = bppsa_schedule_create_empty(scheme, &config, made);
-    status = status == BPPSA_OK ? status : bppsa_fail_prefix(status, "%s: row 1", at->path);
+    status = status == BPPSA_OK ? check_row(at, *made) : bppsa_fail_prefix(status, "%s: row 1", at->path);
   }
   bppsa_free(cut);
   return status;
@@ -437,8 +485,11 @@ bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list) {
   bppsa_status status = (int64_t)strlen(text) == size
                             ? read_rows(&at, text, &made)
                             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %zu: 0, expected text", path, strlen(text));
-  status = status == BPPSA_OK ? bppsa_schedule_connect(made) : status;
   bppsa_free(text);
+  if (status == BPPSA_OK) {
+    status = bppsa_schedule_connect_within(made, MOST_OPS, MOST_DEPS);
+    status = status == BPPSA_ERR_ARGUMENT ? bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s", path) : status;
+  }
   if (status != BPPSA_OK) {
     bppsa_schedule_destroy(made);
     return status;

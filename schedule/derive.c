@@ -12,12 +12,23 @@
  *     PRODUCT            the products it joins
  *     CARRY, APPLY       the gradient in front of their elements; CARRY also a product over its elements
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"
 
 #define TABLE_LIMIT ((int64_t)1 << 27)
+
+/* An operation of a scan over the elements first .. first + count - 1. */
+typedef struct {
+  int32_t first, count, id;
+} segment;
+
+typedef struct {
+  segment *all; /* sorted by first, then by count, of equals the latest operation first */
+  int64_t size;
+} segments;
 
 typedef struct {
   bppsa_schedule *list;
@@ -31,8 +42,7 @@ typedef struct {
   int32_t *prepared;    /* the last PREDICT or STASH of [replica][layer] */
   int32_t *before;      /* size count */
   int32_t *reaches;     /* of scans: what made the gradient at [element] */
-  int32_t *carry;       /* of scans: the latest CARRY that begins at [element]; chained by `before` */
-  int32_t *product;     /* of scans: the latest PRODUCT that begins at [element]; chained by `before` */
+  segments carries, products;
 } tables;
 
 static bool halves(const bppsa_schedule *list) {
@@ -56,9 +66,7 @@ static bppsa_status make_tables(tables *t) {
               {&t->step, held},
               {&t->prepared, held},
               {&t->before, list->count},
-              {&t->reaches, elements},
-              {&t->carry, elements},
-              {&t->product, elements}};
+              {&t->reaches, elements}};
   for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
     *made[i].table = bppsa_alloc((size_t)made[i].count * sizeof(int32_t));
     if (*made[i].table == NULL) {
@@ -67,6 +75,51 @@ static bppsa_status make_tables(tables *t) {
     memset(*made[i].table, 0xff, (size_t)made[i].count * sizeof(int32_t)); /* -1 */
   }
   return BPPSA_OK;
+}
+
+/* ---- segments of a scan ---- */
+
+static int by_place(const void *a, const void *b) {
+  const segment *x = a, *y = b;
+  if (x->first != y->first) {
+    return x->first < y->first ? -1 : 1;
+  }
+  return x->count != y->count ? (x->count < y->count ? -1 : 1) : (x->id < y->id) - (x->id > y->id);
+}
+
+/* Lists the operations of a kind. */
+static bppsa_status list_segments(const bppsa_schedule *list, int kind, segments *s) {
+  int64_t size = 0;
+  for (int64_t id = 0; id < list->count; ++id) {
+    size += list->ops[id].kind == kind;
+  }
+  s->all = bppsa_calloc(size, sizeof *s->all);
+  if (s->all == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t id = 0; id < list->count; ++id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    if (op->kind == kind) {
+      s->all[s->size++] = (segment){op->layer, op->layers, (int32_t)id};
+    }
+  }
+  qsort(s->all, (size_t)size, sizeof *s->all, by_place);
+  return BPPSA_OK;
+}
+
+/* Of the segments that begin at `first` and have `least` elements or more: the shortest. NULL: none. */
+static const segment *find_segment(const segments *s, int64_t first, int64_t least) {
+  int64_t low = 0, high = s->size;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    const segment *at = &s->all[middle];
+    if (at->first < first || (at->first == first && at->count < least)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < s->size && s->all[low].first == first ? &s->all[low] : NULL;
 }
 
 /* ---- who makes what ---- */
@@ -97,17 +150,11 @@ static void note_producers(const tables *t) {
       break;
     case BPPSA_KIND_CARRY:
       t->reaches[op->layer + op->layers] = (int32_t)id;
-      t->before[id] = t->carry[op->layer];
-      t->carry[op->layer] = (int32_t)id;
       break;
     case BPPSA_KIND_APPLY: /* it also gives this gradient, but later than a CARRY */
       if (t->reaches[op->layer + op->layers] < 0) {
         t->reaches[op->layer + op->layers] = (int32_t)id;
       }
-      break;
-    case BPPSA_KIND_PRODUCT:
-      t->before[id] = t->product[op->layer];
-      t->product[op->layer] = (int32_t)id;
       break;
     default:
       break;
@@ -219,23 +266,15 @@ static bppsa_status need_backward(const tables *t, int64_t id) {
 
 /* The product over exactly the elements from .. to - 1, or -1. */
 static int32_t find_product(const tables *t, int64_t from, int64_t to) {
-  int32_t at = t->product[from];
-  while (at >= 0 && t->list->ops[at].layer + t->list->ops[at].layers != to) {
-    at = t->before[at];
-  }
-  return at;
+  const segment *found = find_segment(&t->products, from, to - from);
+  return found != NULL && found->count == to - from ? found->id : -1;
 }
 
 /* The operation from which to fetch the gradient at `from`. Each worker whose CARRY begins at `from` holds this gradient. Chooses
  * the CARRY over the fewest elements, but over more than `layers`, so that no worker sends the gradient to many; -1: none. */
 static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
-  int32_t best = -1;
-  for (int32_t at = t->carry[from]; at >= 0; at = t->before[at]) {
-    if (t->list->ops[at].layers > layers && (best < 0 || t->list->ops[at].layers < t->list->ops[best].layers)) {
-      best = at;
-    }
-  }
-  return best;
+  const segment *found = find_segment(&t->carries, from, (int64_t)layers + 1);
+  return found != NULL ? found->id : -1;
 }
 
 /* The dependencies of a scan's operation. For a PRODUCT of two others `part` is the element at which the second begins. A CARRY
@@ -293,6 +332,8 @@ bppsa_status bppsa_schedule_derive(bppsa_schedule *list) {
   }
   list->dep_count = 0;
   bppsa_status status = make_tables(&t);
+  status = status == BPPSA_OK ? list_segments(list, BPPSA_KIND_CARRY, &t.carries) : status;
+  status = status == BPPSA_OK ? list_segments(list, BPPSA_KIND_PRODUCT, &t.products) : status;
   if (status == BPPSA_OK) {
     note_producers(&t);
   }
@@ -301,8 +342,8 @@ bppsa_status bppsa_schedule_derive(bppsa_schedule *list) {
     list->ops[id].dep_count = 0;
     status = needs(&t, id);
   }
-  int32_t *const made[] = {t.forward, t.gradient[0], t.gradient[1], t.again[0], t.again[1], t.made,   t.synced,
-                           t.step,    t.prepared,    t.before,      t.reaches,  t.carry,    t.product};
+  void *const made[] = {t.forward, t.gradient[0], t.gradient[1], t.again[0], t.again[1],    t.made,        t.synced,
+                        t.step,    t.prepared,    t.before,      t.reaches,  t.carries.all, t.products.all};
   for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
     bppsa_free(made[i]);
   }

@@ -5,7 +5,17 @@
 #include "core/json.h"
 #include "schedule/timed.h"
 
-enum { MOST_JSON_OPS = 100000 };
+enum { MOST_JSON_OPS = 100000, MOST_JSON_NUMBERS = 1 << 23 };
+
+/* Is the list short enough to be written operation by operation? Each tells its layers, micro-batches and dependencies one by
+ * one. */
+static bool fits(const bppsa_schedule *list) {
+  int64_t numbers = list->dep_count;
+  for (int64_t id = 0; id < list->count && list->count <= MOST_JSON_OPS; ++id) {
+    numbers += list->ops[id].layers + (list->scheme->scan ? 0 : list->ops[id].micros);
+  }
+  return list->count <= MOST_JSON_OPS && numbers <= MOST_JSON_NUMBERS;
+}
 
 static json_t *range_json(int64_t first, int64_t count) {
   json_t *array = json_array();
@@ -106,7 +116,7 @@ json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops) {
     ok = ok && bppsa_json_put_text(object, "advice", list->advice_text);
   }
   ok = ok && bppsa_json_put(object, "workers", workers_json(timed));
-  if (with_ops && list->count <= MOST_JSON_OPS) {
+  if (with_ops && fits(list)) {
     ok = ok && bppsa_json_put(object, "ops", ops_json(timed));
   }
   return bppsa_json_finish(object, ok);

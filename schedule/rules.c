@@ -12,9 +12,7 @@ bppsa_status bppsa_checker_prepare(bppsa_checker *c) {
   const bppsa_schedule *list = c->list;
   const bool scan = list->scheme->scan;
   const int64_t passes = scan ? 0 : list->micros * list->config.layers, held = list->replicas * list->config.layers;
-  c->cells = larger(larger(passes, held),
-                    larger(list->workers * list->workers <= list->count ? list->workers * list->workers : list->workers,
-                           larger(list->groups, scan ? list->config.elements + 1 : 1)));
+  c->cells = larger(larger(passes, held), larger(list->workers, larger(list->groups, scan ? list->config.elements + 1 : 1)));
   c->send = bppsa_alloc((size_t)list->groups * sizeof *c->send);
   c->recv = bppsa_alloc((size_t)list->groups * sizeof *c->recv);
   c->first = bppsa_alloc((size_t)c->cells * sizeof *c->first);
@@ -268,39 +266,54 @@ static bppsa_status send_source(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* The RECVs of a lane are in the order in which each sender sends. Keeps the latest SEND of every pair of workers, in a chain of
- * each receiver, because a receiver has few senders. */
+/* Chains of the RECVs of each worker, the first one first: head[worker], then next[RECV]. */
+static void chain_recvs(const bppsa_checker *c, int32_t *head, int32_t *next) {
+  bppsa_checker_fill(head, c->list->workers, -1);
+  for (int64_t id = c->list->count - 1; id >= 0; --id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    if (c->sane[id] && op->kind == BPPSA_KIND_RECV && c->send[op->group] >= 0) {
+      next[id] = head[op->worker];
+      head[op->worker] = (int32_t)id;
+    }
+  }
+}
+
+/* The worker that sends what a RECV receives. */
+static int32_t sender_of(const bppsa_checker *c, int32_t recv) {
+  return c->list->ops[c->send[c->list->ops[recv].group]].worker;
+}
+
+/* The first RECV of a chain that is behind a later SEND of its sender, or -1. latest: of each worker its latest SEND so far. */
+static int32_t overtaken(const bppsa_checker *c, int32_t chain, const int32_t *next, int32_t *latest) {
+  for (int32_t id = chain; id >= 0; id = next[id]) {
+    latest[sender_of(c, id)] = -1;
+  }
+  for (int32_t id = chain; id >= 0; id = next[id]) {
+    const int32_t send = c->send[c->list->ops[id].group];
+    if (latest[sender_of(c, id)] >= send) {
+      return id;
+    }
+    latest[sender_of(c, id)] = send;
+  }
+  return -1;
+}
+
+/* The RECVs of a lane are in the order in which each sender sends. */
 static bppsa_status receive_order(bppsa_checker *c, bool *kept) {
-  const bppsa_schedule *list = c->list;
-  int32_t *latest = bppsa_alloc((size_t)(list->count + list->workers) * 2 * sizeof *latest); /* nodes {send, next}; heads */
-  if (latest == NULL) {
+  int32_t *head = c->first, *latest = c->second, found = -1;
+  int32_t *next = bppsa_alloc((size_t)c->list->count * sizeof *next);
+  if (next == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  int32_t *nodes = latest + list->workers;
-  int64_t used = 0;
-  bppsa_checker_fill(latest, list->workers, -1);
-  for (int64_t id = 0; id < list->count && *kept; ++id) {
-    const bppsa_schedule_op *op = &list->ops[id];
-    const int32_t send = c->sane[id] && op->kind == BPPSA_KIND_RECV ? c->send[op->group] : -1;
-    if (send < 0) {
-      continue;
-    }
-    int32_t at = latest[op->worker];
-    while (at >= 0 && list->ops[nodes[2 * at]].worker != list->ops[send].worker) {
-      at = nodes[2 * at + 1];
-    }
-    if (at < 0) {
-      nodes[2 * used] = send;
-      nodes[2 * used + 1] = latest[op->worker];
-      latest[op->worker] = (int32_t)used++;
-      continue;
-    }
-    *kept = nodes[2 * at] < send ||
-            bppsa_checker_broken(c, id, "received behind a later SEND of worker %d, expected the order of the sends",
-                                 (int)list->ops[send].worker);
-    nodes[2 * at] = send;
+  chain_recvs(c, head, next);
+  for (int64_t w = 0; w < c->list->workers; ++w) {
+    const int32_t id = overtaken(c, head[w], next, latest);
+    found = id >= 0 && (found < 0 || id < found) ? id : found;
   }
-  bppsa_free(latest);
+  bppsa_free(next);
+  *kept =
+      found < 0 || bppsa_checker_broken(c, found, "received behind a later SEND of worker %d, expected the order of the sends",
+                                        (int)sender_of(c, found));
   return BPPSA_OK;
 }
 

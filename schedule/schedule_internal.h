@@ -77,6 +77,8 @@ int64_t bppsa_schedule_micro(const bppsa_schedule *list, int64_t replica, int64_
 
 /* Replaces all dependencies by those of the data flow, without transfers. */
 bppsa_status bppsa_schedule_derive(bppsa_schedule *list);
+/* bppsa_schedule_connect for lists from files: ERR_ARGUMENT beyond so many operations, transfers too, or so many dependencies. */
+bppsa_status bppsa_schedule_connect_within(bppsa_schedule *list, int64_t most_ops, int64_t most_deps);
 bppsa_status bppsa_schedule_add_dep(bppsa_schedule *list, int64_t op, int64_t dep);
 
 /* ---- events (events.c) ---- */

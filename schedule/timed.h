@@ -17,7 +17,8 @@ typedef struct {
 bppsa_status bppsa_timed_create(bppsa_schedule *list, bppsa_timed *timed);
 void bppsa_timed_free(bppsa_timed *timed);
 
-/* The schedule as JSON; with `with_ops` its operations too, unless there are more than 100 000. NULL when out of memory. */
+/* The schedule as JSON; with `with_ops` its operations too, unless there are more than 100 000, or more than 8388608 layers,
+ * micro-batches and dependencies in them. NULL when out of memory. */
 json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops);
 
 /* Reads a file of costs into `config`. `arrays` receives the arrays that config borrows, the profile's in the last three places;
@@ -34,8 +35,9 @@ bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text);
 #define BPPSA_SCHEDULE_DRAW_LIMIT 20000
 
 /* Writes events of the Chrome trace format: one for each operation, arrows from SEND to RECV, counters of activations. A unit of
- * time is shown as a millisecond. */
+ * time is shown as a millisecond. ERR_ARGUMENT: more than BPPSA_SCHEDULE_TRACE_LIMIT operations. */
 bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text);
+#define BPPSA_SCHEDULE_TRACE_LIMIT (1 << 20)
 
 /* Several schedules in one drawing or trace, as one that is predicted and what was measured of it. All is borrowed. */
 typedef struct {
@@ -79,8 +81,9 @@ typedef struct {
   const char *svg, *trace, *csv;
 } bppsa_timed_files;
 bppsa_status bppsa_timed_write(const bppsa_timed *timed, const bppsa_timed_files *files);
-/* Reads such a file. The caller destroys the list. ERR_FORMAT: more bytes than the limit, or row and cell; ERR_IO, ERR_MEMORY. */
+/* Reads such a file. The caller destroys the list. ERR_FORMAT: more bytes than the limit, or row and cell, or more operations,
+ * layers, workers or dependencies than a file may have (csv.c); ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list);
-#define BPPSA_SCHEDULE_CSV_LIMIT ((int64_t)8 << 20) /* about a million operations: less than 1 GiB and 5 s */
+#define BPPSA_SCHEDULE_CSV_LIMIT ((int64_t)8 << 20) /* about a million operations: less than 1 GiB and 5 s, with csv.c's limits */
 
 #endif

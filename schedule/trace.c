@@ -119,6 +119,10 @@ bppsa_status bppsa_schedule_trace_groups(const bppsa_timed_groups *groups, bppsa
 }
 
 bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text) {
+  if (timed->list->count > BPPSA_SCHEDULE_TRACE_LIMIT) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "trace: %" PRId64 " operations, expected at most %d", timed->list->count,
+                      BPPSA_SCHEDULE_TRACE_LIMIT);
+  }
   const bppsa_timed_group one = {.list = timed->list, .times = &timed->times};
   return bppsa_schedule_trace_groups(&(bppsa_timed_groups){.count = 1, .groups = &one, .milliseconds = 1}, text);
 }

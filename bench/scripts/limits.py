@@ -61,6 +61,54 @@ def numbered(unit, size):
     return b",".join(parts)
 
 
+def sized(head, unit, count, tail=b"\n"):
+    """head, then unit % 0, unit % 1, ..: so many, or as many as fit into a schedule"""
+    parts, used = [head], len(head) + len(tail)
+    for i in range(count):
+        part = unit % ((i,) * unit.count(b"%"))
+        used += len(part)
+        if used > CSV:
+            break
+        parts.append(part)
+    return b"".join(parts) + tail
+
+
+def schedules():
+    """names and texts of schedules as CSV, each as large as is accepted in one way"""
+    many = 10 * CSV
+    one = b"scheme=gpipe,stages=1,micro-batches=1,layers=2\n0,F0@0v0,B0@0v0,STEP@0v1"
+    yield "backward passes", fill(b"scheme=gpipe,stages=1,micro-batches=1000000\n0", b",B0@0", b"\n", CSV)
+    yield "bookkeeping", fill(one, b",STASH0@0", b"\n", CSV)
+    yield "SYNCs", sized(b"scheme=gpipe,stages=1,micro-batches=1,layers=1000000\n0", b",SYNC@0:%dx1", many)
+    yield "layers of operations", b"scheme=gpipe,stages=1,micro-batches=4,layers=1000000\n0" + 33 * b",F0@0" + b"\n"
+    yield "cells of tables", b"scheme=chimera,stages=64,micro-batches=1,replicas=64,layers=65536,scale=2,recompute=1\n0\n"
+    yield "workers", b"scheme=scan-chunked,stages=131072,elements=131073\n0,APPLY0@0:0x131072\n"
+    yield "readers of a result", sized(b"scheme=gpipe,stages=1,micro-batches=1,width=131072\n0,F0@0", b"\n%d,B0@0", 131072).replace(
+        b"\n0,B0@0", b"", 1)
+    stages = range(100000)
+    yield "senders of a receiver", (
+        b"scheme=gpipe,stages=100000,micro-batches=1\n99999" + b"".join(b",F0@%dv0" % s for s in stages[1::2]) +
+        b"".join(b",B0@%dv0,STEP@%dv1" % (s, s) for s in stages[::-2]) +
+        b"".join(b"\n%d,F0@%dv0,B0@%dv0,STEP@%dv1" % (s, s, s, s) for s in stages[::2]) + b"\n")
+    steps = b"".join(b",STEP@0:%dx1" % (1999 * i % 4000) for i in range(4000))
+    yield "dependencies", (b"scheme=gpipe,stages=1,micro-batches=1000,layers=4000\n0" + steps +
+                           b"".join(b",F%d@0" % (i % 1000) for i in range(2090)) + b"\n")
+    yield "transfers", (b"scheme=gpipe,stages=1,width=1000,micro-batches=1,layers=4000\n0" + steps +
+                        b"".join(b"\n%d,F0@0" % w for w in range(1, 391)) + b"\n")
+    row = b"".join(b",F%d@1" % i for i in range(1000))
+    yield "pairs of workers", (b"scheme=gpipe,stages=2,width=500,micro-batches=2\n0" + row.replace(b"@1", b"@0") +
+                               b"".join(b"\n%d%s" % (w, row) for w in range(1, 1000)))[:CSV - 20].rsplit(b",", 1)[0] + b"\n"
+    scan = b"scheme=scan-blelloch,stages=1,elements=1000000\n0"
+    yield "carries of a scan", sized(scan, b",CARRY0@0:0x%d", many).replace(b"x0,", b"x1,", 1)
+    yield "products of a scan", sized(scan, b",PRODUCT0@0:0x%d.1", many).replace(b"x0.", b"x2.", 1)
+    yield "a scan's layers", scan + b",APPLY0@0:0x999999" + 99000 * b",PRODUCT0@0:0x999999" + b"\n"
+    trip = b",PREDICT%d@0v%d,F%d@0v%d,PREDICT%d@0v%d,B%d@0v%d,STEP@0v%d"
+    yield "predictions", (b"scheme=spectrain,stages=1,micro-batches=80000,layers=1\n0" +
+                          b"".join(trip % ((i,) * 8 + (i + 1,)) for i in range(80000)) + b"\n")
+    trips = (trip % ((i,) * 8 + (i + 1,)) for i in range(1024))
+    yield "layers of predictions", b"scheme=spectrain,stages=1,micro-batches=1024,layers=4096\n0" + b"".join(trips) + b"\n"
+
+
 def results():
     """the benchmark and the rows of documents whose figures take gnuplot the longest"""
     time = {"median_s": 1, "min_s": 1, "max_s": 1, "same_bits": True, "noisy": False}
@@ -106,11 +154,17 @@ def cases(program):
         yield "safetensors header: " + name, "prune --weights f.safetensors --fraction 0.5 --out m.safetensors", None
     write("f.csv", fill(b"scheme=1f1b,stages=1,micro-batches=1000000\n0", b",F0@0", b"\n", CSV))
     yield "schedule CSV: operations", "schedule --load f.csv", None
+    for name, text in schedules():
+        write("f.csv", text)
+        yield "schedule CSV: " + name, "schedule --load f.csv --json --csv g.csv --trace f.trace", None
     subprocess.run([program] + "schedule gpipe --stages 600 --micro-batches 630 --csv f.csv".split(), check=True,
                    stdout=subprocess.DEVNULL)
     yield "schedule CSV: a valid one of %d bytes" % os.path.getsize("f.csv"), "schedule --load f.csv", None
     yield ("schedule CSV: the same for train", "train rnn --seq-len 2 --hidden 1 --samples 32 --batch 16 --ranks 1 --split f.csv "
            "--iterations 1", None)
+    subprocess.run([program] + "schedule gpipe --stages 400 --micro-batches 436 --csv f.csv".split(), check=True,
+                   stdout=subprocess.DEVNULL)
+    yield "schedule CSV: the longest trace", "schedule --load f.csv --json --csv g.csv --trace f.trace", None
     head = b"%%MatrixMarket matrix coordinate pattern general\n"
     product = "bench product --left f.%s --right none.%s"
     count = (MTX - len(head) - 20) // 4

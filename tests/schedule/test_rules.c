@@ -171,6 +171,45 @@ static void test_last_transfer(void **state) {
   bppsa_schedule_destroy(list);
 }
 
+/* The first RECV that is behind a later SEND, found by comparing all pairs; -1: none. */
+static int64_t first_overtaken(const bppsa_schedule *list) {
+  for (int64_t id = 0; id < list->count; ++id) {
+    for (int64_t before = 0; before < id && list->ops[id].kind == BPPSA_KIND_RECV; ++before) {
+      const bppsa_schedule_op *a = &list->ops[before], *b = &list->ops[id];
+      const bppsa_schedule_op *sent_a = NULL, *sent_b = NULL;
+      for (int64_t k = 0; k < list->count; ++k) {
+        const bppsa_schedule_op *op = &list->ops[k];
+        sent_a = op->kind == BPPSA_KIND_SEND && op->group == a->group ? op : sent_a;
+        sent_b = op->kind == BPPSA_KIND_SEND && op->group == b->group ? op : sent_b;
+      }
+      if (a->kind == BPPSA_KIND_RECV && a->worker == b->worker && sent_a->worker == sent_b->worker && sent_a > sent_b) {
+        return id;
+      }
+    }
+  }
+  return -1;
+}
+
+/* Where several workers receive in a wrong order, the first such RECV of the list is named. */
+static void test_first_overtaken(void **state) {
+  (void)state;
+  const uint64_t rule = (uint64_t)1 << rule_index("receive-order");
+  int64_t found = 0;
+  for (int64_t first = 0; first < 24; ++first) {
+    bppsa_schedule *list = make("gpipe");
+    for (int64_t i = 0; i < 3; ++i) { /* RECVs change places within the list, not those of their SENDs */
+      exchange(find(list, BPPSA_KIND_RECV, first + 3 * i), find(list, BPPSA_KIND_RECV, first + 5 * i + 7));
+    }
+    bppsa_schedule_finding finding;
+    assert_int_equal(bppsa_schedule_check(list, rule, &finding), BPPSA_OK);
+    assert_int_equal(finding.op, first_overtaken(list));
+    assert_true((finding.op >= 0) == (finding.rule != NULL));
+    found += finding.op >= 0;
+    bppsa_schedule_destroy(list);
+  }
+  assert_true(found > 8);
+}
+
 /* A finding of a product names the Jacobians whose products it must wait for. */
 static void test_words(void **state) {
   (void)state;
@@ -245,9 +284,9 @@ static void test_rules(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_valid),         cmocka_unit_test(test_variants),
-                                     cmocka_unit_test(test_mutations),     cmocka_unit_test(test_split_steps),
-                                     cmocka_unit_test(test_last_transfer), cmocka_unit_test(test_words),
-                                     cmocka_unit_test(test_reversed),      cmocka_unit_test(test_rules)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_valid),       cmocka_unit_test(test_variants),      cmocka_unit_test(test_mutations),
+      cmocka_unit_test(test_split_steps), cmocka_unit_test(test_last_transfer), cmocka_unit_test(test_first_overtaken),
+      cmocka_unit_test(test_words),       cmocka_unit_test(test_reversed),      cmocka_unit_test(test_rules)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
