@@ -75,8 +75,8 @@ static void places(void **state) {
       {"scheme=gpipe,stages=2\n-1,F0@0", "row 2, cell 1: '-1', expected the number of a worker, each once"},
       {"scheme=gpipe,stages=2\n0x,F0@0", "row 2, cell 1: '0x', expected the number of a worker, each once"},
       {"scheme=gpipe,stages=2\n0,F0@0=1e", "row 2, cell 2: 'F0@0=1e', expected an operation"},
-      {"scheme=gpipe,stages=2\n0,F0@0=0x1", "row 2, cell 2: 'F0@0=0x1', expected an operation"},
-      {"scheme=gpipe,stages=2\n0,F0@0~-0x1", "row 2, cell 2: 'F0@0~-0x1', expected an operation"},
+      {"scheme=gpipe,stages=2\n0,F0@0=0xA", "row 2, cell 2: 'F0@0=0xA', expected an operation"},
+      {"scheme=gpipe,stages=2\n0,F0@0~-0x9", "row 2, cell 2: 'F0@0~-0x9', expected micro-batch, stage, replica and layers"},
       {"scheme=gpipe,stages=2\n0,F0@0%9", "row 2, cell 2: 'F0@0%9', expected an operation"},
       {"scheme=gpipe,stages=2\n0,F0@0+9", "row 2, cell 2: 'F0@0+9', expected micro-batch, stage, replica and layers"},
       {"scheme=gpipe,stages=2\n0,F0@0/1", "row 2, cell 2: 'F0@0/1', expected micro-batch, stage, replica and layers"},
@@ -90,6 +90,15 @@ static void places(void **state) {
     assert_error(load(files[i].text, &list), BPPSA_ERR_FORMAT, files[i].says);
     assert_null(list);
   }
+}
+
+/* 0x2 is no hexadecimal number: a cost of 0, and two layers. */
+static void zero_and_layers(void **state) {
+  (void)state;
+  bppsa_schedule *list = NULL;
+  assert_int_equal(load("scheme=gpipe,stages=2,layers=4,micro-batches=1\n0,F0@0=0x2,B0@0\n1,F0@1,B0@1", &list), BPPSA_OK);
+  assert_true(list->ops[0].kind == BPPSA_KIND_F && list->ops[0].cost == 0 && list->ops[0].layers == 2);
+  bppsa_schedule_destroy(list);
 }
 
 /* What is written is read again, with every mark: the same text. */
@@ -120,6 +129,6 @@ static void round_trip(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ranges), cmocka_unit_test(reals), cmocka_unit_test(places),
-                                     cmocka_unit_test(round_trip)};
+                                     cmocka_unit_test(zero_and_layers), cmocka_unit_test(round_trip)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
