@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "core/directory.h"
@@ -16,13 +17,14 @@ static bppsa_status check_other(const char *path, const char *what, const char *
              : BPPSA_OK;
 }
 
-/* Refuses an output that is one of the checkpoint's files (train/checkpoint.h). */
+/* The checkpoint's files (train/checkpoint.h): refuses an output that is one of them, or without an output (NULL) a directory in
+ * which one of them cannot be made or replaced. */
 static bppsa_status check_checkpoint(const char *directory, const char *name, const char *output) {
   static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors"};
   char path[PATH_MAX + 64];
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
     snprintf(path, sizeof path, "%.4095s/%s", directory, names[i]);
-    BPPSA_TRY(check_other(path, "--checkpoint", name, output));
+    BPPSA_TRY(output != NULL ? check_other(path, "--checkpoint", name, output) : bppsa_path_check_file(path));
   }
   return BPPSA_OK;
 }
@@ -115,7 +117,10 @@ bppsa_status bppsa_cli_check_paths(const bppsa_cli *cli) {
     if (!bppsa_cli_value(cli, use->option)->present || role < BPPSA_PATH_WRITTEN) {
       continue;
     }
-    const bppsa_status status = role == BPPSA_PATH_FOLDER ? bppsa_path_check_folder(path) : bppsa_path_check_file(path);
+    bppsa_status status = role == BPPSA_PATH_FOLDER ? bppsa_path_check_folder(path) : bppsa_path_check_file(path);
+    if (status == BPPSA_OK && use->option == BPPSA_OPTION_CHECKPOINT && access(path, F_OK) == 0) {
+      status = check_checkpoint(path, name, NULL);
+    }
     BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s", name));
     BPPSA_TRY(role == BPPSA_PATH_WRITTEN ? check_streams(name, path) : BPPSA_OK);
     BPPSA_TRY(role == BPPSA_PATH_WRITTEN ? check_distinct(cli, use) : BPPSA_OK);

@@ -87,13 +87,16 @@ static bppsa_status check_bench(const bppsa_figures *f, const char *path) {
                     line.text);
 }
 
+/* What follows a figure's name in the names of its files. */
+static const char *const suffixes[] = {".csv", ".svg", ".gp", ".png", ".json"};
+enum { SUFFIXES = sizeof suffixes / sizeof suffixes[0], DRAWN = SUFFIXES - 1 /* the last is of kept measurements */ };
+
 /* Refuses results that lie where one of the figures or pages goes. (DIR/results.json is written too, and keeps what it has.) */
 static bppsa_status check_overwritten(const bppsa_figures *f, const char *results) {
-  static const char *const suffixes[] = {".csv", ".svg", ".gp", ".png"};
   char path[BPPSA_FIGURES_PATH];
   bool same = false;
   for (int i = 0; !same && i < bppsa_figure_count; ++i) {
-    for (size_t k = 0; !same && k < sizeof suffixes / sizeof suffixes[0]; ++k) {
+    for (int k = 0; !same && k < DRAWN; ++k) {
       BPPSA_TRY(bppsa_figures_path(f, bppsa_figure_table[i].name, suffixes[k], path));
       same = bppsa_path_same(results, path);
     }
@@ -182,6 +185,33 @@ static bppsa_status find_page(bppsa_figures *f) {
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "figures: model %s has none, expected %s", f->kind->name, line.text);
 }
 
+static bppsa_status check_output(const bppsa_figures *f, const char *name, const char *suffix) {
+  char path[BPPSA_FIGURES_PATH];
+  BPPSA_TRY(bppsa_figures_path(f, name, suffix, path));
+  const bppsa_status status = bppsa_path_check_file(path);
+  return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--out");
+}
+
+/* Proves before the work begins that each file of the run can be made or replaced: no directory, pipe or dangling link has its
+ * name. */
+static bppsa_status check_outputs(const bppsa_figures *f) {
+  for (int i = 0; i < bppsa_figure_page_count; ++i) {
+    const bppsa_figure_page *page = &bppsa_figure_pages[i];
+    if (is_of_run(f, page)) {
+      BPPSA_TRY(check_output(f, page->file, ""));
+      BPPSA_TRY(page->kept != NULL ? check_output(f, page->kept, "") : BPPSA_OK);
+    }
+  }
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    const bppsa_figure *figure = &bppsa_figure_table[i];
+    const int count = !is_of_run(f, &bppsa_figure_pages[figure->page]) ? 0 : figure->kept ? SUFFIXES : DRAWN;
+    for (int k = 0; k < count; ++k) {
+      BPPSA_TRY(check_output(f, figure->name, suffixes[k]));
+    }
+  }
+  return BPPSA_OK;
+}
+
 /* Makes the directory, then makes and removes a file in it, so that a directory that cannot be written is found before the work
  * starts. */
 static bppsa_status make_directory(const bppsa_figures *f) {
@@ -191,6 +221,7 @@ static bppsa_status make_directory(const bppsa_figures *f) {
   if (bppsa_io_mkdir(directory) != 0 && errno != EEXIST) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: %s: cannot be made (%s), expected a directory", directory, strerror(errno));
   }
+  BPPSA_TRY(check_outputs(f));
   BPPSA_TRY(bppsa_figures_path(f, f->page->kept, "", path));
   const bppsa_status status = bppsa_file_writer_create(path, &writer);
   bppsa_file_writer_abort(writer);

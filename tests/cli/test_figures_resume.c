@@ -211,6 +211,12 @@ static void test_cannot_be_written(void **state) {
   assert_fails(2, "/proc/self", "figures --out /proc/self");
   assert_fails(2, "/proc/none", "figures --out /proc/none");
   assert_fails(2, "/proc/self", "figures --cnn --out /proc/self");
+  assert_int_equal(system("mkdir -p P/figure8.png Q R && mkfifo Q/results.json && ln -s nowhere R/table1.csv"), 0);
+  assert_fails(2, "--out: P/figure8.png: not a regular file, expected the path of a new or a regular file",
+               "figures " SWEEP " --out P");
+  assert_fails(2, "Q/results.json: a pipe, expected a regular file", "figures " SWEEP " --out Q");
+  assert_fails(2, "--out: R/table1.csv: a symbolic link that leads nowhere", "figures --cnn --out R");
+  assert_false(file_exists("P/results.json"));
 }
 
 /* ---- what is concluded ---- */

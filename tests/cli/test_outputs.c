@@ -85,6 +85,9 @@ static void test_directories(void **state) {
   assert_fails(2, "--checkpoint: circle: Too many levels of symbolic links", TRAIN "--checkpoint circle");
   assert_fails(2, "File name too long", TRAIN "--checkpoint " LONG_NAME);
   assert_fails(2, "--checkpoint: W.safetensors: not a directory", TRAIN "--checkpoint W.safetensors");
+  assert_int_equal(system("mkdir -p taken/checkpoint.new.safetensors"), 0);
+  assert_fails(2, "--checkpoint: taken/checkpoint.new.safetensors: not a regular file", TRAIN "--checkpoint taken");
+  assert_int_equal(system("rm -r taken"), 0);
   assert_fails(2, "--out: no-directory: a symbolic link that leads nowhere", "figures --quick --out no-directory");
   assert_fails(2, "--out: circle: Too many levels of symbolic links", "figures --quick --out circle");
   assert_int_equal(count_files(), files);
