@@ -72,7 +72,7 @@ static long long key_byte(const source *s, int64_t key) {
 
 /* "PATH: byte N: tensor "NAME": " in front of the last error. */
 static bppsa_status at_entry(const source *s, const entry *e) {
-  return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: byte %lld: tensor \"%s\"", s->path, key_byte(s, e->key), e->name);
+  return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: byte %lld: tensor \"%.100s\"", s->path, key_byte(s, e->key), e->name);
 }
 
 static bppsa_status parse_dtype(const json_t *value, entry *e) {
@@ -83,7 +83,7 @@ static bppsa_status parse_dtype(const json_t *value, entry *e) {
       return BPPSA_OK;
     }
   }
-  return bppsa_fail(BPPSA_ERR_FORMAT, "dtype %s%s%s, expected one of F32 F64 I64 I32 I16 I8 U8 BOOL F16 BF16 U16 U32 U64",
+  return bppsa_fail(BPPSA_ERR_FORMAT, "dtype %s%.40s%s, expected one of F32 F64 I64 I32 I16 I8 U8 BOOL F16 BF16 U16 U32 U64",
                     code != NULL ? "\"" : "", code != NULL ? code : "missing or no string", code != NULL ? "\"" : "");
 }
 
@@ -150,8 +150,8 @@ static bppsa_status check_metadata(const source *s, json_t *metadata, int64_t ke
   }
   json_object_foreach(metadata, name, value) {
     if (!json_is_string(value)) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s: \"%s\" is not a string, expected one", s->path, key_byte(s, key),
-                        METADATA, name);
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s: \"%.100s\" is not a string, expected one", s->path,
+                        key_byte(s, key), METADATA, name);
     }
   }
   return BPPSA_OK;
@@ -197,7 +197,7 @@ static bppsa_status check_layout(const source *s, const entry *entries, int64_t 
     const entry *e = &entries[i];
     if (e->begin != expected) {
       return bppsa_fail(
-          BPPSA_ERR_FORMAT, "%s: byte %lld: tensor \"%s\": its data begin at byte %lld and %s byte %lld, expected them there",
+          BPPSA_ERR_FORMAT, "%s: byte %lld: tensor \"%.100s\": its data begin at byte %lld and %s byte %lld, expected them there",
           s->path, key_byte(s, e->key), e->name, data_start + e->begin,
           e->begin < expected ? "overlap another tensor's, which end at" : "leave a hole from", data_start + expected);
     }
@@ -385,24 +385,25 @@ static bppsa_status refused(const char *path, const char *what, const char *name
   if (bppsa_json_out_of_memory()) {
     return bppsa_fail_prefix(BPPSA_ERR_MEMORY, "%s", path);
   }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s \"%s\" is not valid UTF-8", path, what, name);
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s \"%.100s\" is not valid UTF-8", path, what, name);
 }
 
 static bppsa_status check_tensor(const char *path, const json_t *header, const bppsa_named_view *tensor) {
   const bppsa_view *view = &tensor->view;
   if (strcmp(tensor->name, METADATA) == 0 || json_object_get(header, tensor->name) != NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: tensor name \"%s\" %s", path, tensor->name,
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: tensor name \"%.100s\" %s", path, tensor->name,
                       strcmp(tensor->name, METADATA) == 0 ? "is reserved" : "is used twice");
   }
   if (bppsa_has_control_characters(tensor->name)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: tensor name \"%s\", expected one without control characters", path, tensor->name);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: tensor name \"%.100s\", expected one without control characters", path,
+                      tensor->name);
   }
   if (view->device != BPPSA_CPU || !bppsa_view_contiguous(view)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor \"%s\": only contiguous arrays in host memory can be saved", path,
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor \"%.100s\": only contiguous arrays in host memory can be saved", path,
                       tensor->name);
   }
   if (bppsa_shape_bytes(view->dtype, view->ndim, view->shape, NULL, NULL) != BPPSA_OK) {
-    return bppsa_fail_prefix(BPPSA_ERR_SHAPE, "%s: tensor \"%s\"", path, tensor->name);
+    return bppsa_fail_prefix(BPPSA_ERR_SHAPE, "%s: tensor \"%.100s\"", path, tensor->name);
   }
   return BPPSA_OK;
 }

@@ -198,6 +198,15 @@ static void bad_headers(void **state) {
     assert_message(bad[i].message);
     assert_null(file);
   }
+  bppsa_safetensors *file = NULL; /* a long name leaves room for the reason */
+  char header[3100], name[3001];
+  memset(name, 'n', 3000);
+  name[3000] = '\0';
+  snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U9\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
+  assert_int_equal(load_made(make(header, 1), &file), BPPSA_ERR_FORMAT);
+  name[100] = '\0';
+  snprintf(header, sizeof header, "tensor \"%s\": dtype \"U9\"", name);
+  assert_message(header);
   assert_int_equal(bppsa_alloc_live(), before);
 }
 
