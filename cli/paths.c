@@ -1,7 +1,7 @@
 /* Checks of the files that options name. */
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -17,16 +17,13 @@ static bppsa_status check_other(const char *path, const char *what, const char *
              : BPPSA_OK;
 }
 
-/* The checkpoint's files (train/checkpoint.h): refuses an output that is one of them, or without an output (NULL) a directory in
- * which one of them cannot be made or replaced. */
-static bppsa_status check_checkpoint(const char *directory, const char *name, const char *output) {
-  static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors"};
-  char path[PATH_MAX + 64];
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
-    snprintf(path, sizeof path, "%.4095s/%s", directory, names[i]);
-    BPPSA_TRY(output != NULL ? check_other(path, "--checkpoint", name, output) : bppsa_path_check_file(path));
-  }
-  return BPPSA_OK;
+/* The path of one of the checkpoint's files (train/checkpoint.h). Returns path. */
+enum { CHECKPOINT_FILES = 3, CHECKPOINT_PATH = PATH_MAX + 64 };
+static const char *checkpoint_file(const char *directory, int index, char path[CHECKPOINT_PATH]) {
+  static const char *const names[CHECKPOINT_FILES] = {"checkpoint.safetensors", "checkpoint.previous.safetensors",
+                                                      "checkpoint.new.safetensors"};
+  snprintf(path, CHECKPOINT_PATH, "%.4095s/%s", directory, names[index]);
+  return path;
 }
 
 /* Refuses an output that is a file in a directory, or below it by as many levels as `depth` says. */
@@ -71,28 +68,14 @@ static bppsa_status check_data(const char *spec, const char *name, const char *o
   return check_other(comma + 1, "--data", name, output);
 }
 
-/* Refuses an output to which the shell has redirected standard output or error: both would write into it. /dev/stdout names it on
- * purpose. */
-static bppsa_status check_streams(const char *name, const char *output) {
-  struct stat stream, file;
-  for (int descriptor = 1; descriptor <= 2 && strncmp(output, "/dev/", 5) != 0 && strncmp(output, "/proc/", 6) != 0;
-       ++descriptor) {
-    if (stat(output, &file) == 0 && fstat(descriptor, &stream) == 0 && file.st_dev == stream.st_dev &&
-        file.st_ino == stream.st_ino) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, where standard %s goes, expected two different files", name, output,
-                        descriptor == 1 ? "output" : "error");
-    }
-  }
-  return BPPSA_OK;
-}
-
-/* Refuses an output that is a file which the command reads, or another of its outputs, of which the later one is named. Training
- * may replace the file of its first weights, unless a resumed run has to find them again. */
-static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use *output) {
-  const char *name = bppsa_option_get(output->option)->name, *path = bppsa_cli_value(cli, output->option)->text;
+/* Refuses an output, which an option names, that is a file which the command reads, or another of its outputs, of which the later
+ * one is named. Training may replace the file of its first weights, unless a resumed run has to find them again. */
+static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use *output, const char *path) {
+  const char *name = bppsa_option_get(output->option)->name;
   const bppsa_option_value *checkpoint = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
   const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA);
   const bppsa_option_value *folder = bppsa_cli_value(cli, BPPSA_OPTION_DIRECTORY);
+  char file[CHECKPOINT_PATH];
   for (const bppsa_option_use *use = cli->command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     const bppsa_option_value *value = bppsa_cli_value(cli, use->option);
     const bppsa_path_use role = bppsa_option_path(use);
@@ -103,27 +86,43 @@ static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use 
       BPPSA_TRY(check_other(value->text, bppsa_option_get(use->option)->name, name, path));
     }
   }
-  BPPSA_TRY(checkpoint->present ? check_checkpoint(checkpoint->text, name, path) : BPPSA_OK);
+  for (int i = 0; checkpoint->present && output->option != BPPSA_OPTION_CHECKPOINT && i < CHECKPOINT_FILES; ++i) {
+    BPPSA_TRY(check_other(checkpoint_file(checkpoint->text, i, file), "--checkpoint", name, path));
+  }
   BPPSA_TRY(data->present ? check_data(data->text, name, path) : BPPSA_OK);
   BPPSA_TRY(folder->present ? check_folder(folder->text, 1, "the folder of sounds", name, path) : BPPSA_OK);
-  const bool file = cli->command->object != NULL && strcmp(cli->command->object, BPPSA_NETWORK_FILE) == 0;
-  return file ? check_other(cli->object, "the network", name, path) : BPPSA_OK;
+  const bool network = cli->command->object != NULL && strcmp(cli->command->object, BPPSA_NETWORK_FILE) == 0;
+  return network ? check_other(cli->object, "the network", name, path) : BPPSA_OK;
+}
+
+/* Proves that a file can be written, and that it is no other of the command's. */
+static bppsa_status check_written(const bppsa_cli *cli, const bppsa_option_use *use, const char *path) {
+  const bppsa_status status = bppsa_path_check_file(path);
+  return status == BPPSA_OK ? check_distinct(cli, use, path)
+                            : bppsa_fail_prefix(status, "%s", bppsa_option_get(use->option)->name);
+}
+
+/* Proves that files can be written into a directory; the names of a checkpoint's are known. */
+static bppsa_status check_directory(const bppsa_cli *cli, const bppsa_option_use *use, const char *path) {
+  char file[CHECKPOINT_PATH];
+  const bppsa_status status = bppsa_path_check_folder(path);
+  BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s", bppsa_option_get(use->option)->name));
+  const bool known = use->option == BPPSA_OPTION_CHECKPOINT && access(path, F_OK) == 0;
+  for (int i = 0; known && i < CHECKPOINT_FILES; ++i) {
+    BPPSA_TRY(check_written(cli, use, checkpoint_file(path, i, file)));
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_cli_check_paths(const bppsa_cli *cli) {
   for (const bppsa_option_use *use = cli->command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
-    const char *name = bppsa_option_get(use->option)->name, *path = bppsa_cli_value(cli, use->option)->text;
+    const bppsa_option_value *value = bppsa_cli_value(cli, use->option);
     const bppsa_path_use role = bppsa_option_path(use);
-    if (!bppsa_cli_value(cli, use->option)->present || role < BPPSA_PATH_WRITTEN) {
-      continue;
+    if (value->present && role == BPPSA_PATH_WRITTEN) {
+      BPPSA_TRY(check_written(cli, use, value->text));
+    } else if (value->present && role == BPPSA_PATH_FOLDER) {
+      BPPSA_TRY(check_directory(cli, use, value->text));
     }
-    bppsa_status status = role == BPPSA_PATH_FOLDER ? bppsa_path_check_folder(path) : bppsa_path_check_file(path);
-    if (status == BPPSA_OK && use->option == BPPSA_OPTION_CHECKPOINT && access(path, F_OK) == 0) {
-      status = check_checkpoint(path, name, NULL);
-    }
-    BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s", name));
-    BPPSA_TRY(role == BPPSA_PATH_WRITTEN ? check_streams(name, path) : BPPSA_OK);
-    BPPSA_TRY(role == BPPSA_PATH_WRITTEN ? check_distinct(cli, use) : BPPSA_OK);
   }
   return BPPSA_OK;
 }

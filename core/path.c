@@ -45,6 +45,20 @@ static bppsa_status check_writable(const char *path, const char *directory) {
                     directory);
 }
 
+/* Does the shell send standard output or error to this file? Both would write into it. /dev/stdout names it on purpose. */
+static const char *stream_of(const char *path) {
+  static const char *const names[] = {"", "output", "error"};
+  const bool purpose = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+  struct stat stream, file;
+  for (int descriptor = 1; descriptor <= 2 && !purpose; ++descriptor) {
+    if (stat(path, &file) == 0 && fstat(descriptor, &stream) == 0 && file.st_dev == stream.st_dev &&
+        file.st_ino == stream.st_ino) {
+      return names[descriptor];
+    }
+  }
+  return NULL;
+}
+
 bppsa_status bppsa_path_check_file(const char *path) {
   char directory[PATH_MAX], target[PATH_MAX];
   if (!directory_of(path, directory, sizeof directory)) {
@@ -55,6 +69,10 @@ bppsa_status bppsa_path_check_file(const char *path) {
   const char *wrong = length == 0 || path[length - 1] == '/' ? "not a regular file" : wrong_path(path, S_IFREG);
   if (wrong[0] != '\0') {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, expected the path of a new or a regular file", path, wrong);
+  }
+  const char *stream = stream_of(path);
+  if (stream != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: standard %s goes to this file, expected another", path, stream);
   }
   const bool linked = realpath(path, target) != NULL && directory_of(target, directory, sizeof directory);
   return linked ? check_writable(path, directory) : BPPSA_OK; /* the new file is made beside the one it replaces */

@@ -24,6 +24,21 @@ static bool is_of_path(const json_t *row) {
          bppsa_measured_integer(row, "batch") >= 2;
 }
 
+/* The first number of a path that is missing or that gnuplot cannot draw; NULL: there is none. */
+static const char *wrong_in_path(const json_t *row) {
+  static const struct {
+    const char *key;
+    double least;
+  } numbers[] = {{"path", 0}, {"possible", 1}, {"work", 0}, {"tails", 0}};
+  for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; ++k) {
+    const double found = bppsa_measured_real(row, numbers[k].key);
+    if (!(found >= numbers[k].least && found <= 1e15)) {
+      return numbers[k].key;
+    }
+  }
+  return NULL;
+}
+
 /* Refuses paths of more than MOST_NETWORKS networks, because gnuplot starts awk once for each network. */
 static bppsa_status check_networks(const char *path, const json_t *rows) {
   json_t *seen = json_object(), *row;
@@ -53,6 +68,7 @@ bppsa_status bppsa_forward_rows_check(const char *path, const json_t *rows) {
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; ++k) {
       lacks = lacks == NULL && bppsa_measured_integer(row, numbers[k]) < 1 ? numbers[k] : lacks;
     }
+    lacks = lacks == NULL && is_of_path(row) ? wrong_in_path(row) : lacks;
     if (lacks != NULL) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu lacks %s, expected a row of bench forward", path, i, lacks);
     }

@@ -1,9 +1,11 @@
 /* Figure 6: LeNet-5 trained by BP and by the scan at two learning rates. Every curve is kept as one part (keep.h). */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "bench/harness/machine.h"
+#include "core/io.h"
 #include "figures/data.h"
 #include "figures/dataset.h"
 #include "figures/keep.h"
@@ -31,6 +33,27 @@ static void show_images(void *context, int64_t done, int64_t total) {
   }
 }
 
+/* Makes synthetic images in DIR/cifar.new, which becomes `directory` when it is complete. What a run that was killed has left in
+ * it is made anew. */
+static bppsa_status make_images(const bppsa_figures *f, const char *directory) {
+  const bppsa_figures_request *r = f->request;
+  char made[BPPSA_FIGURES_PATH], path[BPPSA_FIGURES_PATH];
+  BPPSA_TRY(bppsa_figures_path(f, "cifar.new", "", made));
+  for (int i = 0; i < BPPSA_CIFAR10_FILES; ++i) {
+    BPPSA_TRY(bppsa_figures_path(f, "cifar.new/", bppsa_cifar10_file(i), path));
+    (void)bppsa_io_unlink(path);
+  }
+  bppsa_progress_line line = bppsa_progress_start(r->to.err);
+  const bppsa_status status =
+      bppsa_cifar10_write(made, r->quick ? 512 : 10000, 1, bppsa_device_get_threads(r->device), show_images, &line);
+  bppsa_progress_clear(&line);
+  BPPSA_TRY(status);
+  return bppsa_io_rename(made, directory) == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_IO, "%s: cannot be made of %s (%s), expected no directory there, or an empty one", directory,
+                          made, strerror(errno));
+}
+
 /* Finds the run's data set. If the run names none, uses synthetic images in the directory, and makes them if they are missing. */
 static bppsa_status find_images(const bppsa_figures *f, char spec[BPPSA_FIGURES_PATH]) {
   const bppsa_figures_request *r = f->request;
@@ -43,14 +66,7 @@ static bppsa_status find_images(const bppsa_figures *f, char spec[BPPSA_FIGURES_
   }
   BPPSA_TRY(bppsa_figures_path(f, "cifar/test_batch.bin", "", path)); /* written last; longer than spec */
   snprintf(spec, BPPSA_FIGURES_PATH, "%s%s/cifar", kind, r->directory);
-  if (stat(path, &found) == 0) {
-    return BPPSA_OK;
-  }
-  bppsa_progress_line line = bppsa_progress_start(r->to.err);
-  const bppsa_status status = bppsa_cifar10_write(spec + strlen(kind), r->quick ? 512 : 10000, 1,
-                                                  bppsa_device_get_threads(r->device), show_images, &line);
-  bppsa_progress_clear(&line);
-  return status;
+  return stat(path, &found) == 0 ? BPPSA_OK : make_images(f, spec + strlen(kind));
 }
 
 /* ---- one curve ---- */

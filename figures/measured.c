@@ -168,13 +168,17 @@ static bppsa_status check_name(const char *option, const char *path, size_t i, s
                           path, i, names[k].key, text, names[k].most);
 }
 
+#define LEAST_TIME 1e-15
+#define MOST_TIME 1e15
+
 /* Checks the times of row i: gnuplot draws them on logarithmic axes. A row that could not be measured has null. */
 static bppsa_status check_times(const char *option, const char *path, size_t i, const json_t *row) {
   static const char *const times[] = {"median_s", "min_s", "max_s"};
   for (size_t k = 0; k < sizeof times / sizeof times[0]; ++k) {
     const double found = bppsa_measured_real(row, times[k]);
-    if (found <= 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: row %zu: %s %g, expected seconds above 0", option, path, i, times[k], found);
+    if (found < LEAST_TIME || found > MOST_TIME) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: row %zu: %s %g, expected %g to %g seconds", option, path, i, times[k], found,
+                        LEAST_TIME, MOST_TIME);
     }
   }
   return BPPSA_OK;

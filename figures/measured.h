@@ -40,8 +40,8 @@ bppsa_status bppsa_measured_check(const char *option, const char *path, const js
 /* Checks the rows of a document that a stranger may have sent. A document has at most BPPSA_MEASURED_ROWS rows. The names in it (of
  * methods, networks, tasks, ..) have 1 to BPPSA_MEASURED_NAME characters: letters, digits, blanks and ._+=:/-, the first a letter
  * or digit. Names go into CSV files and through gnuplot's scripts to awk, where other characters could be commands. The number of
- * different names is limited too, so that gnuplot draws them in seconds. Times are above 0, or null where a run failed. option,
- * path: where the rows come from, for messages. ERR_FORMAT, ERR_MEMORY. */
+ * different names is limited too, so that gnuplot draws them in seconds. Times are in 1e-15 .. 1e15 s, or null where a run failed.
+ * option, path: where the rows come from, for messages. ERR_FORMAT, ERR_MEMORY. */
 enum { BPPSA_MEASURED_ROWS = 1024, BPPSA_MEASURED_NAME = 64 };
 bppsa_status bppsa_measured_check_rows(const char *option, const char *path, const json_t *rows);
 

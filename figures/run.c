@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "bench/cases/case.h"
 #include "core/alloc.h"
@@ -201,6 +202,13 @@ static bppsa_status check_outputs(const bppsa_figures *f) {
       BPPSA_TRY(check_output(f, page->file, ""));
       BPPSA_TRY(page->kept != NULL ? check_output(f, page->kept, "") : BPPSA_OK);
     }
+  }
+  if (f->request->cnn && f->request->data.spec == NULL) { /* the images of figure 6 are made there */
+    char path[BPPSA_FIGURES_PATH];
+    struct stat found;
+    BPPSA_TRY(bppsa_figures_path(f, "cifar", "", path));
+    const bppsa_status status = lstat(path, &found) == 0 ? bppsa_path_check_folder(path) : BPPSA_OK;
+    BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--out"));
   }
   for (int i = 0; i < bppsa_figure_count; ++i) {
     const bppsa_figure *figure = &bppsa_figure_table[i];

@@ -16,14 +16,17 @@ static const struct {
 } links[] = {{"alpha", offsetof(bppsa_schedule_config, alpha)}, {"beta", offsetof(bppsa_schedule_config, beta)}};
 enum { LINKS = sizeof links / sizeof links[0] };
 static const char SAMPLES[] = "samples";
+#define RANGE "0 or more and at most 1e15" /* BPPSA_SCHEDULE_MOST_COST */
+#define NUMBER "a number, " RANGE
 
 static bppsa_status wrong_number(const char *path, const char *key, int64_t row) {
-  return row < 0 ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a number, 0 or more, or an array of them", path, key)
-                 : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s, row %" PRId64 ": expected a number, 0 or more", path, key, row);
+  return row < 0 ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected " NUMBER ", or an array of them", path, key)
+                 : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s, row %" PRId64 ": expected " NUMBER, path, key, row);
 }
 
 static bool good_number(const json_t *value) {
-  return json_is_number(value) && isfinite(json_number_value(value)) && json_number_value(value) >= 0;
+  const double number = json_is_number(value) ? json_number_value(value) : -1;
+  return number >= 0 && number <= BPPSA_SCHEDULE_MOST_COST;
 }
 
 /* Reads an array of any length; bppsa_schedule_check_rows checks the length. */
@@ -53,8 +56,8 @@ static bppsa_status take_table(const char *path, const char *key, const json_t *
     const json_t *row = json_array_get(rows, (size_t)(i / wide));
     const json_t *value = columns == 0 ? row : json_array_get(row, (size_t)(i % wide));
     if (!good_number(value) || (columns > 0 && (int64_t)json_array_size(row) != columns)) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s, row %" PRId64 ": expected %s%" PRId64 " number%s, 0 or more", path,
-                        key, i / wide, columns > 0 ? "an array of " : "", wide, wide > 1 ? "s" : "");
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s, row %" PRId64 ": expected %s%" PRId64 " number%s, " RANGE, path, key,
+                        i / wide, columns > 0 ? "an array of " : "", wide, wide > 1 ? "s" : "");
     }
     table[i] = json_number_value(value);
   }
@@ -108,7 +111,7 @@ static bppsa_status take_link(const char *path, const char *key, const json_t *v
     if (strcmp(key, links[i].name) == 0) {
       *taken = true;
       if (!good_number(value)) {
-        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a number, 0 or more", path, key);
+        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected " NUMBER, path, key);
       }
       *(double *)((char *)c + links[i].offset) = json_number_value(value);
     }

@@ -303,7 +303,7 @@ static bool read_mark(const char **at, bppsa_schedule_op *op, bool *layers_given
   int32_t lane = 0;
   if (real != NULL) {
     char *end = NULL;
-    const bool good = read_real(*at, &end, real);
+    const bool good = read_real(*at, &end, real) && fabs(*real) <= BPPSA_SCHEDULE_MOST_COST;
     *at = end;
     return good;
   }

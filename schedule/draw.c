@@ -117,8 +117,8 @@ static void lay_out(drawing *d) {
     survey(d, &e);
   }
   const double widest = fmax(WIDEST, fmin(6000, 18 * e.end));
-  d->unit = e.end > 0 ? fmin(e.wanted, widest / e.end) : 1;
-  d->unit = e.end > 0 ? fmax(d->unit, 560 / e.end) : d->unit;
+  const bool wide = isfinite(widest / e.end); /* not where all costs are 0, or next to it */
+  d->unit = wide ? fmax(fmin(e.wanted, widest / e.end), 560 / e.end) : 1;
   for (int lane = 0; lane < BPPSA_LANE_COUNT; ++lane) {
     d->lane_y[lane] = e.lanes[lane] ? y : -1;
     y += e.lanes[lane] ? (lane == BPPSA_LANE_COMPUTE ? LANE : LANE - 5) : 0;

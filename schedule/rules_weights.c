@@ -172,7 +172,8 @@ bppsa_status bppsa_rule_step_at_once(bppsa_checker *c, bool *kept) {
   bppsa_checker_fill(c->first, c->list->replicas * layers, -1);
   for (int64_t id = 0; id < c->list->count && *kept; ++id) {
     const bppsa_schedule_op *op = &c->list->ops[id];
-    for (int64_t layer = op->layer; c->sane[id] && *kept && layer < op->layer + op->layers; ++layer) {
+    const bool checked = c->sane[id] && (is_pass(op) || op->kind == BPPSA_KIND_STEP);
+    for (int64_t layer = op->layer; checked && *kept && layer < op->layer + op->layers; ++layer) {
       int32_t *made = &c->first[op->replica * layers + layer];
       *kept = !is_pass(op) || *made < 0 || *made == op->micro ||
               bppsa_checker_broken(c, id, "comes in front of the STEP of layer %d for micro-batch %d, expected behind it",
@@ -253,6 +254,9 @@ static bool sees_promised(bppsa_checker *c, int64_t id, const versions *v) {
 /* Notes the version that a forward pass saw, and counts updates. */
 static void pass_by(const bppsa_checker *c, const bppsa_schedule_op *op, const versions *v) {
   const int64_t layers = c->list->config.layers;
+  if (op->kind != BPPSA_KIND_F && op->kind != BPPSA_KIND_STEP) { /* lists have many transfers, of many layers each */
+    return;
+  }
   for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
     v->now[op->replica * layers + layer] += op->kind == BPPSA_KIND_STEP;
     for (int64_t micro = op->micro; op->kind == BPPSA_KIND_F && micro < op->micro + op->micros; ++micro) {

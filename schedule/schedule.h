@@ -82,7 +82,8 @@ bool bppsa_schedule_kind_busy(int32_t kind);
 
 /* ---- the configuration of a scheme ---- */
 
-/* The kinds of costs: times, sizes in memory, sizes of messages. */
+/* The kinds of costs: times, sizes in memory, sizes of messages. With more than BPPSA_SCHEDULE_MOST_COST sums could overflow. */
+#define BPPSA_SCHEDULE_MOST_COST 1e15
 typedef enum {
   BPPSA_COST_FORWARD = 0, /* one layer, one micro-batch */
   BPPSA_COST_INPUT_GRAD,
@@ -142,7 +143,7 @@ typedef struct {
   int64_t rows[BPPSA_COST_COUNT];
   /* borrowed while the schedule is made; without regions: one for each layer, from the costs */
   bppsa_schedule_profile profile;
-  double alpha, beta; /* latency of a message, time of a word */
+  double alpha, beta; /* latency of a message, time of a word; these and all costs: at most BPPSA_SCHEDULE_MOST_COST */
   /* none; transfers at a worker's port wait for each other; all transfers share one network */
   bppsa_schedule_contention contention;
   double issue_overhead; /* time a kernel takes to issue; 0: none */

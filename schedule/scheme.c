@@ -175,11 +175,11 @@ static bppsa_status check_counts(const bppsa_schedule_config *c) {
 
 static bppsa_status check_cost(const bppsa_schedule_config *c, int cost, double value, int64_t row) {
   const bool calculated = (cost == BPPSA_COST_SYNC || cost == BPPSA_COST_BACKWARD) && c->cost[cost] == NULL;
-  if (isfinite(value) && (value >= 0 || calculated)) {
+  if (value <= BPPSA_SCHEDULE_MOST_COST && (value >= 0 || (calculated && isfinite(value)))) {
     return BPPSA_OK;
   }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s, row %" PRId64 ": %g, expected a number, 0 or more", bppsa_schedule_cost_name(cost),
-                    row, value);
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s, row %" PRId64 ": %g, expected a number, 0 or more and at most %g",
+                    bppsa_schedule_cost_name(cost), row, value, BPPSA_SCHEDULE_MOST_COST);
 }
 
 static bppsa_status check_costs(const bppsa_schedule_config *c) {
@@ -191,8 +191,9 @@ static bppsa_status check_costs(const bppsa_schedule_config *c) {
   const double machine[] = {c->alpha, c->beta, c->issue_overhead, c->memory_cap};
   static const char *const names[] = {"alpha", "beta", "issue overhead", "memory cap"};
   for (int i = 0; i < 4; ++i) {
-    if (!isfinite(machine[i]) || machine[i] < 0) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %g, expected a number, 0 or more", names[i], machine[i]);
+    if (!(machine[i] >= 0 && machine[i] <= BPPSA_SCHEDULE_MOST_COST)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %g, expected a number, 0 or more and at most %g", names[i], machine[i],
+                        BPPSA_SCHEDULE_MOST_COST);
     }
   }
   return BPPSA_OK;

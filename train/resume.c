@@ -192,7 +192,7 @@ static void pack_record(const bppsa_train_record *r, double *numbers) {
 }
 
 static bppsa_train_record unpack_record(const double *numbers) {
-  const bool validation = !isnan(numbers[10]);
+  const bool validation = !isnan(numbers[9]); /* of real targets the accuracy is NaN */
   return (bppsa_train_record){.step = (int64_t)numbers[0],
                               .epoch = (int64_t)numbers[1],
                               .loss = numbers[2],
@@ -300,8 +300,9 @@ static bppsa_status check_counts(const bppsa_training *run) {
   const int64_t epoch = step == 0 ? 0 : (step - 1) / per_epoch + 1, steps = step == 0 ? 0 : step - (epoch - 1) * per_epoch;
   const int64_t complete = steps == per_epoch ? epoch : epoch > 0 ? epoch - 1 : 0;
   const int64_t samples = steps == per_epoch ? run->samples : steps * batch, position = steps == per_epoch ? 0 : samples;
-  const int64_t updates = run->ranks != NULL && run->ranks->updates > 0 ? run->ranks->updates : 1;
-  const int64_t most_rows = samples * (data->labels_per_step ? data->seq_len : 1), any = INT64_MAX;
+  /* Weights are updated up to once for every sample of a batch (pipedream's micro-batches), and the run may have begun so. */
+  const int64_t most = run->ranks != NULL ? run->ranks->updates : 1, updates = batch > most ? batch : most;
+  const int64_t most_rows = samples * (data->labels_per_step ? data->seq_len : 1), any = (int64_t)1 << 53;
   const struct {
     const char *name;
     int64_t found, least, most;
@@ -337,19 +338,23 @@ static bppsa_status check_counts(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
-/* The losses, times and rates of a record of a step or an epoch. An accuracy is NaN where targets are real. */
+/* The losses, times and rates of a record of a step or an epoch. An accuracy is NaN where targets are real; what was held out has
+ * NaN where nothing was. */
 static bppsa_status check_record(const bppsa_training *run, const char *name, const double *record) {
   const double finite = DBL_MAX;
   const struct {
     const char *name;
     int at;
     double least, most;
-  } numbers[] = {{"loss", 2, -finite, finite},    {"accuracy", 3, 0, 1},        {"grad_norm", 4, 0, finite},
-                 {"forward_s", 5, 0, finite},     {"backward_s", 6, 0, finite}, {"update_s", 7, 0, finite},
-                 {"samples_per_s", 8, 0, finite}, {"lr", 12, 0, finite}};
+  } numbers[] = {{"loss", 2, -finite, finite},      {"accuracy", 3, 0, 1},
+                 {"grad_norm", 4, 0, finite},       {"forward_s", 5, 0, finite},
+                 {"backward_s", 6, 0, finite},      {"update_s", 7, 0, finite},
+                 {"samples_per_s", 8, 0, finite},   {"validation_loss", 9, -finite, finite},
+                 {"validation_accuracy", 10, 0, 1}, {"lr", 12, 0, finite}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
     const double found = record[numbers[i].at];
-    if (!(found >= numbers[i].least && found <= numbers[i].most) && !(numbers[i].at == 3 && isnan(found))) {
+    const bool held_out = numbers[i].at == 9 || numbers[i].at == 10, none = isnan(found) && (held_out || numbers[i].at == 3);
+    if (!none && (!(found >= numbers[i].least && found <= numbers[i].most) || (held_out && run->config->validation <= 0))) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: %s: %s %g, expected %g .. %g", run->config->checkpoint, name,
                         numbers[i].name, found, numbers[i].least, numbers[i].most);
     }

@@ -129,7 +129,14 @@ static bppsa_status load_factor(const char *path, bppsa_csr_matrix *file, const 
     return BPPSA_ERR_MEMORY;
   }
   const bppsa_view to = bppsa_view_make(*values, BPPSA_F32, 1, &file->csr.nnz);
-  return bppsa_view_convert(&from, &to);
+  BPPSA_TRY(bppsa_view_convert(&from, &to));
+  for (int64_t i = 0; i < file->csr.nnz; ++i) {
+    if (!isfinite((*values)[i])) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %lld is %g, expected finite numbers of f32", path, (long long)i,
+                        bppsa_view_get(&from, i));
+    }
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_product_case_load(const char *left, const char *right, bppsa_product_case *made) {

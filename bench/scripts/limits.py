@@ -106,6 +106,9 @@ def schedules():
     yield "predictions", (b"scheme=spectrain,stages=1,micro-batches=80000,layers=1\n0" +
                           b"".join(trip % ((i,) * 8 + (i + 1,)) for i in range(80000)) + b"\n")
     trips = (trip % ((i,) * 8 + (i + 1,)) for i in range(1024))
+    yield "layers of transfers", b"scheme=gpipe,stages=1,micro-batches=1,width=636,layers=6360\n" + b"\n".join(
+        b"%d,F%d@0/%dv0" % (r, r, r) + b"".join(b",B%d@0/%d:%dx10v0" % (m, r, 10 * r) for m in range(636)) +
+        b",SYNC@0/%d,STEP@0/%dv1" % (r, r) for r in range(636)) + b"\n"
     yield "layers of predictions", b"scheme=spectrain,stages=1,micro-batches=1024,layers=4096\n0" + b"".join(trips) + b"\n"
 
 

@@ -216,6 +216,8 @@ static void test_cannot_be_written(void **state) {
                "figures " SWEEP " --out P");
   assert_fails(2, "Q/results.json: a pipe, expected a regular file", "figures " SWEEP " --out Q");
   assert_fails(2, "--out: R/table1.csv: a symbolic link that leads nowhere", "figures --cnn --out R");
+  assert_int_equal(system("mkdir S && touch S/cifar"), 0);
+  assert_fails(2, "--out: S/cifar: not a directory, expected the path of a directory", "figures --cnn --out S");
   assert_false(file_exists("P/results.json"));
 }
 

@@ -238,6 +238,14 @@ static void test_checkpoints(void **state) {
     assert_runs("%s --iterations 7 --checkpoint d --resume --save-weights w.safetensors", command);
     assert_equal_files("w.safetensors", "whole.safetensors");
   }
+  /* what is held out has a loss and, of real targets, no accuracy: a resumed run tells it, too */
+  const char *held =
+      "train rnn --data npy:X.npy,Y.npy --hidden 3 --batch 5 --loss mse --validation 0.3 --epochs 2 --json --checkpoint v";
+  json_t *first = run_json("%s", held), *again = run_json("%s --resume", held);
+  const double loss = get_real(json_object_get(first, "final"), "validation_loss");
+  assert_true(loss > 0 && loss == get_real(json_object_get(again, "final"), "validation_loss"));
+  json_decref(first);
+  json_decref(again);
   assert_fails(2, "loss all contradicts this run, which has mse-all",
                "train rnn --data npy:X.npy,YT.npy --loss mse-all --hidden 3 --batch 5 --checkpoint d --resume --iterations 8");
   assert_int_equal(system("rm -rf d"), 0);

@@ -259,7 +259,12 @@ static void test_inputs_that_are_no_paths(void **state) {
   }
   /* a name is no file */
   json_decref(run_json("train rnn --seq-len 3 --samples 32 --hidden 2 --iterations 1 --ranks 2 --split time --log time --json"));
-  assert_int_equal(system("rm -r images sounds hard soft time"), 0);
+  assert_int_equal(system("mkdir -p d && touch d/checkpoint.new.safetensors"), 0);
+  assert_fails(2, "--checkpoint: d/checkpoint.new.safetensors, the file of --weights, expected two different files",
+               "train rnn --iterations 1 --checkpoint d --weights d/checkpoint.new.safetensors");
+  assert_fails(2, "--checkpoint: d/checkpoint.new.safetensors, the file of --order",
+               "train rnn --iterations 1 --checkpoint d --order d/../d/checkpoint.new.safetensors");
+  assert_int_equal(system("rm -r images sounds hard soft time d"), 0);
 }
 
 /* Standard output and error may not go to the file of an output; /dev/stdout names it on purpose. */
@@ -274,7 +279,7 @@ static void test_streams(void **state) {
         run("data bitstream --samples 2 --seq-len 2 --out-x /dev/std%s --out-y Y.npy", descriptor == 1 ? "out" : "err");
     assert_int_equal(dup2(kept, descriptor), descriptor);
     assert_int_equal(close(file) + close(kept), 0);
-    snprintf(wanted, sizeof wanted, "bppsa: error: --log: ./both, where standard %s goes, expected two different files\n",
+    snprintf(wanted, sizeof wanted, "bppsa: error: --log: ./both: standard %s goes to this file, expected another\n",
              descriptor == 1 ? "output" : "error");
     assert_string_equal(result.err, wanted);
     assert_int_equal(result.code, 2);

@@ -172,6 +172,16 @@ static void test_refuses_other_sums(void **state) {
     /* from here on the checkpoint is the new run's */
     assert_runs(TRAIN " --iterations 9 --checkpoint %s --log %s --resume %s", folder, log, cases[i].then);
   }
+  /* pipedream updates weights after every micro-batch, and the run goes on from its steps */
+  const char *stages = "train rnn --seq-len 6 --samples 48 --batch 8 --layers 2 --hidden 3 --threads 1 --checkpoint stages";
+  static const char *const others[] = {"--epochs 2 --ranks 2 --split gpipe", "--epochs 4"};
+  assert_runs("%s --epochs 1 --ranks 2 --split pipedream", stages);
+  for (int i = 0; i < 2; ++i) {
+    run_result allowed = run("%s %s --resume --allow-other-ranks", stages, others[i]);
+    assert_int_equal(allowed.code, 0);
+    release(&allowed);
+    assert_runs("%s --epochs %d %s --resume", stages, 3 + 2 * i, i == 0 ? "--ranks 2 --split gpipe" : "");
+  }
 }
 
 /* Ranks along time, and along time and among the samples: the weights of one rank but for rounding, the same bits twice, and a run

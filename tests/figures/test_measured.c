@@ -123,10 +123,12 @@ static void test_times(void **state) {
   const char *const keys[] = {"median_s", "min_s", "max_s"};
   for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
     char expected[100];
-    json_t *rows = json_pack("[{s:f}, {s:n}, {s:i}]", keys[k], 1e-300, keys[k], keys[k], 0);
-    snprintf(expected, sizeof expected, "--results: R.json: row 2: %s 0, expected seconds above 0", keys[k]);
+    json_t *rows = json_pack("[{s:f}, {s:n}, {s:i}]", keys[k], 1e-15, keys[k], keys[k], 0);
+    snprintf(expected, sizeof expected, "--results: R.json: row 2: %s 0, expected 1e-15 to 1e+15 seconds", keys[k]);
     assert_error(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT, expected);
     json_object_set_new(json_array_get(rows, 2), keys[k], json_real(-1.5));
+    assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT);
+    json_object_set_new(json_array_get(rows, 2), keys[k], json_real(1e308));
     assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_ERR_FORMAT);
     json_array_remove(rows, 2);
     assert_int_equal(bppsa_measured_check_rows("--results", "R.json", rows), BPPSA_OK);

@@ -219,16 +219,29 @@ static void test_forward(void **state) {
   json_t *rows = json_object_get(f.run.document, "rows");
   const size_t first = json_array_size(rows);
   for (int i = 0; i < 65; ++i) {
-    json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", "rnn", "init", "trained",
-                                          "method", "speculative", "phase", "forward", "seq_len", 9, "batch", 2, "hidden", 20,
-                                          "iterations", 1, "train_seed", 1000 + i));
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model", "rnn",
+                                          "init", "trained", "method", "speculative", "phase", "forward", "seq_len", 9, "batch",
+                                          2, "hidden", 20, "iterations", 1, "train_seed", 1000 + i, "path", 5, "possible", 9,
+                                          "work", 1, "tails", 0));
   }
   save("R.json", f.run.document);
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
   assert_non_null(strstr(bppsa_last_error(), " trained networks, expected at most 64"));
-  while (json_array_size(rows) > first) {
+  while (json_array_size(rows) > first + 1) {
     json_array_remove(rows, first);
   }
+  static const char *const undrawn[] = {"path", "possible", "work", "tails"}; /* numbers that gnuplot cannot draw */
+  for (size_t i = 0; i < 4; ++i) {
+    char expected[120];
+    json_t *row = json_array_get(rows, first), *good = json_incref(json_object_get(row, undrawn[i]));
+    snprintf(expected, sizeof expected, "R.json: row %zu lacks %s, expected a row of bench forward", first, undrawn[i]);
+    json_object_set_new(row, undrawn[i], i % 2 == 0 ? json_real(1e300) : json_string(""));
+    save("R.json", f.run.document);
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+    assert_non_null(strstr(bppsa_last_error(), expected));
+    json_object_set_new(row, undrawn[i], good);
+  }
+  json_array_remove(rows, first);
   static const char *const lost[] = {"seq_len", "model"};
   for (size_t i = 0; i < 2; ++i) {
     char expected[120];

@@ -59,6 +59,9 @@ static void reals(void **state) {
   bppsa_schedule_destroy(list);
   assert_error(load("scheme=gpipe,alpha=0.25s", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: '0.25s', expected a number");
   assert_error(load("scheme=gpipe,alpha=inf", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: 'inf', expected a number");
+  assert_error(load("scheme=gpipe,forward=1e16\n", &list), BPPSA_ERR_ARGUMENT,
+               "row 1: forward, row 0: 1e+16, expected a number, 0 or more and at most 1e+15");
+  assert_error(load("scheme=gpipe\n0,F0@0=1e16", &list), BPPSA_ERR_FORMAT, "row 2, cell 2: 'F0@0=1e16', expected an operation");
   assert_error(load("scheme=gpipe,message=0x1", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: '0x1', expected a number");
 }
 

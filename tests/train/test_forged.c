@@ -63,7 +63,7 @@ static void numbers(void **state) {
       {"train.cursor", 2, 9, 0, "train.cursor: position 9, not where a run of 8 steps can be, expected 8 .. 8"},
       {"train.cursor", 2, 12, 0, "train.cursor: position"},
       {"train.cursor", 2, -4, 0, "train.cursor: position"},
-      {"train.cursor", 3, 9, 0, "steps of the optimiser"},
+      {"train.cursor", 3, 33, 0, "steps of the optimiser 33, not where a run of 8 steps can be, expected 0 .. 32"},
       {"train.cursor", 3, -1, 0, "steps of the optimiser"},
       {"train.epoch_counts", 0, -1, 0, "train.epoch_counts: correct rows -1"},
       {"train.epoch_counts", 0, 9, 0, "train.epoch_counts: correct rows 9"},
@@ -86,6 +86,9 @@ static void numbers(void **state) {
       {"train.last_step", 7, 0, -1e-9, "train.last_step: update_s -1e-09"},
       {"train.last_step", 8, 0, -1, "train.last_step: samples_per_s -1"},
       {"train.last_step", 12, 0, -0.5, "train.last_step: lr -0.5"},
+      {"train.last_step", 9, 0, 5, "train.last_step: validation_loss 5"}, /* of a run that holds nothing out */
+      {"train.last_step", 10, 0, 0.5, "train.last_step: validation_accuracy 0.5"},
+      {"train.last_epoch", 9, 0, (double)INFINITY, "train.last_epoch: validation_loss inf"},
       {"train.last_epoch", 2, 0, (double)NAN, "train.last_epoch: loss nan"},
       {"train.last_epoch", 3, 0, 1.5, "train.last_epoch: accuracy 1.5"},
       {"train.last_epoch", 12, 0, (double)INFINITY, "train.last_epoch: lr inf"},

@@ -201,6 +201,14 @@ static void test_files(void **state) {
   assert_fails(2, "C.npz: byte", "bench product --left C.npz --right B.mtx");
   put_text("C.mtx", HEAD "2 3000000000 1\n1 4 2\n");
   assert_fails(2, "3000000000 columns, expected at most 2147483647", "bench product --left C.mtx --right B.mtx");
+  static const char *const beyond[] = {"nan", "-inf", "1e300"}; /* of f32 */
+  for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; ++i) {
+    char text[100], says[100];
+    snprintf(text, sizeof text, "%s2 3 2\n1 1 2\n1 3 %s\n", HEAD, beyond[i]);
+    snprintf(says, sizeof says, "D.mtx: value 1 is %s, expected finite numbers of f32", i == 2 ? "1e+300" : beyond[i]);
+    put_text("D.mtx", text);
+    assert_fails(2, says, "bench product --left D.mtx --right B.mtx");
+  }
   assert_fails(2, "none.npz: cannot open", "bench product --left none.npz --right B.mtx");
   assert_fails(2, "the ending of the name gives the format, expected .npz or .mtx", "bench product --left A.csv --right B.mtx");
 }
