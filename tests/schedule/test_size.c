@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "schedule/timed.h"
 #include "tests/core/helpers.h"
+#include "tests/support/sanitized.h"
 
 #define FILE_NAME BPPSA_TEST_TMP_DIR "/schedule_size.csv"
 
@@ -126,7 +127,7 @@ static void dependencies(void **state) {
 /* One result that a pass of every other worker reads: as many transfers, in the order of the readers. */
 static void readers(void **state) {
   (void)state;
-  enum { READERS = 120000 };
+  enum { READERS = SANITIZED ? 12000 : 120000 };
   bppsa_text text = {0};
   bppsa_text_add(&text, "scheme=gpipe,stages=1,micro-batches=1,width=%d\n0,F0@0\n", READERS + 1);
   for (int worker = READERS; worker >= 1; --worker) {
@@ -153,7 +154,7 @@ static void readers(void **state) {
 /* A worker that has every second stage receives from as many workers as there are other stages. The schedule is valid. */
 static void senders(void **state) {
   (void)state;
-  enum { STAGES = 80000 };
+  enum { STAGES = SANITIZED ? 8000 : 80000 };
   bppsa_text text = {0};
   bppsa_timed timed = {0};
   bppsa_text_add(&text, "scheme=gpipe,stages=%d,micro-batches=1\n%d", STAGES, STAGES - 1);
@@ -179,7 +180,7 @@ static void senders(void **state) {
  * equal ones the later is found. */
 static void segments(void **state) {
   (void)state;
-  enum { LENGTHS = 100000 };
+  enum { LENGTHS = SANITIZED ? 10000 : 100000 };
   bppsa_text text = {0};
   bppsa_text_add(&text, "scheme=scan-chunked,stages=1,elements=%d\n0", LENGTHS + 2);
   for (int length = 1; length <= LENGTHS; ++length) {
