@@ -55,12 +55,17 @@ grep -q '^HERE ERR_COMM: failed -1: waited 10 s for the other ranks: MPI: start'
 
 # A rank that is stopped while MPI ends. In front of the end the others wait for it: one of them reports that, rank 1 if rank 0 is
 # stopped. Behind it only the launcher waits, and the system ends the rank.
+# mpirun 4.1 itself sometimes says how the job has ended and then does not end: such a job runs once more.
 stopped() {
-  begin=$(date +%s)
   output="$output.$1.$2"
-  start 3 "$1" "$2"
+  for attempt in 1 2; do
+    begin=$(date +%s)
+    start 3 "$1" "$2"
+    took=$(($(date +%s) - begin))
+    [ "$took" -gt 100 ] && grep -q '^mpirun noticed that process' "$output" || break
+  done
   [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "$1 $2: status $status"
-  [ $(($(date +%s) - begin)) -le 11 ] || fail "$1 $2: took $(($(date +%s) - begin)) s, expected its deadline and 10 s at most"
+  [ "$took" -le 11 ] || fail "$1 $2: took $took s, expected its deadline and 10 s at most"
   [ "$(grep -c '^HERE' "$output")" -eq "$3" ] || fail "$1 $2: expected $3 ranks to call the error their own"
   [ "$3" -eq 0 ] || grep -q "^HERE ERR_COMM: failed $4: rank $4: waited 1 s for the other ranks: MPI: finish" "$output" ||
     fail "$1 $2: expected the deadline of rank $4"
