@@ -346,15 +346,24 @@ static bppsa_status check_record(const bppsa_training *run, const char *name, co
     const char *name;
     int at;
     double least, most;
-  } numbers[] = {{"loss", 2, -finite, finite},      {"accuracy", 3, 0, 1},
-                 {"grad_norm", 4, 0, finite},       {"forward_s", 5, 0, finite},
-                 {"backward_s", 6, 0, finite},      {"update_s", 7, 0, finite},
-                 {"samples_per_s", 8, 0, finite},   {"validation_loss", 9, -finite, finite},
-                 {"validation_accuracy", 10, 0, 1}, {"lr", 12, 0, finite}};
+  } numbers[] = {{"loss", 2, -finite, finite},
+                 {"accuracy", 3, 0, 1},
+                 {"grad_norm", 4, 0, finite},
+                 {"forward_s", 5, 0, finite},
+                 {"backward_s", 6, 0, finite},
+                 {"update_s", 7, 0, finite},
+                 {"samples_per_s", 8, 0, (double)INFINITY},
+                 {"validation_loss", 9, -finite, (double)INFINITY},
+                 {"validation_accuracy", 10, 0, 1},
+                 {"lr", 12, 0, finite}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
     const double found = record[numbers[i].at];
     const bool held_out = numbers[i].at == 9 || numbers[i].at == 10, none = isnan(found) && (held_out || numbers[i].at == 3);
-    if (!none && (!(found >= numbers[i].least && found <= numbers[i].most) || (held_out && run->config->validation <= 0))) {
+    if (held_out && !none && run->split.validation == 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: %s: %s %g, expected none: nothing is held out",
+                        run->config->checkpoint, name, numbers[i].name, found);
+    }
+    if (!none && !(found >= numbers[i].least && found <= numbers[i].most)) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: %s: %s %g, expected %g .. %g", run->config->checkpoint, name,
                         numbers[i].name, found, numbers[i].least, numbers[i].most);
     }
