@@ -199,9 +199,9 @@ static bppsa_status append_place(connector *c, int32_t old, bool leaves) {
 
 /* The groups of SYNCs. */
 typedef struct {
-  int32_t *latest; /* of the latest SYNC of [replica][layer], or -1 */
-  int32_t *first;  /* of the first SYNC of each layer, or -1 */
-  int32_t *next;   /* of the layer's next SYNC behind those of this group, or -1 */
+  int32_t *latest; /* the group of the latest SYNC of [replica][layer], or -1 */
+  int32_t *first;  /* the group of the first SYNC of each layer, or -1 */
+  int32_t *next;   /* of each group the next group of its layer, or -1 */
 } sync_groups;
 
 static bppsa_status start_groups(const bppsa_schedule *list, sync_groups *g) {

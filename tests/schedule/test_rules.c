@@ -197,7 +197,7 @@ static void test_first_overtaken(void **state) {
   int64_t found = 0;
   for (int64_t first = 0; first < 24; ++first) {
     bppsa_schedule *list = make("gpipe");
-    for (int64_t i = 0; i < 3; ++i) { /* RECVs change places within the list, not those of their SENDs */
+    for (int64_t i = 0; i < 3; ++i) { /* RECVs change places in the list; their SENDs stay */
       exchange(find(list, BPPSA_KIND_RECV, first + 3 * i), find(list, BPPSA_KIND_RECV, first + 5 * i + 7));
     }
     bppsa_schedule_finding finding;
