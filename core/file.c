@@ -195,18 +195,6 @@ void bppsa_file_remove_temporaries(void) {
 
 /* ---- writing ---- */
 
-/* The descriptor of standard output or error if it is open on the same file, else -1: writing to /dev/stdout must continue at the
- * program's position, also if it is a regular file. */
-static int standard_stream(const struct stat *target) {
-  for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
-    struct stat info;
-    if (fstat(descriptor, &info) == 0 && info.st_dev == target->st_dev && info.st_ino == target->st_ino) {
-      return descriptor;
-    }
-  }
-  return -1;
-}
-
 static bppsa_status open_direct(bppsa_file_writer *writer, int stream) {
   writer->direct = true;
   writer->descriptor = stream >= 0 ? bppsa_io_duplicate(stream) : bppsa_io_open(writer->path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
@@ -251,7 +239,7 @@ static bppsa_status open_existing(bppsa_file_writer *writer, const struct stat *
   if (S_ISDIR(info->st_mode)) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: a directory, expected a file", writer->path);
   }
-  const int stream = standard_stream(info);
+  const int stream = bppsa_io_standard_stream(info); /* writing to it continues at the program's position */
   if (stream >= 0 || !S_ISREG(info->st_mode)) {
     return open_direct(writer, stream);
   }

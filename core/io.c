@@ -97,6 +97,16 @@ int64_t bppsa_io_seek(int descriptor, int64_t offset) {
   return refused(BPPSA_IO_SEEK) ? -1 : (int64_t)lseek(descriptor, (off_t)offset, SEEK_SET);
 }
 
+int bppsa_io_standard_stream(const struct stat *file) {
+  for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    struct stat info;
+    if (fstat(descriptor, &info) == 0 && info.st_dev == file->st_dev && info.st_ino == file->st_ino) {
+      return descriptor;
+    }
+  }
+  return -1;
+}
+
 int bppsa_io_rename(const char *from, const char *to) {
   return refused(BPPSA_IO_RENAME) ? -1 : rename(from, to);
 }

@@ -43,6 +43,8 @@ int bppsa_io_close(int descriptor);
 int bppsa_io_truncate(int descriptor, int64_t size);
 int64_t bppsa_io_seek(int descriptor, int64_t offset); /* from the start */
 int bppsa_io_rename(const char *from, const char *to);
+/* The descriptor of standard output or error, if it is open on this file; else -1. */
+int bppsa_io_standard_stream(const struct stat *file);
 int bppsa_io_unlink(const char *path);
 int bppsa_io_mkdir(const char *path);
 

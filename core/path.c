@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/io.h"
+
 /* Copies the directory part of a path, "." where it has none. Returns false when it does not fit. */
 static bool directory_of(const char *path, char *text, size_t size) {
   const char *slash = strrchr(path, '/');
@@ -45,18 +47,13 @@ static bppsa_status check_writable(const char *path, const char *directory) {
                     directory);
 }
 
-/* Does the shell send standard output or error to this file? Both would write into it. /dev/stdout names it on purpose. */
+/* The name of the standard stream that the shell sends to this file: both would write into it. /dev/stdout names it on purpose.
+ * NULL: none. */
 static const char *stream_of(const char *path) {
-  static const char *const names[] = {"", "output", "error"};
+  struct stat file;
   const bool purpose = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
-  struct stat stream, file;
-  for (int descriptor = 1; descriptor <= 2 && !purpose; ++descriptor) {
-    if (stat(path, &file) == 0 && fstat(descriptor, &stream) == 0 && file.st_dev == stream.st_dev &&
-        file.st_ino == stream.st_ino) {
-      return names[descriptor];
-    }
-  }
-  return NULL;
+  const int descriptor = !purpose && stat(path, &file) == 0 ? bppsa_io_standard_stream(&file) : -1;
+  return descriptor < 0 ? NULL : descriptor == STDOUT_FILENO ? "output" : "error";
 }
 
 bppsa_status bppsa_path_check_file(const char *path) {
