@@ -113,8 +113,8 @@ template <typename real> struct speculate_arrays; /* of the parallel forward pas
 /* All functions: ERR_CUDA: the launch failed. */
 template <typename real> struct cell_launchers {
   /* Asks for more shared memory than 48 KiB, once for each device. wide: H > CHUNK_HIDDEN, and forward and walk run on this device
-   * all the same (wide_kernels.cuh). */
-  bppsa_status (*prepare)(int64_t hidden, int device, int shared_most, bool *wide);
+   * all the same (wide_kernels.cuh). most_cluster: as of speculate_arrays. */
+  bppsa_status (*prepare)(int64_t hidden, int device, int shared_most, bool *wide, int *most_cluster);
   /* Compute h_1 .. h_T and what is saved: forward for H <= CHUNK_HIDDEN or `wide`, forward_wide for any H with w_t [H][G·H], the
    * transpose of W_hh. */
   bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);

@@ -70,27 +70,62 @@ bppsa_status launched(const char *what) {
   return bppsa_cuda_check(cudaGetLastError(), what);
 }
 
-/* The phases of a layer's parallel forward pass, and the sequential pass, which runs during a pause. The ends and doubts are in
- * place 0 first, and change it with every round. */
-template <typename real, template <typename> class cell, int HP, bool ONE>
-bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds) {
-  const unsigned items = (unsigned)(s.chunks * c.batch);
-  const size_t shared = 2 * HP * sizeof(real);
-  layer_arrays<real> sequential = c;
-  int phase = 0;
-  sequential.pause = &s.report->pause.left;
-  BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE, false>), items, WARP_LANES, shared, stream, c, s);
-  for (int64_t round = 1; round <= rounds; ++round) {
-    BPPSA_LAUNCH((bppsa_recurrent_mend<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s, ++phase,
-                 (int)((round - 1) % 2));
-    if (round == 1) {
-      BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE, true>), items, WARP_LANES, shared, stream, c, s);
-      ++phase;
+/* Blocks for each sample in the rest of a parallel forward pass: as many as its chunks give work, and the GPU has room for. */
+int rest_cluster(int64_t chunks, int most) {
+  int cluster = 1;
+  while (cluster < most && cluster * (int64_t)REST_WARPS < chunks) {
+    cluster *= 2;
+  }
+  return cluster;
+}
+
+/* The largest cluster that the GPU has room for, of a first layer as of the others. */
+template <typename real, template <typename> class cell, int HP> bppsa_status rest_fits(int device, int *most_cluster) {
+  const size_t shared = REST_WARPS * 2 * HP * sizeof(real);
+  for (*most_cluster = REST_CLUSTER; *most_cluster > 1; *most_cluster /= 2) {
+    bool one, wider;
+    BPPSA_TRY(
+        cluster_fits(bppsa_recurrent_rest<real, cell, HP, true>, (unsigned)*most_cluster, REST_THREADS, shared, device, &one));
+    BPPSA_TRY(
+        cluster_fits(bppsa_recurrent_rest<real, cell, HP, false>, (unsigned)*most_cluster, REST_THREADS, shared, device, &wider));
+    if (one && wider) {
+      break;
     }
   }
-  BPPSA_LAUNCH((bppsa_recurrent_tail<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, c, s,
-               (int)(rounds % 2));
-  BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, sequential);
+  return BPPSA_OK;
+}
+
+/* The phases of a layer's parallel forward pass. The ends and doubts are in place 0 first, and change it with every round. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
+                              bool first, bool last) {
+  const unsigned items = (unsigned)(s.chunks * c.batch);
+  const size_t shared = 2 * HP * sizeof(real);
+  const int cluster = rest_cluster(s.chunks, s.most_cluster);
+  BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s);
+  if (rounds > 0) {
+    BPPSA_LAUNCH((bppsa_recurrent_mend<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s);
+  }
+  if (cluster > 1) {
+    BPPSA_LAUNCH_CLUSTER((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)cluster, (unsigned)(c.batch * cluster),
+                         REST_THREADS, REST_WARPS * shared, stream, c, s, cluster, (int)rounds, first, last);
+  } else {
+    BPPSA_LAUNCH((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)c.batch, REST_THREADS, REST_WARPS * shared, stream, c, s,
+                 cluster, (int)rounds, first, last);
+  }
+  return launched("parallel forward pass: launch");
+}
+
+/* What the phases did with the samples, where each phase is a launch. */
+template <typename real>
+bppsa_status launch_collect(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
+                            bool first, bool last) {
+  unsigned ran = 1u | 1u << (SPECULATE_PHASES - 1); /* speculation and the tail */
+  for (int64_t round = 1; round <= rounds; ++round) {
+    ran |= round == 1 ? 1u << 1 | 1u << SPECULATE_ANEW : 1u << (SPECULATE_ANEW + round - 1);
+  }
+  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), (unsigned)divide_up(c.batch * WARP_LANES, CHUNK_THREADS), CHUNK_THREADS, 0,
+               stream, c, s, ran, first, last);
   return launched("parallel forward pass: launch");
 }
 
@@ -226,7 +261,7 @@ template <typename real, template <typename> class cell, int HP> struct has_chun
 } // namespace
 
 template <typename real, template <typename> class cell> struct chunk_launch {
-  static bppsa_status prepare(int64_t hidden, int device, int shared_most, bool *wide);
+  static bppsa_status prepare(int64_t hidden, int device, int shared_most, bool *wide, int *most_cluster);
   static bppsa_status forward(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
   static bppsa_status speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s,
@@ -258,8 +293,9 @@ METHOD(int64_t, blocks)(int64_t chunks, int64_t batch) {
   return divide_up(chunks * batch, walk_warps(chunks * batch));
 }
 
-METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool *wide) {
+METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool *wide, int *most_cluster) {
   *wide = false;
+  *most_cluster = 1;
   if (hidden > CHUNK_HIDDEN) {
     BPPSA_TRY((wide_runs<real, cell>(hidden, device, wide)));
     BPPSA_TRY(allow_most(bppsa_recurrent_forward_wide<real, cell>, shared_most));
@@ -269,6 +305,7 @@ METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool 
     return allow_most(bppsa_recurrent_any_tail<real, cell>, shared_most);
   }
   return padded(hidden, [=](auto hp) {
+    BPPSA_TRY((rest_fits<real, cell, hp.value>(device, most_cluster)));
     if constexpr (has_chunks<real, cell, hp.value>::VALUE) {
       typedef rows_for<real, cell, hp.value> rows;
       BPPSA_TRY((allow_shared<real, cell, hp.value, rows::FEW>(shared_most)));
@@ -296,19 +333,15 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
 METHOD(bppsa_status, speculate)
 (cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t, int shared_most,
  int64_t rounds, bool first, bool last) {
-  if (w_t != NULL) {
-    BPPSA_TRY((any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds)));
-  } else if (c.hidden > CHUNK_HIDDEN) {
-    BPPSA_TRY((wide_speculate<real, cell>(stream, c, s, rounds)));
-  } else {
-    BPPSA_TRY(padded(c.hidden, [&](auto hp) {
-      return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds)
-                           : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds);
-    }));
+  if (w_t == NULL && c.hidden <= CHUNK_HIDDEN) {
+    return padded(c.hidden, [&](auto hp) {
+      return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds, first, last)
+                           : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds, first, last);
+    });
   }
-  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, COLLECT_THREADS, COLLECT_WARPS * (COLLECT_NUMBERS + 1) * sizeof(int64_t),
-               stream, c, s, rounds, first, last);
-  return launched("parallel forward pass: launch");
+  BPPSA_TRY(w_t != NULL ? (any_speculate<real, cell>(stream, c, s, w_t, shared_most, rounds))
+                        : (wide_speculate<real, cell>(stream, c, s, rounds)));
+  return launch_collect<real>(stream, c, s, rounds, first, last);
 }
 
 METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most) {

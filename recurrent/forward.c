@@ -31,8 +31,7 @@ bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind) {
 
 /* ---- the plan ---- */
 
-/* ROUNDS: rounds of mending. far_change: if the last state of a chunk changes by more, the sequence went to another basin. */
-enum { ROUNDS = 8 };
+/* If the last state of a chunk changes by more, the sequence went to another basin. */
 static const double far_change = .05;
 
 /* Tolerances and warm-ups of a type. The tolerances are so small that errors are those of the sequential pass's own rounding. The
@@ -118,7 +117,7 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   const int type = shape->dtype == BPPSA_F64;
   const double tolerance = method->tolerance;
   bppsa_forward_plan p = {.speculative = true,
-                          .rounds = method->rounds >= 0 ? method->rounds : ROUNDS,
+                          .rounds = method->rounds >= 0 ? method->rounds : BPPSA_FORWARD_ROUNDS,
                           .accept = tolerance >= 0 ? tolerance : defaults[type].accept,
                           .stop = tolerance >= 0 ? fmin(tolerance, defaults[type].stop) : defaults[type].stop,
                           .far = far_change,
@@ -136,7 +135,7 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   const bool inexact = shape->device == BPPSA_CPU && tolerance == 0 &&
                        !(bppsa_matmul_in_order(width, shape->hidden) && bppsa_matmul_in_order(width, shape->input));
   if (shape->device != BPPSA_CPU) {
-    p.rounds = least(p.rounds, BPPSA_FORWARD_GPU_ROUNDS);
+    p.rounds = least(p.rounds, shape->hidden <= BPPSA_SCAN_FUSED_DIM ? BPPSA_FORWARD_ROUNDS : BPPSA_FORWARD_WIDE_ROUNDS);
   }
   if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact ||
       (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {

@@ -107,7 +107,10 @@ typedef struct {
 } bppsa_forward_stats;
 
 enum { BPPSA_FORWARD_GPU_HIDDEN = 512 }; /* most_hidden of GPUs with room for clusters (sm_90) */
-enum { BPPSA_FORWARD_GPU_ROUNDS = 3 };   /* the most rounds of a pass on a GPU, which launches all of them */
+enum {
+  BPPSA_FORWARD_ROUNDS = 8,     /* rounds of a plan, and the most of a pass on a GPU */
+  BPPSA_FORWARD_WIDE_ROUNDS = 3 /* likewise on a GPU where H > BPPSA_SCAN_FUSED_DIM, and each round is a launch */
+};
 
 /* A pass fails if its path is nine tenths of the sequential one's or more, or its work more than the plan's most_work. After three
  * failing passes in a row the next 100 passes are sequential; if the pass behind them fails, the next 200, and behind each further

@@ -143,24 +143,26 @@ __device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lan
   }
 }
 
+/* Takes sample b through all steps. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_sample(const layer_arrays<real> &c, int lane, int64_t b, real *shared,
+                                               forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t first = b * c.hidden + (lane < c.hidden ? lane : 0);
+  forward_prepare<real, cell>(c, lane, shared, l);
+  forward_seek<real, cell>(c, lane, b, 0, l);
+  l->h = c.h[first];
+  l->c = cell<real>::PAIR ? c.cells[first] : 0;
+  forward_run<real, cell>(c, lane, c.steps, shared, l);
+}
+
 /* h_1 .. h_T with a warp for each sample and a lane for each unit, whose rows of W_hh are in registers; lanes beyond H do the
  * same as lane 0. ONE: an input of size 1, whose products are computed here. shared: 2 · HP reals. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
   BPPSA_SHARED(real, memory);
-  const int lane = (int)threadIdx.x;
-  const int64_t b = blockIdx.x;
-  real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  if (c.pause != NULL && *c.pause == 0) { /* the states have been computed in parallel */
-    return;
-  }
-  forward_prepare<real, cell>(c, lane, shared, &l);
-  forward_seek<real, cell>(c, lane, b, 0, &l);
-  l.h = c.h[b * c.hidden + (lane < c.hidden ? lane : 0)];
-  l.c = cell<real>::PAIR ? c.cells[b * c.hidden + (lane < c.hidden ? lane : 0)] : 0;
-  forward_run<real, cell>(c, lane, c.steps, shared, &l);
+  forward_sample<real, cell>(c, (int)threadIdx.x, blockIdx.x, launch_held(memory), &l);
 }
 
 /* h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H], and what is saved to

@@ -290,7 +290,7 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   n->forward.multiprocessors = gpu->multiprocessors;
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
                              "network: shared memory"));
-  BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide));
+  BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide, &gpu->most_cluster));
   n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
   return BPPSA_OK;
 }

@@ -30,6 +30,7 @@ struct recurrent_gpu {
   const bppsa_device *device;
   int32_t index;
   int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
+  int most_cluster;                 /* as of speculate_arrays */
   bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
   cudaStream_t stream;
   void *memory;

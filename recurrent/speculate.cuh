@@ -6,7 +6,13 @@
 
 /* Phases (speculate_kernels.cuh for H <= CHUNK_HIDDEN, speculate_wide.cuh) are speculation, a round, speculation anew, and further
  * rounds; the last one is the tail. */
-enum { SPECULATE_ANEW = 2, SPECULATE_PHASES = BPPSA_FORWARD_GPU_ROUNDS + 3 };
+enum { SPECULATE_ANEW = 2, SPECULATE_PHASES = BPPSA_FORWARD_ROUNDS + 3 };
+
+/* What the samples of a pass add up as they end, in any order. */
+struct speculate_sums {
+  unsigned long long steps, mended, reseeded, tails, samples; /* samples: of the present layer */
+  long long path, rounds, gap;                                /* the largest of each; gap: the bits of a number of 0 or more */
+};
 
 struct speculate_report {
   bppsa_forward_pause pause;
@@ -14,10 +20,13 @@ struct speculate_report {
   int64_t steps;                                 /* computed */
   int64_t speculated;                            /* 0: during a pause */
   double gap;
+  int64_t idle;        /* H <= CHUNK_HIDDEN: the latest pass is one of a pause; the same in all of its kernels but the first */
+  speculate_sums sums; /* all 0 between passes */
 };
 
 template <typename real> struct speculate_arrays {
   int64_t chunks, warm_up;
+  int most_cluster; /* H <= CHUNK_HIDDEN: the most blocks that the GPU runs as one cluster, a power of 2 */
   int64_t possible; /* dependent steps of the sequential pass, over all layers */
   double accept, stop, settled, far;
   real *ends[2];    /* [C][b][S]: last states of the chunks, before and after a round; c of a pair behind its h */

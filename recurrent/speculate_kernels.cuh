@@ -2,18 +2,22 @@
  * registers as in forward_kernels.cuh. The host never waits: every kernel finds in memory what those before it left to do.
  *
  *     speculate     every chunk from W steps early
- *     mend          a round: verifies the chunks that are doubtful and walks through those that do not fit
- *     speculate     after the first round, the chunks behind the first one that moved far begin anew from its end
- *     tail          a warp for each sample: what is still doubtful, one chunk after the other
- *     (sequential)  bppsa_recurrent_forward, during a pause instead of all others
- *     collect       sums up what was done, and decides about pauses
+ *     mend          the first round: verifies the chunks that are doubtful and walks through those that do not fit
+ *     rest          one launch for all that follows, the warps of a cluster of blocks for each sample:
+ *                     the chunks behind the first one that moved far begin anew from its end
+ *                     further rounds, while there is something doubtful
+ *                     the tail, by one warp: what is still doubtful, one chunk after the other
+ *                     during a pause instead of all others, by one warp: the sequential pass
+ *                     it sums up what was done, and decides about pauses
  *
- * A round reads the ends and doubts of the round before it and writes those of its own, for every chunk. */
+ * A round reads the ends and doubts of the round before it and writes those of its own, for every chunk. Wider layers
+ * (speculate_any.cuh, speculate_wide.cuh) have a launch for each of these phases. */
 #ifndef BPPSA_RECURRENT_SPECULATE_KERNELS_CUH
 #define BPPSA_RECURRENT_SPECULATE_KERNELS_CUH
 
 #include <string.h>
 
+#include "core/cluster.cuh"
 #include "core/cut.h"
 #include "recurrent/forward_kernels.cuh"
 #include "recurrent/pause.h"
@@ -89,55 +93,61 @@ __device__ __forceinline__ void clear_tail(const speculate_arrays<real> &s, int6
   s.steps[item] = s.found[item] = 0;
 }
 
-/* ANEW: chunks behind the first one that moved far in the first round; the others are left as they are. */
-template <typename real, template <typename> class cell, int HP, bool ONE, bool ANEW>
-__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
-  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, PAIR = cell<real>::PAIR };
-  BPPSA_SHARED(real, memory);
-  const int lane = (int)threadIdx.x;
-  const int64_t p = blockIdx.x / c.batch, b = blockIdx.x % c.batch, hidden = c.hidden, j = lane < hidden ? lane : 0;
-  real *shared = launch_held(memory);
-  forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  if (s.report->pause.left > 0) {
-    return;
-  }
-  const int64_t from = ANEW ? first_far(c, s, lane, b) + 1 : 0,
-                least = ANEW && from < s.chunks ? bppsa_cut(c.steps, s.chunks, from) : 0;
-  const int64_t slot = p * c.batch + b, item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + slot;
-  s.steps[item] = s.found[item] = 0;
-  if (p < from) {
-    return;
-  }
+/* Chunk p of sample b from W steps early; ANEW: from the end of the chunk in front of `from`, or as many steps early. */
+template <bool ANEW, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void speculate_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t p,
+                                                int64_t b, int64_t from, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { PAIR = cell<real>::PAIR };
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, slot = p * c.batch + b;
   const int64_t begin = bppsa_cut(c.steps, s.chunks, p), end = bppsa_cut(c.steps, s.chunks, p + 1);
+  const int64_t least = ANEW ? bppsa_cut(c.steps, s.chunks, from) : 0,
+                from_end = ((from - 1) * c.batch + b) * (1 + PAIR) * hidden + j;
   const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
-  forward_prepare<real, cell>(c, lane, shared, &l);
-  const int64_t from_end = ((from - 1) * c.batch + b) * (1 + PAIR) * hidden + j;
-  l.h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[b * hidden + j] : 0;
+  l->h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[b * hidden + j] : 0;
   if constexpr (PAIR) {
-    l.c = ANEW ? s.ends[1][from_end + hidden] : at == 0 ? c.cells[b * hidden + j] : 0;
+    l->c = ANEW ? s.ends[1][from_end + hidden] : at == 0 ? c.cells[b * hidden + j] : 0;
   }
-  const int64_t state = l.state, saved_row = l.saved_row;
-  forward_seek<real, cell>(c, lane, b, at, &l);
-  l.h_to = s.aside + slot * (1 + PAIR + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
-  l.c_to = l.h_to + hidden;
-  l.saved_to = l.h_to + (1 + PAIR) * hidden;
-  l.state = l.saved_row = 0;
-  forward_run<real, cell>(c, lane, begin - at, shared, &l);
+  const int64_t state = l->state, saved_row = l->saved_row;
+  forward_seek<real, cell>(c, lane, b, at, l);
+  l->h_to = s.aside + slot * (1 + PAIR + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
+  l->c_to = l->h_to + hidden;
+  l->saved_to = l->h_to + (1 + PAIR) * hidden;
+  l->state = l->saved_row = 0;
+  forward_run<real, cell>(c, lane, begin - at, shared, l);
   __syncwarp();
-  l.state = state;
-  l.saved_row = saved_row;
-  forward_seek<real, cell>(c, lane, b, begin, &l);
-  forward_run<real, cell>(c, lane, end - begin, shared, &l);
-  s.ends[ANEW][slot * (1 + PAIR) * hidden + j] = l.h;
+  l->state = state;
+  l->saved_row = saved_row;
+  forward_seek<real, cell>(c, lane, b, begin, l);
+  forward_run<real, cell>(c, lane, end - begin, shared, l);
+  s.ends[ANEW][slot * (1 + PAIR) * hidden + j] = l->h;
   if constexpr (PAIR) {
-    s.ends[ANEW][(2 * slot + 1) * hidden + j] = l.c;
+    s.ends[ANEW][(2 * slot + 1) * hidden + j] = l->c;
   }
   s.doubtful[ANEW][slot] = at > least;
+  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + slot;
   s.steps[item] = (int)(end - at);
-  if (!ANEW) {
-    s.gaps[slot] = 0;
-    clear_tail(s, slot, c.batch);
+  s.found[item] = 0;
+}
+
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  BPPSA_SHARED(real, memory);
+  const int lane = (int)threadIdx.x;
+  const int64_t slot = blockIdx.x;
+  real *shared = launch_held(memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  const bool idle = s.report->pause.left > 0;
+  if (slot == 0 && lane == 0) {
+    s.report->idle = idle;
   }
+  if (idle) {
+    return;
+  }
+  s.gaps[slot] = 0;
+  clear_tail(s, slot, c.batch);
+  forward_prepare<real, cell>(c, lane, shared, &l);
+  speculate_chunk<false, real, cell>(c, s, lane, slot / c.batch, slot % c.batch, 0, shared, &l);
 }
 
 /* Is every unit of a warp the same as the stored one, or at most as far away as a tolerance relative to `size`? */
@@ -213,30 +223,33 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
   return w;
 }
 
-/* Round `round`, from 1, in phase `phase`. `in`: where the ends and doubts before it are. */
-template <typename real, template <typename> class cell, int HP, bool ONE>
-__global__ void __launch_bounds__(WARP_LANES)
-    bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s, int phase, int in) {
-  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, PAIR = cell<real>::PAIR };
-  BPPSA_SHARED(real, memory);
-  const int lane = (int)threadIdx.x;
-  const int64_t p = blockIdx.x / c.batch, b = blockIdx.x % c.batch, hidden = c.hidden, j = lane < hidden ? lane : 0;
-  const int64_t slot = p * c.batch + b, item = phase * s.chunks * c.batch + slot;
-  const int64_t end = slot * (1 + PAIR) * hidden + j, before = (slot - c.batch) * (1 + PAIR) * hidden + j;
-  real *shared = launch_held(memory);
-  forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  if (s.report->pause.left > 0) {
-    return;
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void prepare_once(const layer_arrays<real> &c, int lane, real *shared, bool *prepared,
+                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  if (!*prepared) {
+    forward_prepare<real, cell>(c, lane, shared, l);
+    *prepared = true;
   }
+}
+
+/* A round, in phase `phase`, for chunk p of sample b. `in`: where the ends and doubts before it are. *prepared: the lane has its
+ * weights. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t p,
+                                           int64_t b, int phase, int in, real *shared, bool *prepared,
+                                           forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { PAIR = cell<real>::PAIR };
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, slot = p * c.batch + b, item = phase * s.chunks * c.batch + slot;
+  const int64_t end = slot * (1 + PAIR) * hidden + j, before = (slot - c.batch) * (1 + PAIR) * hidden + j;
   walked<real> w = {};
   real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * hidden] : 0;
   if (place_of_round(s.doubtful, in)[slot] != 0) { /* never of chunk 0 */
-    forward_prepare<real, cell>(c, lane, shared, &l);
-    l.h = place_of_round(s.ends, in)[before];
-    l.c = PAIR ? place_of_round(s.ends, in)[before + PAIR * hidden] : 0;
-    w = walk_chunk<real, cell>(c, s, lane, b, bppsa_cut(c.steps, s.chunks, p), bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
-    last = (w.found & SPECULATE_REACHED) != 0 ? l.h : last;
-    last_c = (w.found & SPECULATE_REACHED) != 0 ? l.c : last_c;
+    prepare_once<real, cell>(c, lane, shared, prepared, l);
+    l->h = place_of_round(s.ends, in)[before];
+    l->c = PAIR ? place_of_round(s.ends, in)[before + PAIR * hidden] : 0;
+    w = walk_chunk<real, cell>(c, s, lane, b, bppsa_cut(c.steps, s.chunks, p), bppsa_cut(c.steps, s.chunks, p + 1), shared, l);
+    last = (w.found & SPECULATE_REACHED) != 0 ? l->h : last;
+    last_c = (w.found & SPECULATE_REACHED) != 0 ? l->c : last_c;
   }
   place_of_round(s.ends, 1 - in)[end] = last;
   if constexpr (PAIR) {
@@ -253,32 +266,38 @@ __global__ void __launch_bounds__(WARP_LANES)
   s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
 }
 
-/* What is still doubtful, sample by sample. */
+/* The first round, which most chunks have no other behind. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
-__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_tail(layer_arrays<real> c, speculate_arrays<real> s, int in) {
-  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, PHASE = SPECULATE_PHASES - 1 };
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
   BPPSA_SHARED(real, memory);
-  const int lane = (int)threadIdx.x;
-  const int64_t b = blockIdx.x, hidden = c.hidden, j = lane < hidden ? lane : 0;
+  const int64_t slot = blockIdx.x;
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  bool prepared = false;
   if (s.report->pause.left > 0) {
     return;
   }
-  bool goes_on = false, prepared = false;
+  mend_chunk<real, cell>(c, s, (int)threadIdx.x, slot / c.batch, slot % c.batch, 1, 0, shared, &prepared, &l);
+}
+
+/* What is still doubtful of sample b, one chunk after the other. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void tail_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
+                                            int in, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
+  bool goes_on = false;
+  forward_prepare<real, cell>(c, lane, shared, l);
   for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, b); p < s.chunks;
        p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, b)) {
-    const int64_t slot = p * c.batch + b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
-    if (!prepared) {
-      forward_prepare<real, cell>(c, lane, shared, &l);
-      prepared = true;
-    }
+    const int64_t slot = p * c.batch + b, item = (SPECULATE_PHASES - 1) * s.chunks * c.batch + slot,
+                  begin = bppsa_cut(c.steps, s.chunks, p);
     if (!goes_on) {
       __syncwarp(); /* states that other lanes wrote are not read, but the buffer is written again */
-      l.h = c.h[(begin * c.batch + b) * hidden + j];
-      l.c = cell<real>::PAIR ? c.cells[(begin * c.batch + b) * hidden + j] : 0;
+      l->h = c.h[(begin * c.batch + b) * hidden + j];
+      l->c = cell<real>::PAIR ? c.cells[(begin * c.batch + b) * hidden + j] : 0;
     }
-    const walked<real> w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
+    const walked<real> w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, l);
     __syncwarp();
     goes_on = (w.found & SPECULATE_REACHED) != 0;
     s.steps[item] = w.steps;
@@ -287,128 +306,202 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_tail(layer_arrays<
   }
 }
 
-/* What collect knows of samples, of a thread's and then of all: STEPS .. TAILS are sums, ROUND and PATH the largest. */
-enum { COLLECT_STEPS, COLLECT_CHANGED, COLLECT_ANEW, COLLECT_TAILS, COLLECT_ROUND, COLLECT_PATH, COLLECT_NUMBERS };
-
-/* Brings the numbers of a warp's lanes together, in all lanes. */
-__device__ __forceinline__ void collect_lanes(int64_t *numbers, double *gap) {
-  BPPSA_UNROLL
-  for (int i = 0; i < COLLECT_NUMBERS; ++i) {
-    numbers[i] = i < COLLECT_ROUND ? warp_sum(numbers[i]) : warp_largest(numbers[i]);
-  }
-  *gap = warp_largest(*gap);
-}
-
-/* Was this phase launched? One that was not has left nothing to read. A round's number belongs to its phase. */
+/* A round's number belongs to its phase. */
 __device__ __forceinline__ int round_of(int phase) {
   return phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
 }
-__device__ __forceinline__ bool was_launched(int phase, int64_t rounds) {
-  return phase == 0 || phase == SPECULATE_PHASES - 1 || (phase == SPECULATE_ANEW ? rounds >= 1 : round_of(phase) <= rounds);
-}
 
-/* Sums up sample b, a warp together: a lane has every 32nd chunk, and reads what all phases did with it at once. */
+/* Adds what the phases in `ran` did with sample b to the sums of the pass, a warp together: a lane has every 32nd chunk. */
 template <typename real>
-__device__ void collect_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b, int64_t rounds,
-                               bool first, int64_t *mine, double *gap) {
-  int longest[SPECULATE_PHASES] = {}, all[SPECULATE_PHASES] = {};
-  for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
-    BPPSA_UNROLL
-    for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
-      const int64_t item = (phase * s.chunks + p) * c.batch + b;
-      const bool launched = was_launched(phase, rounds);
-      const int steps = launched ? s.steps[item] : 0, found = launched ? s.found[item] : 0;
-      longest[phase] = steps > longest[phase] ? steps : longest[phase];
-      all[phase] += steps;
-      if ((found & SPECULATE_CHANGED) != 0) {
-        ++mine[COLLECT_CHANGED];
-        const int64_t round = phase < SPECULATE_PHASES - 1 ? round_of(phase) : 0;
-        mine[COLLECT_ROUND] = round > mine[COLLECT_ROUND] ? round : mine[COLLECT_ROUND];
-      }
-    }
-    *gap = s.gaps[p * c.batch + b] > *gap ? s.gaps[p * c.batch + b] : *gap;
-  }
-  int64_t path = first ? 0 : s.paths[b];
-  BPPSA_UNROLL
-  for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
-    mine[COLLECT_STEPS] += all[phase];
-    path += phase < SPECULATE_PHASES - 1 ? warp_largest(longest[phase]) : warp_sum(all[phase]);
-  }
-  const bool anew = __any_sync(0xffffffffu, all[SPECULATE_ANEW] > 0) != 0,
-             tail = __any_sync(0xffffffffu, all[SPECULATE_PHASES - 1] > 0) != 0;
-  __syncwarp();
-  if (lane == 0) {
-    mine[COLLECT_ANEW] += anew;
-    mine[COLLECT_TAILS] += tail;
-    mine[COLLECT_PATH] = path > mine[COLLECT_PATH] ? path : mine[COLLECT_PATH];
-    s.paths[b] = path;
-  }
-}
-
-enum { COLLECT_THREADS = 512, COLLECT_WARPS = COLLECT_THREADS / WARP_LANES };
-
-/* Sums up what the phases of a layer did, into the report of the pass; one block, a warp for each sample. last: of the layers; then
- * the pauses are decided about. */
-template <typename real>
-__global__ void __launch_bounds__(COLLECT_THREADS)
-    bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, int64_t rounds, bool first, bool last) {
-  typedef struct {
-    int64_t numbers[COLLECT_WARPS][COLLECT_NUMBERS];
-    double gaps[COLLECT_WARPS];
-  } of_warps;
-  BPPSA_SHARED(of_warps, shared);
-  const int me = (int)threadIdx.x, lane = me % WARP_LANES, warp = me / WARP_LANES;
-  speculate_report *r = s.report;
-  bppsa_forward_pause pause = r->pause;
-  int64_t mine[COLLECT_NUMBERS] = {};
+__device__ __forceinline__ void sum_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
+                                           unsigned ran, bool first) {
+  speculate_sums *sums = &s.report->sums;
+  int64_t path = first ? 0 : s.paths[b], all = 0;
+  int changed = 0, round = 0;
+  bool anew = false, tail = false;
   double gap = 0;
-  if (pause.left > 0) { /* all threads have read this before the first changes it */
-    __syncthreads();
-    if (me == 0 && last) {
-      *r = {};
-      --pause.left;
-      r->pause = pause;
+  BPPSA_UNROLL_BY(4)
+  for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
+    const double accepted = s.gaps[p * c.batch + b];
+    gap = accepted > gap ? accepted : gap;
+  }
+  BPPSA_UNROLL_BY(1)
+  for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
+    const bool is_tail = phase == SPECULATE_PHASES - 1;
+    int longest = 0, steps = 0, here = 0;
+    if ((ran >> phase & 1) == 0) {
+      continue;
     }
-    return;
+    BPPSA_UNROLL_BY(4)
+    for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
+      const int64_t item = (phase * s.chunks + p) * c.batch + b;
+      const int taken = s.steps[item], found = s.found[item];
+      longest = taken > longest ? taken : longest;
+      steps += taken;
+      here += (found & SPECULATE_CHANGED) != 0;
+    }
+    const int64_t sum = warp_sum((int64_t)steps);
+    path += is_tail ? sum : (int64_t)warp_largest(longest);
+    all += sum;
+    round = here > 0 && !is_tail ? round_of(phase) : round;
+    changed += here;
+    anew = phase == SPECULATE_ANEW ? sum > 0 : anew;
+    tail = is_tail ? sum > 0 : tail;
   }
-  for (int64_t b = warp; b < c.batch; b += COLLECT_WARPS) {
-    collect_sample(c, s, lane, b, rounds, first, mine, &gap);
-  }
-  collect_lanes(mine, &gap);
-  BPPSA_UNROLL
-  for (int i = 0; lane == 0 && i < COLLECT_NUMBERS; ++i) {
-    shared->numbers[warp][i] = mine[i];
-  }
+  changed = warp_sum(changed);
+  round = warp_largest(round);
+  gap = warp_largest(gap);
   if (lane == 0) {
-    shared->gaps[warp] = gap;
+    s.paths[b] = path;
+    (void)atomicAdd(&sums->steps, (unsigned long long)all);
+    (void)atomicAdd(&sums->mended, (unsigned long long)changed);
+    (void)atomicAdd(&sums->reseeded, anew ? 1ull : 0ull);
+    (void)atomicAdd(&sums->tails, tail ? 1ull : 0ull);
+    (void)atomicMax(&sums->path, (long long)path);
+    (void)atomicMax(&sums->rounds, (long long)round);
+    (void)atomicMax(&sums->gap, (long long)__double_as_longlong(gap));
   }
-  __syncthreads();
-  if (warp != 0) {
-    return;
+}
+
+/* A warp tells what it has to tell of sample b; ran: the phases that there were, a bit for each, none during a pause. The warp
+ * that is the last of the last layer writes the report, and decides about pauses. All others of the pass have read the state of
+ * the pauses by then. */
+template <typename real>
+__device__ __forceinline__ void report_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
+                                              unsigned ran, bool first, bool last) {
+  speculate_report *r = s.report;
+  if (ran != 0) {
+    sum_sample(c, s, lane, b, ran, first);
   }
-  BPPSA_UNROLL
-  for (int i = 0; i < COLLECT_NUMBERS; ++i) {
-    mine[i] = lane < COLLECT_WARPS ? shared->numbers[lane][i] : 0;
-  }
-  gap = lane < COLLECT_WARPS ? shared->gaps[lane] : 0;
-  collect_lanes(mine, &gap);
+  __syncwarp(); /* all lanes know whether there is a pause, which may be about to end */
   if (lane != 0) {
     return;
   }
-  if (first) {
-    *r = {};
-    r->pause = pause;
-    r->speculated = 1;
+  __threadfence(); /* the sums are there before the sample is counted, and read after the last one was */
+  if (atomicAdd(&r->sums.samples, 1ull) + 1 < (unsigned long long)c.batch) {
+    return;
   }
-  r->path = mine[COLLECT_PATH];
-  r->steps += mine[COLLECT_STEPS];
-  r->mended += mine[COLLECT_CHANGED];
-  r->reseeded += mine[COLLECT_ANEW];
-  r->tails += mine[COLLECT_TAILS];
-  r->rounds = mine[COLLECT_ROUND] > r->rounds ? mine[COLLECT_ROUND] : r->rounds;
-  r->gap = gap > r->gap ? gap : r->gap;
-  if (last) {
-    r->pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(r->path, s.possible), pause);
+  __threadfence();
+  r->sums.samples = 0;
+  if (!last) {
+    return;
+  }
+  const volatile speculate_sums *sums = &r->sums;
+  speculate_report report = {};
+  report.pause = r->pause;
+  report.idle = r->idle;
+  if (ran == 0) {
+    --report.pause.left;
+  } else {
+    report.path = sums->path;
+    report.rounds = sums->rounds;
+    report.mended = (int64_t)sums->mended;
+    report.reseeded = (int64_t)sums->reseeded;
+    report.tails = (int64_t)sums->tails;
+    report.steps = (int64_t)sums->steps;
+    report.speculated = 1;
+    report.gap = __longlong_as_double(sums->gap);
+    report.pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(report.path, s.possible), report.pause);
+  }
+  *r = report; /* with sums of 0 */
+}
+
+/* Tells what the phases in `ran` did with each sample, a warp for each. */
+template <typename real>
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, unsigned ran, bool first, bool last) {
+  const int me = (int)threadIdx.x;
+  const int64_t b = (int64_t)blockIdx.x * (CHUNK_THREADS / WARP_LANES) + me / WARP_LANES;
+  const bool paused = s.report->pause.left > 0;
+  if (b < c.batch) {
+    report_sample(c, s, me % WARP_LANES, b, paused ? 0 : ran, first, last);
+  }
+}
+
+/* Is a chunk of sample b doubtful? The same in all lanes of a warp, which read at once. */
+template <typename real>
+__device__ __forceinline__ bool any_doubtful(const speculate_arrays<real> &s, int in, int lane, int64_t batch, int64_t b) {
+  const int *doubtful = place_of_round(s.doubtful, in);
+  int any = 0;
+  BPPSA_UNROLL_BY(4)
+  for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
+    any |= doubtful[p * batch + b];
+  }
+  return __any_sync(0xffffffffu, any) != 0;
+}
+
+enum { REST_WARPS = 8, REST_THREADS = REST_WARPS * WARP_LANES, REST_CLUSTER = 8 }; /* REST_CLUSTER: blocks of a sample, at most */
+
+/* A barrier of a sample's warps, behind which each sees what all have written. */
+__device__ __forceinline__ void rest_meet(int cluster) {
+  if (cluster > 1) {
+    cluster_meet();
+  } else {
+    __syncthreads();
+  }
+}
+
+/* All that the first round left to do, `cluster` blocks for each sample, whose warps take its chunks in turn. Most samples have
+ * nothing left; so this is one launch, whose phases end at barriers of a sample's own warps: speculation anew, further rounds, the
+ * tail by one of the warps, and what there is to tell. During a pause the one warp takes the sample through all steps. Every phase
+ * reads the weights again, so that they are in registers where they are needed alone. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(REST_THREADS, 1)
+    bppsa_recurrent_rest(layer_arrays<real> c, speculate_arrays<real> s, int cluster, int rounds, bool first, bool last) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  typedef forward_lane<real, K, HP, AHEAD, ONE> lane_of;
+  BPPSA_SHARED(real, memory);
+  const int lane = (int)threadIdx.x % WARP_LANES, of_block = (int)threadIdx.x / WARP_LANES;
+  const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * REST_WARPS + of_block, warps = cluster * REST_WARPS;
+  real *shared = launch_held(memory + of_block * 2 * HP);
+  const bool idle = s.report->idle != 0; /* pauses themselves begin and end while other warps have yet to look */
+  int in = rounds > 0;                   /* where the latest ends and doubts are */
+  bool doubtful = any_doubtful(s, in, lane, c.batch, b);
+  unsigned ran = 0;
+  if (idle && warp == 0) {
+    lane_of l = {};
+    forward_sample<real, cell>(c, lane, b, shared, &l);
+  } else if (!idle) {
+    ran = rounds > 0 ? 3 : 1;
+    const int64_t from = doubtful && rounds > 0 ? first_far(c, s, lane, b) + 1 : s.chunks;
+    if (from < s.chunks) {
+      lane_of l = {};
+      bool prepared = false;
+      rest_meet(cluster); /* all have looked for doubts before they change */
+      for (int64_t p = warp; p < s.chunks; p += warps) {
+        if (p < from) {
+          const int64_t item = (SPECULATE_ANEW * s.chunks + p) * c.batch + b;
+          s.steps[item] = s.found[item] = 0;
+        } else {
+          prepare_once<real, cell>(c, lane, shared, &prepared, &l);
+          speculate_chunk<true, real, cell>(c, s, lane, p, b, from, shared, &l);
+          __syncwarp();
+        }
+      }
+      ran |= 1u << SPECULATE_ANEW;
+      rest_meet(cluster);
+      doubtful = any_doubtful(s, in, lane, c.batch, b);
+    }
+    for (int phase = SPECULATE_ANEW + 1; doubtful && round_of(phase) <= rounds; ++phase) {
+      lane_of l = {};
+      bool prepared = false;
+      for (int64_t p = warp; p < s.chunks; p += warps) {
+        mend_chunk<real, cell>(c, s, lane, p, b, phase, in, shared, &prepared, &l);
+        __syncwarp();
+      }
+      in = 1 - in;
+      ran |= 1u << phase;
+      rest_meet(cluster);
+      doubtful = any_doubtful(s, in, lane, c.batch, b);
+    }
+    if (warp == 0 && doubtful) {
+      lane_of l = {};
+      tail_sample<real, cell>(c, s, lane, b, in, shared, &l);
+      ran |= 1u << (SPECULATE_PHASES - 1);
+    }
+  }
+  if (warp == 0) {
+    report_sample(c, s, lane, b, ran, first, last);
   }
 }
 

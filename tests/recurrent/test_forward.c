@@ -719,8 +719,20 @@ static void test_plans(void **state) {
   assert_true(p.chunks == 300 && p.warm_up == 300 && p.rounds == 0 && p.accept == 1e-7 && p.stop == 1e-7);
   m.tolerance = 1e-8;
   assert_true(plan_of(m, 300, 16, BPPSA_F32, BPPSA_CPU).settled == 1e-8);
-  m.rounds = 8;
-  assert_int_equal(plan_of(m, 300, 16, BPPSA_F32, BPPSA_CUDA).rounds, BPPSA_FORWARD_GPU_ROUNDS);
+  m.rounds = 9;
+  assert_int_equal(plan_of(m, 300, 16, BPPSA_F32, BPPSA_CPU).rounds, 9);
+  assert_int_equal(plan_of(m, 300, 16, BPPSA_F32, BPPSA_CUDA).rounds, 8);
+  const bppsa_forward_shape wide = {.seq_len = 300,
+                                    .batch = 16,
+                                    .input = 1,
+                                    .hidden = 33,
+                                    .gates = 1,
+                                    .dtype = BPPSA_F32,
+                                    .device = BPPSA_CUDA,
+                                    .multiprocessors = 132,
+                                    .most_hidden = 512};
+  assert_int_equal(bppsa_forward_plan_make(&m, &wide, &p), BPPSA_OK);
+  assert_int_equal(p.rounds, 3); /* each is a launch */
   m = bppsa_forward_method_default();
   m.kind = BPPSA_FORWARD_AUTO;
   assert_true(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).speculative);

@@ -99,10 +99,10 @@ static void test_mends(void **state) {
   s = check(&p);
   assert_true(s.mended == 2 * 3 && s.rounds == 0 && s.tails == 2);
   p = problem_of(80, 9, 16, 0); /* chunks of five steps: every mend goes through several of them */
-  p.config.forward.rounds = 3;  /* as many as a GPU has */
-  s = check(&p);
   const bool gives_up = bppsa_device_get_kind(device) == BPPSA_CPU; /* whose rounds cost time */
-  assert_true(s.rounds == (gives_up ? 1 : 3) && s.mended >= 2 * 15 && s.tails > 0);
+  p.config.forward.rounds = gives_up ? 3 : 8;                       /* as many as a GPU has */
+  s = check(&p);
+  assert_true(s.rounds == (gives_up ? 1 : 8) && s.mended >= 2 * 15 && s.tails > 0);
 }
 
 /* Two stable states: the guess stays on the ridge, and what is behind the first mend begins anew (test_forward.c). */
@@ -183,6 +183,44 @@ static void test_exact(void **state) {
     assert_true(s.gap == 0);
   }
   assert_true(tails > 10 && mended > 40 && anew > 0);
+}
+
+/* More chunks than a GPU's block has warps (8), and than its largest cluster has (64): the warps take them in turn, in one block or
+ * in several. Every chunk begins from a wrong state, so that rounds go on, samples begin anew, and tails are left. */
+static void test_many_chunks(void **state) {
+  (void)state;
+  static const struct {
+    int64_t chunks, length, rounds;
+    int cell;
+    double scale;
+    bool f64;
+  } cases[] = {{9, 6, 8, RNN, 1, false},  {17, 3, 2, GRU, 2, false}, {33, 2, 8, LSTM, 3, true},
+               {70, 3, 8, RNN, 1, false}, {130, 2, 3, GRU, 1, true}, {70, 2, 1, RNN, 5, false}};
+  static const char *const clusters[] = {"1", "2", "8"};
+  int64_t reseeded = 0, tails = 0, rounds = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    bppsa_forward_stats s[3];
+    for (size_t k = 0; k < 3; ++k) {
+      forward_problem p = problem_of(cases[i].chunks * cases[i].length, 7, cases[i].chunks, 1);
+      p.seed = 80 + i;
+      p.cell = cells[cases[i].cell];
+      p.config.dtype = cases[i].f64 ? BPPSA_F64 : BPPSA_F32;
+      p.config.layers = 1 + (int64_t)(i % 2);
+      p.config.batch = 3;
+      p.config.forward.tolerance = 0;
+      p.config.forward.rounds = cases[i].rounds;
+      p.scale = cases[i].scale;
+      assert_int_equal(setenv("SIMT_MOST_CLUSTER", clusters[k], 1), 0);
+      s[k] = check(&p);
+      assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
+      assert_true(s[k].path == s[0].path && s[k].work == s[0].work && s[k].rounds == s[0].rounds && s[k].gap == 0);
+      assert_true(s[k].mended == s[0].mended && s[k].reseeded == s[0].reseeded && s[k].tails == s[0].tails);
+    }
+    reseeded += s[0].reseeded;
+    tails += s[0].tails;
+    rounds = s[0].rounds > rounds ? s[0].rounds : rounds;
+  }
+  assert_true(reseeded > 3 && tails > 3 && rounds > 2);
 }
 
 /* Wide layers, H > 32, of one block (64) and of clusters of two (GRU, 128) and four blocks (f64, GRU): as test_exact. With NaN. */
@@ -369,42 +407,61 @@ static void test_lonely_unit(void **state) {
   }
 }
 
-/* Three passes that end in the tail, then a pause, which the state that checkpoints keep can end. */
-static void pauses(int64_t hidden) {
-  forward_problem p = problem_of(60, hidden, 6, 3);
+/* Another h0 of the network and its twin, and a pass of both, whose states must have the same bits. */
+static void pass_both(const forward_problem *p, forward_run *run, const forward_problem *sequential, forward_run *twin,
+                      uint64_t seed) {
+  const forward_problem *const problems[] = {p, sequential};
+  forward_run *const runs[] = {run, twin};
+  for (int i = 0; i < 2; ++i) {
+    const int64_t states = p->config.layers * p->config.batch * p->config.hidden;
+    bppsa_free(runs[i]->h0);
+    bppsa_memory_free(device, runs[i]->state);
+    runs[i]->h0 = uniform(seed, states, 1);
+    runs[i]->state = sent(device, p->config.dtype, runs[i]->h0, states);
+    pass_forward(problems[i], runs[i], device);
+  }
+  for (int64_t l = 0; l < p->config.layers; ++l) {
+    check_states(p, l, run->count, 0, run->h[l], twin->h[l]);
+  }
+}
+
+/* Three passes that end in the tail, then a pause, which the state that checkpoints keep can shorten. */
+static void pauses(int64_t hidden, int64_t batch, int64_t chunks) {
+  enum { PASSES = 7 };
+  static const int failures[PASSES] = {1, 2, 3, 3, 3, 3, 4}, left[PASSES] = {0, 0, 100, 99, 98, 0, 200};
+  forward_problem p = problem_of(60, hidden, chunks, 3);
   p.scale = 20;
+  p.config.batch = batch;
   p.config.forward.rounds = 1;
+  p.config.forward.tolerance = 0;
   p.config.layers = 2;
-  forward_run run = run_forward(&p, device);
+  forward_problem sequential = p;
+  sequential.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  forward_run run = run_forward(&p, device), twin = run_forward(&sequential, device);
   bppsa_forward_pause pause;
-  for (int pass = 1; pass <= 6; ++pass) {
-    assert_true(run.stats.speculated == (pass <= 3 || pass == 6));
+  for (int pass = 0; pass < PASSES; ++pass) {
+    const bool speculates = pass < 3 || pass == PASSES - 1;
+    assert_true(run.stats.speculated == speculates);
     assert_int_equal(run.stats.possible, 120);
-    assert_true(run.stats.speculated ? run.stats.tails > 0 : run.stats.path == 120 && run.stats.work == 1);
+    assert_true(speculates ? run.stats.tails > 0 : run.stats.path == 120 && run.stats.work == 1);
     assert_int_equal(bppsa_forward_pause_get(run.model, &pause), BPPSA_OK);
-    assert_int_equal(pause.failures, pass < 3 ? pass : pass < 6 ? 3 : 4);
-    assert_int_equal(pause.left, pass < 3    ? 0
-                                 : pass == 6 ? 200 /* behind a pause the first failing pass begins one, twice as long */
-                                             : 103 - pass);
-    if (pass == 5) {
-      pause.left = 0;
+    assert_int_equal(pause.failures, failures[pass]);
+    assert_int_equal(pause.left, left[pass]); /* behind a pause the first failing pass begins one, twice as long */
+    if (pass == 4) {
+      pause.left = 1;
       assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);
     }
-    double *before = run.h[1];
-    run.h[1] = NULL;
-    pass_forward(&p, &run, device);
-    for (int64_t i = 0; i < run.count; ++i) {
-      assert_true(fabs(before[i] - run.h[1][i]) <= 1e-4); /* sequential or not */
-    }
-    bppsa_free(before);
+    pass_both(&p, &run, &sequential, &twin, 90 + (uint64_t)pass);
   }
   free_run(&run, device);
+  free_run(&twin, device);
 }
 
 static void test_pauses(void **state) {
   (void)state;
-  pauses(5);
-  pauses(36);
+  pauses(5, 2, 6);
+  pauses(12, 1, 20); /* of a GPU with clusters, in several blocks for the one sample */
+  pauses(36, 2, 6);
 }
 
 typedef struct {
@@ -495,7 +552,7 @@ static void test_any_width(void **state) {
   p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
   (void)check(&p);
   reseed(BPPSA_F32, 130);
-  pauses(130);
+  pauses(130, 2, 6);
   assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
@@ -635,6 +692,7 @@ int main(void) {
       cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),          cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_lonely_unit),     cmocka_unit_test(test_before_a_pass), cmocka_unit_test(test_pauses),
       cmocka_unit_test(test_recording),       cmocka_unit_test(test_any_width),     cmocka_unit_test(test_wide),
-      cmocka_unit_test(test_wide_mends),      cmocka_unit_test(test_growth),        cmocka_unit_test(test_lingering)};
+      cmocka_unit_test(test_wide_mends),      cmocka_unit_test(test_growth),        cmocka_unit_test(test_lingering),
+      cmocka_unit_test(test_many_chunks)};
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

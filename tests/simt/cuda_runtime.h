@@ -116,6 +116,12 @@ template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt e
   *at = before + value;
   return before;
 }
+template <typename T> T atomicMax(T *at, T value) {
+  const T before = *at;
+  *at = std::max(before, value);
+  return before;
+}
+inline void __threadfence() {}
 /* Products that no compiler may fuse with an addition. */
 inline float __fmul_rn(float a, float b) {
   return a * b;
