@@ -123,7 +123,10 @@ bppsa_status cluster_fits(F *kernel, unsigned cluster, unsigned threads, size_t 
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&has, cudaDevAttrClusterLaunch, device), "clusters of blocks"));
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
                              "clusters of blocks: shared memory"));
-  if (has != 0 && shared <= (size_t)most) {
+  cudaFuncAttributes code = {};
+  BPPSA_TRY(bppsa_cuda_check(cudaFuncGetAttributes(&code, kernel), "clusters of blocks: code"));
+  if (has != 0 && shared <= (size_t)most &&
+      code.ptxVersion >= 90) { /* code for older GPUs runs on this one too, without clusters */
     BPPSA_TRY(bppsa_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
                                "clusters of blocks: shared memory"));
     const cluster_config c(cluster, cluster, threads, shared, NULL);

@@ -70,12 +70,15 @@ bppsa_status launched(const char *what) {
   return bppsa_cuda_check(cudaGetLastError(), what);
 }
 
-/* Blocks for each sample in the rest of a parallel forward pass: as many as its chunks give work, and the GPU has room for. */
-int rest_cluster(int64_t chunks, int most) {
+/* Blocks for each sample in the rest of a parallel forward pass, and warps of a block: as many as its chunks give work, while all
+ * samples run at once, one block of REST_WARPS on a multiprocessor, whose registers may not have room for a second one. */
+template <typename real> int rest_cluster(const speculate_arrays<real> &s, int64_t batch, int *warps) {
+  const int64_t room = REST_WARPS * (int64_t)s.multiprocessors / batch, fewer = s.chunks < room ? s.chunks : room;
   int cluster = 1;
-  while (cluster < most && cluster * (int64_t)REST_WARPS < chunks) {
+  while (cluster < s.most_cluster && cluster * (int64_t)REST_WARPS < s.chunks && 2 * cluster * (int64_t)REST_WARPS <= room) {
     cluster *= 2;
   }
+  *warps = fewer >= REST_WARPS ? (int)REST_WARPS : fewer > 1 ? (int)fewer : 1;
   return cluster;
 }
 
@@ -101,17 +104,18 @@ bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, 
                               bool first, bool last) {
   const unsigned items = (unsigned)(s.chunks * c.batch);
   const size_t shared = 2 * HP * sizeof(real);
-  const int cluster = rest_cluster(s.chunks, s.most_cluster);
+  int warps;
+  const int cluster = rest_cluster(s, c.batch, &warps);
   BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s);
   if (rounds > 0) {
     BPPSA_LAUNCH((bppsa_recurrent_mend<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s);
   }
   if (cluster > 1) {
     BPPSA_LAUNCH_CLUSTER((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)cluster, (unsigned)(c.batch * cluster),
-                         REST_THREADS, REST_WARPS * shared, stream, c, s, cluster, (int)rounds, first, last);
+                         (unsigned)(warps * WARP_LANES), (size_t)warps * shared, stream, c, s, cluster, (int)rounds, first, last);
   } else {
-    BPPSA_LAUNCH((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)c.batch, REST_THREADS, REST_WARPS * shared, stream, c, s,
-                 cluster, (int)rounds, first, last);
+    BPPSA_LAUNCH((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)c.batch, (unsigned)(warps * WARP_LANES),
+                 (size_t)warps * shared, stream, c, s, cluster, (int)rounds, first, last);
   }
   return launched("parallel forward pass: launch");
 }
@@ -144,7 +148,7 @@ size_t any_shared(int64_t hidden, int64_t room, int shared_most, bool *fits) {
   return (size_t)(*fits ? all : own);
 }
 
-/* As launch_speculate, for layers of any width. */
+/* The phases of a layer of any width, as wide_speculate. */
 template <typename real, template <typename> class cell>
 bppsa_status any_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t,
                            int shared_most, int64_t rounds) {

@@ -140,8 +140,8 @@ void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "sequential": what two runs with the same bits have in
  * common. Where there is a most_work, ", work up to 2.20" follows. Returns text. */
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
-/* Takes kind and most_work from such a text, INFINITY where it has none; "" is one of a sequential plan. ERR_FORMAT: *method is
- * unchanged. */
+/* Takes kind and most_work from such a text, INFINITY where it has none, and rounds that are open; "" is one of a sequential plan.
+ * ERR_FORMAT: *method is unchanged. */
 bppsa_status bppsa_forward_plan_read(const char *text, bppsa_forward_method *method);
 /* "102 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended, 0 tails, largest gap 1.2e-07". Returns text. */
 const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *text, size_t size);

@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "recurrent/forward.h"
 
+#define ROUNDS ", %" SCNd64 " rounds"
 #define WORK ", work up to " /* in front of the largest work of a plan that has one */
 
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size) {
@@ -33,6 +34,12 @@ bppsa_status bppsa_forward_plan_read(const char *text, bppsa_forward_method *met
   (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ","), text);
   BPPSA_TRY(name[0] != '\0' ? bppsa_forward_parse(name, &read.kind) : BPPSA_OK);
   read.most_work = read.kind == BPPSA_FORWARD_SPECULATIVE ? INFINITY : 0;
+  const char *chunks = strchr(text, ','), *warm_up = chunks != NULL ? strchr(chunks + 1, ',') : NULL,
+             *rounds = warm_up != NULL ? strchr(warm_up + 1, ',') : NULL;
+  int64_t count;
+  if (method->rounds < 0 && rounds != NULL && sscanf(rounds, ROUNDS, &count) == 1 && count >= 0) {
+    read.rounds = count;
+  }
   if (work != NULL) {
     work += strlen(WORK);
     read.most_work = bppsa_read_real(work, &end);

@@ -13,6 +13,7 @@ template <typename real> speculate_arrays<real> speculate_of(const recurrent_net
   speculate_arrays<real> s = {};
   s.chunks = plan.chunks;
   s.warm_up = plan.warm_up;
+  s.multiprocessors = n->gpu->multiprocessors;
   s.most_cluster = n->gpu->most_cluster;
   s.possible = n->config.seq_len * bppsa_recurrent_layers(&n->config);
   s.accept = plan.accept;

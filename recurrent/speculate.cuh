@@ -20,14 +20,14 @@ struct speculate_report {
   int64_t steps;                                 /* computed */
   int64_t speculated;                            /* 0: during a pause */
   double gap;
-  int64_t idle;        /* H <= CHUNK_HIDDEN: the latest pass is one of a pause; the same in all of its kernels but the first */
-  speculate_sums sums; /* all 0 between passes */
+  int64_t idle;        /* H <= CHUNK_HIDDEN: the pass is one of a pause; the first kernel of each layer writes it */
+  speculate_sums sums; /* all 0 between passes, unless the host gave one up between two layers */
 };
 
 template <typename real> struct speculate_arrays {
   int64_t chunks, warm_up;
-  int most_cluster; /* H <= CHUNK_HIDDEN: the most blocks that the GPU runs as one cluster, a power of 2 */
-  int64_t possible; /* dependent steps of the sequential pass, over all layers */
+  int multiprocessors, most_cluster; /* of the GPU; H <= CHUNK_HIDDEN: the most blocks of one cluster, a power of 2 */
+  int64_t possible;                  /* dependent steps of the sequential pass, over all layers */
   double accept, stop, settled, far;
   real *ends[2];    /* [C][b][S]: last states of the chunks, before and after a round; c of a pair behind its h */
   int *doubtful[2]; /* [C][b]: the chunk must be verified */

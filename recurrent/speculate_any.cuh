@@ -58,7 +58,7 @@ __device__ __forceinline__ real *any_aside(const speculate_arrays<real> &s, cons
   return s.aside + k.slot * (1 + cell<real>::PAIR + cell<real>::SAVED) * k.hidden;
 }
 
-/* ANEW: as in bppsa_recurrent_speculate. */
+/* ANEW: as of speculate_chunk. */
 template <typename real, template <typename> class cell, bool ANEW>
 __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, bool fits) {
   enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED, PAIR = cell<real>::PAIR };
@@ -205,7 +205,7 @@ __global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<
   }
 }
 
-/* As bppsa_recurrent_tail; a block for each sample. */
+/* As tail_sample; a block for each sample. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_any_tail(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, bool fits, int in) {
   enum { K = cell<real>::MATRICES, PHASE = SPECULATE_PHASES - 1 };

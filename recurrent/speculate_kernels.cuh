@@ -93,7 +93,8 @@ __device__ __forceinline__ void clear_tail(const speculate_arrays<real> &s, int6
   s.steps[item] = s.found[item] = 0;
 }
 
-/* Chunk p of sample b from W steps early; ANEW: from the end of the chunk in front of `from`, or as many steps early. */
+/* Chunk p of sample b from W steps early. ANEW: of the chunks from `from` on, none of which begins in front of that chunk, whose
+ * first state follows from the end of the chunk in front of it; the chunks before it are left as they are. */
 template <bool ANEW, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void speculate_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t p,
                                                 int64_t b, int64_t from, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
@@ -364,8 +365,7 @@ __device__ __forceinline__ void sum_sample(const layer_arrays<real> &c, const sp
 }
 
 /* A warp tells what it has to tell of sample b; ran: the phases that there were, a bit for each, none during a pause. The warp
- * that is the last of the last layer writes the report, and decides about pauses. All others of the pass have read the state of
- * the pauses by then. */
+ * that is the last of the last layer writes the report, and decides about pauses. */
 template <typename real>
 __device__ __forceinline__ void report_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
                                               unsigned ran, bool first, bool last) {
@@ -430,7 +430,8 @@ __device__ __forceinline__ bool any_doubtful(const speculate_arrays<real> &s, in
   return __any_sync(0xffffffffu, any) != 0;
 }
 
-enum { REST_WARPS = 8, REST_THREADS = REST_WARPS * WARP_LANES, REST_CLUSTER = 8 }; /* REST_CLUSTER: blocks of a sample, at most */
+/* At most, warps and threads of a block, and blocks of a sample. */
+enum { REST_WARPS = 8, REST_THREADS = REST_WARPS * WARP_LANES, REST_CLUSTER = 8 };
 
 /* A barrier of a sample's warps, behind which each sees what all have written. */
 __device__ __forceinline__ void rest_meet(int cluster) {
@@ -444,7 +445,7 @@ __device__ __forceinline__ void rest_meet(int cluster) {
 /* All that the first round left to do, `cluster` blocks for each sample, whose warps take its chunks in turn. Most samples have
  * nothing left; so this is one launch, whose phases end at barriers of a sample's own warps: speculation anew, further rounds, the
  * tail by one of the warps, and what there is to tell. During a pause the one warp takes the sample through all steps. Every phase
- * reads the weights again, so that they are in registers where they are needed alone. */
+ * reads the weights again, so that registers hold them only during a phase. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(REST_THREADS, 1)
     bppsa_recurrent_rest(layer_arrays<real> c, speculate_arrays<real> s, int cluster, int rounds, bool first, bool last) {
@@ -452,9 +453,10 @@ __global__ void __launch_bounds__(REST_THREADS, 1)
   typedef forward_lane<real, K, HP, AHEAD, ONE> lane_of;
   BPPSA_SHARED(real, memory);
   const int lane = (int)threadIdx.x % WARP_LANES, of_block = (int)threadIdx.x / WARP_LANES;
-  const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * REST_WARPS + of_block, warps = cluster * REST_WARPS;
+  const int64_t each = blockDim.x / WARP_LANES, warps = cluster * each;
+  const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * each + of_block;
   real *shared = launch_held(memory + of_block * 2 * HP);
-  const bool idle = s.report->idle != 0; /* pauses themselves begin and end while other warps have yet to look */
+  const bool idle = s.report->idle != 0; /* the last warp may change pause.left while others have not read it */
   int in = rounds > 0;                   /* where the latest ends and doubts are */
   bool doubtful = any_doubtful(s, in, lane, c.batch, b);
   unsigned ran = 0;

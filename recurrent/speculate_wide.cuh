@@ -35,7 +35,7 @@ template <typename real, typename shape> struct wide_item {
   }
 };
 
-/* ANEW: as in bppsa_recurrent_speculate. */
+/* ANEW: as of speculate_chunk. */
 template <typename real, template <typename> class cell, typename shape, bool ANEW>
 __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(shape::THREADS)
   l.finish();
 }
 
-/* As bppsa_recurrent_tail. */
+/* As tail_sample. */
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS)
     bppsa_recurrent_wide_tail(layer_arrays<real> c, speculate_arrays<real> s, int in) {

@@ -824,7 +824,12 @@ static void test_texts(void **state) {
   assert_string_equal(bppsa_forward_plan_text(&p, text, sizeof text),
                       "speculative, 13 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07, work up to 2.20");
   assert_int_equal(bppsa_forward_plan_read(text, &read), BPPSA_OK);
-  assert_true(read.kind == BPPSA_FORWARD_SPECULATIVE && read.most_work == 2.2 && read.warm_up == -1);
+  assert_true(read.kind == BPPSA_FORWARD_SPECULATIVE && read.most_work == 2.2 && read.warm_up == -1 && read.rounds == 8);
+  read.rounds = -1; /* as of a checkpoint from when a GPU had three rounds */
+  assert_int_equal(bppsa_forward_plan_read("speculative, 13 chunks, warm-up 40, 3 rounds, tolerance 2.4e-07", &read), BPPSA_OK);
+  assert_true(read.rounds == 3 && isinf(read.most_work));
+  assert_int_equal(bppsa_forward_plan_read("speculative, 13 chunks, warm-up 40, 5 rounds, tolerance 2.4e-07", &read), BPPSA_OK);
+  assert_int_equal(read.rounds, 3); /* it was given */
   p.most_work = 1.83;
   assert_int_equal(bppsa_forward_plan_read(bppsa_forward_plan_text(&p, text, sizeof text), &read), BPPSA_OK);
   assert_true(read.most_work == 1.83);

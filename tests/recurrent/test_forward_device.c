@@ -49,12 +49,22 @@ static void check_states(const forward_problem *p, int64_t l, int64_t count, dou
   }
 }
 
+/* Another pass of the same input does the same, and its statistics are its own. */
+static void check_again(const forward_problem *p, forward_run *run) {
+  const bppsa_forward_stats before = run->stats;
+  pass_forward(p, run, device);
+  const bppsa_forward_stats s = run->stats;
+  assert_true(s.speculated && s.path == before.path && s.work == before.work && s.rounds == before.rounds);
+  assert_true(s.mended == before.mended && s.reseeded == before.reseeded && s.tails == before.tails && s.gap == before.gap);
+}
+
 /* Runs the problem and its sequential twin; states must be equal up to the tolerance, relative for ReLU and for c of a pair, and
  * what is not finite stands in the same places. */
 static bppsa_forward_stats check(const forward_problem *p) {
   forward_problem twin = *p;
   twin.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
   forward_run run = run_forward(p, device), sequential = run_forward(&twin, device);
+  check_again(p, &run);
   const double tolerance = run.plan.accept > 1e-9 ? 1e-5 : run.plan.accept;
   for (int64_t l = 0; l < p->config.layers; ++l) {
     check_states(p, l, run.count, tolerance, run.h[l], sequential.h[l]);
@@ -194,8 +204,8 @@ static void test_many_chunks(void **state) {
     int cell;
     double scale;
     bool f64;
-  } cases[] = {{9, 6, 8, RNN, 1, false},  {17, 3, 2, GRU, 2, false}, {33, 2, 8, LSTM, 3, true},
-               {70, 3, 8, RNN, 1, false}, {130, 2, 3, GRU, 1, true}, {70, 2, 1, RNN, 5, false}};
+  } cases[] = {{9, 6, 8, RNN, 1, false},  {17, 3, 2, GRU, 2, false}, {33, 2, 8, LSTM, 3, true}, {70, 3, 8, RNN, 1, false},
+               {130, 2, 3, GRU, 1, true}, {70, 2, 1, RNN, 5, false}, {20, 3, 0, RNN, 2, false}};
   static const char *const clusters[] = {"1", "2", "8"};
   int64_t reseeded = 0, tails = 0, rounds = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -211,8 +221,11 @@ static void test_many_chunks(void **state) {
       p.config.forward.rounds = cases[i].rounds;
       p.scale = cases[i].scale;
       assert_int_equal(setenv("SIMT_MOST_CLUSTER", clusters[k], 1), 0);
+      assert_int_equal(setenv("SIMT_MULTIPROCESSORS", i % 3 == 2 ? "1" : "132", 1),
+                       0); /* 1: fewer warps than a block has room for */
       s[k] = check(&p);
       assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
+      assert_int_equal(unsetenv("SIMT_MULTIPROCESSORS"), 0);
       assert_true(s[k].path == s[0].path && s[k].work == s[0].work && s[k].rounds == s[0].rounds && s[k].gap == 0);
       assert_true(s[k].mended == s[0].mended && s[k].reseeded == s[0].reseeded && s[k].tails == s[0].tails);
     }
@@ -221,6 +234,20 @@ static void test_many_chunks(void **state) {
     rounds = s[0].rounds > rounds ? s[0].rounds : rounds;
   }
   assert_true(reseeded > 3 && tails > 3 && rounds > 2);
+}
+
+/* Code for GPUs that have no clusters may run on one that has them: then there are none. */
+static void test_old_code(void **state) {
+  (void)state;
+  assert_int_equal(setenv("SIMT_OLD_CODE", "1", 1), 0);
+  assert_int_equal(setenv("SIMT_MULTIPROCESSORS", "132", 1), 0);
+  forward_problem p = problem_of(60, 7, 20, 1);
+  assert_true(check(&p).mended > 0);
+  p = problem_of(24, 70, 4, 2); /* of two blocks a sample, if it had clusters */
+  p.cell = &bppsa_gru_cell;
+  assert_true(check(&p).mended > 0);
+  assert_int_equal(unsetenv("SIMT_MULTIPROCESSORS"), 0);
+  assert_int_equal(unsetenv("SIMT_OLD_CODE"), 0);
 }
 
 /* Wide layers, H > 32, of one block (64) and of clusters of two (GRU, 128) and four blocks (f64, GRU): as test_exact. With NaN. */
@@ -693,6 +720,6 @@ int main(void) {
       cmocka_unit_test(test_lonely_unit),     cmocka_unit_test(test_before_a_pass), cmocka_unit_test(test_pauses),
       cmocka_unit_test(test_recording),       cmocka_unit_test(test_any_width),     cmocka_unit_test(test_wide),
       cmocka_unit_test(test_wide_mends),      cmocka_unit_test(test_growth),        cmocka_unit_test(test_lingering),
-      cmocka_unit_test(test_many_chunks)};
+      cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_old_code)};
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

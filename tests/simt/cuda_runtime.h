@@ -309,6 +309,14 @@ struct cluster_config {
   cluster_config(unsigned cluster_, unsigned, unsigned threads_, size_t shared_, cudaStream_t)
       : cluster(cluster_), threads(threads_), shared(shared_), config(*this) {}
 };
+struct cudaFuncAttributes {
+  int ptxVersion;
+};
+/* The code is that of a GPU with clusters, or with SIMT_OLD_CODE of one without. */
+template <typename F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, F *) {
+  attributes->ptxVersion = getenv("SIMT_OLD_CODE") != nullptr ? 80 : 90;
+  return cudaSuccess;
+}
 /* The number of clusters that run at the same time: here 1, or none that is so large. */
 cudaError_t simt_most_clusters(int *clusters, const void *function, const cluster_config *config);
 template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, F function, const cluster_config *config) {

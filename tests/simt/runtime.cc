@@ -337,7 +337,7 @@ void simt_launch(const char *kernel, const void *function, unsigned cluster, dim
     return;
   }
   if (!simt_launch_is_valid(kernel, cluster, grid, block, shared) || !may_share(function, shared) ||
-      !may_cluster(function, cluster)) {
+      !may_cluster(function, cluster) || (cluster > 1 && getenv("SIMT_OLD_CODE") != nullptr)) {
     (void)fail(cudaErrorInvalidConfiguration);
     return;
   }
@@ -725,7 +725,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   *properties = cudaDeviceProp();
   snprintf(properties->name, sizeof properties->name, "SIMT emulation");
   properties->totalGlobalMem = memory_bytes;
-  properties->multiProcessorCount = 4;
+  const char *count = getenv("SIMT_MULTIPROCESSORS");
+  properties->multiProcessorCount = count != nullptr ? atoi(count) : 4;
   return cudaSuccess;
 }
 
