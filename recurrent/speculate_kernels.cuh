@@ -10,8 +10,8 @@
  *                     during a pause instead of all others, by one warp: the sequential pass
  *                     it sums up what was done, and decides about pauses
  *
- * A round reads the ends and doubts of the round before it and writes those of its own, for every chunk. Wider layers
- * (speculate_any.cuh, speculate_wide.cuh) have a launch for each of these phases. */
+ * Every round reads the last states and the doubts that the round before it left of each chunk, and writes new ones to another
+ * place. Wider layers (speculate_any.cuh, speculate_wide.cuh) have a launch for each of these phases. */
 #ifndef BPPSA_RECURRENT_SPECULATE_KERNELS_CUH
 #define BPPSA_RECURRENT_SPECULATE_KERNELS_CUH
 
@@ -377,11 +377,11 @@ __device__ __forceinline__ void report_sample(const layer_arrays<real> &c, const
   if (lane != 0) {
     return;
   }
-  __threadfence(); /* the sums are there before the sample is counted, and read after the last one was */
+  __threadfence(); /* others see this sample's numbers in the sums before they see that it is counted */
   if (atomicAdd(&r->sums.samples, 1ull) + 1 < (unsigned long long)c.batch) {
     return;
   }
-  __threadfence();
+  __threadfence(); /* this warp sees the numbers of all samples that are counted */
   r->sums.samples = 0;
   if (!last) {
     return;
