@@ -1,6 +1,6 @@
 # The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check coverage gpu-bundle install format clean
+.PHONY: help setup setup-check build demo test check check-long coverage gpu-bundle install format clean
 SHELL := /bin/sh
 PREFIX ?= /usr/local
 # CMake runs its own build tool: it must not inherit this make's job server.
@@ -9,7 +9,8 @@ unexport MAKEFLAGS MAKELEVEL MFLAGS
 help:
 	@echo "make demo              build, then train an RNN by BP and by the scan and compare them (under two minutes)"
 	@echo "make test              build and run all tests (minutes)"
-	@echo "make check             what takes longer: CUDA compiles and links, the tests under the sanitizers"
+	@echo "make check             what takes longer: CUDA compiles and links, tests under the sanitizers, a wheel"
+	@echo "make check-long        everything at full length, all tests under the sanitizers (hours; docs/testing.md)"
 	@echo "make coverage          which statements the tests run, a row a folder (long; needs python3)"
 	@echo "make build             build the program: build/cpu/bppsa"
 	@echo "make install PREFIX=P  install program, library, headers, completions and manual pages under P (default $(PREFIX))"
@@ -21,6 +22,9 @@ help:
 setup:
 	@tools/setup
 
+setup-check:
+	@tools/setup check
+
 build: setup
 	@tools/build cpu bppsa_program bppsa_shell_files
 
@@ -31,8 +35,11 @@ demo: setup
 test: setup
 	@tools/run_tests test
 
-check: setup
+check: setup-check
 	@tools/run_tests check
+
+check-long: setup-check
+	@tools/run_tests long
 
 coverage: setup
 	@tools/coverage

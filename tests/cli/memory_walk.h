@@ -3,6 +3,7 @@
 #define BPPSA_TESTS_CLI_MEMORY_WALK_H
 
 #include "tests/cli/run_cli.h"
+#include "tests/support/length.h"
 
 enum { CALL_LIMIT = 100000 };
 
@@ -41,10 +42,11 @@ static inline void walk_both(const char *line, const char *product, int least) {
 }
 
 /* The same for a benchmark, whose later calls write rows that are all alike: of its allocations up to `dense` every `often`-th
- * fails with all behind it, of the others every `seldom`-th. At most `most` calls. */
+ * fails with all behind it, of the others every `seldom`-th. On every push an eighth of these. At most `most` calls. */
 static inline void walk_benchmark(const char *line, int64_t often, int64_t dense, int64_t seldom, int64_t most) {
+  const int64_t further = at_full_length() ? 1 : 8;
   int code = 1;
-  for (int64_t call = 1; code != 0; call += call < dense ? often : seldom) {
+  for (int64_t call = 1; code != 0; call += further * (call < dense ? often : seldom)) {
     bppsa_alloc_fail_at(call);
     run_result result = run("%s", line);
     bppsa_alloc_fail_at(0);

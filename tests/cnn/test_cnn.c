@@ -2,9 +2,9 @@
 #include <float.h>
 
 #include "tests/cnn/problems.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 
-enum { CHAINS = SANITIZED ? 130 : 520, BATCH = 3 };
+enum { BATCH = 3 };
 
 /* ---- against finite differences ---- */
 
@@ -67,7 +67,8 @@ static void test_chains(void **state) {
   bppsa_device *device = cpu_device(2);
   uint64_t counter = 0;
   int64_t live = -1;
-  for (int number = 0; number < CHAINS; ++number) {
+  const int chains = at_full_length() ? 520 : 130;
+  for (int number = 0; number < chains; ++number) {
     problem p;
     const uint64_t from = counter; /* the file's text follows from it */
     const bppsa_cnn_network network = chain_network(&counter);
@@ -96,7 +97,7 @@ static void test_chains(void **state) {
     live = live < 0 ? bppsa_alloc_live() : live;
     assert_int_equal(bppsa_alloc_live(), live);
   }
-  assert_true(17 * beyond < CHAINS); /* of some 8 tensors a chain */
+  assert_true(17 * beyond < chains); /* of some 8 tensors a chain */
   bppsa_device_destroy(device);
 }
 

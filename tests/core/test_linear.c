@@ -3,7 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/linear.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 #include "tests/support/support.h"
 
 typedef struct {
@@ -156,7 +156,7 @@ static void check(const bppsa_linear *l) {
 static void shapes(void **state) {
   (void)state;
   static const int64_t rows[] = {1, 2, 63, 255, 256, 257, 513, 770}, widths[] = {1, 3, 17, 64, 65, 130};
-  for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r += SANITIZED ? 3 : 1) {
+  for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r += at_full_length() ? 1 : 3) {
     for (size_t in = 0; in < sizeof widths / sizeof widths[0]; ++in) {
       for (size_t out = 0; out < sizeof widths / sizeof widths[0]; ++out) {
         const bool few = rows[r] < 256;

@@ -12,6 +12,7 @@
 #include "tests/comm/cases.h"
 #include "tests/recurrent/forward_problem.h"
 #include "tests/support/gpus.h"
+#include "tests/support/length.h"
 
 enum { PASSES = 5, MOST_RANKS = 8 };
 
@@ -376,7 +377,7 @@ static forward_problem random_problem(uint64_t seed) {
 /* Every number of ranks in turn, up to more than there are chunks and more than there are steps. */
 static void test_random(void **state) {
   (void)state;
-  const int64_t configurations = gpus > 0 ? 42 : 150;
+  const int64_t configurations = gpus == 0 ? 150 : at_full_length() ? 42 : 10;
   static const int64_t rank_counts[] = {1, 2, 3, 4, 8, 5, 13};
   int64_t mended = 0, reseeded = 0, tails = 0, spoiled = 0, paused = 0, untouched = 0;
   for (int64_t i = 0; i < configurations; ++i) {
@@ -524,7 +525,7 @@ static void test_groups(void **state) {
     expectation e = expect_passes(&p);
     assert_true(e.stats[PASSES - 1].speculated == !chaotic && (e.stats[0].tails > 0) == chaotic);
     for (e.groups = 2; e.groups <= 3; ++e.groups) {
-      for (int64_t ranks = 1; ranks <= 4; ++ranks) {
+      for (int64_t ranks = 1; ranks <= 4; ranks += at_full_length() || gpus == 0 ? 1 : 2) {
         run_on(&e, ranks);
       }
     }
@@ -570,7 +571,8 @@ static bppsa_status dies(bppsa_comm *comm, void *context) {
   return status;
 }
 
-/* At every operation of a pass that mends, begins anew and ends in a tail: one line names the rank, and nothing is left behind. */
+/* At every operation of a pass that mends, begins anew and ends in a tail (on every push at each fifth): one line names the rank,
+ * and nothing is left behind. */
 static void test_deaths(void **state) {
   (void)state;
   forward_problem p = forward_problem_default();
@@ -585,7 +587,7 @@ static void test_deaths(void **state) {
   fault f = {.e = &e};
   const int64_t blocks = bppsa_alloc_live();
   bppsa_status status = BPPSA_ERR_COMM;
-  for (f.die_at = 1; status != BPPSA_OK && f.die_at < 400; ++f.die_at) {
+  for (f.die_at = 1; status != BPPSA_OK && f.die_at < 400; f.die_at += at_full_length() ? 1 : 5) {
     const bppsa_comm_config config = {.ranks = 3, .timeout = 20};
     bppsa_comm_outcome outcome;
     status = bppsa_comm_run(&config, dies, &f, &outcome);
@@ -596,7 +598,7 @@ static void test_deaths(void **state) {
       assert_null(strchr(bppsa_last_error(), '\n'));
     }
   }
-  assert_in_range(f.die_at, 20, 399);
+  assert_in_range(f.die_at, 20, 404);
   free_expectation(&e);
 }
 

@@ -2,8 +2,8 @@
  * against the formulas of docs/ranks.md, wrong requests, no memory. */
 #include "tests/distributed/split_problem.h"
 #include "tests/support/cell_sensitivity.h"
+#include "tests/support/length.h"
 #include "tests/support/lstm_reference.h"
-#include "tests/support/sanitized.h"
 
 static const bppsa_gradient_method methods[] = {
     {.backward = BPPSA_BACKWARD_BP},
@@ -88,10 +88,10 @@ static bppsa_recurrent_config small(void) {
   return c;
 }
 
-/* T = 1, 1 + apart .. 40, four times as far apart under a sanitizer, on every number of ranks, with one to three layers, loss last
+/* T = 1, 1 + apart .. 40, four times as far apart on every push, on every number of ranks, with one to three layers, loss last
  * and all, one to three groups. */
 static void every_length(uint64_t seed, int64_t apart) {
-  apart *= SANITIZED ? 4 : 1;
+  apart *= at_full_length() ? 1 : 4;
   for (int i = 0; i < RANK_COUNTS; ++i) {
     for (int64_t steps = 1; steps <= 40; steps += apart, ++seed) {
       bppsa_recurrent_config c = small();

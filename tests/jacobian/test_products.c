@@ -14,7 +14,7 @@
 #include "tests/core/helpers.h"
 #include "tests/jacobian/patterns.h"
 #include "tests/simt/watch.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 #include "tests/support/support.h"
 
 enum { PAIRS = 1400, FEW_PAIRS = 200 };
@@ -162,7 +162,7 @@ static void test_scipy(void **state) {
     skip();
   }
   bppsa_device *device = test_device(2);
-  const int64_t pairs = is_emulated(device) || SANITIZED ? FEW_PAIRS : PAIRS;
+  const int64_t pairs = is_emulated(device) || !at_full_length() ? FEW_PAIRS : PAIRS;
   const char *path = "products.bin"; /* in the directory where the test runs */
   FILE *file = fopen(path, "wb");
   assert_non_null(file);
@@ -346,7 +346,7 @@ static void test_structures(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
   const bool emulated = is_emulated(device);
-  const int cases = emulated ? 40 : SANITIZED ? 100 : 300;
+  const int cases = emulated ? 40 : at_full_length() ? 300 : 100;
   int64_t conv = 0;
   for (int i = 0; i < cases; ++i) {
     const int64_t in[3] = {1 + below(12), 1 + below(emulated ? 4 : 6), 1 + below(emulated ? 4 : 6)},

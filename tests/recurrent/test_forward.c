@@ -14,7 +14,7 @@
 #include "recurrent/pause.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/forward_problem.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 
 static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
 
@@ -267,7 +267,7 @@ static void record(const char *path, int64_t count, const seen *s) {
 static void test_random(void **state) {
   (void)state;
   const char *asked = getenv("BPPSA_TEST_CONFIGURATIONS");
-  const int64_t count = asked != NULL ? strtoll(asked, NULL, 10) : SANITIZED ? 50 : 100;
+  const int64_t count = asked != NULL ? strtoll(asked, NULL, 10) : at_full_length() ? 100 : 50;
   bppsa_device *device = cpu_device(2);
   seen s = {0};
   for (int64_t i = 0; i < count; ++i) {
@@ -291,7 +291,7 @@ static void test_random(void **state) {
 static void test_random_pairs(void **state) {
   (void)state;
   const char *asked = getenv("BPPSA_TEST_CONFIGURATIONS");
-  const int64_t count = asked != NULL ? strtoll(asked, NULL, 10) : SANITIZED ? 50 : 60;
+  const int64_t count = asked != NULL ? strtoll(asked, NULL, 10) : at_full_length() ? 60 : 50;
   bppsa_device *device = cpu_device(2);
   seen s = {0};
   for (int64_t i = 0; i < count; ++i) {

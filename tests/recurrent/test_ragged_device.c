@@ -2,6 +2,7 @@
  * computes them, in one direction and in both. What stands behind a sample's end is not read. BPPSA_TEST_DEVICE names it. */
 #include "core/graph.h"
 #include "tests/recurrent/device_problem.h"
+#include "tests/support/length.h"
 
 static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},
                            {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3},
@@ -86,7 +87,9 @@ static void check_shapes(bppsa_dtype dtype, bool lengths, double dropout) {
     for (int w = 0; w < WAYS; ++w) {
       if ((i % 3 == RNN && dtype == BPPSA_F64 && (!lengths || dropout == 0)) ||
           w == (i / 3 + i) % WAYS) { /* otherwise one way a shape */
-        check_numbers(&p, &ways[w], 10 * (uint64_t)i);
+        if (is_drawn(3)) {
+          check_numbers(&p, &ways[w], 10 * (uint64_t)i);
+        }
       }
     }
   }
@@ -125,7 +128,9 @@ static void test_outputs(void **state) {
     p.lengths = i % 4 == 3 ? NULL : made;
     p.config.no_head = i % 2 == 0;
     p.config.classes = p.config.no_head ? (p.config.bidirectional ? 2 : 1) * p.config.hidden : 3;
-    check_numbers(&p, &ways[i % WAYS], 7 + (uint64_t)i);
+    if (is_drawn(2)) {
+      check_numbers(&p, &ways[i % WAYS], 7 + (uint64_t)i);
+    }
   }
 }
 

@@ -11,9 +11,16 @@
 
 #include "core/alloc.h"
 #include "schedule/schedule.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 
-enum { MOST_D = SANITIZED ? 16 : 32, MOST_N = SANITIZED ? 32 : 64 };
+/* The largest numbers of stages and of micro-batches. */
+static int64_t most_d(void) {
+  return at_full_length() ? 32 : 16;
+}
+
+static int64_t most_n(void) {
+  return 2 * most_d();
+}
 
 typedef struct {
   bppsa_schedule *list;
@@ -69,8 +76,8 @@ static int64_t smaller(int64_t a, int64_t b) {
 
 static void test_gpipe(void **state) {
   (void)state;
-  for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 1; n <= MOST_N; ++n) {
+  for (int64_t d = 1; d <= most_d(); ++d) {
+    for (int64_t n = 1; n <= most_n(); ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("gpipe", &config);
       check("gpipe", d, n, s.times.makespan, (double)(3 * (n + d - 1)));
@@ -87,8 +94,8 @@ static void test_gpipe(void **state) {
 
 static void test_1f1b(void **state) {
   (void)state;
-  for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 1; n <= MOST_N; ++n) {
+  for (int64_t d = 1; d <= most_d(); ++d) {
+    for (int64_t n = 1; n <= most_n(); ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("1f1b", &config);
       check("1f1b", d, n, s.times.makespan, (double)(3 * (n + d - 1)));
@@ -104,8 +111,8 @@ static void test_1f1b(void **state) {
 
 static void test_gems(void **state) {
   (void)state;
-  for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 1; n <= MOST_N; ++n) {
+  for (int64_t d = 1; d <= most_d(); ++d) {
+    for (int64_t n = 1; n <= most_n(); ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("gems", &config);
       check("gems", d, n, s.times.makespan, (double)(d + 2 * d * n + n - 1));
@@ -124,7 +131,7 @@ static void test_gems(void **state) {
 
 static void test_model_parallel(void **state) {
   (void)state;
-  for (int64_t d = 1; d <= MOST_D; ++d) {
+  for (int64_t d = 1; d <= most_d(); ++d) {
     const bppsa_schedule_config config = sized(d, 3);
     check("model-parallel", d, 3, makespan("model-parallel", &config), (double)(3 * d * 3));
   }
@@ -150,8 +157,8 @@ static void test_interleaved(void **state) {
 /* (D - 1)(F + B - 2W) bubbles a worker when F = I = W and N >= 2D; no more memory than 1F1B's first worker. (Qi 2023) */
 static void test_zb_h1(void **state) {
   (void)state;
-  for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 2 * d; n <= MOST_N; ++n) {
+  for (int64_t d = 1; d <= most_d(); ++d) {
+    for (int64_t n = 2 * d; n <= most_n(); ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("zb-h1", &config);
       check("zb-h1", d, n, s.times.makespan, (double)(3 * n + d - 1));
@@ -168,8 +175,8 @@ static void test_zb_h1(void **state) {
 static void test_asynchronous(void **state) {
   (void)state;
   const char *const schemes[] = {"pipedream", "2bw", "vanilla", "spectrain"};
-  for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = d; n <= MOST_N; ++n) {
+  for (int64_t d = 1; d <= most_d(); ++d) {
+    for (int64_t n = d; n <= most_n(); ++n) {
       for (int i = 0; i < 4; ++i) {
         bppsa_schedule_config config = sized(d, n);
         config.iterations = 2;
@@ -214,7 +221,7 @@ static void check_chimera(int64_t d, int64_t f) {
 
 static void test_chimera(void **state) {
   (void)state;
-  for (int64_t d = 2; d <= MOST_D; d += 2) {
+  for (int64_t d = 2; d <= most_d(); d += 2) {
     for (int64_t f = 1; f <= d / 2; ++f) {
       if (d / 2 % f == 0) {
         check_chimera(d, f);
@@ -226,8 +233,8 @@ static void test_chimera(void **state) {
 /* N = KD: seamless when F = B, (K + 1)(D - 2) bubbles when B = 2F. */
 static void test_concatenation(void **state) {
   (void)state;
-  for (int64_t d = 2; d <= MOST_D; d += 2) {
-    for (int64_t k = 1; k * d <= MOST_N; ++k) {
+  for (int64_t d = 2; d <= most_d(); d += 2) {
+    for (int64_t k = 1; k * d <= most_n(); ++k) {
       bppsa_schedule_config config = equal_passes(d, k * d);
       check("concatenation, F = B", d, k * d, makespan("chimera", &config), (double)(2 * k * d + d - 2));
       config = sized(d, k * d);
@@ -242,7 +249,7 @@ static void test_concatenation(void **state) {
 
 static void test_doubling(void **state) {
   (void)state;
-  for (int64_t d = 2; d <= MOST_D; d += 2) {
+  for (int64_t d = 2; d <= most_d(); d += 2) {
     bppsa_schedule_config config = sized(d, 2 * d);
     config.scale = BPPSA_SCALE_DOUBLING; /* a forward pass over two is as long as a backward pass over one: slots of 2 */
     check("doubling", d, 2 * d, makespan("chimera", &config), (double)(2 * (3 * d + d - 2)));

@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "schedule/timed.h"
 #include "tests/core/helpers.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 
 #define FILE_NAME BPPSA_TEST_TMP_DIR "/schedule_size.csv"
 
@@ -127,22 +127,22 @@ static void dependencies(void **state) {
 /* One result that a pass of every other worker reads: as many transfers, in the order of the readers. */
 static void readers(void **state) {
   (void)state;
-  enum { READERS = SANITIZED ? 12000 : 120000 };
+  const int many = at_full_length() ? 120000 : 12000;
   bppsa_text text = {0};
-  bppsa_text_add(&text, "scheme=gpipe,stages=1,micro-batches=1,width=%d\n0,F0@0\n", READERS + 1);
-  for (int worker = READERS; worker >= 1; --worker) {
+  bppsa_text_add(&text, "scheme=gpipe,stages=1,micro-batches=1,width=%d\n0,F0@0\n", many + 1);
+  for (int worker = many; worker >= 1; --worker) {
     bppsa_text_add(&text, "%d,B0@0\n", worker);
   }
   bppsa_schedule *list = loaded(&text);
-  assert_int_equal(list->count, 1 + 3 * READERS);
-  assert_int_equal(list->groups, READERS);
-  for (int64_t i = 0; i < READERS; ++i) {
+  assert_int_equal(list->count, 1 + 3 * many);
+  assert_int_equal(list->groups, many);
+  for (int64_t i = 0; i < many; ++i) {
     const bppsa_schedule_op *send = &list->ops[1 + 2 * i], *receive = send + 1;
     assert_true(send->kind == BPPSA_KIND_SEND && send->worker == 0 && send->group == i);
-    assert_true(receive->kind == BPPSA_KIND_RECV && receive->worker == READERS - i && receive->group == i);
+    assert_true(receive->kind == BPPSA_KIND_RECV && receive->worker == many - i && receive->group == i);
     assert_true(send->dep_count == 1 && list->deps[send->deps] == 0);
   }
-  for (int64_t id = 1 + 2 * READERS; id < list->count; ++id) { /* each reads what its own worker receives */
+  for (int64_t id = 1 + 2 * many; id < list->count; ++id) { /* each reads what its own worker receives */
     const bppsa_schedule_op *op = &list->ops[id];
     assert_true(op->kind == BPPSA_KIND_B && op->dep_count == 1);
     const bppsa_schedule_op *receive = &list->ops[list->deps[op->deps]];
@@ -154,25 +154,25 @@ static void readers(void **state) {
 /* A worker that has every second stage receives from as many workers as there are other stages. The schedule is valid. */
 static void senders(void **state) {
   (void)state;
-  enum { STAGES = SANITIZED ? 8000 : 80000 };
+  const int many = at_full_length() ? 80000 : 8000;
   bppsa_text text = {0};
   bppsa_timed timed = {0};
-  bppsa_text_add(&text, "scheme=gpipe,stages=%d,micro-batches=1\n%d", STAGES, STAGES - 1);
-  for (int stage = 1; stage < STAGES; stage += 2) {
+  bppsa_text_add(&text, "scheme=gpipe,stages=%d,micro-batches=1\n%d", many, many - 1);
+  for (int stage = 1; stage < many; stage += 2) {
     bppsa_text_add(&text, ",F0@%dv0", stage);
   }
-  for (int stage = STAGES - 1; stage > 0; stage -= 2) {
+  for (int stage = many - 1; stage > 0; stage -= 2) {
     bppsa_text_add(&text, ",B0@%dv0,STEP@%dv1", stage, stage);
   }
-  for (int stage = 0; stage < STAGES; stage += 2) {
+  for (int stage = 0; stage < many; stage += 2) {
     bppsa_text_add(&text, "\n%d,F0@%dv0,B0@%dv0,STEP@%dv1", stage, stage, stage, stage);
   }
   bppsa_schedule *list = loaded(&text);
-  assert_int_equal(list->count, 3 * STAGES + 2 * (2 * (STAGES - 1)));
+  assert_int_equal(list->count, 3 * many + 2 * (2 * (many - 1)));
   if (bppsa_timed_create(list, &timed) != BPPSA_OK) {
     fail_msg("%s", bppsa_last_error());
   }
-  assert_true(timed.times.makespan == 3 * STAGES);
+  assert_true(timed.times.makespan == 3 * many);
   bppsa_timed_free(&timed);
 }
 
@@ -180,25 +180,25 @@ static void senders(void **state) {
  * equal ones the later is found. */
 static void segments(void **state) {
   (void)state;
-  enum { LENGTHS = SANITIZED ? 10000 : 100000 };
+  const int many = at_full_length() ? 100000 : 10000;
   bppsa_text text = {0};
-  bppsa_text_add(&text, "scheme=scan-chunked,stages=1,elements=%d\n0", LENGTHS + 2);
-  for (int length = 1; length <= LENGTHS; ++length) {
-    bppsa_text_add(&text, ",PRODUCT0@0:5x%d", length % (LENGTHS - 10) + 1);
+  bppsa_text_add(&text, "scheme=scan-chunked,stages=1,elements=%d\n0", many + 2);
+  for (int length = 1; length <= many; ++length) {
+    bppsa_text_add(&text, ",PRODUCT0@0:5x%d", length % (many - 10) + 1);
   }
-  for (int length = LENGTHS - 10; length >= 1; --length) {
+  for (int length = many - 10; length >= 1; --length) {
     bppsa_text_add(&text, ",CARRY0@0:5x%d", length);
   }
   bppsa_schedule *list = loaded(&text);
-  assert_int_equal(list->count, 2 * LENGTHS - 10);
-  for (int64_t id = LENGTHS; id < list->count; ++id) {
+  assert_int_equal(list->count, 2 * many - 10);
+  for (int64_t id = many; id < list->count; ++id) {
     const bppsa_schedule_op *op = &list->ops[id];
-    const bool longest = op->layers == LENGTHS - 10;
+    const bool longest = op->layers == many - 10;
     assert_int_equal(op->kind, BPPSA_KIND_CARRY);
     assert_int_equal(op->dep_count, longest ? 1 : 2);
     const int64_t product = list->deps[op->deps + op->dep_count - 1];
     assert_true(list->ops[product].kind == BPPSA_KIND_PRODUCT && list->ops[product].layers == op->layers);
-    assert_int_equal(product >= LENGTHS - 11, op->layers <= 11); /* these occur twice */
+    assert_int_equal(product >= many - 11, op->layers <= 11); /* these occur twice */
     if (!longest) {
       assert_int_equal(list->deps[op->deps], id - 1);
     }

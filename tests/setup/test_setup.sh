@@ -11,9 +11,9 @@ stand_in() { # stand_in NAME BODY
 for tool in awk mktemp tail rm ls; do # no links: a stand-in must never be written through one
   stand_in $tool "exec $(command -v $tool) \"\$@\""
 done
-expect() { # expect STATUS TEXT
+expect() { # expect STATUS TEXT [ARGUMENT]
   status=0
-  output=$(PATH=$bin /bin/sh "$setup" 2>&1) || status=$?
+  output=$(PATH=$bin /bin/sh "$setup" ${3:+"$3"} 2>&1) || status=$?
   if [ "$status" -ne "$1" ] || ! printf '%s\n' "$output" | grep -q -- "$2"; then
     printf 'expected exit %s and "%s", got exit %s and:\n%s\n' "$1" "$2" "$status" "$output"
     exit 1
@@ -44,6 +44,15 @@ stand_in ls 'exit 0'
 stand_in cmake 'echo cmake version 3.24.0'
 expect 0 '^$'
 [ ! -e "$bin/calls" ]
+
+# The sanitizers need clang, and only `make check` needs them.
+expect 1 'still missing after the installation: clang libclang-rt-dev llvm' check
+stand_in clang 'exit 1'
+stand_in llvm-symbolizer 'exit 0'
+expect 1 'still missing after the installation: libclang-rt-dev' check
+stand_in clang 'exit 0'
+expect 0 '^$' check
+expect 2 'tsan, expected check or nothing' tsan
 
 stand_in cmake 'echo cmake version 3.18.4'
 expect 1 'cmake 3.18.4 is too old'

@@ -43,8 +43,9 @@ struct dim3 {
 struct uint3 {
   unsigned x, y, z;
 };
-extern uint3 threadIdx, blockIdx;
-extern dim3 blockDim, gridDim;
+/* Hidden: kernels, which are linked with the machine into one library, reach them directly. */
+[[gnu::visibility("hidden")]] extern uint3 threadIdx, blockIdx;
+[[gnu::visibility("hidden")]] extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
 
 /* ---- for kernels ---- */

@@ -19,22 +19,20 @@ dim3 blockDim(1), gridDim(1);
 
 namespace {
 
-enum { STACK = 1 << 16, LANES = 32, MOST_THREADS = 1024, MOST_CLUSTER = 16, MOST_BYTES = 16 };
+/* Stacks begin at different offsets within a page: otherwise their tops would all fall into one set of the processor's cache. */
+enum { STACK = 1 << 16, COLOURS = 1 << 12, COLOUR = 5 * 64, LANES = 32, MOST_THREADS = 1024, MOST_CLUSTER = 16, MOST_BYTES = 16 };
 
-enum state { READY, AT_BLOCK, AT_WARP, AT_CLUSTER, AT_GATE, DONE };
+enum state : unsigned char { READY, AT_BLOCK, AT_WARP, AT_CLUSTER, AT_GATE, DONE };
 
 /* Each fiber is started once by makecontext and then switched by the compiler's own jumps, which make no system call. */
 typedef void *jump[5];
 
 struct fiber {
-  ucontext_t context;
   jump resume;
   bool begun;
-  char *stack;
-  state where;
-  unsigned mask; /* of the warp operation it waits in */
-  int predicate; /* of a block's or warp's vote */
-  int any;       /* the result of a block's vote */
+  char *block, *stack; /* what was allocated, and the stack in it */
+  int predicate;       /* of a block's or warp's vote */
+  int any;             /* the result of a block's vote */
   const cluster_gate *gate;
   unsigned parity; /* of the gate's phase that it waits for */
   char given[MOST_BYTES];
@@ -46,6 +44,11 @@ struct fiber {
 const char *kernel_name = "";
 const std::function<void()> *body;
 std::vector<fiber> fibers;
+/* Of each fiber, apart from the rest because the scheduler reads those of all fibers again and again. */
+state where[MOST_THREADS * MOST_CLUSTER];
+unsigned masks[MOST_THREADS * MOST_CLUSTER]; /* of the warp operation in which it waits */
+uint3 indices[MOST_THREADS];                 /* threadIdx of each thread of a block of the shape `indexed` */
+dim3 indexed(0);
 jump scheduler;
 fiber *current;
 int current_index, current_block; /* in the cluster */
@@ -65,6 +68,7 @@ std::vector<message> messages;
 const void *scheduler_stack;
 size_t scheduler_size;
 void *scheduler_fake;
+bool from_scheduler; /* the latest switch began in it */
 #endif
 
 [[noreturn]] void fail(const char *what) {
@@ -77,59 +81,107 @@ void set_thread(int index) {
   current_index = index;
   current_block = index < block_threads ? 0 : index / block_threads;
   current_thread = index - current_block * block_threads;
-  const unsigned i = (unsigned)current_thread;
   blockIdx.x = first_block + (unsigned)current_block;
-  threadIdx.x = i % blockDim.x;
-  threadIdx.y = i / blockDim.x % blockDim.y;
-  threadIdx.z = i / blockDim.x / blockDim.y;
+  threadIdx = indices[current_thread];
+}
+
+/* Sets `indices` for blocks of this shape. */
+void index_threads(dim3 block) {
+  if (indexed.x == block.x && indexed.y == block.y && indexed.z == block.z) {
+    return;
+  }
+  indexed = block;
+  for (unsigned i = 0; i < block.x * block.y * block.z; ++i) {
+    indices[i].x = i % block.x;
+    indices[i].y = i / block.x % block.y;
+    indices[i].z = i / block.x / block.y;
+  }
 }
 
 /* A call that does not return makes the address sanitizer clear the shadow of the whole stack, once a switch: ten times the time of
- * the emulation itself. A switch leaves every frame as it is, so the functions that switch are compiled without it. */
+ * the emulation itself. A switch leaves every frame as it is, so the functions that switch are compiled without it. gcc's noipa: a
+ * caller must not count on registers that the function itself leaves alone, because other threads run meanwhile. */
+#ifdef __clang__
 #define SWITCHES [[gnu::noinline, gnu::no_sanitize_address]]
+#else
+#define SWITCHES [[gnu::noipa, gnu::no_sanitize_address]]
+#endif
 
 SWITCHES [[noreturn]] void go(jump to) {
   __builtin_longjmp(to, 1);
 }
 
-/* Returns to the scheduler, until it resumes this fiber. */
+/* Where the present round over all threads is: those from `round_at` on, in steps, until `round_end`. */
+int round_at, round_step, round_end;
+
+/* The next thread of the round that can run; -1: the round is over. */
+int next_ready() {
+  while (round_at != round_end) {
+    const int i = round_at;
+    round_at += round_step;
+    if (where[i] == READY) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+[[noreturn]] void begin(fiber *f);
+
+/* Lets the round's next thread run, or the scheduler when the round is over, until a later round resumes this fiber. */
 SWITCHES void leave() {
+  fiber *const own = current;
+  const int next = next_ready();
 #if ADDRESS_SANITIZED
-  __sanitizer_start_switch_fiber(&current->fake, scheduler_stack, scheduler_size);
+  from_scheduler = false;
+  __sanitizer_start_switch_fiber(&own->fake, next < 0 ? scheduler_stack : fibers[(size_t)next].stack,
+                                 next < 0 ? scheduler_size : (size_t)STACK);
 #endif
-  if (__builtin_setjmp(current->resume) == 0) {
-    go(scheduler);
+  if (__builtin_setjmp(own->resume) == 0) {
+    if (next < 0) {
+      go(scheduler);
+    }
+    set_thread(next);
+    if (current->begun) {
+      go(current->resume);
+    }
+    begin(current);
   }
 #if ADDRESS_SANITIZED
-  __sanitizer_finish_switch_fiber(current->fake, &scheduler_stack, &scheduler_size);
+  __sanitizer_finish_switch_fiber(current->fake, from_scheduler ? &scheduler_stack : nullptr,
+                                  from_scheduler ? &scheduler_size : nullptr);
 #endif
 }
 
 /* The loop of a fiber: it runs one thread after the other, block after block. */
 [[gnu::no_sanitize_address]] void live() {
 #if ADDRESS_SANITIZED
-  __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
+  __sanitizer_finish_switch_fiber(nullptr, from_scheduler ? &scheduler_stack : nullptr,
+                                  from_scheduler ? &scheduler_size : nullptr);
 #endif
   for (;;) {
     (*body)();
-    current->where = DONE;
+    where[current_index] = DONE;
     leave();
   }
 }
 
-SWITCHES void begin(fiber *f) {
-  getcontext(&f->context);
-  f->context.uc_stack.ss_sp = f->stack;
-  f->context.uc_stack.ss_size = STACK;
-  f->context.uc_link = nullptr;
+SWITCHES [[noreturn]] void begin(fiber *f) {
+  static ucontext_t context; /* left for good at once: all later switches are jumps */
+  getcontext(&context);
+  context.uc_stack.ss_sp = f->stack;
+  context.uc_stack.ss_size = STACK;
+  context.uc_link = nullptr;
   f->begun = true;
-  makecontext(&f->context, live, 0);
-  setcontext(&f->context);
+  makecontext(&context, live, 0);
+  setcontext(&context);
+  abort(); /* it returns only when it fails */
 }
 
 SWITCHES void resume(int index) {
   set_thread(index);
 #if ADDRESS_SANITIZED
+  from_scheduler = true;
   __sanitizer_start_switch_fiber(&scheduler_fake, current->stack, STACK);
 #endif
   if (__builtin_setjmp(scheduler) == 0) {
@@ -143,31 +195,35 @@ SWITCHES void resume(int index) {
 #endif
 }
 
-/* Lets a warp's threads continue that wait in the same operation. True if some did. */
+/* Lets those of a warp's `count` threads from `first` on continue that wait in the same operation. True if some did. */
 bool release_warp(int first, int count) {
+  unsigned waiting = 0, absent = count < LANES ? ~0u << count : 0; /* a bit a lane */
+  for (int lane = 0; lane < count; ++lane) {
+    waiting |= (unsigned)(where[first + lane] == AT_WARP) << lane;
+    absent |= (unsigned)(where[first + lane] == DONE) << lane;
+  }
   bool released = false;
-  for (int i = first; i < first + count; ++i) {
-    if (fibers[(size_t)i].where != AT_WARP) {
-      continue;
+  for (unsigned left = waiting; left != 0;) {
+    const int one = first + __builtin_ctz(left);
+    const unsigned mask = masks[one];
+    if ((mask & absent) != 0) {
+      set_thread(one);
+      fail("a warp operation whose mask names a thread that has ended or is not there");
     }
-    const unsigned mask = fibers[(size_t)i].mask;
-    bool all = true;
-    for (int lane = 0; lane < LANES; ++lane) {
-      if ((mask >> lane & 1) != 0) {
-        const auto waits = [&](const auto &fiber) { return fiber.where == AT_WARP && fiber.mask == mask; };
-        all = all && lane < count && waits(fibers[(size_t)(first + lane)]);
-        if (lane >= count || fibers[(size_t)(first + lane)].where == DONE) {
-          set_thread(i);
-          fail("a warp operation whose mask names a thread that has ended or is not there");
+    unsigned same = 0; /* the lanes that wait with this mask */
+    for (int lane = 0; lane < count; ++lane) {
+      same |= (unsigned)(masks[first + lane] == mask) << lane;
+    }
+    same &= waiting;
+    left &= ~same;
+    if ((mask & ~same) == 0) {
+      for (int lane = 0; lane < count; ++lane) {
+        if ((mask >> lane & 1) != 0) {
+          where[first + lane] = READY;
         }
       }
+      released = released || mask != 0;
     }
-    for (int lane = 0; all && lane < LANES; ++lane) {
-      if ((mask >> lane & 1) != 0) {
-        fibers[(size_t)(first + lane)].where = READY;
-      }
-    }
-    released = released || all;
   }
   return released;
 }
@@ -176,14 +232,14 @@ bool release_warp(int first, int count) {
 bool release_block(int first) {
   int some = 0;
   for (int i = first; i < first + block_threads; ++i) {
-    if (fibers[(size_t)i].where != AT_BLOCK) {
+    if (where[i] != AT_BLOCK) {
       return false;
     }
     some |= fibers[(size_t)i].predicate;
   }
   for (int i = first; i < first + block_threads; ++i) {
     fibers[(size_t)i].any = some;
-    fibers[(size_t)i].where = READY;
+    where[i] = READY;
   }
   return true;
 }
@@ -212,15 +268,15 @@ bool release_cluster(int threads) {
   int meeting = 0;
   bool moved = false;
   for (int i = 0; i < threads; ++i) {
-    fiber *f = &fibers[(size_t)i];
-    meeting += f->where == AT_CLUSTER;
-    if (f->where == AT_GATE && f->gate->phases % 2u != f->parity) {
-      f->where = READY;
+    const fiber *f = &fibers[(size_t)i];
+    meeting += where[i] == AT_CLUSTER;
+    if (where[i] == AT_GATE && f->gate->phases % 2u != f->parity) {
+      where[i] = READY;
       moved = true;
     }
   }
   for (int i = 0; meeting == threads && i < threads; ++i) {
-    fibers[(size_t)i].where = READY;
+    where[i] = READY;
   }
   return moved || meeting == threads;
 }
@@ -229,14 +285,15 @@ bool release_cluster(int threads) {
 void run_cluster(int blocks) {
   const int threads = blocks * block_threads;
   for (int i = 0; i < threads; ++i) {
-    fibers[(size_t)i].where = READY;
+    where[i] = READY;
   }
   for (bool descending = false;; descending = !descending) {
-    for (int k = 0; k < threads; ++k) {
-      const int i = descending ? threads - 1 - k : k;
-      if (fibers[(size_t)i].where == READY) {
-        resume(i);
-      }
+    round_at = descending ? threads - 1 : 0;
+    round_step = descending ? -1 : 1;
+    round_end = descending ? -1 : threads;
+    const int first = next_ready();
+    if (first >= 0) {
+      resume(first); /* returns when the round is over */
     }
     bool moved = false;
     for (int block = 0; block < threads; block += block_threads) {
@@ -249,7 +306,7 @@ void run_cluster(int blocks) {
     }
     int done = 0;
     for (int i = 0; i < threads; ++i) {
-      done += fibers[(size_t)i].where == DONE;
+      done += where[i] == DONE;
     }
     if (done == threads) {
       if (!messages.empty()) {
@@ -283,7 +340,7 @@ struct checker {
   }
   ~checker() {
     for (const fiber &f : fibers) {
-      free(f.stack);
+      free(f.block);
     }
     const char *expected = getenv("SIMT_KERNELS");
     std::string names(expected != nullptr ? expected : "");
@@ -323,10 +380,13 @@ void simt_run(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_
   body = &thread;
   blockDim = block;
   gridDim = grid;
+  index_threads(block);
   fibers.reserve((size_t)MOST_THREADS * MOST_CLUSTER); /* fibers do not move */
   while (fibers.size() < (size_t)block_threads * cluster) {
-    fibers.push_back(fiber());
-    fibers.back().stack = (char *)malloc(STACK);
+    fiber f = {};
+    f.block = (char *)malloc(STACK + COLOURS);
+    f.stack = f.block + fibers.size() * COLOUR % COLOURS;
+    fibers.push_back(f);
   }
   shared_memory.resize(cluster);
   for (unsigned y = 0; y < grid.y; ++y) {
@@ -355,7 +415,7 @@ int simt_lane() {
 namespace {
 
 int wait_for_block(int predicate) {
-  current->where = AT_BLOCK;
+  where[current_index] = AT_BLOCK;
   current->predicate = predicate != 0;
   leave();
   return current->any;
@@ -387,8 +447,8 @@ int __syncthreads_or(int predicate, simt_place place) {
 }
 
 void __syncwarp(unsigned mask) {
-  current->where = AT_WARP;
-  current->mask = mask;
+  where[current_index] = AT_WARP;
+  masks[current_index] = mask;
   leave();
 }
 
@@ -443,7 +503,7 @@ unsigned simt_ballot(unsigned mask, int predicate, const simt_place &place) {
 }
 
 void cluster_meet() {
-  current->where = AT_CLUSTER;
+  where[current_index] = AT_CLUSTER;
   leave();
 }
 
@@ -473,7 +533,7 @@ void simt_send(char *to, const void *value, size_t size, cluster_gate *gate) {
 }
 
 void cluster_gate_wait(cluster_gate *gate, unsigned parity) {
-  current->where = AT_GATE;
+  where[current_index] = AT_GATE;
   current->gate = gate;
   current->parity = parity;
   leave();

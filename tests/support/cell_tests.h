@@ -8,7 +8,7 @@
 #define BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 
 #include "tests/support/cell_run.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 
 /* With a single hidden unit a weight gradient is one sum, which may cancel to nothing: there it is held against its terms. */
 static void check_tensor(const char *name, const bppsa_recurrent_config *c, const void *got, const double *expected,
@@ -83,7 +83,7 @@ static void test_small_shapes(void **state) {
   for (size_t t = 0; t < sizeof lengths / sizeof *lengths; ++t) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
       for (unsigned bits = 0; bits < 16; ++bits, ++seed) {
-        if (((bits & 4) != 0 && !cell.relu) || (SANITIZED && seed % 5 != 0)) { /* a fifth is enough for it */
+        if (((bits & 4) != 0 && !cell.relu) || !is_drawn(5)) {
           continue;
         }
         bppsa_recurrent_config c = small();

@@ -1,5 +1,5 @@
 /* The claims of the main job: BP and every scan algorithm train the same network. T = 1000, B = 16, H = 20, as in BPPSA §4.1,
- * and a shorter GRU; a sanitized build runs fewer iterations. */
+ * and a shorter GRU; fewer iterations on every push. */
 #include <math.h>
 #include <string.h>
 
@@ -7,13 +7,17 @@
 #include "gru/gru.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/length.h"
 #include "tests/support/support.h"
 #include "train/data/dataset.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 
-enum { ITERATIONS = SANITIZED ? 12 : 300, SEQ_LEN = 1000, BATCH = 16, CLASSES = 10 };
+enum { SEQ_LEN = 1000, BATCH = 16, CLASSES = 10 };
+
+static int iterations(void) {
+  return at_full_length() ? 300 : 12;
+}
 
 typedef struct {
   bppsa_backward backward;
@@ -95,7 +99,7 @@ static double gradients(trainee *t, batches *b, int64_t iteration, const bppsa_d
   return loss.loss;
 }
 
-/* 300 iterations at 3e-4: every loss of every method within `bound` of BP's, and the mean of 20 falls by `learnt`. */
+/* Iterations at 3e-4: every loss of every method within `bound` of BP's, and in 300 the mean of 20 falls by `learnt`. */
 static void check_curves(const bppsa_cell *cell, int64_t seq_len, bppsa_dtype dtype, double bound, double learnt) {
   bppsa_device *device = cpu_device(2);
   batches *b = open_batches(seq_len);
@@ -104,7 +108,7 @@ static void check_curves(const bppsa_cell *cell, int64_t seq_len, bppsa_dtype dt
     t[m] = make(cell, &methods[m], dtype, seq_len, 3e-4, device);
   }
   double first = 0, last = 0;
-  for (int i = 0; i < ITERATIONS; ++i) {
+  for (int i = 0; i < iterations(); ++i) {
     double bp = 0;
     for (int m = 0; m < METHODS; ++m) {
       const double loss = gradients(&t[m], b, i, device);
@@ -115,9 +119,9 @@ static void check_curves(const bppsa_cell *cell, int64_t seq_len, bppsa_dtype dt
       bppsa_optimizer_step(t[m].optimizer, device);
     }
     first += i < 20 ? bp / 20 : 0;
-    last += i >= ITERATIONS - 20 ? bp / 20 : 0;
+    last += i >= iterations() - 20 ? bp / 20 : 0;
   }
-  assert_true(SANITIZED || last < first - learnt); /* curves of a network that learns */
+  assert_true(!at_full_length() || last < first - learnt); /* curves of a network that learns */
   for (int m = 0; m < METHODS; ++m) {
     destroy(&t[m]);
   }
@@ -152,7 +156,7 @@ static void test_gradients_along_a_trajectory(void **state) {
     t[m] = make(&bppsa_rnn_cell, &methods[m], BPPSA_F32, SEQ_LEN, 1e-3, device);
   }
   const bppsa_model *bp = t[0].model;
-  for (int i = 0; i < ITERATIONS; ++i) {
+  for (int i = 0; i < iterations(); ++i) {
     for (int64_t p = 0; p < bp->parameter_count; ++p) {
       assert_int_equal(bppsa_view_convert(&bp->parameters[p].value, &exact.model->parameters[p].value), BPPSA_OK);
       for (int m = 1; m < METHODS; ++m) {
@@ -178,7 +182,7 @@ static void test_gradients_along_a_trajectory(void **state) {
     lowest = i >= 19 && mean < lowest ? mean : lowest;
     bppsa_optimizer_step(t[0].optimizer, device);
   }
-  assert_true(SANITIZED || lowest < 2.0);
+  assert_true(!at_full_length() || lowest < 2.0);
   for (int m = 0; m < METHODS; ++m) {
     destroy(&t[m]);
   }
@@ -187,7 +191,7 @@ static void test_gradients_along_a_trajectory(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* 100 steps end with the same bits on 1, 2 and 7 threads. */
+/* All steps end with the same bits on 1, 2 and 7 threads. */
 static void test_threads(void **state) {
   (void)state;
   static const int64_t threads[] = {1, 2, 7};
@@ -198,7 +202,7 @@ static void test_threads(void **state) {
       devices[k] = cpu_device(threads[k]);
       batches *b = open_batches(250);
       trainee t = make(&bppsa_rnn_cell, &methods[m], BPPSA_F32, 250, 1e-3, devices[k]);
-      for (int i = 0; i < (SANITIZED ? 5 : 100); ++i) {
+      for (int i = 0; i < (at_full_length() ? 100 : 5); ++i) {
         (void)gradients(&t, b, i, devices[k]);
         bppsa_optimizer_step(t.optimizer, devices[k]);
       }

@@ -1,6 +1,5 @@
 /* `bench lenet5` on a GPU: every row verified, BP also with the second stream, each as a graph beside BP's graph. */
 #include "tests/cli/run_cli.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 
 #include "bench/harness/recording.h"
@@ -15,12 +14,8 @@ static const json_t *find(const json_t *rows, const char *method) {
   return NULL;
 }
 
-/* Emulated under a sanitizer it takes minutes: these benchmarks of scans run without one, their kernels have tests of their own. */
 static void rows_of_lenet5(void **state) {
   (void)state;
-  if (SANITIZED) {
-    skip();
-  }
   static const char *const names[] = {"forward",
                                       "forward_graph",
                                       "bp",

@@ -1,7 +1,6 @@
 /* `bench ranks --device cuda`: rows of ranks that share a GPU or have one each, over threads and, where the program has it, over
  * NCCL, all of them right; messages as on processors; what a GPU lacks is left out. */
 #include "tests/cli/run_cli.h"
-#include "tests/support/sanitized.h"
 
 #include "comm/comm.h"
 #include "core/device.h"
@@ -71,9 +70,6 @@ static void speculative(void **state) {
 /* Data parallelism: one order, in which gradients set out when a pass is over. */
 static void among_samples(void **state) {
   (void)state;
-  if (ADDRESS_SANITIZED) { /* emulated convolutions take half a minute, and the tests of networks have them */
-    skip();
-  }
   json_t *document = run_json("bench ranks --split batch --ranks 2 --device cuda:0 " SMALL);
   const bool images = json_array_size(json_object_get(document, "left_out")) == 0;
   check_rows(document, 3 + 2 + (images ? 1 + 2 : 0));

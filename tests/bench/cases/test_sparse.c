@@ -37,6 +37,7 @@ static const char *const product_names[] = {"case", "method", "phase", NULL}, *c
 
 static void test_product(void **state) {
   (void)state;
+  only_at_full_length();
   json_t *document = run_json("bench product --repeats 1 --memory-limit 300M --out F.json --json");
   const json_t *rows = rows_of(document, "product");
   int64_t b = 0, d = 0, d1024 = 0;
@@ -64,6 +65,7 @@ static void test_product(void **state) {
 /* The products of VGG-11's scan with one up-level: ten pairs of operators, of which nine go on and conv1·relu1 is dead. */
 static void test_chain(void **state) {
   (void)state;
+  only_at_full_length();
   json_t *document = run_json("bench product --up-levels 1 --repeats 1 --json");
   const json_t *rows = rows_of(document, "product");
   const char *before = "";
