@@ -689,15 +689,9 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
   }
   for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
-    if (cell->pair) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
-    }
+    BPPSA_TRY(c->tape ? BPPSA_OK : bppsa_recurrent_visit_tape(n, l, visit, bytes));
     if (l > 0 && (c->dropout > 0 || c->bidirectional)) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
-    }
-    if (cell->saved > 0) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
     }
   }
   for (int64_t k = 0; scans && k < cell->matrices + cell->pair; ++k) {
@@ -744,9 +738,10 @@ static bppsa_status allocate(recurrent_network *n, bool scans) {
 
 static void destroy(recurrent_network *n) {
   for (int64_t l = 0; n->layers != NULL && l < bppsa_recurrent_layers(&n->config); ++l) {
-    bppsa_free(n->layers[l].h);
-    bppsa_free(n->layers[l].c);
-    bppsa_free(n->layers[l].saved);
+    void *const tape[] = {n->layers[l].h, n->layers[l].c, n->layers[l].saved};
+    for (size_t i = 0; !n->config.tape && i < sizeof tape / sizeof *tape; ++i) {
+      bppsa_free(tape[i]);
+    }
     bppsa_free(n->layers[l].below);
   }
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices + n->cell->pair; ++k) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import pathlib
 import threading
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 _PATH = pathlib.Path(__file__).with_name("libbppsa_python.so")
 
@@ -43,8 +43,9 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "scan_destroy": (None, [_Pointer]),
     "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
                             _Pointers]),
-    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointers, _Pointer, _Pointers]),
-    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
+    "layer_tape": (ctypes.c_int64, [_Pointer]),
+    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointer, _Pointers, _Pointer]),
+    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
     "layer_destroy": (None, [_Pointer]),
 }
 
@@ -59,7 +60,7 @@ version: Callable[[], bytes] = _function("version")
 allocated: Callable[[], int] = _function("allocated")
 _error, _command, _free = _function("error"), _function("command"), _function("free")
 _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")
-_layer_create, _layer_forward = _function("layer_create"), _function("layer_forward")
+_layer_create, _layer_tape, _layer_forward = _function("layer_create"), _function("layer_tape"), _function("layer_forward")
 _layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_destroy")
 
 # The codes of core/status.h whose cause is the request: argument, shape, unsupported, format.
@@ -116,6 +117,11 @@ def command(words: list[str]) -> tuple[int, str, str]:
     return code, out, err
 
 
+_Two, _Four = ctypes.c_void_p * 2, ctypes.c_void_p * 4  # of addresses; every call makes its own
+_Pair = Tuple[Optional[int], Optional[int]]
+_Weights = Sequence[Optional[int]]  # of W_ih, W_hh, b_ih, b_hh
+
+
 class Scan:
     """A plan of g_{t-1} = J_tᵀ g_t + u_{t-1} with its memory, for one shape. Not for two threads at once. gpu: its number, or -1
     for the processor; stream: the address of the CUDA stream on which a GPU's work is queued."""
@@ -136,39 +142,33 @@ class Scan:
 
 
 class Layer:
-    """One recurrent layer for one shape (T, B, I, H), with the states of its latest forward pass. Not for two threads at once. gpu,
-    stream: as of Scan. The passes take addresses of arrays; None stands for zeros, or for what is not wanted."""
+    """One recurrent layer for one shape (T, B, I, H), which keeps nothing between two passes: all that a backward pass reads of its
+    forward pass is in a tape of the caller's. gpu, stream: as of Scan. Passes take addresses of arrays, which are read or written
+    during the call alone (on a GPU until its stream has done the work); None stands for zeros, or for what is not wanted. Two
+    threads wait for each other."""
 
     def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
                  input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None) -> None:
         self._handle = ctypes.c_void_p()
         _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, threads, gpu,
                              stream, ctypes.byref(self._handle)))
-        # Used again in every pass: to make such an array takes longer than to fill it.
-        self._weights, self._gradients = (ctypes.c_void_p * 4)(), (ctypes.c_void_p * 4)()
-        self._first, self._last, self._of_first = ((ctypes.c_void_p * 2)() for _ in range(3))
-        self.shared: tuple[int, Any] | None = None  # the states' address and an array of them, for whoever shares them
-        self._states = ctypes.c_void_p()
-        self._to_states = ctypes.byref(self._states)
+        self._lock = threading.Lock()
+        self.tape: int = _layer_tape(self._handle)  # numbers in a tape
 
-    def forward(self, x: int, first: Sequence[int] | None, weights: Sequence[int | None], last: Sequence[int],
-                output: int | None) -> int:
-        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the last state, and to h_1 .. h_T [T,B,H], whose address
-        in the layer's memory it returns; output: where a copy of them goes. A state is h [B,H], or an LSTM's h and c."""
-        self._weights[:] = weights
-        self._last[:len(last)] = last
-        if first is not None:
-            self._first[:len(first)] = first
-        _check(_layer_forward(self._handle, x, None if first is None else self._first, self._weights, self._last, output,
-                              self._to_states))
-        return self._states.value  # type: ignore[return-value]
+    def forward(self, x: int, first: _Pair | None, weights: _Weights, tape: int, last: _Pair, output: int) -> None:
+        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the tape, the last state, and h_1 .. h_T [T,B,H]. A state
+        is a pair, h [B,H] and an LSTM's c or None."""
+        states = None if first is None else _Two(*first)
+        with self._lock:
+            _check(_layer_forward(self._handle, x, states, _Four(*weights), tape, _Two(*last), output))
 
-    def backward(self, seed: int, last_cell: int | None, gradients: Sequence[int | None], dx: int | None,
-                 of_first: Sequence[int | None]) -> None:
-        """From the gradient of h_1 .. h_T [T,B,H], and of c_T [B,H], to those of the weights, of x and of the initial state."""
-        self._gradients[:] = gradients
-        self._of_first[:len(of_first)] = of_first
-        _check(_layer_backward(self._handle, seed, last_cell, self._gradients, dx, self._of_first))
+    def backward(self, x: int, weights: _Weights, tape: int, seed: int, last_cell: int | None, gradients: _Weights,
+                 dx: int | None, of_first: _Pair) -> None:
+        """From x, the weights and the tape of a forward pass, and the gradient of h_1 .. h_T [T,B,H] and of c_T [B,H], to those of
+        the weights, of x and of the initial state."""
+        with self._lock:
+            _check(_layer_backward(self._handle, x, _Four(*weights), tape, seed, last_cell, _Four(*gradients), dx,
+                                   _Two(*of_first)))
 
     def __del__(self, destroy: Callable[..., None] = _layer_destroy) -> None:
         if getattr(self, "_handle", None):

@@ -7,12 +7,12 @@ initial states and weights.
 from __future__ import annotations
 
 import collections
-import ctypes
 import functools
 import itertools
-import math
+import os
 import threading
-from typing import Any, Callable, Tuple
+import weakref
+from typing import Any, Callable, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -159,24 +159,19 @@ def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Te
 # ---- recurrent layers ----
 
 
-class _Pool:
-    """Layers of the library that no pass uses at present, by what they were made for. Beyond the limit those are dropped that were
-    used longest ago. A copy of a module begins with none."""
+class _Idle:
+    """Things that no pass uses at present, by what they were made for: a key says all that they depend on. Beyond the limit those
+    are dropped that were used longest ago."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = self._least = limit
-        self._idle: collections.deque[tuple[Any, _native.Layer]] = collections.deque()  # the latest ones last
-        self._returned: collections.deque[tuple[Any, _native.Layer]] = collections.deque()
+        self.limit = limit
+        self._idle: collections.deque[tuple[Any, Any]] = collections.deque()  # the latest ones last
+        self._returned: collections.deque[tuple[Any, Any]] = collections.deque()
         self._lock = threading.Lock()
+        _all_idle.add(self)
 
-    def __reduce__(self) -> Any:
-        return _Pool, (self._least,)
-
-    def keep(self, limit: int) -> None:
-        """So many layers at most, and at least as many as at first."""
-        self._limit = max(limit, self._least)
-
-    def take(self, key: tuple[Any, ...]) -> _native.Layer:
+    def take(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What fits the key, and nobody else has until it comes back."""
         dropped = []  # destroyed outside the lock
         with self._lock:
             while self._returned:
@@ -187,103 +182,164 @@ class _Pool:
                     found = self._idle[number]
                     del self._idle[number]
                     break
-            while len(self._idle) > self._limit:
+            while len(self._idle) > self.limit:
                 dropped.append(self._idle.popleft())
-        return _native.Layer(*key) if found is None else found[1]
+        return make() if found is None else found[1]
 
-    def give_back(self, key: tuple[Any, ...], layer: _native.Layer) -> None:
+    def give_back(self, key: Any, thing: Any) -> None:
         """Takes no lock: a destructor calls it, and these run anywhere, in the middle of take too."""
-        self._returned.append((key, layer))
+        self._returned.append((key, thing))
+
+    def forked(self) -> None:
+        """In a child of fork(): a thread that held the lock is not there."""
+        self._lock = threading.Lock()
 
 
-class _Lease:
-    """A layer for one forward pass and its backward passes. It goes back to the pool when neither graph nor output is left."""
-
-    def __init__(self, pool: _Pool, key: tuple[Any, ...]) -> None:
-        self._pool, self._key = pool, key
-        self.layer: _native.Layer | None = None
-        self.layer = pool.take(key)
-
-    def __del__(self) -> None:
-        if self.layer is not None:
-            self._pool.give_back(self._key, self.layer)
+_all_idle: weakref.WeakSet[_Idle] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [idle.forked() for idle in _all_idle])
 
 
 class _Kept(np.ndarray):
-    """An array that keeps a lease. A tensor of it keeps the array."""
+    """An array of a tape's memory. A tensor of it keeps the array, and the array the tape."""
 
-    lease: _Lease
+    tape: _Tape
 
 
-def _shared(address: int, shape: tuple[int, ...], dtype: torch.dtype, lease: _Lease) -> Tensor:
-    """The layer's memory as a tensor, which keeps the lease. It is no view, which autograd would not let its user change."""
-    layer = lease.layer
-    if layer.shared is None or layer.shared[0] != address:
-        size = 8 if dtype is torch.float64 else 4
-        memory = (ctypes.c_char * (size * math.prod(shape))).from_address(address)
-        layer.shared = (address, np.ndarray(shape, f"f{size}", memory).view(_Kept))
-    kept = layer.shared[1].view()
-    kept.lease = lease
-    return torch.from_numpy(kept)
+class _Tape:
+    """Memory for one tape on the CPU, which goes back when nobody has it any longer."""
+
+    def __init__(self, idle: _Idle, size: int, dtype: torch.dtype) -> None:
+        self._idle, self._key = idle, (size, dtype)
+        self._memory: tuple[np.ndarray, int] = idle.take(self._key, self._make)
+        self.address = self._memory[1]
+
+    def _make(self) -> tuple[np.ndarray, int]:
+        memory = np.empty(self._key[0], np.float64 if self._key[1] is torch.float64 else np.float32)
+        return memory.view(_Kept), memory.ctypes.data
+
+    def tensor(self) -> Tensor:
+        """The memory as a tensor that keeps it."""
+        kept = self._memory[0].view()
+        kept.tape = self  # type: ignore[attr-defined]
+        return torch.from_numpy(kept)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._idle.give_back(self._key, self._memory)
+
+
+class _Pool:
+    """What the passes of one module use again: layers of the library, and tapes on the CPU. A copy of a module begins with none."""
+
+    def __init__(self, limit: int) -> None:
+        self._least = limit
+        self.layers, self.tapes = _Idle(limit), _Idle(limit)
+
+    def __reduce__(self) -> Any:
+        return _Pool, (self._least,)
+
+    def keep(self, limit: int) -> None:
+        """So many things at most, and at least as many as at first."""
+        self.layers.limit = self.tapes.limit = max(limit, self._least)
+
+    def run(self, key: _Key, function: Callable[[_native.Layer], Any]) -> Any:
+        """Calls the function with a layer that nobody else has meanwhile: no pass of another thread, and none that goes on behind
+        an interrupt."""
+        layer = self.layers.take(key, lambda: _native.Layer(*key))
+        try:
+            return function(layer)
+        finally:
+            self.layers.give_back(key, layer)
 
 
 def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
+def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
+    """Those of h and c, of which there may be no c or none of both."""
+    h, c = (*state, None, None)[:2]
+    return _address(h), _address(c)
+
+
+def _save(ctx: Any, tensors: Sequence[Tensor | None], inputs: Sequence[Tensor | None]) -> None:
+    """Saves tensors for _saved. Those of the inputs that want a gradient are saved beside them, because the gradients depend on
+    them (_Refuse); tensors are aliases of inputs, so that `x.data = ..` does not change what the backward pass reads."""
+    ctx.kinds = [None if tensor is None else (tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+    ctx.save_for_backward(*tensors, *(tensor for tensor in inputs if tensor is not None and tensor.requires_grad))
+
+
+def _saved(ctx: Any) -> tuple[list[Any], list[Tensor]]:
+    """What _save was given, as autograd hands it out: perhaps elsewhere, and computed again."""
+    tensors = list(ctx.saved_tensors)
+    for number, kind in enumerate(ctx.kinds):
+        tensor = tensors[number]
+        if kind is None:
+            continue
+        if (tensor.shape, tensor.dtype, tensor.device) != kind:
+            shape, dtype, device = kind
+            raise _native.RequestError(
+                f"bppsa.torch: a tensor saved for the backward pass came back as {tensor.dtype} {list(tensor.shape)} on "
+                f"{tensor.device}, expected {dtype} {list(shape)} on {device} as it was saved")
+        if not tensor.is_contiguous():
+            tensors[number] = tensor.contiguous()
+    return tensors[:len(ctx.kinds)], tensors[len(ctx.kinds):]
+
+
 class _Layer(torch.autograd.Function):
     """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, of which biases may be None, and perhaps an initial state, to
-    h_1 .. h_T [T,B,H] and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of the pool's layer. With `recorded` a
-    backward pass may follow."""
+    h_1 .. h_T [T,B,H] and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of the layer that computes it. With
+    `recorded` a backward pass may follow. All that it reads is saved with autograd: hooks may move it, and it is gone when autograd
+    drops it."""
 
     @staticmethod
-    def forward(ctx: Any, pool: _Pool, key: tuple[Any, ...], recorded: bool, flops: float, x: Tensor, w_ih: Tensor, w_hh: Tensor,
-                b_ih: Tensor | None, b_hh: Tensor | None, *first: Tensor) -> tuple[Tensor, ...]:
-        steps, batch, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
+    def forward(ctx: Any, pool: _Pool, key: _Key, recorded: bool, flops: float, x: Tensor, *inputs: Tensor | None) -> Any:
+        weights, first = inputs[:4], inputs[4:]
+        steps, batch, hidden = x.shape[0], x.shape[1], key[5][3]
         last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
-        # A GPU's results are ordinary tensors, in the order of its stream.
-        output = x.new_empty((steps, batch, hidden)) if x.is_cuda or not recorded else None
+        output = x.new_empty((steps, batch, hidden))
 
-        def call() -> tuple[_Lease, int]:  # a new layer may take seconds too, for what its backward pass needs
-            lease = _Lease(pool, key)
-            return lease, lease.layer.forward(x.data_ptr(), [state.data_ptr() for state in first] if first else None,
-                                              (w_ih.data_ptr(), w_hh.data_ptr(), _address(b_ih), _address(b_hh)),
-                                              [state.data_ptr() for state in last], _address(output))
+        def run(layer: _native.Layer) -> Any:
+            tape = x.new_empty(layer.tape) if x.is_cuda else _Tape(pool.tapes, layer.tape, x.dtype)
+            layer.forward(x.data_ptr(), _addresses(first) if first else None, [_address(weight) for weight in weights],
+                          tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), output.data_ptr())
+            return tape
 
-        # What the call works with belongs to the closure, which outlives an interrupted call.
-        lease, states = _call(flops, x, call)
-        if output is not None and not recorded:
-            return (output, *last)  # without the layer's memory
-        shared = output is None
-        output = _shared(states, (steps, batch, hidden), x.dtype, lease) if output is None else output
-        ctx.lease, ctx.flops, ctx.shape = lease, flops, output.shape
-        # The backward pass reads shared states where they are: PyTorch refuses it if they have been changed.
-        ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, *first, *([output] if shared else []))
-        ctx.set_materialize_grads(False)
+        # A new layer may take seconds too. What the call works with belongs to the closure, which outlives an interrupted call.
+        tape = _call(flops, x, lambda: pool.run(key, run))
+        if recorded:
+            aliases = [None if tensor is None else tensor.detach() for tensor in (x, *weights)]
+            _save(ctx, (*aliases, tape if x.is_cuda else tape.tensor()), (x, *inputs))
+            ctx.pool, ctx.key, ctx.flops = pool, key, flops
+            ctx.set_materialize_grads(False)
         return (output, *last)
 
     @staticmethod
     def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None = None) -> Any:
-        lease, wanted = ctx.lease, ctx.needs_input_grad[4:]
-        inputs = ctx.saved_tensors[:len(wanted)]
-        x = inputs[0]
-        seed = x.new_zeros(ctx.shape) if of_output is None else of_output.contiguous()
+        (x, *weights, tape), inputs = _saved(ctx)
+        steps, batch, _, hidden = ctx.key[5]
+        seed = x.new_zeros((steps, batch, hidden)) if of_output is None else of_output.contiguous()
         if of_h is not None:
             seed = seed.clone() if seed is of_output else seed
             seed[-1] += of_h[0]
         of_c = None if of_c is None else of_c.contiguous()
-        gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip(inputs, wanted)]
+        wanted = ctx.needs_input_grad[4:]
+        gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
+        of_first = [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
 
-        def call() -> None:
-            dx, w_ih, w_hh, b_ih, b_hh, *of_first = [None if each is None else each.data_ptr() for each in gradients]
-            lease.layer.backward(seed.data_ptr(), _address(of_c), (w_ih, w_hh, b_ih, b_hh), dx, of_first)
+        def run(layer: _native.Layer) -> None:
+            dx, *of_weights = map(_address, gradients)
+            layer.backward(x.data_ptr(), [_address(weight) for weight in weights], tape.data_ptr(), seed.data_ptr(),
+                           _address(of_c), of_weights, dx, _addresses(of_first))
 
-        _call(2 * ctx.flops, x, call)
+        _call(2 * ctx.flops, x, lambda: ctx.pool.run(ctx.key, run))
+        found = gradients + of_first
         if torch.is_grad_enabled():  # the graph of this pass is recorded
-            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_h, of_c)
-        return (None, None, None, None, *gradients)
+            found = _Refuse.apply("bppsa.torch", len(found), *found, *inputs, of_output, of_h, of_c)
+        return (None, None, None, None, *found)
 
 
+_Key = Tuple[Any, ...]  # the arguments of _native.Layer
 _State = Tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each [1,B,H], of all layers and directions [L·D,B,H]
 
 

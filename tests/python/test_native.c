@@ -61,30 +61,91 @@ static bool is_used(const pass *p, int which) {
                                                : true;
 }
 
-/* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
-static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
-  bppsa_python_layer *layer = NULL;
-  void *a[ALL], *states;
+/* Two layers of the same options on a device, and the arrays of their passes there. */
+typedef struct {
+  const bppsa_device *where;
+  const pass *p;
+  bppsa_python_layer *layers[2];
+  void *a[ALL];
+  void *x, *tapes[3];     /* x: another place for x; tapes: of the pass, another place for it, of another pass */
+  void *output, *last[2]; /* of that other pass */
+  int64_t tape;           /* bytes of a tape */
+} passes;
+
+static void *zeros_on(const bppsa_device *where, int64_t bytes) {
+  void *host = bppsa_calloc(bytes, 1), *array = on_device(where, host, bytes);
+  bppsa_free(host);
+  return array;
+}
+
+static void make_passes(const pass *p, const bppsa_device *where, double *values[ALL], passes *made) {
   const int64_t sizes[] = {T, B, I, H}, size = (int64_t)bppsa_dtype_size(p->dtype);
+  *made = (passes){.where = where, .p = p};
   for (int k = 0; k < ALL; ++k) {
     const int64_t count = count_of(p, k);
     void *host = k < INPUTS ? rounded(p->dtype, values[k], count) : bppsa_calloc(count, (size_t)size);
-    a[k] = is_used(p, k) ? on_device(where, host, count * size) : NULL;
+    made->a[k] = is_used(p, k) ? on_device(where, host, count * size) : NULL;
     bppsa_free(host);
   }
-  assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 1,
-                                             gpu_of(where), bppsa_device_get_stream(where), &layer),
-                   BPPSA_OK);
-  for (int repeat = 0; repeat < 2; ++repeat) { /* the second one does not depend on what the first one left */
-    assert_int_equal(bppsa_python_layer_forward(layer, a[X], p->start ? (const void *[]){a[H0], a[C0]} : NULL,
-                                                (const void *[]){a[W_IH], a[W_HH], a[B_IH], a[B_HH]},
-                                                (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT], &states),
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 1,
+                                               gpu_of(where), bppsa_device_get_stream(where), &made->layers[i]),
                      BPPSA_OK);
-    assert_int_equal(
-        bppsa_python_layer_backward(layer, a[SEED], a[OF_CELL],
-                                    (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH]},
-                                    a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
-        BPPSA_OK);
+    made->last[i] = zeros_on(where, count_of(p, LAST_H) * size);
+  }
+  made->tape = bppsa_python_layer_tape(made->layers[0]) * size;
+  assert_true(made->tape >= (T + 1) * B * H * size);
+  for (int i = 0; i < 3; ++i) {
+    made->tapes[i] = zeros_on(where, made->tape);
+  }
+  made->x = zeros_on(where, count_of(p, X) * size);
+  made->output = zeros_on(where, count_of(p, OUTPUT) * size);
+}
+
+static void free_passes(const passes *m) {
+  for (int i = 0; i < 2; ++i) {
+    bppsa_python_layer_destroy(m->layers[i]);
+    bppsa_memory_free(m->where, m->last[i]);
+  }
+  for (int i = 0; i < 3; ++i) {
+    bppsa_memory_free(m->where, m->tapes[i]);
+  }
+  bppsa_memory_free(m->where, m->x);
+  bppsa_memory_free(m->where, m->output);
+  for (int k = 0; k < ALL; ++k) {
+    bppsa_memory_free(m->where, m->a[k]);
+  }
+}
+
+/* A forward pass, and before its backward pass another one of the same layer, with another input and no initial state. Then x and
+ * the tape move, and the other layer goes back. */
+static void go_through(const passes *m) {
+  void *const *a = m->a;
+  const int64_t x = count_of(m->p, X) * (int64_t)bppsa_dtype_size(m->p->dtype);
+  const void *const weights[] = {a[W_IH], a[W_HH], a[B_IH], a[B_HH]};
+  assert_int_equal(bppsa_python_layer_forward(m->layers[0], a[X], m->p->start ? (const void *[]){a[H0], a[C0]} : NULL, weights,
+                                              m->tapes[0], (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT]),
+                   BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_clear(m->where, m->x, x), BPPSA_OK);
+  assert_int_equal(bppsa_python_layer_forward(m->layers[0], m->x, NULL, weights, m->tapes[2], m->last, m->output), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_copy(m->where, m->x, x, a[X], x, x, 1), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_copy(m->where, m->tapes[1], m->tape, m->tapes[0], m->tape, m->tape, 1), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_clear(m->where, m->tapes[0], m->tape), BPPSA_OK);
+  assert_int_equal(
+      bppsa_python_layer_backward(m->layers[1], m->x, weights, m->tapes[1], a[SEED], a[OF_CELL],
+                                  (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH]},
+                                  a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
+      BPPSA_OK);
+}
+
+/* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
+static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
+  const int64_t size = (int64_t)bppsa_dtype_size(p->dtype);
+  passes made;
+  make_passes(p, where, values, &made);
+  void *const *a = made.a;
+  for (int repeat = 0; repeat < 2; ++repeat) { /* the second one does not depend on what the first one left */
+    go_through(&made);
   }
   if (is_emulated(where)) { /* its streams are lazy: the passes have waited for nothing */
     for (int64_t i = 0; i < count_of(p, OUTPUT) * size; ++i) {
@@ -100,10 +161,7 @@ static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
     }
     bppsa_free(from.data);
   }
-  bppsa_python_layer_destroy(layer);
-  for (int k = 0; k < ALL; ++k) {
-    bppsa_memory_free(where, a[k]);
-  }
+  free_passes(&made);
 }
 
 static void make_values(const pass *p, double *values[ALL]) {
