@@ -230,11 +230,11 @@ int64_t bppsa_python_layer_tape(const bppsa_python_layer *layer) {
   return layer->tape;
 }
 
-/* Tells the model everything that its next pass reads beside a state or a seed. */
+/* Tells the model everything that its next pass reads beside a state or a seed. output: of a forward pass, otherwise NULL. */
 static bppsa_status begin_pass(const bppsa_python_layer *layer, const bppsa_view *x,
-                               const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape) {
+                               const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const bppsa_view *output) {
   const bppsa_view view = view_of(layer, tape, 1, &layer->tape);
-  BPPSA_TRY(bppsa_recurrent_use_tape(layer->model, x, &view));
+  BPPSA_TRY(bppsa_recurrent_use_tape(layer->model, x, &view, output));
   return put_weights(layer, weights);
 }
 
@@ -247,10 +247,10 @@ bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x
                                         const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape, void *const last[2],
                                         void *output) {
   const bppsa_recurrent_config *c = &layer->config;
-  const int64_t half = half_bytes(layer), final = (c->seq_len - 1) * half;
-  const bppsa_view input = input_view(layer, x);
+  const int64_t half = half_bytes(layer), final = (c->seq_len - 1) * half, states[] = {c->seq_len, c->batch, c->hidden};
+  const bppsa_view input = input_view(layer, x), to = view_of(layer, output, 3, states);
   bppsa_view start = {.data = NULL}, h, cells;
-  BPPSA_TRY(begin_pass(layer, &input, weights, tape));
+  BPPSA_TRY(begin_pass(layer, &input, weights, tape, &to));
   if (first != NULL) {
     start = view_of(layer, layer->pair ? layer->first : first[0], 3, (int64_t[]){1, c->batch, (layer->pair ? 2 : 1) * c->hidden});
     for (int i = 0; layer->pair && i < 2; ++i) {
@@ -264,7 +264,7 @@ bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x
     BPPSA_TRY(bppsa_recurrent_cell_states(layer->model, 0, &cells));
     BPPSA_TRY(copy(layer, last[1], (char *)cells.data + final, half));
   }
-  return copy(layer, output, h.data, c->seq_len * half);
+  return BPPSA_OK;
 }
 
 /* The gradients of x and of the initial state, each of which may be unwanted. */
@@ -290,7 +290,7 @@ bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *
                                          void *const of_first[2]) {
   const bppsa_recurrent_config *c = &layer->config;
   const bppsa_view input = input_view(layer, x), states = view_of(layer, seed, 3, (int64_t[]){c->seq_len, c->batch, c->hidden});
-  BPPSA_TRY(begin_pass(layer, &input, weights, tape));
+  BPPSA_TRY(begin_pass(layer, &input, weights, tape, NULL));
   layer->last_cell = last_cell;
   BPPSA_TRY(bppsa_recurrent_backward_layers(layer->model, &states));
   BPPSA_TRY(get_input_gradients(layer, dx, of_first));

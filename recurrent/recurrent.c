@@ -97,16 +97,19 @@ bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size) 
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape) {
+bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape, const bppsa_view *output) {
   BPPSA_REQUIRE(model != NULL && x != NULL && tape != NULL);
   recurrent_network *n = (recurrent_network *)model;
   int64_t size, address = (int64_t)(intptr_t)tape->data;
   BPPSA_TRY(bppsa_recurrent_tape_size(model, &size));
   BPPSA_TRY(check_inputs(n, x, NULL));
   BPPSA_TRY(check_view(n, "tape", tape, 1, &size));
+  BPPSA_TRY(output == NULL ? BPPSA_OK
+                           : check_view(n, "output", output, 3, (int64_t[]){x->shape[0], x->shape[1], n->config.hidden}));
   BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, place_array, &address));
   n->batch = x->shape[1];
   n->x = x->data;
+  n->output = output != NULL ? output->data : NULL;
   n->seed = NULL;
   n->backward_done = false;
   return BPPSA_OK;

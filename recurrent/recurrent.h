@@ -140,11 +140,12 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
  *
  * The numbers in a tape. */
 bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size);
-/* The next passes read x [T,b,I], and write or read the tape [size]; both are borrowed until the next call, in the device's memory.
- * A forward pass with the same x follows, which writes the tape, or backward passes, if a forward pass with the same x and the same
- * parameters' values has written it, by any network of the same configuration; the tape may have moved meanwhile. ERR_SHAPE;
- * ERR_ARGUMENT: the network has no tapes, or they are on another device. */
-bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape);
+/* The next passes read x [T,b,I], and write or read the tape [size]; all arrays are borrowed until the next call, in the device's
+ * memory. A forward pass with the same x follows, which writes the tape, and h_1 .. h_T [T,b,H] to `output` as well unless that is
+ * NULL; or backward passes, if a forward pass with the same x and the same parameters' values has written the tape, by any network
+ * of the same configuration; it may have moved meanwhile. ERR_SHAPE; ERR_ARGUMENT: the network has no tapes, or an array is on
+ * another device. */
+bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape, const bppsa_view *output);
 
 /* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,D·H], on the model's device (borrowed, until the next pass, or
  * with lengths or two directions until the next call).

@@ -155,6 +155,7 @@ typedef struct {
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
   int64_t batch;           /* b of the latest forward pass */
   const void *x;           /* of the latest forward pass, borrowed */
+  void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
   const void *seed;        /* of the latest backward pass through the head, borrowed; NULL before it */
   bool backward_done;      /* since the latest forward pass */
   int64_t bytes;           /* that the network holds, with the state of an optimiser */

@@ -262,28 +262,14 @@ def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
     return _address(h), _address(c)
 
 
-def _save(ctx: Any, tensors: Sequence[Tensor | None], inputs: Sequence[Tensor | None]) -> None:
-    """Saves tensors for _saved. Those of the inputs that want a gradient are saved beside them, because the gradients depend on
-    them (_Refuse); tensors are aliases of inputs, so that `x.data = ..` does not change what the backward pass reads."""
-    ctx.kinds = [None if tensor is None else (tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
-    ctx.save_for_backward(*tensors, *(tensor for tensor in inputs if tensor is not None and tensor.requires_grad))
-
-
-def _saved(ctx: Any) -> tuple[list[Any], list[Tensor]]:
-    """What _save was given, as autograd hands it out: perhaps elsewhere, and computed again."""
-    tensors = list(ctx.saved_tensors)
-    for number, kind in enumerate(ctx.kinds):
-        tensor = tensors[number]
-        if kind is None:
-            continue
-        if (tensor.shape, tensor.dtype, tensor.device) != kind:
-            shape, dtype, device = kind
-            raise _native.RequestError(
-                f"bppsa.torch: a tensor saved for the backward pass came back as {tensor.dtype} {list(tensor.shape)} on "
-                f"{tensor.device}, expected {dtype} {list(shape)} on {device} as it was saved")
-        if not tensor.is_contiguous():
-            tensors[number] = tensor.contiguous()
-    return tensors[:len(ctx.kinds)], tensors[len(ctx.kinds):]
+def _readable(tensor: Tensor, like: tuple[Any, ...]) -> Tensor:
+    """A tensor that _Layer saved as (shape, dtype, device), handed out by autograd in another form."""
+    if (tensor.shape, tensor.dtype, tensor.device) != like:
+        shape, dtype, device = like
+        raise _native.RequestError(
+            f"bppsa.torch: a tensor saved for the backward pass came back as {tensor.dtype} {list(tensor.shape)} on "
+            f"{tensor.device}, expected {dtype} {list(shape)} on {device} as it was saved")
+    return tensor.contiguous()
 
 
 class _Layer(torch.autograd.Function):
@@ -294,49 +280,58 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, pool: _Pool, key: _Key, recorded: bool, flops: float, x: Tensor, *inputs: Tensor | None) -> Any:
-        weights, first = inputs[:4], inputs[4:]
-        steps, batch, hidden = x.shape[0], x.shape[1], key[5][3]
+        steps, batch, _, hidden = key[5]
+        tensors: Sequence[Tensor | None] = (x, *inputs)
+        if recorded or flops > _LONG:  # aliases: `x.data = ..` does not change what a later or interrupted pass reads
+            tensors = [None if tensor is None else tensor.detach() for tensor in tensors]
+        first, at = tensors[5:], [_address(tensor) for tensor in tensors[:5]]
         last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
         output = x.new_empty((steps, batch, hidden))
 
         def run(layer: _native.Layer) -> Any:
             tape = x.new_empty(layer.tape) if x.is_cuda else _Tape(pool.tapes, layer.tape, x.dtype)
-            layer.forward(x.data_ptr(), _addresses(first) if first else None, [_address(weight) for weight in weights],
-                          tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), output.data_ptr())
-            return tape
+            to = tape.data_ptr() if x.is_cuda else tape.address
+            layer.forward(at[0], _addresses(first) if first else None, at[1:], to, _addresses(last), output.data_ptr())
+            return tape, tensors  # what the call works with belongs to it: it outlives an interrupt
 
-        # A new layer may take seconds too. What the call works with belongs to the closure, which outlives an interrupted call.
-        tape = _call(flops, x, lambda: pool.run(key, run))
+        tape, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
-            aliases = [None if tensor is None else tensor.detach() for tensor in (x, *weights)]
-            _save(ctx, (*aliases, tape if x.is_cuda else tape.tensor()), (x, *inputs))
-            ctx.pool, ctx.key, ctx.flops = pool, key, flops
+            tape = tape if x.is_cuda else tape.tensor()
+            ctx.pool, ctx.key, ctx.flops, ctx.device = pool, key, flops, x.device
+            ctx.shapes = [None if tensor is None else tensor.shape for tensor in (*tensors[:5], tape)]
+            # Behind them those inputs on which the gradients depend (_Refuse).
+            ctx.save_for_backward(*tensors[:5], tape, *[each for each in (x, *inputs) if each is not None and each.requires_grad])
             ctx.set_materialize_grads(False)
         return (output, *last)
 
     @staticmethod
     def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None = None) -> Any:
-        (x, *weights, tape), inputs = _saved(ctx)
-        steps, batch, _, hidden = ctx.key[5]
+        saved = ctx.saved_tensors
+        tensors, inputs, device = list(saved[:6]), saved[6:], ctx.device
+        (steps, batch, _, hidden), dtype = ctx.key[5], torch.float64 if ctx.key[4] else torch.float32
+        for number, (tensor, shape) in enumerate(zip(tensors, ctx.shapes)):  # hooks may have moved them
+            if tensor is not None and not (tensor.shape == shape and tensor.dtype is dtype and tensor.device == device and
+                                           tensor.is_contiguous()):
+                tensors[number] = _readable(tensor, (shape, dtype, device))
+        x, at = tensors[0], [_address(tensor) for tensor in tensors]
         seed = x.new_zeros((steps, batch, hidden)) if of_output is None else of_output.contiguous()
         if of_h is not None:
             seed = seed.clone() if seed is of_output else seed
             seed[-1] += of_h[0]
         of_c = None if of_c is None else of_c.contiguous()
         wanted = ctx.needs_input_grad[4:]
-        gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
-        of_first = [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
+        gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip(tensors, wanted[:5])]
+        gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
 
-        def run(layer: _native.Layer) -> None:
-            dx, *of_weights = map(_address, gradients)
-            layer.backward(x.data_ptr(), [_address(weight) for weight in weights], tape.data_ptr(), seed.data_ptr(),
-                           _address(of_c), of_weights, dx, _addresses(of_first))
+        def run(layer: _native.Layer) -> Any:
+            to = [_address(gradient) for gradient in gradients]
+            layer.backward(at[0], at[1:5], at[5], seed.data_ptr(), _address(of_c), to[1:5], to[0], (*to[5:], None, None)[:2])
+            return tensors
 
         _call(2 * ctx.flops, x, lambda: ctx.pool.run(ctx.key, run))
-        found = gradients + of_first
         if torch.is_grad_enabled():  # the graph of this pass is recorded
-            found = _Refuse.apply("bppsa.torch", len(found), *found, *inputs, of_output, of_h, of_c)
-        return (None, None, None, None, *found)
+            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_h, of_c)
+        return (None, None, None, None, *gradients)
 
 
 _Key = Tuple[Any, ...]  # the arguments of _native.Layer
