@@ -109,8 +109,8 @@ class _Scan(torch.autograd.Function):
 
         _call(2.0 * jt.numel() * (1 if diagonal else _growth(method, size)), jt, call)
         ctx.method = method
-        result = y[:steps]
-        ctx.save_for_backward(jt, g, result)
+        result = y[:steps].data  # no view for autograd, which would not let its user change it
+        ctx.save_for_backward(jt, g, result if ctx.needs_input_grad[0] else None)
         return result
 
     @staticmethod

@@ -225,6 +225,37 @@ class Outputs(Passes):
                 self.assert_close(*found, cell)
 
 
+    def test_outputs_of_a_scan(self):
+        """They may be changed in place where no gradient depends on them; elsewhere autograd refuses the backward pass."""
+        jt, u, g = torch.rand(6, 2, 3), torch.randn(6, 2, 3, requires_grad=True), torch.randn(2, 3, requires_grad=True)
+        expected = torch.autograd.grad(torch.relu(bppsa.torch.scan(jt, u, g)).sum(), [u, g])
+        found = torch.autograd.grad(bppsa.torch.scan(jt, u, g).relu_().sum(), [u, g])
+        self.assertTrue(all(torch.equal(one, other) for one, other in zip(found, expected)))
+        changed = bppsa.torch.scan(jt.requires_grad_(), u, g).mul_(2)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            changed.sum().backward()
+
+    def test_scans_under_hooks_and_checkpoints(self):
+        for dense in (False, True):
+            jt = (0.5 * torch.rand(6, 2, 3, *([3] if dense else []), dtype=torch.float64)).requires_grad_()
+            u, g = real(6, 2, 3), real(2, 3)
+
+            def run(*tensors):
+                return bppsa.torch.scan(*(tensor * 1 for tensor in tensors))
+
+            def hooked(*tensors):
+                with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor):
+                    return run(*tensors)
+
+            seed = torch.randn(6, 2, 3, dtype=torch.float64)
+            expected = torch.autograd.grad(run(jt, u, g), [jt, u, g], seed)
+            for wrapped in (hooked, lambda *a: checkpoint(run, *a, use_reentrant=False)):
+                self.assert_close(torch.autograd.grad(wrapped(jt, u, g), [jt, u, g], seed), expected)
+            layer = [tensor.detach().clone().requires_grad_() for tensor in (jt, u, g)]
+            checkpoint(run, *layer, use_reentrant=True).backward(seed)
+            self.assert_close([tensor.grad for tensor in layer], expected)
+
+
 class Kept(Passes):
     """What stays in memory is what the caller holds."""
 
