@@ -1,6 +1,7 @@
 """The shared library of the package: how it is loaded, called, and how its errors become exceptions."""
 from __future__ import annotations
 
+import _thread
 import ctypes
 import pathlib
 import threading
@@ -83,24 +84,33 @@ def sizes(*values: int) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
 
+# The functions that have a thread of their own at present, behind an interrupt too.
+under_way: set[Callable[[], Any]] = set()
+
+
 def interruptible(function: Callable[[], Any]) -> Any:
     """Calls the function so that Ctrl-C ends the wait for it. Python handles signals in the main thread and between two of its own
     instructions alone, so there a long call runs in a thread of its own; after Ctrl-C its result is dropped when it comes, and
-    what it works with stays until then."""
+    what it works with stays until then. No threading.Thread: Ctrl-C in its start() or join() may end in another error."""
     if threading.current_thread() is not threading.main_thread():
         return function()
     results: list[Any] = []
     errors: list[BaseException] = []
+    running = threading.Lock()
+    running.acquire()
 
     def work() -> None:
+        under_way.add(work)
         try:
             results.append(function())
         except BaseException as error:  # handed to the caller's thread
             errors.append(error)
+        finally:
+            under_way.discard(work)
+            running.release()
 
-    thread = threading.Thread(target=work, name="bppsa", daemon=True)
-    thread.start()
-    thread.join()
+    _thread.start_new_thread(work, ())
+    running.acquire()
     if errors:
         raise errors[0]
     return results[0]

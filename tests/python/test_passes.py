@@ -373,6 +373,35 @@ class Together(Passes):
             bppsa.torch._LONG = limit
             signal.signal(signal.SIGINT, handler)
 
+    def test_an_interrupt_is_an_interrupt(self):
+        """Whenever it comes in a call with a thread of its own: no lock of Python's raises another error."""
+        armed, came, other = [False], 0, []
+
+        def interrupt(*_):
+            if armed[0]:
+                armed[0] = False
+                raise KeyboardInterrupt
+
+        handler = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for number in range(3000):
+                try:
+                    try:
+                        armed[0] = True
+                        signal.setitimer(signal.ITIMER_REAL, 1e-6 + number % 100 * 2e-6)
+                        bppsa._native.interruptible(lambda: None)
+                    finally:
+                        armed[0] = False
+                except KeyboardInterrupt:
+                    came += 1
+                except RuntimeError as error:
+                    other.append(error)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+        self.assertEqual(other, [])
+        self.assertGreater(came, 100)
+
     def test_a_child_of_fork(self):
         """Computes with what its parent made, though a thread of the parent's holds a lock."""
         layer, x = bppsa.torch.GRU(3, 4).double(), real(5, 2, 3)

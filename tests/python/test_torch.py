@@ -500,7 +500,7 @@ class Interrupts(Torch):
     """Ctrl-C frees the caller of a layer while the library's call goes on in a thread of its own."""
 
     PROGRAM = """
-import threading, torch, bppsa.torch
+import torch, bppsa.torch
 from bppsa import _native
 torch.set_num_threads(1)
 {setup}
@@ -509,7 +509,7 @@ try:
     {call}
     print("came to its end")
 except KeyboardInterrupt:
-    print("under way" if any(thread.name == "bppsa" for thread in threading.enumerate()) else "after its end")
+    print("under way" if _native.under_way else "after its end")
 """
 
     def check(self, setup, call):
