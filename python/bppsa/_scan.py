@@ -24,8 +24,8 @@ def scan(jt: Any, u: Any, g: Any, *, method: str = "auto", threads: int = 0) -> 
     seed = as_real("g", g, (batch, size), "[B, H]", jacobians.dtype)
     gradients = np.empty((steps + 1, batch, size), jacobians.dtype)
     gradients[steps] = seed
-    if steps == 0:
-        return gradients[:0]
+    if gradients[:steps].size == 0:
+        return gradients[:steps]
 
     def call() -> np.ndarray:
         plan = _native.Scan(method, jacobians.ndim == 3, jacobians.dtype == np.float64, (steps, batch, size), injected is not None,

@@ -26,19 +26,67 @@ __all__ = ["GRU", "LSTM", "RNN", "scan"]
 _LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
 
 
-def _opaque(function: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.compile calls the function as it is and does not look inside. A call from anywhere else goes straight to it."""
-    owners = [owner for name in ("compiler", "_dynamo") if hasattr(owner := getattr(torch, name, None), "disable")]
-    if not owners:
-        return function
-    alone = owners[0].disable(function)
-    compiling = getattr(owners[0], "is_compiling", lambda: True)
+_INSTEAD = "expected a layer of torch.nn with its state_dict (docs/python.md, \"Export\")"
+# Words of PyTorch's own errors about tensors without memory, in the order in which they are looked for.
+_TRANSFORMS = {"functorch": "vmap, and other transforms of torch.func,", "Fake": "torch.export",
+               "data pointer": "vmap or torch.export", "vmap": "vmap"}
 
+
+def _cannot(what: str, transform: str) -> NotImplementedError:
+    instead = "expected a loop over the steps" if what == "scan" else _INSTEAD
+    return NotImplementedError(f"bppsa.torch.{what}: {transform} cannot look into it, {instead}")
+
+
+def _plain(function: Callable[..., Any], what: Callable[[Any], str]) -> Callable[..., Any]:
+    """The function, which says in a sentence when PyTorch records or transforms it instead of calling it with numbers. what: names
+    the layer or function for that sentence, from the first argument."""
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return alone(*args, **kwargs) if compiling() else function(*args, **kwargs)
+        if torch._C._get_tracing_state() is not None:
+            raise _cannot(what(args[0]), "torch.jit.trace")
+        try:
+            return function(*args, **kwargs)
+        except (ValueError, TypeError, NotImplementedError, _native.Error):
+            raise
+        except Exception as reason:
+            for word, transform in _TRANSFORMS.items():
+                if word in str(reason):
+                    raise _cannot(what(args[0]), transform) from reason
+            raise
 
     return call
+
+
+def _opaque(what: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Of a function that torch.compile calls as it is, without looking inside. A call from anywhere else goes straight to it."""
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        plain = _plain(function, what)
+        owners = [owner for name in ("compiler", "_dynamo") if hasattr(owner := getattr(torch, name, None), "disable")]
+        if not owners:
+            return plain
+        try:  # torch.export tells the reason
+            alone = owners[0].disable(plain, reason="bppsa.torch computes in C; where it has to be recorded, " + _INSTEAD)
+        except TypeError:  # an older PyTorch
+            alone = owners[0].disable(plain)
+        compiling = getattr(owners[0], "is_compiling", lambda: True)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return alone(*args, **kwargs) if compiling() else plain(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _autocast(tensor: Tensor) -> bool:
+    """Does autocast compute in lower precision on the tensor's device?"""
+    if tensor.is_cuda:
+        return torch.is_autocast_enabled()
+    try:
+        return torch.is_autocast_enabled(tensor.device.type)
+    except TypeError:  # an older PyTorch
+        return torch.is_autocast_cpu_enabled()
 
 
 def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
@@ -47,8 +95,10 @@ def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
         raise ValueError(f"{what}: on {tensor.device}, expected {like.device} as the others")
     if tensor.device.type not in ("cpu", "cuda"):
         raise NotImplementedError(f"{what}: on {tensor.device}, expected the CPU or a GPU of CUDA")
+    if tensor.dtype in (torch.float16, torch.bfloat16) and _autocast(tensor):
+        tensor = tensor.float()  # the layers compute in float32
     if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64")
+        raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64, as .float() makes of it")
     if like is not None and tensor.dtype != like.dtype:
         raise TypeError(f"{what}: {tensor.dtype}, expected {like.dtype} as the others")
     return tensor.contiguous()
@@ -129,8 +179,12 @@ class _Scan(torch.autograd.Function):
             djt = du.unsqueeze(-1) * after.unsqueeze(-2) if dense else du * after
         return djt, du if ctx.needs_input_grad[1] else None, dg, None
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise _cannot("scan", "forward-mode differentiation")
 
-@_opaque
+
+@_opaque(lambda _: "scan")
 def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Tensor:
     """g_0 .. g_{T-1} [T,B,H] of the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, for any T; differentiable in all three arguments,
     any number of times.
@@ -151,8 +205,8 @@ def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Te
     jt = _checked("jt", jt)
     u = None if u is None else _checked("u", u, jt)
     g = _checked("g", g, jt)
-    if shape[0] == 0:
-        return g.new_empty(shape)
+    if 0 in shape:  # the sums are 0
+        return g.expand(shape) + jt.sum() if u is None else g.expand(shape) + (jt.sum() + u.sum())
     return _Scan.apply(jt, u, g, method)
 
 
@@ -306,32 +360,60 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None = None) -> Any:
-        saved = ctx.saved_tensors
-        tensors, inputs, device = list(saved[:6]), saved[6:], ctx.device
-        (steps, batch, _, hidden), dtype = ctx.key[5], torch.float64 if ctx.key[4] else torch.float32
-        for number, (tensor, shape) in enumerate(zip(tensors, ctx.shapes)):  # hooks may have moved them
-            if tensor is not None and not (tensor.shape == shape and tensor.dtype is dtype and tensor.device == device and
-                                           tensor.is_contiguous()):
-                tensors[number] = _readable(tensor, (shape, dtype, device))
-        x, at = tensors[0], [_address(tensor) for tensor in tensors]
-        seed = x.new_zeros((steps, batch, hidden)) if of_output is None else of_output.contiguous()
-        if of_h is not None:
-            seed = seed.clone() if seed is of_output else seed
-            seed[-1] += of_h[0]
-        of_c = None if of_c is None else of_c.contiguous()
-        wanted = ctx.needs_input_grad[4:]
-        gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip(tensors, wanted[:5])]
-        gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
+        try:
+            return _backward(ctx, of_output, of_h, of_c)
+        except RuntimeError as reason:
+            if isinstance(reason, (NotImplementedError, _native.Error)) or "data pointer" not in str(reason):
+                raise
+            raise NotImplementedError("bppsa.torch: gradients of several seeds at once (vectorize=True, is_grads_batched=True) are "
+                                      "refused, expected one seed after the other, as vectorize=False has them") from reason
 
-        def run(layer: _native.Layer) -> Any:
-            to = [_address(gradient) for gradient in gradients]
-            layer.backward(at[0], at[1:5], at[5], seed.data_ptr(), _address(of_c), to[1:5], to[0], (*to[5:], None, None)[:2])
-            return tensors
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise _cannot(ctx.key[0].upper(), "forward-mode differentiation")
 
-        _call(2 * ctx.flops, x, lambda: ctx.pool.run(ctx.key, run))
-        if torch.is_grad_enabled():  # the graph of this pass is recorded
-            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_h, of_c)
-        return (None, None, None, None, *gradients)
+
+def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None) -> Any:
+    """The backward pass of _Layer."""
+    saved = ctx.saved_tensors
+    tensors, inputs, device = list(saved[:6]), saved[6:], ctx.device
+    (steps, batch, _, hidden), dtype = ctx.key[5], torch.float64 if ctx.key[4] else torch.float32
+    for number, (tensor, shape) in enumerate(zip(tensors, ctx.shapes)):  # hooks may have moved them
+        if tensor is not None and not (tensor.shape == shape and tensor.dtype is dtype and tensor.device == device and
+                                       tensor.is_contiguous()):
+            tensors[number] = _readable(tensor, (shape, dtype, device))
+    x, at = tensors[0], [_address(tensor) for tensor in tensors]
+    seed = x.new_zeros((steps, batch, hidden)) if of_output is None else of_output.contiguous()
+    if of_h is not None:
+        seed = seed.clone() if seed is of_output else seed
+        seed[-1] += of_h[0]
+    of_c = None if of_c is None else of_c.contiguous()
+    wanted = ctx.needs_input_grad[4:]
+    gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip(tensors, wanted[:5])]
+    gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
+
+    def run(layer: _native.Layer) -> Any:
+        to = [_address(gradient) for gradient in gradients]
+        layer.backward(at[0], at[1:5], at[5], seed.data_ptr(), _address(of_c), to[1:5], to[0], (*to[5:], None, None)[:2])
+        return tensors
+
+    _call(2 * ctx.flops, x, lambda: ctx.pool.run(ctx.key, run))
+    if torch.is_grad_enabled():  # the graph of this pass is recorded
+        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_h, of_c)
+    return (None, None, None, None, *gradients)
+
+
+class _Nothing(torch.autograd.Function):
+    """The states of no sample: h_1 .. h_T [T,0,H], and as many last states [1,0,H]. All gradients are 0."""
+
+    @staticmethod
+    def forward(ctx: Any, steps: int, hidden: int, last: int, *tensors: Tensor | None) -> Any:
+        ctx.save_for_backward(*tensors)
+        return (tensors[0].new_empty((steps, 0, hidden)), *[tensors[0].new_empty((1, 0, hidden)) for _ in range(last)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return (None, None, None, *[None if tensor is None else torch.zeros_like(tensor) for tensor in ctx.saved_tensors])
 
 
 _Key = Tuple[Any, ...]  # the arguments of _native.Layer
@@ -373,6 +455,9 @@ class _Recurrent:
         self._relu = getattr(self, "nonlinearity", "") == "relu"
         self._pool = _Pool(4 * len(self._names))
 
+    def __prepare_scriptable__(self) -> Any:
+        raise _cannot(type(self).__name__, "torch.jit.script")
+
     def extra_repr(self) -> str:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
@@ -390,8 +475,11 @@ class _Recurrent:
                to_inputs, torch.get_num_threads(), *_place(x))
         flops = 2.0 * x.shape[0] * x.shape[1] * weights[0].shape[0] * (x.shape[2] + self.hidden_size)
         weights += [] if self.bias else [None, None]
-        states, *last = _Layer.apply(self._pool, key, recorded, flops * _growth(self.scan, self.hidden_size), x, *weights,
-                                     *(first or ()))
+        if x.shape[1] == 0:
+            states, *last = _Nothing.apply(x.shape[0], self.hidden_size, 1 + self._pair, x, *weights, *(first or ()))
+        else:
+            states, *last = _Layer.apply(self._pool, key, recorded, flops * _growth(self.scan, self.hidden_size), x, *weights,
+                                         *(first or ()))
         return states, tuple(last)
 
     def _forwards(self, stretches: list[Tensor], first: _State | None, number: int) -> tuple[list[Tensor], _State]:
@@ -465,9 +553,9 @@ class _Recurrent:
         """The input, whose last axis has the features, contiguous."""
         if x.dtype not in (torch.float32, torch.float64) or not (x.is_cpu or x.is_cuda) or not x.is_contiguous():
             x = _checked(f"bppsa.torch.{type(self).__name__}: input", x)
-        if x.shape[-1] != self.input_size or 0 in x.shape:
+        if x.shape[-1] != self.input_size or x.shape[0] == 0 or x.shape[-1] == 0:
             raise ValueError(f"bppsa.torch.{type(self).__name__}: input is {list(shape)}, expected {self.input_size} numbers in "
-                             "each step, at least one step and one sequence")
+                             "each step, at least one step and one number")
         return x
 
     def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
@@ -482,7 +570,7 @@ class _Recurrent:
         last = last if back is None else tuple(part.index_select(1, back) for part in last)
         return PackedSequence(joined, sizes, order, back), self._parted(last)
 
-    @_opaque
+    @_opaque(lambda layer: type(layer).__name__)
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """input [T,B,I], [B,T,I] with batch_first, [T,I], or a PackedSequence, whose shorter sequences end where they end; hx
         [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,
@@ -490,6 +578,9 @@ class _Recurrent:
         (h_0, c_0) for hx, and returns (h_T, c_T) in the place of h_T."""
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
+        if not isinstance(input, Tensor):
+            raise TypeError(f"bppsa.torch.{type(self).__name__}: input is a {type(input).__name__}, expected a tensor or a "
+                            "PackedSequence")
         dimensions = input.dim()
         if dimensions not in (2, 3):
             raise ValueError(f"bppsa.torch.{type(self).__name__}: input has {dimensions} dimensions, expected 3, or 2 for a single "
@@ -510,7 +601,8 @@ class RNN(_Recurrent, torch.nn.RNN):
     forward   how states are computed: "sequential", "speculative" (chunks of time at once, verified), "auto"
 
     Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
-    CUDA, on the caller's stream. Refused, in a sentence: the gradient of a gradient.
+    CUDA, on the caller's stream. Under autocast inputs in lower precision are computed in float32. Refused, in a sentence: the
+    gradient of a gradient; tracing, scripting, export, vmap.
     """
 
     _cell = "rnn"
