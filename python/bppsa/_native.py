@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import os
 import pathlib
 import threading
 from typing import Any, Callable, Optional, Sequence, Tuple
@@ -77,7 +78,7 @@ def _word(text: str) -> bytes:
     """The text for C, where a NUL byte would end it."""
     if "\0" in text:
         raise RequestError(f"{text!r}: has a NUL byte, expected a text without one")
-    return text.encode()
+    return os.fsencode(text)  # a path may have bytes that are no UTF-8
 
 
 def sizes(*values: int) -> Any:
