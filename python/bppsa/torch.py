@@ -6,77 +6,21 @@ initial states and weights.
 """
 from __future__ import annotations
 
-import collections
-import functools
 import itertools
-import os
-import threading
-import weakref
 from typing import Any, Callable, Sequence, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from . import _native
+from ._edges import cannot, opaque
+from ._pool import Key, Pool, Tape
 
 __all__ = ["GRU", "LSTM", "RNN", "scan"]
 
+_Pool = Pool  # its name in modules that were saved whole
 _LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
-
-
-_INSTEAD = "expected a layer of torch.nn with its state_dict (docs/python.md, \"Export\")"
-# Words of PyTorch's own errors about tensors without memory, in the order in which they are looked for.
-_TRANSFORMS = {"functorch": "vmap, and other transforms of torch.func,", "Fake": "torch.export",
-               "data pointer": "vmap or torch.export", "vmap": "vmap"}
-
-
-def _cannot(what: str, transform: str) -> NotImplementedError:
-    instead = "expected a loop over the steps" if what == "scan" else _INSTEAD
-    return NotImplementedError(f"bppsa.torch.{what}: {transform} cannot look into it, {instead}")
-
-
-def _plain(function: Callable[..., Any], what: Callable[[Any], str]) -> Callable[..., Any]:
-    """The function, which says in a sentence when PyTorch records or transforms it instead of calling it with numbers. what: names
-    the layer or function for that sentence, from the first argument."""
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if torch._C._get_tracing_state() is not None:
-            raise _cannot(what(args[0]), "torch.jit.trace")
-        try:
-            return function(*args, **kwargs)
-        except (ValueError, TypeError, NotImplementedError, _native.Error):
-            raise
-        except Exception as reason:
-            for word, transform in _TRANSFORMS.items():
-                if word in str(reason):
-                    raise _cannot(what(args[0]), transform) from reason
-            raise
-
-    return call
-
-
-def _opaque(what: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Of a function that torch.compile calls as it is, without looking inside. A call from anywhere else goes straight to it."""
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        plain = _plain(function, what)
-        owners = [owner for name in ("compiler", "_dynamo") if hasattr(owner := getattr(torch, name, None), "disable")]
-        if not owners:
-            return plain
-        try:  # torch.export tells the reason
-            alone = owners[0].disable(plain, reason="bppsa.torch computes in C; where it has to be recorded, " + _INSTEAD)
-        except TypeError:  # an older PyTorch
-            alone = owners[0].disable(plain)
-        compiling = getattr(owners[0], "is_compiling", lambda: True)
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return alone(*args, **kwargs) if compiling() else plain(*args, **kwargs)
-
-        return call
-
-    return decorate
 
 
 def _autocast(tensor: Tensor) -> bool:
@@ -181,10 +125,10 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise _cannot("scan", "forward-mode differentiation")
+        raise cannot("scan", "forward-mode differentiation")
 
 
-@_opaque(lambda _: "scan")
+@opaque(lambda _: "scan")
 def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Tensor:
     """g_0 .. g_{T-1} [T,B,H] of the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, for any T; differentiable in all three arguments,
     any number of times.
@@ -211,99 +155,6 @@ def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Te
 
 
 # ---- recurrent layers ----
-
-
-class _Idle:
-    """Things that no pass uses at present, by what they were made for: a key says all that they depend on. Beyond the limit those
-    are dropped that were used longest ago."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._idle: collections.deque[tuple[Any, Any]] = collections.deque()  # the latest ones last
-        self._returned: collections.deque[tuple[Any, Any]] = collections.deque()
-        self._lock = threading.Lock()
-        _all_idle.add(self)
-
-    def take(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What fits the key, and nobody else has until it comes back."""
-        dropped = []  # destroyed outside the lock
-        with self._lock:
-            while self._returned:
-                self._idle.append(self._returned.popleft())
-            found = None
-            for number in range(len(self._idle) - 1, -1, -1):
-                if self._idle[number][0] == key:
-                    found = self._idle[number]
-                    del self._idle[number]
-                    break
-            while len(self._idle) > self.limit:
-                dropped.append(self._idle.popleft())
-        return make() if found is None else found[1]
-
-    def give_back(self, key: Any, thing: Any) -> None:
-        """Takes no lock: a destructor calls it, and these run anywhere, in the middle of take too."""
-        self._returned.append((key, thing))
-
-    def forked(self) -> None:
-        """In a child of fork(): a thread that held the lock is not there."""
-        self._lock = threading.Lock()
-
-
-_all_idle: weakref.WeakSet[_Idle] = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: [idle.forked() for idle in _all_idle])
-
-
-class _Kept(np.ndarray):
-    """An array of a tape's memory. A tensor of it keeps the array, and the array the tape."""
-
-    tape: _Tape
-
-
-class _Tape:
-    """Memory for one tape on the CPU, which goes back when nobody has it any longer."""
-
-    def __init__(self, idle: _Idle, size: int, dtype: torch.dtype) -> None:
-        self._idle, self._key = idle, (size, dtype)
-        self._memory: tuple[np.ndarray, int] = idle.take(self._key, self._make)
-        self.address = self._memory[1]
-
-    def _make(self) -> tuple[np.ndarray, int]:
-        memory = np.empty(self._key[0], np.float64 if self._key[1] is torch.float64 else np.float32)
-        return memory.view(_Kept), memory.ctypes.data
-
-    def tensor(self) -> Tensor:
-        """The memory as a tensor that keeps it."""
-        kept = self._memory[0].view()
-        kept.tape = self  # type: ignore[attr-defined]
-        return torch.from_numpy(kept)
-
-    def __del__(self) -> None:
-        if hasattr(self, "address"):
-            self._idle.give_back(self._key, self._memory)
-
-
-class _Pool:
-    """What the passes of one module use again: layers of the library, and tapes on the CPU. A copy of a module begins with none."""
-
-    def __init__(self, limit: int) -> None:
-        self._least = limit
-        self.layers, self.tapes = _Idle(limit), _Idle(limit)
-
-    def __reduce__(self) -> Any:
-        return _Pool, (self._least,)
-
-    def keep(self, limit: int) -> None:
-        """So many things at most, and at least as many as at first."""
-        self.layers.limit = self.tapes.limit = max(limit, self._least)
-
-    def run(self, key: _Key, function: Callable[[_native.Layer], Any]) -> Any:
-        """Calls the function with a layer that nobody else has meanwhile: no pass of another thread, and none that goes on behind
-        an interrupt."""
-        layer = self.layers.take(key, lambda: _native.Layer(*key))
-        try:
-            return function(layer)
-        finally:
-            self.layers.give_back(key, layer)
 
 
 def _address(tensor: Tensor | None) -> int | None:
@@ -333,7 +184,7 @@ class _Layer(torch.autograd.Function):
     drops it."""
 
     @staticmethod
-    def forward(ctx: Any, pool: _Pool, key: _Key, recorded: bool, flops: float, x: Tensor, *inputs: Tensor | None) -> Any:
+    def forward(ctx: Any, pool: Pool, key: Key, recorded: bool, flops: float, x: Tensor, *inputs: Tensor | None) -> Any:
         steps, batch, _, hidden = key[5]
         tensors: Sequence[Tensor | None] = (x, *inputs)
         if recorded or flops > _LONG:  # aliases: `x.data = ..` does not change what a later or interrupted pass reads
@@ -343,7 +194,7 @@ class _Layer(torch.autograd.Function):
         output = x.new_empty((steps, batch, hidden))
 
         def run(layer: _native.Layer) -> Any:
-            tape = x.new_empty(layer.tape) if x.is_cuda else _Tape(pool.tapes, layer.tape, x.dtype)
+            tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
             to = tape.data_ptr() if x.is_cuda else tape.address
             layer.forward(at[0], _addresses(first) if first else None, at[1:], to, _addresses(last), output.data_ptr())
             return tape, tensors  # what the call works with belongs to it: it outlives an interrupt
@@ -370,7 +221,7 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise _cannot(ctx.key[0].upper(), "forward-mode differentiation")
+        raise cannot(ctx.key[0].upper(), "forward-mode differentiation")
 
 
 def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None) -> Any:
@@ -416,7 +267,6 @@ class _Nothing(torch.autograd.Function):
         return (None, None, None, *[None if tensor is None else torch.zeros_like(tensor) for tensor in ctx.saved_tensors])
 
 
-_Key = Tuple[Any, ...]  # the arguments of _native.Layer
 _State = Tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each [1,B,H], of all layers and directions [L·D,B,H]
 
 
@@ -453,10 +303,10 @@ class _Recurrent:
         self._names = [[f"{kind}_l{layer}{direction}" for kind in kinds] for layer in range(self.num_layers)
                        for direction in ("", "_reverse")[:self._directions]]
         self._relu = getattr(self, "nonlinearity", "") == "relu"
-        self._pool = _Pool(4 * len(self._names))
+        self._pool = Pool(4 * len(self._names))
 
     def __prepare_scriptable__(self) -> Any:
-        raise _cannot(type(self).__name__, "torch.jit.script")
+        raise cannot(type(self).__name__, "torch.jit.script")
 
     def extra_repr(self) -> str:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
@@ -570,7 +420,7 @@ class _Recurrent:
         last = last if back is None else tuple(part.index_select(1, back) for part in last)
         return PackedSequence(joined, sizes, order, back), self._parted(last)
 
-    @_opaque(lambda layer: type(layer).__name__)
+    @opaque(lambda args: type(args[0]).__name__)
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """input [T,B,I], [B,T,I] with batch_first, [T,I], or a PackedSequence, whose shorter sequences end where they end; hx
         [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,

@@ -12,6 +12,7 @@ import collections
 import copy
 import gc
 import io
+import json
 import os
 import pickle
 import random
@@ -30,6 +31,9 @@ import bppsa.torch
 CELLS = ("RNN", "GRU", "LSTM")
 SCANS = ("auto", "bp", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3")
 AROUND = ("nothing", "nothing", "hooks", "save_on_cpu", "checkpoint", "reentrant checkpoint")
+
+
+CALLS = collections.Counter()  # of all sequences, by their actions
 
 
 class Wrong(Exception):
@@ -433,7 +437,9 @@ class Sequence:
     def run(self, steps):
         names, weights = list(self.ACTIONS), list(self.ACTIONS.values())
         for _ in range(steps):
-            getattr(self, self.rng.choices(names, weights)[0])()
+            action = self.rng.choices(names, weights)[0]
+            CALLS[action] += 1
+            getattr(self, action)()
         while self.graphs:
             graph = self.graphs.pop()
             self.note(f"backward of {graph.name} at the end")
@@ -463,6 +469,7 @@ def main():
     parser.add_argument("count", type=int)
     parser.add_argument("--steps", type=int, default=40, help="calls in a sequence [40]")
     parser.add_argument("--verbose", action="store_true", help="say each seed before its sequence begins")
+    parser.add_argument("--out", help="where a JSON document about the run goes")
     options = parser.parse_args()
     torch.set_num_threads(2)
     wrong, begin = 0, time.monotonic()
@@ -473,6 +480,15 @@ def main():
         if text is not None:
             wrong += 1
             print(text, flush=True)
+    if options.out is not None:
+        document = {"bench": "python_sequences", "torch": torch.__version__, "python": sys.version.split()[0],
+                    "bppsa": bppsa.__version__, "sanitizer": "address" if "libasan" in os.environ.get("LD_PRELOAD", "") else "none",
+                    "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "first_seed": options.seed,
+                    "sequences": options.count, "calls": dict(sorted(CALLS.items())), "wrong": wrong,
+                    "seconds": round(time.monotonic() - begin)}
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.write("\n")
     print(f"{options.count} sequences of {options.steps} calls from seed {options.seed}, PyTorch {torch.__version__}: "
           f"{wrong} wrong, {time.monotonic() - begin:.0f} s")
     sys.exit(1 if wrong else 0)

@@ -8,6 +8,8 @@
 
 #include "core/alloc.h"
 #include "core/memory.h"
+#include "models/network_kind.h"
+#include "recurrent/recurrent.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
@@ -289,6 +291,57 @@ static void test_scans(void **state) {
   bppsa_device_destroy(host);
 }
 
+static bppsa_view view_on(const void *data, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make((void *)data, BPPSA_F64, ndim, shape);
+  view.device = bppsa_device_get_kind(device);
+  return view;
+}
+
+/* Networks with tapes refuse passes without one, tapes of another size and outputs of another shape; others refuse tapes. */
+static void test_wrong_tapes(void **state) {
+  (void)state;
+  const bppsa_cell *cell = bppsa_network_kind_find("gru")->cell;
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL, *other = NULL;
+  config.seq_len = T;
+  config.batch = B;
+  config.input = I;
+  config.hidden = H;
+  config.dtype = BPPSA_F64;
+  assert_int_equal(bppsa_recurrent_create(&config, cell, device, &other), BPPSA_OK);
+  config.tape = true;
+  assert_int_equal(bppsa_recurrent_create(&config, cell, device, &model), BPPSA_OK);
+  int64_t size = -1, more;
+  assert_error(bppsa_recurrent_tape_size(other, &size), BPPSA_ERR_ARGUMENT, "gru: the network has no tapes");
+  assert_int_equal(size, -1);
+  assert_int_equal(bppsa_recurrent_tape_size(model, &size), BPPSA_OK);
+  more = size + 1;
+  void *memory = zeros_on(device, more * 8), *input = zeros_on(device, T * B * I * 8), *output = zeros_on(device, T * B * H * 8);
+  const bppsa_view x = view_on(input, 3, (int64_t[]){T, B, I}), tape = view_on(memory, 1, &size),
+                   longer = view_on(memory, 1, &more), to = view_on(output, 3, (int64_t[]){T, B, H}),
+                   wrong = view_on(output, 2, (int64_t[]){T * B, H});
+  assert_error(bppsa_recurrent_forward_layers(model, &x, NULL), BPPSA_ERR_ARGUMENT, "gru: a forward pass without a tape");
+  assert_error(bppsa_recurrent_use_tape(other, &x, &tape, NULL), BPPSA_ERR_ARGUMENT, "gru: the network has no tapes");
+  assert_error(bppsa_recurrent_use_tape(model, &x, &longer, NULL), BPPSA_ERR_SHAPE, "tape: f64 [");
+  assert_error(bppsa_recurrent_use_tape(model, &to, &tape, NULL), BPPSA_ERR_SHAPE, "x: f64 [");
+  assert_error(bppsa_recurrent_use_tape(model, &x, &tape, &wrong), BPPSA_ERR_SHAPE, "output: f64 [");
+  assert_int_equal(bppsa_recurrent_use_tape(model, &x, &tape, &to), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &x, NULL), BPPSA_OK);
+  bppsa_model_destroy(model);
+  bppsa_model_destroy(other);
+  config.layers = 2;
+  model = NULL;
+  assert_error(bppsa_recurrent_create(&config, cell, device, &model), BPPSA_ERR_UNSUPPORTED, "tapes of 2 layers, expected one");
+  assert_null(model);
+  config.layers = 1;
+  config.bidirectional = true;
+  assert_error(bppsa_recurrent_create(&config, cell, device, &model), BPPSA_ERR_UNSUPPORTED,
+               "tapes of 1 layers in two directions");
+  bppsa_memory_free(device, memory);
+  bppsa_memory_free(device, input);
+  bppsa_memory_free(device, output);
+}
+
 static bppsa_status create_on(int32_t gpu, bool a_scan, int64_t threads) {
   const int64_t sizes[] = {T, B, I, H};
   bppsa_python_layer *layer = NULL;
@@ -335,9 +388,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_as_the_processor),
-                                     cmocka_unit_test(test_scans), cmocka_unit_test(test_wrong_devices),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),     cmocka_unit_test(test_as_the_processor),
+                                     cmocka_unit_test(test_scans),         cmocka_unit_test(test_wrong_tapes),
+                                     cmocka_unit_test(test_wrong_devices), cmocka_unit_test(test_memory)};
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
