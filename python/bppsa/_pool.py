@@ -91,6 +91,7 @@ class Pool:
     def __init__(self, limit: int) -> None:
         self._least = limit
         self.layers, self.tapes = Idle(limit), Idle(limit)
+        self.weights: dict[int, Any] = {}  # of each direction of each layer, as its latest pass read them
 
     def __reduce__(self) -> Any:
         return Pool, (self._least,)

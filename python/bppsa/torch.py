@@ -7,7 +7,8 @@ initial states and weights.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Sequence, Tuple
+import operator
+from typing import Any, Callable, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -167,14 +168,34 @@ def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
     return _address(h), _address(c)
 
 
-def _readable(tensor: Tensor, like: tuple[Any, ...]) -> Tensor:
-    """A tensor that _Layer saved as (shape, dtype, device), handed out by autograd in another form."""
-    if (tensor.shape, tensor.dtype, tensor.device) != like:
-        shape, dtype, device = like
+class _Weights:
+    """W_ih, W_hh, b_ih, b_hh of one direction of one layer; biases may be None. aliases: what the passes read, which `w.data = ..`
+    does not change. names: of those that are the module's parameters themselves; empty if one is not. No address is kept."""
+
+    __slots__ = ("dtype", "device", "tensors", "aliases", "shapes", "names")
+
+    def __init__(self, tensors: Sequence[Tensor | None], like: Tensor, names: Sequence[str]) -> None:
+        self.dtype, self.device, self.tensors, self.names = like.dtype, like.device, tensors, names
+        self.aliases = [None if tensor is None else tensor.detach() for tensor in tensors]
+        self.shapes = [None if tensor is None else tensor.shape for tensor in tensors]
+
+    def serve(self, x: Tensor, parameters: Mapping[str, Tensor | None]) -> bool:
+        """Whether they are still those of a module with these parameters, and fit the input."""
+        if self.dtype is not x.dtype or self.device != x.device:
+            return False
+        for name, weight, alias in zip(self.names, self.tensors, self.aliases):
+            if parameters.get(name) is not weight or weight.data_ptr() != alias.data_ptr() or not weight.is_contiguous():
+                return False
+        return bool(self.names)
+
+
+def _readable(tensor: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor that _Layer saved, and hooks may have moved, as the library can read it."""
+    if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != device:
         raise _native.RequestError(
             f"bppsa.torch: a tensor saved for the backward pass came back as {tensor.dtype} {list(tensor.shape)} on "
             f"{tensor.device}, expected {dtype} {list(shape)} on {device} as it was saved")
-    return tensor.contiguous()
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
 class _Layer(torch.autograd.Function):
@@ -184,28 +205,30 @@ class _Layer(torch.autograd.Function):
     drops it."""
 
     @staticmethod
-    def forward(ctx: Any, pool: Pool, key: Key, recorded: bool, flops: float, x: Tensor, *inputs: Tensor | None) -> Any:
+    def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, x: Tensor,
+                *inputs: Tensor | None) -> Any:
         steps, batch, _, hidden = key[5]
-        tensors: Sequence[Tensor | None] = (x, *inputs)
-        if recorded or flops > _LONG:  # aliases: `x.data = ..` does not change what a later or interrupted pass reads
-            tensors = [None if tensor is None else tensor.detach() for tensor in tensors]
-        first, at = tensors[5:], [_address(tensor) for tensor in tensors[:5]]
+        read, first = x, inputs[4:]
+        if recorded or flops > _LONG:  # a later or an interrupted pass reads aliases
+            read, first = x.detach(), [part.detach() for part in first]
         last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
         output = x.new_empty((steps, batch, hidden))
+        at = [_address(weight) for weight in held.aliases]
 
         def run(layer: _native.Layer) -> Any:
             tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
-            to = tape.data_ptr() if x.is_cuda else tape.address
-            layer.forward(at[0], _addresses(first) if first else None, at[1:], to, _addresses(last), output.data_ptr())
-            return tape, tensors  # what the call works with belongs to it: it outlives an interrupt
+            layer.forward(read.data_ptr(), _addresses(first) if first else None, at,
+                          tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), output.data_ptr())
+            return tape  # what the call works with belongs to it: it outlives an interrupt
 
-        tape, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
+        tape = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
             tape = tape if x.is_cuda else tape.tensor()
-            ctx.pool, ctx.key, ctx.flops, ctx.device = pool, key, flops, x.device
-            ctx.shapes = [None if tensor is None else tensor.shape for tensor in (*tensors[:5], tape)]
+            ctx.pool, ctx.key, ctx.flops, ctx.kept = pool, key, flops, (tape.shape, held.dtype, held.device)
+            ctx.shapes, ctx.held = held.shapes, held if held.names else None  # other weights belong to autograd alone
             # Behind them those inputs on which the gradients depend (_Refuse).
-            ctx.save_for_backward(*tensors[:5], tape, *[each for each in (x, *inputs) if each is not None and each.requires_grad])
+            ctx.save_for_backward(read, tape, *held.aliases, *[each for each in (x, *inputs)
+                                                               if each is not None and each.requires_grad])
             ctx.set_materialize_grads(False)
         return (output, *last)
 
@@ -226,32 +249,33 @@ class _Layer(torch.autograd.Function):
 
 def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None) -> Any:
     """The backward pass of _Layer."""
-    saved = ctx.saved_tensors
-    tensors, inputs, device = list(saved[:6]), saved[6:], ctx.device
-    (steps, batch, _, hidden), dtype = ctx.key[5], torch.float64 if ctx.key[4] else torch.float32
-    for number, (tensor, shape) in enumerate(zip(tensors, ctx.shapes)):  # hooks may have moved them
-        if tensor is not None and not (tensor.shape == shape and tensor.dtype is dtype and tensor.device == device and
-                                       tensor.is_contiguous()):
-            tensors[number] = _readable(tensor, (shape, dtype, device))
-    x, at = tensors[0], [_address(tensor) for tensor in tensors]
+    saved, held, (tape_shape, dtype, device) = ctx.saved_tensors, ctx.held, ctx.kept
+    steps, batch, inputs, hidden = ctx.key[5]
+    x, tape = _readable(saved[0], (steps, batch, inputs), dtype, device), _readable(saved[1], tape_shape, dtype, device)
+    weights = saved[2:6]
+    if held is None or any(map(operator.is_not, weights, held.aliases)):
+        weights = [None if weight is None else _readable(weight, shape, dtype, device)
+                   for weight, shape in zip(weights, ctx.shapes)]
+    at = [_address(weight) for weight in weights]
     seed = x.new_zeros((steps, batch, hidden)) if of_output is None else of_output.contiguous()
     if of_h is not None:
         seed = seed.clone() if seed is of_output else seed
         seed[-1] += of_h[0]
     of_c = None if of_c is None else of_c.contiguous()
-    wanted = ctx.needs_input_grad[4:]
-    gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip(tensors, wanted[:5])]
+    wanted = ctx.needs_input_grad[5:]
+    gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
     gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
 
     def run(layer: _native.Layer) -> Any:
         to = [_address(gradient) for gradient in gradients]
-        layer.backward(at[0], at[1:5], at[5], seed.data_ptr(), _address(of_c), to[1:5], to[0], (*to[5:], None, None)[:2])
-        return tensors
+        layer.backward(x.data_ptr(), at, tape.data_ptr(), seed.data_ptr(), _address(of_c), to[1:5], to[0],
+                       (*to[5:], None, None)[:2])
+        return weights
 
     _call(2 * ctx.flops, x, lambda: ctx.pool.run(ctx.key, run))
     if torch.is_grad_enabled():  # the graph of this pass is recorded
-        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_h, of_c)
-    return (None, None, None, None, *gradients)
+        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[6:], of_output, of_h, of_c)
+    return (None, None, None, None, None, *gradients)
 
 
 class _Nothing(torch.autograd.Function):
@@ -311,25 +335,35 @@ class _Recurrent:
     def extra_repr(self) -> str:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
+    def _find_weights(self, x: Tensor, number: int) -> _Weights:
+        """Those of one direction of one layer, kept for its next passes where they are the module's own parameters."""
+        names = self._names[number]
+        found = [getattr(self, name) for name in names]
+        tensors = [_checked(name, weight, x) for name, weight in zip(names, found)]
+        own = all(self._parameters.get(name) is tensor for name, tensor in zip(names, tensors))
+        held = _Weights(tensors if self.bias else [*tensors, None, None], x, names if own else ())
+        self._pool.weights.pop(number, None)
+        if own:
+            self._pool.weights[number] = held
+        return held
+
     def _run(self, x: Tensor, first: _State | None, number: int) -> tuple[Tensor, _State]:
         """h_1 .. h_T [T,B,H] and the last state of one direction of one layer, in the order in which it walks."""
-        weights: list[Tensor | None] = []
-        for name in self._names[number]:
-            weight = self._parameters.get(name)  # faster than getattr, which finds what took the place of a parameter too
-            weight = getattr(self, name) if weight is None else weight
-            fits = weight.dtype is x.dtype and weight.device == x.device and weight.is_contiguous()
-            weights.append(weight if fits else _checked(name, weight, x))
-        to_inputs = torch.is_grad_enabled() and (x.requires_grad or any(part.requires_grad for part in first or ()))
-        recorded = to_inputs or torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
-        key = (self._cell, self.scan, self.forward_method, self._relu, x.dtype is torch.float64, (*x.shape, self.hidden_size),
-               to_inputs, torch.get_num_threads(), *_place(x))
-        flops = 2.0 * x.shape[0] * x.shape[1] * weights[0].shape[0] * (x.shape[2] + self.hidden_size)
-        weights += [] if self.bias else [None, None]
-        if x.shape[1] == 0:
-            states, *last = _Nothing.apply(x.shape[0], self.hidden_size, 1 + self._pair, x, *weights, *(first or ()))
+        held = self._pool.weights.get(number)
+        if held is None or not held.serve(x, self._parameters):
+            held = self._find_weights(x, number)
+        to_inputs = recorded = False
+        if torch.is_grad_enabled():
+            to_inputs = x.requires_grad or (first is not None and (first[0].requires_grad or first[-1].requires_grad))
+            recorded = to_inputs or any([weight is not None and weight.requires_grad for weight in held.tensors])
+        steps, batch, inputs = x.shape
+        key = (self._cell, self.scan, self.forward_method, self._relu, held.dtype is torch.float64,
+               (steps, batch, inputs, self.hidden_size), to_inputs, torch.get_num_threads(), *_place(x))
+        flops = 2.0 * steps * batch * held.shapes[0][0] * (inputs + self.hidden_size) * _growth(self.scan, self.hidden_size)
+        if batch == 0:
+            states, *last = _Nothing.apply(steps, self.hidden_size, 1 + self._pair, x, *held.tensors, *(first or ()))
         else:
-            states, *last = _Layer.apply(self._pool, key, recorded, flops * _growth(self.scan, self.hidden_size), x, *weights,
-                                         *(first or ()))
+            states, *last = _Layer.apply(self._pool, key, flops, recorded, held, x, *held.tensors, *(first or ()))
         return states, tuple(last)
 
     def _forwards(self, stretches: list[Tensor], first: _State | None, number: int) -> tuple[list[Tensor], _State]:

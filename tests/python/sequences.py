@@ -420,7 +420,9 @@ class Sequence:
                 self.compare(graph, self.gradients(graph, True))
                 x, passed, start = given(graph.call, graph.dtype)
                 total = total_of(graph.call, outputs_of(module.ours, graph.call, passed, start))
-                torch.autograd.grad(total, [x] if x.requires_grad else graph.tensors[-1:], allow_unused=True)
+                wanted = [tensor for tensor in (x, *graph.tensors) if tensor.requires_grad]
+                if total.requires_grad and wanted:
+                    torch.autograd.grad(total, wanted, allow_unused=True)
                 code = 0
             except BaseException:
                 traceback.print_exc()

@@ -7,11 +7,13 @@ import signal
 import threading
 import time
 import unittest
+import weakref
 
 from support import has, main
 
 if has("torch"):
     import torch
+    import torch.nn.utils.prune
     from torch.utils.checkpoint import checkpoint
 
     import bppsa.torch
@@ -190,6 +192,50 @@ class Saved(Passes):
                         tensor.data = value
             for number in range(2):
                 self.assert_close(found[2 + number], found[number], cell)
+
+    def test_weights_that_are_others(self):
+        """What a module keeps of its weights follows them: other values, storages, types and parameters, pruned ones, copies."""
+        def prune(layer):
+            torch.nn.utils.prune.l1_unstructured(layer, "weight_hh_l0", 0.5)
+
+        def turn(layer):
+            if isinstance(layer, torch.nn.RNN):  # of the same extents, in the same memory
+                layer.weight_hh_l0.data = layer.weight_hh_l0.data.t()
+
+        def replace(layer):
+            layer.bias_ih_l0 = torch.nn.Parameter(torch.ones_like(layer.bias_ih_l0))
+
+        def move(layer):
+            layer.weight_ih_l0.data = layer.weight_ih_l0.data.flip(0).contiguous()
+            layer.share_memory()
+
+        plain = [lambda layer: layer.weight_hh_l0.data.mul_(0.5), replace, move, lambda layer: layer.float().double(),
+                 lambda layer: layer.weight_ih_l0.requires_grad_(False), turn]
+        for cell, changes in itertools.product(CELLS, (plain, [prune, move, replace])):
+            layers, x = both(cell, 3, 3), torch.randn(7, 2, 3, dtype=torch.float64)
+            for number, change in enumerate(changes):
+                found = []
+                for layer in layers:
+                    change(layer)
+                    weights = [weight for weight in layer.parameters() if weight.requires_grad]
+                    for _ in range(2):
+                        output = layer(x)[0]
+                        found.append([output, *torch.autograd.grad(output.square().sum(), weights)])
+                self.assert_close(found[2], found[0], (cell, number))
+                self.assert_close(found[3], found[0], (cell, number))
+            with self.assertRaisesRegex(TypeError, "weight_.*: torch.float64, expected torch.float32 as the others"):
+                layers[1](x.float())
+
+    def test_weights_that_are_no_parameters_are_not_kept(self):
+        layer = bppsa.torch.GRU(3, 4).double()
+        del layer.weight_hh_l0
+        layer.weight_hh_l0 = torch.randn(12, 4, dtype=torch.float64, requires_grad=True) * 2
+        kept = weakref.ref(layer.weight_hh_l0)
+        total = layer(real(5, 2, 3))[0].sum()
+        total.backward()
+        layer.weight_hh_l0 = torch.randn(12, 4, dtype=torch.float64)
+        del total
+        self.assertIsNone(kept())
 
     def test_weights_that_changed(self):
         """Autograd refuses a backward pass whose weights an optimiser has changed."""
