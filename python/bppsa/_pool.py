@@ -14,6 +14,7 @@ from torch import Tensor
 from . import _native
 
 Key = Tuple[Any, ...]  # the arguments of _native.Layer
+_LINE = 64  # bytes of a cache line
 
 
 class Idle:
@@ -71,7 +72,10 @@ class Tape:
         self.address = self._memory[1]
 
     def _make(self) -> tuple[np.ndarray, int]:
-        memory = np.empty(self._key[0], np.float64 if self._key[1] is torch.float64 else np.float32)
+        size, dtype = self._key[0], np.dtype(np.float64 if self._key[1] is torch.float64 else np.float32)
+        memory = np.empty(size + _LINE // dtype.itemsize, dtype)
+        first = -memory.ctypes.data % _LINE // dtype.itemsize  # at the beginning of a cache line, as the library places arrays
+        memory = memory[first:first + size]
         return memory.view(_Kept), memory.ctypes.data
 
     def tensor(self) -> Tensor:
