@@ -97,10 +97,11 @@ class _Scan(torch.autograd.Function):
         y = jt.new_empty((steps + 1, batch, size))
         y[steps] = g
         threads, place = torch.get_num_threads(), _place(jt)
+        matrices, injected = jt.detach(), None if u is None else u.detach()  # as of a layer's pass
 
         def call() -> None:
             plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None, threads, *place)
-            plan.run(jt.data_ptr(), _address(u), y.data_ptr())
+            plan.run(matrices.data_ptr(), _address(injected), y.data_ptr())
 
         _call(2.0 * jt.numel() * (1 if diagonal else _growth(method, size)), jt, call)
         ctx.method = method
@@ -219,9 +220,9 @@ class _Layer(torch.autograd.Function):
             tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
             layer.forward(read.data_ptr(), _addresses(first) if first else None, at,
                           tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), output.data_ptr())
-            return tape  # what the call works with belongs to it: it outlives an interrupt
+            return tape, held  # what the call works with belongs to it: it outlives an interrupt
 
-        tape = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
+        tape, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
             tape = tape if x.is_cuda else tape.tensor()
             ctx.pool, ctx.key, ctx.flops, ctx.kept = pool, key, flops, (tape.shape, held.dtype, held.device)

@@ -4,10 +4,13 @@ import gc
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 import unittest
 import weakref
+
+import numpy as np
 
 from support import has, main
 
@@ -226,6 +229,57 @@ class Saved(Passes):
             with self.assertRaisesRegex(TypeError, "weight_.*: torch.float64, expected torch.float32 as the others"):
                 layers[1](x.float())
 
+    def test_a_first_call_in_inference_mode(self):
+        for mode in (torch.no_grad, torch.inference_mode):
+            theirs, ours = both("GRU", 3, 4)
+            x, found = real(7, 2, 3), []
+            with mode():
+                ours(x.detach())
+            for layer in (ours, theirs):
+                found.append(torch.autograd.grad(layer(x)[0].square().sum(), [x, *layer.parameters()]))
+            self.assert_close(*found, mode)
+
+    def test_an_input_that_an_interrupted_pass_reads(self):
+        """x.data = .. and new weights, while a forward pass goes on behind Ctrl-C: its memory stays until it has ended."""
+        held = []
+
+        class Slow(bppsa._native.Layer):
+            def forward(self, *arguments):
+                held.append(arguments)
+                began.set()
+                go_on.wait(60)
+                super().forward(*arguments)
+
+        layer, array = bppsa.torch.GRU(3, 4), np.ones((50, 20, 3), np.float32)
+        x, memory = torch.from_numpy(array), weakref.ref(array)  # x has the array's memory, and keeps it
+        del array
+        began, go_on = threading.Event(), threading.Event()
+        limit, bppsa.torch._LONG = bppsa.torch._LONG, -1
+        native, bppsa._native.Layer = bppsa._native.Layer, Slow
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            threading.Thread(target=lambda: (began.wait(), os.kill(os.getpid(), signal.SIGINT))).start()
+            with self.assertRaises(KeyboardInterrupt):
+                with torch.no_grad():
+                    layer(x)
+                time.sleep(60)
+            weights = [weakref.ref(alias) for alias in layer._pool.weights.pop(0).aliases]
+            x.data = torch.zeros(1)
+            for name in [name for name, _ in layer.named_parameters()]:
+                setattr(layer, name, torch.nn.Parameter(torch.zeros_like(getattr(layer, name))))
+            gc.collect()
+            self.assertEqual([weight().data_ptr() for weight in weights], held[0][2])
+            self.assertIsNotNone(memory())
+        finally:
+            go_on.set()
+            bppsa._native.Layer = native
+            bppsa.torch._LONG = limit
+            signal.signal(signal.SIGINT, handler)
+        end = time.monotonic() + 60
+        while bppsa._native.under_way and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(bppsa._native.under_way, set())
+
     def test_weights_that_are_no_parameters_are_not_kept(self):
         layer = bppsa.torch.GRU(3, 4).double()
         del layer.weight_hh_l0
@@ -439,7 +493,8 @@ class Together(Passes):
                 armed[0] = False
                 raise KeyboardInterrupt
 
-        handler = signal.signal(signal.SIGALRM, interrupt)
+        handler, hook = signal.signal(signal.SIGALRM, interrupt), sys.unraisablehook
+        sys.unraisablehook = lambda event: None if event.exc_type is KeyboardInterrupt else hook(event)  # in a destructor
         try:
             for number in range(3000):
                 try:
@@ -456,6 +511,7 @@ class Together(Passes):
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, handler)
+            sys.unraisablehook = hook
         self.assertEqual(other, [])
         self.assertGreater(came, 100)
 
