@@ -61,7 +61,9 @@ class _Folder:
             return self.mapping(name, value)
         if name in _ARRAYS and (is_array(value) or is_list(value)):
             return self.array(name, _ARRAYS[name](name, value))
-        if name == "data" and is_list(value) and len(value) == 2:
+        if name == "data" and is_list(value):
+            if len(value) != 2:
+                raise _native.RequestError(f"data: {len(value)} arrays, expected a pair (X, Y)")
             return f"npy:{self.array('data0', real('data, X', value[0]))},{self.array('data1', _labels('data, Y', value[1]))}"
         if is_array(value) and value.ndim > 1:
             return self.array(name, as_array(name, value))
@@ -141,6 +143,9 @@ def run(*words: str | Mapping[str, Any], **options: Any) -> Any:
     Raises RequestError and RunError with the program's sentence; its notes become warnings. Other Python threads go on
     meanwhile. Ctrl-C ends the call: training stops after its step; of everything else the caller is free at once.
     """
+    if not words:
+        raise _native.RequestError("run: no words, expected a command of the program, such as \"plan\", \"rnn\"")
+
     def work(folder: _Folder) -> str:
         line = [folder.word("network", word) for word in words]
         return _run(folder, line, options if line[0].startswith("-") else {**options, "json": True})

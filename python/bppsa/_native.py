@@ -75,10 +75,15 @@ def _check(status: int) -> None:
 
 
 def _word(text: str) -> bytes:
-    """The text for C, where a NUL byte would end it."""
+    """The text for C, where a NUL byte would end it. A path may have bytes that are no UTF-8."""
+    if not isinstance(text, str):
+        raise RequestError(f"{text!r}: a {type(text).__name__}, expected a text")
     if "\0" in text:
         raise RequestError(f"{text!r}: has a NUL byte, expected a text without one")
-    return os.fsencode(text)  # a path may have bytes that are no UTF-8
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError as reason:
+        raise RequestError(f"{text!r}: {reason.reason}, expected a text in Unicode") from reason
 
 
 def sizes(*values: int) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._arrays import together
+from ._arrays import plain, together
 from ._native import RequestError
 
 
@@ -27,6 +27,9 @@ def scan(jt: Any, u: Any, g: Any, *, method: str = "auto", threads: int = 0) -> 
     step after the other), "blelloch", "blelloch 3" (up-levels), "chunked", "chunked 8". threads: 0 for all cores; they do not
     change a bit. Raises RequestError (a ValueError), RunError.
     """
+    threads = plain(threads)
+    if not isinstance(threads, int):
+        raise RequestError(f"threads: {threads!r}, expected a whole number")
     arrays = together({name: value for name, value in (("jt", jt), ("u", u), ("g", g)) if value is not None})
     jacobians = np.ascontiguousarray(arrays["jt"])
     if jacobians.ndim not in (3, 4) or (jacobians.ndim == 4 and jacobians.shape[2] != jacobians.shape[3]):
@@ -41,7 +44,7 @@ def scan(jt: Any, u: Any, g: Any, *, method: str = "auto", threads: int = 0) -> 
 
     def call() -> np.ndarray:
         plan = _native.Scan(method, jacobians.ndim == 3, jacobians.dtype == np.float64, (steps, batch, size), injected is not None,
-                            int(threads))
+                            threads)
         plan.run(jacobians.ctypes.data, None if injected is None else injected.ctypes.data, gradients.ctypes.data)
         return gradients[:steps]
 

@@ -63,6 +63,17 @@ class Scalars(unittest.TestCase):
         with self.assertRaisesRegex(bppsa.RequestError, "a set, expected numbers, texts, lists and dicts"):
             bppsa.flops({**plain, "input": {1, 4}})
 
+    def test_what_is_no_text_or_number_at_all(self):
+        jt, g = np.ones((2, 2, 2)), np.ones((2, 2))
+        for call, sentence in ((lambda: bppsa.run(), "run: no words, expected a command"),
+                               (lambda: bppsa.scan(jt, None, g, method=3), "3: a int, expected a text"),
+                               (lambda: bppsa.scan(jt, None, g, threads="x"), "threads: 'x', expected a whole number"),
+                               (lambda: bppsa.plan("rnn\ud800"), "surrogates not allowed, expected a text in Unicode"),
+                               (lambda: bppsa.plan("rnn", seq_len={1: {2}}), "a set, expected numbers, texts, lists and dicts"),
+                               (lambda: bppsa.train("rnn", data=(jt,)), r"data: 1 arrays, expected a pair \(X, Y\)")):
+            with self.assertRaisesRegex(bppsa.RequestError, sentence):
+                call()
+
     def test_wrong_numbers_are_told(self):
         for wrong in (8.5, np.float32(8.5), np.array(8.5)):
             with self.assertRaisesRegex(bppsa.RequestError, "--seq-len: '8.5', expected a whole number"):
