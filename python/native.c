@@ -115,6 +115,7 @@ struct bppsa_python_layer {
   bppsa_device *device;
   bppsa_model *model;
   bppsa_recurrent_config config;
+  int64_t tape;          /* numbers */
   bool pair;             /* the state is (h, c), kept as [B,2H] with h in front of c */
   void *first;           /* of a pair: the initial state [B,2H], in the device's memory */
   const void *last_cell; /* during a backward pass: the gradient of c_T [B,H], or NULL for zeros */
@@ -166,6 +167,7 @@ static bppsa_status make_layer(const bppsa_cell *cell, int64_t threads, int32_t 
     layer->config.ends = (bppsa_recurrent_ends){.context = layer, .before = add_last_cell};
   }
   BPPSA_TRY(bppsa_recurrent_create(&layer->config, cell, layer->device, &layer->model));
+  BPPSA_TRY(bppsa_recurrent_tape_size(layer->model, &layer->tape));
   return cell->pair ? bppsa_memory_alloc(layer->device, 2 * half_bytes(layer), &layer->first) : BPPSA_OK;
 }
 
@@ -183,6 +185,7 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
   config.hidden = sizes[3];
   config.classes = 1; /* of the head, which no pass below computes */
   config.loss_all = true;
+  config.tape = true;
   config.dtype = f64 ? BPPSA_F64 : BPPSA_F32;
   config.nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   config.input_gradients = input_gradients;
@@ -223,14 +226,31 @@ static bppsa_status put_weights(const bppsa_python_layer *layer, const void *con
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
-                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *const last[2], void *output,
-                                        void **states) {
+int64_t bppsa_python_layer_tape(const bppsa_python_layer *layer) {
+  return layer->tape;
+}
+
+/* Tells the model everything that its next pass reads beside a state or a seed. output: of a forward pass, otherwise NULL. */
+static bppsa_status begin_pass(const bppsa_python_layer *layer, const bppsa_view *x,
+                               const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const bppsa_view *output) {
+  const bppsa_view view = view_of(layer, tape, 1, &layer->tape);
+  BPPSA_TRY(bppsa_recurrent_use_tape(layer->model, x, &view, output));
+  return put_weights(layer, weights);
+}
+
+static bppsa_view input_view(const bppsa_python_layer *layer, const void *x) {
   const bppsa_recurrent_config *c = &layer->config;
-  const int64_t half = half_bytes(layer), final = (c->seq_len - 1) * half;
-  const bppsa_view input = view_of(layer, x, 3, (int64_t[]){c->seq_len, c->batch, c->input});
+  return view_of(layer, x, 3, (int64_t[]){c->seq_len, c->batch, c->input});
+}
+
+bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
+                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape, void *const last[2],
+                                        void *output) {
+  const bppsa_recurrent_config *c = &layer->config;
+  const int64_t half = half_bytes(layer), final = (c->seq_len - 1) * half, states[] = {c->seq_len, c->batch, c->hidden};
+  const bppsa_view input = input_view(layer, x), to = view_of(layer, output, 3, states);
   bppsa_view start = {.data = NULL}, h, cells;
-  BPPSA_TRY(put_weights(layer, weights));
+  BPPSA_TRY(begin_pass(layer, &input, weights, tape, &to));
   if (first != NULL) {
     start = view_of(layer, layer->pair ? layer->first : first[0], 3, (int64_t[]){1, c->batch, (layer->pair ? 2 : 1) * c->hidden});
     for (int i = 0; layer->pair && i < 2; ++i) {
@@ -244,8 +264,6 @@ bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x
     BPPSA_TRY(bppsa_recurrent_cell_states(layer->model, 0, &cells));
     BPPSA_TRY(copy(layer, last[1], (char *)cells.data + final, half));
   }
-  BPPSA_TRY(output != NULL ? copy(layer, output, h.data, c->seq_len * half) : BPPSA_OK);
-  *states = h.data;
   return BPPSA_OK;
 }
 
@@ -266,10 +284,13 @@ static bppsa_status get_input_gradients(const bppsa_python_layer *layer, void *d
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
-                                         void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx, void *const of_first[2]) {
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x,
+                                         const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const void *seed,
+                                         const void *last_cell, void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
+                                         void *const of_first[2]) {
   const bppsa_recurrent_config *c = &layer->config;
-  const bppsa_view states = view_of(layer, seed, 3, (int64_t[]){c->seq_len, c->batch, c->hidden});
+  const bppsa_view input = input_view(layer, x), states = view_of(layer, seed, 3, (int64_t[]){c->seq_len, c->batch, c->hidden});
+  BPPSA_TRY(begin_pass(layer, &input, weights, tape, NULL));
   layer->last_cell = last_cell;
   BPPSA_TRY(bppsa_recurrent_backward_layers(layer->model, &states));
   BPPSA_TRY(get_input_gradients(layer, dx, of_first));

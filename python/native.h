@@ -47,17 +47,22 @@ typedef struct bppsa_python_layer bppsa_python_layer;
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
                                        const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
                                        bppsa_python_layer **layer);
-/* x: [T,B,I], borrowed until the last backward pass. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih
- * [G·H,I], W_hh [G·H,H], b_ih, b_hh [G·H]; NULL for zeros. last: where h_T and an LSTM's c_T go. output: where h_1 .. h_T
- * [T,B,H] go, or NULL. *states: their address in the layer's memory, where they stay until its next forward pass. */
+/* The numbers in a tape: what a forward pass leaves for its backward passes, in an array of the caller's. Between two passes the
+ * layer keeps nothing that the next one reads. */
+int64_t bppsa_python_layer_tape(const bppsa_python_layer *layer);
+/* x: [T,B,I]. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih [G·H,I], W_hh [G·H,H], b_ih, b_hh
+ * [G·H]; NULL for zeros. The pass writes the tape, h_T and an LSTM's c_T to last, and h_1 .. h_T [T,B,H] to output. */
 bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
-                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *const last[2], void *output,
-                                        void **states);
-/* The gradients of the latest forward pass, which may be asked for again. seed: of h_1 .. h_T [T,B,H]. last_cell: of an LSTM's c_T
- * [B,H], or NULL for zeros. Each of gradients (in the order and the shapes of weights), dx [T,B,I] and the two of_first [B,H] may
- * be NULL: not wanted. ERR_UNSUPPORTED: dx or of_first of a layer that was created without them. */
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *seed, const void *last_cell,
-                                         void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx, void *const of_first[2]);
+                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape, void *const last[2],
+                                        void *output);
+/* The gradients of a forward pass of this layer, or of another one with the same options and sizes, from its x, its weights and
+ * its tape, wherever they lie by now. seed: of h_1 .. h_T [T,B,H]. last_cell: of an LSTM's c_T [B,H], or NULL for zeros. Each of
+ * gradients (in the order and the shapes of weights), dx [T,B,I] and the two of_first [B,H] may be NULL: not wanted.
+ * ERR_UNSUPPORTED: dx or of_first of a layer that was created without them. */
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x,
+                                         const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const void *seed,
+                                         const void *last_cell, void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
+                                         void *const of_first[2]);
 void bppsa_python_layer_destroy(bppsa_python_layer *layer);
 
 #endif

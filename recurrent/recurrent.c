@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/alloc.h"
 #include "recurrent/recurrent_internal.h"
 
 const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {
@@ -71,10 +72,57 @@ int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
   return (n->config.seq_len - t + 1) * n->batch;
 }
 
+/* ---- tapes ---- */
+
+/* The arrays of a tape lie one behind the other, each at a multiple of 64 bytes from its beginning, with so many bytes behind the
+ * last one, because kernels may read a cache line beyond the end. */
+static bppsa_status measure_array(void **array, int64_t size, int64_t *bytes) {
+  return bppsa_recurrent_count_array(array, (size + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT, bytes);
+}
+
+static bppsa_status place_array(void **array, int64_t size, int64_t *address) {
+  *array = (void *)(intptr_t)*address;
+  return measure_array(array, size, address);
+}
+
+bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size) {
+  BPPSA_REQUIRE(model != NULL && size != NULL);
+  int64_t bytes = BPPSA_ALIGNMENT;
+  recurrent_network n = *(const recurrent_network *)model;
+  if (!n.config.tape) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the network has no tapes, expected one that was made with them", n.cell->name);
+  }
+  BPPSA_TRY(bppsa_recurrent_visit_tape(&n, 0, measure_array, &bytes));
+  *size = bytes / (int64_t)bppsa_dtype_size(n.config.dtype);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape, const bppsa_view *output) {
+  BPPSA_REQUIRE(model != NULL && x != NULL && tape != NULL);
+  recurrent_network *n = (recurrent_network *)model;
+  int64_t size, address = (int64_t)(intptr_t)tape->data;
+  BPPSA_TRY(bppsa_recurrent_tape_size(model, &size));
+  BPPSA_TRY(check_inputs(n, x, NULL));
+  BPPSA_TRY(check_view(n, "tape", tape, 1, &size));
+  BPPSA_TRY(output == NULL ? BPPSA_OK
+                           : check_view(n, "output", output, 3, (int64_t[]){x->shape[0], x->shape[1], n->config.hidden}));
+  BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, place_array, &address));
+  n->batch = x->shape[1];
+  n->x = x->data;
+  n->output = output != NULL ? output->data : NULL;
+  n->seed = NULL;
+  n->backward_done = false;
+  return BPPSA_OK;
+}
+
 /* lengths: of the samples, or NULL. */
 static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths) {
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_inputs(n, x, h0));
+  if (n->config.tape && n->layers[0].h == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a forward pass without a tape, expected bppsa_recurrent_use_tape before it",
+                      n->cell->name);
+  }
   BPPSA_TRY(bppsa_ragged_take(n, x->shape[1], lengths));
   n->batch = x->shape[1];
   n->x = x->data;

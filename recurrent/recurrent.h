@@ -74,6 +74,7 @@ typedef struct {
   uint64_t dropout_seed; /* of its random numbers */
   bool lengths;          /* batches may be given the lengths of their samples */
   bool no_head;          /* the outputs are the top layer's states; `classes` means nothing */
+  bool tape;             /* every pass gets its tape from the caller (bppsa_recurrent_use_tape) */
   bool loss_all;         /* logits at every step [T,B,C], otherwise at the last [B,C] */
   bppsa_dtype dtype;     /* f32, f64 */
   bppsa_nonlinearity nonlinearity;
@@ -132,6 +133,19 @@ bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_vie
  * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet; ERR_UNSUPPORTED: samples have lengths,
  * or layers two directions. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
+
+/* Tapes, of a network of one layer in one direction that was made with config.tape. A tape is what a backward pass reads of its
+ * forward pass beside x and the parameters' values: states and what the cell saves. It is an array of the caller's, so one network
+ * goes through any number of forward passes before their backward passes, in any order, and keeps nothing between two passes.
+ *
+ * The numbers in a tape. */
+bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size);
+/* The next passes read x [T,b,I], and write or read the tape [size]; all arrays are borrowed until the next call, in the device's
+ * memory. A forward pass with the same x follows, which writes the tape, and h_1 .. h_T [T,b,H] to `output` as well unless that is
+ * NULL; or backward passes, if a forward pass with the same x and the same parameters' values has written the tape, by any network
+ * of the same configuration; it may have moved meanwhile. ERR_SHAPE; ERR_ARGUMENT: the network has no tapes, or an array is on
+ * another device. */
+bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape, const bppsa_view *output);
 
 /* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,D·H], on the model's device (borrowed, until the next pass, or
  * with lengths or two directions until the next call).

@@ -151,6 +151,15 @@ static void prepare_weights(const recurrent_network *n, int64_t l) {
   bppsa_linear_transpose(&from_x, parameter(n, l, W_IH)->value.data, n->w_t, out);
 }
 
+/* Copies rows of the states of a network with a tape to its output. */
+static void copy_output(const recurrent_network *n, int64_t row, int64_t rows) {
+  const int64_t hidden = n->config.hidden;
+  if (n->output != NULL) {
+    memcpy(bppsa_recurrent_offset(n, n->output, row * hidden),
+           bppsa_recurrent_offset(n, n->layers[0].h, (n->batch + row) * hidden), (size_t)(rows * hidden * size_of(n)));
+  }
+}
+
 /* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
 static void forward_layer(const recurrent_network *n, int64_t l, const void *x) {
   const int64_t steps = window_steps(n), input = n->layers[l].input;
@@ -165,6 +174,7 @@ static void forward_layer(const recurrent_network *n, int64_t l, const void *x) 
       const bppsa_linear from_x = linear(n, w.steps * s.samples, input, n->cell->gates * n->config.hidden);
       bppsa_linear_forward(&from_x, bppsa_recurrent_offset(n, x, w.row * input), n->w_t, n->bias, w.pre);
       sweep(n, n->cell->forward, l, &w, false);
+      copy_output(n, w.row, w.steps * s.samples);
     }
   }
 }
@@ -218,6 +228,7 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
     if (speculates) {
       prepare_weights(n, l);
       BPPSA_TRY(bppsa_forward_layer(n, l, input_of(n, l)));
+      copy_output(n, 0, c->seq_len * n->batch);
     } else {
       forward_layer(n, l, input_of(n, l));
     }
@@ -689,15 +700,9 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
   }
   for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
-    if (cell->pair) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
-    }
+    BPPSA_TRY(c->tape ? BPPSA_OK : bppsa_recurrent_visit_tape(n, l, visit, bytes));
     if (l > 0 && (c->dropout > 0 || c->bidirectional)) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
-    }
-    if (cell->saved > 0) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
     }
   }
   for (int64_t k = 0; scans && k < cell->matrices + cell->pair; ++k) {
@@ -744,9 +749,10 @@ static bppsa_status allocate(recurrent_network *n, bool scans) {
 
 static void destroy(recurrent_network *n) {
   for (int64_t l = 0; n->layers != NULL && l < bppsa_recurrent_layers(&n->config); ++l) {
-    bppsa_free(n->layers[l].h);
-    bppsa_free(n->layers[l].c);
-    bppsa_free(n->layers[l].saved);
+    void *const tape[] = {n->layers[l].h, n->layers[l].c, n->layers[l].saved};
+    for (size_t i = 0; !n->config.tape && i < sizeof tape / sizeof *tape; ++i) {
+      bppsa_free(tape[i]);
+    }
     bppsa_free(n->layers[l].below);
   }
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices + n->cell->pair; ++k) {

@@ -71,6 +71,10 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
   }
+  if (c->tape && (c->layers > 1 || c->bidirectional || c->lengths)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of %lld layers%s%s, expected one layer in one direction without lengths",
+                      (long long)c->layers, c->bidirectional ? " in two directions" : "", c->lengths ? " with lengths" : "");
+  }
   if (c->memory_limit < 0 || c->optimizer_slots < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "memory limit %lld, optimizer slots %lld, expected 0 or more",
                       (long long)c->memory_limit, (long long)c->optimizer_slots);
@@ -209,6 +213,18 @@ bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recur
   size_t size;
   BPPSA_TRY(bppsa_shape_bytes(n->config.dtype, 3, (int64_t[]){steps, rows, width}, &count, &size));
   return visit(array, (int64_t)size, bytes);
+}
+
+bppsa_status bppsa_recurrent_visit_tape(recurrent_network *n, int64_t l, bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  recurrent_layer *layer = &n->layers[l];
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len + 1, c->batch, c->hidden, &layer->h, bytes));
+  if (n->cell->pair) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len + 1, c->batch, c->hidden, &layer->c, bytes));
+  }
+  return n->cell->saved > 0
+             ? bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, n->cell->saved * c->hidden, &layer->saved, bytes)
+             : BPPSA_OK;
 }
 
 /* Counts parameters, gradients and an optimiser's state. On a GPU the backend's arrays have parameters and gradients. */

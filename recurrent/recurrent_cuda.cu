@@ -318,15 +318,9 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   const int64_t held = fused ? gpu->links : 0, padded = fused ? (1 + cell->pair) * LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    BPPSA_TRY(c->tape ? BPPSA_OK : bppsa_recurrent_visit_tape(n, l, visit, bytes));
     if (l > 0 && (c->dropout > 0 || c->bidirectional)) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
-    }
-    if (cell->pair) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].c, bytes));
-    }
-    if (cell->saved > 0) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
     }
   }
   for (int64_t k = 0; !fused && k < cell->matrices + cell->pair; ++k) {

@@ -196,6 +196,10 @@ bppsa_status bppsa_gpu_forward(recurrent_network *n, const void *h0) {
     BPPSA_TRY(n->ragged.active ? bppsa_gpu_cut_states(n, l) : BPPSA_OK);
   }
   BPPSA_TRY(leave_layers(n));
+  if (n->output != NULL) {
+    const int64_t hidden = n->config.hidden, rows = n->config.seq_len * n->batch;
+    BPPSA_TRY(copy_part(n, rows, offset(n, n->layers[0].h, n->batch * hidden), hidden, n->output, hidden, "output"));
+  }
   if (hosted) {
     bppsa_forward_end(n);
   }

@@ -48,7 +48,8 @@ typedef struct {
 /* The network's memory, all allocated at creation (B is the planned batch; a smaller batch packs its rows more tightly; D is the
  * number of directions):
  *
- *   per layer   h, c, saved, below   in the order in which the layer walks through time
+ *   per layer   h, c, saved, below   in the order in which the layer walks through time; with config.tape the first three are the
+ *                                    caller's
  *   shared      pre      [T][B][G·H]   forward: pre-activations; backward: delta_x
  *               delta_h  [T][B][G·H]   only for cells that split the deltas
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
@@ -154,6 +155,7 @@ typedef struct {
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
   int64_t batch;           /* b of the latest forward pass */
   const void *x;           /* of the latest forward pass, borrowed */
+  void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
   const void *seed;        /* of the latest backward pass through the head, borrowed; NULL before it */
   bool backward_done;      /* since the latest forward pass */
   int64_t bytes;           /* that the network holds, with the state of an optimiser */
@@ -201,6 +203,9 @@ typedef bppsa_status (*bppsa_recurrent_visit)(void **array, int64_t size, int64_
 /* An array of steps x rows x width reals. */
 bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recurrent_visit visit, int64_t steps, int64_t rows,
                                          int64_t width, void **array, int64_t *bytes);
+/* The arrays that a layer's forward pass writes and its backward pass reads: h, c of a pair, and what the cell saves. Those of the
+ * caller's tapes are not the network's, which neither counts nor frees them. */
+bppsa_status bppsa_recurrent_visit_tape(recurrent_network *n, int64_t l, bppsa_recurrent_visit visit, int64_t *bytes);
 
 /* ERR_ARGUMENT: the cell's table contradicts itself, or lacks the configuration's nonlinearity. */
 bppsa_status bppsa_recurrent_check_cell(const bppsa_recurrent_config *config, const bppsa_cell *cell);

@@ -60,17 +60,19 @@ class Library:
         self.native = _native.Layer(cell.lower(), "auto", "sequential", False, False, (*x.shape, layer.hidden_size), False, threads,
                                     *place)
         self.kept = [x, seed, *(parameter.data.clone() for parameter in layer.parameters())]
+        self.outputs = [torch.empty_like(seed), x.new_empty(self.native.tape)]
         self.gradients = [torch.empty_like(weight) for weight in self.kept[2:]]
-        self.last = [x.new_empty(x.shape[1], layer.hidden_size) for _ in range(2 if cell == "LSTM" else 1)]
+        self.last = [x.new_empty(x.shape[1], layer.hidden_size) for _ in range(2)]
         self.x, self.seed, *self.weights = (tensor.data_ptr() for tensor in self.kept)
         self.to = [gradient.data_ptr() for gradient in self.gradients]
         self.to_last = [state.data_ptr() for state in self.last]
+        self.to_output, self.tape = (tensor.data_ptr() for tensor in self.outputs)
 
     def forward(self):
-        return self.native.forward(self.x, None, self.weights, self.to_last, None)
+        self.native.forward(self.x, None, self.weights, self.tape, self.to_last, self.to_output)
 
     def backward(self):
-        self.native.backward(self.seed, None, self.to, None, (None, None))
+        self.native.backward(self.x, self.weights, self.tape, self.seed, None, self.to, None, (None, None))
 
     def run(self):
         self.forward()

@@ -4,9 +4,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import numpy as np
+
+from ._native import RequestError
 
 
 def is_array(value: Any) -> bool:
@@ -14,25 +16,82 @@ def is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or hasattr(value, "__dlpack__") or hasattr(value, "__array__")
 
 
-def as_array(value: Any) -> np.ndarray:
-    """A numpy array of the value without a copy where its memory allows: from DLPack, from numpy's protocols, from lists."""
-    if isinstance(value, np.ndarray):
-        return value
+def is_list(value: Any) -> bool:
+    """Whether it is a list, a tuple, a range .., but no text."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+
+
+def plain(value: Any) -> Any:
+    """A scalar of numpy or of another library, or an array without axes, as Python's own number, truth value or text."""
+    if isinstance(value, np.generic) or (is_array(value) and getattr(value, "ndim", None) == 0):
+        return value.item()
+    return value
+
+
+def _shares(value: Any) -> np.ndarray:
+    """A numpy array of another library's, without a copy where its memory allows."""
     if hasattr(value, "detach"):  # a tensor that records gradients shares its memory only without them
-        value = value.detach()
+        value = value.detach().cpu()
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value
     if hasattr(value, "__dlpack__") and hasattr(np, "from_dlpack"):
-        return np.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except (RuntimeError, BufferError, TypeError, ValueError):  # a type that DLPack or numpy does not know there
+            pass
     return np.asarray(value)
 
 
-def as_real(name: str, value: Any, shape: tuple[int, ...] | None = None, words: str = "", dtype: Any = None) -> np.ndarray:
-    """The same as a contiguous array of float32 or float64, which must have the shape if one is given; `words` are its letters."""
-    array = as_array(value)
-    if array.dtype not in (np.float32, np.float64) or (dtype is not None and array.dtype != dtype):
-        raise ValueError(f"{name}: dtype {array.dtype}, expected {dtype or 'float32 or float64'}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name}: shape {list(array.shape)}, expected {words} = {list(shape)}")
-    return np.ascontiguousarray(array)
+def as_array(name: str, value: Any) -> np.ndarray:
+    """A numpy array of the value, in the machine's order of bytes: from DLPack, from numpy's protocols, from lists. Types of 8 and
+    16 bits that numpy does not compute with become float32, which holds all their numbers."""
+    try:
+        array = value if isinstance(value, np.ndarray) else _shares(value)
+    except (RuntimeError, TypeError, ValueError) as reason:
+        raise RequestError(f"{name}: {reason}, expected an array of numbers") from reason
+    if array.dtype.kind == "V" and array.dtype.name.startswith(("bfloat16", "float8")):
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "biuf":
+        raise RequestError(f"{name}: dtype {array.dtype}, expected an array of numbers")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _exact(name: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+    """The array in another type that holds its numbers."""
+    with np.errstate(all="ignore"):
+        converted = array.astype(dtype)
+        same = np.array_equal(converted.astype(array.dtype), array, equal_nan=array.dtype.kind == "f")
+    whole_numbers = array.dtype.kind in "iu"  # which may have wrapped, or have no way back
+    if not same or (whole_numbers and not (np.array_equal(converted < 0, array < 0) and np.all(np.abs(converted) < 2.0 ** 63))):
+        raise RequestError(f"{name}: dtype {array.dtype} with numbers that {np.dtype(dtype)} does not hold, expected them in "
+                           f"{np.dtype(dtype)}")
+    return converted
+
+
+def real(name: str, value: Any, weak: Any = np.float64) -> np.ndarray:
+    """An array of float32 or float64 with the same numbers. Halves become float32; lists, whole numbers and longer floats have the
+    type `weak`."""
+    array = as_array(name, value)
+    if is_list(value):  # its digits have no type
+        return array.astype(weak)
+    if array.dtype == np.float16:
+        return array.astype(np.float32)
+    return array if array.dtype in (np.float32, np.float64) else _exact(name, array, weak)
+
+
+def whole(name: str, value: Any) -> np.ndarray:
+    """An array of int64 with the same numbers."""
+    array = as_array(name, value)
+    if array.dtype.kind == "f" and array.size > 0:
+        raise RequestError(f"{name}: dtype {array.dtype}, expected int64")
+    return _exact(name, array, np.int64)
+
+
+def together(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Real arrays that belong together. Lists and whole numbers get the type of those that have float32 or float64."""
+    types = [real(name, value).dtype for name, value in values.items()
+             if not is_list(value) and as_array(name, value).dtype.kind == "f"]
+    weak = np.result_type(*types) if types else np.dtype(np.float64)
+    return {name: real(name, value, weak) for name, value in values.items()}
 
 
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1", "BOOL": "|b1",
@@ -40,24 +99,20 @@ _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "I16": "<i2",
 _NAMES = {np.dtype(code): name for name, code in _DTYPES.items()}
 
 
-def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:
+def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
     """Writes named arrays as a safetensors file."""
     header: dict[str, Any] = {}
-    arrays = []
     at = 0
-    for name, value in tensors.items():
-        array = np.ascontiguousarray(as_array(value))
+    for name, array in tensors.items():
         if array.dtype not in _NAMES:
-            raise ValueError(f"{name}: dtype {array.dtype}, expected one of {', '.join(str(dtype) for dtype in _NAMES)}")
-        header[name] = {"dtype": _NAMES[array.dtype], "shape": list(as_array(value).shape),
-                        "data_offsets": [at, at + array.nbytes]}
-        arrays.append(array)
+            raise RequestError(f"{name}: dtype {array.dtype}, expected one of {', '.join(str(dtype) for dtype in _NAMES)}")
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for array in arrays:
+        for array in tensors.values():
             file.write(array.tobytes())
 
 

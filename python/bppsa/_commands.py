@@ -1,50 +1,81 @@
 """The commands of the program, as functions: options are keyword arguments, arrays take the place of files."""
 from __future__ import annotations
 
-import contextlib
+import errno
 import json
 import os
 import pathlib
 import tempfile
 import warnings
-from typing import Any, Iterator, Mapping
+from typing import Any, Callable, Mapping, TypeVar
 
 import numpy as np
 
 from . import _native
-from ._arrays import as_array, is_array, load_tensors, save_tensors
+from ._arrays import as_array, is_array, is_list, load_tensors, plain, real, save_tensors, together, whole
+
+_Result = TypeVar("_Result")
+
+def _labels(name: str, value: Any) -> np.ndarray:
+    """Classes are int64, and reals float32 or float64."""
+    return (real if as_array(name, value).dtype.kind == "f" else whole)(name, value)
+
+
+# The options that take the path of an array, and what its numbers are.
+_ARRAYS: dict[str, Callable[[str, Any], np.ndarray]] = {"input": real, "h0": real, "c0": real, "grad_output": real, "weights": real,
+                                                        "lengths": whole, "order": whole, "labels": _labels, "mask": as_array}
+
+
+def _json(value: Any) -> Any:
+    """What a dict for JSON may hold beside Python's own values."""
+    if isinstance(value, np.generic) or is_array(value):
+        return plain(value) if getattr(value, "ndim", 0) == 0 else as_array("array", value).tolist()
+    raise _native.RequestError(f"{value!r}: a {type(value).__name__}, expected numbers, texts, lists and dicts")
 
 
 class _Folder:
-    """A folder in memory for the arrays of one call."""
+    """A folder, in memory if there is room, for the arrays of one call."""
 
     def __init__(self, path: str) -> None:
         self.path = pathlib.Path(path)
 
-    def array(self, name: str, value: Any) -> str:
-        np.save(self.path / f"{name}.npy", np.ascontiguousarray(as_array(value)).reshape(as_array(value).shape))
+    def array(self, name: str, array: np.ndarray) -> str:
+        with open(self.path / f"{name}.npy", "wb") as file:
+            np.lib.format.write_array(file, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
         return str(self.path / f"{name}.npy")
+
+    def mapping(self, name: str, value: Mapping[str, Any]) -> str:
+        """A dict of arrays as a safetensors file, any other one as JSON."""
+        arrays = [key for key, each in value.items() if is_array(each) and plain(each) is each]
+        if name == "weights" or len(arrays) == len(value) > 0:
+            save_tensors(self.path / f"{name}.safetensors",
+                         together(value) if name == "weights" else {key: as_array(key, each) for key, each in value.items()})
+            return str(self.path / f"{name}.safetensors")
+        (self.path / f"{name}.json").write_text(json.dumps(value, default=_json))
+        return str(self.path / f"{name}.json")
 
     def word(self, name: str, value: Any) -> str:
         """The value of an option, as it would be typed."""
-        if is_array(value):
-            return self.array(name, value)
-        if isinstance(value, Mapping) and value and all(is_array(each) for each in value.values()):
-            save_tensors(self.path / f"{name}.safetensors", value)
-            return str(self.path / f"{name}.safetensors")
+        value = plain(value)
         if isinstance(value, Mapping):
-            (self.path / f"{name}.json").write_text(json.dumps(value))
-            return str(self.path / f"{name}.json")
-        if isinstance(value, (list, tuple)) and value and all(is_array(each) for each in value):
-            return "npy:" + ",".join(self.array(f"{name}{i}", each) for i, each in enumerate(value))
-        if isinstance(value, (list, tuple)):
-            return ",".join(self.word(name, each) for each in value)
-        return str(os.fspath(value)) if isinstance(value, os.PathLike) else str(value)
+            return self.mapping(name, value)
+        if name in _ARRAYS and (is_array(value) or is_list(value)):
+            return self.array(name, _ARRAYS[name](name, value))
+        if name == "data" and is_list(value):
+            if len(value) != 2:
+                raise _native.RequestError(f"data: {len(value)} arrays, expected a pair (X, Y)")
+            return f"npy:{self.array('data0', real('data, X', value[0]))},{self.array('data1', _labels('data, Y', value[1]))}"
+        if is_array(value) and value.ndim > 1:
+            return self.array(name, as_array(name, value))
+        if is_array(value) or is_list(value):
+            return ",".join(self.word(name, each) for each in (value.tolist() if hasattr(value, "tolist") else value))
+        return os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
 
     def options(self, options: Mapping[str, Any]) -> list[str]:
         words = []
         for name, value in options.items():
             option = "--" + name.rstrip("_").replace("_", "-")
+            value = plain(value)
             if value is True:
                 words.append(option)
             elif value is not None and value is not False:
@@ -52,15 +83,35 @@ class _Folder:
         return words
 
 
-@contextlib.contextmanager
-def _folder() -> Iterator[_Folder]:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="bppsa-", dir=memory, ignore_cleanup_errors=True) as path:
-        yield _Folder(path)
+def _places() -> list[str]:
+    """Where a folder may be made: in memory, and where temporary files go."""
+    places = ["/dev/shm"] if os.access("/dev/shm", os.W_OK) else []
+    try:
+        return [*places, tempfile.gettempdir()]
+    except OSError as reason:  # no temporary directory can be used
+        if places:
+            return places
+        raise _native.RunError(f"{reason}, expected a folder for arrays: /dev/shm, or the one that TMPDIR names") from reason
+
+
+def in_folder(work: Callable[[_Folder], _Result]) -> _Result:
+    """Does the work with a folder of its own; in the next place where one has no room."""
+    places = _places()
+    for place in places:
+        try:
+            with tempfile.TemporaryDirectory(prefix="bppsa-", dir=place, ignore_cleanup_errors=True) as path:
+                return work(_Folder(path))
+        except OSError as reason:
+            if place == places[-1]:
+                raise _native.RunError(f"{' and '.join(places)}: {reason.strerror or reason}, where arrays are written, expected "
+                                       "room for them in /dev/shm or in the folder that TMPDIR names") from reason
+    raise AssertionError("unreachable")
 
 
 def _run(folder: _Folder, words: list[str], options: Mapping[str, Any]) -> str:
     code, out, err = _native.command([*words, *folder.options(options)])
+    if code != 0 and str(folder.path) in err and os.strerror(errno.ENOSPC) in err:  # of a file of ours
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.path))
     message = ""
     for line in err.replace(f"{folder.path}/", "").splitlines():
         if line.startswith("bppsa: note: "):
@@ -81,19 +132,25 @@ def run(*words: str | Mapping[str, Any], **options: Any) -> Any:
     may be
 
       - True for an option without a value; False and None leave it out;
-      - a number, a text or a path; a list or tuple of numbers for values with commas;
-      - an array (numpy's, or one that speaks DLPack) where the option takes an NPY file, and a pair of arrays (X, Y) for --data;
+      - a number, a text or a path; a list, a tuple or an array of numbers for values with commas. Scalars of numpy and arrays
+        without axes mean what Python's own numbers and truth values mean;
+      - an array (numpy's, one that speaks DLPack, nested lists) where the option takes an NPY file, and a pair of arrays (X, Y) for
+        --data. Types that the program does not read are converted where that changes no number, and refused elsewhere;
       - a dict of arrays where it takes a safetensors file; a dict that is a network where a model takes FILE.json.
+
+    Arrays travel in a folder in memory, or, where that has no room, in a temporary one.
 
     Raises RequestError and RunError with the program's sentence; its notes become warnings. Other Python threads go on
     meanwhile. Ctrl-C ends the call: training stops after its step; of everything else the caller is free at once.
     """
-    def call() -> str:
-        with _folder() as folder:
-            line = [folder.word("network", word) for word in words]
-            return _run(folder, line, options if line[0].startswith("-") else {**options, "json": True})
+    if not words:
+        raise _native.RequestError("run: no words, expected a command of the program, such as \"plan\", \"rnn\"")
 
-    out = _native.interruptible(call)
+    def work(folder: _Folder) -> str:
+        line = [folder.word("network", word) for word in words]
+        return _run(folder, line, options if line[0].startswith("-") else {**options, "json": True})
+
+    out = _native.interruptible(lambda: in_folder(work))
     return json.loads(out) if out.startswith(("{", "[")) else out
 
 
@@ -108,14 +165,13 @@ def grad(model: str | Mapping[str, Any], weights: Any, input: Any, labels: Any =
     layer's states, [T,B,H] or [B,H] (in both directions 2H wide), which leaves head and loss out. options: backward="scan",
     algorithm="chunked", dtype="f64", threads=2, ..
     """
-    def call() -> dict[str, np.ndarray]:
-        with _folder() as folder:
-            out = folder.path / "gradients.safetensors"
-            arrays = {"weights": weights, "input": input, "labels": labels, "h0": h0, "c0": c0, "out": out}
-            _run(folder, ["grad", folder.word("network", model)], {**options, **arrays, "json": True})
-            return load_tensors(out)
+    def work(folder: _Folder) -> dict[str, np.ndarray]:
+        out = folder.path / "gradients.safetensors"
+        arrays = {"weights": weights, "input": input, "labels": labels, "h0": h0, "c0": c0, "out": out}
+        _run(folder, ["grad", folder.word("network", model)], {**options, **arrays, "json": True})
+        return load_tensors(out)
 
-    return _native.interruptible(call)
+    return _native.interruptible(lambda: in_folder(work))
 
 
 def plan(model: str | Mapping[str, Any], **options: Any) -> dict[str, Any]:

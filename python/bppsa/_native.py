@@ -1,10 +1,12 @@
 """The shared library of the package: how it is loaded, called, and how its errors become exceptions."""
 from __future__ import annotations
 
+import _thread
 import ctypes
+import os
 import pathlib
 import threading
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 _PATH = pathlib.Path(__file__).with_name("libbppsa_python.so")
 
@@ -43,8 +45,9 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "scan_destroy": (None, [_Pointer]),
     "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
                             _Pointers]),
-    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointers, _Pointer, _Pointers]),
-    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
+    "layer_tape": (ctypes.c_int64, [_Pointer]),
+    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointer, _Pointers, _Pointer]),
+    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
     "layer_destroy": (None, [_Pointer]),
 }
 
@@ -59,7 +62,7 @@ version: Callable[[], bytes] = _function("version")
 allocated: Callable[[], int] = _function("allocated")
 _error, _command, _free = _function("error"), _function("command"), _function("free")
 _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")
-_layer_create, _layer_forward = _function("layer_create"), _function("layer_forward")
+_layer_create, _layer_tape, _layer_forward = _function("layer_create"), _function("layer_tape"), _function("layer_forward")
 _layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_destroy")
 
 # The codes of core/status.h whose cause is the request: argument, shape, unsupported, format.
@@ -72,34 +75,48 @@ def _check(status: int) -> None:
 
 
 def _word(text: str) -> bytes:
-    """The text for C, where a NUL byte would end it."""
+    """The text for C, where a NUL byte would end it. A path may have bytes that are no UTF-8."""
+    if not isinstance(text, str):
+        raise RequestError(f"{text!r}: a {type(text).__name__}, expected a text")
     if "\0" in text:
         raise RequestError(f"{text!r}: has a NUL byte, expected a text without one")
-    return text.encode()
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError as reason:
+        raise RequestError(f"{text!r}: {reason.reason}, expected a text in Unicode") from reason
 
 
 def sizes(*values: int) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
 
+# The functions that have a thread of their own at present, behind an interrupt too.
+under_way: set[Callable[[], Any]] = set()
+
+
 def interruptible(function: Callable[[], Any]) -> Any:
     """Calls the function so that Ctrl-C ends the wait for it. Python handles signals in the main thread and between two of its own
     instructions alone, so there a long call runs in a thread of its own; after Ctrl-C its result is dropped when it comes, and
-    what it works with stays until then."""
+    what it works with stays until then. No threading.Thread: Ctrl-C in its start() or join() may end in another error."""
     if threading.current_thread() is not threading.main_thread():
         return function()
     results: list[Any] = []
     errors: list[BaseException] = []
+    running = threading.Lock()
+    running.acquire()
 
     def work() -> None:
+        under_way.add(work)
         try:
             results.append(function())
         except BaseException as error:  # handed to the caller's thread
             errors.append(error)
+        finally:
+            under_way.discard(work)
+            running.release()
 
-    thread = threading.Thread(target=work, name="bppsa", daemon=True)
-    thread.start()
-    thread.join()
+    _thread.start_new_thread(work, ())
+    running.acquire()
     if errors:
         raise errors[0]
     return results[0]
@@ -114,6 +131,11 @@ def command(words: list[str]) -> tuple[int, str, str]:
     for text in texts:
         _free(text)
     return code, out, err
+
+
+_Two, _Four = ctypes.c_void_p * 2, ctypes.c_void_p * 4  # of addresses; every call makes its own
+_Pair = Tuple[Optional[int], Optional[int]]
+_Weights = Sequence[Optional[int]]  # of W_ih, W_hh, b_ih, b_hh
 
 
 class Scan:
@@ -136,39 +158,33 @@ class Scan:
 
 
 class Layer:
-    """One recurrent layer for one shape (T, B, I, H), with the states of its latest forward pass. Not for two threads at once. gpu,
-    stream: as of Scan. The passes take addresses of arrays; None stands for zeros, or for what is not wanted."""
+    """One recurrent layer for one shape (T, B, I, H), which keeps nothing between two passes: all that a backward pass reads of its
+    forward pass is in a tape of the caller's. gpu, stream: as of Scan. Passes take addresses of arrays, which are read or written
+    during the call alone (on a GPU until its stream has done the work); None stands for zeros, or for what is not wanted. Two
+    threads wait for each other."""
 
     def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
                  input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None) -> None:
         self._handle = ctypes.c_void_p()
         _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, threads, gpu,
                              stream, ctypes.byref(self._handle)))
-        # Used again in every pass: to make such an array takes longer than to fill it.
-        self._weights, self._gradients = (ctypes.c_void_p * 4)(), (ctypes.c_void_p * 4)()
-        self._first, self._last, self._of_first = ((ctypes.c_void_p * 2)() for _ in range(3))
-        self.shared: tuple[int, Any] | None = None  # the states' address and an array of them, for whoever shares them
-        self._states = ctypes.c_void_p()
-        self._to_states = ctypes.byref(self._states)
+        self._lock = threading.Lock()
+        self.tape: int = _layer_tape(self._handle)  # numbers in a tape
 
-    def forward(self, x: int, first: Sequence[int] | None, weights: Sequence[int | None], last: Sequence[int],
-                output: int | None) -> int:
-        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the last state, and to h_1 .. h_T [T,B,H], whose address
-        in the layer's memory it returns; output: where a copy of them goes. A state is h [B,H], or an LSTM's h and c."""
-        self._weights[:] = weights
-        self._last[:len(last)] = last
-        if first is not None:
-            self._first[:len(first)] = first
-        _check(_layer_forward(self._handle, x, None if first is None else self._first, self._weights, self._last, output,
-                              self._to_states))
-        return self._states.value  # type: ignore[return-value]
+    def forward(self, x: int, first: _Pair | None, weights: _Weights, tape: int, last: _Pair, output: int) -> None:
+        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the tape, the last state, and h_1 .. h_T [T,B,H]. A state
+        is a pair, h [B,H] and an LSTM's c or None."""
+        states = None if first is None else _Two(*first)
+        with self._lock:
+            _check(_layer_forward(self._handle, x, states, _Four(*weights), tape, _Two(*last), output))
 
-    def backward(self, seed: int, last_cell: int | None, gradients: Sequence[int | None], dx: int | None,
-                 of_first: Sequence[int | None]) -> None:
-        """From the gradient of h_1 .. h_T [T,B,H], and of c_T [B,H], to those of the weights, of x and of the initial state."""
-        self._gradients[:] = gradients
-        self._of_first[:len(of_first)] = of_first
-        _check(_layer_backward(self._handle, seed, last_cell, self._gradients, dx, self._of_first))
+    def backward(self, x: int, weights: _Weights, tape: int, seed: int, last_cell: int | None, gradients: _Weights,
+                 dx: int | None, of_first: _Pair) -> None:
+        """From x, the weights and the tape of a forward pass, and the gradient of h_1 .. h_T [T,B,H] and of c_T [B,H], to those of
+        the weights, of x and of the initial state."""
+        with self._lock:
+            _check(_layer_backward(self._handle, x, _Four(*weights), tape, seed, last_cell, _Four(*gradients), dx,
+                                   _Two(*of_first)))
 
     def __del__(self, destroy: Callable[..., None] = _layer_destroy) -> None:
         if getattr(self, "_handle", None):

@@ -24,13 +24,12 @@ _Shape = Union[Sequence[int], None]
 
 
 def _matrix(operator: str, options: Mapping[str, Any]) -> scipy.sparse.csr_array:
-    def call() -> scipy.sparse.csr_array:
-        with _commands._folder() as folder:
-            out = folder.path / "J.npz"
-            _commands._run(folder, ["jacobian", operator], {**options, "out": out, "json": True})
-            return scipy.sparse.csr_array(scipy.sparse.load_npz(out))
+    def work(folder: _commands._Folder) -> scipy.sparse.csr_array:
+        out = folder.path / "J.npz"
+        _commands._run(folder, ["jacobian", operator], {**options, "out": out, "json": True})
+        return scipy.sparse.csr_array(scipy.sparse.load_npz(out))
 
-    return _native.interruptible(call)
+    return _native.interruptible(lambda: _commands.in_folder(work))
 
 
 def conv2d(*, in_shape: _Shape = None, input: Any = None, out_channels: int | None = None, kernel: _Pair = None,

@@ -6,39 +6,32 @@ initial states and weights.
 """
 from __future__ import annotations
 
-import collections
-import ctypes
-import functools
 import itertools
-import math
-import threading
-from typing import Any, Callable, Tuple
+import operator
+from typing import Any, Callable, Mapping, Sequence, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from . import _native
+from ._edges import cannot, opaque
+from ._pool import Key, Pool, Tape
 
 __all__ = ["GRU", "LSTM", "RNN", "scan"]
 
+_Pool = Pool  # its name in modules that were saved whole
 _LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
 
 
-def _opaque(function: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.compile calls the function as it is and does not look inside. A call from anywhere else goes straight to it."""
-    owners = [owner for name in ("compiler", "_dynamo") if hasattr(owner := getattr(torch, name, None), "disable")]
-    if not owners:
-        return function
-    alone = owners[0].disable(function)
-    compiling = getattr(owners[0], "is_compiling", lambda: True)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return alone(*args, **kwargs) if compiling() else function(*args, **kwargs)
-
-    return call
+def _autocast(tensor: Tensor) -> bool:
+    """Does autocast compute in lower precision on the tensor's device?"""
+    if tensor.is_cuda:
+        return torch.is_autocast_enabled()
+    try:
+        return torch.is_autocast_enabled(tensor.device.type)
+    except TypeError:  # an older PyTorch
+        return torch.is_autocast_cpu_enabled()
 
 
 def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
@@ -47,8 +40,10 @@ def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
         raise ValueError(f"{what}: on {tensor.device}, expected {like.device} as the others")
     if tensor.device.type not in ("cpu", "cuda"):
         raise NotImplementedError(f"{what}: on {tensor.device}, expected the CPU or a GPU of CUDA")
+    if tensor.dtype in (torch.float16, torch.bfloat16) and _autocast(tensor):
+        tensor = tensor.float()  # the layers compute in float32
     if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64")
+        raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64, as .float() makes of it")
     if like is not None and tensor.dtype != like.dtype:
         raise TypeError(f"{what}: {tensor.dtype}, expected {like.dtype} as the others")
     return tensor.contiguous()
@@ -102,15 +97,16 @@ class _Scan(torch.autograd.Function):
         y = jt.new_empty((steps + 1, batch, size))
         y[steps] = g
         threads, place = torch.get_num_threads(), _place(jt)
+        matrices, injected = jt.detach(), None if u is None else u.detach()  # as of a layer's pass
 
         def call() -> None:
             plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None, threads, *place)
-            plan.run(jt.data_ptr(), _address(u), y.data_ptr())
+            plan.run(matrices.data_ptr(), _address(injected), y.data_ptr())
 
         _call(2.0 * jt.numel() * (1 if diagonal else _growth(method, size)), jt, call)
         ctx.method = method
-        result = y[:steps]
-        ctx.save_for_backward(jt, g, result)
+        result = y[:steps].data  # no view for autograd, which would not let its user change it
+        ctx.save_for_backward(jt, g, result if ctx.needs_input_grad[0] else None)
         return result
 
     @staticmethod
@@ -129,8 +125,12 @@ class _Scan(torch.autograd.Function):
             djt = du.unsqueeze(-1) * after.unsqueeze(-2) if dense else du * after
         return djt, du if ctx.needs_input_grad[1] else None, dg, None
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise cannot("scan", "forward-mode differentiation")
 
-@_opaque
+
+@opaque(lambda _: "scan")
 def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Tensor:
     """g_0 .. g_{T-1} [T,B,H] of the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, for any T; differentiable in all three arguments,
     any number of times.
@@ -151,137 +151,145 @@ def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Te
     jt = _checked("jt", jt)
     u = None if u is None else _checked("u", u, jt)
     g = _checked("g", g, jt)
-    if shape[0] == 0:
-        return g.new_empty(shape)
+    if 0 in shape:  # the sums are 0
+        return g.expand(shape) + jt.sum() if u is None else g.expand(shape) + (jt.sum() + u.sum())
     return _Scan.apply(jt, u, g, method)
 
 
 # ---- recurrent layers ----
 
 
-class _Pool:
-    """Layers of the library that no pass uses at present, by what they were made for. Beyond the limit those are dropped that were
-    used longest ago. A copy of a module begins with none."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = self._least = limit
-        self._idle: collections.deque[tuple[Any, _native.Layer]] = collections.deque()  # the latest ones last
-        self._returned: collections.deque[tuple[Any, _native.Layer]] = collections.deque()
-        self._lock = threading.Lock()
-
-    def __reduce__(self) -> Any:
-        return _Pool, (self._least,)
-
-    def keep(self, limit: int) -> None:
-        """So many layers at most, and at least as many as at first."""
-        self._limit = max(limit, self._least)
-
-    def take(self, key: tuple[Any, ...]) -> _native.Layer:
-        dropped = []  # destroyed outside the lock
-        with self._lock:
-            while self._returned:
-                self._idle.append(self._returned.popleft())
-            found = None
-            for number in range(len(self._idle) - 1, -1, -1):
-                if self._idle[number][0] == key:
-                    found = self._idle[number]
-                    del self._idle[number]
-                    break
-            while len(self._idle) > self._limit:
-                dropped.append(self._idle.popleft())
-        return _native.Layer(*key) if found is None else found[1]
-
-    def give_back(self, key: tuple[Any, ...], layer: _native.Layer) -> None:
-        """Takes no lock: a destructor calls it, and these run anywhere, in the middle of take too."""
-        self._returned.append((key, layer))
-
-
-class _Lease:
-    """A layer for one forward pass and its backward passes. It goes back to the pool when neither graph nor output is left."""
-
-    def __init__(self, pool: _Pool, key: tuple[Any, ...]) -> None:
-        self._pool, self._key = pool, key
-        self.layer: _native.Layer | None = None
-        self.layer = pool.take(key)
-
-    def __del__(self) -> None:
-        if self.layer is not None:
-            self._pool.give_back(self._key, self.layer)
-
-
-class _Kept(np.ndarray):
-    """An array that keeps a lease. A tensor of it keeps the array."""
-
-    lease: _Lease
-
-
-def _shared(address: int, shape: tuple[int, ...], dtype: torch.dtype, lease: _Lease) -> Tensor:
-    """The layer's memory as a tensor, which keeps the lease. It is no view, which autograd would not let its user change."""
-    layer = lease.layer
-    if layer.shared is None or layer.shared[0] != address:
-        size = 8 if dtype is torch.float64 else 4
-        memory = (ctypes.c_char * (size * math.prod(shape))).from_address(address)
-        layer.shared = (address, np.ndarray(shape, f"f{size}", memory).view(_Kept))
-    kept = layer.shared[1].view()
-    kept.lease = lease
-    return torch.from_numpy(kept)
-
-
 def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
+def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
+    """Those of h and c, of which there may be no c or none of both."""
+    h, c = (*state, None, None)[:2]
+    return _address(h), _address(c)
+
+
+class _Weights:
+    """W_ih, W_hh, b_ih, b_hh of one direction of one layer; biases may be None. aliases: what the passes read, which `w.data = ..`
+    does not change. names: of those that are the module's parameters themselves; empty if one is not. No address is kept."""
+
+    __slots__ = ("dtype", "device", "tensors", "aliases", "shapes", "names")
+
+    def __init__(self, tensors: Sequence[Tensor | None], like: Tensor, names: Sequence[str]) -> None:
+        self.dtype, self.device, self.tensors, self.names = like.dtype, like.device, tensors, names
+        self.aliases = [None if tensor is None else tensor.detach() for tensor in tensors]
+        self.shapes = [None if tensor is None else tensor.shape for tensor in tensors]
+
+    def serve(self, x: Tensor, parameters: Mapping[str, Tensor | None]) -> bool:
+        """Whether they are still those of a module with these parameters, and fit the input."""
+        if self.dtype is not x.dtype or self.device != x.device:
+            return False
+        for name, weight, alias in zip(self.names, self.tensors, self.aliases):
+            if parameters.get(name) is not weight or weight.data_ptr() != alias.data_ptr() or not weight.is_contiguous():
+                return False
+        return bool(self.names)
+
+
+def _readable(tensor: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor that _Layer saved, and hooks may have moved, as the library can read it."""
+    if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != device:
+        raise _native.RequestError(
+            f"bppsa.torch: a tensor saved for the backward pass came back as {tensor.dtype} {list(tensor.shape)} on "
+            f"{tensor.device}, expected {dtype} {list(shape)} on {device} as it was saved")
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
 class _Layer(torch.autograd.Function):
     """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, of which biases may be None, and perhaps an initial state, to
-    h_1 .. h_T [T,B,H] and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of the pool's layer. With `recorded` a
-    backward pass may follow."""
+    h_1 .. h_T [T,B,H] and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of the layer that computes it. With
+    `recorded` a backward pass may follow. All that it reads is saved with autograd: hooks may move it, and it is gone when autograd
+    drops it."""
 
     @staticmethod
-    def forward(ctx: Any, pool: _Pool, key: tuple[Any, ...], recorded: bool, flops: float, x: Tensor, w_ih: Tensor, w_hh: Tensor,
-                b_ih: Tensor | None, b_hh: Tensor | None, *first: Tensor) -> tuple[Tensor, ...]:
-        steps, batch, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
+    def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, x: Tensor,
+                *inputs: Tensor | None) -> Any:
+        steps, batch, _, hidden = key[5]
+        read, first = x, inputs[4:]
+        if recorded or flops > _LONG:  # a later or an interrupted pass reads aliases
+            read, first = x.detach(), [part.detach() for part in first]
         last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
-        # A GPU's results are ordinary tensors, in the order of its stream.
-        output = x.new_empty((steps, batch, hidden)) if x.is_cuda or not recorded else None
+        output = x.new_empty((steps, batch, hidden))
+        at = [_address(weight) for weight in held.aliases]
 
-        def call() -> tuple[_Lease, int]:  # a new layer may take seconds too, for what its backward pass needs
-            lease = _Lease(pool, key)
-            return lease, lease.layer.forward(x.data_ptr(), [state.data_ptr() for state in first] if first else None,
-                                              (w_ih.data_ptr(), w_hh.data_ptr(), _address(b_ih), _address(b_hh)),
-                                              [state.data_ptr() for state in last], _address(output))
+        def run(layer: _native.Layer) -> Any:
+            tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
+            layer.forward(read.data_ptr(), _addresses(first) if first else None, at,
+                          tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), output.data_ptr())
+            return tape, held  # what the call works with belongs to it: it outlives an interrupt
 
-        # What the call works with belongs to the closure, which outlives an interrupted call.
-        lease, states = _call(flops, x, call)
-        if output is not None and not recorded:
-            return (output, *last)  # without the layer's memory
-        shared = output is None
-        output = _shared(states, (steps, batch, hidden), x.dtype, lease) if output is None else output
-        ctx.lease, ctx.flops, ctx.shape = lease, flops, output.shape
-        # The backward pass reads shared states where they are: PyTorch refuses it if they have been changed.
-        ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, *first, *([output] if shared else []))
-        ctx.set_materialize_grads(False)
+        tape, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
+        if recorded:
+            tape = tape if x.is_cuda else tape.tensor()
+            ctx.pool, ctx.key, ctx.flops, ctx.kept = pool, key, flops, (tape.shape, held.dtype, held.device)
+            ctx.shapes, ctx.held = held.shapes, held if held.names else None  # other weights belong to autograd alone
+            # Behind them those inputs on which the gradients depend (_Refuse).
+            ctx.save_for_backward(read, tape, *held.aliases, *[each for each in (x, *inputs)
+                                                               if each is not None and each.requires_grad])
+            ctx.set_materialize_grads(False)
         return (output, *last)
 
     @staticmethod
     def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None = None) -> Any:
-        lease, wanted = ctx.lease, ctx.needs_input_grad[4:]
-        inputs = ctx.saved_tensors[:len(wanted)]
-        x = inputs[0]
-        seed = x.new_zeros(ctx.shape) if of_output is None else of_output.contiguous()
-        if of_h is not None:
-            seed = seed.clone() if seed is of_output else seed
-            seed[-1] += of_h[0]
-        of_c = None if of_c is None else of_c.contiguous()
-        gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip(inputs, wanted)]
+        try:
+            return _backward(ctx, of_output, of_h, of_c)
+        except RuntimeError as reason:
+            if isinstance(reason, (NotImplementedError, _native.Error)) or "data pointer" not in str(reason):
+                raise
+            raise NotImplementedError("bppsa.torch: gradients of several seeds at once (vectorize=True, is_grads_batched=True) are "
+                                      "refused, expected one seed after the other, as vectorize=False has them") from reason
 
-        def call() -> None:
-            dx, w_ih, w_hh, b_ih, b_hh, *of_first = [None if each is None else each.data_ptr() for each in gradients]
-            lease.layer.backward(seed.data_ptr(), _address(of_c), (w_ih, w_hh, b_ih, b_hh), dx, of_first)
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise cannot(ctx.key[0].upper(), "forward-mode differentiation")
 
-        _call(2 * ctx.flops, x, call)
-        if torch.is_grad_enabled():  # the graph of this pass is recorded
-            gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *inputs, of_output, of_h, of_c)
-        return (None, None, None, None, *gradients)
+
+def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None) -> Any:
+    """The backward pass of _Layer."""
+    saved, held, (tape_shape, dtype, device) = ctx.saved_tensors, ctx.held, ctx.kept
+    steps, batch, inputs, hidden = ctx.key[5]
+    x, tape = _readable(saved[0], (steps, batch, inputs), dtype, device), _readable(saved[1], tape_shape, dtype, device)
+    weights = saved[2:6]
+    if held is None or any(map(operator.is_not, weights, held.aliases)):
+        weights = [None if weight is None else _readable(weight, shape, dtype, device)
+                   for weight, shape in zip(weights, ctx.shapes)]
+    at = [_address(weight) for weight in weights]
+    seed = x.new_zeros((steps, batch, hidden)) if of_output is None else of_output.contiguous()
+    if of_h is not None:
+        seed = seed.clone() if seed is of_output else seed
+        seed[-1] += of_h[0]
+    of_c = None if of_c is None else of_c.contiguous()
+    wanted = ctx.needs_input_grad[5:]
+    gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
+    gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
+
+    def run(layer: _native.Layer) -> Any:
+        to = [_address(gradient) for gradient in gradients]
+        layer.backward(x.data_ptr(), at, tape.data_ptr(), seed.data_ptr(), _address(of_c), to[1:5], to[0],
+                       (*to[5:], None, None)[:2])
+        return weights
+
+    _call(2 * ctx.flops, x, lambda: ctx.pool.run(ctx.key, run))
+    if torch.is_grad_enabled():  # the graph of this pass is recorded
+        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[6:], of_output, of_h, of_c)
+    return (None, None, None, None, None, *gradients)
+
+
+class _Nothing(torch.autograd.Function):
+    """The states of no sample: h_1 .. h_T [T,0,H], and as many last states [1,0,H]. All gradients are 0."""
+
+    @staticmethod
+    def forward(ctx: Any, steps: int, hidden: int, last: int, *tensors: Tensor | None) -> Any:
+        ctx.save_for_backward(*tensors)
+        return (tensors[0].new_empty((steps, 0, hidden)), *[tensors[0].new_empty((1, 0, hidden)) for _ in range(last)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return (None, None, None, *[None if tensor is None else torch.zeros_like(tensor) for tensor in ctx.saved_tensors])
 
 
 _State = Tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each [1,B,H], of all layers and directions [L·D,B,H]
@@ -320,27 +328,43 @@ class _Recurrent:
         self._names = [[f"{kind}_l{layer}{direction}" for kind in kinds] for layer in range(self.num_layers)
                        for direction in ("", "_reverse")[:self._directions]]
         self._relu = getattr(self, "nonlinearity", "") == "relu"
-        self._pool = _Pool(4 * len(self._names))
+        self._pool = Pool(4 * len(self._names))
+
+    def __prepare_scriptable__(self) -> Any:
+        raise cannot(type(self).__name__, "torch.jit.script")
 
     def extra_repr(self) -> str:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
+    def _find_weights(self, x: Tensor, number: int) -> _Weights:
+        """Those of one direction of one layer, kept for its next passes where they are the module's own parameters."""
+        names = self._names[number]
+        found = [getattr(self, name) for name in names]
+        tensors = [_checked(name, weight, x) for name, weight in zip(names, found)]
+        own = all(self._parameters.get(name) is tensor for name, tensor in zip(names, tensors))
+        held = _Weights(tensors if self.bias else [*tensors, None, None], x, names if own else ())
+        self._pool.weights.pop(number, None)
+        if own:
+            self._pool.weights[number] = held
+        return held
+
     def _run(self, x: Tensor, first: _State | None, number: int) -> tuple[Tensor, _State]:
         """h_1 .. h_T [T,B,H] and the last state of one direction of one layer, in the order in which it walks."""
-        weights: list[Tensor | None] = []
-        for name in self._names[number]:
-            weight = self._parameters.get(name)  # faster than getattr, which finds what took the place of a parameter too
-            weight = getattr(self, name) if weight is None else weight
-            fits = weight.dtype is x.dtype and weight.device == x.device and weight.is_contiguous()
-            weights.append(weight if fits else _checked(name, weight, x))
-        to_inputs = torch.is_grad_enabled() and (x.requires_grad or any(part.requires_grad for part in first or ()))
-        recorded = to_inputs or torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
-        key = (self._cell, self.scan, self.forward_method, self._relu, x.dtype is torch.float64, (*x.shape, self.hidden_size),
-               to_inputs, torch.get_num_threads(), *_place(x))
-        flops = 2.0 * x.shape[0] * x.shape[1] * weights[0].shape[0] * (x.shape[2] + self.hidden_size)
-        weights += [] if self.bias else [None, None]
-        states, *last = _Layer.apply(self._pool, key, recorded, flops * _growth(self.scan, self.hidden_size), x, *weights,
-                                     *(first or ()))
+        held = self._pool.weights.get(number)
+        if held is None or not held.serve(x, self._parameters):
+            held = self._find_weights(x, number)
+        to_inputs = recorded = False
+        if torch.is_grad_enabled():
+            to_inputs = x.requires_grad or (first is not None and (first[0].requires_grad or first[-1].requires_grad))
+            recorded = to_inputs or any([weight is not None and weight.requires_grad for weight in held.tensors])
+        steps, batch, inputs = x.shape
+        key = (self._cell, self.scan, self.forward_method, self._relu, held.dtype is torch.float64,
+               (steps, batch, inputs, self.hidden_size), to_inputs, torch.get_num_threads(), *_place(x))
+        flops = 2.0 * steps * batch * held.shapes[0][0] * (inputs + self.hidden_size) * _growth(self.scan, self.hidden_size)
+        if batch == 0:
+            states, *last = _Nothing.apply(steps, self.hidden_size, 1 + self._pair, x, *held.tensors, *(first or ()))
+        else:
+            states, *last = _Layer.apply(self._pool, key, flops, recorded, held, x, *held.tensors, *(first or ()))
         return states, tuple(last)
 
     def _forwards(self, stretches: list[Tensor], first: _State | None, number: int) -> tuple[list[Tensor], _State]:
@@ -414,9 +438,9 @@ class _Recurrent:
         """The input, whose last axis has the features, contiguous."""
         if x.dtype not in (torch.float32, torch.float64) or not (x.is_cpu or x.is_cuda) or not x.is_contiguous():
             x = _checked(f"bppsa.torch.{type(self).__name__}: input", x)
-        if x.shape[-1] != self.input_size or 0 in x.shape:
+        if x.shape[-1] != self.input_size or x.shape[0] == 0 or x.shape[-1] == 0:
             raise ValueError(f"bppsa.torch.{type(self).__name__}: input is {list(shape)}, expected {self.input_size} numbers in "
-                             "each step, at least one step and one sequence")
+                             "each step, at least one step and one number")
         return x
 
     def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
@@ -431,7 +455,7 @@ class _Recurrent:
         last = last if back is None else tuple(part.index_select(1, back) for part in last)
         return PackedSequence(joined, sizes, order, back), self._parted(last)
 
-    @_opaque
+    @opaque(lambda args: type(args[0]).__name__)
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """input [T,B,I], [B,T,I] with batch_first, [T,I], or a PackedSequence, whose shorter sequences end where they end; hx
         [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,
@@ -439,6 +463,9 @@ class _Recurrent:
         (h_0, c_0) for hx, and returns (h_T, c_T) in the place of h_T."""
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
+        if not isinstance(input, Tensor):
+            raise TypeError(f"bppsa.torch.{type(self).__name__}: input is a {type(input).__name__}, expected a tensor or a "
+                            "PackedSequence")
         dimensions = input.dim()
         if dimensions not in (2, 3):
             raise ValueError(f"bppsa.torch.{type(self).__name__}: input has {dimensions} dimensions, expected 3, or 2 for a single "
@@ -459,7 +486,8 @@ class RNN(_Recurrent, torch.nn.RNN):
     forward   how states are computed: "sequential", "speculative" (chunks of time at once, verified), "auto"
 
     Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
-    CUDA, on the caller's stream. Refused, in a sentence: the gradient of a gradient.
+    CUDA, on the caller's stream. Under autocast inputs in lower precision are computed in float32. Refused, in a sentence: the
+    gradient of a gradient; tracing, scripting, export, vmap.
     """
 
     _cell = "rnn"

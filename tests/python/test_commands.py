@@ -255,7 +255,7 @@ class Scans(unittest.TestCase):
         for jt, u, message in ((np.zeros((4, 2, 3, 2)), None, "jt: shape"), (np.zeros((4, 2)), None, "jt: shape"),
                                (np.zeros((4, 2, 3)), np.zeros((3, 2, 3)), r"u: shape \[3, 2, 3\], expected"),
                                (np.zeros((4, 2, 3), np.float32), None, "g: dtype float64, expected float32"),
-                               (np.zeros((4, 2, 3), int), None, "jt: dtype int64, expected float32 or float64")):
+                               (np.zeros((4, 2, 3), complex), None, "jt: dtype complex128, expected an array of numbers")):
             with self.assertRaisesRegex(ValueError, message):
                 bppsa.scan(jt, u, g)
         with self.assertRaisesRegex(bppsa.RequestError, "method 'quick', expected auto"):

@@ -8,6 +8,8 @@
 
 #include "core/alloc.h"
 #include "core/memory.h"
+#include "models/network_kind.h"
+#include "recurrent/recurrent.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
@@ -61,30 +63,91 @@ static bool is_used(const pass *p, int which) {
                                                : true;
 }
 
-/* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
-static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
-  bppsa_python_layer *layer = NULL;
-  void *a[ALL], *states;
+/* Two layers of the same options on a device, and the arrays of their passes there. */
+typedef struct {
+  const bppsa_device *where;
+  const pass *p;
+  bppsa_python_layer *layers[2];
+  void *a[ALL];
+  void *x, *tapes[3];     /* x: another place for x; tapes: of the pass, another place for it, of another pass */
+  void *output, *last[2]; /* of that other pass */
+  int64_t tape;           /* bytes of a tape */
+} passes;
+
+static void *zeros_on(const bppsa_device *where, int64_t bytes) {
+  void *host = bppsa_calloc(bytes, 1), *array = on_device(where, host, bytes);
+  bppsa_free(host);
+  return array;
+}
+
+static void make_passes(const pass *p, const bppsa_device *where, double *values[ALL], passes *made) {
   const int64_t sizes[] = {T, B, I, H}, size = (int64_t)bppsa_dtype_size(p->dtype);
+  *made = (passes){.where = where, .p = p};
   for (int k = 0; k < ALL; ++k) {
     const int64_t count = count_of(p, k);
     void *host = k < INPUTS ? rounded(p->dtype, values[k], count) : bppsa_calloc(count, (size_t)size);
-    a[k] = is_used(p, k) ? on_device(where, host, count * size) : NULL;
+    made->a[k] = is_used(p, k) ? on_device(where, host, count * size) : NULL;
     bppsa_free(host);
   }
-  assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 1,
-                                             gpu_of(where), bppsa_device_get_stream(where), &layer),
-                   BPPSA_OK);
-  for (int repeat = 0; repeat < 2; ++repeat) { /* the second one does not depend on what the first one left */
-    assert_int_equal(bppsa_python_layer_forward(layer, a[X], p->start ? (const void *[]){a[H0], a[C0]} : NULL,
-                                                (const void *[]){a[W_IH], a[W_HH], a[B_IH], a[B_HH]},
-                                                (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT], &states),
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 1,
+                                               gpu_of(where), bppsa_device_get_stream(where), &made->layers[i]),
                      BPPSA_OK);
-    assert_int_equal(
-        bppsa_python_layer_backward(layer, a[SEED], a[OF_CELL],
-                                    (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH]},
-                                    a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
-        BPPSA_OK);
+    made->last[i] = zeros_on(where, count_of(p, LAST_H) * size);
+  }
+  made->tape = bppsa_python_layer_tape(made->layers[0]) * size;
+  assert_true(made->tape >= (T + 1) * B * H * size);
+  for (int i = 0; i < 3; ++i) {
+    made->tapes[i] = zeros_on(where, made->tape);
+  }
+  made->x = zeros_on(where, count_of(p, X) * size);
+  made->output = zeros_on(where, count_of(p, OUTPUT) * size);
+}
+
+static void free_passes(const passes *m) {
+  for (int i = 0; i < 2; ++i) {
+    bppsa_python_layer_destroy(m->layers[i]);
+    bppsa_memory_free(m->where, m->last[i]);
+  }
+  for (int i = 0; i < 3; ++i) {
+    bppsa_memory_free(m->where, m->tapes[i]);
+  }
+  bppsa_memory_free(m->where, m->x);
+  bppsa_memory_free(m->where, m->output);
+  for (int k = 0; k < ALL; ++k) {
+    bppsa_memory_free(m->where, m->a[k]);
+  }
+}
+
+/* A forward pass, and before its backward pass another one of the same layer, with another input and no initial state. Then x and
+ * the tape move, and the other layer goes back. */
+static void go_through(const passes *m) {
+  void *const *a = m->a;
+  const int64_t x = count_of(m->p, X) * (int64_t)bppsa_dtype_size(m->p->dtype);
+  const void *const weights[] = {a[W_IH], a[W_HH], a[B_IH], a[B_HH]};
+  assert_int_equal(bppsa_python_layer_forward(m->layers[0], a[X], m->p->start ? (const void *[]){a[H0], a[C0]} : NULL, weights,
+                                              m->tapes[0], (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT]),
+                   BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_clear(m->where, m->x, x), BPPSA_OK);
+  assert_int_equal(bppsa_python_layer_forward(m->layers[0], m->x, NULL, weights, m->tapes[2], m->last, m->output), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_copy(m->where, m->x, x, a[X], x, x, 1), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_copy(m->where, m->tapes[1], m->tape, m->tapes[0], m->tape, m->tape, 1), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_clear(m->where, m->tapes[0], m->tape), BPPSA_OK);
+  assert_int_equal(
+      bppsa_python_layer_backward(m->layers[1], m->x, weights, m->tapes[1], a[SEED], a[OF_CELL],
+                                  (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH]},
+                                  a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
+      BPPSA_OK);
+}
+
+/* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
+static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
+  const int64_t size = (int64_t)bppsa_dtype_size(p->dtype);
+  passes made;
+  make_passes(p, where, values, &made);
+  void *const *a = made.a;
+  for (int repeat = 0; repeat < 2; ++repeat) { /* the second one does not depend on what the first one left */
+    go_through(&made);
   }
   if (is_emulated(where)) { /* its streams are lazy: the passes have waited for nothing */
     for (int64_t i = 0; i < count_of(p, OUTPUT) * size; ++i) {
@@ -100,10 +163,7 @@ static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
     }
     bppsa_free(from.data);
   }
-  bppsa_python_layer_destroy(layer);
-  for (int k = 0; k < ALL; ++k) {
-    bppsa_memory_free(where, a[k]);
-  }
+  free_passes(&made);
 }
 
 static void make_values(const pass *p, double *values[ALL]) {
@@ -231,6 +291,57 @@ static void test_scans(void **state) {
   bppsa_device_destroy(host);
 }
 
+static bppsa_view view_on(const void *data, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make((void *)data, BPPSA_F64, ndim, shape);
+  view.device = bppsa_device_get_kind(device);
+  return view;
+}
+
+/* Networks with tapes refuse passes without one, tapes of another size and outputs of another shape; others refuse tapes. */
+static void test_wrong_tapes(void **state) {
+  (void)state;
+  const bppsa_cell *cell = bppsa_network_kind_find("gru")->cell;
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL, *other = NULL;
+  config.seq_len = T;
+  config.batch = B;
+  config.input = I;
+  config.hidden = H;
+  config.dtype = BPPSA_F64;
+  assert_int_equal(bppsa_recurrent_create(&config, cell, device, &other), BPPSA_OK);
+  config.tape = true;
+  assert_int_equal(bppsa_recurrent_create(&config, cell, device, &model), BPPSA_OK);
+  int64_t size = -1, more;
+  assert_error(bppsa_recurrent_tape_size(other, &size), BPPSA_ERR_ARGUMENT, "gru: the network has no tapes");
+  assert_int_equal(size, -1);
+  assert_int_equal(bppsa_recurrent_tape_size(model, &size), BPPSA_OK);
+  more = size + 1;
+  void *memory = zeros_on(device, more * 8), *input = zeros_on(device, T * B * I * 8), *output = zeros_on(device, T * B * H * 8);
+  const bppsa_view x = view_on(input, 3, (int64_t[]){T, B, I}), tape = view_on(memory, 1, &size),
+                   longer = view_on(memory, 1, &more), to = view_on(output, 3, (int64_t[]){T, B, H}),
+                   wrong = view_on(output, 2, (int64_t[]){T * B, H});
+  assert_error(bppsa_recurrent_forward_layers(model, &x, NULL), BPPSA_ERR_ARGUMENT, "gru: a forward pass without a tape");
+  assert_error(bppsa_recurrent_use_tape(other, &x, &tape, NULL), BPPSA_ERR_ARGUMENT, "gru: the network has no tapes");
+  assert_error(bppsa_recurrent_use_tape(model, &x, &longer, NULL), BPPSA_ERR_SHAPE, "tape: f64 [");
+  assert_error(bppsa_recurrent_use_tape(model, &to, &tape, NULL), BPPSA_ERR_SHAPE, "x: f64 [");
+  assert_error(bppsa_recurrent_use_tape(model, &x, &tape, &wrong), BPPSA_ERR_SHAPE, "output: f64 [");
+  assert_int_equal(bppsa_recurrent_use_tape(model, &x, &tape, &to), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &x, NULL), BPPSA_OK);
+  bppsa_model_destroy(model);
+  bppsa_model_destroy(other);
+  config.layers = 2;
+  model = NULL;
+  assert_error(bppsa_recurrent_create(&config, cell, device, &model), BPPSA_ERR_UNSUPPORTED, "tapes of 2 layers, expected one");
+  assert_null(model);
+  config.layers = 1;
+  config.bidirectional = true;
+  assert_error(bppsa_recurrent_create(&config, cell, device, &model), BPPSA_ERR_UNSUPPORTED,
+               "tapes of 1 layers in two directions");
+  bppsa_memory_free(device, memory);
+  bppsa_memory_free(device, input);
+  bppsa_memory_free(device, output);
+}
+
 static bppsa_status create_on(int32_t gpu, bool a_scan, int64_t threads) {
   const int64_t sizes[] = {T, B, I, H};
   bppsa_python_layer *layer = NULL;
@@ -277,9 +388,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_as_the_processor),
-                                     cmocka_unit_test(test_scans), cmocka_unit_test(test_wrong_devices),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),     cmocka_unit_test(test_as_the_processor),
+                                     cmocka_unit_test(test_scans),         cmocka_unit_test(test_wrong_tapes),
+                                     cmocka_unit_test(test_wrong_devices), cmocka_unit_test(test_memory)};
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);

@@ -1,0 +1,61 @@
+"""Where PyTorch would record or transform bppsa.torch instead of calling it with numbers: sentences that say what to do."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import torch
+
+from . import _native
+
+_INSTEAD = "expected a layer of torch.nn with its state_dict (docs/python.md, \"Export\")"
+# Words of PyTorch's own errors about tensors without memory, in the order in which they are looked for.
+_TRANSFORMS = {"functorch": "vmap, and other transforms of torch.func,", "Fake": "torch.export",
+               "data pointer": "vmap or torch.export", "vmap": "vmap"}
+
+
+def cannot(what: str, transform: str) -> NotImplementedError:
+    instead = "expected a loop over the steps" if what == "scan" else _INSTEAD
+    return NotImplementedError(f"bppsa.torch.{what}: {transform} cannot look into it, {instead}")
+
+
+def _plain(function: Callable[..., Any], what: Callable[[tuple[Any, ...]], str]) -> Callable[..., Any]:
+    """The function, which says in a sentence when PyTorch records or transforms it instead of calling it with numbers. what: names
+    the layer or function for that sentence, from the arguments."""
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch._C._get_tracing_state() is not None:
+            raise cannot(what(args), "torch.jit.trace")
+        try:
+            return function(*args, **kwargs)
+        except (ValueError, TypeError, NotImplementedError, _native.Error):
+            raise
+        except Exception as reason:
+            for word, transform in _TRANSFORMS.items():
+                if word in str(reason):
+                    raise cannot(what(args), transform) from reason
+            raise
+
+    return call
+
+
+def opaque(what: Callable[[tuple[Any, ...]], str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Of a function that torch.compile calls as it is, without looking inside. A call from anywhere else goes straight to it."""
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        plain = _plain(function, what)
+        owners = [owner for name in ("compiler", "_dynamo") if hasattr(owner := getattr(torch, name, None), "disable")]
+        if not owners:
+            return plain
+        try:  # torch.export tells the reason
+            alone = owners[0].disable(plain, reason="bppsa.torch computes in C; where it has to be recorded, " + _INSTEAD)
+        except TypeError:  # an older PyTorch
+            alone = owners[0].disable(plain)
+        compiling = getattr(owners[0], "is_compiling", lambda: True)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return alone(*args, **kwargs) if compiling() else plain(*args, **kwargs)
+
+        return call
+
+    return decorate

@@ -1,0 +1,114 @@
+"""Memory that passes of bppsa.torch use again: layers of the library, and tapes."""
+from __future__ import annotations
+
+import collections
+import os
+import threading
+import weakref
+from typing import Any, Callable, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _native
+
+Key = Tuple[Any, ...]  # the arguments of _native.Layer
+_LINE = 64  # bytes of a cache line
+
+
+class Idle:
+    """Things that no pass uses at present, by what they were made for: a key says all that they depend on. Beyond the limit those
+    are dropped that were used longest ago."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._idle: collections.deque[tuple[Any, Any]] = collections.deque()  # the latest ones last
+        self._returned: collections.deque[tuple[Any, Any]] = collections.deque()
+        self._lock = threading.Lock()
+        _ALL.add(self)
+
+    def take(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What fits the key, and nobody else has until it comes back."""
+        dropped = []  # destroyed outside the lock
+        with self._lock:
+            while self._returned:
+                self._idle.append(self._returned.popleft())
+            found = None
+            for number in range(len(self._idle) - 1, -1, -1):
+                if self._idle[number][0] == key:
+                    found = self._idle[number]
+                    del self._idle[number]
+                    break
+            while len(self._idle) > self.limit:
+                dropped.append(self._idle.popleft())
+        return make() if found is None else found[1]
+
+    def give_back(self, key: Any, thing: Any) -> None:
+        """Takes no lock: a destructor calls it, and these run anywhere, in the middle of take too."""
+        self._returned.append((key, thing))
+
+    def forked(self) -> None:
+        """In a child of fork(): a thread that held the lock is not there."""
+        self._lock = threading.Lock()
+
+
+_ALL: weakref.WeakSet[Idle] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [idle.forked() for idle in _ALL])
+
+
+class _Kept(np.ndarray):
+    """An array of a tape's memory. A tensor of it keeps the array, and the array the tape."""
+
+    tape: Tape
+
+
+class Tape:
+    """Memory for one tape on the CPU, which goes back when nobody has it any longer."""
+
+    def __init__(self, idle: Idle, size: int, dtype: torch.dtype) -> None:
+        self._idle, self._key = idle, (size, dtype)
+        self._memory: tuple[np.ndarray, int] = idle.take(self._key, self._make)
+        self.address = self._memory[1]
+
+    def _make(self) -> tuple[np.ndarray, int]:
+        size, dtype = self._key[0], np.dtype(np.float64 if self._key[1] is torch.float64 else np.float32)
+        memory = np.empty(size + _LINE // dtype.itemsize, dtype)
+        first = -memory.ctypes.data % _LINE // dtype.itemsize  # at the beginning of a cache line, as the library places arrays
+        memory = memory[first:first + size]
+        return memory.view(_Kept), memory.ctypes.data
+
+    def tensor(self) -> Tensor:
+        """The memory as a tensor that keeps it."""
+        kept = self._memory[0].view()
+        kept.tape = self  # type: ignore[attr-defined]
+        return torch.from_numpy(kept)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._idle.give_back(self._key, self._memory)
+
+
+class Pool:
+    """What the passes of one module use again: layers of the library, and tapes on the CPU. A copy of a module begins with none."""
+
+    def __init__(self, limit: int) -> None:
+        self._least = limit
+        self.layers, self.tapes = Idle(limit), Idle(limit)
+        self.weights: dict[int, Any] = {}  # of each direction of each layer, as its latest pass read them
+
+    def __reduce__(self) -> Any:
+        return Pool, (self._least,)
+
+    def keep(self, limit: int) -> None:
+        """So many things at most, and at least as many as at first."""
+        self.layers.limit = self.tapes.limit = max(limit, self._least)
+
+    def run(self, key: Key, function: Callable[[_native.Layer], Any]) -> Any:
+        """Calls the function with a layer that nobody else has meanwhile: no pass of another thread, and none that goes on behind
+        an interrupt."""
+        layer = self.layers.take(key, lambda: _native.Layer(*key))
+        try:
+            return function(layer)
+        finally:
+            self.layers.give_back(key, layer)
