@@ -3,6 +3,9 @@
 # options for these two files, ALL options for these two and PREFIXportable.c.
 function(bppsa_add_simd_folder name prefix)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "WIDE;ALL")
+  if(CMAKE_C_COMPILER_ID MATCHES "Clang") # it fuses the same a*b + c everywhere only if it fuses what stands in one expression
+    list(TRANSFORM arg_WIDE REPLACE "-ffp-contract=fast" "-ffp-contract=on")
+  endif()
   if(BPPSA_SANITIZE MATCHES "fuzzer") # kernels read no files, and clang would take minutes for them
     list(APPEND arg_ALL -fno-sanitize=all)
   endif()

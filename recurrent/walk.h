@@ -90,8 +90,11 @@ static inline bppsa_walk_place bppsa_walk_state(const bppsa_walk *w, int64_t ste
   return bppsa_walk_behind(w, w->states, (steps - w->first) * w->n->batch + sample);
 }
 
-/* State r of an array [..][S], in which c of a pair stands behind its h. */
+/* State r of an array [..][S], in which c of a pair stands behind its h. A part without such states has NULL for the array. */
 static inline bppsa_walk_place bppsa_walk_packed(const bppsa_walk *w, void *array, int64_t r) {
+  if (array == NULL) {
+    return (bppsa_walk_place){NULL, NULL};
+  }
   char *h = (char *)array + (size_t)r * w->state_row;
   return (bppsa_walk_place){h, w->states.c != NULL ? h + w->row : NULL};
 }

@@ -484,7 +484,7 @@ def main():
             print(text, flush=True)
     if options.out is not None:
         document = {"bench": "python_sequences", "torch": torch.__version__, "python": sys.version.split()[0],
-                    "bppsa": bppsa.__version__, "sanitizer": "address" if "libasan" in os.environ.get("LD_PRELOAD", "") else "none",
+                    "bppsa": bppsa.__version__, "sanitizer": "address" if "asan" in os.environ.get("LD_PRELOAD", "") else "none",
                     "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "first_seed": options.seed,
                     "sequences": options.count, "calls": dict(sorted(CALLS.items())), "wrong": wrong,
                     "seconds": round(time.monotonic() - begin)}

@@ -364,7 +364,7 @@ class Kept(Passes):
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
-    @unittest.skipIf("libasan" in os.environ.get("LD_PRELOAD", ""), "a sanitizer keeps what is freed for a while")
+    @unittest.skipIf("asan" in os.environ.get("LD_PRELOAD", ""), "a sanitizer keeps what is freed for a while")
     def test_after_the_backward_pass(self):
         layer, x = bppsa.torch.LSTM(1, 20), torch.randn(1000, 16, 1)
         output = 1000 * 16 * 20 * 4
