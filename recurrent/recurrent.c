@@ -127,7 +127,9 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
   n->batch = x->shape[1];
   n->x = x->data;
   n->seed = NULL;
-  n->backward_done = false;
+  n->backward_done = n->has_logits = false;
+  n->drop_step = n->next_step;
+  n->drop_samples = n->next_samples;
   return n->backend->forward(n, h0 != NULL ? h0->data : NULL);
 }
 
@@ -154,7 +156,12 @@ static bppsa_status forward_lengths(bppsa_model *model, const bppsa_view *x, con
     BPPSA_TRY(n->config.bidirectional ? BPPSA_OK : state_rows(n, n->config.layers - 1, false, &rows));
     bppsa_ragged_unpack(n, rows, bppsa_recurrent_outputs(&n->config), n->logits);
   }
-  return n->config.no_head ? BPPSA_OK : n->backend->logits(n);
+  if (n->config.no_head) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(n->backend->logits(n));
+  n->has_logits = true;
+  return BPPSA_OK;
 }
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
@@ -325,9 +332,9 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
 
 static void drop(bppsa_model *model, int64_t step, const int64_t *samples) {
   recurrent_network *n = (recurrent_network *)model;
-  n->drop_step = step;
-  n->drop_samples = samples;
-  if (n->backend->tell_step != NULL) {
+  n->next_step = step;
+  n->next_samples = samples;
+  if (samples != NULL && n->backend->tell_step != NULL) { /* without samples a pass that is queued goes on by its own step */
     n->backend->tell_step(n, step);
   }
 }

@@ -150,14 +150,17 @@ typedef struct {
   recurrent_forward forward;
   recurrent_ragged ragged;
   recurrent_sides sides;
-  int64_t drop_step;           /* of training (bppsa_model_drop) */
-  const int64_t *drop_samples; /* of the present batch, borrowed; NULL: nothing is left out */
+  /* bppsa_model_drop: the step of training and the samples (borrowed; NULL: nothing is left out) of the next forward passes, and
+   * of the latest one, which its backward passes go by. */
+  int64_t next_step, drop_step;
+  const int64_t *next_samples, *drop_samples;
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
   int64_t batch;           /* b of the latest forward pass */
   const void *x;           /* of the latest forward pass, borrowed */
   void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
   const void *seed;        /* of the latest backward pass through the head, borrowed; NULL before it */
   bool backward_done;      /* since the latest forward pass */
+  bool has_logits;         /* the latest forward pass computed them */
   int64_t bytes;           /* that the network holds, with the state of an optimiser */
   recurrent_layer *layers; /* size L·D */
   char (*names)[NAME_SIZE];

@@ -104,7 +104,7 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
       return true;
     }
   }
-  if (!c->no_head && find_in(n, n->logits, c->classes, 0, c->loss_all ? c->seq_len - 1 : 0, 1, where)) {
+  if (n->has_logits && find_in(n, n->logits, c->classes, 0, c->loss_all ? c->seq_len - 1 : 0, 1, where)) {
     where->what = "logits";
     where->step = c->loss_all ? where->step + 1 : bppsa_ragged_length(n, where->sample);
     return true;

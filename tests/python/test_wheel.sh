@@ -18,9 +18,7 @@ pip="$work/env/bin/python -m pip --disable-pip-version-check"
 $pip install scikit-build-core numpy scipy >"$work/log" 2>&1 || skip "scikit-build-core, numpy and scipy could not be installed"
 CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
 export CMAKE_BUILD_PARALLEL_LEVEL
-# Without CUDA, whose kernels take minutes to compile: the wheel is the same but for them.
-if ! $pip wheel --no-build-isolation --no-deps --config-settings=cmake.define.BPPSA_WITH_CUDA=OFF --wheel-dir "$work" \
-  "$root/python" >"$work/log" 2>&1; then
+if ! $pip wheel --no-build-isolation --no-deps --wheel-dir "$work" "$root/python" >"$work/log" 2>&1; then
   tail -n 30 "$work/log"
   exit 1
 fi
@@ -41,6 +39,7 @@ folder = pathlib.Path(bppsa.__file__).parent
 assert "site-packages" in str(folder), folder
 assert (folder / "py.typed").exists()
 assert sorted(path.name for path in folder.glob("*.so")) == ["libbppsa_python.so"], list(folder.iterdir())
+assert not bppsa.run("doctor")["cuda"]["built"], "CUDA was built though nobody asked for it"
 END
 PYTHONDONTWRITEBYTECODE=1 "$work/env/bin/python" "$root/tests/python/test_commands.py"
 echo "test_wheel: $(basename "$wheel"), $(du -k "$wheel" | cut -f1) KiB"

@@ -50,7 +50,8 @@ typedef struct {
 static run open_run(const bppsa_cell *cell, const bppsa_recurrent_config *config, int64_t threads) {
   run r = {.device = cpu_device(threads)};
   r.x = random_view(1, 3, (int64_t[]){config->seq_len, config->batch, INPUT});
-  r.h0 = random_view(2, 3, (int64_t[]){config->layers, config->batch, (cell->pair ? 2 : 1) * config->hidden});
+  const int64_t layers = config->layers * (config->bidirectional ? 2 : 1);
+  r.h0 = random_view(2, 3, (int64_t[]){layers, config->batch, (cell->pair ? 2 : 1) * config->hidden});
   r.seed = random_view(3, 3, (int64_t[]){config->seq_len, config->batch, CLASSES});
   assert_int_equal(bppsa_recurrent_create(config, cell, r.device, &r.model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(r.model, BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
@@ -229,8 +230,57 @@ static void test_refusals(void **state) {
   bppsa_device_destroy(cpu);
 }
 
+/* ---- what is called between the passes ---- */
+
+/* A call between a forward pass and its backward pass is of the next forward pass: the gradients have the same bits as without it,
+ * where it ends dropout, begins it (the layers' inputs were never written then), or names another step and other samples. */
+static void test_between_passes(void **state) {
+  (void)state;
+  const struct {
+    const int64_t *forward, *between;
+    int64_t step, other;
+  } cases[] = {{samples, NULL, 3, 0}, {NULL, samples, 0, 3}, {samples, turned, 3, 4}};
+  for (int k = 0; k < CELLS * 3 * 2; ++k) {
+    bppsa_recurrent_config config = config_of(0.5);
+    config.bidirectional = k >= CELLS * 3;
+    const int64_t *first = cases[k / CELLS % 3].forward, *second = cases[k / CELLS % 3].between;
+    const int64_t step = cases[k / CELLS % 3].step, other = cases[k / CELLS % 3].other;
+    run plain = open_run(cells[k % CELLS], &config, 1), r = open_run(cells[k % CELLS], &config, 1);
+    (void)forward(&plain, step, first, NULL);
+    assert_int_equal(plain.model->ops->backward(plain.model, &plain.seed), BPPSA_OK);
+    (void)forward(&r, 9, turned, NULL); /* an earlier pass, whose numbers must not be read again */
+    (void)forward(&r, step, first, NULL);
+    bppsa_model_drop(r.model, other, second);
+    assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+    for (int64_t p = 0; p < r.model->parameter_count; ++p) {
+      const bppsa_view *gradient = &r.model->parameters[p].gradient;
+      assert_memory_equal(gradient->data, plain.model->parameters[p].gradient.data, bppsa_view_bytes(gradient));
+    }
+    close_run(&plain);
+    close_run(&r);
+  }
+}
+
+/* Logits that are not finite are those of the latest forward pass, and there are none where only the layers ran. */
+static void test_earlier_logits(void **state) {
+  (void)state;
+  const bppsa_recurrent_config config = config_of(0);
+  run r = open_run(&bppsa_gru_cell, &config, 1);
+  bppsa_nonfinite where;
+  const double kept = bppsa_view_get(&r.x, 5);
+  bppsa_view_set(&r.x, 5, (double)NAN);
+  (void)forward(&r, 0, NULL, NULL);
+  assert_true(r.model->ops->find_nonfinite(r.model, &where));
+  bppsa_view_set(&r.x, 5, kept);
+  assert_int_equal(bppsa_recurrent_forward_layers(r.model, &r.x, &r.h0), BPPSA_OK);
+  assert_false(bppsa_recurrent_forward_nonfinite(r.model, &where));
+  assert_false(r.model->ops->find_nonfinite(r.model, &where));
+  close_run(&r);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_shares), cmocka_unit_test(test_bits),
-                                     cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),      cmocka_unit_test(test_shares),
+                                     cmocka_unit_test(test_bits),           cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_between_passes), cmocka_unit_test(test_earlier_logits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

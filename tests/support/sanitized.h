@@ -1,5 +1,4 @@
-/* Which sanitizer watches this program? Does one, or the counting of statements (make coverage), slow it down? Tests of long runs
- * then make them shorter, and bounds of time are wider. */
+/* Which sanitizer watches this program? (tests/support/length.h makes tests shorter.) */
 #ifndef BPPSA_TESTS_SUPPORT_SANITIZED_H
 #define BPPSA_TESTS_SUPPORT_SANITIZED_H
 
@@ -23,12 +22,6 @@
 #endif
 #ifndef THREAD_SANITIZED
 #define THREAD_SANITIZED 0
-#endif
-
-#ifdef BPPSA_COVERAGE
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = ADDRESS_SANITIZED || THREAD_SANITIZED };
 #endif
 
 #endif
