@@ -57,7 +57,8 @@ bppsa_status bppsa_json_load(const char *path, json_t **value) {
   char *text = NULL;
   int64_t size = 0;
   BPPSA_TRY(bppsa_file_read(path, BPPSA_JSON_LIMIT, &text, &size));
-  const bppsa_status status = bppsa_json_parse(path, text, size, value);
+  const int64_t mark = bppsa_text_order_mark(text, size);
+  const bppsa_status status = bppsa_json_parse_at(path, text + mark, size - mark, mark, value);
   bppsa_free(text);
   return status;
 }

@@ -145,6 +145,10 @@ void bppsa_text_add_escaped(bppsa_text *text, const char *words) {
   }
 }
 
+int64_t bppsa_text_order_mark(const char *text, int64_t size) {
+  return size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 void bppsa_text_free(bppsa_text *text) {
   bppsa_free(text->text);
   *text = (bppsa_text){0};

@@ -49,6 +49,7 @@ typedef struct {
   const char *path, *text; /* text ends with a 0 */
   int64_t size, at, line;
   bool pattern; /* entries have no values */
+  int mirror;   /* 0: every entry is in the file; 1, -1: of (i, j) and (j, i) one is, the other is the same, or its negative */
 } cursor;
 
 static bppsa_status unexpected(const cursor *c, const char *expected) {
@@ -108,21 +109,58 @@ static bool take_value(cursor *c, double *value) {
   return good;
 }
 
-static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *nnz) {
-  static const char *const words[3] = {"real", "integer", "pattern"};
-  char field[16] = "", symmetry[24] = "";
-  bool known = false;
-  if (sscanf(c->text, "%%%%MatrixMarket matrix coordinate %15s %23s", field, symmetry) != 2) {
-    return unexpected(c, "%%MatrixMarket matrix coordinate real|integer|pattern general");
+enum { WORD = 64 };
+
+/* Reads a word of the first line in small letters, as much of it as there is room for; returns what stands behind it. */
+static const char *take_word(const char *at, char word[WORD]) {
+  size_t length = 0;
+  at += strspn(at, " \t");
+  for (; *at != '\0' && strchr(" \t\r\n", *at) == NULL; ++at) {
+    if (length < WORD - 1) {
+      word[length++] = (char)tolower((unsigned char)*at);
+    }
+  }
+  word[length] = '\0';
+  return at;
+}
+
+/* The format's words may be in capitals. */
+static bppsa_status take_words(cursor *c) {
+  static const char *const begin[] = {"%%matrixmarket", "matrix", "coordinate"};
+  static const char *const fields[] = {"real", "integer", "pattern"};
+  static const struct {
+    const char *name;
+    int mirror;
+  } symmetries[] = {{"general", 0}, {"symmetric", 1}, {"skew-symmetric", -1}};
+  char field[WORD], symmetry[WORD];
+  const char *at = c->text;
+  bool known = false, right = true;
+  for (int i = 0; i < 3; ++i) {
+    at = take_word(at, field);
+    right = right && strcmp(field, begin[i]) == 0;
+  }
+  at = take_word(at, field);
+  (void)take_word(at, symmetry);
+  if (!right || symmetry[0] == '\0') {
+    return unexpected(c, "%%MatrixMarket matrix coordinate real|integer|pattern general|symmetric|skew-symmetric");
   }
   for (int i = 0; i < 3; ++i) {
-    known = known || strcmp(field, words[i]) == 0;
+    known = known || strcmp(field, fields[i]) == 0;
   }
-  if (!known || strcmp(symmetry, "general") != 0) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: line 1: '%s %s', expected real, integer or pattern, and general", c->path,
-                      field, symmetry);
+  for (int i = 0; known && i < 3; ++i) {
+    if (strcmp(symmetry, symmetries[i].name) == 0) {
+      c->mirror = symmetries[i].mirror;
+      c->pattern = strcmp(field, "pattern") == 0;
+      return BPPSA_OK;
+    }
   }
-  c->pattern = strcmp(field, "pattern") == 0;
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                    "%s: line 1: '%s %s', expected real, integer or pattern, and general, symmetric or skew-symmetric", c->path,
+                    field, symmetry);
+}
+
+static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *nnz) {
+  BPPSA_TRY(take_words(c));
   if (!next_line(c) || !take_count(c, rows) || !take_count(c, cols) || !take_count(c, nnz) || !end_line(c)) {
     return unexpected(c, "numbers of rows, columns and entries");
   }
@@ -137,6 +175,13 @@ static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *
                       "%s: line %lld: %lld rows and %lld entries, more than the file of %lld bytes has room for", c->path,
                       (long long)c->line - 1, (long long)*rows, (long long)*nnz, (long long)c->size);
   }
+  if (c->mirror != 0 && (*rows != *cols || *nnz > BPPSA_MTX_LIMIT / 8)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: line %lld: %lld rows, %lld columns and %lld entries of a symmetric matrix, expected as many rows as "
+                      "columns and at most %lld entries",
+                      c->path, (long long)c->line - 1, (long long)*rows, (long long)*cols, (long long)*nnz,
+                      (long long)(BPPSA_MTX_LIMIT / 8));
+  }
   return BPPSA_OK;
 }
 
@@ -147,7 +192,8 @@ typedef struct {
   double value;
 } entry;
 
-static bppsa_status take_entries(cursor *c, int64_t rows, int64_t cols, int64_t nnz, entry *entries) {
+/* Reads nnz entries; *count: with those that the matrix has by symmetry. */
+static bppsa_status take_entries(cursor *c, int64_t rows, int64_t cols, int64_t nnz, entry *entries, int64_t *count) {
   for (int64_t i = 0; i < nnz; ++i) {
     int64_t row, col;
     double value = 1;
@@ -163,7 +209,15 @@ static bppsa_status take_entries(cursor *c, int64_t rows, int64_t cols, int64_t 
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: entry (%lld, %lld), expected 1 .. %lld and 1 .. %lld", c->path,
                         (long long)c->line, (long long)row, (long long)col, (long long)rows, (long long)cols);
     }
-    entries[i] = (entry){row - 1, (int32_t)(col - 1), value};
+    entries[(*count)++] = (entry){row - 1, (int32_t)(col - 1), value};
+    if (c->mirror < 0 && row == col) {
+      return bppsa_fail(BPPSA_ERR_FORMAT,
+                        "%s: line %lld: entry (%lld, %lld) of a skew-symmetric matrix, expected none on its diagonal", c->path,
+                        (long long)c->line - 1, (long long)row, (long long)col);
+    }
+    if (c->mirror != 0 && row != col) {
+      entries[(*count)++] = (entry){col - 1, (int32_t)(row - 1), c->mirror * value};
+    }
   }
   return next_line(c) ? unexpected(c, "the end of the file after the last entry") : BPPSA_OK;
 }
@@ -192,18 +246,21 @@ static bppsa_status build(const cursor *c, const entry *entries, bppsa_csr_matri
 }
 
 static bppsa_status parse(cursor *c, bppsa_csr_matrix *made) {
-  int64_t rows, cols, nnz;
+  int64_t rows, cols, nnz, count = 0;
   BPPSA_TRY(take_head(c, &rows, &cols, &nnz));
-  const bppsa_status room = bppsa_csr_create(rows, cols, nnz, &made->csr);
+  const int64_t most = c->mirror == 0 ? nnz : 2 * nnz;
+  const bppsa_status room = bppsa_csr_create(rows, cols, most, &made->csr);
   if (room != BPPSA_OK) {
     return bppsa_fail_prefix(room == BPPSA_ERR_SHAPE ? BPPSA_ERR_FORMAT : room, "%s: line %lld", c->path, (long long)c->line - 1);
   }
   made->dtype = BPPSA_F64;
-  made->values = bppsa_calloc(nnz, sizeof(double));
-  entry *entries = bppsa_calloc(nnz, sizeof *entries);
-  bppsa_status status = made->values == NULL || entries == NULL ? BPPSA_ERR_MEMORY : take_entries(c, rows, cols, nnz, entries);
+  made->values = bppsa_calloc(most, sizeof(double));
+  entry *entries = bppsa_calloc(most, sizeof *entries);
+  bppsa_status status =
+      made->values == NULL || entries == NULL ? BPPSA_ERR_MEMORY : take_entries(c, rows, cols, nnz, entries, &count);
   if (status == BPPSA_OK) {
-    qsort(entries, (size_t)nnz, sizeof *entries, compare_entries);
+    made->csr.nnz = count;
+    qsort(entries, (size_t)count, sizeof *entries, compare_entries);
     status = build(c, entries, made);
   }
   bppsa_free(entries);

@@ -21,6 +21,7 @@
 #include "core/alloc.h"
 #include "core/decimal.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "schedule/schedule_internal.h"
 #include "schedule/timed.h"
 
@@ -219,13 +220,36 @@ static bppsa_status bad_cell(const place *at, const char *cell, const char *expe
                     cell, expected);
 }
 
-/* The next cell of a row, ended by a 0 in place; NULL behind the last. */
+/* The quote that ends a cell in quotes, in front of a comma or of the row's end; of two quotes one is meant. NULL: none does. */
+static char *closing_quote(char *cell) {
+  char *at = cell + 1;
+  while (*at != '\0' && (*at != '"' || at[1] == '"')) {
+    at += *at == '"' ? 2 : 1;
+  }
+  return *at == '"' && (at[1] == ',' || at[1] == '\0') ? at : NULL;
+}
+
+/* Moves what is between the quotes to the beginning of the cell. */
+static void unquote(char *cell, const char *close) {
+  char *to = cell;
+  for (const char *from = cell + 1; from < close; ++from) {
+    from += *from == '"';
+    *to++ = *from;
+  }
+  *to = '\0';
+}
+
+/* The next cell of a row, ended by a 0 in place, without the quotes in which a spreadsheet puts it; NULL behind the last. */
 static char *next_cell(char **rest) {
   char *cell = *rest;
   if (cell == NULL) {
     return NULL;
   }
-  char *comma = strchr(cell, ',');
+  char *close = cell[0] == '"' ? closing_quote(cell) : NULL;
+  char *comma = strchr(close != NULL ? close : cell, ',');
+  if (close != NULL) {
+    unquote(cell, close);
+  }
   *rest = comma != NULL ? comma + 1 : NULL;
   if (comma != NULL) {
     *comma = '\0';
@@ -240,6 +264,9 @@ static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa
     char *equals = strchr(cell, '=');
     int which = 0;
     at->cell += 1;
+    if (cell[0] == '\0' && at->cell > 1) { /* spreadsheets pad rows with empty cells */
+      continue;
+    }
     if (equals == NULL) {
       return bad_cell(at, cell, "name=value");
     }
@@ -483,7 +510,7 @@ bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list) {
   place at = {.path = path};
   BPPSA_TRY(bppsa_file_read(path, BPPSA_SCHEDULE_CSV_LIMIT, &text, &size));
   bppsa_status status = (int64_t)strlen(text) == size
-                            ? read_rows(&at, text, &made)
+                            ? read_rows(&at, text + bppsa_text_order_mark(text, size), &made)
                             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %zu: 0, expected text", path, strlen(text));
   bppsa_free(text);
   if (status == BPPSA_OK) {

@@ -117,6 +117,15 @@ static void files(void **state) {
   put_file("json_test.json", "[1,\n2,\n}", 8);
   assert_int_equal(bppsa_json_load("json_test.json", &value), BPPSA_ERR_FORMAT);
   assert_message("json_test.json: line 3, column 1, byte 8");
+  put_file("json_test.json", "\xef\xbb\xbf{\"a\": 1}", 11); /* an editor's byte order mark */
+  assert_int_equal(bppsa_json_load("json_test.json", &value), BPPSA_OK);
+  assert_int_equal(json_integer_value(json_object_get(value, "a")), 1);
+  json_decref(value);
+  value = NULL;
+  put_file("json_test.json", "\xef\xbb\xbf{\"a\" 1}", 10);
+  assert_error(bppsa_json_load("json_test.json", &value), BPPSA_ERR_FORMAT, "json_test.json: line 1, column 6, byte ");
+  put_file("json_test.json", "\xef\xbb\xbf", 3);
+  assert_error(bppsa_json_load("json_test.json", &value), BPPSA_ERR_FORMAT, "expected valid JSON");
   assert_int_equal(bppsa_json_load("no_such.json", &value), BPPSA_ERR_IO);
   assert_message("no_such.json");
   assert_null(value);

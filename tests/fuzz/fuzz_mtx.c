@@ -31,7 +31,8 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       "%%MatrixMarket matrix coordinate real general\n% comment\n\n3 4 3\n1 1 0.5\n3 4 -2e-3\n2 2 1\n",
       "%%MatrixMarket matrix coordinate integer general\n2 2 2\n2 1 7\n1 2 -8\n",
       "%%MatrixMarket matrix coordinate pattern general\r\n2 2 1\r\n1 2\r\n",
-      "%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n1 1 1\n",
+      "%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n1 1 1\n2 1 3\n",
+      "%%MatrixMarket MATRIX coordinate integer skew-symmetric\n2 2 1\n2 1 4\n",
       "%%MatrixMarket matrix coordinate real general\n2147483647 2147483647 0\n",
       "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 nan\n",
       "%%MatrixMarket matrix coordinate real general\n0 0 0\n"};

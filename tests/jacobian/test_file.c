@@ -109,7 +109,14 @@ static void test_bad_mtx(void **state) {
   refused(MTX, "", "line 1: expected %%MatrixMarket");
   refused(MTX, "1 1 1\n1 1 1\n", "line 1: expected %%MatrixMarket");
   refused(MTX, "%%MatrixMarket matrix coordinate complex general\n1 1 0\n", "line 1: 'complex general'");
-  refused(MTX, "%%MatrixMarket matrix coordinate real symmetric\n1 1 0\n", "line 1: 'real symmetric'");
+  refused(MTX, "%%MatrixMarket matrix coordinate real hermitian\n1 1 0\n", "line 1: 'real hermitian'");
+  refused(MTX, "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 0\n", "line 1: 'unsigned-integer general'");
+  refused(MTX, "%%MatrixMarket matrix array real general\n1 1\n", "line 1: expected %%MatrixMarket matrix coordinate real|");
+  refused(MTX, "%%MatrixMarket matrix coordinate real\n1 1 0\n", "line 1: expected %%MatrixMarket");
+  refused(MTX, "%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "line 2: 2 rows, 3 columns and 0 entries of a symm");
+  refused(MTX, "%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1\n1 2 1\n", "entry (1, 2) occurs twice");
+  refused(MTX, "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 0\n",
+          "line 3: entry (2, 2) of a skew-symmetric matrix, expected none on its diagonal");
   refused(MTX, HEAD, "expected numbers of rows, columns and entries");
   refused(MTX, HEAD "% note\n2 2\n", "line 3: expected numbers of rows");
   refused(MTX, HEAD "2 2 1 1\n", "expected numbers of rows");
@@ -144,6 +151,38 @@ static void test_bad_mtx(void **state) {
   assert_int_equal(bppsa_csr_load(MTX, &read), BPPSA_OK);
   assert_true(((const double *)read.values)[0] == 1);
   bppsa_csr_matrix_free(&read);
+}
+
+/* What SciPy writes of a symmetric matrix by itself, of a skew-symmetric one and of a pattern, and words in capitals: the whole
+ * matrix is read, in the order of its rows. */
+static void test_symmetric_mtx(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    double whole[3][3];
+  } cases[] = {
+      {"%%MatrixMarket matrix coordinate real symmetric\n%\n3 3 4\n1 1 2\n2 1 -3\n3 2 5\n3 3 7\n",
+       {{2, -3, 0}, {-3, 0, 5}, {0, 5, 7}}},
+      {"%%MatrixMarket matrix coordinate integer skew-symmetric\n3 3 2\n3 1 4\n2 1 -6\n", {{0, 6, -4}, {-6, 0, 0}, {4, 0, 0}}},
+      {"%%MatrixMarket matrix coordinate pattern symmetric\r\n3 3 2\r\n3 1\r\n2 2\r\n", {{0, 0, 1}, {0, 1, 0}, {1, 0, 0}}},
+      {"%%MATRIXMARKET  MATRIX\tCOORDINATE REAL GENERAL\n3 3 1\n1 3 1.5\n", {{0, 0, 1.5}, {0, 0, 0}, {0, 0, 0}}}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    bppsa_csr_matrix read = {0};
+    int64_t entries = 0;
+    put_file(MTX, cases[i].text, strlen(cases[i].text));
+    assert_int_equal(bppsa_csr_load(MTX, &read), BPPSA_OK);
+    assert_true(read.csr.rows == 3 && read.csr.cols == 3);
+    for (int64_t r = 0; r < 3; ++r) {
+      for (int64_t c = 0; c < 3; ++c) {
+        if (cases[i].whole[r][c] != 0) {
+          assert_true(entries < read.csr.row_ptr[r + 1] && read.csr.col[entries] == c);
+          assert_true(((const double *)read.values)[entries++] == cases[i].whole[r][c]);
+        }
+      }
+    }
+    assert_int_equal(read.csr.nnz, entries);
+    bppsa_csr_matrix_free(&read);
+  }
 }
 
 /* Every file that differs from a good one in one byte, or ends early, is either read as some matrix or refused with a message. */
@@ -318,9 +357,9 @@ static void test_io(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_scipy),
-                                     cmocka_unit_test(test_bad_mtx),    cmocka_unit_test(test_bad_npz),
-                                     cmocka_unit_test(test_limits),     cmocka_unit_test(test_forged_npz),
-                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_io)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_scipy),   cmocka_unit_test(test_bad_mtx),
+      cmocka_unit_test(test_symmetric_mtx), cmocka_unit_test(test_bad_npz), cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_forged_npz),    cmocka_unit_test(test_memory),  cmocka_unit_test(test_io)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,8 +130,36 @@ static void round_trip(void **state) {
   }
 }
 
+/* What a spreadsheet makes of a file: an order mark, cells in quotes, padding, carriage returns. */
+static void spreadsheets(void **state) {
+  (void)state;
+  static const char *const same[] = {
+      "scheme=gpipe,stages=2,micro-batches=2\n0,F0@0,F1@0,B1@0,B0@0\n1,F0@1,B0@1,F1@1,B1@1\n",
+      "\xef\xbb\xbf\"scheme=gpipe\",\"stages=2\",\"micro-batches=2\",,\r\n\"0\",\"F0@0\",F1@0,\"B1@0\","
+      "B0@0\r\n1,\"F0@1\",\"\",B0@1,F1@1,\"B1@1\"\r\n"};
+  bppsa_schedule *lists[2] = {NULL, NULL};
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(load(same[i], &lists[i]), BPPSA_OK);
+  }
+  assert_int_equal(lists[0]->count, lists[1]->count);
+  for (int64_t id = 0; id < lists[0]->count; ++id) {
+    const bppsa_schedule_op *a = &lists[0]->ops[id], *b = &lists[1]->ops[id];
+    assert_true(a->kind == b->kind && a->worker == b->worker && a->micro == b->micro && a->layer == b->layer);
+  }
+  for (int i = 0; i < 2; ++i) {
+    bppsa_schedule_destroy(lists[i]);
+  }
+  bppsa_schedule *list = NULL;
+  assert_error(load("scheme=gpipe,\"stages=2\n", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: '\"stages', expected a name");
+  assert_error(load("scheme=gpipe,\"stages=2\"x\n", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: '\"stages', expected a name");
+  assert_error(load("scheme=gpipe,\"sta\"\"ges=2\"\n", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: 'sta\"ges', expected");
+  assert_error(load("scheme=gpipe,stages=1\n0,\"F0@0,B0@0\"\n", &list), BPPSA_ERR_FORMAT, "row 2, cell 2: 'F0@0,B0@0'");
+  assert_null(list);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ranges), cmocka_unit_test(reals), cmocka_unit_test(places),
-                                     cmocka_unit_test(zero_and_layers), cmocka_unit_test(round_trip)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ranges),     cmocka_unit_test(reals),
+                                     cmocka_unit_test(places),     cmocka_unit_test(zero_and_layers),
+                                     cmocka_unit_test(round_trip), cmocka_unit_test(spreadsheets)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
