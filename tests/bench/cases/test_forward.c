@@ -1,6 +1,5 @@
 /* `bench forward`: its document, its table, a network from a file, wrong requests, out of memory. */
 #include "tests/cli/memory_walk.h"
-#include "tests/support/length.h"
 
 static void check_row(const json_t *row, const char *method, int64_t seq_len) {
   assert_string_equal(get_text(row, "method"), method);
@@ -151,8 +150,7 @@ static void test_sweep(void **state) {
 /* Behind the time limit no further point begins, and those left out are counted. The first point takes longer than the limit. */
 static void test_time_limit(void **state) {
   (void)state;
-  const int steps = at_full_length() ? 5000 : 1000;
-  json_t *document = run_json("bench forward --hidden 8 --seq-len %d --batch 1 --repeats 5000 --time-limit 1 --json", steps);
+  json_t *document = run_json("bench forward --hidden 8 --seq-len 5000 --batch 1 --repeats 5000 --time-limit 1 --json");
   assert_int_equal(json_array_size(json_object_get(document, "rows")), 2);
   assert_int_equal(get_integer(document, "points_left_out"), 3);
   json_decref(document);
