@@ -261,7 +261,7 @@ static void test_between_passes(void **state) {
   }
 }
 
-/* Logits that are not finite are those of the latest forward pass, and there are none where only the layers ran. */
+/* Only the latest forward pass is searched for numbers that are not finite: a pass of the layers alone has no logits to report. */
 static void test_earlier_logits(void **state) {
   (void)state;
   const bppsa_recurrent_config config = config_of(0);
