@@ -24,7 +24,15 @@ def is_list(value: Any) -> bool:
 def plain(value: Any) -> Any:
     """A scalar of numpy or of another library, or an array without axes, as Python's own number, truth value or text."""
     if isinstance(value, np.generic) or (is_array(value) and getattr(value, "ndim", None) == 0):
-        return value.item()
+        try:
+            number = value.item()
+        except (RuntimeError, NotImplementedError) as reason:  # a tensor without memory
+            raise RequestError(f"{type(value).__name__}: {reason}, expected a number") from reason
+        if isinstance(number, np.longdouble):  # which numpy leaves as it is
+            if float(number) != number and number == number:
+                raise RequestError(f"{number}: a number that float64 does not hold, expected one in float64")
+            return float(number)
+        return number
     return value
 
 
@@ -32,6 +40,7 @@ def _shares(value: Any) -> np.ndarray:
     """A numpy array of another library's, without a copy where its memory allows."""
     if hasattr(value, "detach"):  # a tensor that records gradients shares its memory only without them
         value = value.detach().cpu()
+        value = value.resolve_neg() if hasattr(value, "resolve_neg") else value  # DLPack does not know what autograd has noted
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value
     if hasattr(value, "__dlpack__") and hasattr(np, "from_dlpack"):
         try:
@@ -44,6 +53,12 @@ def _shares(value: Any) -> np.ndarray:
 def as_array(name: str, value: Any) -> np.ndarray:
     """A numpy array of the value, in the machine's order of bytes: from DLPack, from numpy's protocols, from lists. Types of 8 and
     16 bits that numpy does not compute with become float32, which holds all their numbers."""
+    if is_list(value):
+        value = [_shares(each) if hasattr(each, "detach") else each for each in value]
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise RequestError(f"{name}: a masked array, expected an array without masked numbers")
+        value = value.data
     try:
         array = value if isinstance(value, np.ndarray) else _shares(value)
     except (RuntimeError, TypeError, ValueError) as reason:

@@ -51,7 +51,13 @@ class _Folder:
             save_tensors(self.path / f"{name}.safetensors",
                          together(value) if name == "weights" else {key: as_array(key, each) for key, each in value.items()})
             return str(self.path / f"{name}.safetensors")
-        (self.path / f"{name}.json").write_text(json.dumps(value, default=_json))
+        try:
+            text = json.dumps(value, default=_json)
+        except (TypeError, ValueError, RecursionError) as reason:
+            if isinstance(reason, _native.Error):
+                raise
+            raise _native.RequestError(f"{name}: {reason}, expected a dict that JSON can hold") from reason
+        (self.path / f"{name}.json").write_text(text)
         return str(self.path / f"{name}.json")
 
     def word(self, name: str, value: Any) -> str:
@@ -59,6 +65,8 @@ class _Folder:
         value = plain(value)
         if isinstance(value, Mapping):
             return self.mapping(name, value)
+        if name in _ARRAYS and isinstance(value, (int, float)):
+            raise _native.RequestError(f"{name}: the number {value}, expected an array or the path of a file")
         if name in _ARRAYS and (is_array(value) or is_list(value)):
             return self.array(name, _ARRAYS[name](name, value))
         if name == "data" and is_list(value):
@@ -108,10 +116,14 @@ def in_folder(work: Callable[[_Folder], _Result]) -> _Result:
     raise AssertionError("unreachable")
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def _run(folder: _Folder, words: list[str], options: Mapping[str, Any]) -> str:
     code, out, err = _native.command([*words, *folder.options(options)])
-    if code != 0 and str(folder.path) in err and os.strerror(errno.ENOSPC) in err:  # of a file of ours
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.path))
+    for reason in _NO_ROOM:
+        if code != 0 and str(folder.path) in err and os.strerror(reason) in err:  # of a file of ours
+            raise OSError(reason, os.strerror(reason), str(folder.path))
     message = ""
     for line in err.replace(f"{folder.path}/", "").splitlines():
         if line.startswith("bppsa: note: "):

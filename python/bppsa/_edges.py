@@ -19,6 +19,23 @@ def cannot(what: str, transform: str) -> NotImplementedError:
     return NotImplementedError(f"bppsa.torch.{what}: {transform} cannot look into it, {instead}")
 
 
+# Modes under which operators are recorded or have no numbers, by the names of their classes.
+_RECORDERS = {"ProxyTorchDispatchMode": "make_fx", "PythonKeyTracer": "make_fx", "FakeTensorMode": "torch.export (FakeTensorMode)"}
+
+
+def _modes() -> list[Any]:
+    """PyTorch's dispatch modes that are in force."""
+    count = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    if count is None:  # an older PyTorch, which tells the innermost alone
+        mode = getattr(torch._C, "_get_torch_dispatch_mode", lambda: None)()
+        found = []
+        while mode is not None:
+            found.append(mode)
+            mode = getattr(mode, "inner", None)
+        return found
+    return [torch._C._get_dispatch_stack_at(number) for number in range(count())]
+
+
 def _plain(function: Callable[..., Any], what: Callable[[tuple[Any, ...]], str]) -> Callable[..., Any]:
     """The function, which says in a sentence when PyTorch records or transforms it instead of calling it with numbers. what: names
     the layer or function for that sentence, from the arguments."""
@@ -26,11 +43,14 @@ def _plain(function: Callable[..., Any], what: Callable[[tuple[Any, ...]], str])
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch._C._get_tracing_state() is not None:
             raise cannot(what(args), "torch.jit.trace")
+        for mode in _modes():
+            if type(mode).__name__ in _RECORDERS:
+                raise cannot(what(args), _RECORDERS[type(mode).__name__])
         try:
             return function(*args, **kwargs)
         except (ValueError, TypeError, NotImplementedError, _native.Error):
             raise
-        except Exception as reason:
+        except RuntimeError as reason:
             for word, transform in _TRANSFORMS.items():
                 if word in str(reason):
                     raise cannot(what(args), transform) from reason

@@ -30,6 +30,11 @@ def scan(jt: Any, u: Any, g: Any, *, method: str = "auto", threads: int = 0) -> 
     threads = plain(threads)
     if not isinstance(threads, int):
         raise RequestError(f"threads: {threads!r}, expected a whole number")
+    if not -2 ** 63 <= threads < 2 ** 63:
+        raise RequestError(f"threads: {threads}, expected a number of cores")
+    for name, value in (("jt", jt), ("g", g)):
+        if value is None:
+            raise RequestError(f"{name}: None, expected an array")
     arrays = together({name: value for name, value in (("jt", jt), ("u", u), ("g", g)) if value is not None})
     jacobians = np.ascontiguousarray(arrays["jt"])
     if jacobians.ndim not in (3, 4) or (jacobians.ndim == 4 and jacobians.shape[2] != jacobians.shape[3]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import weakref
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from . import _native
+from ._arrays import plain
 from ._edges import cannot, opaque
 from ._pool import Key, Pool, Tape
 
@@ -34,8 +36,18 @@ def _autocast(tensor: Tensor) -> bool:
         return torch.is_autocast_cpu_enabled()
 
 
-def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor as its memory has it: contiguous, and negated where autograd has only noted that."""
+    return tensor.resolve_neg().contiguous()
+
+
+def _checked(what: str, tensor: Any, like: Tensor | None = None) -> Tensor:
     """The tensor, contiguous, if the library can compute with it."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{what}: a {type(tensor).__name__}, expected a tensor")
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        layout = "nested" if tensor.is_nested else tensor.layout
+        raise NotImplementedError(f"{what}: its layout is {layout}, expected a dense tensor, as .to_dense() makes of most")
     if like is not None and tensor.device != like.device:
         raise ValueError(f"{what}: on {tensor.device}, expected {like.device} as the others")
     if tensor.device.type not in ("cpu", "cuda"):
@@ -46,7 +58,7 @@ def _checked(what: str, tensor: Tensor, like: Tensor | None = None) -> Tensor:
         raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64, as .float() makes of it")
     if like is not None and tensor.dtype != like.dtype:
         raise TypeError(f"{what}: {tensor.dtype}, expected {like.dtype} as the others")
-    return tensor.contiguous()
+    return _dense(tensor)
 
 
 def _place(tensor: Tensor) -> tuple[int, int | None]:
@@ -141,16 +153,19 @@ def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Te
 
     A recurrence that runs forward in time, h_t = a_t h_{t-1} + b_t, is scan(a.flip(0), b.flip(0), h_0).flip(0).
     """
+    for name, tensor in (("jt", jt), ("u", u), ("g", g)):
+        if not isinstance(tensor, Tensor) and (tensor is not None or name != "u"):
+            raise TypeError(f"bppsa.torch.scan: {name} is a {type(tensor).__name__}, expected a tensor")
     if jt.dim() not in (3, 4) or (jt.dim() == 4 and jt.shape[2] != jt.shape[3]):
-        raise ValueError(f"jt: shape {list(jt.shape)}, expected [T, B, H, H], or [T, B, H] for diagonals")
+        raise ValueError(f"bppsa.torch.scan: jt: shape {list(jt.shape)}, expected [T, B, H, H], or [T, B, H] for diagonals")
     shape = list(jt.shape[:3])
     if u is not None and list(u.shape) != shape:
-        raise ValueError(f"u: shape {list(u.shape)}, expected [T, B, H] = {shape}")
+        raise ValueError(f"bppsa.torch.scan: u: shape {list(u.shape)}, expected [T, B, H] = {shape}")
     if list(g.shape) != shape[1:]:
-        raise ValueError(f"g: shape {list(g.shape)}, expected [B, H] = {shape[1:]}")
-    jt = _checked("jt", jt)
-    u = None if u is None else _checked("u", u, jt)
-    g = _checked("g", g, jt)
+        raise ValueError(f"bppsa.torch.scan: g: shape {list(g.shape)}, expected [B, H] = {shape[1:]}")
+    jt = _checked("bppsa.torch.scan: jt", jt)
+    u = None if u is None else _checked("bppsa.torch.scan: u", u, jt)
+    g = _checked("bppsa.torch.scan: g", g, jt)
     if 0 in shape:  # the sums are 0
         return g.expand(shape) + jt.sum() if u is None else g.expand(shape) + (jt.sum() + u.sum())
     return _Scan.apply(jt, u, g, method)
@@ -170,22 +185,25 @@ def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
 
 
 class _Weights:
-    """W_ih, W_hh, b_ih, b_hh of one direction of one layer; biases may be None. aliases: what the passes read, which `w.data = ..`
-    does not change. names: of those that are the module's parameters themselves; empty if one is not. No address is kept."""
+    """W_ih, W_hh, b_ih, b_hh of one direction of one layer of H units; biases may be None. aliases: what the passes read, which
+    `w.data = ..` does not change. names: of those that are the module's parameters themselves; empty if one is not. No address is
+    kept."""
 
-    __slots__ = ("dtype", "device", "tensors", "aliases", "shapes", "names")
+    __slots__ = ("dtype", "device", "sizes", "tensors", "aliases", "shapes", "names", "__weakref__")
 
-    def __init__(self, tensors: Sequence[Tensor | None], like: Tensor, names: Sequence[str]) -> None:
+    def __init__(self, tensors: Sequence[Tensor | None], like: Tensor, hidden: int, names: Sequence[str]) -> None:
         self.dtype, self.device, self.tensors, self.names = like.dtype, like.device, tensors, names
+        self.sizes = like.shape[2], hidden
         self.aliases = [None if tensor is None else tensor.detach() for tensor in tensors]
         self.shapes = [None if tensor is None else tensor.shape for tensor in tensors]
 
-    def serve(self, x: Tensor, parameters: Mapping[str, Tensor | None]) -> bool:
-        """Whether they are still those of a module with these parameters, and fit the input."""
-        if self.dtype is not x.dtype or self.device != x.device:
+    def serve(self, x: Tensor, hidden: int, parameters: Mapping[str, Tensor | None]) -> bool:
+        """Whether they are still those of a module with these parameters and so many units, and fit the input."""
+        if self.dtype is not x.dtype or self.device != x.device or self.sizes != (x.shape[2], hidden):
             return False
-        for name, weight, alias in zip(self.names, self.tensors, self.aliases):
-            if parameters.get(name) is not weight or weight.data_ptr() != alias.data_ptr() or not weight.is_contiguous():
+        for name, weight, alias, shape in zip(self.names, self.tensors, self.aliases, self.shapes):
+            if parameters.get(name) is not weight or weight.data_ptr() != alias.data_ptr() or weight.shape != shape or \
+                    not weight.is_contiguous():
                 return False
         return bool(self.names)
 
@@ -196,7 +214,7 @@ def _readable(tensor: Tensor, shape: Any, dtype: torch.dtype, device: torch.devi
         raise _native.RequestError(
             f"bppsa.torch: a tensor saved for the backward pass came back as {tensor.dtype} {list(tensor.shape)} on "
             f"{tensor.device}, expected {dtype} {list(shape)} on {device} as it was saved")
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
+    return _dense(tensor)
 
 
 class _Layer(torch.autograd.Function):
@@ -225,8 +243,9 @@ class _Layer(torch.autograd.Function):
         tape, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
             tape = tape if x.is_cuda else tape.tensor()
-            ctx.pool, ctx.key, ctx.flops, ctx.kept = pool, key, flops, (tape.shape, held.dtype, held.device)
-            ctx.shapes, ctx.held = held.shapes, held if held.names else None  # other weights belong to autograd alone
+            # A kept loss keeps this node, which must keep no memory of a module that is gone.
+            ctx.pool, ctx.key, ctx.flops, ctx.kept = weakref.ref(pool), key, flops, (tape.shape, held.dtype, held.device)
+            ctx.shapes, ctx.held = held.shapes, weakref.ref(held)
             # Behind them those inputs on which the gradients depend (_Refuse).
             ctx.save_for_backward(read, tape, *held.aliases, *[each for each in (x, *inputs)
                                                                if each is not None and each.requires_grad])
@@ -250,7 +269,7 @@ class _Layer(torch.autograd.Function):
 
 def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None) -> Any:
     """The backward pass of _Layer."""
-    saved, held, (tape_shape, dtype, device) = ctx.saved_tensors, ctx.held, ctx.kept
+    saved, held, (tape_shape, dtype, device) = ctx.saved_tensors, ctx.held(), ctx.kept
     steps, batch, inputs, hidden = ctx.key[5]
     x, tape = _readable(saved[0], (steps, batch, inputs), dtype, device), _readable(saved[1], tape_shape, dtype, device)
     weights = saved[2:6]
@@ -258,11 +277,11 @@ def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Ten
         weights = [None if weight is None else _readable(weight, shape, dtype, device)
                    for weight, shape in zip(weights, ctx.shapes)]
     at = [_address(weight) for weight in weights]
-    seed = x.new_zeros((steps, batch, hidden)) if of_output is None else of_output.contiguous()
+    seed = x.new_zeros((steps, batch, hidden)) if of_output is None else _dense(of_output)
     if of_h is not None:
         seed = seed.clone() if seed is of_output else seed
         seed[-1] += of_h[0]
-    of_c = None if of_c is None else of_c.contiguous()
+    of_c = None if of_c is None else _dense(of_c)
     wanted = ctx.needs_input_grad[5:]
     gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
     gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
@@ -273,7 +292,8 @@ def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Ten
                        (*to[5:], None, None)[:2])
         return weights
 
-    _call(2 * ctx.flops, x, lambda: ctx.pool.run(ctx.key, run))
+    pool = ctx.pool() or Pool(1)
+    _call(2 * ctx.flops, x, lambda: pool.run(ctx.key, run))
     if torch.is_grad_enabled():  # the graph of this pass is recorded
         gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[6:], of_output, of_h, of_c)
     return (None, None, None, None, None, *gradients)
@@ -289,7 +309,12 @@ class _Nothing(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return (None, None, None, *[None if tensor is None else torch.zeros_like(tensor) for tensor in ctx.saved_tensors])
+        return (None, None, None, *[None if tensor is None else _zeros(tensor) for tensor in ctx.saved_tensors])
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    """Zeros like the tensor, whose gradient is 0 where gradients are differentiated again."""
+    return torch.where(torch.zeros_like(tensor, dtype=torch.bool), tensor, torch.zeros_like(tensor))
 
 
 _State = Tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each [1,B,H], of all layers and directions [L·D,B,H]
@@ -305,14 +330,18 @@ def _behind(*states: _State) -> _State:
     return tuple(torch.cat(parts, 1) for parts in zip(*states)) if len(states) > 1 else states[0]
 
 
-def _stretches(packed: PackedSequence) -> list[Tensor]:
+def _stretches(data: Tensor, sizes: list[int]) -> list[Tensor]:
     """The stretches of time [T,B,I] with one number of samples each; the longest sequences come first in B."""
-    found, offset, sizes = [], 0, packed.batch_sizes.tolist()
+    found, offset = [], 0
     for batch, same in itertools.groupby(sizes):
         steps = len(list(same))
-        found.append(packed.data[offset:offset + steps * batch].view(steps, batch, -1))
+        if batch > 0 or not found:  # behind the last sample nothing is left to compute
+            found.append(data[offset:offset + steps * batch].view(steps, batch, data.shape[1]))
         offset += steps * batch
     return found
+
+
+_GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 
 class _Recurrent:
@@ -339,10 +368,13 @@ class _Recurrent:
     def _find_weights(self, x: Tensor, number: int) -> _Weights:
         """Those of one direction of one layer, kept for its next passes where they are the module's own parameters."""
         names = self._names[number]
-        found = [getattr(self, name) for name in names]
-        tensors = [_checked(name, weight, x) for name, weight in zip(names, found)]
+        tensors = [_checked(f"bppsa.torch.{type(self).__name__}: {name}", getattr(self, name), x) for name in names]
+        rows = _GATES[self._cell] * self.hidden_size
+        for name, tensor, shape in zip(names, tensors, ((rows, x.shape[2]), (rows, self.hidden_size), (rows,), (rows,))):
+            if tensor.shape != shape:
+                raise ValueError(f"bppsa.torch.{type(self).__name__}: {name} is {list(tensor.shape)}, expected {list(shape)}")
         own = all(self._parameters.get(name) is tensor for name, tensor in zip(names, tensors))
-        held = _Weights(tensors if self.bias else [*tensors, None, None], x, names if own else ())
+        held = _Weights(tensors if self.bias else [*tensors, None, None], x, self.hidden_size, names if own else ())
         self._pool.weights.pop(number, None)
         if own:
             self._pool.weights[number] = held
@@ -351,7 +383,7 @@ class _Recurrent:
     def _run(self, x: Tensor, first: _State | None, number: int) -> tuple[Tensor, _State]:
         """h_1 .. h_T [T,B,H] and the last state of one direction of one layer, in the order in which it walks."""
         held = self._pool.weights.get(number)
-        if held is None or not held.serve(x, self._parameters):
+        if held is None or not held.serve(x, self.hidden_size, self._parameters):
             held = self._find_weights(x, number)
         to_inputs = recorded = False
         if torch.is_grad_enabled():
@@ -420,6 +452,9 @@ class _Recurrent:
         if self._pair and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
             raise TypeError(f"bppsa.torch.LSTM: hx is a {type(hx).__name__}, expected a tuple of two tensors, h_0 and c_0")
         parts = tuple(hx) if self._pair else (hx,)
+        for part in parts:
+            if not isinstance(part, Tensor):
+                raise TypeError(f"{name}: hx {'has' if self._pair else 'is'} a {type(part).__name__}, expected a tensor")
         if parts[0].shape != parts[-1].shape:
             raise ValueError(f"{name}: h_0 is {list(parts[0].shape)} and c_0 {list(parts[1].shape)}, expected the same shape")
         if parts[0].dim() != dimensions:
@@ -434,23 +469,29 @@ class _Recurrent:
         """A state as torch.nn returns it: of an LSTM (h, c)."""
         return state if self._pair else state[0]
 
-    def _check_input(self, x: Tensor, shape: Any) -> Tensor:
+    def _check_input(self, x: Tensor, shape: Any, steps: int) -> Tensor:
         """The input, whose last axis has the features, contiguous."""
-        if x.dtype not in (torch.float32, torch.float64) or not (x.is_cpu or x.is_cuda) or not x.is_contiguous():
+        if x.dtype not in (torch.float32, torch.float64) or not (x.is_cpu or x.is_cuda) or x.layout is not torch.strided or \
+                x.is_neg() or not x.is_contiguous():
             x = _checked(f"bppsa.torch.{type(self).__name__}: input", x)
-        if x.shape[-1] != self.input_size or x.shape[0] == 0 or x.shape[-1] == 0:
+        if x.shape[-1] != self.input_size or steps == 0 or x.shape[-1] == 0:
             raise ValueError(f"bppsa.torch.{type(self).__name__}: input is {list(shape)}, expected {self.input_size} numbers in "
                              "each step, at least one step and one number")
         return x
 
     def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         """The forward pass of sequences of several lengths."""
-        data = self._check_input(packed.data, packed.data.shape)
-        _, sizes, order, back = packed
-        first = self._checked_states(hx, int(sizes[0]), data)
+        name, (data, sizes, order, back) = f"bppsa.torch.{type(self).__name__}", packed
+        counts = sizes.tolist()
+        if data.dim() != 2 or not counts or counts[-1] < 0 or sorted(counts, reverse=True) != counts or sum(counts) != len(data):
+            raise ValueError(f"{name}: a PackedSequence of {list(data.shape)} with batch_sizes {counts[:8]}"
+                             f"{' ..' if len(counts) > 8 else ''}, expected counts that do not grow and whose sum is the number of "
+                             "rows")
+        data = self._check_input(data, data.shape, len(counts))
+        first = self._checked_states(hx, counts[0], data)
         if first is not None and order is not None:
             first = tuple(part.index_select(1, order) for part in first)
-        outputs, last = self._layers(_stretches(PackedSequence(data, sizes)), first)
+        outputs, last = self._layers(_stretches(data, counts), first)
         joined = torch.cat([states.reshape(-1, states.shape[2]) for states in outputs])
         last = last if back is None else tuple(part.index_select(1, back) for part in last)
         return PackedSequence(joined, sizes, order, back), self._parted(last)
@@ -466,12 +507,15 @@ class _Recurrent:
         if not isinstance(input, Tensor):
             raise TypeError(f"bppsa.torch.{type(self).__name__}: input is a {type(input).__name__}, expected a tensor or a "
                             "PackedSequence")
+        if input.layout is not torch.strided or input.is_nested:
+            _checked(f"bppsa.torch.{type(self).__name__}: input", input)
         dimensions = input.dim()
         if dimensions not in (2, 3):
             raise ValueError(f"bppsa.torch.{type(self).__name__}: input has {dimensions} dimensions, expected 3, or 2 for a single "
                              "sequence")
         turned = dimensions == 3 and self.batch_first
-        x = self._check_input(input.unsqueeze(1) if dimensions == 2 else input.transpose(0, 1) if turned else input, input.shape)
+        x = input.unsqueeze(1) if dimensions == 2 else input.transpose(0, 1) if turned else input
+        x = self._check_input(x, input.shape, x.shape[0])
         (states,), last = self._layers([x], self._checked_states(hx, x.shape[1], x, dimensions))
         if dimensions == 2:
             return states.squeeze(1), self._parted(tuple(part.squeeze(1) for part in last))
@@ -493,7 +537,7 @@ class RNN(_Recurrent, torch.nn.RNN):
     _cell = "rnn"
 
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
         self._prepare(scan, forward)
 
 
@@ -503,7 +547,7 @@ class GRU(_Recurrent, torch.nn.GRU):
     _cell = "gru"
 
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
         self._prepare(scan, forward)
 
 
@@ -515,7 +559,7 @@ class LSTM(_Recurrent, torch.nn.LSTM):
     _pair = True
 
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
         if self.proj_size != 0:
             raise NotImplementedError(f"bppsa.torch.LSTM: proj_size is {self.proj_size}, expected 0: there are no projections")
         self._prepare(scan, forward)

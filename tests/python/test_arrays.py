@@ -172,11 +172,36 @@ class Arrays(unittest.TestCase):
                 (dict(labels=np.array([0, 2 ** 64 - 1, 1], np.uint64)), "labels: dtype uint64 with numbers that int64 does not"),
                 (dict(x=np.full((5, 3, 2), 2 ** 64 - 1, np.uint64)), "input: dtype uint64 with numbers that float64 does not hold"),
                 (dict(labels=self.labels.astype(float)), "dtype f64, expected i64"),
+                (dict(labels=np.array(1)), "labels: the number 1, expected an array or the path of a file"),
+                (dict(x=np.ma.masked_array(self.x, self.x > 0)), "input: a masked array, expected an array without masked numbers"),
                 (dict(weights={**self.weights, "linear.bias": ["a"]}), "linear.bias: dtype <U1, expected an array of numbers")):
             with self.assertRaisesRegex(bppsa.RequestError, sentence):
                 self.grad(**wrong)
         with self.assertRaisesRegex(bppsa.RequestError, "lengths: dtype float64, expected int64"):
             bppsa.grad("rnn", self.weights, self.x, self.labels, lengths=[5.0, 2.5, 1.0])
+        cyclic = {}
+        cyclic["layers"] = cyclic
+        for model, sentence in ((cyclic, "Circular reference"), ({np.int64(1): 2}, "keys must be str"),
+                                ({"x": 1j}, "(1j: a complex|complex)")):
+            with self.assertRaisesRegex(bppsa.RequestError, sentence):
+                bppsa.flops(model)
+        jt, g = np.ones((4, 2, 3)), np.ones((2, 3))
+        for given, sentence in (((None, None, g), "jt: None, expected an array"), ((jt, None, None), "g: None, expected an array")):
+            with self.assertRaisesRegex(bppsa.RequestError, sentence):
+                bppsa.scan(*given)
+        for threads in (2 ** 70, -2 ** 70, 2 ** 63):
+            with self.assertRaisesRegex(bppsa.RequestError, "threads: .*, expected a number of cores"):
+                bppsa.scan(jt, None, g, threads=threads)
+
+    def test_numbers_longer_than_float64(self):
+        self.assertEqual(bppsa.flops("lenet5", prune=np.longdouble(0.5)), bppsa.flops("lenet5", prune=0.5))
+        with self.assertRaisesRegex(bppsa.RequestError, "a number that float64 does not hold, expected one in float64"):
+            bppsa.flops("lenet5", prune=np.longdouble(0.5) + np.longdouble(2) ** -60)
+
+    def test_a_masked_array_without_a_mask(self):
+        found = self.grad(x=np.ma.masked_array(self.x))
+        for name, gradient in self.grad().items():
+            np.testing.assert_array_equal(found[name], gradient)
 
 
 class Places(unittest.TestCase):
@@ -207,6 +232,21 @@ class Places(unittest.TestCase):
                                                 "written, expected room for them in /dev/shm or in the folder that TMPDIR names"):
                         bppsa.grad("rnn", weights, x, labels)
             self.assertEqual(glob.glob(f"{first}/*") + glob.glob(f"{second}/*"), [])
+
+    def test_a_program_without_room(self):
+        """What the program says of a file in a folder of ours: the next place, if there was no room, whatever limits it."""
+        seen = []
+
+        def command(words):
+            seen.append(words)
+            return 1, "", f"bppsa: error: {folder.path}/J.npz: cannot write after 10 bytes: {os.strerror(reason)}"
+
+        for reason in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            folder = _commands._Folder("/somewhere")
+            with mock.patch.object(_commands._native, "command", command), self.assertRaises(OSError) as caught:
+                _commands._run(folder, ["jacobian"], {})
+            self.assertEqual((caught.exception.errno, caught.exception.filename), (reason, "/somewhere"))
+        self.assertEqual(len(seen), 3)
 
     def test_places_that_are_not_there(self):
         with mock.patch.object(_commands, "_places", lambda: ["/nowhere"]):

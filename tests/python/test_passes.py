@@ -302,6 +302,49 @@ class Saved(Passes):
 
 
 class Outputs(Passes):
+    def test_weights_of_other_shapes(self):
+        """They are refused before their memory is read, whether new, changed in place, or made wrong by another size."""
+        def shrink(layer):
+            layer.weight_hh_l0.data = layer.weight_hh_l0.data[:3]
+
+        def resize(layer):
+            layer.hidden_size = 64
+
+        changes = {"weight_ih_l0 is .12, 1., expected .12, 3.":
+                   lambda layer: setattr(layer, "weight_ih_l0", torch.nn.Parameter(torch.randn(12, 1))),
+                   "weight_ih_l0 is .3, 12., expected .12, 3.":
+                   lambda layer: setattr(layer, "weight_ih_l0", torch.nn.Parameter(torch.randn(3, 12))),
+                   "bias_hh_l0 is .1., expected .12.": lambda layer: setattr(layer, "bias_hh_l0", torch.nn.Parameter(torch.randn(1))),
+                   "bias_hh_l0: a NoneType, expected a tensor": lambda layer: setattr(layer, "bias_hh_l0", None),
+                   "weight_hh_l0 is .3, 4., expected .12, 4.": shrink,
+                   "weight_ih_l0 is .12, 3., expected .192, 3.": resize}
+        for sentence, change in changes.items():
+            for used in (False, True):
+                layer, x = bppsa.torch.GRU(3, 4), torch.randn(5, 2, 3)
+                if used:
+                    layer(x)
+                change(layer)
+                with self.assertRaisesRegex((ValueError, TypeError), "bppsa.torch.GRU: " + sentence):
+                    layer(x)
+
+    def test_tensors_that_are_negated_when_they_are_read(self):
+        """Autograd notes a minus sign instead of computing it; the memory does not have it."""
+        for cell in CELLS:
+            theirs, ours = both(cell, 3, 4)
+            x, seed, (state, _) = real(5, 2, 3), real(5, 2, 4).detach(), states(cell, 1, 2, 4)
+            negated = torch._neg_view
+            found = []
+            for layer in (theirs, ours):
+                start = tuple(map(negated, state)) if cell == "LSTM" else negated(state)
+                output, last = layer(negated(x), start)
+                last = last[1] if cell == "LSTM" else last
+                found.append([output.detach(), *torch.autograd.grad([output, last], [x, *layer.parameters()],
+                                                                    [negated(seed), negated(seed[:1])])])
+            self.assert_close(*reversed(found), cell)
+        a, u, g = (torch.rand(4, 2, 3), torch.rand(4, 2, 3), torch.rand(2, 3))
+        torch.testing.assert_close(bppsa.torch.scan(*map(torch._neg_view, (a, u, g))), bppsa.torch.scan(-a, -u, -g))
+        np.testing.assert_array_equal(bppsa.scan(torch._neg_view(a), u, g), bppsa.scan(-a, u, g))
+
     def test_outputs_may_be_changed(self):
         """In place by autograd, and behind its back: the pass has states of its own, as in torch.nn on a CPU."""
         def edit(output):
@@ -379,6 +422,21 @@ class Kept(Passes):
                 kept.append({"loss": loss, "detached": states.detach(), "row": states[-1, 0].detach()}[what])
                 del states, loss
             self.assertLess((self.resident() - before) / 12, limit, what)
+
+    def test_a_loss_keeps_no_memory_of_a_module(self):
+        """Nor can it be told from one whose module is there: a graph that is retained still has its backward pass."""
+        for cell in CELLS:
+            layer, x = getattr(bppsa.torch, cell)(1, 3), torch.randn(4, 2, 1, requires_grad=True)
+            loss = layer(x)[0].sum()
+            pool, weights = weakref.ref(layer._pool), list(layer.parameters())
+            expected = torch.autograd.grad(loss, [x, *weights], retain_graph=True)
+            held = weakref.ref(layer._pool.weights[0])
+            del layer
+            gc.collect()
+            self.assertIsNone(pool(), cell)
+            self.assertIsNone(held(), cell)
+            for one, other in zip(torch.autograd.grad(loss, [x, *weights]), expected):
+                self.assertTrue(torch.equal(one, other), cell)
 
     def test_a_tape_begins_with_a_cache_line(self):
         """Elsewhere the passes at H 128 take up to a quarter more."""

@@ -6,6 +6,8 @@ import re
 import unittest
 import warnings
 
+import numpy as np
+
 from support import has, main
 
 if has("torch"):
@@ -53,7 +55,7 @@ class Edges(unittest.TestCase):
     @unittest.skipUnless(has("torch.export"), "this PyTorch has no torch.export")
     def test_export(self):
         for model in (self.layer, self.model):
-            self.assert_refused("bppsa.torch.GRU: torch.export cannot", lambda: torch.export.export(model, (self.x,), strict=False))
+            self.assert_refused("bppsa.torch.GRU: torch.export .*cannot", lambda: torch.export.export(model, (self.x,), strict=False))
             self.assert_refused("bppsa.torch computes in C; where it has to be recorded, expected a layer of torch.nn",
                                 lambda: torch.export.export(model, (self.x,), strict=True))
 
@@ -70,6 +72,61 @@ class Edges(unittest.TestCase):
         found = torch.func.functional_call(self.layer, doubled, (self.x,))[0]
         self.layer.load_state_dict(doubled)
         self.assertTrue(torch.equal(found, self.layer(self.x)[0]))  # no transform
+
+    def test_modes_that_record(self):
+        from torch.fx.experimental.proxy_tensor import make_fx
+        for what, function in (("GRU", lambda x: self.layer(x)[0]), ("scan", lambda x: bppsa.torch.scan(x, None, x[0]))):
+            self.assert_refused(f"bppsa.torch.{what}: make_fx cannot look into it", lambda: make_fx(function)(self.x))
+        if has("torch._subclasses.fake_tensor"):
+            from torch._subclasses.fake_tensor import FakeTensorMode
+            with FakeTensorMode() as mode:
+                self.assert_refused(r"bppsa.torch.GRU: torch.export \(FakeTensorMode\) cannot",
+                                    lambda: self.layer(mode.from_tensor(self.x)))
+
+    def test_layouts(self):
+        for layout, tensor in (("sparse", self.x.to_sparse()), ("mkldnn", self.x.to_mkldnn()),
+                               ("nested", torch.nested_tensor([self.x[0]]) if not hasattr(torch, "nested")
+                                else torch.nested.nested_tensor([self.x[0]]))):
+            self.assert_refused(f"bppsa.torch.GRU: input: its layout is .*{layout}.*, expected a dense tensor",
+                                lambda: self.layer(tensor))
+
+    def test_what_is_no_tensor(self):
+        for given in ([[0.0]], "zeros", self.x[:2].numpy(), (self.x[:2], self.x[:2])):
+            self.assert_refused(f"bppsa.torch.GRU: hx is a {type(given).__name__}, expected a tensor",
+                                lambda: self.layer(self.x, given))
+            if not isinstance(given, str):
+                self.assert_refused("bppsa.torch.scan: jt is a .*, expected a tensor", lambda: bppsa.torch.scan(given, None, self.x))
+        self.assert_refused("bppsa.torch.LSTM: hx has a int, expected a tensor", lambda: bppsa.torch.LSTM(3, 4)(self.x, (0, 0)))
+        self.assert_refused("bppsa.torch.scan: g is a NoneType, expected a tensor", lambda: bppsa.torch.scan(self.x, None, None))
+
+    @unittest.skipUnless(has("torch.func"), "this PyTorch turns every error of a hook into one of its own")
+    def test_errors_of_hooks_stay_theirs(self):
+        def pack(_):
+            raise KeyError("vmap over Fake")
+
+        with self.assertRaises(KeyError), torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):
+            self.layer(self.x)
+
+    def test_sizes_of_numpy(self):
+        layer = bppsa.torch.GRU(np.int64(3), np.int32(4), num_layers=np.int8(2), bias=np.True_, batch_first=np.False_)
+        layer.load_state_dict(self.layer.state_dict())
+        self.assertTrue(torch.equal(layer(self.x)[0], self.layer(self.x)[0]))
+        self.assertIs(type(layer.hidden_size), int)
+
+    def test_packed_sequences_that_are_none(self):
+        def packed(rows, sizes):
+            return torch.nn.utils.rnn.PackedSequence(torch.randn(rows, 3), torch.tensor(sizes))
+
+        for rows, sizes in ((4, [2, 3]), (5, [2, 2]), (3, [2, 2]), (1, [2, -1]), (0, [])):
+            self.assert_refused("bppsa.torch.GRU: a PackedSequence of .* with batch_sizes .*, expected counts that do not grow",
+                                lambda: self.layer(packed(rows, sizes)))
+        theirs = torch.nn.GRU(3, 4, 2)
+        theirs.load_state_dict(self.layer.state_dict())
+        for rows, sizes in ((4, [2, 2, 0]), (3, [2, 1, 0, 0])):
+            given = packed(rows, sizes)
+            torch.testing.assert_close(self.layer(given)[0].data, theirs(given)[0].data)
+        output, last = self.layer(packed(0, [0, 0]))
+        self.assertEqual((output.data.shape, last.shape), ((0, 4), (2, 0, 4)))
 
     def test_many_seeds_at_once(self):
         def output(x):
@@ -127,6 +184,10 @@ class Edges(unittest.TestCase):
                     self.assertEqual(one.shape, other.shape)
         with torch.no_grad():
             self.assertEqual(self.layer(torch.zeros(5, 0, 3))[0].shape, (5, 0, 4))
+        x = torch.zeros(5, 0, 3, requires_grad=True)
+        first = torch.autograd.grad(self.layer(x)[0].sum(), [x, *self.layer.parameters()], create_graph=True)
+        for gradient in torch.autograd.grad(sum(each.sum() for each in first), list(self.layer.parameters())):
+            self.assertTrue(bool((gradient == 0).all()))
         self.assert_refused("input is .0, 2, 3., expected 3 numbers in each step, at least one step and one number",
                             lambda: self.layer(self.x[:0]))
         self.assert_refused(r"hx is \[2, 2, 4\], expected \[2, 0, 4\]", lambda: self.layer(self.x[:, :0], torch.zeros(2, 2, 4)))
