@@ -3,5 +3,5 @@
 bppsa_status bppsa_audio_check(void) {
   bppsa_audio_report report;
   bppsa_audio_probe(&report);
-  return report.built ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "audio: %s", report.detail);
+  return report.found ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "audio: %s", report.detail);
 }

@@ -13,13 +13,14 @@ extern "C" {
 #define BPPSA_AUDIO_RATE 44100 /* Hz; everything is computed at this rate */
 
 typedef struct {
-  bool built;
-  char detail[256]; /* built: the libraries and their versions; not built: what to install */
+  bool built;       /* with libsndfile, libsamplerate and libavutil, which are loaded when sound is first read */
+  bool found;       /* all three of them */
+  char detail[256]; /* the libraries and their versions, or what to install */
 } bppsa_audio_report;
 
 void bppsa_audio_probe(bppsa_audio_report *report);
 
-/* OK, or ERR_UNSUPPORTED with a message that names the packages a build with audio needs. */
+/* OK, or ERR_UNSUPPORTED with a message that names the packages that are missing. */
 bppsa_status bppsa_audio_check(void);
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
 /* Decoding by libsndfile, which reads through core/file. */
 #include <pthread.h>
-#include <sndfile.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "audio/libraries.h"
+#include "audio/load.h"
 #include "core/alloc.h"
 #include "core/io.h"
 
@@ -15,6 +15,7 @@ struct bppsa_decoder {
   int64_t offset;      /* in the file that the pieces make */
   bppsa_status status; /* of the first read that failed; libsndfile itself reports such a read as the end of the file */
   int64_t channels;
+  const bppsa_audio_functions *library;
   SNDFILE *handle;
 };
 
@@ -80,12 +81,12 @@ static bppsa_status open_handle(bppsa_decoder *d, SF_INFO *info) {
   SF_VIRTUAL_IO calls = {file_length, file_seek, file_read, file_write, file_tell};
   bppsa_status status = BPPSA_OK;
   pthread_mutex_lock(&mutex);
-  d->handle = sf_open_virtual(&calls, SFM_READ, info, d);
+  d->handle = d->library->sf_open_virtual(&calls, SFM_READ, info, d);
   if (d->status != BPPSA_OK) {
     status = d->status;
   } else if (d->handle == NULL) {
     char reason[160];
-    snprintf(reason, sizeof reason, "%s", sf_strerror(NULL));
+    snprintf(reason, sizeof reason, "%s", d->library->sf_strerror(NULL));
     reason[strcspn(reason, "\r\n")] = '\0';
     status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: libsndfile cannot read it (%s), expected a WAV file that it reads", d->file->path,
                         reason);
@@ -97,10 +98,13 @@ static bppsa_status open_handle(bppsa_decoder *d, SF_INFO *info) {
 bppsa_status bppsa_decoder_create(bppsa_file_reader *file, int64_t count, const bppsa_decoder_piece *pieces,
                                   bppsa_decoder **decoder, int64_t *frames, int64_t *channels, int64_t *rate) {
   SF_INFO info = {0};
+  const bppsa_audio_functions *library = NULL;
+  BPPSA_TRY(bppsa_audio_load(&library));
   bppsa_decoder *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  made->library = library;
   made->file = file;
   made->count = count;
   memcpy(made->pieces, pieces, (size_t)count * sizeof *pieces);
@@ -124,7 +128,7 @@ bppsa_status bppsa_decoder_create(bppsa_file_reader *file, int64_t count, const 
 bppsa_status bppsa_decoder_read(bppsa_decoder *d, int64_t frames, float *samples) {
   int64_t done = 0;
   while (done < frames) {
-    const sf_count_t got = sf_readf_float(d->handle, samples + done * d->channels, frames - done);
+    const sf_count_t got = d->library->sf_readf_float(d->handle, samples + done * d->channels, frames - done);
     if (d->status != BPPSA_OK) {
       return d->status;
     }
@@ -140,7 +144,7 @@ bppsa_status bppsa_decoder_read(bppsa_decoder *d, int64_t frames, float *samples
 void bppsa_decoder_destroy(bppsa_decoder *decoder) {
   if (decoder != NULL) {
     if (decoder->handle != NULL) {
-      (void)sf_close(decoder->handle);
+      (void)decoder->library->sf_close(decoder->handle);
     }
     bppsa_free(decoder);
   }

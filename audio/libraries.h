@@ -1,5 +1,5 @@
 /* The interface to other libraries: decoding (libsndfile), rate conversion (libsamplerate) and a Fourier transform (libavutil),
- * one file each. In a build without them libraries_none.c answers ERR_UNSUPPORTED. Internal. */
+ * one file each; load.h loads them. In a build without them libraries_none.c answers ERR_UNSUPPORTED. Internal. */
 #ifndef BPPSA_AUDIO_LIBRARIES_H
 #define BPPSA_AUDIO_LIBRARIES_H
 

@@ -32,9 +32,9 @@ static const bppsa_option_use uses[] = {
 
 static const char notes[] =
     "Times are of an epoch. They are projections: a layer's time is measured where the model's file says so, otherwise it\n"
-    "follows from its FLOPs. this-machine is measured when it is first asked for, which takes seconds, and kept in\n"
-    "~/.cache/bppsa; bppsa calibrate measures longer. filter, channel and time-* keep --batch samples for all processors\n"
-    "whatever --scaling says.\n";
+    "follows from its FLOPs. Speed-ups are over serial, one processor with mini-batches of --batch. this-machine is measured\n"
+    "when it is first asked for, which takes seconds, and kept in ~/.cache/bppsa; bppsa calibrate measures longer. filter,\n"
+    "channel and time-* keep --batch samples for all processors whatever --scaling says.\n";
 
 static void query_of(const bppsa_cli *cli, const bppsa_oracle_model *model, const bppsa_oracle_system *system,
                      bppsa_oracle_query *query) {

@@ -17,7 +17,8 @@ if(NOT BPPSA_OPENBLAS_LINKS)
   message(FATAL_ERROR "OpenBLAS: openblas_set_num_threads does not link, expected cblas.h and the library of libopenblas-dev")
 endif()
 
-# WAV files and MFCC features need all three libraries: this sets BPPSA_AUDIO to ON or OFF. libavutil has a float64 transform of
+# WAV files and MFCC features need all three libraries: this sets BPPSA_AUDIO to ON or OFF. Their headers are needed here;
+# audio/load_libraries.c loads them when sound is read. libavutil has a float64 transform of
 # real data from 57.28 on.
 set(BPPSA_AUDIO OFF)
 if(NOT BPPSA_WITH_AUDIO STREQUAL "OFF")
@@ -45,11 +46,8 @@ endif()
 message(STATUS "MPI: ${BPPSA_MPI}")
 
 add_library(bppsa_depends INTERFACE)
-target_include_directories(bppsa_depends SYSTEM INTERFACE ${OPENBLAS_INCLUDE_DIRS})
+target_include_directories(bppsa_depends SYSTEM INTERFACE ${OPENBLAS_INCLUDE_DIRS} ${AUDIO_INCLUDE_DIRS})
 target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::ZLIB Threads::Threads ${CMAKE_DL_LIBS} m)
-if(BPPSA_AUDIO)
-  target_link_libraries(bppsa_depends INTERFACE PkgConfig::AUDIO)
-endif()
 if(BPPSA_CUDA)
   # nvcc compiles C++, so every program that links the library needs the C++ runtime.
   target_link_libraries(bppsa_depends INTERFACE CUDA::cudart_static stdc++)

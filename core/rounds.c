@@ -44,6 +44,45 @@ int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings) {
   return fastest;
 }
 
+/* ---- the spread of samples ---- */
+
+/* The chance that fewer than k of n tosses of a coin are heads. */
+static double fewer_heads(int64_t n, int64_t k) {
+  double chance = pow(0.5, (double)n), sum = 0;
+  for (int64_t i = 0; i < k; ++i) {
+    sum += chance;
+    chance *= (double)(n - i) / (double)(i + 1);
+  }
+  return sum;
+}
+
+bppsa_spread bppsa_spread_of(int64_t count, double *samples) {
+  qsort(samples, (size_t)count, sizeof *samples, compare);
+  int64_t k = (count + 3) / 4; /* outside of them lie less than half of all */
+  while (k > 1 && 1 - 2 * fewer_heads(count, k) < BPPSA_SPREAD_CONFIDENCE) {
+    --k;
+  }
+  return (bppsa_spread){.median = 0.5 * (samples[count / 2] + samples[(count - 1) / 2]),
+                        .low = samples[k - 1],
+                        .high = samples[count - k],
+                        .confidence = 1 - 2 * fewer_heads(count, k),
+                        .samples = count};
+}
+
+bppsa_status bppsa_spread_measure(const bppsa_sampling *how, bppsa_spread *spread) {
+  double samples[BPPSA_SPREAD_SAMPLES];
+  bppsa_spread made = {.samples = 0};
+  bool more = true;
+  while (more && made.samples < how->most) {
+    BPPSA_TRY(how->take(how->context, &samples[made.samples]));
+    made = bppsa_spread_of(made.samples + 1, samples);
+    more = made.samples < how->least ||
+           (made.high - made.low > how->within * made.median && (how->go_on == NULL || how->go_on(how->context, &made)));
+  }
+  *spread = made;
+  return BPPSA_OK;
+}
+
 /* ---- verification ---- */
 
 static void refuse(bppsa_contender *contender) {

@@ -46,6 +46,36 @@ int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings);
 #define BPPSA_TIMING_NOTE                                                                                                        \
   "~ noisy: measured twice, and the median is still more than 1.25 times the minimum; nothing is concluded from it"
 
+/* How far the samples of one number spread, by their order: the k-th smallest and the k-th largest of them, with as much between
+ * them as needed to be at least the middle half of all samples, and to hold the number's true median with a confidence of 95 %
+ * where there are so many samples, 6 or more. The chance that k or more of n samples lie on each side of the true median is 1 - 2
+ * P(fewer than k of n tosses are heads). */
+typedef struct {
+  double median, low, high;
+  double confidence; /* of low .. high; below 0.95 of fewer than 6 samples */
+  int64_t samples;
+} bppsa_spread;
+
+#define BPPSA_SPREAD_CONFIDENCE 0.95
+/* The spread of `count` >= 1 samples; sorts them. */
+bppsa_spread bppsa_spread_of(int64_t count, double *samples);
+
+/* Makes one sample. */
+typedef bppsa_status (*bppsa_sample)(void *context, double *sample);
+
+/* Takes samples until low .. high is no wider than `within` times the median, at least `least` of them, and at most `most`, 1 to
+ * BPPSA_SPREAD_SAMPLES; `go_on`, where it is not NULL, is asked behind every further one. ERR_* of the sample; nothing is set
+ * then. */
+enum { BPPSA_SPREAD_SAMPLES = 64 };
+typedef struct {
+  double within;
+  int64_t least, most;
+  bppsa_sample take;
+  bool (*go_on)(void *context, const bppsa_spread *so_far);
+  void *context; /* of both */
+} bppsa_sampling;
+bppsa_status bppsa_spread_measure(const bppsa_sampling *how, bppsa_spread *spread);
+
 /* One pass: its seconds, of as many parts as the contender has. ERR_UNSUPPORTED refuses it, other errors end the rounds. */
 typedef bppsa_status (*bppsa_timed_pass)(void *context, double seconds[BPPSA_TIMING_PARTS]);
 

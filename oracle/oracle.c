@@ -40,7 +40,7 @@ static const bppsa_oracle_strategy strategies[] = {
     {"time-chunked", "the same, by a chunked scan", STRONG(time_chunked)},
     {"time-blelloch", "the same, by a Blelloch scan", STRONG(time_blelloch)},
 };
-enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0], SERIAL = 0 };
 
 const bppsa_oracle_strategy *bppsa_oracle_strategy_at(int64_t i) {
   return i < STRATEGIES ? &strategies[i] : NULL;
@@ -64,12 +64,23 @@ bppsa_oracle_query bppsa_oracle_query_default(const bppsa_oracle_model *model, c
 
 /* ---- rows ---- */
 
+double bppsa_oracle_time_at(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_end computing,
+                            bppsa_oracle_end messages) {
+  return bppsa_oracle_compute_factor(q->system, row->busy, computing) * (row->compute_s + row->waiting_s) +
+         bppsa_oracle_message_factor(q->system, row->processors, messages) * row->communication_s;
+}
+
 static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   row->compute_s = row->communication_s = 0;
-  for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
+  for (int phase = 0; phase < BPPSA_PHASE_WAIT; ++phase) {
     *(phase <= BPPSA_PHASE_UPDATE ? &row->compute_s : &row->communication_s) += row->phase_s[phase];
   }
-  row->time_s = row->compute_s + row->communication_s;
+  row->waiting_s = row->phase_s[BPPSA_PHASE_WAIT];
+  row->time_s = row->compute_s + row->communication_s + row->waiting_s;
+  if (bppsa_oracle_has_spread(q->system)) {
+    row->spread_s = (bppsa_oracle_spread){bppsa_oracle_time_at(q, row, BPPSA_END_LOW, BPPSA_END_LOW),
+                                          bppsa_oracle_time_at(q, row, BPPSA_END_HIGH, BPPSA_END_HIGH)};
+  }
   if (row->memory_bytes > q->system->memory_bytes) {
     char needed[BPPSA_SI_TEXT], has[BPPSA_SI_TEXT];
     row->feasible = false;
@@ -103,7 +114,10 @@ static bppsa_status make_row(const bppsa_oracle_query *query, const bppsa_oracle
                             .micro_batches = 1,
                             .compute_s = NAN,
                             .communication_s = NAN,
+                            .waiting_s = NAN,
                             .time_s = NAN,
+                            .busy = (double)p,
+                            .speedup = NAN,
                             .model_s = NAN};
   row->limit = strategy->limit(q, p, row->reason);
   limit_by_samples(q, row);
@@ -185,6 +199,34 @@ int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p) {
   return best;
 }
 
+bool bppsa_oracle_may_be_fastest(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, int64_t i) {
+  static const bppsa_oracle_end ends[] = {BPPSA_END_LOW, BPPSA_END_HIGH};
+  const bppsa_oracle_row *row = &rows->rows[i];
+  bool leads = false;
+  for (int corner = 0; corner < 4 && row->feasible && !leads; ++corner) {
+    const bppsa_oracle_end computing = ends[corner % 2], messages = ends[corner / 2];
+    const double time = bppsa_oracle_time_at(q, row, computing, messages);
+    leads = true;
+    for (int64_t k = 0; k < rows->count && leads; ++k) {
+      const bppsa_oracle_row *other = &rows->rows[k];
+      leads =
+          other->processors != row->processors || !other->feasible || time <= bppsa_oracle_time_at(q, other, computing, messages);
+    }
+  }
+  return leads;
+}
+
+/* Speed-ups of all rows over serial: one processor that has mini-batches of b. */
+static bppsa_status add_speedups(const bppsa_oracle_query *query, bppsa_oracle_rows *rows) {
+  bppsa_oracle_row serial;
+  BPPSA_TRY(make_row(query, &strategies[SERIAL], 1, &serial));
+  for (int64_t i = 0; i < rows->count; ++i) {
+    bppsa_oracle_row *row = &rows->rows[i];
+    row->speedup = row->time_s > 0 ? serial.time_s / row->time_s : (double)NAN;
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *list, int64_t first, int64_t last,
                               bppsa_oracle_rows *rows) {
   int64_t sizes = 0;
@@ -201,6 +243,7 @@ bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *list,
       status = make_row(query, &strategies[i], p, &made.rows[made.count++]);
     }
   }
+  status = status == BPPSA_OK ? add_speedups(query, &made) : status;
   if (status != BPPSA_OK) {
     bppsa_oracle_rows_free(&made);
     return status;

@@ -12,6 +12,7 @@
 #define BPPSA_ORACLE_ORACLE_H
 
 #include "core/text.h"
+#include "oracle/ends.h"
 #include "oracle/query.h"
 
 #ifdef __cplusplus
@@ -44,13 +45,19 @@ bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *list,
 void bppsa_oracle_rows_free(bppsa_oracle_rows *rows);
 /* The index of the fastest feasible row at p processors; -1: none is feasible. */
 int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p);
+/* Seconds of an epoch where computing and messages take as long as at these ends of the system's spread; of a row with times. */
+double bppsa_oracle_time_at(const bppsa_oracle_query *query, const bppsa_oracle_row *row, bppsa_oracle_end computing,
+                            bppsa_oracle_end messages);
+/* Is the row, at one of the four pairs of ends, as fast as any other row with as many processors? */
+bool bppsa_oracle_may_be_fastest(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, int64_t i);
 
 /* ---- what is shown ---- */
 
-/* A table, and a sentence: which strategy to take at the largest p, why the others are not it, and, where there are several
- * numbers of processors, which strategy is the fastest from which number on. ERR_MEMORY. */
+/* A table of what is possible, below it what is not, with the reasons, and a sentence: which strategy to take at the largest p,
+ * which others may be as fast within the system's spread, why the rest is not it, and, where there are several numbers of
+ * processors, which strategy is the fastest from which number on. ERR_MEMORY. */
 bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text);
-/* {"model", "system", "parameters", "rows": [...], "verdict"}; NULL when out of memory. */
+/* {"model", "system", "parameters", "rows": [...], "verdict", ..}; NULL when out of memory. */
 json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows);
 /* Draws stacked bars a phase for the largest p, and lines of time over p where there are several. ERR_MEMORY. */
 bppsa_status bppsa_oracle_draw(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text);

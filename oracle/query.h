@@ -20,8 +20,8 @@ typedef enum {
   BPPSA_PHASE_GRADIENT_EXCHANGE, /* allreduce of the weight gradients */
   BPPSA_PHASE_COLLECTIVES,       /* layer by layer: of filter, channel and of gathered layers */
   BPPSA_PHASE_HALO,
-  BPPSA_PHASE_POINT_TO_POINT, /* between stages or ranks */
-  BPPSA_PHASE_WAIT,           /* bubbles of a simulated pipeline, with the transfers that nothing hides */
+  BPPSA_PHASE_POINT_TO_POINT, /* between stages or ranks; of a simulated pipeline what nothing hides */
+  BPPSA_PHASE_WAIT,           /* bubbles: a processor waits for what others compute */
   BPPSA_PHASE_COUNT
 } bppsa_oracle_phase;
 
@@ -54,12 +54,15 @@ typedef struct {
   const char *strategy;
   int64_t processors, groups; /* p; p1 of hybrid strategies, otherwise 1 */
   int64_t mini_batch, micro_batches;
-  double phase_s[BPPSA_PHASE_COUNT];         /* an epoch */
-  double compute_s, communication_s, time_s; /* NaN where p is beyond the limit */
-  double model_s;                            /* Chimera's equation 1; NaN for others */
-  double memory_bytes;                       /* of the fullest processor; NaN where p is beyond the limit */
-  int64_t limit;                             /* the most processors that the strategy can use */
-  int64_t chunks;                            /* of interleaved: stages that a processor holds; of others 0 */
+  double phase_s[BPPSA_PHASE_COUNT];                    /* an epoch */
+  double compute_s, communication_s, waiting_s, time_s; /* time_s: their sum; NaN where p is beyond the limit */
+  double busy;                                          /* how many processors compute at once, on average */
+  double speedup;               /* the time of serial, one processor with mini-batches of b, over time_s; NaN: none */
+  bppsa_oracle_spread spread_s; /* of time_s, by what the system's spread makes faster and slower; high 0: not known */
+  double model_s;               /* Chimera's equation 1; NaN for others */
+  double memory_bytes;          /* of the fullest processor; NaN where p is beyond the limit */
+  int64_t limit;                /* the most processors that the strategy can use */
+  int64_t chunks;               /* of interleaved: stages that a processor holds; of others 0 */
   int64_t cuts, cut[BPPSA_ORACLE_MOST_CUTS]; /* of pipelines of up to 128 stages: the first layers of all but the first */
   bool feasible;
   char reason[160]; /* why not; "" */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 #include "oracle/oracle.h"
 
 /* ---- the verdict ---- */
@@ -29,9 +30,19 @@ static const bppsa_oracle_row *next_slower(const bppsa_oracle_rows *rows, int64_
   return found;
 }
 
-/* Per cent of the epoch that is communication; 0 of an epoch that takes no time. */
-static double communication_of(const bppsa_oracle_row *row) {
-  return row->time_s > 0 ? 100 * row->communication_s / row->time_s : 0;
+/* Adds how many per cent of the epoch are communication and, where ranks wait, waiting; 0 of an epoch that takes no time. */
+static void add_shares(const bppsa_oracle_row *row, const char *of, bppsa_text *text) {
+  const double per_cent = row->time_s > 0 ? 100 / row->time_s : 0;
+  bppsa_text_add(text, "%.0f %% %scommunication", per_cent * row->communication_s, of);
+  if (row->waiting_s > 0) {
+    bppsa_text_add(text, ", %.0f %% waiting", per_cent * row->waiting_s);
+  }
+}
+
+/* May the row be as fast as the best one, within the spread of the system's numbers? */
+static bool is_rival(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, int64_t i) {
+  return rows->best >= 0 && i != rows->best && rows->rows[i].processors == rows->rows[rows->best].processors &&
+         bppsa_oracle_has_spread(q->system) && bppsa_oracle_may_be_fastest(q, rows, i);
 }
 
 /* Adds the other strategies that are possible, the fastest first. Nothing is a number of times slower than no time at all. */
@@ -46,7 +57,9 @@ static void add_slower(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *tex
     } else {
       bppsa_text_add(text, "%s", bppsa_text_si(row->time_s, "s", time, sizeof time));
     }
-    bppsa_text_add(text, ", %.0f %% communication)", communication_of(row));
+    bppsa_text_add(text, ", ");
+    add_shares(row, "", text);
+    bppsa_text_add(text, ")");
     before = ", ";
   }
   bppsa_text_add(text, strcmp(before, ", ") == 0 ? "." : "");
@@ -103,6 +116,20 @@ static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
   bppsa_text_add(text, before != NULL && before[0] != '\0' ? "." : "");
 }
 
+/* Adds which strategies may be as fast as the best one, where the numbers of the system spread. */
+static void add_rivals(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {
+  const char *before = " Within the measured spread, ";
+  int64_t rivals = 0;
+  for (int64_t i = 0; i < rows->count; ++i) {
+    if (is_rival(q, rows, i)) {
+      bppsa_text_add(text, "%s%s", before, rows->rows[i].strategy);
+      before = ", ";
+      ++rivals;
+    }
+  }
+  bppsa_text_add(text, rivals > 0 ? " may be as fast." : "");
+}
+
 static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {
   const int64_t p = largest(rows);
   if (rows->best < 0) {
@@ -111,9 +138,11 @@ static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *ro
   } else {
     const bppsa_oracle_row *best = &rows->rows[rows->best];
     char time[BPPSA_SI_TEXT];
-    bppsa_text_add(text, "Take %s for %s on %" PRId64 " processor%s of %s: %s an epoch, %.0f %% of it communication.",
-                   best->strategy, q->model->name, p, p == 1 ? "" : "s", q->system->name,
-                   bppsa_text_si(best->time_s, "s", time, sizeof time), communication_of(best));
+    bppsa_text_add(text, "Take %s for %s on %" PRId64 " processor%s of %s: %s an epoch, ", best->strategy, q->model->name, p,
+                   p == 1 ? "" : "s", q->system->name, bppsa_text_si(best->time_s, "s", time, sizeof time));
+    add_shares(best, "of it ", text);
+    bppsa_text_add(text, ".");
+    add_rivals(q, rows, text);
     add_slower(rows, p, text);
   }
   add_refused(rows, p, text);
@@ -122,20 +151,77 @@ static void add_verdict(const bppsa_oracle_query *q, const bppsa_oracle_rows *ro
 
 /* ---- the table ---- */
 
-static void add_row(const bppsa_oracle_row *row, bppsa_text *text) {
-  char memory[BPPSA_SI_TEXT];
-  bppsa_text_add(text, "%-14s %9" PRId64 " ", row->strategy, row->processors);
-  if (isnan(row->time_s)) {
-    bppsa_text_add(text, "%10s %10s %10s %10s %10s  no: %s\n", "-", "-", "-", "-", "-", row->reason);
-    return;
+static void add_row(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_text *text) {
+  char memory[BPPSA_SI_TEXT], part[2 * BPPSA_SI_TEXT] = "-";
+  if (!isnan(row->speedup)) {
+    bppsa_print(part, sizeof part, "%.3g", row->speedup);
   }
-  bppsa_text_add(text, "%10" PRId64 " %10.4g %10.4g %10.4g %10s  %s%s", row->mini_batch, row->compute_s, row->communication_s,
-                 row->time_s, bppsa_text_si(row->memory_bytes, "B", memory, sizeof memory),
-                 row->feasible ? "yes" : "no: ", row->reason);
+  bppsa_text_add(text, "%-14s %9" PRId64 " %10" PRId64 " %10.4g %10.4g %10.4g %10.4g %9s %10s", row->strategy, row->processors,
+                 row->mini_batch, row->compute_s, row->communication_s, row->waiting_s, row->time_s, part,
+                 bppsa_text_si(row->memory_bytes, "B", memory, sizeof memory));
+  if (bppsa_oracle_has_spread(q->system)) {
+    bppsa_print(part, sizeof part, "%.4g..%.4g", row->spread_s.low, row->spread_s.high);
+    bppsa_text_add(text, " %18s", part);
+  }
   if (row->groups > 1) {
-    bppsa_text_add(text, "; %" PRId64 " groups of %" PRId64, row->groups, row->processors / row->groups);
+    bppsa_text_add(text, "  %" PRId64 " groups of %" PRId64, row->groups, row->processors / row->groups);
   }
   bppsa_text_add(text, "\n");
+}
+
+/* Is the row behind another one of its strategy that has the same reason? */
+static bool repeats(const bppsa_oracle_rows *rows, int64_t i) {
+  const bppsa_oracle_row *row = &rows->rows[i], *before = i > 0 ? row - 1 : NULL;
+  return before != NULL && !before->feasible && strcmp(before->strategy, row->strategy) == 0 &&
+         strcmp(before->reason, row->reason) == 0;
+}
+
+/* Adds what is not possible, a line for each strategy and reason: from which to which number of processors. */
+static void add_impossible(const bppsa_oracle_rows *rows, bppsa_text *text) {
+  bool any = false;
+  for (int64_t i = 0; i < rows->count; ++i) {
+    const bppsa_oracle_row *row = &rows->rows[i];
+    int64_t last = i;
+    char processors[48];
+    if (row->feasible || repeats(rows, i)) {
+      continue;
+    }
+    while (last + 1 < rows->count && !rows->rows[last + 1].feasible && repeats(rows, last + 1)) {
+      ++last;
+    }
+    snprintf(processors, sizeof processors, last > i ? "%" PRId64 "..%" PRId64 : "%" PRId64, row->processors,
+             rows->rows[last].processors);
+    bppsa_text_add(text, "%s%-14s %9s  %s\n", any ? "" : "\nnot possible\n", row->strategy, processors, row->reason);
+    any = true;
+  }
+}
+
+/* Adds a line for each level whose processors gain nothing. */
+static void add_warnings(const bppsa_oracle_system *system, bppsa_text *text) {
+  char warning[BPPSA_ORACLE_WARNING];
+  for (int64_t i = 0; i < system->count; ++i) {
+    if (bppsa_oracle_level_warning(&system->levels[i], warning)[0] != '\0') {
+      bppsa_text_add(text, "warning: %s: %s\n", system->name, warning);
+    }
+  }
+}
+
+static void add_possible(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {
+  bool any = false;
+  for (int64_t i = 0; i < rows->count; ++i) {
+    if (rows->rows[i].feasible && !any) {
+      bppsa_text_add(text, "%-14s %9s %10s %10s %10s %10s %10s %9s %10s%s\n", "strategy", "p", "mini-batch", "compute s",
+                     "commun. s", "waiting s", "epoch s", "speed-up", "memory",
+                     bppsa_oracle_has_spread(q->system) ? "    spread of epoch" : "");
+      any = true;
+    }
+    if (rows->rows[i].feasible) {
+      add_row(q, &rows->rows[i], text);
+    }
+  }
+  if (any) {
+    bppsa_text_add(text, "speed-up: over serial, one processor with mini-batches of %" PRId64 "\n", q->batch);
+  }
 }
 
 bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text) {
@@ -146,11 +232,10 @@ bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bpps
   if (query->model->measured[0] != '\0') {
     bppsa_text_add(text, "layers measured: %s\n", query->model->measured);
   }
-  bppsa_text_add(text, "%-14s %9s %10s %10s %10s %10s %10s  %s\n", "strategy", "p", "mini-batch", "compute s", "commun. s",
-                 "epoch s", "memory", "possible");
-  for (int64_t i = 0; i < rows->count; ++i) {
-    add_row(&rows->rows[i], text);
-  }
+  add_warnings(query->system, text);
+  add_possible(query, rows, text);
+  add_impossible(rows, text);
+  bppsa_text_add(text, "\n");
   add_verdict(query, rows, text);
   bppsa_text_add(text, "\n");
   return bppsa_text_check(text);
@@ -176,7 +261,10 @@ static json_t *row_json(const bppsa_oracle_row *row) {
   ok = ok && bppsa_json_put_integer(object, "micro_batches", row->micro_batches);
   ok = ok && bppsa_json_put_real(object, "compute_s", row->compute_s);
   ok = ok && bppsa_json_put_real(object, "communication_s", row->communication_s);
-  ok = ok && bppsa_json_put_real(object, "time_s", row->time_s) && bppsa_json_put(object, "phases_s", phases_json(row));
+  ok = ok && bppsa_json_put_real(object, "waiting_s", row->waiting_s);
+  ok = ok && bppsa_json_put_real(object, "time_s", row->time_s) && bppsa_json_put_real(object, "speedup", row->speedup);
+  ok = ok && (row->spread_s.high <= 0 || bppsa_json_put(object, "time_spread_s", bppsa_oracle_spread_json(row->spread_s)));
+  ok = ok && bppsa_json_put(object, "phases_s", phases_json(row));
   ok = ok && (row->chunks == 0 || bppsa_json_put_integer(object, "chunks", row->chunks));
   ok = ok && (row->cuts == 0 || bppsa_json_put_shape(object, "cut", (int32_t)row->cuts, row->cut));
   ok = ok && (isnan(row->model_s) || bppsa_json_put_real(object, "model_s", row->model_s));
@@ -184,6 +272,16 @@ static json_t *row_json(const bppsa_oracle_row *row) {
       ok && bppsa_json_put_real(object, "memory_bytes", row->memory_bytes) && bppsa_json_put_integer(object, "limit", row->limit);
   ok = ok && bppsa_json_put_bool(object, "feasible", row->feasible);
   return bppsa_json_finish(object, ok && bppsa_json_put_text(object, "reason", row->reason));
+}
+
+/* The names of the strategies that may be as fast as the best one. */
+static json_t *rivals_json(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows) {
+  json_t *list = json_array();
+  bool ok = list != NULL;
+  for (int64_t i = 0; ok && i < rows->count; ++i) {
+    ok = !is_rival(q, rows, i) || json_array_append_new(list, json_string(rows->rows[i].strategy)) == 0;
+  }
+  return bppsa_json_finish(list, ok);
 }
 
 json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows) {
@@ -201,6 +299,8 @@ json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_orac
   ok = ok && bppsa_json_put_text(object, "scaling", query->strong ? "strong" : "weak");
   ok = ok && (query->model->measured[0] == '\0' || bppsa_json_put_text(object, "measured", query->model->measured));
   ok = ok && bppsa_json_put_text(object, "verdict", verdict.text);
+  ok = ok && (!bppsa_oracle_has_spread(query->system) || bppsa_json_put(object, "may_be_as_fast", rivals_json(query, rows)));
+  ok = ok && bppsa_json_put(object, "warnings", bppsa_oracle_warnings_json(query->system));
   bppsa_text_free(&verdict);
   if (!ok) {
     json_decref(list);

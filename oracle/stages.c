@@ -94,10 +94,9 @@ static double stage_elements(const stage *s, double batch, double versions) {
 }
 
 /* Equations 12 to 14. Equation 12 puts WU into the factor of (p + S - 1) / S and lacks its D / B: an update comes once an
- * iteration. */
+ * iteration. Of the p + S - 1 slots a stage computes in S, and waits in the others. */
 static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, int64_t p, bppsa_oracle_row *row) {
   const double samples = (double)q->samples, batch = (double)row->mini_batch, s = (double)row->micro_batches;
-  const double slots = ((double)p + s - 1) / s;
   double forward = 0, backward = 0, update = 0, y = 0;
   for (int64_t i = 0; i < p; ++i) {
     forward = fmax(forward, stages[i].forward_s);
@@ -106,8 +105,9 @@ static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *st
     y = i + 1 < p ? fmax(y, stages[i].y) : y;
     row->memory_bytes = fmax(row->memory_bytes, q->memory_reuse * (double)q->item_bytes * stage_elements(&stages[i], batch, 1));
   }
-  row->phase_s[BPPSA_PHASE_FORWARD] = samples * slots * forward;
-  row->phase_s[BPPSA_PHASE_BACKWARD] = samples * slots * backward;
+  row->phase_s[BPPSA_PHASE_FORWARD] = samples * forward;
+  row->phase_s[BPPSA_PHASE_BACKWARD] = samples * backward;
+  row->phase_s[BPPSA_PHASE_WAIT] = samples * ((double)p - 1) / s * (forward + backward);
   row->phase_s[BPPSA_PHASE_UPDATE] = samples / batch * update;
   if (p > 1) {
     row->phase_s[BPPSA_PHASE_POINT_TO_POINT] =
@@ -259,7 +259,34 @@ static double end_of(const bppsa_schedule *list, const bppsa_schedule_times *tim
 /* One iteration of a scheme. */
 typedef struct {
   double seconds, updates;
+  double travelling; /* what it takes longer than with messages that take no time */
 } iteration;
+
+/* An iteration takes the makespan, and without a flush what passes while the pipeline is full. */
+static double seconds_of(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t p, int64_t window, int64_t all) {
+  const double share = (double)all / (double)window;
+  return list->scheme->weights == BPPSA_WEIGHTS_SYNCHRONOUS ? times->makespan
+                                                            : share * (end_of(list, times, p + window) - end_of(list, times, p));
+}
+
+/* The same order with messages and sums of gradients that take no time. *seconds stays where they take none anyway. */
+static bppsa_status send_for_nothing(bppsa_schedule *list, int64_t p, int64_t window, int64_t all, double *seconds) {
+  bppsa_schedule_times times = {0};
+  bool any = false;
+  for (int64_t i = 0; i < list->count; ++i) {
+    const bppsa_schedule_kind kind = list->ops[i].kind;
+    const bool travels = kind == BPPSA_KIND_SEND || kind == BPPSA_KIND_RECV || kind == BPPSA_KIND_SYNC;
+    any = any || (travels && list->ops[i].cost > 0);
+    list->ops[i].cost = travels ? 0 : list->ops[i].cost;
+  }
+  if (!any) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_schedule_simulate(list, &times));
+  *seconds = seconds_of(list, &times, p, window, all);
+  bppsa_schedule_times_free(&times);
+  return BPPSA_OK;
+}
 
 /* An iteration of a synchronous scheme takes the makespan. Without a flush iterations overlap: p micro-batches fill the pipeline,
  * and p more keep it full to the end of those in between, the window, which tell what an iteration takes. 2BW updates once an
@@ -278,12 +305,13 @@ static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, b
   bppsa_status status = bppsa_schedule_simulate(list, &times);
   status = status == BPPSA_OK ? bppsa_schedule_model(list, &row->model_s, &forward, &backward) : status;
   if (status == BPPSA_OK) {
-    const double share = (double)all / (double)window, full = end_of(list, &times, p);
-    *one = (iteration){.seconds = flushes ? times.makespan : share * (end_of(list, &times, p + window) - full),
-                       .updates = updates_of(list, (double)all)};
+    *one = (iteration){.seconds = seconds_of(list, &times, p, window, all), .updates = updates_of(list, (double)all)};
     status = take_memory(q, stages, list, &times, row);
   }
   bppsa_schedule_times_free(&times);
+  double at_rest = one->seconds;
+  status = status == BPPSA_OK ? send_for_nothing(list, p, window, all, &at_rest) : status;
+  one->travelling = fmax(0, one->seconds - at_rest);
   bppsa_schedule_destroy(list);
   return status;
 }
@@ -314,9 +342,12 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
   BPPSA_TRY(status);
   bppsa_oracle_compute(q, row, 1 / p, one.updates / p);
   const double busy = row->phase_s[BPPSA_PHASE_FORWARD] + row->phase_s[BPPSA_PHASE_BACKWARD] + row->phase_s[BPPSA_PHASE_UPDATE];
-  const double epoch = iterations * one.seconds, wait = epoch - busy > 1e-12 * epoch ? epoch - busy : 0; /* not a rounding */
-  const double slowdown = bppsa_oracle_system_slowdown(q->system, epoch > 0 ? p * fmin(1, busy / epoch) : p);
-  row->phase_s[BPPSA_PHASE_WAIT] = wait * slowdown;
+  const double epoch = iterations * one.seconds, idle = epoch - busy > 1e-12 * epoch ? epoch - busy : 0; /* not a rounding */
+  const double travelling = fmin(idle, iterations * one.travelling);
+  row->busy = epoch > 0 ? p * fmin(1, busy / epoch) : p;
+  const double slowdown = bppsa_oracle_system_slowdown(q->system, row->busy);
+  row->phase_s[BPPSA_PHASE_POINT_TO_POINT] = travelling * slowdown;
+  row->phase_s[BPPSA_PHASE_WAIT] = idle - travelling > 1e-12 * epoch ? (idle - travelling) * slowdown : 0;
   for (int phase = BPPSA_PHASE_FORWARD; phase <= BPPSA_PHASE_UPDATE; ++phase) {
     row->phase_s[phase] *= slowdown;
   }

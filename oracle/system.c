@@ -10,12 +10,8 @@
 /* ParaDL's cluster (section 5.1): nodes of 4 V100, NVLink with 20 GB/s; 17 nodes a rack, each on two InfiniBand links of 12.5 GB/s
  * that its four GPUs share; 1:3 oversubscription between racks. The paper gives no start-up times: these are assumptions, as are
  * the efficiencies. phi = 2 is what the paper's data + filter projection uses (section 5.2). */
-#define LEVEL(name, processors, alpha, beta, phi)                                                                                \
-  {                                                                                                                              \
-    name, (processors), (alpha), (beta), (phi), 1, {                                                                             \
-      { 0, 0 }                                                                                                                   \
-    }                                                                                                                            \
-  }
+#define LEVEL(name_, processors_, alpha, beta, phi)                                                                              \
+  { .name = name_, .processors = (processors_), .alpha_s = (alpha), .beta_s = (beta), .contention = (phi), .slowdown = 1 }
 static const struct {
   const char *summary;
   bppsa_oracle_system system;
@@ -85,11 +81,12 @@ bppsa_status bppsa_oracle_processors_parse(const char *text, const bppsa_oracle_
   return BPPSA_OK;
 }
 
-double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double processors) {
+double bppsa_oracle_slowdown_at(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end) {
   double from = 1, slowdown = 1;
   for (int64_t i = 0; i < system->count; ++i) {
     const bppsa_oracle_level *level = &system->levels[i];
-    const double to = (double)level->processors, here = level->slowdown > 0 ? level->slowdown : 1;
+    const double to = (double)level->processors, middle = level->slowdown > 0 ? level->slowdown : 1;
+    const double here = bppsa_oracle_spread_at(level->slowdown_spread, middle, end);
     if (processors <= from) {
       return slowdown;
     }
@@ -100,6 +97,10 @@ double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double pr
     slowdown = here;
   }
   return slowdown;
+}
+
+double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double processors) {
+  return bppsa_oracle_slowdown_at(system, processors, BPPSA_END_MIDDLE);
 }
 
 static const char *const operations[] = {"point_to_point", "allreduce",      "ordered_sum",
@@ -141,7 +142,7 @@ static bppsa_status read_operations(const char *where, const json_t *object, bpp
 static bppsa_status read_level(const char *where, const json_t *object, int64_t inside, bppsa_oracle_level *level) {
   static const char *const names[] = {"name",           "processors",     "alpha_s",   "bandwidth",   "contention",
                                       "slowdown",       "point_to_point", "allreduce", "ordered_sum", "allgather",
-                                      "reduce_scatter", "stage_message",  NULL};
+                                      "reduce_scatter", "stage_message",  "spread",    NULL};
   double processors = 0;
   bppsa_link link = {0};
   *level = (bppsa_oracle_level){.contention = 1, .slowdown = 1};
@@ -153,6 +154,9 @@ static bppsa_status read_level(const char *where, const json_t *object, int64_t 
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof members / sizeof members[0], members));
   BPPSA_TRY(read_link(where, object, &link));
   BPPSA_TRY(read_operations(where, object, level));
+  const bppsa_oracle_spread_member spreads[] = {{"slowdown", level->slowdown, &level->slowdown_spread},
+                                                {"messages", 1, &level->message_spread}};
+  BPPSA_TRY(bppsa_oracle_spread_parse(where, object, sizeof spreads / sizeof spreads[0], spreads));
   level->processors = (int64_t)processors;
   level->alpha_s = link.alpha_s;
   level->beta_s = link.beta_s;
@@ -164,9 +168,9 @@ static bppsa_status read_level(const char *where, const json_t *object, int64_t 
 }
 
 bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document, bppsa_oracle_system *system) {
-  static const char *const names[] = {"name",         "peak_flops",   "efficiency", "memory_bandwidth", "memory_bytes",
-                                      "memory_reuse", "levels",       "products",   "measured",         "layer_times",
-                                      "fits",         "product_fits", NULL};
+  static const char *const names[] = {"name",   "peak_flops", "efficiency", "memory_bandwidth", "memory_bytes", "memory_reuse",
+                                      "levels", "products",   "measured",   "layer_times",      "fits",         "product_fits",
+                                      "spread", NULL};
   bppsa_oracle_system made = {.efficiency = 1, .memory_reuse = 0.5};
   const bppsa_oracle_member members[] = {{"peak_flops", &made.peak_flops, 1, 1e24, false},
                                          {"efficiency", &made.efficiency, 1e-6, 1, false},
@@ -185,6 +189,8 @@ bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document
                       made.memory_bandwidth);
   }
   BPPSA_TRY(bppsa_oracle_products_parse(where, json_object_get(document, "products"), made.products));
+  const bppsa_oracle_spread_member spread = {"layers", 1, &made.layer_spread};
+  BPPSA_TRY(bppsa_oracle_spread_parse(where, document, 1, &spread));
   const json_t *levels = json_object_get(document, "levels");
   made.count = (int64_t)json_array_size(levels);
   if (made.count < 1 || made.count > BPPSA_ORACLE_MOST_LEVELS) {
@@ -206,6 +212,8 @@ static bool put_link(json_t *object, bppsa_link link) {
 }
 
 static json_t *level_json(const bppsa_oracle_level *level) {
+  bppsa_oracle_spread slowdown = level->slowdown_spread, messages = level->message_spread;
+  const bppsa_oracle_spread_member spreads[] = {{"slowdown", 1, &slowdown}, {"messages", 1, &messages}};
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "name", level->name);
   ok = ok && bppsa_json_put_integer(object, "processors", level->processors);
@@ -216,7 +224,7 @@ static json_t *level_json(const bppsa_oracle_level *level) {
     json_t *own = level->own[i].beta_s > 0 ? json_object() : NULL;
     ok = level->own[i].beta_s <= 0 || bppsa_json_put(object, operations[i], bppsa_json_finish(own, put_link(own, level->own[i])));
   }
-  return bppsa_json_finish(object, ok);
+  return bppsa_json_finish(object, ok && bppsa_oracle_spread_put(object, sizeof spreads / sizeof spreads[0], spreads));
 }
 
 json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
@@ -232,6 +240,8 @@ json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
   ok = ok && bppsa_json_put_real(object, "memory_reuse", system->memory_reuse);
   ok = ok && (!bppsa_oracle_product_measured(&system->products[0]) ||
               bppsa_json_put(object, "products", bppsa_oracle_products_json(system->products)));
+  bppsa_oracle_spread layers = system->layer_spread;
+  ok = ok && bppsa_oracle_spread_put(object, 1, &(bppsa_oracle_spread_member){"layers", 1, &layers});
   if (!ok) {
     json_decref(levels);
     return bppsa_json_finish(object, false);

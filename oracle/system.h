@@ -20,6 +20,9 @@
  *   point_to_point, allreduce, ordered_sum, allgather, reduce_scatter, stage_message
  *                            {"alpha_s", "bandwidth"} of one operation, by its formula in oracle/collective.h; default: the
  *                            level's. With an allreduce of its own, a level's allreduce is a ring unless another one is asked for
+ *   spread                   of a level {"slowdown": [1.3, 1.6], "messages": [0.9, 1.2]}, of the system {"layers": [0.97, 1.1]}:
+ *                            between which numbers the slowdown lies, and which factors make messages and layers as fast and as
+ *                            slow as they were measured (bppsa_spread_of, core/rounds.h); default: not known
  *   products                 seconds of the products of the scan over ranks (oracle/products.h); default: by their FLOPs
  *   measured, layer_times, fits, product_fits   what bppsa calibrate adds: when and on what it measured, the times of a model's
  *                            layers (bppsa_oracle_system_times), and the measurements behind alpha, beta and products
@@ -30,6 +33,7 @@
 #include "oracle/collective.h"
 #include "oracle/model.h"
 #include "oracle/products.h"
+#include "oracle/spread.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,10 +57,11 @@ const char *bppsa_oracle_operation_name(int32_t operation); /* "point_to_point";
 typedef struct {
   char name[BPPSA_ORACLE_NAME];
   int64_t processors;
-  double alpha_s, beta_s;           /* beta_s: seconds a byte */
-  double contention;                /* phi */
-  double slowdown;                  /* 0: 1 */
-  bppsa_link own[BPPSA_OPERATIONS]; /* beta_s 0: the level's */
+  double alpha_s, beta_s;                              /* beta_s: seconds a byte */
+  double contention;                                   /* phi */
+  double slowdown;                                     /* 0: 1 */
+  bppsa_link own[BPPSA_OPERATIONS];                    /* beta_s 0: the level's */
+  bppsa_oracle_spread slowdown_spread, message_spread; /* the latter as factors of the times of all operations */
 } bppsa_oracle_level;
 
 typedef struct {
@@ -65,6 +70,7 @@ typedef struct {
   int64_t count;
   bppsa_oracle_level levels[BPPSA_ORACLE_MOST_LEVELS];
   bppsa_oracle_product_cost products[BPPSA_PRODUCTS]; /* of one processor by itself; all 0: not measured */
+  bppsa_oracle_spread layer_spread;                   /* factors of the times of layers */
 } bppsa_oracle_system;
 
 /* What bppsa oracle calls the machine at hand, which it measures (cli/this_machine.h). The library has no such system. */
@@ -100,6 +106,8 @@ bppsa_status bppsa_oracle_processors_parse(const char *text, const bppsa_oracle_
 /* How many times longer a processor computes when `processors` of them do, on average: 1 for one, a level's slowdown for all of its
  * processors, on straight lines in between. */
 double bppsa_oracle_system_slowdown(const bppsa_oracle_system *system, double processors);
+/* The same at an end of the levels' spreads. */
+double bppsa_oracle_slowdown_at(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end);
 
 #ifdef __cplusplus
 }

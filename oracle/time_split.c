@@ -64,13 +64,15 @@ static void add_backward(const bppsa_oracle_query *q, const bppsa_oracle_layer *
 
 static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, bppsa_oracle_row *row) {
   const double p = (double)row->processors, s = (double)row->micro_batches, samples = (double)q->samples;
-  const double batch = (double)row->mini_batch, iterations = samples / batch, slots = (p + s - 1) / s;
+  const double batch = (double)row->mini_batch, iterations = samples / batch, bubbles = (p - 1) / s;
   const double state = batch / s * (double)layer->out[0] * (double)q->item_bytes;
   const double relay = (p + s - 2) * bppsa_oracle_message_s(q, row->processors, state);
   const double passes = how == BY_BP ? 2 : 1;
-  row->phase_s[BPPSA_PHASE_FORWARD] += samples * slots * bppsa_layer_forward_s(q, layer) / p;
-  row->phase_s[BPPSA_PHASE_BACKWARD] +=
-      samples * (how == BY_BP || p == 1 ? slots * bppsa_layer_backward_s(q, layer) : bppsa_layer_walk_s(q, layer)) / p;
+  const bool relayed = how == BY_BP || p == 1; /* the backward pass is one as the forward pass */
+  const double forward = samples * bppsa_layer_forward_s(q, layer) / p, backward = samples * bppsa_layer_backward_s(q, layer) / p;
+  row->phase_s[BPPSA_PHASE_FORWARD] += forward;
+  row->phase_s[BPPSA_PHASE_BACKWARD] += relayed ? backward : samples * bppsa_layer_walk_s(q, layer) / p;
+  row->phase_s[BPPSA_PHASE_WAIT] += bubbles * (forward + (relayed ? backward : 0));
   row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += row->processors > 1 ? iterations * passes * relay : 0;
   if (how != BY_BP && row->processors > 1) {
     add_backward(q, layer, how, iterations, batch, row);

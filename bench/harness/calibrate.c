@@ -1,46 +1,16 @@
-#include "bench/harness/calibrate.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
+#include "bench/harness/calibrate_internal.h"
 #include "bench/harness/limits.h"
 #include "bench/harness/machine.h"
-#include "bench/harness/measured.h"
-#include "bench/harness/products.h"
-#include "bench/harness/progress.h"
 #include "bench/harness/step_product.h"
-#include "bppsa_version.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/memory.h"
-#include "core/rounds.h"
-#include "models/network.h"
 
-enum { FITS = BPPSA_ORACLE_MOST_LEVELS * BPPSA_OPERATIONS };
-
-typedef struct {
-  bppsa_comm *world;
-  bppsa_comm *links; /* what is measured; over NCCL another one than world */
-  const bppsa_calibrate_request *request;
-  bppsa_network network;
-  bppsa_network_config config;
-  bppsa_model *weights; /* has the weights with which the chain is measured */
-  bppsa_chain *chain;
-  bppsa_chain_noise *noise;
-  bppsa_chain_costs costs; /* of the layers on one rank */
-  bppsa_view *values;
-  bppsa_oracle_model model;
-  bppsa_oracle_system system;
-  bppsa_oracle_share shares[BPPSA_ORACLE_MOST_SHARES];
-  int64_t share_count;
-  bppsa_link_fit fits[FITS];
-  int64_t fit_count;
-  bppsa_product_fit products[BPPSA_PRODUCTS]; /* rank 0 */
-  bppsa_progress_line progress;
-} session;
-
-static bool first(const session *s) {
+static bool first(const bppsa_calibration *s) {
   return bppsa_comm_rank(s->world) == 0;
 }
 
@@ -60,7 +30,7 @@ static bool oracle_knows(const bppsa_calibrate_request *r) {
   return found && r->seq_len == size.seq_len && r->hidden == size.hidden && r->layers == size.layers && r->input == size.input;
 }
 
-static bppsa_status open_chain(session *s) {
+static bppsa_status open_chain(bppsa_calibration *s) {
   const bppsa_calibrate_request *r = s->request;
   s->config = bppsa_network_config_default(&s->network);
   s->config.batch = r->batch;
@@ -96,7 +66,7 @@ static bppsa_status open_chain(session *s) {
 
 /* ---- layers ---- */
 
-static bppsa_chain_measuring measuring_of(const session *s, int64_t at_once, int64_t repeats) {
+static bppsa_chain_measuring measuring_of(const bppsa_calibration *s, int64_t at_once, int64_t repeats) {
   return (bppsa_chain_measuring){.samples = s->request->batch,
                                  .optimizer = bppsa_network_train_config(s->network.kind).optimizer,
                                  .values = s->values,
@@ -106,13 +76,13 @@ static bppsa_chain_measuring measuring_of(const session *s, int64_t at_once, int
                                  .budget_s = s->request->quick ? 0.05 : 1};
 }
 
-static bppsa_status measure_chain(session *s, int64_t at_once, int64_t repeats, bppsa_chain_costs *costs) {
+static bppsa_status measure_chain(bppsa_calibration *s, int64_t at_once, int64_t repeats, bppsa_chain_costs *costs) {
   const bppsa_chain_measuring how = measuring_of(s, at_once, repeats);
   return bppsa_chain_measure(s->world, s->chain, &how, costs);
 }
 
 /* The file of costs: as many ranks measure side by side as have processors, as they do in a pipeline. */
-static bppsa_status measure_costs(const session *s) {
+static bppsa_status measure_costs(const bppsa_calibration *s) {
   const bppsa_chain_measuring how = measuring_of(s, bppsa_ranks_at_once(s->world, s->request->device), 0);
   return s->request->costs != NULL ? bppsa_chain_measure_file(s->world, s->chain, &how, s->request->costs) : BPPSA_OK;
 }
@@ -127,7 +97,7 @@ static double sum_of(const bppsa_chain_costs *costs) {
 }
 
 /* Takes the layers' times, per sample, and from them the share of the peak that they reach. */
-static bppsa_status measure_layers(session *s, double *pass_s) {
+static bppsa_status measure_layers(bppsa_calibration *s, double *pass_s) {
   double flops = 0, seconds = 0;
   BPPSA_TRY(measure_chain(s, 1, 0, &s->costs));
   bppsa_chain_layers(&s->costs, (double)s->request->batch, &s->model);
@@ -142,7 +112,7 @@ static bppsa_status measure_layers(session *s, double *pass_s) {
 }
 
 /* The products of the scan over ranks. Rank 0 measures while the others wait. */
-static bppsa_status measure_products(session *s) {
+static bppsa_status measure_products(bppsa_calibration *s) {
   const bool steps = s->network.kind->cell != NULL;
   bppsa_progress_show(&s->progress, "products of matrices");
   if (first(s)) {
@@ -156,7 +126,7 @@ static bppsa_status measure_products(session *s) {
 }
 
 /* What scans pay more than BP, where the model has steps. Rank 0 measures while the others wait. */
-static bppsa_status measure_steps(session *s) {
+static bppsa_status measure_steps(bppsa_calibration *s) {
   bppsa_step_cost cost = {0, 0};
   if (s->network.kind->cell == NULL) {
     return BPPSA_OK;
@@ -175,34 +145,67 @@ static bppsa_status measure_steps(session *s) {
   return bppsa_comm_barrier(s->world);
 }
 
-/* The time in which `at_once` ranks measure the layers side by side, of the slowest of them. Passes that share a core take turns,
- * which medians of short operations do not show. */
-static bppsa_status time_side_by_side(session *s, int64_t at_once, int64_t repeats, double *seconds) {
+/* Sets the time in which `at_once` ranks, one or all of the level, make the layers' passes side by side, that of the slowest of
+ * them. Passes that share a core take turns, which medians of short operations do not show. */
+static bppsa_status time_layers(void *context, int64_t at_once, double *seconds) {
+  bppsa_calibration *s = context;
   const int64_t one = 1;
-  bppsa_chain_costs costs;
   BPPSA_TRY(bppsa_comm_barrier(s->world));
   const double start = bppsa_now();
-  BPPSA_TRY(measure_chain(s, at_once, repeats, &costs));
+  for (int64_t i = 0; i < s->repeats; ++i) {
+    BPPSA_TRY(bppsa_chain_probe_run(s->probes[at_once > 1]));
+  }
   *seconds = bppsa_now() - start;
-  bppsa_chain_costs_free(&costs);
   const bppsa_view view = bppsa_view_make(seconds, BPPSA_F64, 1, &one);
   return bppsa_comm_allreduce(s->world, BPPSA_COMM_MAX, &view);
 }
 
-enum { RATIOS = 3 };
-
-/* How many times longer the passes take when so many ranks make them: the median of three ratios. */
-static bppsa_status measure_slowdown(session *s, int64_t ranks, double pass_s, double *slowdown) {
-  const double long_enough = s->request->quick ? 0.02 : 0.5; /* seconds of one rank */
-  const int64_t repeats = (int64_t)fmin(101, fmax(3, long_enough / (2 * pass_s))), count = s->request->quick ? 1 : RATIOS;
-  double ratios[RATIOS];
-  for (int64_t i = 0; i < count; ++i) {
-    double alone = 0, together = 0;
-    BPPSA_TRY(time_side_by_side(s, 1, repeats, &alone));
-    BPPSA_TRY(time_side_by_side(s, ranks, repeats, &together));
-    ratios[i] = together / alone;
+/* Makes the passes of one rank and those of all, and runs each once, which warms up. */
+static bppsa_status open_probes(bppsa_calibration *s, int64_t ranks) {
+  for (int i = 0; i < BPPSA_CALIBRATE_PROBES; ++i) {
+    const bppsa_chain_measuring how = measuring_of(s, i == 0 ? 1 : ranks, 0);
+    BPPSA_TRY(bppsa_chain_probe_create(s->world, s->chain, &how, &s->probes[i]));
+    BPPSA_TRY(bppsa_chain_probe_run(s->probes[i]));
   }
-  *slowdown = fmax(1, bppsa_timing_of(count, ratios).median_s);
+  return BPPSA_OK;
+}
+
+static void close_probes(bppsa_calibration *s) {
+  for (int i = 0; i < BPPSA_CALIBRATE_PROBES; ++i) {
+    bppsa_chain_probe_destroy(s->probes[i]);
+    s->probes[i] = NULL;
+  }
+}
+
+/* What is left of the time for this level and those behind it: an equal part. All ranks get the same number. */
+static bppsa_status share_budget(const bppsa_calibration *s, int64_t levels_left, double *budget_s) {
+  const int64_t one = 1;
+  double spent_s = bppsa_now() - s->start;
+  const bppsa_view view = bppsa_view_make(&spent_s, BPPSA_F64, 1, &one);
+  BPPSA_TRY(bppsa_comm_allreduce(s->world, BPPSA_COMM_MAX, &view));
+  *budget_s = (BPPSA_CALIBRATE_MOST_S - spent_s) / (double)levels_left;
+  return BPPSA_OK;
+}
+
+/* How many times longer the passes take when all ranks of the level make them, and how far that spreads. What one rank takes by
+ * itself spreads as the layers' times do. */
+static bppsa_status measure_slowdown(bppsa_calibration *s, double pass_s, int64_t levels_left, bppsa_oracle_level *level) {
+  const double long_enough = s->request->quick ? 0.02 : 0.1; /* seconds of one rank */
+  bppsa_slowdown *found = &s->slowdowns[s->system.count - 1];
+  bppsa_slowdown_measuring how = {
+      .time = time_layers, .context = s, .ranks = level->processors, .quick = s->request->quick, .progress = &s->progress};
+  s->repeats = (int64_t)fmin(101, fmax(1, long_enough / (2 * pass_s)));
+  BPPSA_TRY(share_budget(s, levels_left, &how.budget_s));
+  bppsa_status status = open_probes(s, level->processors);
+  status = status == BPPSA_OK ? bppsa_slowdown_measure(&how, found) : status;
+  close_probes(s);
+  BPPSA_TRY(status);
+  level->slowdown = found->slowdown.median;
+  level->slowdown_spread = (bppsa_oracle_spread){found->slowdown.low, found->slowdown.high};
+  bppsa_oracle_spread *layers = &s->system.layer_spread;
+  const double low = found->alone_s.low / found->alone_s.median, high = found->alone_s.high / found->alone_s.median;
+  *layers = layers->high > 0 ? (bppsa_oracle_spread){fmin(low, layers->low), fmax(high, layers->high)}
+                             : (bppsa_oracle_spread){low, high};
   return BPPSA_OK;
 }
 
@@ -210,7 +213,7 @@ static bppsa_status measure_slowdown(session *s, int64_t ranks, double pass_s, d
 
 /* What a rank of the group takes for its part of a step; ways 1: for all of it. A network that has fewer tiles, filters or channels
  * than there are ways has no such share. */
-static bppsa_status measure_share(session *s, bppsa_comm *group, int strategy, int64_t ways) {
+static bppsa_status measure_share(bppsa_calibration *s, bppsa_comm *group, int strategy, int64_t ways) {
   const double batch = (double)s->request->batch;
   const bppsa_step_measuring how = {.batch = s->request->batch,
                                     .optimizer = bppsa_network_train_config(s->network.kind).optimizer,
@@ -232,7 +235,7 @@ static bppsa_status measure_share(session *s, bppsa_comm *group, int strategy, i
 }
 
 /* The whole model, and its parts in as many ways as the levels up to this one have ranks. */
-static bppsa_status measure_shares(session *s, bppsa_comm *group) {
+static bppsa_status measure_shares(bppsa_calibration *s, bppsa_comm *group) {
   if (s->network.kind->family->steps) {
     return BPPSA_OK; /* nobody shares the layers of a network of steps */
   }
@@ -247,7 +250,7 @@ static bppsa_status measure_shares(session *s, bppsa_comm *group) {
 }
 
 /* Of rank 0 by itself. */
-static bppsa_status measure_alone(session *s) {
+static bppsa_status measure_alone(bppsa_calibration *s) {
   bppsa_comm *self = NULL;
   BPPSA_TRY(bppsa_comm_split(s->world, first(s) ? 0 : -1, 0, &self));
   const bppsa_status status = self != NULL ? measure_shares(s, self) : BPPSA_OK;
@@ -262,7 +265,8 @@ static bool over_nccl(int32_t operation) {
   return operation != BPPSA_OPERATION_ORDERED_SUM && operation != BPPSA_OPERATION_STAGE_MESSAGE;
 }
 
-static bppsa_status measure_operations(session *s, bppsa_comm *group, bppsa_oracle_level *level) {
+static bppsa_status measure_operations(bppsa_calibration *s, bppsa_comm *group, bppsa_oracle_level *level) {
+  const int64_t first_fit = s->fit_count;
   for (int32_t operation = 0; operation < BPPSA_OPERATIONS; ++operation) {
     if (s->request->nccl && !over_nccl(operation)) {
       continue;
@@ -274,13 +278,19 @@ static bppsa_status measure_operations(session *s, bppsa_comm *group, bppsa_orac
     }
     level->own[operation] = fit->link;
   }
+  const bppsa_link_fit *fits = &s->fits[first_fit];
+  const double count = (double)(s->fit_count - first_fit);
+  for (int64_t i = 0; i < s->fit_count - first_fit && group != NULL; ++i) {
+    level->message_spread.low += fits[i].spread.low / count;
+    level->message_spread.high += fits[i].spread.high / count;
+  }
   level->alpha_s = level->own[BPPSA_OPERATION_POINT_TO_POINT].alpha_s;
   level->beta_s = level->own[BPPSA_OPERATION_POINT_TO_POINT].beta_s;
   return BPPSA_OK;
 }
 
-/* The first `ranks` ranks are a level; the others wait. */
-static bppsa_status measure_level(session *s, int64_t ranks, double pass_s) {
+/* The first `ranks` ranks are a level; the others wait. levels_left: this one and those behind it. */
+static bppsa_status measure_level(bppsa_calibration *s, int64_t ranks, double pass_s, int64_t levels_left) {
   bppsa_oracle_level *level = &s->system.levels[s->system.count++];
   bppsa_comm *group = NULL;
   *level = (bppsa_oracle_level){.processors = ranks, .contention = 1};
@@ -295,17 +305,20 @@ static bppsa_status measure_level(session *s, int64_t ranks, double pass_s) {
     return BPPSA_OK;
   }
   bppsa_progress_show(&s->progress, "layers on %" PRId64 " ranks", ranks);
-  return measure_slowdown(s, ranks, pass_s, &level->slowdown);
+  return measure_slowdown(s, pass_s, levels_left, level);
 }
 
 /* 2, 4, .. and all ranks. */
-static bppsa_status measure_levels(session *s, double pass_s) {
+static bppsa_status measure_levels(bppsa_calibration *s, double pass_s) {
   const int64_t all = bppsa_comm_size(s->world);
-  int64_t ranks = 2;
-  for (; ranks < all && s->system.count + 1 < BPPSA_ORACLE_MOST_LEVELS; ranks *= 2) {
-    BPPSA_TRY(measure_level(s, ranks, pass_s));
+  int64_t ranks = 2, inner = 0; /* levels in front of the last one */
+  for (int64_t n = 2; n < all && inner + 1 < BPPSA_ORACLE_MOST_LEVELS; n *= 2) {
+    ++inner;
   }
-  return measure_level(s, all, pass_s);
+  for (int64_t i = 0; i < inner; ++i, ranks *= 2) {
+    BPPSA_TRY(measure_level(s, ranks, pass_s, inner + 1 - i));
+  }
+  return measure_level(s, all, pass_s, 1);
 }
 
 /* ---- the machine ---- */
@@ -316,7 +329,7 @@ void bppsa_calibrate_name(const bppsa_device *device, char name[BPPSA_ORACLE_NAM
 }
 
 /* Rank 0 measures while the others wait. A rank has its share of the memory. */
-static bppsa_status measure_machine(session *s) {
+static bppsa_status measure_machine(bppsa_calibration *s) {
   bppsa_machine_limits limits = {0};
   bppsa_progress_show(&s->progress, "the processor and its memory");
   if (first(s)) {
@@ -336,103 +349,9 @@ static bppsa_status measure_machine(session *s) {
   return bppsa_comm_barrier(s->world);
 }
 
-/* ---- the document ---- */
-
-static json_t *layers_json(const session *s) {
-  json_t *list = json_array();
-  bool ok = list != NULL;
-  for (int64_t l = 0; ok && l < s->model.count; ++l) {
-    const bppsa_oracle_layer *layer = &s->model.layers[l];
-    json_t *object = json_object();
-    ok = object != NULL && bppsa_json_put_text(object, "name", layer->name);
-    ok = ok && bppsa_json_put_real(object, "forward_s", layer->forward_s);
-    ok = ok && bppsa_json_put_real(object, "backward_s", layer->backward_s);
-    ok = ok && bppsa_json_put_real(object, "input_grad_s", s->costs.cost[BPPSA_COST_INPUT_GRAD][l] / (double)s->request->batch);
-    ok = ok && bppsa_json_put_real(object, "weight_grad_s", s->costs.cost[BPPSA_COST_WEIGHT_GRAD][l] / (double)s->request->batch);
-    ok = ok && bppsa_json_put_real(object, "update_s", layer->update_s);
-    ok = ok && (layer->scan_s < 0 || bppsa_json_put_real(object, "scan_s", layer->scan_s));
-    ok = ok && (layer->product_s < 0 || bppsa_json_put_real(object, "product_s", layer->product_s));
-    object = bppsa_json_finish(object, ok);
-    ok = object != NULL && json_array_append_new(list, object) == 0;
-  }
-  return bppsa_json_finish(list, ok);
-}
-
-static json_t *shares_json(const session *s) {
-  json_t *list = json_array();
-  bool ok = list != NULL;
-  for (int64_t i = 0; ok && i < s->share_count; ++i) {
-    ok = json_array_append_new(list, bppsa_oracle_share_json(&s->shares[i])) == 0;
-  }
-  return bppsa_json_finish(list, ok);
-}
-
-static json_t *times_json(const session *s) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "model", s->model.name);
-  ok = ok && bppsa_json_put_integer(object, "batch", s->request->batch);
-  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(s->config.dtype));
-  ok = ok && bppsa_json_put(object, "shares", shares_json(s));
-  return bppsa_json_finish(object, ok && bppsa_json_put(object, "layers", layers_json(s)));
-}
-
-static json_t *points_json(const bppsa_link_fit *fit) {
-  json_t *list = json_array();
-  bool ok = list != NULL;
-  for (int64_t i = 0; ok && i < fit->count; ++i) {
-    json_t *object = json_object();
-    ok = object != NULL && bppsa_json_put_real(object, "bytes", fit->points[i].bytes);
-    ok = ok && bppsa_json_put_real(object, "median_s", fit->points[i].median_s);
-    object = bppsa_json_finish(object, ok && bppsa_json_put_real(object, "fitted_s", fit->points[i].fitted_s));
-    ok = object != NULL && json_array_append_new(list, object) == 0;
-  }
-  return bppsa_json_finish(list, ok);
-}
-
-static json_t *fits_json(const session *s) {
-  json_t *list = json_array();
-  bool ok = list != NULL;
-  for (int64_t i = 0; ok && i < s->fit_count; ++i) {
-    const bppsa_link_fit *fit = &s->fits[i];
-    json_t *object = json_object();
-    ok = object != NULL && bppsa_json_put_text(object, "operation", bppsa_oracle_operation_name((int32_t)fit->operation));
-    ok = ok && bppsa_json_put_integer(object, "ranks", fit->ranks);
-    ok = ok && bppsa_json_put_real(object, "alpha_s", fit->link.alpha_s);
-    ok = ok && bppsa_json_put_real(object, "bandwidth", 1 / fit->link.beta_s);
-    ok = ok && bppsa_json_put_real(object, "residual", fit->residual);
-    object = bppsa_json_finish(object, ok && bppsa_json_put(object, "points", points_json(fit)));
-    ok = object != NULL && json_array_append_new(list, object) == 0;
-  }
-  return bppsa_json_finish(list, ok);
-}
-
-static json_t *measured_json(const session *s) {
-  char date[BPPSA_DATE_TEXT];
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "date", bppsa_machine_date(date, sizeof date));
-  ok = ok && bppsa_json_put_text(object, "hardware", s->system.name);
-  ok = ok && bppsa_json_put(object, "device", bppsa_machine_json(s->request->device));
-  ok = ok && bppsa_json_put_text(object, "commit", BPPSA_COMMIT);
-  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(s->links)));
-  ok = ok && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(s->world));
-  ok = ok && bppsa_json_put_integer(object, "ranks_of_node", bppsa_comm_node_size(s->world));
-  ok = ok && bppsa_json_put_integer(object, "threads_of_rank", bppsa_device_get_threads(s->request->device));
-  return bppsa_json_finish(object, ok && bppsa_json_put_bool(object, "quick", s->request->quick));
-}
-
-static bppsa_status make_document(const session *s, json_t **document) {
-  json_t *object = bppsa_oracle_system_json(&s->system);
-  bool ok = object != NULL && bppsa_json_put(object, "measured", measured_json(s));
-  ok = ok && (s->request->nccl || (bppsa_json_put(object, "layer_times", times_json(s)) &&
-                                   bppsa_json_put(object, "product_fits", bppsa_product_fits_json(s->products))));
-  *document = bppsa_json_finish(object, ok && bppsa_json_put(object, "fits", fits_json(s)));
-  return *document != NULL ? BPPSA_OK
-                           : bppsa_fail(BPPSA_ERR_MEMORY, "calibrate: out of memory, expected room for the system file");
-}
-
 /* ---- all of it ---- */
 
-static bppsa_status measure(session *s) {
+static bppsa_status measure(bppsa_calibration *s) {
   double pass_s = 0;
   BPPSA_TRY(s->request->nccl ? BPPSA_OK : bppsa_network_open(s->request->model, NULL, &s->network)); /* names what it takes */
   if (oracle_knows(s->request)) {
@@ -455,7 +374,7 @@ static bppsa_status measure(session *s) {
   return measure_levels(s, pass_s);
 }
 
-static void close_session(session *s) {
+static void close_session(bppsa_calibration *s) {
   bppsa_progress_clear(&s->progress);
   bppsa_comm_destroy(s->links != s->world ? s->links : NULL);
   bppsa_free(s->values);
@@ -477,16 +396,17 @@ bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *r
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "calibrate: %s, whose layers are not measured, expected cpu, or --transport nccl too",
                       bppsa_device_get_name(request->device));
   }
-  session *s = bppsa_calloc(1, sizeof *s);
+  bppsa_calibration *s = bppsa_calloc(1, sizeof *s);
   json_t *made = NULL;
   if (s == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   s->world = world;
   s->request = request;
+  s->start = bppsa_now();
   s->progress = bppsa_progress_start(request->err);
   bppsa_status status = measure(s);
-  status = status == BPPSA_OK && first(s) ? make_document(s, &made) : status;
+  status = status == BPPSA_OK && first(s) ? bppsa_calibration_document(s, &made) : status;
   close_session(s);
   BPPSA_TRY(status);
   *document = made;

@@ -20,6 +20,9 @@ typedef struct {
   bool nccl;    /* what GPUs exchange over NCCL is measured, and nothing of the model */
 } bppsa_calibrate_request;
 
+/* Rounds that find out how far the slowdown spreads end when all of it has taken so many seconds. */
+#define BPPSA_CALIBRATE_MOST_S 120.0
+
 /* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. There a
  * recurrent network with other sizes than the oracle's model of that name has a name of its own. ERR_ARGUMENT: one rank, an unknown
  * model, a GPU without NCCL, two ranks on one GPU; ERR_UNSUPPORTED: no NCCL; ERR_SHAPE: train and oracle disagree about the model's

@@ -73,8 +73,27 @@ static void add_products(const json_t *fits, bppsa_text *text) {
   }
 }
 
+static void add_slowdowns(const json_t *measured, bppsa_text *text) {
+  const json_t *list = json_object_get(measured, "slowdowns"), *found;
+  size_t i;
+  json_array_foreach(list, i, found) {
+    bppsa_text_add(text, "%.0f ranks at once compute %.2f times as long, %.2f to %.2f (%.0f rounds, %.3g %% sure)\n",
+                   number(found, "ranks"), number(found, "median"), number(found, "low"), number(found, "high"),
+                   number(found, "rounds"), 100 * number(found, "confidence"));
+  }
+}
+
+/* How far the times of a level's operations spread. */
+static void add_spread(const json_t *level, const char *name, bppsa_text *text) {
+  const json_t *pair = json_object_get(json_object_get(level, "spread"), name);
+  if (pair != NULL) {
+    bppsa_text_add(text, "%s among %.0f ranks take %.2f to %.2f times their medians\n", name, number(level, "processors"),
+                   json_number_value(json_array_get(pair, 0)), json_number_value(json_array_get(pair, 1)));
+  }
+}
+
 bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
-  const json_t *measured = json_object_get(document, "measured"), *levels = json_object_get(document, "levels"), *level;
+  const json_t *measured = json_object_get(document, "measured"), *levels = json_object_get(document, "levels"), *level, *warning;
   size_t i;
   char peak[BPPSA_SI_TEXT], memory[BPPSA_SI_TEXT];
   bppsa_text_add(text, "%s, %s, %.0f ranks over %s, %.0f threads each\n", words(document, "name"), words(measured, "date"),
@@ -88,9 +107,12 @@ bppsa_status bppsa_calibrate_text(const json_t *document, bppsa_text *text) {
   add_shares(json_object_get(document, "layer_times"), text);
   add_products(json_object_get(document, "product_fits"), text);
   add_fits(json_object_get(document, "fits"), text);
+  add_slowdowns(measured, text);
   json_array_foreach(levels, i, level) {
-    bppsa_text_add(text, "%.0f ranks at once compute %.2f times as long\n", number(level, "processors"),
-                   number(level, "slowdown"));
+    add_spread(level, "messages", text);
+  }
+  json_array_foreach(json_object_get(measured, "warnings"), i, warning) {
+    bppsa_text_add(text, "warning: %s\n", json_string_value(warning));
   }
   return bppsa_text_check(text);
 }

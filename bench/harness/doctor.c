@@ -149,6 +149,7 @@ static json_t *cudnn_json(const bppsa_cudnn_report *cudnn) {
 static json_t *audio_json(const bppsa_audio_report *audio) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_bool(object, "built", audio->built);
+  ok = ok && bppsa_json_put_bool(object, "found", audio->found);
   ok = ok && bppsa_json_put_text(object, "detail", audio->detail);
   return bppsa_json_finish(object, ok);
 }
@@ -258,7 +259,11 @@ bppsa_status bppsa_doctor_text(const bppsa_doctor *d, bppsa_text *text) {
                  d->blas, d->blas_problem[0] != '\0' ? "; unusable: " : "", d->blas_problem);
   add_cuda(&d->cuda, text);
   add_cudnn(&d->cudnn, text);
-  bppsa_text_add(text, "audio         %s: %s\n", d->audio.built ? "built" : "not built", d->audio.detail);
+  bppsa_text_add(text, "audio         %s: %s\n",
+                 d->audio.found   ? "built"
+                 : d->audio.built ? "libraries missing"
+                                  : "not built",
+                 d->audio.detail);
   add_transports(d, text);
   bppsa_text_add(text, "\nOptional\n");
   for (int i = 0; i < BACKENDS; ++i) {

@@ -49,8 +49,11 @@ void bppsa_link_solve(bppsa_link_fit *fit) {
   } else if (fit->link.beta_s < free_bytes) {
     fit->link = (bppsa_link){a1 / aa, free_bytes};
   }
+  fit->spread = (bppsa_oracle_spread){0};
   for (int64_t i = 0; i < fit->count; ++i) {
     bppsa_link_point *point = &fit->points[i];
+    fit->spread.low += point->low_s / point->median_s / (double)fit->count;
+    fit->spread.high += point->high_s / point->median_s / (double)fit->count;
     point->fitted_s = bppsa_link_seconds(fit->operation, fit->link, fit->ranks, point->bytes);
     sum += (point->fitted_s / point->median_s - 1) * (point->fitted_s / point->median_s - 1);
   }
@@ -171,7 +174,7 @@ static bppsa_status share_times(const exchange *e, int64_t rounds, round_times *
   return bppsa_comm_allreduce(e->comm, BPPSA_COMM_MAX, &left);
 }
 
-static bppsa_status time_rounds(exchange *e, int64_t rounds, bool mean, double *average) {
+static bppsa_status time_rounds(exchange *e, int64_t rounds, bool mean, bppsa_link_point *point) {
   const bool message = operations[e->operation].message;
   const int32_t rank = bppsa_comm_rank(e->comm), ranks = message ? 2 : bppsa_comm_size(e->comm);
   const double gap =
@@ -190,7 +193,11 @@ static bppsa_status time_rounds(exchange *e, int64_t rounds, bool mean, double *
     seconds[i] = fmax(0, times.left[i] - times.came[i]) / (message ? 2 : 1);
     sum += seconds[i];
   }
-  *average = mean ? sum / (double)rounds : bppsa_timing_of(rounds, seconds).median_s;
+  const bppsa_spread spread = bppsa_spread_of(rounds, seconds);
+  const double average = mean ? sum / (double)rounds : spread.median;
+  point->median_s = fmax(average, 1e-9);
+  point->low_s = fmin(spread.low, point->median_s);
+  point->high_s = fmax(spread.high, point->median_s);
   return BPPSA_OK;
 }
 
@@ -277,9 +284,7 @@ static bppsa_status time_sizes(bppsa_link_probe *p) {
   const int64_t few = p->rounds / 5 > 3 ? p->rounds / 5 : 3;
   for (int64_t i = 0; i < p->fit.count; ++i) {
     bppsa_link_point *point = &p->fit.points[i];
-    double average = 0;
-    BPPSA_TRY(time_rounds(&p->sizes[i], point->bytes <= FEW_BYTES ? p->rounds : few, p->mean, &average));
-    point->median_s = average > 0 ? average : 1e-9;
+    BPPSA_TRY(time_rounds(&p->sizes[i], point->bytes <= FEW_BYTES ? p->rounds : few, p->mean, point));
   }
   return BPPSA_OK;
 }

@@ -12,14 +12,16 @@ typedef struct {
   double bytes; /* of the buffer; of an allgather, of one rank's segment */
   double
       median_s; /* from the last rank's coming to the last one's leaving; between machines, on rank 0. Of a probe its average */
-  double fitted_s; /* by the fit's alpha and beta */
+  double low_s, high_s; /* between which times the median lies (bppsa_spread_of) */
+  double fitted_s;      /* by the fit's alpha and beta */
 } bppsa_link_point;
 
 typedef struct {
   bppsa_oracle_operation operation;
   int64_t ranks;
   bppsa_link link;
-  double residual; /* root of the mean square of fitted / measured - 1 */
+  double residual;            /* root of the mean square of fitted / measured - 1 */
+  bppsa_oracle_spread spread; /* means over the sizes of low_s and of high_s over the median */
   int64_t count;
   bppsa_link_point points[BPPSA_LINK_SIZES];
 } bppsa_link_fit;
@@ -27,8 +29,8 @@ typedef struct {
 /* Seconds of an operation of so many bytes among so many ranks over a link: a message, an allreduce by a ring, an ordered sum, an
  * allgather, a reduce-scatter. */
 double bppsa_link_seconds(bppsa_oracle_operation operation, bppsa_link link, int64_t ranks, double bytes);
-/* Finds alpha and beta, none below 0, from the points' bytes and medians: least squares of relative errors. Sets link, residual and
- * the points' fitted_s. count >= 2. */
+/* Finds alpha and beta, none below 0, from the points' bytes and medians: least squares of relative errors. Sets link, residual,
+ * spread and the points' fitted_s. count >= 2. */
 void bppsa_link_solve(bppsa_link_fit *fit);
 
 /* An operation among all ranks of a communicator, at least 2, with its buffers, ready to be measured again and again. */

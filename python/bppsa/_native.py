@@ -14,7 +14,7 @@ try:
     _library = ctypes.CDLL(str(_PATH))
 except OSError as reason:
     raise ImportError(f"bppsa: {reason}; expected {_PATH.name} beside the modules, as `pip install ./python` puts it there, "
-                      "and the libraries that docs/library.md names") from reason
+                      "and the C library") from reason
 
 
 class Error(Exception):
@@ -37,6 +37,7 @@ _Int = ctypes.c_int
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "version": (_Text, []),
     "error": (_Text, []),
+    "load": (_Int, []),
     "command": (_Int, [_Int, ctypes.POINTER(_Text), _Pointers, _Pointers]),
     "free": (None, [_Pointer]),
     "allocated": (ctypes.c_int64, []),
@@ -60,7 +61,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 version: Callable[[], bytes] = _function("version")
 allocated: Callable[[], int] = _function("allocated")
-_error, _command, _free = _function("error"), _function("command"), _function("free")
+_error, _load, _command, _free = _function("error"), _function("load"), _function("command"), _function("free")
 _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")
 _layer_create, _layer_tape, _layer_forward = _function("layer_create"), _function("layer_tape"), _function("layer_forward")
 _layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_destroy")
@@ -123,7 +124,9 @@ def interruptible(function: Callable[[], Any]) -> Any:
 
 
 def command(words: list[str]) -> tuple[int, str, str]:
-    """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr."""
+    """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr. RunError: a
+    library that commands need is missing."""
+    _check(_load())
     line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *map(_word, words), None)
     texts = [ctypes.c_void_p(), ctypes.c_void_p()]
     code = _command(len(words) + 1, line, ctypes.byref(texts[0]), ctypes.byref(texts[1]))

@@ -69,6 +69,14 @@ static void check_products(const json_t *file) {
   }
 }
 
+/* The spread of a number has it between its ends. */
+static void check_spread(const json_t *object, const char *name, double middle) {
+  const json_t *pair = json_object_get(json_object_get(object, "spread"), name);
+  assert_int_equal(json_array_size(pair), 2);
+  assert_true(json_number_value(json_array_get(pair, 0)) > 0 && json_number_value(json_array_get(pair, 0)) <= middle);
+  assert_true(json_number_value(json_array_get(pair, 1)) >= middle);
+}
+
 /* Three ranks have a level of two and one of three, with six operations each; the file is what is shown. */
 static void test_file(void **state) {
   (void)state;
@@ -82,6 +90,8 @@ static void test_file(void **state) {
   for (size_t i = 0; i < 2; ++i) {
     const json_t *level = json_array_get(levels, i);
     assert_true(get_real(level, "slowdown") >= 1);
+    check_spread(level, "slowdown", get_real(level, "slowdown"));
+    check_spread(level, "messages", 1);
     assert_true(get_real(json_object_get(level, "ordered_sum"), "bandwidth") > 0);
     assert_true(get_real(json_object_get(level, "reduce_scatter"), "bandwidth") > 0);
     assert_true(get_real(level, "alpha_s") == get_real(json_object_get(level, "point_to_point"), "alpha_s"));
@@ -89,6 +99,11 @@ static void test_file(void **state) {
   assert_int_equal(json_array_size(json_object_get(file, "fits")), 12);
   assert_true(get_real(file, "efficiency") > 0 && get_real(file, "efficiency") <= 1 && get_real(file, "peak_flops") > 1e6);
   assert_string_equal(get_text(measured, "transport"), "threads");
+  check_spread(file, "layers", 1);
+  const json_t *slowdowns = json_object_get(measured, "slowdowns");
+  assert_int_equal(json_array_size(slowdowns), 2);
+  assert_int_equal(get_integer(json_array_get(slowdowns, 1), "rounds"), 6);
+  assert_true(get_real(json_array_get(slowdowns, 1), "confidence") > 0.95);
   assert_true(strlen(get_text(measured, "date")) > 0 && strlen(get_text(measured, "hardware")) > 0);
   check_layers(json_object_get(file, "layer_times"), 11);
   check_shares(json_object_get(file, "layer_times"));
@@ -153,6 +168,8 @@ static void test_models(void **state) {
   assert_non_null(strstr(result.out, "reduce_scatter       2 "));
   assert_non_null(strstr(result.out, "us a sample longer than BP, a product of two steps' Jacobians takes "));
   assert_non_null(strstr(result.out, "2 ranks at once compute "));
+  assert_non_null(strstr(result.out, " (6 rounds, 96.9 % sure)\n"));
+  assert_non_null(strstr(result.out, "\nmessages among 2 ranks take "));
   assert_non_null(strstr(result.out, "\nscan over ranks  a sample us  a number ns    a term ns  residual\nproduct  "));
   release(&result);
   FILE *file = fopen("calibrate_n.json", "w");

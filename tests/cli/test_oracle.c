@@ -86,11 +86,95 @@ static void test_table(void **state) {
   release(&result);
   /* Groups are said, and processors that have none. */
   result = run("oracle lenet5 dgx-h100 --processors 8 --strategy data+filter");
-  assert_non_null(strstr(result.out, "yes; 2 groups of 4\n"));
+  assert_non_null(strstr(result.out, "  2 groups of 4\n"));
   release(&result);
   result = run("oracle lenet5 dgx-h100 --processors 8 --strategy data+filter --group 6");
-  assert_non_null(strstr(result.out, "no: 8 processors are not cut into groups of 6\n"));
+  assert_non_null(strstr(result.out, "\nnot possible\ndata+filter            8  8 processors are not cut into groups of 6\n"));
   release(&result);
+}
+
+/* Impossible rows stand below the table, a line for each strategy and reason, and have no place in it. */
+static void test_impossible(void **state) {
+  (void)state;
+  run_result result = run("oracle vgg16 paradl-v100 --processors 32..1024 --scaling strong --batch 1024 --collective ring "
+                          "--strategy data,filter,gpipe");
+  assert_int_equal(result.code, 0);
+  const char *below = strstr(result.out, "\nnot possible\n"), *verdict = strstr(result.out, "\nTake data for vgg16");
+  assert_non_null(below);
+  assert_non_null(verdict);
+  assert_true(below > strstr(result.out, "\ndata                1024") && verdict > below);
+  assert_non_null(strstr(below, "\nfilter            32..64  it needs "));
+  assert_non_null(strstr(below, "\nfilter         128..1024  the narrowest layer has 64 filters\n"));
+  assert_non_null(strstr(below, "\ngpipe           64..1024  the model has 38 layers\n"));
+  assert_null(strstr(result.out, "no: "));
+  assert_non_null(strstr(result.out, "\nspeed-up: over serial, one processor with mini-batches of 1024\n"));
+  release(&result);
+  /* Where nothing is possible there is no table. */
+  result = run("oracle cosmoflow512 paradl-v100 --processors 4 --batch 1 --strategy data");
+  assert_null(strstr(result.out, "compute s"));
+  release(&result);
+}
+
+/* Bubbles are no communication: the verdict names both. */
+static void test_waiting(void **state) {
+  (void)state;
+  run_result result = run("oracle vgg11 h200x4 --processors 4 --batch 8 --strategy gpipe,1f1b");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, " compute s  commun. s  waiting s    epoch s  speed-up     memory\n"));
+  assert_non_null(strstr(result.out, " % of it communication, "));
+  assert_non_null(strstr(result.out, " % waiting. Slower: "));
+  assert_non_null(strstr(result.out, " % communication, "));
+  release(&result);
+}
+
+static void write_file(const char *path, const char *text);
+
+/* Data takes 1.5 % less time than fast-forward, which waits more, so that its processors slow each other down less. Without a
+ * spread, with one that changes nothing, and with one at whose end fast-forward is faster. */
+static void test_spread(void **state) {
+  (void)state;
+  static const char *const spreads[] = {"", ", \"spread\": {\"slowdown\": [1.4, 1.6], \"messages\": [0.95, 1.05]}",
+                                        ", \"spread\": {\"slowdown\": [1, 2], \"messages\": [0.1, 10]}"};
+  for (size_t i = 0; i < sizeof spreads / sizeof spreads[0]; ++i) {
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        "{\"name\": \"busy\", \"peak_flops\": 1e9, \"memory_bytes\": 1e12, \"levels\": [{\"name\": \"n\", \"processors\": 2, "
+        "\"alpha_s\": 1e-4, \"bandwidth\": 1e8, \"slowdown\": 1.5%s}]}",
+        spreads[i]);
+    write_file("oracle_busy.json", text);
+    const char *const line =
+        "oracle lenet5 oracle_busy.json --processors 2 --scaling strong --batch 64 --strategy data,fast-forward";
+    run_result result = run("%s", line);
+    assert_int_equal(result.code, 0);
+    assert_int_equal(strstr(result.out, "Take data for lenet5 on 2 processors of busy: ") != NULL, 1);
+    assert_int_equal(
+        strstr(result.out, " Within the measured spread, fast-forward may be as fast. Slower: fast-forward (") != NULL, i == 2);
+    assert_int_equal(strstr(result.out, "    spread of epoch\n") != NULL, i > 0);
+    assert_int_equal(
+        strstr(result.out, "\nwarning: busy: 2 processors at once compute 1.50 times as long as one, up to 2.00: ") != NULL,
+        i == 2);
+    release(&result);
+    json_t *document = run_json("%s --json", line), *rows = json_object_get(document, "rows");
+    const json_t *rivals = json_object_get(document, "may_be_as_fast"), *pair;
+    assert_int_equal(json_array_size(rivals), i == 2);
+    assert_int_equal(json_array_size(json_object_get(document, "warnings")), i == 2);
+    assert_true((rivals != NULL) == (i > 0));
+    pair = json_object_get(json_array_get(rows, 0), "time_spread_s");
+    assert_int_equal(json_array_size(pair), i > 0 ? 2 : 0);
+    if (i > 0) {
+      const double time = get_real(json_array_get(rows, 0), "time_s");
+      assert_true(json_number_value(json_array_get(pair, 0)) < time && json_number_value(json_array_get(pair, 1)) > time);
+    }
+    if (i == 2) {
+      assert_string_equal(json_string_value(json_array_get(rivals, 0)), "fast-forward");
+      assert_non_null(strstr(get_text(document, "verdict"), " Within the measured spread, fast-forward may be as fast."));
+    }
+    json_decref(document);
+  }
+  write_file("oracle_busy.json",
+             "{\"name\": \"busy\", \"peak_flops\": 1e9, \"memory_bytes\": 1e12, \"spread\": [1, 2], \"levels\": []}");
+  expect_error("oracle lenet5 oracle_busy.json", 2, "oracle_busy.json: \"spread\": expected a JSON object");
 }
 
 /* --list --json is one document, whose names the command takes. */
@@ -137,8 +221,12 @@ static void test_json(void **state) {
     json_object_foreach((json_t *)phases, key, value) {
       sum += json_number_value(value);
     }
-    const double time = get_real(row, "time_s");
+    const double time = get_real(row, "time_s"), computing = get_real(row, "compute_s");
     assert_true(sum > 0.999999 * time && sum < 1.000001 * time);
+    const double parts = computing + get_real(row, "communication_s") + get_real(row, "waiting_s");
+    assert_true(parts > 0.999999 * time && parts < 1.000001 * time);
+    assert_true(get_real(row, "waiting_s") == get_real(phases, "wait") && get_real(row, "speedup") > 0);
+    assert_null(json_object_get(row, "time_spread_s")); /* a built-in system has none */
     ++possible;
   }
   assert_true(possible > 30);
@@ -287,6 +375,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors),
                                      cmocka_unit_test(test_table),
                                      cmocka_unit_test(test_list),
+                                     cmocka_unit_test(test_impossible),
+                                     cmocka_unit_test(test_waiting),
+                                     cmocka_unit_test(test_spread),
                                      cmocka_unit_test(test_json),
                                      cmocka_unit_test(test_several_stages),
                                      cmocka_unit_test(test_files),

@@ -25,8 +25,11 @@ static void check_system(const bppsa_oracle_system *system) {
   for (int64_t i = 0; i < system->count; ++i) {
     FUZZ_CHECK(system->levels[i].processors > inside && system->levels[i].beta_s > 0);
     inside = system->levels[i].processors;
+    const bppsa_oracle_spread spread = system->levels[i].slowdown_spread;
+    FUZZ_CHECK(spread.high == 0 || (spread.low <= system->levels[i].slowdown && spread.high >= system->levels[i].slowdown));
   }
   FUZZ_CHECK(bppsa_oracle_system_open(write_json("again.json", bppsa_oracle_system_json(system), path), &again) == BPPSA_OK);
+  FUZZ_CHECK(bppsa_oracle_has_spread(&again) == bppsa_oracle_has_spread(system));
   FUZZ_CHECK(again.count == system->count && again.peak_flops == system->peak_flops);
   for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
     FUZZ_CHECK(bppsa_oracle_product_measured(&system->products[i]) == bppsa_oracle_product_measured(&again.products[i]));
@@ -51,6 +54,7 @@ static void ask(const bppsa_oracle_model *model, const bppsa_oracle_system *syst
     for (int64_t i = 0; i < rows.count; ++i) {
       const bppsa_oracle_row *row = &rows.rows[i];
       FUZZ_CHECK(!row->feasible || (isfinite(row->time_s) && row->time_s >= 0 && isfinite(row->memory_bytes)));
+      FUZZ_CHECK(!row->feasible || row->spread_s.high == 0 || row->spread_s.low <= row->spread_s.high);
       FUZZ_CHECK(row->feasible == (row->reason[0] == '\0') && (!row->feasible || row->processors <= row->limit));
     }
     json_decref(bppsa_oracle_rows_json(&query, &rows));
@@ -93,7 +97,8 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
        "{\"name\":\"rack\",\"processors\":68,\"alpha_s\":2e-5,\"bandwidth\":25e9,\"contention\":2}]}"),
       "{\"name\":\"one\",\"peak_flops\":1,\"memory_bytes\":1,\"levels\":[]}",
       ("{\"name\":\"here\",\"peak_flops\":1e9,\"memory_bytes\":1e9,\"levels\":[{\"name\":\"2 ranks\",\"processors\":2,"
-       "\"alpha_s\":1e-6,\"bandwidth\":1e9,\"slowdown\":1.5,\"allgather\":{\"alpha_s\":1e-6,\"bandwidth\":2e9}}],\"products\":"
+       "\"alpha_s\":1e-6,\"bandwidth\":1e9,\"slowdown\":1.5,\"spread\":{\"slowdown\":[1.25,2],\"messages\":[0.5,3]},"
+       "\"allgather\":{\"alpha_s\":1e-6,\"bandwidth\":2e9}}],\"spread\":{\"layers\":[0.9,1.1]},\"products\":"
        "{\"product\":{\"sample_s\":1e-7,\"entry_s\":1e-9,\"term_s\":1e-11},\"apply\":{\"sample_s\":0,\"entry_s\":1e-9,"
        "\"term_s\":1e-11}},\"measured\":"
        "{\"date\":\"2026-01-31\",\"hardware\":\"x\"},\"layer_times\":{\"model\":\"r\",\"batch\":16,\"layers\":["

@@ -87,14 +87,21 @@ static inline double sum_of(const bppsa_oracle_row *row) {
   return sum;
 }
 
-static inline void check(const bppsa_oracle_row *row, double compute, double communication, double memory, int64_t limit) {
+static inline void check_waiting(const bppsa_oracle_row *row, double compute, double communication, double waiting, double memory,
+                                 int64_t limit) {
   assert_true(row->feasible);
   near(row->compute_s, compute);
   near(row->communication_s, communication);
-  near(row->time_s, compute + communication);
-  near(sum_of(row), compute + communication);
+  near(row->waiting_s, waiting);
+  near(row->time_s, compute + communication + waiting);
+  near(sum_of(row), compute + communication + waiting);
   near(row->memory_bytes, memory);
   assert_int_equal(row->limit, limit);
+}
+
+/* Of a strategy in which nobody waits. */
+static inline void check(const bppsa_oracle_row *row, double compute, double communication, double memory, int64_t limit) {
+  check_waiting(row, compute, communication, 0, memory, limit);
 }
 
 /* One share of a model that ranks share; wants "ways" and "ranks" as texts. */

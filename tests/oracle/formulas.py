@@ -87,7 +87,7 @@ class Case:
                        for l in (self.layers if layers is None else layers))
         return self.system["memory_reuse"] * ITEM * elements
 
-    # ---- the table: compute, communication, memory, own limit ----
+    # ---- the table: compute with waiting, communication, memory, own limit; self.waiting is set where there is some ----
 
     def serial(self):
         samples = self.samples
@@ -182,6 +182,7 @@ class Case:
         alpha, beta, _ = self.link(self.p)
         longest = lambda costs: max(sum(costs[i] for i in stage) for stage in stages)
         compute = self.samples * (self.p + s - 1) / s * (longest(self.forward) + longest(self.backward))
+        self.waiting = self.samples * (self.p - 1) / s * (longest(self.forward) + longest(self.backward))
         sent = max((self.layers[stage[-1]]["y"] for stage in stages[:-1]), default=0)
         exchange = 2 * self.iterations * (self.p + s - 2) * (alpha + self.all_batch / s * sent * ITEM * beta) if self.p > 1 else 0
         memory = max(self.memory(self.all_batch, 1, 1, [self.layers[i] for i in stage]) for stage in stages)
@@ -204,6 +205,7 @@ class Case:
                 self.samples * (forward + backward)
             if not recurrent or p == 1:
                 continue
+            self.waiting += self.samples * (slots - 1) * (forward + (0 if scan else backward)) / p
             relay, vector, matrix = (alpha + batch * n * ITEM * beta for n in (h / s, h, h * h))
             exchange += iterations * (1 if scan else 2) * (p + s - 2) * relay
             apply, full, rounds = batch * flop * 2 * h * h, batch * flop * 2 * h ** 3, math.ceil(math.log2(p))
@@ -243,12 +245,16 @@ def check(case, met, wrong):
         if not abs(found - expected) <= 1e-9 * abs(expected):
             wrong.append(f"{case.command}: {name}: {what} {found!r}, expected {expected!r}")
 
+    serial = case.serial()[0]
     for name, formula in strategies(case).items():
         row = case.rows[name]
         if row["time_s"] is None:
             continue
+        case.waiting = 0
         compute, communication, memory, limit = formula()
-        compare(name, "compute_s", row["compute_s"], compute)
+        compare(name, "compute_s", row["compute_s"], compute - case.waiting)
+        compare(name, "waiting_s", row["waiting_s"], case.waiting)
+        compare(name, "speedup", row["speedup"], serial / row["time_s"])
         compare(name, "communication_s", row["communication_s"], communication)
         compare(name, "memory_bytes", row["memory_bytes"], memory)
         compare(name, "limit", row["limit"], limit_of(case, name, limit))
@@ -257,6 +263,7 @@ def check(case, met, wrong):
         row = case.rows[name]
         if row["time_s"] is None:
             continue
+        compare(name, "time_s", row["time_s"], row["compute_s"] + row["communication_s"] + row["waiting_s"])
         stages = [[i] for i in range(len(case.layers))] if name == "modulo" else case.stages(row)
         work = max(sum(case.forward[i] + case.backward[i] for stage in stages[w::case.p] for i in stage) for w in range(case.p))
         two = 2 if name in ("gems", "chimera") else 1  # a worker has two stages, of half of the samples each

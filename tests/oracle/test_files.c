@@ -174,6 +174,79 @@ static void test_products(void **state) {
                 "unknown member \"samples_s\", expected sample_s, entry_s, term_s");
 }
 
+#define LEVEL(members)                                                                                                           \
+  SYSTEM("{\"name\": \"n\", \"processors\": 2, \"alpha_s\": 1, \"bandwidth\": 1, \"slowdown\": 1.5, \"spread\": " members "}")
+#define LAYERS(spread)                                                                                                           \
+  "{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"spread\": " spread ", \"levels\": [{\"name\": \"n\", "            \
+  "\"processors\": 2, \"alpha_s\": 1, \"bandwidth\": 1}]}"
+
+static bppsa_oracle_system read_system(const char *text) {
+  json_t *document = NULL;
+  bppsa_oracle_system system;
+  assert_int_equal(bppsa_json_parse("s", text, (int64_t)strlen(text), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_parse("s", document, &system), BPPSA_OK);
+  json_decref(document);
+  return system;
+}
+
+/* Spreads are read, written and read again; what is wrong with them is named. */
+static void test_spreads(void **state) {
+  (void)state;
+  static const char *const texts[] = {LEVEL("{\"slowdown\": [1.25, 1.75]}"),
+                                      LEVEL("{\"messages\": [0.5, 4], \"slowdown\": [1, 2]}"),
+                                      LAYERS("{\"layers\": [0.75, 1.5]}"), LAYERS("{}"), LEVEL("{\"slowdown\": [1.5, 1.5]}")};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    const bppsa_oracle_system system = read_system(texts[i]);
+    json_t *document = bppsa_oracle_system_json(&system);
+    bppsa_oracle_system copy;
+    assert_int_equal(bppsa_oracle_system_parse("copy", document, &copy), BPPSA_OK);
+    assert_true((json_object_get(document, "spread") != NULL) == (i == 2));
+    json_decref(document);
+    assert_int_equal(bppsa_oracle_has_spread(&system), i != 3);
+    const bppsa_oracle_spread found[] = {system.layer_spread, system.levels[0].slowdown_spread, system.levels[0].message_spread};
+    const bppsa_oracle_spread again[] = {copy.layer_spread, copy.levels[0].slowdown_spread, copy.levels[0].message_spread};
+    assert_memory_equal(found, again, sizeof found);
+  }
+  near(read_system(texts[0]).levels[0].slowdown_spread.low, 1.25);
+  near(read_system(texts[1]).levels[0].message_spread.high, 4);
+  refuse_system(LAYERS("3"), "s: \"spread\": expected a JSON object");
+  refuse_system(LAYERS("{\"slowdown\": [1, 2]}"), "s: \"spread\": unknown member \"slowdown\", expected layers");
+  refuse_system(LEVEL("{\"layers\": [1, 2]}"), "s: level 0: \"spread\": unknown member \"layers\", expected slowdown, messages");
+  refuse_system(LEVEL("{\"slowdown\": [2, 1]}"),
+                "s: level 0: \"spread\": \"slowdown\": expected two numbers above 0 and up to 1e6, with 1.5 between them");
+  refuse_system(LEVEL("{\"slowdown\": [1, 1.25]}"), "with 1.5 between them");
+  refuse_system(LEVEL("{\"slowdown\": [1]}"), "\"slowdown\": expected two numbers");
+  refuse_system(LEVEL("{\"slowdown\": [1, 2, 3]}"), "\"slowdown\": expected two numbers");
+  refuse_system(LEVEL("{\"slowdown\": 1.5}"), "\"slowdown\": expected two numbers");
+  refuse_system(LEVEL("{\"slowdown\": [\"1\", 2]}"), "\"slowdown\": expected two numbers");
+  refuse_system(LEVEL("{\"messages\": [0, 2]}"), "\"messages\": expected two numbers above 0 and up to 1e6, with 1 between them");
+  refuse_system(LEVEL("{\"messages\": [-1, 2]}"), "\"messages\": expected two numbers above 0");
+  refuse_system(LEVEL("{\"messages\": [1, 1e7]}"), "\"messages\": expected two numbers above 0 and up to 1e6");
+}
+
+/* Processors that compute as long side by side as one after the other, or may, gain nothing. */
+static void test_warnings(void **state) {
+  (void)state;
+  static const struct {
+    double slowdown, low, high;
+    bool warns;
+  } cases[] = {{1.2, 0, 0, false},   {2, 0, 0, true},       {1.91, 0, 0, true},     {1.2, 1.1, 1.3, false},
+               {1.5, 1, 1.99, true}, {2.4, 2.2, 2.6, true}, {1.5, 1.4, 1.85, false}};
+  char text[BPPSA_ORACLE_WARNING];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    const bppsa_oracle_level level = {
+        .processors = 2, .slowdown = cases[i].slowdown, .slowdown_spread = {cases[i].low, cases[i].high}};
+    assert_true((bppsa_oracle_level_warning(&level, text)[0] != '\0') == cases[i].warns);
+  }
+  const bppsa_oracle_level four = {.processors = 4, .slowdown = 2, .slowdown_spread = {1.5, 2.5}},
+                           one = {.processors = 1, .slowdown = 1};
+  assert_string_equal(bppsa_oracle_level_warning(&four, text), "");
+  assert_string_equal(bppsa_oracle_level_warning(&one, text), "");
+  const bppsa_oracle_level both = {.processors = 2, .slowdown = 1.5, .slowdown_spread = {1, 1.99}};
+  assert_non_null(strstr(bppsa_oracle_level_warning(&both, text),
+                         "2 processors at once compute 1.50 times as long as one, up to 1.99: as long as one after the other"));
+}
+
 static void test_bad_files(void **state) {
   (void)state;
   refuse_model("[1]", "expected a JSON object");
@@ -335,6 +408,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_times_of_no_batch),
       cmocka_unit_test(test_products),        cmocka_unit_test(test_bad_files),     cmocka_unit_test(test_fractions),
-      cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions), cmocka_unit_test(test_control_characters)};
+      cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions), cmocka_unit_test(test_control_characters),
+      cmocka_unit_test(test_spreads),         cmocka_unit_test(test_warnings)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

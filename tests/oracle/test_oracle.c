@@ -51,14 +51,15 @@ static void test_hybrid_strategies(void **state) {
   bppsa_oracle_model_free(&a.model);
 }
 
-/* p = 2, S = 4: 100 (2 + 4 - 1)/4 (4e-3 + 5e-3) + 5 * 6e-3, where equation 12 of the paper multiplies WU too and lacks D/B;
- * 2 * 100 (2 + 4 - 2)/20 (1e-4 + 20/4 * 256 * 4e-6); the second layer's 4 (2 * 20 * 640 + 2 * 216 + 6) bytes. */
+/* p = 2, S = 4: 100 (4e-3 + 5e-3) + 5 * 6e-3, where equation 12 of the paper multiplies WU too and lacks D/B, and a wait of
+ * 100 (2 - 1)/4 (4e-3 + 5e-3); 2 * 100 (2 + 4 - 2)/20 (1e-4 + 20/4 * 256 * 4e-6); the second layer's 4 (2 * 20 * 640 + 2 * 216 + 6)
+ * bytes. */
 static void test_pipeline(void **state) {
   (void)state;
   asked a = parse(two_layers, plain, 20);
   a.query.micro_batches = 4;
   const bppsa_oracle_row row = row_of(&a, "pipeline", 2);
-  check(&row, 1.155, 0.2088, 104152, 2);
+  check_waiting(&row, 0.93, 0.2088, 0.225, 104152, 2);
   bppsa_oracle_model_free(&a.model);
 }
 
@@ -75,11 +76,14 @@ static void test_given_cut(void **state) {
   a.query.strong = true;
   a.query.samples = 8;
   a.query.micro_batches = 4;
-  near(row_of(&a, "pipeline", 2).phase_s[BPPSA_PHASE_FORWARD], 8 * 1.25 * 6e-3);
+  bppsa_oracle_row row = row_of(&a, "pipeline", 2);
+  near(row.phase_s[BPPSA_PHASE_FORWARD], 8 * 6e-3);
+  near(row.waiting_s, 8 * 0.25 * 6e-3);
   a.query.cuts = 1;
   a.query.cut = behind_first;
-  bppsa_oracle_row row = row_of(&a, "pipeline", 2);
-  near(row.phase_s[BPPSA_PHASE_FORWARD], 8 * 1.25 * 10e-3);
+  row = row_of(&a, "pipeline", 2);
+  near(row.phase_s[BPPSA_PHASE_FORWARD], 8 * 10e-3);
+  near(row.waiting_s, 8 * 0.25 * 10e-3);
   assert_int_equal(row.cuts, 1);
   assert_int_equal(row.cut[0], 1);
   /* Four stages on two processors, which one number does not cut: three layers in each but the last. */
@@ -121,9 +125,14 @@ static void test_simulated(void **state) {
   assert_true(isnan(row.model_s));
   assert_int_equal(row.cuts, 3);
   assert_true(row.cut[0] == 1 && row.cut[1] == 2 && row.cut[2] == 3);
-  /* Messages as the executor waits for them, 1 ms each: three on the way down and three back. */
+  /* A stage computes in 4 of 7 slots, and waits in 3; nothing travels. */
+  assert_true(fabs(row.waiting_s - 0.42 * 3 / 7) < 1e-9 && row.communication_s < 1e-9);
+  /* Messages as the executor waits for them, 1 ms each: three on the way down and three back. The bubbles stay what they were. */
   a.system.levels[0].own[BPPSA_OPERATION_STAGE_MESSAGE] = (bppsa_link){1e-3, 1e-18};
-  assert_true(fabs(row_of(&a, "gpipe", 4).time_s - (0.42 + 2 * 6e-3)) < 1e-9);
+  row = row_of(&a, "gpipe", 4);
+  assert_true(fabs(row.time_s - (0.42 + 2 * 6e-3)) < 1e-9);
+  assert_true(fabs(row.waiting_s - 0.42 * 3 / 7) < 1e-9 && fabs(row.communication_s - 2 * 6e-3) < 1e-9);
+  near(row.phase_s[BPPSA_PHASE_POINT_TO_POINT], row.communication_s);
   a.system.levels[0].own[BPPSA_OPERATION_STAGE_MESSAGE] = (bppsa_link){0};
   row = row_of(&a, "chimera", 4); /* 5 D - 4 slots of F = 1 and B = 2: 16 (facts of Chimera's table 2) */
   assert_true(fabs(row.time_s - 0.32) < 1e-9);
@@ -238,36 +247,38 @@ static void test_time(void **state) {
       " \"out\": [3, 8], \"w\": 15, \"product_flops\": 54, \"forward_s\": 1e-3, \"backward_s\": 2e-3, \"update_s\": 3e-3}]}",
       plain, 4);
   a.query.micro_batches = 2;
-  /* 8 * 3/2 * 1e-3 / 2 + 8 * 3/2 * 2e-3 / 2 + 2 * 3e-3; two passes of two iterations of (2 + 2 - 2)(1e-4 + 24e-6), and two
-   * allreduces of 2 (1e-4 + 15/2 * 4e-6). */
+  /* 8 * 1e-3 / 2 + 8 * 2e-3 / 2 + 2 * 3e-3, and half of both passes for which a rank waits; two passes of two iterations of
+   * (2 + 2 - 2)(1e-4 + 24e-6), and two allreduces of 2 (1e-4 + 15/2 * 4e-6). */
   bppsa_oracle_row row = row_of(&a, "time-bp", 2);
-  check(&row, 0.006 + 0.012 + 0.006, 9.92e-4 + 5.2e-4, 4 * (2 * 4 * 40 / 2.0 + 30), 8);
+  check_waiting(&row, 0.004 + 0.008 + 0.006, 9.92e-4 + 5.2e-4, 0.002 + 0.004, 4 * (2 * 4 * 40 / 2.0 + 30), 8);
   /* Two ranks multiply nothing: in each of two iterations one walks through its steps, 4 * 2e-3 / 2, sends 48 bytes, and the other
    * walks, whatever the method. A 3 x 3 product is kept for each sample. */
   row = row_of(&a, "time-chunked", 2);
-  check(&row, 0.006 + 2 * 0.008 + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 4 * (160 + 30 + 36), 8);
+  check_waiting(&row, 0.004 + 2 * 0.008 + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 0.002, 4 * (160 + 30 + 36), 8);
   row = row_of(&a, "time-blelloch", 2);
-  check(&row, 0.006 + 2 * 0.008 + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 4 * (160 + 30 + 36), 8);
-  /* Four ranks, two steps each: 8 * 5/2 * 1e-3 / 4 forward. The first one walks for 4 * 2e-3 / 4, longer than the others multiply 4
-   * pairs of steps, 2 * 4 * 54 FLOP; then two products with vectors of 4 * 18 FLOP and three messages. Other messages: two
-   * iterations of (4 + 2 - 2)(1e-4 + 24e-6), and two allreduces of 6 (1e-4 + 15/4 * 4e-6). */
+  check_waiting(&row, 0.004 + 2 * 0.008 + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 0.002, 4 * (160 + 30 + 36), 8);
+  /* Four ranks, two steps each: 8 * 1e-3 / 4 forward, and a wait of 3/2 of that. The first one walks for 4 * 2e-3 / 4, longer than
+   * the others multiply 4 pairs of steps, 2 * 4 * 54 FLOP; then two products with vectors of 4 * 18 FLOP and three messages.
+   * Other messages: two iterations of (4 + 2 - 2)(1e-4 + 24e-6), and two allreduces of 6 (1e-4 + 15/4 * 4e-6). */
   row = row_of(&a, "time-chunked", 4);
-  near(row.compute_s, 0.005 + 2 * (0.002 + 0.002 + 2 * 72e-6) + 0.006);
+  near(row.compute_s, 0.002 + 2 * (0.002 + 0.002 + 2 * 72e-6) + 0.006);
+  near(row.waiting_s, 0.003);
   near(row.communication_s, 2 * 4 * 1.24e-4 + 2 * 3 * 1.48e-4 + 2 * 6 * 1.15e-4);
   /* Two rounds: a matrix of 144 bytes, 2.44e-4, is sent while a gradient is applied and sent, 72e-6 + 1.48e-4, which is less: the
    * gradient waits. Then it is applied and sent once more. */
   row = row_of(&a, "time-blelloch", 4);
-  near(row.compute_s, 0.005 + 2 * (0.004 + 72e-6) + 0.006);
+  near(row.compute_s, 0.002 + 2 * (0.004 + 72e-6) + 0.006);
   near(row.communication_s, 2 * 4 * 1.24e-4 + 2 * (2.44e-4 + 1.48e-4) + 2 * 6 * 1.15e-4);
   /* A measured product instead of 54 FLOP, 2 * 4 * 1e-3, is longer than the walk. */
   a.model.layers[0].product_s = 1e-3;
-  near(row_of(&a, "time-chunked", 4).compute_s, 0.005 + 2 * (0.008 + 0.002 + 2 * 72e-6) + 0.006);
+  near(row_of(&a, "time-chunked", 4).compute_s, 0.002 + 2 * (0.008 + 0.002 + 2 * 72e-6) + 0.006);
   /* A scan that takes 2e-3 longer than BP, a sample, walks twice as long, 0.004 and 0.004; one processor needs no scan. */
   a.model.layers[0].product_s = -1;
   a.model.layers[0].scan_s = 2e-3;
-  near(row_of(&a, "time-chunked", 4).compute_s, 0.005 + 2 * (0.004 + 0.004 + 2 * 72e-6) + 0.006);
+  near(row_of(&a, "time-chunked", 4).compute_s, 0.002 + 2 * (0.004 + 0.004 + 2 * 72e-6) + 0.006);
   near(row_of(&a, "time-chunked", 1).compute_s, 0.008 + 0.016 + 0.006);
-  near(row_of(&a, "time-bp", 4).compute_s, 0.005 + 0.010 + 0.006);
+  near(row_of(&a, "time-bp", 4).compute_s, 0.002 + 0.004 + 0.006);
+  near(row_of(&a, "time-bp", 4).waiting_s, 0.003 + 0.006);
   a.model.layers[0].scan_s = -1;
   /* Measured products of full matrices and of vectors, of 4 samples with H = 3: 4 (1e-3 + 9 * 2e-5 + 27 * 1e-6) and 4 (1e-4 +
    * 3 * 4e-5 + 9 * 1e-5). The gradient now comes after the matrix. */
@@ -275,16 +286,16 @@ static void test_time(void **state) {
   a.system.products[BPPSA_PRODUCT_MATRICES] = (bppsa_oracle_product_cost){1e-3, 2e-5, 1e-6};
   a.system.products[BPPSA_PRODUCT_VECTOR] = (bppsa_oracle_product_cost){1e-4, 4e-5, 1e-5};
   const double full = 4.828e-3, apply = 1.24e-3;
-  near(row_of(&a, "time-chunked", 4).compute_s, 0.005 + 2 * (0.004 + 2 * apply) + 0.006);
+  near(row_of(&a, "time-chunked", 4).compute_s, 0.002 + 2 * (0.004 + 2 * apply) + 0.006);
   row = row_of(&a, "time-blelloch", 4);
-  near(row.compute_s, 0.005 + 2 * (0.004 + 2 * apply) + 0.006);
+  near(row.compute_s, 0.002 + 2 * (0.004 + 2 * apply) + 0.006);
   near(row.communication_s, 2 * 4 * 1.24e-4 + 2 * 2 * 1.48e-4 + 2 * 6 * 1.15e-4);
   /* Eight ranks join two products once, after one matrix has been sent; three gradients are applied and sent. They slow each other
-   * down like all that is computed, 3 times. 8 * 9/2 * 1e-3 / 8 forward, 4 * 2e-3 / 8 for a walk. */
+   * down like all that is computed, 3 times. 8 * 1e-3 / 8 forward, 4 * 2e-3 / 8 for a walk. */
   a.system.levels[0].processors = 8;
   a.system.levels[0].slowdown = 3;
   row = row_of(&a, "time-blelloch", 8);
-  near(row.compute_s, 3 * (0.0045 + 2 * (0.001 + 0.001 + full + 3 * apply) + 0.006));
+  near(row.compute_s, 3 * (0.001 + 2 * (0.001 + 0.001 + full + 3 * apply) + 0.006));
   near(row.phase_s[BPPSA_PHASE_POINT_TO_POINT], 2 * 8 * 1.24e-4 + 2 * (2.44e-4 + 3 * 1.48e-4));
   row = row_of(&a, "filter", 2);
   assert_false(row.feasible);
@@ -358,6 +369,50 @@ static void test_measured_levels(void **state) {
   }
   assert_string_equal(bppsa_oracle_operation_name(BPPSA_OPERATION_ALLGATHER), "allgather");
   assert_null(bppsa_oracle_operation_name(BPPSA_OPERATIONS));
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* A system whose slowdown of two lies between 1 and 2, and whose messages take 0.5 to 3 times as long. */
+static const char spread_out[] =
+    "{\"name\": \"busy\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"spread\": {\"layers\": [0.75, 1.25]}, \"levels\": ["
+    "{\"name\": \"two\", \"processors\": 2, \"alpha_s\": 1e-4, \"bandwidth\": 1e6, \"slowdown\": 1.5,"
+    " \"spread\": {\"slowdown\": [1, 2], \"messages\": [0.5, 3]}}]}";
+
+/* Computing spreads by the slowdown's ends over the slowdown, times those of the layers; messages by theirs. */
+static void test_spread(void **state) {
+  (void)state;
+  asked a = parse(two_layers, spread_out, 20);
+  bppsa_oracle_row row = row_of(&a, "data", 2);
+  near(row.spread_s.low, 0.75 / 1.5 * row.compute_s + 0.5 * row.communication_s);
+  near(row.spread_s.high, 1.25 * 2 / 1.5 * row.compute_s + 3 * row.communication_s);
+  row = row_of(&a, "serial", 1); /* nobody slows it down */
+  near(row.spread_s.low, 0.75 * row.time_s);
+  near(row.spread_s.high, 1.25 * row.time_s);
+  /* Bubbles are computing of others. One processor computes at a time or, while a message travels, none: nobody is slowed down. */
+  row = row_of(&a, "model-parallel", 2);
+  assert_true(row.waiting_s > 0 && row.busy > 0.5 && row.busy <= 1);
+  near(row.spread_s.high, 1.25 * bppsa_oracle_slowdown_at(&a.system, row.busy, BPPSA_END_HIGH) /
+                                  bppsa_oracle_system_slowdown(&a.system, row.busy) * (row.compute_s + row.waiting_s) +
+                              3 * row.communication_s);
+  /* Without a spread nothing is known about it. */
+  a.system.layer_spread = a.system.levels[0].slowdown_spread = a.system.levels[0].message_spread = (bppsa_oracle_spread){0};
+  assert_false(bppsa_oracle_has_spread(&a.system));
+  assert_true(row_of(&a, "data", 2).spread_s.high == 0);
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* Over one processor with mini-batches of b: with strong scaling of the same size, with weak scaling p times larger ones. */
+static void test_speedup(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  const double serial = row_of(&a, "serial", 1).time_s;
+  near(row_of(&a, "serial", 1).speedup, 1);
+  near(row_of(&a, "data", 4).speedup, serial / row_of(&a, "data", 4).time_s);
+  a.query.strong = false;
+  near(row_of(&a, "data", 4).speedup, serial / row_of(&a, "data", 4).time_s);
+  assert_true(isnan(row_of(&a, "serial", 2).speedup)); /* beyond the limit */
+  a.query.batch = 1000;                                /* larger than the data set */
+  assert_true(isnan(row_of(&a, "serial", 1).speedup));
   bppsa_oracle_model_free(&a.model);
 }
 
@@ -545,6 +600,8 @@ int main(void) {
                                      cmocka_unit_test(test_collectives),
                                      cmocka_unit_test(test_levels),
                                      cmocka_unit_test(test_measured_levels),
+                                     cmocka_unit_test(test_spread),
+                                     cmocka_unit_test(test_speedup),
                                      cmocka_unit_test(test_shares),
                                      cmocka_unit_test(test_divisors),
                                      cmocka_unit_test(test_statements),

@@ -41,5 +41,7 @@ assert (folder / "py.typed").exists()
 assert sorted(path.name for path in folder.glob("*.so")) == ["libbppsa_python.so"], list(folder.iterdir())
 assert not bppsa.run("doctor")["cuda"]["built"], "CUDA was built though nobody asked for it"
 END
-PYTHONDONTWRITEBYTECODE=1 "$work/env/bin/python" "$root/tests/python/test_commands.py"
+for test in test_libraries test_commands; do
+  PYTHONDONTWRITEBYTECODE=1 "$work/env/bin/python" "$root/tests/python/$test.py"
+done
 echo "test_wheel: $(basename "$wheel"), $(du -k "$wheel" | cut -f1) KiB"

@@ -1,0 +1,48 @@
+#include "oracle/ends.h"
+
+#include <inttypes.h>
+
+#include "core/decimal.h"
+
+bool bppsa_oracle_has_spread(const bppsa_oracle_system *system) {
+  bool found = bppsa_oracle_spread_known(system->layer_spread);
+  for (int64_t i = 0; i < system->count; ++i) {
+    found = found || bppsa_oracle_spread_known(system->levels[i].slowdown_spread) ||
+            bppsa_oracle_spread_known(system->levels[i].message_spread);
+  }
+  return found;
+}
+
+double bppsa_oracle_compute_factor(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end) {
+  return bppsa_oracle_spread_at(system->layer_spread, 1, end) * bppsa_oracle_slowdown_at(system, processors, end) /
+         bppsa_oracle_slowdown_at(system, processors, BPPSA_END_MIDDLE);
+}
+
+double bppsa_oracle_message_factor(const bppsa_oracle_system *system, int64_t p, bppsa_oracle_end end) {
+  return bppsa_oracle_spread_at(bppsa_oracle_system_level(system, p)->message_spread, 1, end);
+}
+
+const char *bppsa_oracle_level_warning(const bppsa_oracle_level *level, char text[BPPSA_ORACLE_WARNING]) {
+  static const double close = 0.95; /* of the number of processors */
+  const double slowest = bppsa_oracle_spread_at(level->slowdown_spread, level->slowdown, BPPSA_END_HIGH);
+  text[0] = '\0';
+  if (level->processors > 1 && slowest >= close * (double)level->processors) {
+    bppsa_print(text, BPPSA_ORACLE_WARNING,
+                "%" PRId64
+                " processors at once compute %.2f times as long as one, up to %.2f: as long as one after the other, so "
+                "they gain nothing; they share one core, or other programs keep the machine busy",
+                level->processors, level->slowdown, slowest);
+  }
+  return text;
+}
+
+json_t *bppsa_oracle_warnings_json(const bppsa_oracle_system *system) {
+  json_t *list = json_array();
+  bool ok = list != NULL;
+  char warning[BPPSA_ORACLE_WARNING];
+  for (int64_t i = 0; ok && i < system->count; ++i) {
+    const char *text = bppsa_oracle_level_warning(&system->levels[i], warning);
+    ok = text[0] == '\0' || json_array_append_new(list, json_string(text)) == 0;
+  }
+  return bppsa_json_finish(list, ok);
+}

@@ -1,0 +1,24 @@
+/* What the spread of a measured system makes of projections, and what it warns of.
+ *
+ * bppsa calibrate writes between which two numbers each of them lies (oracle/system.h). A projection is linear in them: at an end
+ * of the spread its computing and its bubbles take one factor of their time, what travels takes another. */
+#ifndef BPPSA_ORACLE_ENDS_H
+#define BPPSA_ORACLE_ENDS_H
+
+#include "oracle/system.h"
+
+/* Does the system say how far its numbers spread? */
+bool bppsa_oracle_has_spread(const bppsa_oracle_system *system);
+/* How many times longer computing takes at an end of the spread, while `processors` compute at once; and messages among p. */
+double bppsa_oracle_compute_factor(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end);
+double bppsa_oracle_message_factor(const bppsa_oracle_system *system, int64_t p, bppsa_oracle_end end);
+
+/* A sentence about a level whose processors compute as long side by side as one after the other, within the spread, so that they
+ * gain nothing; "" about others. Returns text. */
+enum { BPPSA_ORACLE_WARNING = 240 };
+const char *bppsa_oracle_level_warning(const bppsa_oracle_level *level, char text[BPPSA_ORACLE_WARNING]);
+
+/* These sentences of all levels, a list of texts; NULL when out of memory. */
+json_t *bppsa_oracle_warnings_json(const bppsa_oracle_system *system);
+
+#endif

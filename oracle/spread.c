@@ -1,0 +1,65 @@
+#include "oracle/spread.h"
+
+#include <stdio.h>
+
+#include "oracle/members.h"
+
+bool bppsa_oracle_spread_known(bppsa_oracle_spread spread) {
+  return spread.high > 0;
+}
+
+double bppsa_oracle_spread_at(bppsa_oracle_spread spread, double middle, bppsa_oracle_end end) {
+  const bool moved = end != BPPSA_END_MIDDLE && bppsa_oracle_spread_known(spread);
+  return !moved ? middle : end == BPPSA_END_LOW ? spread.low : spread.high;
+}
+
+bppsa_status bppsa_oracle_spread_parse(const char *where, const json_t *object, size_t count,
+                                       const bppsa_oracle_spread_member *members) {
+  const json_t *spread = json_object_get(object, "spread");
+  const char *names[8] = {NULL};
+  char what[200];
+  if (spread == NULL) {
+    return BPPSA_OK;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    names[i] = members[i].name;
+  }
+  snprintf(what, sizeof what, "%.150s: \"spread\"", where);
+  BPPSA_TRY(bppsa_oracle_known(what, spread, names));
+  for (size_t i = 0; i < count; ++i) {
+    const json_t *pair = json_object_get(spread, members[i].name), *low = json_array_get(pair, 0),
+                 *high = json_array_get(pair, 1);
+    const bppsa_oracle_spread read = {json_number_value(low), json_number_value(high)};
+    const bool numbers = json_is_number(low) && json_is_number(high) && json_array_size(pair) == 2;
+    if (pair != NULL &&
+        (!numbers || read.low <= 0 || read.high > 1e6 || read.low > members[i].middle || read.high < members[i].middle)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected two numbers above 0 and up to 1e6, with %g between them", what,
+                        members[i].name, members[i].middle);
+    }
+    *members[i].spread = pair != NULL ? read : *members[i].spread;
+  }
+  return BPPSA_OK;
+}
+
+json_t *bppsa_oracle_spread_json(bppsa_oracle_spread spread) {
+  json_t *pair = json_array();
+  bool ok = pair != NULL && json_array_append_new(pair, bppsa_json_real(spread.low)) == 0;
+  ok = ok && json_array_append_new(pair, bppsa_json_real(spread.high)) == 0;
+  return bppsa_json_finish(pair, ok);
+}
+
+bool bppsa_oracle_spread_put(json_t *object, size_t count, const bppsa_oracle_spread_member *members) {
+  json_t *spread = json_object();
+  bool ok = spread != NULL, any = false;
+  for (size_t i = 0; ok && i < count; ++i) {
+    if (bppsa_oracle_spread_known(*members[i].spread)) {
+      ok = bppsa_json_put(spread, members[i].name, bppsa_oracle_spread_json(*members[i].spread));
+      any = true;
+    }
+  }
+  if (!ok || !any) {
+    json_decref(spread);
+    return ok;
+  }
+  return bppsa_json_put(object, "spread", spread);
+}

@@ -1,0 +1,34 @@
+/* Between which numbers a measured one lies, in system files: "spread". */
+#ifndef BPPSA_ORACLE_SPREAD_H
+#define BPPSA_ORACLE_SPREAD_H
+
+#include "core/json.h"
+
+/* Between which two numbers a measured one lies. */
+typedef struct {
+  double low, high; /* high 0: not known */
+} bppsa_oracle_spread;
+
+/* The ends of a spread, and the number that was measured. */
+typedef enum { BPPSA_END_LOW = -1, BPPSA_END_MIDDLE = 0, BPPSA_END_HIGH = 1 } bppsa_oracle_end;
+
+bool bppsa_oracle_spread_known(bppsa_oracle_spread spread);
+/* The number at an end; `middle` where the spread is not known. */
+double bppsa_oracle_spread_at(bppsa_oracle_spread spread, double middle, bppsa_oracle_end end);
+
+/* A member of "spread": two numbers, the smaller first, with `middle` between them. */
+typedef struct {
+  const char *name;
+  double middle;
+  bppsa_oracle_spread *spread;
+} bppsa_oracle_spread_member;
+
+/* Reads the members of the object's "spread"; those that are absent stay as they are. ERR_FORMAT names what is wrong. */
+bppsa_status bppsa_oracle_spread_parse(const char *where, const json_t *object, size_t count,
+                                       const bppsa_oracle_spread_member *members);
+/* [low, high]; NULL when out of memory. */
+json_t *bppsa_oracle_spread_json(bppsa_oracle_spread spread);
+/* Puts "spread" with the members that are known into the object; false when out of memory. */
+bool bppsa_oracle_spread_put(json_t *object, size_t count, const bppsa_oracle_spread_member *members);
+
+#endif

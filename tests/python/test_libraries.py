@@ -1,0 +1,105 @@
+"""Which shared libraries the package needs, and when: importing it and the passes of layers and scans load an OpenBLAS and no
+other, commands jansson and zlib, and what reads sound libsndfile, libsamplerate and libavutil. A library that is missing is named,
+with its package, by what needs it, and by nothing else."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from support import has, main
+
+import bppsa
+
+LIBRARY = os.path.join(os.path.dirname(bppsa.__file__), "libbppsa_python.so")
+FILES = {"jansson": "libjansson.so.4", "z": "libz.so.1", "sndfile": "libsndfile.so.1", "samplerate": "libsamplerate.so.0"}
+SYSTEM = r"(libc|libm|libpthread|libdl|librt|libgcc_s|libstdc\+\+|ld-linux[-a-z0-9_]*)\.so\.\d+$"  # the last two: CUDA's
+SANITIZERS = r"lib(clang_rt\.)?(a|ub)san"
+SCAN = """
+import numpy as np, bppsa
+g = bppsa.scan(np.full((3, 2, 4, 4), 0.5, np.float32), np.zeros((3, 2, 4), np.float32), np.ones((2, 4), np.float32))
+assert g.shape == (3, 2, 4) and g[0, 0, 0] == 8
+"""
+STEP = """
+import torch, bppsa.torch
+layer = bppsa.torch.GRU(3, 4)
+optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+layer(torch.ones(5, 2, 3))[0].sum().backward()
+optimizer.step()
+assert all(parameter.grad.abs().sum() > 0 for parameter in layer.parameters())
+"""
+MAPS = """
+def loaded():
+    return {line.split()[-1].rsplit("/", 1)[-1] for line in open("/proc/self/maps") if ".so" in line}
+"""
+
+
+def run(program, missing=()):
+    """Runs the program. In front of the loader's own search is a folder in which the missing libraries are empty files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in missing:
+            open(os.path.join(folder, FILES[name]), "w", encoding="utf-8").close()
+        path = ":".join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder,
+                              env={**os.environ, "LD_LIBRARY_PATH": path})
+
+
+class Libraries(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("readelf"), "readelf is missing (package binutils)")
+    def test_needed(self):
+        text = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, check=True).stdout
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", text)
+        self.assertTrue(any(name.startswith("libc.so") for name in needed), text)
+        others = [name for name in needed if not re.match(SYSTEM, name) and not re.match(SANITIZERS, name)]
+        self.assertEqual(others, [], "expected the C library alone")
+
+    def check_loaded(self, before, program, after=""):
+        """What the program loads beyond `before` is the package's library, an OpenBLAS, and what comes with that."""
+        done = run(f"{MAPS}\n{before}\nfirst = loaded()\n{program}\nprint(*sorted(loaded() - first))\n{after}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = done.stdout.split("\n")[0].split()
+        allowed = r"libbppsa_python\.so|libopenblas|libgfortran|libquadmath|lib(pthread|m|gcc_s)|_|[a-z_]*\.(cpython|abi3)"
+        self.assertEqual([name for name in names if not re.match(allowed, name)], [])
+        self.assertIn("libbppsa_python.so", names)
+        return done.stdout
+
+    def test_scan(self):
+        loaded = "print(sorted(name for name in loaded() if name.startswith(('libjansson', 'libsndfile', 'libavutil'))))"
+        out = self.check_loaded("import numpy, shutil, tempfile", SCAN, f"bppsa.plan('gru', seq_len=4)\n{loaded}")
+        self.assertIn("libjansson.so", out)  # the command loads it
+        self.assertNotIn("libsndfile", out)
+        self.assertNotIn("libavutil", out)
+
+    @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
+    def test_training_step(self):
+        before = "import torch\nlayer = torch.nn.GRU(3, 4)\noptimizer = torch.optim.SGD(layer.parameters(), 0.1)\n" \
+                 "layer(torch.ones(5, 2, 3))[0].sum().backward()\noptimizer.step()"
+        self.check_loaded(before, STEP)
+
+    def test_missing_json(self):
+        plan = "try:\n    bppsa.plan('gru', seq_len=4)\nexcept bppsa.RunError as error:\n    print(error)"
+        done = run(f"{SCAN}\n{plan}", ["jansson"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^commands: .*libjansson\.so\.4: .*; install libjansson4\n$")
+
+    @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
+    def test_training_step_without_them(self):
+        done = run(STEP, ["jansson", "sndfile", "samplerate"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_missing_sound(self):
+        program = "import bppsa\nprint(bppsa.plan('gru', seq_len=4)['totals']['critical_steps'] > 0)\n" \
+                  "try:\n    bppsa.run('data', 'irmas', '.', out_x='X.npy', out_y='Y.npy')\n" \
+                  "except bppsa.RequestError as error:\n    print(error)"
+        for name, package in (("sndfile", "libsndfile1"), ("samplerate", "libsamplerate0")):
+            done = run(program, [name])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if "built without" in done.stdout:
+                self.skipTest("the library was built without audio")
+            self.assertRegex(done.stdout, rf"^True\naudio: .*{re.escape(FILES[name])}: .*; install {package}\n$")
+
+
+if __name__ == "__main__":
+    main()
