@@ -94,10 +94,10 @@ bppsa_status bppsa_keep_save(const bppsa_figures *f, const char *name, json_t *d
 
 bppsa_status bppsa_keep_check_stop(const bppsa_figures *f, const char *done) {
   const bppsa_figures_request *r = f->request;
-  return r->stop == NULL || !r->stop()
+  return r->stop == NULL || !r->stop(r->stop_context)
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_IO, "stopped by %s after %s, what it measured is kept in %s, expected --resume to continue",
-                          r->stop_name(), done, r->directory);
+                          r->stop_name(r->stop_context), done, r->directory);
 }
 
 /* ---- before a run ---- */

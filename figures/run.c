@@ -330,9 +330,10 @@ static bppsa_status make_data(bppsa_figures *f, const bppsa_figure *figure, bpps
 static bppsa_status check_stop(const bppsa_figures *f) {
   const bppsa_figures_request *r = f->request;
   return r->results == NULL ? bppsa_keep_check_stop(f, "the last point")
-         : r->stop == NULL || !r->stop()
+         : r->stop == NULL || !r->stop(r->stop_context)
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_IO, "stopped by %s before all figures in %s were drawn", r->stop_name(), r->directory);
+             : bppsa_fail(BPPSA_ERR_IO, "stopped by %s before all figures in %s were drawn", r->stop_name(r->stop_context),
+                          r->directory);
 }
 
 /* Makes all data of a page before it writes the first file. */
