@@ -283,9 +283,13 @@ static bppsa_status take_steps(bppsa_train_show *show) {
 
 static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
   BPPSA_TRY(setup(cli, show->run));
-  BPPSA_TRY(take_steps(show));
+  const bppsa_status taken = take_steps(show);
+  const bool first = bppsa_ranks_first(show->run->on.comm);
+  if (taken != BPPSA_OK) {
+    return first ? bppsa_train_run_rescue(show->run, taken, show->saved) : taken;
+  }
   BPPSA_TRY(bppsa_train_run_end_trace(show->run));
-  if (!bppsa_ranks_first(show->run->on.comm)) {
+  if (!first) {
     return BPPSA_OK;
   }
   BPPSA_TRY(finish(cli, show));

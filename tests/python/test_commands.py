@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import numpy as np
@@ -418,6 +420,31 @@ except bppsa.RunError as error:
         self.assertGreaterEqual(lines.count("waited"), 1, done)  # the first that ends takes the job with it
         self.assertGreaterEqual(lines.count("the end"), 1, done)
         self.assertEqual(set(lines) - {"waited", "the end", ""}, set())
+
+
+class Files(unittest.TestCase):
+    def test_outputs_are_proven_first(self):
+        with self.assertRaisesRegex(bppsa.RequestError, "^--save-weights: /proc/w: cannot create a file in its directory: "):
+            bppsa.train("rnn", iterations=1000000, save_weights="/proc/w")
+
+    def test_weights_are_rescued(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, TMPDIR=folder):
+            place, log = os.path.join(folder, "place"), os.path.join(folder, "log")
+            os.mkdir(place)
+
+            def remove():
+                while not os.path.exists(log):
+                    time.sleep(0.001)
+                os.rmdir(place)
+
+            thread = threading.Thread(target=remove)
+            thread.start()
+            with self.assertRaises(bppsa.RunError) as caught:
+                bppsa.train("gru", hidden=4, seq_len=400, iterations=60, threads=1, log=log, save_weights=place + "/w.safetensors")
+            thread.join()
+            found = re.search("; it is in (.*/w.safetensors) instead$", str(caught.exception))
+            self.assertTrue(found and found[1].startswith(folder), caught.exception)
+            self.assertIn("gru.weight_hh_l0", load_tensors(found[1]))
 
 
 class Memory(unittest.TestCase):
