@@ -23,6 +23,7 @@
 #include "core/npy.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "core/temporary.h"
 #include "core/threads.h"
 #include "core/view.h"
 #include "distributed/chain_costs.h"

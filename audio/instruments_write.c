@@ -14,6 +14,7 @@
 #include "core/directory.h"
 #include "core/file.h"
 #include "core/io.h"
+#include "core/path.h"
 #include "core/pool.h"
 
 enum { MOST_FILES = 1000000 };
@@ -63,6 +64,7 @@ static bppsa_status check_folder(const char *path) {
     return BPPSA_OK;
   }
   bppsa_directory list = {0};
+  BPPSA_TRY(bppsa_path_check_folder(path));
   BPPSA_TRY(bppsa_directory_list(path, &list));
   bppsa_status status = BPPSA_OK;
   for (int64_t i = 0; status == BPPSA_OK && i < list.count; ++i) {

@@ -6,7 +6,7 @@
 #include "cli/ranks.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
-#include "core/file.h"
+#include "core/rescue.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true, .help = "lenet5, vgg11, rnn, gru, lstm or a network's file [lenet5]"},
@@ -38,15 +38,18 @@ static const char notes[] =
     "--save-costs.\n";
 
 static bppsa_status write_document(const bppsa_cli *cli, json_t *document, const char *costs) {
-  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->text;
   bppsa_text shown = {0};
   char *file = NULL;
   bppsa_status status = bppsa_json_text(document, 1, 0, &file);
   if (status == BPPSA_OK) {
     status = cli->to.json ? bppsa_json_render(json_incref(document), &shown.text) : bppsa_calibrate_text(document, &shown);
   }
-  status = status == BPPSA_OK ? bppsa_file_write(bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text, file, strlen(file)) : status;
-  status = status == BPPSA_OK && path != NULL ? bppsa_file_write(path, costs, strlen(costs)) : status;
+  if (status == BPPSA_OK) {
+    const bppsa_result_text system = {file, strlen(file)}, of_layers = {costs, costs != NULL ? strlen(costs) : 0};
+    const bppsa_result_file files[] = {{bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text, bppsa_save_text, &system},
+                                       {bppsa_cli_value(cli, BPPSA_OPTION_SAVE_COSTS)->text, bppsa_save_text, &of_layers}};
+    status = bppsa_save_results(2, files);
+  }
   bppsa_free(file);
   return bppsa_setup_finish(cli, status, &shown);
 }

@@ -174,25 +174,32 @@ static bool is_left_out(int argc, char **argv) {
 }
 
 /* Parses the words after the first `used`, which name the command, and runs it. */
-static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, FILE *out, FILE *err) {
+static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, const bppsa_output *to,
+                                bool *elsewhere) {
   char name[BPPSA_COMMAND_NAME];
-  bppsa_cli cli = {
-      .command = command, .object = used > 2 ? argv[2] : NULL, .argc = argc, .argv = argv, .to = {.out = out, .err = err}};
+  bppsa_interrupt interrupt = {0};
+  bppsa_cli cli = {.command = command,
+                   .object = used > 2 ? argv[2] : NULL,
+                   .argc = argc,
+                   .argv = argv,
+                   .to = *to,
+                   .interrupt = &interrupt,
+                   .elsewhere = elsewhere};
   bppsa_status status =
       bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc - used, argv + used, cli.values);
   if (status == BPPSA_OK && cli.values[BPPSA_OPTION_HELP].given) {
-    bppsa_help_command(out, command);
+    bppsa_help_command(to->out, command);
     return BPPSA_OK;
   }
   cli.to.json = cli.values[BPPSA_OPTION_JSON].given;
   status = status == BPPSA_OK ? bppsa_cli_check_paths(&cli) : status;
   if (status != BPPSA_OK) {
-    return bppsa_ranks_refuse(command, status);
+    return bppsa_ranks_refuse(&cli, status);
   }
   return command->run(&cli);
 }
 
-static bppsa_status run(int argc, char **argv, FILE *out, FILE *err) {
+static bppsa_status run(int argc, char **argv, const bppsa_output *to, bool *elsewhere) {
   if (is_left_out(argc, argv)) {
     return BPPSA_OK;
   }
@@ -204,17 +211,17 @@ static bppsa_status run(int argc, char **argv, FILE *out, FILE *err) {
                       bppsa_text_choices(listed_word, words, text, sizeof text));
   }
   if (is_help(argv[1])) {
-    bppsa_help_program(out);
+    bppsa_help_program(to->out);
     return BPPSA_OK;
   }
   if (strcmp(argv[1], "--version") == 0) {
-    fprintf(out, "bppsa %s%s%s\n", BPPSA_VERSION, BPPSA_COMMIT[0] != '\0' ? " " : "", BPPSA_COMMIT);
+    fprintf(to->out, "bppsa %s%s%s\n", BPPSA_VERSION, BPPSA_COMMIT[0] != '\0' ? " " : "", BPPSA_COMMIT);
     return BPPSA_OK;
   }
   const bppsa_command *command = NULL;
   int used = 0;
-  BPPSA_TRY(find_command(argc, argv, out, &command, &used));
-  return command == NULL ? BPPSA_OK : run_command(command, used, argc, argv, out, err);
+  BPPSA_TRY(find_command(argc, argv, to->out, &command, &used));
+  return command == NULL ? BPPSA_OK : run_command(command, used, argc, argv, to, elsewhere);
 }
 
 static int exit_code(bppsa_status status) {
@@ -237,16 +244,17 @@ static int exit_code(bppsa_status status) {
 }
 
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
-  bppsa_status status = run(argc, argv, out, err);
+  const bppsa_output to = {.out = out, .err = err};
+  bool elsewhere = false;
+  bppsa_status status = run(argc, argv, &to, &elsewhere);
   if (status == BPPSA_OK) {
     status = bppsa_output_flush(out);
   }
   const int code = exit_code(status);
-  if (status != BPPSA_OK && bppsa_ranks_here()) {
+  if (status != BPPSA_OK && !elsewhere) {
     fflush(out); /* so that results appear before the error */
     fprintf(err, "bppsa: error: %s\n", bppsa_last_error());
     fflush(err);
   }
-  bppsa_ranks_end(code);
   return code;
 }

@@ -5,7 +5,9 @@
 #include <stdio.h>
 
 /* Runs one command line; results go to `out`, errors (one line) and progress to `err`. Returns the exit code: 0 good, 2 the request
- * was wrong, 1 it failed while running. Holds no state between calls and frees everything before it returns. */
+ * was wrong, 1 it failed while running. Never ends the process, holds no state between calls, and may run on several threads at
+ * once. Afterwards nothing uses the words or the streams. Ranks that hang are left behind (bppsa_comm_left_behind, comm/comm.h),
+ * with memory of their own; everything else is free again. A program calls bppsa_comm_end_job at its end. */
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err);
 
 #endif

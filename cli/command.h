@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "bench/harness/interrupt.h"
 #include "bench/harness/output.h"
 #include "cli/options.h"
 #include "core/json.h"
@@ -18,6 +19,8 @@ typedef struct {
   int argc;           /* words of the command line, beginning with the program's name */
   char **argv;
   bppsa_output to;
+  bppsa_interrupt *interrupt; /* the run's */
+  bool *elsewhere;            /* receives whether another process of the job reports the error */
   bppsa_option_value values[BPPSA_OPTION_COUNT];
 } bppsa_cli;
 

@@ -119,6 +119,14 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_figures_data *data) {
   return unread ? BPPSA_OK : bppsa_setup_check_set(cli, data->spec != NULL ? data->spec : "bitstream");
 }
 
+static bool is_stopped(void *interrupt) {
+  return bppsa_interrupt_pending(interrupt);
+}
+
+static const char *stop_name(void *interrupt) {
+  return bppsa_interrupt_name(interrupt);
+}
+
 static bppsa_status setup(const bppsa_cli *cli, bppsa_figures_request *request) {
   const bool quick = flag(cli, BPPSA_OPTION_QUICK);
   const bppsa_option_value *results = bppsa_cli_value(cli, BPPSA_OPTION_RESULTS),
@@ -140,8 +148,9 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_figures_request *request) 
                                      .repeats = given(cli, BPPSA_OPTION_REPEATS),
                                      .memory_limit = given(cli, BPPSA_OPTION_MEMORY_LIMIT),
                                      .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
-                                     .stop = bppsa_interrupt_pending,
-                                     .stop_name = bppsa_interrupt_name};
+                                     .stop = is_stopped,
+                                     .stop_name = stop_name,
+                                     .stop_context = cli->interrupt};
   return setup_data(cli, &request->data);
 }
 
@@ -190,9 +199,9 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_status status =
       configuration != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
   if (status == BPPSA_OK) {
-    bppsa_interrupt_catch();
+    bppsa_interrupt_catch(cli->interrupt);
     status = make(&request);
-    bppsa_interrupt_release();
+    bppsa_interrupt_release(cli->interrupt);
   }
   json_decref(configuration);
   bppsa_device_destroy(device);

@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "cli/cli.h"
-#include "core/file.h"
+#include "cli/main.h"
 
 /* Raises the signal again. SA_RESETHAND has removed this handler, so the signal ends the program as it would without one, once
  * this function returns. */
@@ -40,5 +40,5 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, reported like any other */
   signal(SIGXFSZ, SIG_IGN); /* so is a write beyond the limit on the size of files */
   catch_ends();
-  return bppsa_cli_main(argc, argv, stdout, stderr);
+  return bppsa_end_program(bppsa_cli_main(argc, argv, stdout, stderr));
 }

@@ -3,6 +3,7 @@
 
 #include "bench/rivals/rivals.h"
 #include "cli/cli.h"
+#include "cli/main.h"
 
 static const bppsa_product_rival *const rivals[] = {
 #ifdef RIVAL_GRAPHBLAS
@@ -21,5 +22,5 @@ static const bppsa_product_rival *const rivals[] = {
 
 int main(int argc, char **argv) {
   bppsa_product_rivals = rivals;
-  return bppsa_cli_main(argc, argv, stdout, stderr);
+  return bppsa_end_program(bppsa_cli_main(argc, argv, stdout, stderr));
 }

@@ -1,34 +1,11 @@
 #include "cli/ranks.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "core/file.h"
 #include "core/pool.h"
 
-/* What the latest run left for the program's end. */
-static bppsa_comm_outcome outcome = {.rank = -1, .here = true};
-
-bool bppsa_ranks_here(void) {
-  return outcome.here;
-}
-
-void bppsa_ranks_end(int code) {
-  bppsa_comm_end_job(code);
-  if (outcome.left_behind > 0) { /* they may still use this process's memory */
-    bppsa_file_remove_temporaries();
-    _exit(code);
-  }
-}
-
 /* ---- the work of a rank ---- */
-
-typedef struct {
-  const bppsa_cli *cli;
-  bppsa_rank_work work;
-} job;
 
 /* --chunks of sequences is the stages' where these are interleaved, and otherwise the scan's. */
 static void share_chunks(bppsa_cli *cli) {
@@ -40,8 +17,8 @@ static void share_chunks(bppsa_cli *cli) {
 }
 
 static bppsa_status run_rank(bppsa_comm *comm, void *context) {
-  const job *j = context;
-  bppsa_cli cli = *j->cli;
+  const bppsa_rank_job *job = context;
+  bppsa_cli cli = *bppsa_rank_job_cli(job);
   FILE *nowhere = NULL;
   bppsa_option_value *threads = &cli.values[BPPSA_OPTION_THREADS];
   bppsa_option_value *device = &cli.values[BPPSA_OPTION_DEVICE];
@@ -62,7 +39,7 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   if (status == BPPSA_OK && !threads->given) {
     status = bppsa_job_threads(comm, bppsa_pool_cpus(), bppsa_pool_cpu_set(), &threads->integer);
   }
-  status = status == BPPSA_OK ? j->work(&cli, comm) : status;
+  status = status == BPPSA_OK ? bppsa_rank_job_work(job)(&cli, comm) : status;
   if (nowhere != NULL) {
     fclose(nowhere);
   }
@@ -126,21 +103,27 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   return BPPSA_OK;
 }
 
+/* Ranks that are left behind keep the job. */
+static bppsa_status run_job(const bppsa_cli *cli, bppsa_comm_config *config, bppsa_rank_work work) {
+  bppsa_rank_job *job = NULL;
+  bppsa_comm_outcome outcome;
+  BPPSA_TRY(bppsa_rank_job_create(cli, work, &job));
+  config->ended = bppsa_rank_job_release;
+  const bppsa_status status = bppsa_job_run(config, run_rank, job, &outcome);
+  *cli->elsewhere = !outcome.here;
+  bppsa_rank_job_close(job);
+  bppsa_rank_job_release(job);
+  return status;
+}
+
 bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work) {
   bppsa_comm_config config;
   bool wanted = false;
   const bppsa_status status = configure(cli, &config, &wanted);
   if (status != BPPSA_OK) {
-    return bppsa_ranks_refuse(cli->command, status);
+    return bppsa_ranks_refuse(cli, status);
   }
-  job j = {cli, work};
-  return wanted ? bppsa_job_run(&config, run_rank, &j, &outcome) : work(cli, NULL);
-}
-
-bppsa_status bppsa_ranks_run_threads(int64_t ranks, bppsa_comm_body body, void *context) {
-  bppsa_comm_config config = bppsa_comm_config_default();
-  config.ranks = ranks;
-  return bppsa_job_run(&config, body, context, &outcome);
+  return wanted ? run_job(cli, &config, work) : work(cli, NULL);
 }
 
 /* ---- requests that are refused before there are ranks ---- */
@@ -150,9 +133,9 @@ static bppsa_status refuse(bppsa_comm *comm, void *context) {
   return bppsa_job_agree(comm, *status);
 }
 
-bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status status) {
+bppsa_status bppsa_ranks_refuse(const bppsa_cli *cli, bppsa_status status) {
   bppsa_comm_transport_report transports[BPPSA_COMM_TRANSPORT_COUNT];
-  if (!bppsa_options_take(command->uses, BPPSA_OPTION_TRANSPORT) || !bppsa_comm_launched()) {
+  if (!bppsa_options_take(cli->command->uses, BPPSA_OPTION_TRANSPORT) || !bppsa_comm_launched()) {
     return status;
   }
   char message[512];
@@ -163,7 +146,10 @@ bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status statu
   }
   const bppsa_comm_config config = {.transport = BPPSA_COMM_MPI, .timeout = bppsa_comm_config_default().timeout};
   (void)bppsa_fail(status, "%s", message);
-  return bppsa_job_run(&config, refuse, &status, &outcome);
+  bppsa_comm_outcome outcome;
+  const bppsa_status refused = bppsa_job_run(&config, refuse, &status, &outcome);
+  *cli->elsewhere = !outcome.here;
+  return refused;
 }
 
 /* ---- the split ---- */

@@ -2,8 +2,7 @@
 #ifndef BPPSA_CLI_RANKS_H
 #define BPPSA_CLI_RANKS_H
 
-#include "cli/command.h"
-#include "comm/comm.h"
+#include "cli/rank_job.h"
 #include "distributed/job.h"
 #include "models/rank_layers.h"
 #include "models/rank_network.h"
@@ -18,21 +17,12 @@
   BPPSA_USE(WIDTH), BPPSA_USE(REPLICAS), BPPSA_USE(CUT), BPPSA_USE(RECOMPUTE), BPPSA_USE(SYNC), BPPSA_USE(DOUBLING),             \
       BPPSA_USE(HALVING), BPPSA_USE(SPLIT_BACKWARD), BPPSA_USE(REVERSE_K)
 
-/* The work of one rank; comm NULL: the command runs without ranks. */
-typedef bppsa_status (*bppsa_rank_work)(bppsa_cli *cli, bppsa_comm *comm);
-
 /* Does the work on this process alone, or on ranks if --ranks asks for them or mpirun has started the process. Every rank gets a
  * copy of the command line, with its share of the threads; only what rank 0 prints appears. ERR_ARGUMENT: options without --ranks;
  * ranks whose command lines differ. Other errors of bppsa_comm_run and of the work. */
 bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work);
-/* Runs `body` on so many threads of this process, whatever has started it. ERR_* of bppsa_job_run. */
-bppsa_status bppsa_ranks_run_threads(int64_t ranks, bppsa_comm_body body, void *context);
 /* A command line that cannot be parsed: under mpirun one rank gets its error back, so that one line is printed. */
-bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status status);
-/* Is there an error that this process has to print? The next function is called last: it ends the other processes of a job and
- * threads that hang, if there are any, with this exit code, and otherwise returns. */
-bool bppsa_ranks_here(void);
-void bppsa_ranks_end(int code);
+bppsa_status bppsa_ranks_refuse(const bppsa_cli *cli, bppsa_status status);
 
 /* Do arrays on GPUs travel over NCCL? Threads, or under mpirun MPI, carry everything else. */
 bool bppsa_ranks_over_nccl(const bppsa_cli *cli);

@@ -1,6 +1,7 @@
 #include "cli/this_machine.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "bench/harness/calibrate.h"
@@ -22,9 +23,12 @@ static const struct {
   int64_t batch;
 } measured[] = {{"lenet5", 16}, {"vgg11", 4}, {"rnn", 16}, {"gru", 16}};
 
+/* In memory of its own, because ranks that hang may outlive the command; the command holds it, and the ranks do. */
 typedef struct {
-  const bppsa_cli *cli;
-  const char *name; /* of the model that is measured */
+  atomic_int holders;
+  const bppsa_cli *cli; /* the command's; not for ranks */
+  const char *name;     /* of the model that is measured */
+  FILE *progress;       /* standard error, where it is a terminal; otherwise NULL */
   int64_t batch, ranks;
   char path[BPPSA_CACHE_PATH + 64]; /* of the file; "": there is no place for one */
   json_t *document;                 /* owned */
@@ -32,12 +36,12 @@ typedef struct {
 
 static void choose(const bppsa_cli *cli, const bppsa_oracle_model *model, machine *m) {
   const int64_t cpus = bppsa_pool_cpus();
-  *m = (machine){.cli = cli,
-                 .name = measured[0].name,
-                 .batch = measured[0].batch,
-                 .ranks = cpus < LEAST_RANKS  ? LEAST_RANKS
-                          : cpus > MOST_RANKS ? MOST_RANKS
-                                              : cpus};
+  atomic_init(&m->holders, 1);
+  m->cli = cli;
+  m->progress = cli->to.err == stderr ? stderr : NULL;
+  m->name = measured[0].name;
+  m->batch = measured[0].batch;
+  m->ranks = cpus < LEAST_RANKS ? LEAST_RANKS : cpus > MOST_RANKS ? MOST_RANKS : cpus;
   const char *asked = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL)->text;
   for (size_t i = 0; i < sizeof measured / sizeof measured[0]; ++i) { /* a file of that name is another model */
     if (strcmp(model->name, measured[i].name) == 0 && strcmp(asked, measured[i].name) == 0) {
@@ -112,7 +116,7 @@ static bppsa_status calibrate(bppsa_comm *world, void *context) {
                                            .layers = size.layers,
                                            .input = size.input,
                                            .quick = true,
-                                           .err = first ? m->cli->to.err : NULL,
+                                           .err = first ? m->progress : NULL,
                                            .device = device};
   const bppsa_status status = bppsa_calibrate(world, &request, &document);
   bppsa_device_destroy(device);
@@ -134,10 +138,23 @@ static bppsa_status keep(machine *m) {
   return status;
 }
 
+static void release(void *context) {
+  machine *m = context;
+  if (atomic_fetch_sub(&m->holders, 1) == 1) {
+    json_decref(m->document);
+    bppsa_free(m);
+  }
+}
+
 static bppsa_status measure(machine *m) {
   char time[BPPSA_SI_TEXT];
   const double start = bppsa_now();
-  BPPSA_TRY(bppsa_ranks_run_threads(m->ranks, calibrate, m));
+  bppsa_comm_config config = bppsa_comm_config_default();
+  bppsa_comm_outcome outcome;
+  config.ranks = m->ranks;
+  config.ended = release;
+  atomic_fetch_add(&m->holders, 1);
+  BPPSA_TRY(bppsa_job_run(&config, calibrate, m, &outcome));
   fprintf(m->cli->to.err, "bppsa: note: %s: layers of %s, products, and what %" PRId64 " ranks exchange measured in %s; ",
           BPPSA_ORACLE_THIS_MACHINE, m->name, m->ranks, bppsa_text_si(bppsa_now() - start, "s", time, sizeof time));
   if (keep(m) == BPPSA_OK) {
@@ -148,19 +165,26 @@ static bppsa_status measure(machine *m) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_this_machine_open(const bppsa_cli *cli, bppsa_oracle_model *model, bppsa_oracle_system *system) {
-  machine m;
+static bppsa_status open_machine(machine *m, bppsa_oracle_model *model, bppsa_oracle_system *system) {
   bppsa_device *device = NULL;
-  choose(cli, model, &m);
-  find_path(&m, false);
+  find_path(m, false);
   BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
-  const bool known = reuse(&m, device, model, system);
+  const bool known = reuse(m, device, model, system);
   bppsa_device_destroy(device);
   if (known) {
     return BPPSA_OK;
   }
-  bppsa_status status = measure(&m);
-  status = status == BPPSA_OK ? take(&m, m.document, model, system) : status;
-  json_decref(m.document);
+  BPPSA_TRY(measure(m));
+  return take(m, m->document, model, system);
+}
+
+bppsa_status bppsa_this_machine_open(const bppsa_cli *cli, bppsa_oracle_model *model, bppsa_oracle_system *system) {
+  machine *m = bppsa_calloc(1, sizeof *m);
+  if (m == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  choose(cli, model, m);
+  const bppsa_status status = open_machine(m, model, system);
+  release(m);
   return status;
 }

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/interrupt.h"
 #include "bench/harness/progress.h"
 #include "cli/ranks.h"
 #include "cli/setup.h"
@@ -244,21 +243,21 @@ static bppsa_provenance provenance(const bppsa_cli *cli, bppsa_provenance_input 
 }
 
 static bool stop(void *context) {
-  (void)context;
-  return bppsa_interrupt_pending();
+  const bppsa_train_show *show = context;
+  return bppsa_interrupt_pending(((const screen *)show->context)->cli->interrupt);
 }
 
 /* Trains until the end, or until SIGINT or SIGTERM ends the run after its step; a second signal kills the program
  * (bench/harness/interrupt.h). */
-static bppsa_status train_interruptible(bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
+static bppsa_status train_interruptible(bppsa_interrupt *interrupt, bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
   const bool catches = bppsa_ranks_first(run->on.comm) || bppsa_comm_get_transport(run->on.comm) == BPPSA_COMM_MPI;
   callbacks->stop = stop;
   if (catches) { /* once for each process */
-    bppsa_interrupt_catch();
+    bppsa_interrupt_catch(interrupt);
   }
   const bppsa_status status = bppsa_train(&run->train, run->model, run->dataset, run->device, callbacks, &run->result);
   if (catches) {
-    bppsa_interrupt_release();
+    bppsa_interrupt_release(interrupt);
   }
   return status;
 }
@@ -276,7 +275,7 @@ static bppsa_status take_steps(bppsa_train_show *show) {
   char *header = NULL;
   BPPSA_TRY(run->train.log_path == NULL ? BPPSA_OK : bppsa_train_show_header(show, &header));
   run->train.log_header = header;
-  const bppsa_status status = train_interruptible(run, &callbacks);
+  const bppsa_status status = train_interruptible(((screen *)show->context)->cli->interrupt, run, &callbacks);
   bppsa_free(header);
   bppsa_progress_clear(&((screen *)show->context)->line);
   return status;
@@ -284,13 +283,17 @@ static bppsa_status take_steps(bppsa_train_show *show) {
 
 static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
   BPPSA_TRY(setup(cli, show->run));
-  BPPSA_TRY(take_steps(show));
+  const bppsa_status taken = take_steps(show);
+  const bool first = bppsa_ranks_first(show->run->on.comm);
+  if (taken != BPPSA_OK) {
+    return first ? bppsa_train_run_rescue(show->run, taken, show->saved) : taken;
+  }
   BPPSA_TRY(bppsa_train_run_end_trace(show->run));
-  if (!bppsa_ranks_first(show->run->on.comm)) {
+  if (!first) {
     return BPPSA_OK;
   }
   BPPSA_TRY(finish(cli, show));
-  return bppsa_train_run_stopped(show->run, show->saved, bppsa_interrupt_name());
+  return bppsa_train_run_stopped(show->run, show->saved, bppsa_interrupt_name(cli->interrupt));
 }
 
 static bppsa_status train_rank(bppsa_cli *cli, bppsa_comm *comm) {

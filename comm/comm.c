@@ -101,11 +101,7 @@ bppsa_comm_config bppsa_comm_config_default(void) {
   return (bppsa_comm_config){.transport = BPPSA_COMM_THREADS, .ranks = 1, .timeout = 60};
 }
 
-bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome) {
-  BPPSA_REQUIRE(config != NULL && body != NULL);
-  bppsa_comm_outcome unused;
-  outcome = outcome != NULL ? outcome : &unused;
-  *outcome = (bppsa_comm_outcome){.rank = -1, .here = true};
+static bppsa_status check_config(const bppsa_comm_config *config) {
   if ((unsigned)config->transport >= BPPSA_COMM_TRANSPORT_COUNT || transports[config->transport].run == NULL) {
     char names[NAMES];
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport %s: it starts no ranks, expected %s, and bppsa_comm_create_nccl",
@@ -119,7 +115,27 @@ bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body bod
   if (!(config->timeout > 0 && config->timeout <= 1e6)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeout %g s: expected above 0, at most 1e6", config->timeout);
   }
-  return transports[config->transport].run(config, body, context, outcome);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome) {
+  BPPSA_REQUIRE(config != NULL && body != NULL);
+  bppsa_comm_outcome unused;
+  outcome = outcome != NULL ? outcome : &unused;
+  *outcome = (bppsa_comm_outcome){.rank = -1, .here = true};
+  bppsa_status status = check_config(config);
+  if (status == BPPSA_OK && config->transport == BPPSA_COMM_THREADS) {
+    return bppsa_comm_run_threads(config, body, context, outcome);
+  }
+  status = status == BPPSA_OK ? transports[config->transport].run(config, body, context, outcome) : status;
+  if (config->ended != NULL) {
+    config->ended(context);
+  }
+  return status;
+}
+
+int32_t bppsa_comm_left_behind(void) {
+  return bppsa_comm_threads_left();
 }
 
 void bppsa_comm_end_job(int exit_code) {

@@ -74,6 +74,9 @@ typedef struct {
   bppsa_comm_transport transport; /* threads or mpi */
   int64_t ranks;  /* threads: 1 to BPPSA_COMM_MAX_RANKS. mpi: 0, or the number of processes that the launcher started */
   double timeout; /* the longest time that anything waits, in seconds, above 0 */
+  /* NULL, or called once with the context of bppsa_comm_run, when no rank uses it any more: before bppsa_comm_run returns, or, if
+   * ranks were left behind, by the thread of the last of them as it ends. It is called in every case, failures included. */
+  void (*ended)(void *context);
 } bppsa_comm_config;
 
 bppsa_comm_config bppsa_comm_config_default(void); /* threads, 1 rank, 60 s */
@@ -85,7 +88,7 @@ typedef bppsa_status (*bppsa_comm_body)(bppsa_comm *world, void *context);
 typedef struct {
   int32_t rank;        /* the rank that failed first; -1: none */
   bool here;           /* this process reports the error; with mpi, the processes of the other ranks get only ERR_COMM */
-  int32_t left_behind; /* number of threads that did not end after the failure; if above 0, the program should end */
+  int32_t left_behind; /* number of threads that did not end after the failure, and still use the context */
 } bppsa_comm_outcome;
 
 /* Calls body(world, context) on every rank. With threads, each rank is a new thread with its own last error and its own count of
@@ -97,6 +100,11 @@ typedef struct {
  * With mpi a program may call it only once: afterwards MPI is finalised or, after a failure, waits for bppsa_comm_end_job.
  * A process that is stopped while MPI ends is killed 5 s after the timeout. */
 bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);
+
+/* Ranks of this process that were left behind and have not ended yet, of all runs. A thread cannot be ended from outside: such a
+ * rank ends at its next operation, which fails, and gives its memory back then. A program that ends earlier should end by _exit,
+ * because destructors would take away what the rank works with. */
+int32_t bppsa_comm_left_behind(void);
 
 /* A program that has run ranks calls this last, after it has reported an error. After a failure with mpi it ends every process of
  * the job, this one included: by MPI_Abort with this exit code, or, if MPI was ending already, by SIGKILL. After a run with mpi

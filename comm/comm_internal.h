@@ -105,12 +105,15 @@ struct bppsa_comm_table {
   void (*close)(bppsa_comm *comm); /* frees `own` */
 };
 
-/* bppsa_comm_run (comm/comm.h) for one transport each; the caller has checked config. */
+/* bppsa_comm_run (comm/comm.h) for one transport each; the caller has checked config. Ranks that are threads may outlive the call,
+ * so bppsa_comm_run_threads calls config->ended itself. */
 bppsa_status bppsa_comm_run_threads(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                                     bppsa_comm_outcome *outcome);
 bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                                 bppsa_comm_outcome *outcome);
 void bppsa_comm_end_mpi_job(int exit_code);
+/* bppsa_comm_left_behind (comm/comm.h) */
+int32_t bppsa_comm_threads_left(void);
 /* These fill in built, found and detail. */
 void bppsa_comm_probe_mpi(bppsa_comm_transport_report *report);
 void bppsa_comm_probe_nccl(bppsa_comm_transport_report *report);

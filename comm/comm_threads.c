@@ -6,6 +6,7 @@
  */
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -247,14 +248,16 @@ static const bppsa_comm_table table = {.transport = BPPSA_COMM_THREADS,
 
 /* ---- running ---- */
 
-/* This thread no longer uses the world; the last thread frees it. */
-static void release_world(threads_world *world) {
-  (void)pthread_mutex_lock(&world->mutex);
-  const int32_t left = --world->holders;
-  (void)pthread_mutex_unlock(&world->mutex);
-  if (left > 0) {
-    return;
-  }
+static atomic_int left_ranks; /* ranks left behind that have not ended, of all worlds */
+
+int32_t bppsa_comm_threads_left(void) {
+  return atomic_load(&left_ranks);
+}
+
+/* Frees the world; afterwards nothing uses the caller's context. */
+static void free_world(threads_world *world) {
+  void (*ended)(void *context) = world->ended;
+  void *context = world->context;
   bppsa_threads_collective_clear(world);
   for (int32_t r = 0; r < world->size; ++r) {
     bppsa_comm_endpoint_clear(&world->ranks[r].endpoint);
@@ -266,6 +269,19 @@ static void release_world(threads_world *world) {
   bppsa_free(world->members);
   bppsa_free(world->ranks);
   bppsa_free(world);
+  if (ended != NULL) {
+    ended(context);
+  }
+}
+
+/* This thread no longer uses the world; the last thread frees it. */
+static void release_world(threads_world *world) {
+  (void)pthread_mutex_lock(&world->mutex);
+  const int32_t left = --world->holders;
+  (void)pthread_mutex_unlock(&world->mutex);
+  if (left == 0) {
+    free_world(world);
+  }
 }
 
 static void start_condition(pthread_cond_t *condition) {
@@ -331,9 +347,13 @@ static void *run_rank(void *argument) {
   (void)pthread_mutex_lock(&world->mutex);
   rank->gone = true;
   world->running--;
+  const bool left = world->left;
   notify_all(world);
   (void)pthread_mutex_unlock(&world->mutex);
   release_world(world);
+  if (left) {
+    atomic_fetch_sub(&left_ranks, 1);
+  }
   return NULL;
 }
 
@@ -376,6 +396,8 @@ static void end_ranks(threads_world *world, int32_t started, bppsa_comm_outcome 
   }
   outcome->rank = world->failed;
   outcome->left_behind = world->running;
+  world->left = world->running > 0;
+  atomic_fetch_add(&left_ranks, world->running);
   for (int32_t r = 0; r < started; ++r) {
     const bool gone = world->ranks[r].gone;
     const pthread_t thread = world->ranks[r].thread;
@@ -389,7 +411,14 @@ static void end_ranks(threads_world *world, int32_t started, bppsa_comm_outcome 
 bppsa_status bppsa_comm_run_threads(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                                     bppsa_comm_outcome *outcome) {
   threads_world *world = NULL;
-  BPPSA_TRY(make_world(config, body, context, &world));
+  const bppsa_status made = make_world(config, body, context, &world);
+  if (made != BPPSA_OK) {
+    if (config->ended != NULL) {
+      config->ended(context);
+    }
+    return made;
+  }
+  world->ended = config->ended;
   const int32_t started = start_ranks(world);
   end_ranks(world, started, outcome);
   (void)pthread_mutex_lock(&world->mutex);

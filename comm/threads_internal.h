@@ -48,6 +48,8 @@ struct threads_world {
   int32_t holders; /* number of threads that use this memory; the last one frees it */
   bppsa_comm_body body;
   void *context;
+  void (*ended)(void *context);
+  bool left; /* bppsa_comm_run has returned before all ranks ended */
   double timeout;
   int32_t failed; /* the rank that failed first; -1: none */
   bppsa_status failure;

@@ -3,12 +3,9 @@
 #endif
 #include "core/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +14,9 @@
 
 #include "core/alloc.h"
 #include "core/io.h"
+#include "core/temporary_internal.h"
 
-#define TEMPORARY_NAME ".bppsa-%ld-%u.tmp" /* process, number */
-
-#define SLOTS 16 /* temporary names that a signal handler can remove */
+enum { PROOF = 4096 /* bytes that a full disk refuses */ };
 
 struct bppsa_file_writer {
   int descriptor;
@@ -50,8 +46,12 @@ static const char *type_name(mode_t mode) {
   return "not a regular file";
 }
 
+/* Keeps errno. */
 static bppsa_status system_failure(const char *path, const char *action) {
-  return bppsa_fail(BPPSA_ERR_IO, "%s: %s: %s", path, action, strerror(errno));
+  const int reason = errno;
+  const bppsa_status status = bppsa_fail(BPPSA_ERR_IO, "%s: %s: %s", path, action, strerror(reason));
+  errno = reason;
+  return status;
 }
 
 /* ---- reading ---- */
@@ -144,56 +144,13 @@ bppsa_status bppsa_file_read(const char *path, int64_t limit, char **data, int64
   return BPPSA_OK;
 }
 
-/* ---- temporary names, for a signal handler ---- */
-
-typedef enum { SLOT_FREE = 0, SLOT_HELD, SLOT_LIVE, SLOT_REMOVED } slot_state;
-
-/* Names in fixed memory, with states that change by compare and exchange, because a handler may run at any moment on any thread.
- * HELD: the name is being written, or its file removed. */
-static struct {
-  atomic_int state;
-  pid_t process;
-  char path[PATH_MAX];
-} slots[SLOTS];
-
-/* Makes a name known to the handler before the file exists. Returns the slot; -1 if all are taken or the name is too long. */
-static int remember_temporary(const char *path) {
-  const size_t size = strlen(path) + 1;
-  for (int i = 0; i < SLOTS && size <= sizeof slots[i].path; ++i) {
-    int expected = SLOT_FREE;
-    if (atomic_compare_exchange_strong(&slots[i].state, &expected, SLOT_HELD)) {
-      memcpy(slots[i].path, path, size);
-      slots[i].process = getpid();
-      atomic_store(&slots[i].state, SLOT_LIVE);
-      return i;
-    }
-  }
-  return -1;
-}
-
-/* The file is removed or has its final name. A slot that a handler is working on stays taken, because the process is ending. */
-static void forget_temporary(int slot) {
-  int expected = SLOT_LIVE;
-  if (slot >= 0 && !atomic_compare_exchange_strong(&slots[slot].state, &expected, SLOT_FREE) && expected == SLOT_REMOVED) {
-    atomic_store(&slots[slot].state, SLOT_FREE);
-  }
-}
-
-void bppsa_file_remove_temporaries(void) {
-  const int reason = errno;
-  for (int i = 0; i < SLOTS; ++i) {
-    int expected = SLOT_LIVE;
-    if (atomic_compare_exchange_strong(&slots[i].state, &expected, SLOT_HELD)) {
-      if (slots[i].process == getpid()) {
-        (void)bppsa_io_unlink(slots[i].path); /* as safe in a handler as unlink; a test's hook does not see it */
-      }
-      atomic_store(&slots[i].state, SLOT_REMOVED);
-    }
-  }
-  errno = reason;
-}
-
 /* ---- writing ---- */
+
+/* Attributes that a file system does not report are taken to be off. */
+static bool has_attribute(const char *path, uint64_t attribute) {
+  struct statx found;
+  return statx(AT_FDCWD, path, 0, 0, &found) == 0 && (found.stx_attributes & attribute) != 0;
+}
 
 static bppsa_status open_direct(bppsa_file_writer *writer, int stream) {
   writer->direct = true;
@@ -206,32 +163,50 @@ static bppsa_status open_direct(bppsa_file_writer *writer, int stream) {
 
 /* Creates ".bppsa-PID-NUMBER.tmp" in the directory of path; the name is short, so that it is legal wherever the name of path is. */
 static bppsa_status open_temporary(bppsa_file_writer *writer) {
-  static atomic_uint number;
   const char *slash = strrchr(writer->path, '/');
   const size_t directory = slash == NULL ? 0 : (size_t)(slash - writer->path) + 1;
-  const size_t size = directory + 64;
+  const size_t size = directory + BPPSA_TEMPORARY_NAME;
   writer->temporary = bppsa_alloc(size);
   if (writer->temporary == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   memcpy(writer->temporary, writer->path, directory);
-  for (int attempt = 0; attempt < 1000; ++attempt) {
-    snprintf(writer->temporary + directory, size - directory, TEMPORARY_NAME, (long)getpid(), atomic_fetch_add(&number, 1));
-    writer->slot = remember_temporary(writer->temporary);
+  memcpy(writer->temporary + directory, ".", 2);
+  errno = EPERM; /* in a directory to which names can only be added nothing can be renamed or removed */
+  const int attempts = has_attribute(writer->temporary, STATX_ATTR_APPEND) ? 0 : 1000;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const unsigned number = bppsa_temporary_name(writer->temporary + directory);
+    writer->slot = bppsa_temporary_remember(writer->temporary, number);
     writer->descriptor = bppsa_io_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (writer->descriptor >= 0) {
       return BPPSA_OK;
     }
-    forget_temporary(writer->slot);
+    bppsa_temporary_forget(writer->slot);
     writer->slot = -1;
     if (errno != EEXIST) {
       break;
     }
   }
   const bppsa_status status = system_failure(writer->path, "cannot create a file in its directory");
+  const int reason = errno;
   bppsa_free(writer->temporary);
   writer->temporary = NULL;
+  errno = reason;
   return status;
+}
+
+/* Says whether a new file can take the place of the one at `path`, before there is a new one: the system asks for the same rights
+ * that removing a name takes. Those depend on the owners of file and directory, on the sticky bit, on capabilities and attributes,
+ * so the system is asked itself: rmdir never removes a file, but says "not a directory" only where all else allows it. A file on
+ * which a file system is mounted, as containers have them, cannot be renamed over either. */
+static bppsa_status check_replaceable(const char *path, const char *name) {
+  if (has_attribute(path, STATX_ATTR_MOUNT_ROOT)) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: mounted by itself, so no new file can replace it", name);
+  }
+  if (bppsa_io_rmdir(path) != 0 && errno != ENOTDIR && errno != ENOENT) {
+    return system_failure(name, "a new file cannot replace it in its directory");
+  }
+  return BPPSA_OK;
 }
 
 /* Chooses how to write a path that exists. */
@@ -250,6 +225,7 @@ static bppsa_status open_existing(bppsa_file_writer *writer, const struct stat *
   if (realpath(writer->path, resolved) == NULL) { /* a symbolic link stays; the file it names is replaced */
     return system_failure(writer->path, "cannot resolve");
   }
+  BPPSA_TRY(check_replaceable(resolved, writer->path));
   char *path = bppsa_strdup(resolved);
   if (path == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -306,9 +282,12 @@ bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data
       continue;
     }
     if (put <= 0) {
+      const int reason = errno;
       writer->failed = true;
-      return bppsa_fail(BPPSA_ERR_IO, "%s: cannot write after %lld bytes: %s", writer->path, (long long)writer->written,
-                        put < 0 ? strerror(errno) : "no byte was written");
+      (void)bppsa_fail(BPPSA_ERR_IO, "%s: cannot write after %lld bytes: %s", writer->path, (long long)writer->written,
+                       put < 0 ? strerror(reason) : "no byte was written");
+      errno = reason;
+      return BPPSA_ERR_IO;
     }
     from += put;
     bytes -= (size_t)put;
@@ -374,7 +353,7 @@ static bppsa_status commit(bppsa_file_writer *writer) {
   if (bppsa_io_rename(writer->temporary, writer->path) != 0) {
     return system_failure(writer->path, "cannot put the new file in place");
   }
-  forget_temporary(writer->slot);
+  bppsa_temporary_forget(writer->slot);
   bppsa_free(writer->temporary);
   writer->temporary = NULL;
   return sync_directory_of(writer->path);
@@ -387,19 +366,23 @@ bppsa_status bppsa_file_writer_commit(bppsa_file_writer *writer) {
   return status;
 }
 
-void bppsa_file_writer_abort(bppsa_file_writer *writer) {
-  if (writer == NULL) {
-    return;
-  }
+/* Gives back what a writer holds, its own memory apart. */
+static void abandon(bppsa_file_writer *writer) {
   if (writer->descriptor >= 0) {
     (void)bppsa_io_close(writer->descriptor);
   }
   if (writer->temporary != NULL) {
     (void)bppsa_io_unlink(writer->temporary);
-    forget_temporary(writer->slot);
+    bppsa_temporary_forget(writer->slot);
     bppsa_free(writer->temporary);
   }
   bppsa_free(writer->path);
+}
+
+void bppsa_file_writer_abort(bppsa_file_writer *writer) {
+  if (writer != NULL) {
+    abandon(writer);
+  }
   bppsa_free(writer);
 }
 
@@ -416,35 +399,47 @@ bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes) 
   return bppsa_file_writer_commit(writer);
 }
 
-/* ---- files that killed programs left behind ---- */
+/* ---- proving ---- */
 
-/* The process that made a temporary file of this name; 0 for another name. */
-static pid_t maker_of(const char *name) {
-  long process = 0;
-  unsigned number = 0;
-  char again[64];
-  if (sscanf(name, TEMPORARY_NAME, &process, &number) != 2) {
-    return 0;
+/* Writes to the temporary file and removes it. On failure errno is the reason. */
+static bppsa_status try_writing(bppsa_file_writer *writer) {
+  static const char page[PROOF];
+  BPPSA_TRY(bppsa_file_writer_write(writer, page, sizeof page));
+  const int closed = bppsa_io_close(writer->descriptor);
+  writer->descriptor = -1;
+  if (closed != 0) {
+    return system_failure(writer->path, "cannot close a file in its directory");
   }
-  snprintf(again, sizeof again, TEMPORARY_NAME, process, number);
-  return strcmp(name, again) == 0 && process > 0 ? (pid_t)process : 0;
+  if (bppsa_io_unlink(writer->temporary) != 0) {
+    return system_failure(writer->path, "cannot remove a file from its directory");
+  }
+  bppsa_temporary_forget(writer->slot);
+  bppsa_free(writer->temporary);
+  writer->temporary = NULL;
+  return BPPSA_OK;
 }
 
-bppsa_status bppsa_file_clean(const char *directory) {
-  BPPSA_REQUIRE(directory != NULL);
-  DIR *entries = opendir(directory);
-  if (entries == NULL) {
-    return system_failure(directory, "cannot list the directory");
+bppsa_status bppsa_file_prove(const char *path) {
+  BPPSA_REQUIRE(path != NULL);
+  bppsa_file_writer *writer = NULL;
+  BPPSA_TRY(bppsa_file_writer_create(path, &writer));
+  const bppsa_status status = writer->direct ? BPPSA_OK : try_writing(writer);
+  bppsa_file_writer_abort(writer);
+  return status;
+}
+
+bppsa_status bppsa_file_prove_directory(const char *path) {
+  BPPSA_REQUIRE(path != NULL);
+  const size_t length = strlen(path);
+  bppsa_file_writer writer = {.descriptor = -1, .slot = -1, .path = bppsa_alloc(length + 2)};
+  if (writer.path == NULL) {
+    return BPPSA_ERR_MEMORY;
   }
-  for (const struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
-    const pid_t maker = maker_of(entry->d_name);
-    if (maker > 0 && (maker == getpid() || (kill(maker, 0) != 0 && errno == ESRCH))) {
-      char path[PATH_MAX];
-      if (snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < (int)sizeof path) {
-        (void)bppsa_io_unlink(path); /* a file that cannot be removed does no harm */
-      }
-    }
-  }
-  closedir(entries);
-  return BPPSA_OK;
+  memcpy(writer.path, path, length);
+  memcpy(writer.path + length, "/", 2);
+  bppsa_status status = open_temporary(&writer);
+  status = status == BPPSA_OK ? try_writing(&writer) : status;
+  const int reason = errno;
+  abandon(&writer);
+  return status == BPPSA_ERR_IO ? bppsa_fail(status, "%s: no file can be made in it: %s", path, strerror(reason)) : status;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "core/status.h"
+#include "core/temporary.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,7 +37,8 @@ typedef struct bppsa_file_writer bppsa_file_writer;
 
 /* Opens a temporary file next to `path`. Nothing is visible at `path` until commit. If `path` is a symbolic link, the file it
  * names is replaced. A path that is no regular file (/dev/null, a pipe, a terminal), or on which standard output or error is
- * open, is written to directly; a directory, and a pipe that nobody reads, are refused. */
+ * open, is written to directly. A directory, a pipe that nobody reads, and a file that the system will not let a new one replace
+ * are refused. */
 bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writer);
 bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes);
 /* Continues at `offset` from the beginning, which may lie behind everything written so far. ERR_IO: a pipe or a terminal can only
@@ -52,17 +54,14 @@ void bppsa_file_writer_abort(bppsa_file_writer *writer);
 /* create + write + commit. */
 bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes);
 
+/* Proves that a file can be put in place at `path`, as a writer would do it: makes its temporary file, writes a page to it and
+ * removes it. What is at the path stays as it is. ERR_IO. */
+bppsa_status bppsa_file_prove(const char *path);
+/* Likewise of new files in a directory. */
+bppsa_status bppsa_file_prove_directory(const char *path);
+
 /* Brings a directory's names to disk. ERR_IO; a file system that cannot do it is no error. */
 bppsa_status bppsa_file_sync_directory(const char *path);
-
-/* Removes temporary files that killed programs left in a directory: those of processes that no longer exist, and those with this
- * process's number, which must not be writing into the directory at the same time. ERR_IO: the directory cannot be listed. */
-bppsa_status bppsa_file_clean(const char *directory);
-
-/* Removes the temporary files of this process's open writers (the first 16), for a signal handler that ends the process.
- * Async-signal-safe. A writer whose file is removed fails to commit. In a process forked while files are open it removes nothing.
- */
-void bppsa_file_remove_temporaries(void);
 
 #ifdef __cplusplus
 }

@@ -5,12 +5,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static const char *const names[BPPSA_IO_COUNT] = {
     [BPPSA_IO_OPEN] = "open",     [BPPSA_IO_STATUS] = "fstat",  [BPPSA_IO_READ] = "read",          [BPPSA_IO_WRITE] = "write",
     [BPPSA_IO_SYNC] = "fsync",    [BPPSA_IO_CLOSE] = "close",   [BPPSA_IO_TRUNCATE] = "ftruncate", [BPPSA_IO_SEEK] = "lseek",
-    [BPPSA_IO_RENAME] = "rename", [BPPSA_IO_UNLINK] = "unlink", [BPPSA_IO_MKDIR] = "mkdir",
+    [BPPSA_IO_RENAME] = "rename", [BPPSA_IO_UNLINK] = "unlink", [BPPSA_IO_MKDIR] = "mkdir",        [BPPSA_IO_RMDIR] = "rmdir",
 };
 
 static bppsa_io_hook intercept; /* NULL: none */
@@ -117,4 +118,12 @@ int bppsa_io_unlink(const char *path) {
 
 int bppsa_io_mkdir(const char *path) {
   return refused(BPPSA_IO_MKDIR) ? -1 : mkdir(path, 0777);
+}
+
+int bppsa_io_mkdir_private(char *path) {
+  return refused(BPPSA_IO_MKDIR) || mkdtemp(path) == NULL ? -1 : 0;
+}
+
+int bppsa_io_rmdir(const char *path) {
+  return refused(BPPSA_IO_RMDIR) ? -1 : rmdir(path);
 }

@@ -25,6 +25,7 @@ typedef enum {
   BPPSA_IO_RENAME,
   BPPSA_IO_UNLINK,
   BPPSA_IO_MKDIR,
+  BPPSA_IO_RMDIR,
   BPPSA_IO_COUNT
 } bppsa_io_call;
 
@@ -47,6 +48,8 @@ int bppsa_io_rename(const char *from, const char *to);
 int bppsa_io_standard_stream(const struct stat *file);
 int bppsa_io_unlink(const char *path);
 int bppsa_io_mkdir(const char *path);
+int bppsa_io_mkdir_private(char *path); /* mkdtemp: the last six characters, XXXXXX, are replaced; for this user alone */
+int bppsa_io_rmdir(const char *path);
 
 /* Called before every call. A result of 0 lets the call happen; any other is the errno with which it fails without having
  * happened (a close closes all the same). NULL removes the hook. Set it while no other thread uses the library. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "core/io.h"
 
 /* Copies the directory part of a path, "." where it has none. Returns false when it does not fit. */
@@ -47,6 +48,12 @@ static bppsa_status check_writable(const char *path, const char *directory) {
                     directory);
 }
 
+/* A proof that fails is a wrong request. */
+static bppsa_status prove(bppsa_status proven) {
+  return proven == BPPSA_ERR_IO ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s, expected a path that can be written", bppsa_last_error())
+                                : proven;
+}
+
 /* The name of the standard stream that the shell sends to this file: both would write into it. /dev/stdout names it on purpose.
  * NULL: none. */
 static const char *stream_of(const char *path) {
@@ -72,10 +79,12 @@ bppsa_status bppsa_path_check_file(const char *path) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: standard %s goes to this file, expected another", path, stream);
   }
   const bool linked = realpath(path, target) != NULL && directory_of(target, directory, sizeof directory);
-  return linked ? check_writable(path, directory) : BPPSA_OK; /* the new file is made beside the one it replaces */
+  BPPSA_TRY(linked ? check_writable(path, directory) : BPPSA_OK); /* the new file is made beside the one it replaces */
+  return prove(bppsa_file_prove(path));
 }
 
 bppsa_status bppsa_path_check_folder(const char *path) {
+  enum { ROOM = 64 /* for the names of files in it */ };
   char above[PATH_MAX], bare[PATH_MAX];
   struct stat found;
   size_t length = strlen(path);
@@ -86,12 +95,17 @@ bppsa_status bppsa_path_check_folder(const char *path) {
   if (!fits || !directory_of(bare, above, sizeof above)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "a path of %zu characters, expected at most 4095", strlen(path));
   }
-  if (stat(path, &found) == 0 && S_ISDIR(found.st_mode)) {
-    return check_writable(path, path);
+  const bool exists = stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+  const char *wrong = length == 0                 ? "no name"
+                      : length >= PATH_MAX - ROOM ? "File name too long"
+                      : exists                    ? ""
+                                                  : wrong_path(bare, S_IFDIR);
+  if (wrong[0] != '\0') {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, expected the path of a directory", path, wrong);
   }
-  const char *wrong = wrong_path(bare, S_IFDIR);
-  return wrong[0] != '\0' ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, expected the path of a directory", path, wrong)
-                          : check_writable(path, above);
+  BPPSA_TRY(check_writable(path, exists ? path : above));
+  const bppsa_status status = prove(bppsa_file_prove_directory(exists ? path : above));
+  return status == BPPSA_OK || exists ? status : bppsa_fail_prefix(status, "%s", path);
 }
 
 static bool same_inode(const char *a, const char *b) {

@@ -12,7 +12,8 @@ extern "C" {
 
 /* A file can be made at `path`, or replaces the regular file there: its directory, and that of the file which a link names, exist
  * and are writable, the file system accepts the name, and standard output and error do not go to this file (unless it is named
- * as /dev/stdout, /dev/stderr or the like). Writes nothing. ERR_ARGUMENT names the path and what is wrong with it. */
+ * as /dev/stdout, /dev/stderr or the like). Proven by a file that is made beside it and removed (bppsa_file_prove); nothing else
+ * is written. ERR_ARGUMENT names the path and what is wrong with it. */
 bppsa_status bppsa_path_check_file(const char *path);
 /* Likewise of a directory, which exists and is writable or can be made in one that is. */
 bppsa_status bppsa_path_check_folder(const char *path);

@@ -37,8 +37,9 @@ typedef struct {
   uint64_t seed;                  /* for weights, data and seed gradients */
   const bppsa_device *device;
   json_t *configuration; /* a JSON object with all settings that affect the measurements; a resumed run must have the same */
-  bool (*stop)(void);    /* called between pieces of work; true ends the run; NULL: the run never stops early */
-  const char *(*stop_name)(void); /* the reason for stopping, "SIGINT"; NULL if stop is NULL */
+  bool (*stop)(void *context);             /* called between pieces of work; true ends the run; NULL: the run never stops early */
+  const char *(*stop_name)(void *context); /* the reason for stopping, "SIGINT"; NULL if stop is NULL */
+  void *stop_context;                      /* what both are called with */
 } bppsa_figures_request;
 
 /* The results of a run. */

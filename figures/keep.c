@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/file.h"
+#include "core/rescue.h"
 
 /* ---- the configuration ---- */
 
@@ -87,17 +87,18 @@ bppsa_status bppsa_keep_save(const bppsa_figures *f, const char *name, json_t *d
     return bppsa_figures_no_room();
   }
   BPPSA_TRY(bppsa_json_text(document, 1, 0, &text));
-  const bppsa_status status = bppsa_file_write(path, text, strlen(text));
+  const bppsa_result_text all = {text, strlen(text)};
+  const bppsa_status status = bppsa_save_results(1, &(bppsa_result_file){path, bppsa_save_text, &all});
   bppsa_free(text);
   return status;
 }
 
 bppsa_status bppsa_keep_check_stop(const bppsa_figures *f, const char *done) {
   const bppsa_figures_request *r = f->request;
-  return r->stop == NULL || !r->stop()
+  return r->stop == NULL || !r->stop(r->stop_context)
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_IO, "stopped by %s after %s, what it measured is kept in %s, expected --resume to continue",
-                          r->stop_name(), done, r->directory);
+                          r->stop_name(r->stop_context), done, r->directory);
 }
 
 /* ---- before a run ---- */

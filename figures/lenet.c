@@ -98,7 +98,7 @@ static void show_progress(void *context, const bppsa_progress *p) {
 static bool is_stopped(void *context) {
   const curve *c = context;
   const bppsa_figures_request *r = c->figures->request;
-  return r->stop != NULL && r->stop();
+  return r->stop != NULL && r->stop(r->stop_context);
 }
 
 /* Opens the network, the data and the model of a curve. */

@@ -6,7 +6,6 @@
 
 #include "bench/cases/case.h"
 #include "core/alloc.h"
-#include "core/file.h"
 #include "core/io.h"
 #include "core/path.h"
 #include "figures/forward.h"
@@ -220,20 +219,13 @@ static bppsa_status check_outputs(const bppsa_figures *f) {
   return BPPSA_OK;
 }
 
-/* Makes the directory, then makes and removes a file in it, so that a directory that cannot be written is found before the work
- * starts. */
+/* Makes the directory and proves its files, so that one that cannot be written is found before the work starts. */
 static bppsa_status make_directory(const bppsa_figures *f) {
   const char *directory = f->request->directory;
-  char path[BPPSA_FIGURES_PATH];
-  bppsa_file_writer *writer = NULL;
   if (bppsa_io_mkdir(directory) != 0 && errno != EEXIST) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: %s: cannot be made (%s), expected a directory", directory, strerror(errno));
   }
-  BPPSA_TRY(check_outputs(f));
-  BPPSA_TRY(bppsa_figures_path(f, f->page->kept, "", path));
-  const bppsa_status status = bppsa_file_writer_create(path, &writer);
-  bppsa_file_writer_abort(writer);
-  return bppsa_input_status(status);
+  return check_outputs(f);
 }
 
 static bppsa_status prepare(bppsa_figures *f) {
@@ -330,9 +322,10 @@ static bppsa_status make_data(bppsa_figures *f, const bppsa_figure *figure, bpps
 static bppsa_status check_stop(const bppsa_figures *f) {
   const bppsa_figures_request *r = f->request;
   return r->results == NULL ? bppsa_keep_check_stop(f, "the last point")
-         : r->stop == NULL || !r->stop()
+         : r->stop == NULL || !r->stop(r->stop_context)
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_IO, "stopped by %s before all figures in %s were drawn", r->stop_name(), r->directory);
+             : bppsa_fail(BPPSA_ERR_IO, "stopped by %s before all figures in %s were drawn", r->stop_name(r->stop_context),
+                          r->directory);
 }
 
 /* Makes all data of a page before it writes the first file. */

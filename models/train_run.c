@@ -7,7 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/file.h"
+#include "core/rescue.h"
 #include "train/checkpoint.h"
 #include "train/line.h"
 
@@ -221,7 +221,8 @@ bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *wei
                     line.length > 0 ? line.text : ", nothing is kept, expected --save-weights, --log or --checkpoint");
 }
 
-static bppsa_status save_weights(const bppsa_train_run *run, const char *path) {
+static bppsa_status save_weights(const char *path, const void *context) {
+  const bppsa_train_run *run = context;
   const bppsa_model *model = run->model;
   const bppsa_network_kind *kind = run->network.kind;
   bppsa_metadata metadata[3] = {{"model", kind->name}};
@@ -252,6 +253,16 @@ bppsa_status bppsa_train_run_end_trace(bppsa_train_run *run) {
 }
 
 bppsa_status bppsa_train_run_save(const bppsa_train_run *run, const char *weights) {
-  BPPSA_TRY(weights != NULL ? save_weights(run, weights) : BPPSA_OK);
-  return run->trace != NULL ? bppsa_file_write(run->trace_path, run->timeline.text, run->timeline.size) : BPPSA_OK;
+  const bppsa_result_text timeline = {run->timeline.text, run->timeline.size};
+  const bppsa_result_file files[] = {{weights, save_weights, run},
+                                     {run->trace != NULL ? run->trace_path : NULL, bppsa_save_text, &timeline}};
+  return bppsa_save_results(2, files);
+}
+
+bppsa_status bppsa_train_run_rescue(const bppsa_train_run *run, bppsa_status status, const char *weights) {
+  const bool whole = run->schedule.list == NULL && run->layers.split == NULL;
+  const bool kept = run->train.checkpoint != NULL; /* with the state to go on from */
+  return status == BPPSA_ERR_IO && weights != NULL && run->samples > 0 && whole && !kept
+             ? bppsa_rescue(status, &(bppsa_result_file){weights, save_weights, run}, "the weights so far are in", "")
+             : status;
 }

@@ -81,6 +81,10 @@ bppsa_status bppsa_train_run_end_trace(bppsa_train_run *run);
 /* Rank 0's files: at `weights` (NULL: nowhere) the weights, with the metadata that `eval` and `grad` need: model, nonlinearity,
  * loss; and the timeline. ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_train_run_save(const bppsa_train_run *run, const char *weights);
+/* Steps were taken, and then a file or standard output failed (status ERR_IO; other failures are returned as they are). The weights
+ * so far, which were to go to `weights`, are rescued (core/rescue.h), if there is no checkpoint to go on from, and if rank 0 has
+ * all of them. Returns status. */
+bppsa_status bppsa_train_run_rescue(const bppsa_train_run *run, bppsa_status status, const char *weights);
 /* A run that a signal of that name ended counts as a failure, ERR_IO, whose message names the files that are kept; OK where none
  * did. weights: the path that they were saved to, or NULL. */
 bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *weights, const char *name);

@@ -2,11 +2,13 @@
  * GPU when its stream comes to it. */
 #include "python/native.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "bppsa_version.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "models/network_kind.h"
@@ -23,11 +25,28 @@ const char *bppsa_python_error(void) {
 
 /* ---- commands ---- */
 
+/* In a process of mpirun: after a failure the others wait until the job ends. */
+static void end_job(void) {
+  bppsa_comm_end_job(1);
+}
+
+static void end_job_at_exit(void) {
+  (void)atexit(end_job);
+}
+
+int32_t bppsa_python_left_behind(void) {
+  return bppsa_comm_left_behind();
+}
+
 int bppsa_python_command(int argc, char **argv, char **out, char **err) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   char *texts[2] = {NULL, NULL};
   size_t sizes[2];
   FILE *streams[2] = {open_memstream(&texts[0], &sizes[0]), open_memstream(&texts[1], &sizes[1])};
   int code = 1;
+  if (bppsa_comm_launched()) {
+    (void)pthread_once(&once, end_job_at_exit);
+  }
   if (streams[0] != NULL && streams[1] != NULL) {
     code = bppsa_cli_main(argc, argv, streams[0], streams[1]);
   }

@@ -26,6 +26,8 @@ bppsa_status bppsa_python_load(void);
  * each. Returns the program's exit code, or 1 with both NULL where the system has no memory for the texts. */
 int bppsa_python_command(int argc, char **argv, char **out, char **err);
 void bppsa_python_free(void *text);
+/* Ranks of failed runs that have not ended yet (bppsa_comm_left_behind). */
+int32_t bppsa_python_left_behind(void);
 /* Blocks that the library holds; for tests that look for leaks. */
 int64_t bppsa_python_allocated(void);
 

@@ -15,6 +15,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/io.h"
+#include "core/rescue.h"
 
 #define FORMAT "1" /* version of the file format, under "bppsa_checkpoint" */
 
@@ -174,6 +175,17 @@ bool bppsa_checkpoint_exists(const bppsa_checkpoint *checkpoint) {
 
 /* ---- saving ---- */
 
+static bppsa_status write_contents(const char *path, const void *context) {
+  const bppsa_checkpoint *c = context;
+  const bppsa_checkpoint_contents *contents = &c->contents;
+  return bppsa_safetensors_save(path, contents->tensor_count, contents->tensors, c->metadata_count, c->metadata);
+}
+
+bppsa_status bppsa_checkpoint_rescue(bppsa_checkpoint *checkpoint, bppsa_status status) {
+  const bppsa_result_file file = {file_names[LATEST], write_contents, checkpoint};
+  return bppsa_rescue(status, &file, "it is in", " instead; --checkpoint with that directory goes on from it");
+}
+
 bppsa_status bppsa_checkpoint_save(bppsa_checkpoint *checkpoint) {
   BPPSA_REQUIRE(checkpoint != NULL);
   bppsa_checkpoint *c = checkpoint;
@@ -186,7 +198,7 @@ bppsa_status bppsa_checkpoint_save(bppsa_checkpoint *checkpoint) {
     crc = add_entry(crc, &c->metadata[i]);
   }
   crc_text(crc, c->crc[contents->tensor_count]);
-  BPPSA_TRY(bppsa_safetensors_save(c->paths[NEW], contents->tensor_count, contents->tensors, c->metadata_count, c->metadata));
+  BPPSA_TRY(write_contents(c->paths[NEW], c));
   const bool keep = !c->latest_damaged;
   if (keep && bppsa_io_rename(c->paths[LATEST], c->paths[PREVIOUS]) != 0 && errno != ENOENT) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: cannot be kept as the previous one: %s", c->paths[LATEST], strerror(errno));

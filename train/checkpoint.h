@@ -44,6 +44,9 @@ bool bppsa_checkpoint_exists(const bppsa_checkpoint *checkpoint);
 
 /* Saves the present values of the tensors as the latest checkpoint. ERR_IO: a valid checkpoint from before is kept. */
 bppsa_status bppsa_checkpoint_save(bppsa_checkpoint *checkpoint);
+/* The save has failed with this status, and there is work since the one before: the checkpoint goes to a new directory in TMPDIR or
+ * /tmp, from which it can be resumed. Returns status, and the last error also says where it is. */
+bppsa_status bppsa_checkpoint_rescue(bppsa_checkpoint *checkpoint, bppsa_status status);
 
 #define BPPSA_CHECKPOINT_NOTICE 1024
 

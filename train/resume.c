@@ -597,7 +597,10 @@ bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool 
   BPPSA_TRY(bppsa_model_pull(run->model, false));
   BPPSA_TRY(bppsa_optimizer_pull(run->optimizer));
   pack(run);
-  BPPSA_TRY(bppsa_checkpoint_save(run->checkpoint));
+  const bppsa_status status = bppsa_checkpoint_save(run->checkpoint);
+  if (status != BPPSA_OK) {
+    return status == BPPSA_ERR_IO ? bppsa_checkpoint_rescue(run->checkpoint, status) : status;
+  }
   run->checkpoint_step = run->result.steps;
   return BPPSA_OK;
 }

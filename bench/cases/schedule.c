@@ -8,8 +8,8 @@
 
 #include "core/alloc.h"
 #include "core/decimal.h"
-#include "core/file.h"
 #include "core/pool.h"
+#include "core/rescue.h"
 
 const char bppsa_bench_notes_schedule[] =
     "A network trains on noise by every scheme of bppsa schedule --list that has micro-batches, one list at a time, all schemes "
@@ -362,13 +362,17 @@ static bppsa_status write_files(const session *s) {
   } files[] = {{s->crew.asked->save_costs, write_costs}, {s->crew.asked->trace, write_trace}, {s->crew.asked->svg, write_svg}};
   enum { FILES = sizeof files / sizeof files[0] };
   bppsa_text texts[FILES] = {{0}};
+  bppsa_result_text contents[FILES];
+  bppsa_result_file results[FILES];
   bppsa_status status = BPPSA_OK;
   for (int i = 0; i < FILES && status == BPPSA_OK; ++i) {
     status = files[i].path != NULL ? files[i].write(s, &texts[i]) : BPPSA_OK;
   }
-  for (int i = 0; i < FILES && status == BPPSA_OK; ++i) {
-    status = files[i].path != NULL ? bppsa_file_write(files[i].path, texts[i].text, texts[i].size) : BPPSA_OK;
+  for (int i = 0; i < FILES; ++i) {
+    contents[i] = (bppsa_result_text){texts[i].text, texts[i].size};
+    results[i] = (bppsa_result_file){files[i].path, bppsa_save_text, &contents[i]};
   }
+  status = status == BPPSA_OK ? bppsa_save_results(FILES, results) : status;
   for (int i = 0; i < FILES; ++i) {
     bppsa_text_free(&texts[i]);
   }

@@ -8,8 +8,8 @@
 #include "bppsa_version.h"
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/file.h"
 #include "core/memory.h"
+#include "core/rescue.h"
 #include "core/residual.h"
 
 bppsa_status bppsa_bench_no_room(void) {
@@ -62,7 +62,8 @@ bppsa_status bppsa_bench_finish(const bppsa_bench_report *report) {
   const bppsa_bench_request *request = report->request;
   char *text = NULL;
   BPPSA_TRY(bppsa_json_render(json_incref(report->document), &text));
-  bppsa_status status = request->path != NULL ? bppsa_file_write(request->path, text, strlen(text)) : BPPSA_OK;
+  const bppsa_result_text all = {text, strlen(text)};
+  bppsa_status status = bppsa_save_results(1, &(bppsa_result_file){request->path, bppsa_save_text, &all});
   if (status == BPPSA_OK && request->to.json) {
     status = bppsa_output_document(&request->to, text);
   }

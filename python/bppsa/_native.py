@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import ctypes
 import os
 import pathlib
 import threading
+import time
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 _PATH = pathlib.Path(__file__).with_name("libbppsa_python.so")
@@ -41,6 +43,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "command": (_Int, [_Int, ctypes.POINTER(_Text), _Pointers, _Pointers]),
     "free": (None, [_Pointer]),
     "allocated": (ctypes.c_int64, []),
+    "left_behind": (ctypes.c_int32, []),
     "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer, _Pointers]),
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
     "scan_destroy": (None, [_Pointer]),
@@ -61,6 +64,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 version: Callable[[], bytes] = _function("version")
 allocated: Callable[[], int] = _function("allocated")
+left_behind: Callable[[], int] = _function("left_behind")
 _error, _load, _command, _free = _function("error"), _function("load"), _function("command"), _function("free")
 _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")
 _layer_create, _layer_tape, _layer_forward = _function("layer_create"), _function("layer_tape"), _function("layer_forward")
@@ -123,9 +127,19 @@ def interruptible(function: Callable[[], Any]) -> Any:
     return results[0]
 
 
+@atexit.register
+def _wait_for_ranks(patience: float = 10) -> None:
+    """Ranks that a failed run left behind still compute, with memory that the end of the process takes away: so the interpreter
+    waits for them, at most so many seconds. A rank ends by itself with the pass that it is at."""
+    deadline = time.monotonic() + patience
+    while left_behind() > 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def command(words: list[str]) -> tuple[int, str, str]:
-    """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr. RunError: a
-    library that commands need is missing."""
+    """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr. Where another process
+    of a job of MPI reports the error, the sentence of this one takes its place. RunError: a library that commands need is missing.
+    """
     _check(_load())
     line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *map(_word, words), None)
     texts = [ctypes.c_void_p(), ctypes.c_void_p()]
@@ -133,6 +147,8 @@ def command(words: list[str]) -> tuple[int, str, str]:
     out, err = ("" if text.value is None else ctypes.string_at(text).decode(errors="replace") for text in texts)
     for text in texts:
         _free(text)
+    if code != 0 and "bppsa: error: " not in err:
+        err += f"bppsa: error: {_error().decode(errors='replace')}\n"
     return code, out, err
 
 

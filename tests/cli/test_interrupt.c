@@ -1,4 +1,5 @@
-/* Ends by signals (bench/harness/interrupt.h): the first is noted, the second kills, pairs nest, what was ignored stays so. */
+/* Ends by signals (bench/harness/interrupt.h): the first is noted, the second kills, several runs
+ * catch at once, what was ignored stays so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,38 +33,56 @@ static void check(bool right) {
 }
 
 static void raise_twice(void) {
-  check(!bppsa_interrupt_pending() && bppsa_interrupt_name()[0] == '\0');
-  bppsa_interrupt_catch();
-  check(raise(SIGTERM) == 0 && bppsa_interrupt_pending() && bppsa_interrupt_name()[3] == 'T');
+  bppsa_interrupt run = {0};
+  check(!bppsa_interrupt_pending(&run) && bppsa_interrupt_name(&run)[0] == '\0');
+  bppsa_interrupt_catch(&run);
+  check(raise(SIGTERM) == 0 && bppsa_interrupt_pending(&run) && bppsa_interrupt_name(&run)[3] == 'T');
   (void)raise(SIGTERM);
 }
 
-static void nest(void) {
-  bppsa_interrupt_release(); /* without a catch */
-  bppsa_interrupt_catch();
-  bppsa_interrupt_catch();
-  bppsa_interrupt_release();
+/* A signal ends the runs that catch it, and no later one. */
+static void several(void) {
+  bppsa_interrupt runs[4] = {{0}};
+  bppsa_interrupt_release(&runs[0]); /* without a catch */
+  bppsa_interrupt_catch(&runs[0]);
+  bppsa_interrupt_catch(&runs[1]);
+  bppsa_interrupt_release(&runs[1]);
   check(raise(SIGINT) == 0);
-  bppsa_interrupt_catch(); /* an inner catch keeps the signal */
-  check(bppsa_interrupt_pending() && bppsa_interrupt_name()[3] == 'I');
-  bppsa_interrupt_release();
-  bppsa_interrupt_release();
-  check(bppsa_interrupt_pending());
-  bppsa_interrupt_catch(); /* another run */
-  check(!bppsa_interrupt_pending());
+  bppsa_interrupt_catch(&runs[2]);
+  bppsa_interrupt_catch(&runs[0]); /* again: the signal stays known */
+  check(bppsa_interrupt_pending(&runs[0]) && bppsa_interrupt_name(&runs[0])[3] == 'I');
+  check(!bppsa_interrupt_pending(&runs[1]) && !bppsa_interrupt_pending(&runs[2]) && !bppsa_interrupt_pending(&runs[3]));
+  check(raise(SIGTERM) == 0 && bppsa_interrupt_pending(&runs[2]) && bppsa_interrupt_name(&runs[2])[3] == 'T');
+  for (int i = 0; i < 4; ++i) {
+    bppsa_interrupt_release(&runs[i]);
+  }
+  check(bppsa_interrupt_pending(&runs[0]) && !bppsa_interrupt_pending(&runs[1]) && bppsa_interrupt_pending(&runs[2]));
+  bppsa_interrupt_catch(&runs[0]); /* another run in the same place */
+  check(!bppsa_interrupt_pending(&runs[0]));
 }
 
 static void release_both(void) {
-  bppsa_interrupt_catch();
-  bppsa_interrupt_release();
+  bppsa_interrupt run = {0};
+  bppsa_interrupt_catch(&run);
+  bppsa_interrupt_release(&run);
+  (void)raise(SIGINT);
+}
+
+/* A thread that is late catches nothing for a run that its caller has given up. */
+static void given_up(void) {
+  bppsa_interrupt run = {0};
+  bppsa_interrupt_catch(&run);
+  bppsa_interrupt_end(&run);
+  bppsa_interrupt_catch(&run);
   (void)raise(SIGINT);
 }
 
 static void ignore(void) {
+  bppsa_interrupt run = {0};
   signal(SIGTERM, SIG_IGN);
-  bppsa_interrupt_catch();
-  check(raise(SIGTERM) == 0 && !bppsa_interrupt_pending());
-  bppsa_interrupt_release();
+  bppsa_interrupt_catch(&run);
+  check(raise(SIGTERM) == 0 && !bppsa_interrupt_pending(&run));
+  bppsa_interrupt_release(&run);
   check(raise(SIGTERM) == 0);
 }
 
@@ -75,7 +94,10 @@ static void test_signals(void **state) {
   status = status_of(release_both);
   assert_true(WIFSIGNALED(status));
   assert_int_equal(WTERMSIG(status), SIGINT);
-  assert_int_equal(status_of(nest), 0);
+  status = status_of(given_up);
+  assert_true(WIFSIGNALED(status));
+  assert_int_equal(WTERMSIG(status), SIGINT);
+  assert_int_equal(status_of(several), 0);
   assert_int_equal(status_of(ignore), 0);
 }
 

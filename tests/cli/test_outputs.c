@@ -1,8 +1,13 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* unshare */
+#endif
 /* Paths at which nothing can be written are refused before the work begins, by every command and for every output. */
 #include "tests/cli/batch_files.h"
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -206,6 +211,84 @@ static void test_permissions(void **state) {
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* What only making a file shows: names that cannot be taken away, and directories that are none any more. */
+static void test_proven(void **state) {
+  (void)state;
+  assert_int_equal(system("chmod 755 . && mkdir -m 1777 sticky && echo kept >sticky/theirs && chmod 666 sticky/theirs &&"
+                          "mkdir -m 777 anyone && mkdir -m 1777 sticky/ck && touch sticky/ck/checkpoint.safetensors && "
+                          "chmod 666 sticky/ck/checkpoint.safetensors"),
+                   0);
+  refuse_everywhere("/proc/f", BPPSA_PATH_WRITTEN, "cannot create a file in its directory: ");
+  refuse_everywhere("/proc/f", BPPSA_PATH_FOLDER, "/proc: no file can be made in it: ");
+  assert_fails(2, "--checkpoint: '', expected the path of a directory", TRAIN "--checkpoint=");
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    if (getuid() == 0 && (setgroups(0, NULL) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) {
+      _exit(9);
+    }
+    assert_int_equal(chdir("anyone"), 0); /* so that the other outputs of a line can be written */
+    if (geteuid() == 65534) {             /* the sticky directories and the files in them are root's */
+      refuse_everywhere("../sticky/theirs", BPPSA_PATH_WRITTEN,
+                        "a new file cannot replace it in its directory: Operation not permitted");
+      assert_fails(2, "sticky/ck/checkpoint.safetensors: a new file cannot replace it", TRAIN "--checkpoint ../sticky/ck");
+    }
+    assert_true(mkdir("gone", 0777) == 0 && chdir("gone") == 0 && rmdir("../gone") == 0);
+    char line[LINE_BYTES];
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; ++i) {
+      snprintf(line, sizeof line, "%s %s f%s", outputs[i].line, outputs[i].option, outputs[i].ending);
+      run_result result = run("%s", line);
+      assert_int_equal(result.code, 2);
+      release(&result);
+    }
+    assert_fails(2, "--save-weights: f: cannot create a file in its directory: No such file", TRAIN "--save-weights f");
+    assert_fails(2, "--checkpoint: ck: .: no file can be made in it: No such file", TRAIN "--checkpoint ck");
+    _exit(0);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  char *text = read_file("sticky/theirs");
+  assert_string_equal(text, "kept\n");
+  free(text);
+  assert_int_equal(system("rm -r sticky anyone"), 0);
+}
+
+/* Mounts file systems in a name space of its own, then tries them. */
+static int try_mounted(void) {
+  const char *const script = "mkdir -p m/full m/locked && touch m/one m/over &&"
+                             "mount -t tmpfs -o size=8k none m/full && head -c 8192 /dev/zero >m/full/rest &&"
+                             "mount -t tmpfs none m/locked && touch m/locked/f && mount -o remount,ro m/locked &&"
+                             "mount --bind m/over m/one";
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || system(script) != 0) {
+    return 77;
+  }
+  refuse_everywhere("m/full/f", BPPSA_PATH_WRITTEN, "cannot write after 0 bytes: No space left on device");
+  refuse_everywhere("m/full/f", BPPSA_PATH_FOLDER, "m/full: no file can be made in it: No space left on device");
+  refuse_everywhere("m/locked/f", BPPSA_PATH_WRITTEN, "cannot write into directory 'm/locked'");
+  refuse_everywhere("m/locked", BPPSA_PATH_FOLDER, "cannot write into directory 'm/locked'");
+  refuse_everywhere("m/one", BPPSA_PATH_WRITTEN, "mounted by itself, so no new file can replace it");
+  return 0;
+}
+
+/* A file system that is full or read-only, and one that is mounted over a single file, as containers have them. */
+static void test_mounted(void **state) {
+  (void)state;
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    _exit(try_mounted());
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(system("rm -rf m"), 0);
+  assert_true(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) { /* only root may mount */
+    skip();
+  }
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* No output may be a file that the command reads, or another of its outputs; only train may replace its --weights. */
 static void test_distinct(void **state) {
   (void)state;
@@ -312,9 +395,9 @@ static void test_roles(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_links),        cmocka_unit_test(test_names), cmocka_unit_test(test_directories),
-      cmocka_unit_test(test_link_to_file), cmocka_unit_test(test_table), cmocka_unit_test(test_permissions),
-      cmocka_unit_test(test_distinct),     cmocka_unit_test(test_roles), cmocka_unit_test(test_inputs_that_are_no_paths),
-      cmocka_unit_test(test_streams)};
+      cmocka_unit_test(test_links),        cmocka_unit_test(test_names),  cmocka_unit_test(test_directories),
+      cmocka_unit_test(test_link_to_file), cmocka_unit_test(test_table),  cmocka_unit_test(test_permissions),
+      cmocka_unit_test(test_distinct),     cmocka_unit_test(test_roles),  cmocka_unit_test(test_inputs_that_are_no_paths),
+      cmocka_unit_test(test_streams),      cmocka_unit_test(test_proven), cmocka_unit_test(test_mounted)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

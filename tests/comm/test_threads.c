@@ -288,17 +288,29 @@ static bppsa_status compute_for_ever(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
+static void count_end(void *context) {
+  atomic_fetch_add((atomic_int *)context, 1);
+}
+
 static void rank_that_does_not_come_back(void **state) {
   (void)state;
   const int64_t blocks = bppsa_alloc_live();
-  bppsa_comm_config config = {.ranks = 2, .timeout = 0.2};
+  atomic_int ends = 0;
+  bppsa_comm_config config = {.ranks = 2, .timeout = 0.2, .ended = count_end};
   bppsa_comm_outcome outcome;
   const double begin = bppsa_now();
-  assert_int_equal(bppsa_comm_run(&config, compute_for_ever, NULL, &outcome), BPPSA_ERR_NUMERIC);
+  assert_int_equal(bppsa_comm_run(&config, compute_for_ever, &ends, &outcome), BPPSA_ERR_NUMERIC);
   assert_string_equal(bppsa_last_error(), "rank 0: a NaN");
   assert_int_equal(outcome.left_behind, 1);
+  assert_int_equal(bppsa_comm_left_behind(), 1);
+  assert_int_equal(atomic_load(&ends), 0); /* it may still use the context */
   assert_true(bppsa_now() - begin >= 0.19);
   atomic_store(&released, true);
+  while (bppsa_comm_left_behind() > 0) {
+    assert_true(bppsa_now() - begin < 60);
+    sleep_for(0.001);
+  }
+  assert_int_equal(atomic_load(&ends), 1);
   while (bppsa_alloc_live() != blocks) { /* the last thread frees the world */
     assert_true(bppsa_now() - begin < 60);
     sleep_for(0.001);
@@ -558,16 +570,20 @@ static void bad_configurations(void **state) {
     bppsa_comm_config config;
     bppsa_status status;
     const char *words;
-  } bad[] = {{{BPPSA_COMM_THREADS, 0, 60}, BPPSA_ERR_ARGUMENT, "ranks 0: expected 1 .. 4096"},
-             {{BPPSA_COMM_THREADS, 4097, 60}, BPPSA_ERR_ARGUMENT, "ranks 4097"},
-             {{BPPSA_COMM_THREADS, 2, 0}, BPPSA_ERR_ARGUMENT, "timeout 0 s"},
-             {{BPPSA_COMM_THREADS, 2, -1}, BPPSA_ERR_ARGUMENT, "timeout -1 s"},
-             {{BPPSA_COMM_MPI, -1, 60}, BPPSA_ERR_ARGUMENT, "ranks -1: expected 0 .. 4096"},
-             {{BPPSA_COMM_MPI, 2, 60}, BPPSA_ERR_ARGUMENT, "no launcher has started this process, expected mpirun -n P"},
-             {{BPPSA_COMM_NCCL, 2, 60}, BPPSA_ERR_UNSUPPORTED, "transport nccl"}};
+  } bad[] = {{{BPPSA_COMM_THREADS, 0, 60, NULL}, BPPSA_ERR_ARGUMENT, "ranks 0: expected 1 .. 4096"},
+             {{BPPSA_COMM_THREADS, 4097, 60, NULL}, BPPSA_ERR_ARGUMENT, "ranks 4097"},
+             {{BPPSA_COMM_THREADS, 2, 0, NULL}, BPPSA_ERR_ARGUMENT, "timeout 0 s"},
+             {{BPPSA_COMM_THREADS, 2, -1, NULL}, BPPSA_ERR_ARGUMENT, "timeout -1 s"},
+             {{BPPSA_COMM_MPI, -1, 60, NULL}, BPPSA_ERR_ARGUMENT, "ranks -1: expected 0 .. 4096"},
+             {{BPPSA_COMM_MPI, 2, 60, NULL}, BPPSA_ERR_ARGUMENT, "no launcher has started this process, expected mpirun -n P"},
+             {{BPPSA_COMM_NCCL, 2, 60, NULL}, BPPSA_ERR_UNSUPPORTED, "transport nccl"}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
-    assert_int_equal(bppsa_comm_run(&bad[i].config, do_nothing, NULL, NULL), bad[i].status);
+    bppsa_comm_config config = bad[i].config;
+    atomic_int ends = 0;
+    config.ended = count_end;
+    assert_int_equal(bppsa_comm_run(&config, do_nothing, &ends, NULL), bad[i].status);
     assert_says(bad[i].words);
+    assert_int_equal(atomic_load(&ends), 1); /* in every case */
   }
 }
 

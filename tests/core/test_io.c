@@ -153,8 +153,66 @@ static void cleaning_spares_what_is_not_ours(void **state) {
   assert_message(FOLDER "/none: cannot list the directory");
 }
 
+/* Two threads may write into one directory, of which one cleans it. */
+static void cleaning_spares_open_writers(void **state) {
+  (void)state;
+  char text[8] = "";
+  bppsa_file_writer *writer = NULL;
+  assert_int_equal(bppsa_file_writer_create(TARGET, &writer), BPPSA_OK);
+  assert_int_equal(bppsa_file_clean(FOLDER), BPPSA_OK);
+  assert_int_equal(bppsa_file_writer_write(writer, "new!", 4), BPPSA_OK);
+  assert_int_equal(bppsa_file_writer_commit(writer), BPPSA_OK);
+  assert_int_equal(get_file(TARGET, text, sizeof text - 1), 4);
+}
+
+/* A proof changes nothing and leaves nothing, whichever of its calls fails, or is the last one before a kill. */
+static void proofs_change_nothing(void **state) {
+  (void)state;
+  for (int existing = 0; existing < 3; ++existing) { /* a new file, one that is replaced, a directory */
+    bool done = false, killed = false;
+    int64_t call = 1;
+    for (; !done || !killed; ++call) {
+      fresh_folder(FOLDER);
+      if (existing == 1) {
+        put_file(TARGET, "old", 3);
+      }
+      const pid_t child = fork();
+      assert_true(child >= 0);
+      io_fault fault;
+      if (child == 0) {
+        io_fault_set(&fault, call, false, 0);
+        _exit((existing == 2 ? bppsa_file_prove_directory(FOLDER) : bppsa_file_prove(TARGET)) == BPPSA_OK ? 0 : 1);
+      }
+      int ended = 0;
+      assert_int_equal(waitpid(child, &ended, 0), child);
+      killed = WIFEXITED(ended);
+      assert_true(killed ? WEXITSTATUS(ended) == 0 : WTERMSIG(ended) == SIGKILL);
+      assert_int_equal(bppsa_file_clean(FOLDER), BPPSA_OK);
+      assert_int_equal(entries(FOLDER), existing == 1 ? 1 : 0);
+      const int64_t live = bppsa_alloc_live(), open_files = bppsa_io_open_count();
+      io_fault_set(&fault, call, false, ENOSPC);
+      const bppsa_status status = existing == 2 ? bppsa_file_prove_directory(FOLDER) : bppsa_file_prove(TARGET);
+      io_fault_clear();
+      done = fault.failed == 0;
+      assert_int_equal(status, done ? BPPSA_OK : BPPSA_ERR_IO);
+      if (!done) {
+        assert_message(existing == 2 ? FOLDER : TARGET);
+        assert_message(strerror(ENOSPC));
+      }
+      char text[8] = "";
+      assert_int_equal(get_file(TARGET, text, sizeof text - 1), existing == 1 ? 3 : -1);
+      assert_int_equal(entries(FOLDER), existing == 1 ? 1 : 0);
+      assert_int_equal(bppsa_alloc_live(), live);
+      assert_int_equal(bppsa_io_open_count(), open_files);
+    }
+    assert_true(call - 2 >= 4); /* (rmdir,) open, write, close, unlink */
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(cleaning_spares_open_writers, setup, teardown),
+      cmocka_unit_test_setup_teardown(proofs_change_nothing, setup, teardown),
       cmocka_unit_test_setup_teardown(reads_fail_clearly, setup, teardown),
       cmocka_unit_test_setup_teardown(writes_are_complete_or_absent, setup, teardown),
       cmocka_unit_test_setup_teardown(a_kill_leaves_the_old_or_the_new, setup, teardown),

@@ -302,10 +302,12 @@ static void test_staleness(void **state) {
 }
 
 static bool stopped;
-static bool is_stopped(void) {
+static bool is_stopped(void *context) {
+  (void)context;
   return stopped;
 }
-static const char *stop_name(void) {
+static const char *stop_name(void *context) {
+  (void)context;
   return "a test";
 }
 

@@ -1,7 +1,7 @@
 /* A run of training without a command line: its model, the settings a resumed run must share, its weights. */
 #include "core/safetensors.h"
 #include "tests/models/train_setting.h"
-#include "tests/support/folder.h"
+#include "tests/support/rescue_folder.h"
 
 static const char *field(const bppsa_train_run *run, const char *key) {
   for (int64_t i = 0; i < run->train.field_count; ++i) {
@@ -66,7 +66,11 @@ static void test_weights(void **state) {
   bppsa_view_set(&run.model->parameters[0].value, 0, value + 1);
   bppsa_train_run_set_fields(&run);
   assert_string_not_equal(field(&run, "init"), first);
+  rescue_to("run_rescued");
   assert_int_equal(bppsa_train_run_save(&run, "no/such/W.safetensors"), BPPSA_ERR_IO);
+  assert_non_null(strstr(bppsa_last_error(), rescue_folder));
+  assert_int_equal(entries("run_rescued"), 1);
+  remove_folder("run_rescued");
   bppsa_train_run_free(&run);
 }
 

@@ -1,15 +1,25 @@
 """The package without PyTorch: commands, Jacobians, the scan, errors, threads, Ctrl-C, memory."""
+import concurrent.futures
 import contextlib
 import glob
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import numpy as np
 
 import bppsa
 from bppsa import _native
+from bppsa._arrays import load_tensors
 from support import has, main, residual, run_until_interrupted
 
 METHODS = ["auto", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"]
@@ -321,6 +331,120 @@ except KeyboardInterrupt as reason:
     print(reason)
 """)
         self.assertRegex(out, "^stopped by SIGINT after step [0-9]+", err)
+
+
+    def test_commands_at_once(self):
+        rng = np.random.default_rng(3)
+        x, y = rng.standard_normal((24, 9, 2)).astype(np.float32), rng.integers(0, 2, 24)
+        with tempfile.TemporaryDirectory() as folder:
+            def train(name, **options):
+                path = os.path.join(folder, name)
+                bppsa.train("gru", data=(x, y), hidden=5, iterations=8, batch=8, threads=1, save_weights=path, **options)
+                weights = load_tensors(path)
+                gradients = bppsa.grad("gru", weights, x.transpose(1, 0, 2), y, threads=1)
+                loss = bppsa.run("eval", "gru", weights=weights, data=(x, y), threads=1)["loss"]
+                return {**weights, **{f"of {key}": value for key, value in gradients.items()}, "loss": np.float64(loss)}
+
+            expected = [train("alone"), train("alone", ranks=2)]
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                found = list(pool.map(lambda i: train(f"w{i}", **({"ranks": 2} if i % 2 else {"checkpoint": f"{folder}/{i}"})),
+                                      range(8)))
+        for number, values in enumerate(found):
+            self.assertEqual(values.keys(), expected[number % 2].keys())
+            for name, value in values.items():
+                np.testing.assert_array_equal(value, expected[number % 2][name], f"{name}, run {number}")
+
+
+LEFT_BEHIND = """
+import atexit, glob, sys
+import numpy as np
+import bppsa
+from bppsa import _native
+rng = np.random.default_rng(5)
+x, y = rng.standard_normal((3, 6000, 4)).astype(np.float32), np.array([0, 1, 1])
+before = set(glob.glob("/dev/shm/bppsa-*"))
+weights = sys.argv[1]
+def train(**options):
+    return bppsa.train("gru", data=options.pop("data"), hidden=256, iterations=1, batch=3, threads=1, **options)
+def grad(**options):
+    x, y = options.pop("data")
+    return bppsa.grad("gru", weights, x.transpose(1, 0, 2), y, threads=1, **options)
+def evaluate(**options):
+    return bppsa.run("eval", "gru", weights=weights, threads=1, **options)
+train(data=(x[:, :4], y), save_weights=weights)
+left = 0
+for call in (train, grad, evaluate):
+    try:
+        call(data=(x, y), ranks=2, split="time", timeout=0.05)
+    except bppsa.RunError as error:
+        assert "rank " in str(error) and " waited 0.05 s for rank " in str(error), error
+    else:
+        print("finished")
+    finally:
+        left = max(left, _native.left_behind())
+        assert set(glob.glob("/dev/shm/bppsa-*")) == before
+    call(data=(x[:, :4], y), ranks=2)  # beside the ranks that still compute
+atexit.register(lambda: print("the end"))
+print("left behind" if left > 0 else "all ended")
+"""
+
+
+class Ranks(unittest.TestCase):
+    def test_ranks_that_do_not_end_in_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, "-c", LEFT_BEHIND, os.path.join(folder, "w.safetensors")], text=True,
+                                  capture_output=True, timeout=100)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "left behind\nthe end\n", ""))
+
+
+    # Every process of mpirun's gets the sentence as an exception and goes on; the job ends when the interpreters do.
+    def test_processes_of_mpirun(self):
+        folder = pathlib.Path(bppsa.__file__).resolve().parents[2]  # of a build
+        if not (folder / "bppsa_mpi.so").exists() or shutil.which("mpirun") is None or "LD_PRELOAD" in os.environ:
+            self.skipTest("no MPI")
+        program = """
+import atexit, sys
+import bppsa
+atexit.register(lambda: print("the end", flush=True))
+try:
+    bppsa.run("train", "gru", seq_len=6000, hidden=256, samples=3, batch=3, iterations=1, split="time", threads=1, timeout=0.05)
+except bppsa.RunError as error:
+    print("waited" if " waited 0.05 s for " in str(error) else error, flush=True)
+"""
+        done = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, "-c", program], text=True,
+                              capture_output=True, timeout=100,
+                              env={**os.environ, "BPPSA_MODULES": str(folder), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        lines = done.stdout.split("\n")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertGreaterEqual(lines.count("waited"), 1, done)  # the first that ends takes the job with it
+        self.assertGreaterEqual(lines.count("the end"), 1, done)
+        self.assertEqual(set(lines) - {"waited", "the end", ""}, set())
+
+
+class Files(unittest.TestCase):
+    def test_outputs_are_proven_first(self):
+        with self.assertRaisesRegex(bppsa.RequestError, "^--save-weights: /proc/w: cannot create a file in its directory: "):
+            bppsa.train("rnn", iterations=1000000, save_weights="/proc/w")
+
+    def test_weights_are_rescued(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, TMPDIR=folder):
+            place, log = os.path.join(folder, "place"), os.path.join(folder, "log")
+            os.mkdir(place)
+
+            def remove():
+                while not os.path.exists(log):
+                    time.sleep(0.001)
+                os.rmdir(place)
+
+            thread = threading.Thread(target=remove)
+            thread.start()
+            with self.assertRaises(bppsa.RunError) as caught:
+                bppsa.train("gru", hidden=4, seq_len=400, iterations=60, threads=1, log=log, save_weights=place + "/w.safetensors")
+            thread.join()
+            found = re.search("; it is in (.*/w.safetensors) instead$", str(caught.exception))
+            self.assertTrue(found and found[1].startswith(folder), caught.exception)
+            self.assertIn("gru.weight_hh_l0", load_tensors(found[1]))
 
 
 class Memory(unittest.TestCase):

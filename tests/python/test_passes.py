@@ -314,7 +314,8 @@ class Outputs(Passes):
                    lambda layer: setattr(layer, "weight_ih_l0", torch.nn.Parameter(torch.randn(12, 1))),
                    "weight_ih_l0 is .3, 12., expected .12, 3.":
                    lambda layer: setattr(layer, "weight_ih_l0", torch.nn.Parameter(torch.randn(3, 12))),
-                   "bias_hh_l0 is .1., expected .12.": lambda layer: setattr(layer, "bias_hh_l0", torch.nn.Parameter(torch.randn(1))),
+                   "bias_hh_l0 is .1., expected .12.":
+                   lambda layer: setattr(layer, "bias_hh_l0", torch.nn.Parameter(torch.randn(1))),
                    "bias_hh_l0: a NoneType, expected a tensor": lambda layer: setattr(layer, "bias_hh_l0", None),
                    "weight_hh_l0 is .3, 4., expected .12, 4.": shrink,
                    "weight_ih_l0 is .12, 3., expected .192, 3.": resize}

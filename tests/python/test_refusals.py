@@ -55,7 +55,8 @@ class Edges(unittest.TestCase):
     @unittest.skipUnless(has("torch.export"), "this PyTorch has no torch.export")
     def test_export(self):
         for model in (self.layer, self.model):
-            self.assert_refused("bppsa.torch.GRU: torch.export .*cannot", lambda: torch.export.export(model, (self.x,), strict=False))
+            self.assert_refused("bppsa.torch.GRU: torch.export .*cannot",
+                                lambda: torch.export.export(model, (self.x,), strict=False))
             self.assert_refused("bppsa.torch computes in C; where it has to be recorded, expected a layer of torch.nn",
                                 lambda: torch.export.export(model, (self.x,), strict=True))
 
@@ -95,7 +96,8 @@ class Edges(unittest.TestCase):
             self.assert_refused(f"bppsa.torch.GRU: hx is a {type(given).__name__}, expected a tensor",
                                 lambda: self.layer(self.x, given))
             if not isinstance(given, str):
-                self.assert_refused("bppsa.torch.scan: jt is a .*, expected a tensor", lambda: bppsa.torch.scan(given, None, self.x))
+                self.assert_refused("bppsa.torch.scan: jt is a .*, expected a tensor",
+                                    lambda: bppsa.torch.scan(given, None, self.x))
         self.assert_refused("bppsa.torch.LSTM: hx has a int, expected a tensor", lambda: bppsa.torch.LSTM(3, 4)(self.x, (0, 0)))
         self.assert_refused("bppsa.torch.scan: g is a NoneType, expected a tensor", lambda: bppsa.torch.scan(self.x, None, None))
 

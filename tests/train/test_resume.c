@@ -16,6 +16,7 @@
 #include "tests/core/helpers.h"
 #include "tests/support/folder.h"
 #include "tests/support/io_fault.h"
+#include "tests/support/rescue_folder.h"
 #include "tests/support/support.h"
 #include "tests/train/tiny_model.h"
 #include "train/checkpoint.h"
@@ -364,6 +365,7 @@ static void no_failure_loses_a_run(void **state) {
     const int error = way == 0 ? ENOSPC : EIO;
     bool done = false, second_done = false;
     int64_t walked = 0;
+    rescue_to("resume_rescued");
     for (int64_t call = 1; !done || !second_done; ++call) {
       fresh_folder(FOLDER);
       bool *const now_done = done ? &second_done : &done; /* first the run itself, then the run resumed */
@@ -401,6 +403,7 @@ static void no_failure_loses_a_run(void **state) {
       assert_same(&resumed, &whole);
     }
   }
+  remove_folder("resume_rescued");
 }
 
 static void out_of_memory_leaks_nothing(void **state) {

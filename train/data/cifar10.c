@@ -169,7 +169,7 @@ static bppsa_status prepare_directory(const writing *w) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: cannot make the directory (%s)", w->directory, strerror(errno));
   }
   for (int file = 0; file < BPPSA_CIFAR10_FILES; ++file) {
-    if (stat(path_of(w, file), &info) == 0) {
+    if (lstat(path_of(w, file), &info) == 0) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: is there already, expected a directory without CIFAR-10's files", w->path);
     }
   }

@@ -6,6 +6,7 @@
 
 #include "bench/harness/report.h"
 #include "core/clock.h"
+#include "tests/support/rescue_folder.h"
 
 static bppsa_device *device;
 
@@ -36,7 +37,11 @@ static void test_document(void **state) {
   assert_int_equal(remove("report.json"), 0);
   request = (bppsa_bench_request){.path = "missing/report.json", .device = device};
   assert_int_equal(bppsa_bench_open(&request, "some", &report), BPPSA_OK);
+  rescue_to("report_rescued");
   assert_int_equal(bppsa_bench_finish(&report), BPPSA_ERR_IO);
+  assert_non_null(strstr(bppsa_last_error(), rescue_folder)); /* the measurements are not lost */
+  assert_int_equal(entries("report_rescued"), 1);
+  remove_folder("report_rescued");
   json_decref(report.document);
 }
 
