@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from program import ROOT, built, plain_parser, where_and_when
+from program import ROOT, built, commit, plain_parser, where_and_when
 
 FOLDERS = ("recurrent", "scan", "jacobian", "train", "comm")
 
@@ -48,7 +48,8 @@ def run(job):
     if process.returncode != 0 or not lines:
         print(text)
     counted = json.loads(lines[-1]) if lines else {"object": os.path.basename(program), "sequences": 0, "calls": {}}
-    row = {**counted, "calls": dict(sorted(counted["calls"].items())), "processor_s": round(used.ru_utime + used.ru_stime, 1)}
+    row = {**counted, "calls": dict(sorted(counted["calls"].items())), "processor_s": round(used.ru_utime + used.ru_stime, 1),
+           "commit": commit()}
     print("%s: %s: %d sequences, exit code %d" % (build, row["object"], row["sequences"], process.returncode), flush=True)
     return build, row, process.returncode
 

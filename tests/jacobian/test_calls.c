@@ -237,6 +237,7 @@ static void refused(call_sequence *s, void *object) {
     break;
   case 2:
     config.symbolic = true;
+    config.kind = BPPSA_PRODUCT_AUTO; /* it looks for no bands */
     assert_ok(bppsa_product_create(p->a, p->b, &config, o->device, &other));
     assert_refused(bppsa_product_execute(other, 1, e.a, e.b, e.found), BPPSA_ERR_ARGUMENT);
     break;
