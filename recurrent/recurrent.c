@@ -111,7 +111,7 @@ bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, c
   n->x = x->data;
   n->output = output != NULL ? output->data : NULL;
   n->seed = NULL;
-  n->backward_done = false;
+  n->backward_done = n->has_logits = false;
   return BPPSA_OK;
 }
 
@@ -122,6 +122,11 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
   if (n->config.tape && n->layers[0].h == NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a forward pass without a tape, expected bppsa_recurrent_use_tape before it",
                       n->cell->name);
+  }
+  if (n->config.tape && x->shape[1] != n->batch) { /* the output has the shape of the tape's x */
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "%s: a forward pass of %lld samples, expected the %lld that bppsa_recurrent_use_tape was given",
+                      n->cell->name, (long long)x->shape[1], (long long)n->batch);
   }
   BPPSA_TRY(bppsa_ragged_take(n, x->shape[1], lengths));
   n->batch = x->shape[1];
@@ -232,7 +237,7 @@ static bppsa_status check_forward_was_run(const recurrent_network *n, const bpps
 }
 
 bppsa_status bppsa_recurrent_seed(recurrent_network *n) {
-  return n->config.no_head ? n->backend->seed_layers(n, n->seed) : n->backend->seed(n);
+  return n->config.no_head || n->seeds_states ? n->backend->seed_layers(n, n->seed) : n->backend->seed(n);
 }
 
 static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
@@ -241,6 +246,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   const bppsa_view logits = logits_view(n);
   BPPSA_TRY(check_view(n, "seed", seed, logits.ndim, logits.shape));
   n->seed = seed->data;
+  n->seeds_states = false;
   BPPSA_TRY(bppsa_recurrent_seed(n));
   if (!n->config.no_head) {
     BPPSA_TRY(n->backend->head_gradients(n));
@@ -262,6 +268,8 @@ bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_vie
   BPPSA_REQUIRE(model != NULL && seed != NULL);
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(seed_layers(n, seed));
+  n->seed = seed->data;
+  n->seeds_states = true;
   return backward_layers(n);
 }
 

@@ -144,7 +144,7 @@ bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size);
  * memory. A forward pass with the same x follows, which writes the tape, and h_1 .. h_T [T,b,H] to `output` as well unless that is
  * NULL; or backward passes, if a forward pass with the same x and the same parameters' values has written the tape, by any network
  * of the same configuration; it may have moved meanwhile. ERR_SHAPE; ERR_ARGUMENT: the network has no tapes, or an array is on
- * another device. */
+ * another device; of a forward pass: it has other than x's number of samples. */
 bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape, const bppsa_view *output);
 
 /* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,D·H], on the model's device (borrowed, until the next pass, or

@@ -158,7 +158,8 @@ typedef struct {
   int64_t batch;           /* b of the latest forward pass */
   const void *x;           /* of the latest forward pass, borrowed */
   void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
-  const void *seed;        /* of the latest backward pass through the head, borrowed; NULL before it */
+  const void *seed;        /* of the latest backward pass, borrowed; NULL before it */
+  bool seeds_states;       /* it is the gradient of the top layer's states, not of the outputs */
   bool backward_done;      /* since the latest forward pass */
   bool has_logits;         /* the latest forward pass computed them */
   int64_t bytes;           /* that the network holds, with the state of an optimiser */

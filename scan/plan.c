@@ -395,6 +395,7 @@ static bppsa_status create_with(const bppsa_scan_config *config, const bppsa_sca
   if (plan == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  (void)pthread_mutex_init(&plan->multiplying, NULL);
   plan->config = *config;
   plan->config.dims = NULL;
   plan->row = row;
@@ -461,6 +462,7 @@ void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
     bppsa_free(plan->levels);
     bppsa_free(plan->slot_offsets);
     bppsa_scan_csr_free(plan);
+    (void)pthread_mutex_destroy(&plan->multiplying);
     bppsa_free(plan);
   }
 }

@@ -1,7 +1,8 @@
 /* Executes a scan plan on a device.
  *
  * An executor is a plan with memory: creating it allocates everything; executing it allocates nothing and can be repeated without
- * end. It is a small table of functions, so that a distributed executor can replace the local one.
+ * end. It is a small table of functions, so that a distributed executor can replace the local one. Several executors of one plan
+ * may run at the same time; those of sparse elements wait for each other where they multiply, and on a GPU share a stream.
  */
 #ifndef BPPSA_SCAN_SCAN_H
 #define BPPSA_SCAN_SCAN_H

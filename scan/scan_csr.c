@@ -44,7 +44,11 @@ static bppsa_status multiply(scan_csr *s, const bppsa_scan_operands *o, const bp
     return BPPSA_OK;
   }
   s->values[index] = (bppsa_csr_values){s->held[index], left.stride == 0 && right.stride == 0 ? 0 : plan->nodes[index].nnz};
-  return bppsa_product_execute(plan->nodes[index].product, o->batch, left, right, s->held[index]);
+  pthread_mutex_t *multiplying = (pthread_mutex_t *)&plan->multiplying;
+  (void)pthread_mutex_lock(multiplying); /* executors of one plan may run at the same time */
+  const bppsa_status status = bppsa_product_execute(plan->nodes[index].product, o->batch, left, right, s->held[index]);
+  (void)pthread_mutex_unlock(multiplying);
+  return status;
 }
 
 static bppsa_status csr_execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {

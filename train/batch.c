@@ -73,6 +73,9 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
 }
 
 void bppsa_batch_free(bppsa_batch *batch) {
+  if (batch->training) {
+    bppsa_model_drop(batch->model, 0, NULL); /* it borrows the indices for its next passes */
+  }
   bppsa_buffer_free(&batch->x);
   bppsa_buffer_free(&batch->seed);
   bppsa_buffer_free(&batch->own_targets);

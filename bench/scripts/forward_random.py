@@ -7,14 +7,12 @@ finite must stand where the sequential pass puts it, and with tolerance 0 all bi
 configurations went through.
 BUILD: a build of the preset cpu. Exits with the status of the tests.
 """
-import datetime
 import json
 import os
 import subprocess
 import sys
 
-from gradients import commit, processor
-from program import built, plain_parser
+from program import built, plain_parser, where_and_when
 
 
 def main():
@@ -30,8 +28,7 @@ def main():
         return done.returncode
     with open(out, encoding="utf-8") as file:
         found = json.load(file)
-    document = {"bench": "forward_random", "commit": commit(),
-                "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "device": processor(), **found}
+    document = {"bench": "forward_random", **where_and_when(), **found}
     with open(out, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
         file.write("\n")

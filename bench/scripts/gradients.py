@@ -10,16 +10,13 @@ BUILD: a build of the preset cpu. Exit code 1: a residual that is not explained,
 configuration.
 """
 import collections
-import datetime
 import json
 import os
-import platform
 import subprocess
 import sys
 
-from program import built, plain_parser
+from program import built, plain_parser, where_and_when
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CAMPAIGNS = [("campaign_" + cell,) for cell in ("rnn", "gru", "lstm")] + [
     (program, cell) for program in ("campaign_sequences", "campaign_ranks") for cell in ("rnn", "gru", "lstm")]
 LIMIT = 30
@@ -46,17 +43,6 @@ def run(campaigns, count, seed):
             for campaign, process in started for row in rows_of(process)]
 
 
-def processor():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def commit():
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, check=False)
-    return found.stdout.decode().strip()
-
-
 def summary(rows, count):
     rows = sorted(rows, key=lambda row: -row["residual"])
     shares = {"below_%g" % limit: sum(row["residual"] < limit for row in rows) for limit in (1, 2, 4, 8, 16, LIMIT)}
@@ -64,9 +50,8 @@ def summary(rows, count):
            for key in ("cell", "method", "dtype", "loss", "nonlinearity", "orthogonal", "threads", "ranks", "layers", "lengths",
                        "directions", "bias")}
     above = [row for row in rows if row["residual"] >= LIMIT]
-    return {"bench": "gradients", "commit": commit(),
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "device": processor(), "asked": count * len(CAMPAIGNS), "configurations": len(rows), "limit": LIMIT, **shares,
+    return {"bench": "gradients", **where_and_when(), "asked": count * len(CAMPAIGNS), "configurations": len(rows), "limit": LIMIT,
+            **shares,
             "above_and_explained": sum(map(explained, above)),
             "above_and_not_explained": sum(not explained(row) for row in above),
             "longest": max(row["seq_len"] for row in rows), "widest": max(row["hidden"] for row in rows), "met": met,

@@ -14,8 +14,7 @@ import tempfile
 import time
 import zipfile
 
-from gradients import processor
-from program import executable, plain_parser
+from program import executable, plain_parser, processor
 
 MIB = 1 << 20
 JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 8 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096

@@ -1,10 +1,14 @@
-"""What scripts share: their options, random images, and a run of the program."""
+"""What scripts share: their options, random images, a run of the program, and where and when it ran."""
 import argparse
 import array
+import datetime
 import os
+import platform
 import random
 import subprocess
 import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def plain_parser(description):
@@ -68,3 +72,20 @@ def run(o, *arguments, before=()):
     if done.returncode:
         sys.exit(done.returncode)
     return done.stdout
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def commit():
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, check=False)
+    return found.stdout.decode().strip()
+
+
+def where_and_when():
+    """members of a result: the sources' commit, the present time, the processor"""
+    return {"commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "device": processor()}

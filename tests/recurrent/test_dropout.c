@@ -1,4 +1,5 @@
-/* Dropout between layers: what is left out, on what that depends, and the gradients of what is left. */
+/* Dropout between layers: what is left out, on what that depends, and the gradients of what is left; and what else a pass does not
+ * keep of the one before. */
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "rnn/rnn.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
+#include "train/trainer.h"
 
 enum { STEPS = 12, BATCH = 4, INPUT = 2, HIDDEN = 5, LAYERS = 3, CLASSES = 3 };
 
@@ -278,9 +280,83 @@ static void test_earlier_logits(void **state) {
   close_run(&r);
 }
 
+/* Nor has the pass of a tape. */
+static void test_logits_of_tapes(void **state) {
+  (void)state;
+  bppsa_recurrent_config config = config_of(0);
+  config.layers = 1;
+  config.lengths = false;
+  config.tape = true;
+  run r = open_run(&bppsa_gru_cell, &config, 1);
+  bppsa_nonfinite where;
+  bppsa_view tapes[2];
+  int64_t size;
+  assert_int_equal(bppsa_recurrent_tape_size(r.model, &size), BPPSA_OK);
+  for (int k = 0; k < 2; ++k) { /* the second one's states are finite, but not its logits */
+    tapes[k] = random_view(4, 1, &size);
+    bppsa_view_set(&r.model->parameters[5].value, 0, k == 0 ? 0 : (double)NAN);
+    assert_int_equal(bppsa_recurrent_use_tape(r.model, &r.x, &tapes[k], NULL), BPPSA_OK);
+    (void)forward(&r, 0, NULL, NULL);
+    assert_int_equal(r.model->ops->find_nonfinite(r.model, &where), k == 1);
+  }
+  bppsa_view_set(&r.model->parameters[5].value, 0, 0);
+  assert_int_equal(bppsa_recurrent_use_tape(r.model, &r.x, &tapes[0], NULL), BPPSA_OK);
+  assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+  assert_false(r.model->ops->find_nonfinite(r.model, &where));
+  bppsa_free(tapes[0].data);
+  bppsa_free(tapes[1].data);
+  close_run(&r);
+}
+
+/* Only the latest backward pass is searched, whichever function made it. */
+static void test_earlier_seed(void **state) {
+  (void)state;
+  bppsa_recurrent_config config = config_of(0);
+  config.no_head = true;
+  config.hidden = CLASSES;
+  run r = open_run(&bppsa_lstm_cell, &config, 1);
+  bppsa_view seed = random_view(6, 3, r.seed.shape);
+  bppsa_nonfinite where;
+  bppsa_view_set(&seed, 7, (double)NAN);
+  (void)forward(&r, 0, NULL, NULL);
+  assert_int_equal(r.model->ops->backward(r.model, &seed), BPPSA_OK);
+  assert_true(r.model->ops->find_nonfinite(r.model, &where));
+  assert_int_equal(bppsa_recurrent_backward_layers(r.model, &r.seed), BPPSA_OK);
+  assert_false(r.model->ops->find_nonfinite(r.model, &where));
+  assert_int_equal(bppsa_recurrent_backward_layers(r.model, &seed), BPPSA_OK);
+  assert_true(r.model->ops->find_nonfinite(r.model, &where));
+  bppsa_free(seed.data);
+  close_run(&r);
+}
+
+/* The loop names samples in memory of its own: a pass behind it is one without dropout. */
+static void test_after_training(void **state) {
+  (void)state;
+  bppsa_recurrent_config config = config_of(0.5);
+  const bppsa_dataset_options options = {.samples = 20, .seq_len = STEPS, .input = INPUT, .labels_per_step = true};
+  bppsa_train_config training = bppsa_train_config_default();
+  bppsa_dataset *data;
+  bppsa_train_result result;
+  config.classes = 10;
+  run r = open_run(&bppsa_rnn_cell, &config, 1);
+  assert_int_equal(bppsa_dataset_create("bitstream", &options, &data), BPPSA_OK);
+  training.iterations = 2;
+  training.batch = BATCH;
+  assert_int_equal(bppsa_train(&training, r.model, data, r.device, NULL, &result), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r.model, &r.x, &r.h0, NULL, &r.logits), BPPSA_OK);
+  double found[STEPS * BATCH * 10];
+  memcpy(found, r.logits.data, sizeof found);
+  bppsa_model_drop(r.model, 0, NULL);
+  assert_int_equal(bppsa_model_forward(r.model, &r.x, &r.h0, NULL, &r.logits), BPPSA_OK);
+  assert_memory_equal(found, r.logits.data, sizeof found);
+  bppsa_dataset_destroy(data);
+  close_run(&r);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),      cmocka_unit_test(test_shares),
-                                     cmocka_unit_test(test_bits),           cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_between_passes), cmocka_unit_test(test_earlier_logits)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gradients),       cmocka_unit_test(test_shares),         cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_refusals),        cmocka_unit_test(test_between_passes), cmocka_unit_test(test_earlier_logits),
+      cmocka_unit_test(test_logits_of_tapes), cmocka_unit_test(test_earlier_seed),   cmocka_unit_test(test_after_training)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Recurrent networks, batches and files of weights that are refused, each with what was expected. */
 #include <string.h>
 
+#include "core/alloc.h"
 #include "recurrent/chain.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
@@ -78,6 +79,32 @@ static void test_batches(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* A forward pass has the samples of the x that its tape was given with, because the output has room for no more. */
+static void test_tapes(void **state) {
+  (void)state;
+  static float values[3 * 2 * 2], output[3 * 4];
+  bppsa_device *device = cpu_device(1);
+  bppsa_model *model = NULL;
+  bppsa_recurrent_config config = small();
+  config.tape = true;
+  assert_int_equal(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_OK);
+  int64_t size;
+  assert_int_equal(bppsa_recurrent_tape_size(model, &size), BPPSA_OK);
+  float *memory = bppsa_calloc(size, sizeof *memory);
+  const bppsa_view tape = bppsa_view_make(memory, BPPSA_F32, 1, &size),
+                   one = bppsa_view_make(values, BPPSA_F32, 3, (int64_t[]){3, 1, 2}),
+                   two = bppsa_view_make(values, BPPSA_F32, 3, (int64_t[]){3, 2, 2}),
+                   h = bppsa_view_make(output, BPPSA_F32, 3, (int64_t[]){3, 1, 4});
+  bppsa_view logits;
+  assert_int_equal(bppsa_recurrent_use_tape(model, &one, &tape, &h), BPPSA_OK);
+  assert_message(bppsa_model_forward(model, &two, NULL, NULL, &logits), BPPSA_ERR_ARGUMENT,
+                 "rnn: a forward pass of 2 samples, expected the 1 that bppsa_recurrent_use_tape was given");
+  assert_int_equal(bppsa_model_forward(model, &one, NULL, NULL, &logits), BPPSA_OK);
+  bppsa_free(memory);
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+}
+
 static void test_weights(void **state) {
   (void)state;
   static int64_t values[16];
@@ -102,6 +129,7 @@ static void test_choices(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_configurations), cmocka_unit_test(test_batches),
-                                     cmocka_unit_test(test_weights), cmocka_unit_test(test_choices)};
+                                     cmocka_unit_test(test_weights), cmocka_unit_test(test_choices),
+                                     cmocka_unit_test(test_tapes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

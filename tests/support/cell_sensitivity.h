@@ -3,17 +3,8 @@
 #define BPPSA_TESTS_SUPPORT_CELL_SENSITIVITY_H
 
 #include "core/cut.h"
-#include "core/philox.h"
 #include "tests/support/cell_problem.h"
-
-/* Random numbers of one configuration. */
-typedef struct {
-  uint64_t seed, drawn;
-} dice;
-
-static int64_t roll(dice *d, int64_t least, int64_t most) {
-  return least + (int64_t)(bppsa_random_u32(d->seed, BPPSA_STREAM_TEST, d->drawn++) % (uint64_t)(most - least + 1));
-}
+#include "tests/support/dice.h"
 
 /* A copy of a tensor; the caller frees it. */
 static double *copy_of(const double *values, int64_t count) {
