@@ -53,6 +53,16 @@ static bppsa_status read_file(bppsa_decoder *d, int64_t at, char *data, int64_t 
   return bppsa_file_reader_read(d->file, data, bytes);
 }
 
+/* Puts the right size in the place of the file's into `count` bytes of a piece, from its byte `first` on. */
+static void correct(const bppsa_decoder_piece *piece, int64_t first, char *data, int64_t count) {
+  for (int64_t i = 0; piece->sized && i < 4; ++i) {
+    const int64_t at = 4 + i - first;
+    if (at >= 0 && at < count) {
+      data[at] = (char)piece->size[i];
+    }
+  }
+}
+
 static sf_count_t file_read(void *data, sf_count_t bytes, void *user) {
   bppsa_decoder *d = user;
   int64_t done = 0, before = 0; /* bytes of the pieces in front of piece i */
@@ -60,6 +70,7 @@ static sf_count_t file_read(void *data, sf_count_t bytes, void *user) {
     const int64_t left = before + d->pieces[i].bytes - d->offset, count = bytes - done < left ? bytes - done : left;
     if (count > 0) {
       d->status = read_file(d, d->pieces[i].at + d->offset - before, (char *)data + done, count);
+      correct(&d->pieces[i], d->offset - before, (char *)data + done, count);
       d->offset += count;
       done += count;
     }

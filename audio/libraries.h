@@ -17,6 +17,8 @@ typedef struct bppsa_decoder bppsa_decoder;
  * can take hours. */
 typedef struct {
   int64_t at, bytes;
+  bool sized;            /* the four bytes behind its name, its size, are those of `size`, not the file's */
+  unsigned char size[4]; /* in the file's order */
 } bppsa_decoder_piece;
 
 enum { BPPSA_DECODER_PIECES = 5 };

@@ -13,11 +13,19 @@ enum { FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE }; /* format
 enum { FORMAT_MPEG = 0x50, FORMAT_MP3 = 0x55 };
 #define UNKNOWN_SIZE 0xFFFFFFFFu /* the size is in the ds64 chunk of an RF64 file */
 
+/* Sizes of containers and of their samples that programs write when they write to a pipe and do not know them: 0, or close to 2 or
+ * 4 GiB: ffmpeg has 0xFFFFFFFF, sox 0x7FFFF000, arecord 0x80000000, some with the size of the head more or less. */
+static bool is_open_size(int64_t size) {
+  return size == 0 || (size >= 0x7FFE0000 && size <= 0x8001FFFF) || (size >= 0xFFFE0000 && size <= UNKNOWN_SIZE);
+}
+
 /* The facts found so far while walking over the chunks. */
 typedef struct {
   bppsa_file_reader file;
   bool big;                             /* RIFX: the high byte of a number comes first */
   bool wide;                            /* RF64 */
+  bool open;                            /* the container's size is not known: it ends with the file */
+  bool counted;                         /* the size of the data chunk was not known either */
   int64_t end;                          /* one past the last byte of the container */
   int64_t wide_data;                    /* size of the data chunk according to the ds64 chunk; -1: none */
   int64_t format_at;                    /* first byte of the fmt chunk's content; 0: not found yet */
@@ -54,7 +62,17 @@ static bppsa_status read_at(walk *w, int64_t at, const char *what, void *data, i
 
 /* Bytes at .. at + bytes - 1 are handed to libsndfile. */
 static void keep(walk *w, int64_t at, int64_t bytes) {
-  w->piece[w->pieces++] = (bppsa_decoder_piece){at, bytes};
+  w->piece[w->pieces++] = (bppsa_decoder_piece){.at = at, .bytes = bytes};
+}
+
+/* The size of the latest piece was not known: libsndfile is told it. */
+static void tell_size(walk *w, int64_t bytes) {
+  bppsa_decoder_piece *piece = &w->piece[w->pieces - 1];
+  const uint32_t size = bytes < UNKNOWN_SIZE ? (uint32_t)bytes : UNKNOWN_SIZE;
+  piece->sized = true;
+  for (int i = 0; i < 4; ++i) {
+    piece->size[w->big ? 3 - i : i] = (unsigned char)(size >> 8 * i);
+  }
 }
 
 /* ---- the container ---- */
@@ -83,6 +101,8 @@ static bppsa_status read_head(walk *w) {
     w->wide_data = (int64_t)data;
   }
   keep(w, 0, sizeof head);
+  w->open = !w->wide && (w->end == 8 || w->end > w->file.size) && is_open_size(w->end - 8);
+  w->end = w->open ? w->file.size : w->end;
   if (w->end > w->file.size) {
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "%s: byte 4: the RIFF header announces %lld bytes after it, but the file has %lld, expected at most that",
@@ -154,6 +174,22 @@ static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, i
   return BPPSA_OK;
 }
 
+/* Returns how many bytes the data chunk has whose content begins at `at`, and `announced` in its head: where its writer did not
+ * know it, the whole frames up to the end. A head without sizes may say that the container ends in front of them. */
+static int64_t data_size(walk *w, int64_t at, int64_t announced) {
+  if (w->wide || w->format_at == 0) {
+    return announced == UNKNOWN_SIZE && w->wide ? w->wide_data : announced;
+  }
+  const bool none = announced == 0 && (w->open || at == w->end);
+  if (!is_open_size(announced) || (announced == 0 ? !none : announced <= w->end - at)) {
+    return announced;
+  }
+  const int64_t bytes = ((none ? w->file.size : w->end) - at) / w->block * w->block;
+  w->counted = true;
+  w->end = at + bytes;
+  return bytes;
+}
+
 /* Walks over all chunks of the container. A file has a handful of them; an endless row of empty ones is refused. A chunk of odd
  * size is followed by a byte of padding, which may be missing at the very end. */
 static bppsa_status read_chunks(walk *w) {
@@ -166,9 +202,8 @@ static bppsa_status read_chunks(walk *w) {
     }
     BPPSA_TRY(read_at(w, at, "the head of a chunk", head, sizeof head));
     int64_t bytes = (int64_t)number(w, head + 4, 4);
-    if (w->wide && bytes == UNKNOWN_SIZE && memcmp(head, "data", 4) == 0) {
-      bytes = w->wide_data;
-    }
+    const bool data = memcmp(head, "data", 4) == 0;
+    bytes = data ? data_size(w, at + 8, bytes) : bytes;
     if (bytes > w->end - at - 8) {
       char name[5] = {0};
       memcpy(name, head, 4);
@@ -180,6 +215,9 @@ static bppsa_status read_chunks(walk *w) {
     const int64_t next = at + 8 + bytes + (bytes & 1);
     if (is_needed(w, head, at)) {
       keep(w, at, (next < w->end ? next : w->end) - at);
+      if (data && w->counted) {
+        tell_size(w, bytes);
+      }
     }
     at = next;
   }

@@ -305,7 +305,7 @@ static bppsa_status setup_threads(const bppsa_cli *cli, bppsa_bench_settings *as
 static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *length = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN),
                            *weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS);
-  const bppsa_network network = {.kind = bppsa_setup_kind(cli), .name = bppsa_setup_kind(cli)->name};
+  bppsa_network network = {.kind = bppsa_setup_kind(cli), .name = bppsa_setup_kind(cli)->name};
   bppsa_network_config config = bppsa_network_config_default(&network);
   asked->longest = length->given ? length->integer : 0;
   asked->hidden = bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->integer;

@@ -69,6 +69,9 @@ static bppsa_status prepare(const bppsa_cli *cli, bppsa_eval_run *e) {
 
 static bppsa_status create(const bppsa_cli *cli, bppsa_eval_run *e) {
   BPPSA_TRY(bppsa_rank_network_create(&e->network, &e->config, e->device, &e->on, &e->model));
+  if (bppsa_ranks_first(e->on.comm)) {
+    bppsa_setup_note_forward(cli, bppsa_forward_plan_of(e->model));
+  }
   return bppsa_setup_model(cli, &e->network, e->file, e->model);
 }
 

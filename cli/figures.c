@@ -30,7 +30,9 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_MEMORY_LIMIT},
     {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
     {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_RESUME, .help = "go on where an interrupted run into the same directory stopped"},
+    {.option = BPPSA_OPTION_RESUME,
+     .help = "go on where an interrupted run into the same directory stopped",
+     .instead = "--out names the directory of the run to go on with"},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};

@@ -93,6 +93,11 @@ static bppsa_status choose(const bppsa_cli *cli, bppsa_gradients *g) {
 
 static bppsa_status create(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_rank_network_create(&g->network, &g->config, g->device, &g->on, &g->model));
+  if (bppsa_ranks_first(g->on.comm)) {
+    const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &g->config, &g->on, g->model);
+    bppsa_setup_note_scan(cli, &method);
+    bppsa_setup_note_forward(cli, bppsa_forward_plan_of(g->model));
+  }
   return bppsa_setup_model(cli, &g->network, g->file, g->model);
 }
 

@@ -139,6 +139,18 @@ static bppsa_status unknown_option(const char *command, const bppsa_option_use *
                     bppsa_suggestion(word, names, hint, sizeof hint));
 }
 
+/* A word that was given to a flag: --flag=WORD, or --flag WORD where no word is expected. */
+static bppsa_status refuse_value(const bppsa_option_use *flag, const char *word) {
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected the flag without a value%s%s", bppsa_option_get(flag->option)->name,
+                    word, flag->instead != NULL ? "; " : "", flag->instead != NULL ? flag->instead : "");
+}
+
+/* The flag that is the word in front of the one at `position`, or NULL. */
+static const bppsa_option_use *flag_before(const bppsa_option_use *uses, char **argv, int position) {
+  const bppsa_option_use *use = position > 0 ? find_use(uses, argv[position - 1], strlen(argv[position - 1])) : NULL;
+  return use != NULL && bppsa_option_get(use->option)->kind == BPPSA_FLAG ? use : NULL;
+}
+
 static bppsa_status parse_argument(const char *command, const bppsa_option_use *uses, int argc, char **argv, int *position,
                                    bppsa_option_value *values) {
   const char *text = argv[*position];
@@ -147,7 +159,10 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
     if (operand != NULL) {
       return bppsa_option_parse(operand->option, text, &values[operand->option]);
     }
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unexpected argument of '%s', expected options such as --help", text, command);
+    const bppsa_option_use *flag = flag_before(uses, argv, *position);
+    return flag != NULL ? refuse_value(flag, text)
+                        : bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unexpected argument of '%s', expected options such as --help",
+                                     text, command);
   }
   const char *equals = strchr(text, '=');
   const size_t length = equals != NULL ? (size_t)(equals - text) : strlen(text);
@@ -158,7 +173,7 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
   const bppsa_option_info *info = bppsa_option_get(use->option);
   if (info->kind == BPPSA_FLAG) {
     if (equals != NULL) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected the flag without a value", info->name, equals + 1);
+      return refuse_value(use, equals + 1);
     }
     values[use->option] = (bppsa_option_value){.given = true, .present = true};
     return BPPSA_OK;

@@ -226,6 +226,7 @@ typedef struct {
   const char *metavar, *help; /* the texts of this command's help; NULL: the table's */
   bool operand;               /* the value may also be given without the name of the option */
   bppsa_path_use path;        /* 0: the table's */
+  const char *instead;        /* of a flag: what takes the value that somebody gave it; NULL: nothing does */
 } bppsa_option_use;
 
 #define BPPSA_USE(name)                                                                                                          \

@@ -80,6 +80,17 @@ static bppsa_status write_files(const bppsa_cli *cli, const bppsa_oracle_query *
   return status;
 }
 
+/* Says so where a pipeline's micro-batches are fewer than was asked for, because each has a sample at least. */
+static void note_micro_batches(const bppsa_cli *cli, const bppsa_oracle_query *query, const bppsa_oracle_rows *rows) {
+  for (int64_t i = 0; i < rows->count; ++i) {
+    const int64_t used = rows->rows[i].micro_batches;
+    if (used < query->micro_batches && used == rows->rows[i].mini_batch) {
+      bppsa_setup_note_larger(cli, BPPSA_OPTION_MICRO_BATCHES, query->micro_batches, used);
+      return;
+    }
+  }
+}
+
 static bppsa_status ask(const bppsa_cli *cli, const bppsa_oracle_model *model, const bppsa_oracle_system *system,
                         bppsa_text *shown) {
   const char *strategy = bppsa_cli_value(cli, BPPSA_OPTION_STRATEGY)->text;
@@ -89,6 +100,7 @@ static bppsa_status ask(const bppsa_cli *cli, const bppsa_oracle_model *model, c
   query_of(cli, model, system, &query);
   BPPSA_TRY(bppsa_oracle_processors_parse(bppsa_cli_value(cli, BPPSA_OPTION_PROCESSORS)->text, system, &first, &last));
   BPPSA_TRY(bppsa_oracle_ask(&query, strcmp(strategy, "all") == 0 ? NULL : strategy, first, last, &rows));
+  note_micro_batches(cli, &query, &rows);
   bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_oracle_rows_json(&query, &rows), &shown->text)
                                      : bppsa_oracle_text_table(&query, &rows, shown);
   status = status == BPPSA_OK ? write_files(cli, &query, &rows) : status;

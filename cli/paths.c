@@ -6,12 +6,18 @@
 
 #include "cli/command.h"
 #include "core/directory.h"
+#include "core/npy.h"
 #include "core/path.h"
 #include "models/network_kind.h"
 #include "train/data/cifar10.h"
 
 /* Refuses an output that is the file at `path`, which `what` gives. */
 static bppsa_status check_other(const char *path, const char *what, const char *name, const char *output) {
+  char file[PATH_MAX];
+  if (bppsa_npy_is_member(path)) { /* FILE.npz:NAME */
+    snprintf(file, sizeof file, "%.*s", (int)bppsa_npy_file_length(path), path);
+    path = file;
+  }
   return bppsa_path_same(path, output)
              ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, the file of %s, expected two different files", name, output, what)
              : BPPSA_OK;

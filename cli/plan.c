@@ -83,7 +83,12 @@ static bppsa_status run(bppsa_cli *cli) {
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
   BPPSA_TRY(bppsa_ranks_split(cli, &network, config.batch, &split));
   bppsa_status status = bppsa_layer_plans_make(network.kind, &recurrent, device, &split, &plans);
-  status = status == BPPSA_OK ? render(cli, &plans, &shown) : status;
+  if (status == BPPSA_OK) {
+    const bppsa_gradient_method method = bppsa_scan_plan_method(plans.plans[recurrent.layers - 1]);
+    bppsa_setup_note_scan(cli, &method);
+    bppsa_setup_note_forward(cli, &plans.forward);
+    status = render(cli, &plans, &shown);
+  }
   status = status == BPPSA_OK ? draw(cli, &plans) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);

@@ -1,8 +1,7 @@
 /* `bppsa prune`: decides which weights of a network stay, and writes them as a file of masks. */
 #include "cli/setup.h"
-#include "core/alloc.h"
-#include "core/safetensors.h"
 #include "models/masks.h"
+#include "models/weight_list.h"
 
 static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_FRACTION, .required = true},
                                         {.option = BPPSA_OPTION_METHOD},
@@ -53,15 +52,14 @@ static bppsa_status output(const bppsa_cli *cli, const bppsa_masks *masks) {
 
 static bppsa_status prune(const bppsa_cli *cli, const bppsa_safetensors *file) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  bppsa_named_view *tensors = NULL;
+  bppsa_weight_list list = {.count = 0};
   bppsa_masks masks = {0};
-  int64_t count;
-  BPPSA_TRY(bppsa_safetensors_list(file, &tensors, &count));
+  BPPSA_TRY(bppsa_weight_list_make(path, file, BPPSA_LIST_VALUES, &list));
   bppsa_status status = bppsa_masks_make((bppsa_prune_method)bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->choice,
-                                         bppsa_cli_value(cli, BPPSA_OPTION_FRACTION)->real, count, tensors, &masks);
+                                         bppsa_cli_value(cli, BPPSA_OPTION_FRACTION)->real, list.count, list.tensors, &masks);
   status = status == BPPSA_OK ? output(cli, &masks) : status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", path);
   bppsa_masks_free(&masks);
-  bppsa_free(tensors);
+  bppsa_weight_list_free(&list);
   return status;
 }
 

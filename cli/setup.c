@@ -212,7 +212,7 @@ bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *netwo
   const bppsa_status status = bppsa_planner_choose(&request, network, device, config, chosen, note);
   bppsa_progress_clear(&line);
   if (status == BPPSA_OK && note[0] != '\0') {
-    fprintf(cli->to.err, "bppsa: note: %s\n", note);
+    bppsa_output_note(&cli->to, "%s", note);
   }
   return status;
 }
@@ -235,10 +235,11 @@ static bppsa_weights_request weights_request(const bppsa_cli *cli) {
                                  .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
                                  .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
                                  .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),
-                                 .loss_given = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS)->given};
+                                 .loss_given = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS)->given,
+                                 .trains = bppsa_options_take(cli->command->uses, BPPSA_OPTION_SAVE_WEIGHTS)};
 }
 
-bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_network_config *config,
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_network *network, bppsa_network_config *config,
                                  bppsa_safetensors **file) {
   bppsa_weights_request request = weights_request(cli);
   bppsa_dtype dtype;
@@ -249,19 +250,18 @@ bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *netw
   return bppsa_weights_load(&request, network, config, file);
 }
 
-void bppsa_setup_note_rounded(const bppsa_cli *cli, bool rounded) {
-  if (rounded) {
-    fprintf(cli->to.err, "bppsa: note: %s: f64 weights, rounded to f32 as --dtype f32 asks\n",
-            bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text);
+void bppsa_setup_note_weights(const bppsa_cli *cli, const char *note) {
+  if (note[0] != '\0') {
+    bppsa_output_note(&cli->to, "%s: %s", bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, note);
   }
 }
 
 bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,
                                bppsa_model *model) {
   const bppsa_weights_request request = weights_request(cli);
-  bool rounded = false;
-  BPPSA_TRY(bppsa_weights_set(&request, network, file, model, &rounded));
-  bppsa_setup_note_rounded(cli, rounded);
+  char note[BPPSA_WEIGHTS_NOTE];
+  BPPSA_TRY(bppsa_weights_set(&request, network, file, model, note));
+  bppsa_setup_note_weights(cli, note);
   return BPPSA_OK;
 }
 

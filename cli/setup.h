@@ -43,13 +43,20 @@ bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *netwo
 /* Returns the bytes that a device has available. */
 int64_t bppsa_setup_memory(const bppsa_device *device);
 
-/* --weights and --prefix (bppsa_weights_load, bppsa_weights_set); a note on standard error where f64 weights are rounded. */
-bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_network_config *config,
+/* --weights and --prefix (bppsa_weights_load, bppsa_weights_set); the note of the latter goes to standard error. */
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_network *network, bppsa_network_config *config,
                                  bppsa_safetensors **file);
 bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,
                                bppsa_model *model);
-/* Prints the note where f64 weights became f32. */
-void bppsa_setup_note_rounded(const bppsa_cli *cli, bool rounded);
+/* Notes where a number was asked for that is larger than the one that is used: of an option; --up-levels or --chunks of the method
+ * that was planned; --forward-chunks and --warm-up, or a speculative pass that is none (plan NULL: no forward pass has a plan).
+ * Only the first rank calls them. */
+void bppsa_setup_note_larger(const bppsa_cli *cli, bppsa_option option, int64_t asked, int64_t used);
+void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *method);
+void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *plan);
+
+/* Prints a note about the file of --weights, unless it is "". */
+void bppsa_setup_note_weights(const bppsa_cli *cli, const char *note);
 /* --loss and --ignore-label of train, eval and grad; where --loss is not given, the loss that the weights' metadata name (file
  * NULL: none). ERR_ARGUMENT: --ignore-label beside the mean squared error. */
 bppsa_status bppsa_setup_objective(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_objective *objective);

@@ -63,7 +63,9 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
   BPPSA_TRY(take_options(cli, &request));
   bppsa_status status = bppsa_flops_count(&request, &flops);
   if (status == BPPSA_OK) {
-    bppsa_setup_note_rounded(cli, flops.rounded);
+    bppsa_setup_note_weights(cli, flops.note);
+    bppsa_setup_note_larger(cli, BPPSA_OPTION_LEVELS, request.scan.algorithm == BPPSA_SCAN_BLELLOCH ? request.scan.up_levels : 0,
+                            bppsa_scan_plan_config(flops.plan)->method.up_levels);
     status = render(cli, &flops, &shown);
   }
   status = status == BPPSA_OK ? draw(cli, &flops) : status;

@@ -93,8 +93,8 @@ static bool reuse(const machine *m, const bppsa_device *device, bppsa_oracle_mod
   const bool good = date != NULL && !bppsa_has_control_characters(date) && fits(m, document, hardware) &&
                     take(m, document, model, system) == BPPSA_OK;
   if (good) {
-    fprintf(m->cli->to.err, "bppsa: note: %s: measured %s, kept in %s, which may be deleted to measure again\n",
-            BPPSA_ORACLE_THIS_MACHINE, date, m->path);
+    bppsa_output_note(&m->cli->to, "%s: measured %s, kept in %s, which may be deleted to measure again",
+                      BPPSA_ORACLE_THIS_MACHINE, date, m->path);
   }
   json_decref(document);
   return good;
@@ -155,13 +155,11 @@ static bppsa_status measure(machine *m) {
   config.ended = release;
   atomic_fetch_add(&m->holders, 1);
   BPPSA_TRY(bppsa_job_run(&config, calibrate, m, &outcome));
-  fprintf(m->cli->to.err, "bppsa: note: %s: layers of %s, products, and what %" PRId64 " ranks exchange measured in %s; ",
-          BPPSA_ORACLE_THIS_MACHINE, m->name, m->ranks, bppsa_text_si(bppsa_now() - start, "s", time, sizeof time));
-  if (keep(m) == BPPSA_OK) {
-    fprintf(m->cli->to.err, "kept in %s\n", m->path);
-  } else {
-    fprintf(m->cli->to.err, "not kept: %s\n", bppsa_last_error());
-  }
+  bppsa_text_si(bppsa_now() - start, "s", time, sizeof time);
+  const bool kept = keep(m) == BPPSA_OK;
+  bppsa_output_note(&m->cli->to, "%s: layers of %s, products, and what %" PRId64 " ranks exchange measured in %s; %s%s",
+                    BPPSA_ORACLE_THIS_MACHINE, m->name, m->ranks, time,
+                    kept ? "kept in " : "not kept: ", kept ? m->path : bppsa_last_error());
   return BPPSA_OK;
 }
 

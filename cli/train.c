@@ -23,7 +23,10 @@
       {.option = BPPSA_OPTION_TRACE, .help = "what the ranks did when, and with --costs what is predicted, for Perfetto"},       \
       BPPSA_USE(ALLOW_OTHER_RANKS), {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, BPPSA_USE(LOG),            \
       BPPSA_USE(WEIGHTS), BPPSA_USE(PREFIX), BPPSA_USE(SAVE_WEIGHTS), BPPSA_USE(CHECKPOINT), BPPSA_USE(CHECKPOINT_EVERY),        \
-      BPPSA_USE(RESUME), BPPSA_USE(JSON), BPPSA_USE(HELP), BPPSA_USE(COUNT)
+      {.option = BPPSA_OPTION_RESUME,                                                                                            \
+       .instead = "--checkpoint names the folder of the checkpoint, as in --checkpoint DIR "                                     \
+                  "--resume"},                                                                                                   \
+      BPPSA_USE(JSON), BPPSA_USE(HELP), BPPSA_USE(COUNT)
 
 #define CHUNKS_HELP "chunks of time; implies chunked [from T]; with --split interleaved stages of a worker [2]"
 /* The options of recurrent networks; `only` adds those of one cell. */
@@ -208,7 +211,7 @@ static bppsa_status print_now(void *context, const char *text) {
 static void note(void *context, const char *text) {
   screen *shown = context;
   bppsa_progress_clear(&shown->line);
-  fprintf(shown->cli->to.err, "bppsa: note: %s\n", text);
+  bppsa_output_note(&shown->cli->to, "%s", text);
 }
 
 static void show_progress(void *context, const bppsa_progress *p) {
@@ -281,8 +284,18 @@ static bppsa_status take_steps(bppsa_train_show *show) {
   return status;
 }
 
+/* Ranks that share layers, and schedules, give --chunks another meaning, and run no scan. */
+static void note_larger(const bppsa_cli *cli, const bppsa_train_run *run) {
+  if (bppsa_ranks_first(run->on.comm) && run->schedule.split == NULL && run->layers.split == NULL) {
+    const bppsa_gradient_method method = bppsa_rank_network_method(&run->network, &run->config, &run->on, run->model);
+    bppsa_setup_note_scan(cli, &method);
+    bppsa_setup_note_forward(cli, bppsa_forward_plan_of(run->model));
+  }
+}
+
 static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
   BPPSA_TRY(setup(cli, show->run));
+  note_larger(cli, show->run);
   const bppsa_status taken = take_steps(show);
   const bool first = bppsa_ranks_first(show->run->on.comm);
   if (taken != BPPSA_OK) {

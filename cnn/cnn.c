@@ -67,17 +67,20 @@ static bppsa_view view_of(const cnn *n, const void *data, int32_t ndim, const in
   return view;
 }
 
-static bppsa_status check_view(const cnn *n, const char *what, const bppsa_view *view, int32_t ndim, const int64_t *shape) {
+/* words: the shape in letters. */
+static bppsa_status check_view(const cnn *n, const char *what, const bppsa_view *view, const char *words, int32_t ndim,
+                               const int64_t *shape) {
   const bppsa_view expected = view_of(n, NULL, ndim, shape);
   if (view->dtype == expected.dtype && bppsa_view_same_shape(view, &expected) && bppsa_view_contiguous(view) &&
       view->device == expected.device) {
     return bppsa_view_check_data(what, view);
   }
-  char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
-  return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s%s, expected contiguous %s %s in %s memory", what, bppsa_dtype_name(view->dtype),
+  char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
+  return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s%s, expected contiguous %s %s in %s memory%s", what, bppsa_dtype_name(view->dtype),
                     bppsa_shape_text(view->ndim, view->shape, found, sizeof found),
                     view->device == expected.device ? "" : " elsewhere", bppsa_dtype_name(expected.dtype),
-                    bppsa_shape_text(ndim, shape, wanted, sizeof wanted), n->gpu == NULL ? "host" : "the GPU's");
+                    bppsa_shape_text(ndim, shape, wanted, sizeof wanted), n->gpu == NULL ? "host" : "the GPU's",
+                    bppsa_view_guess(words, view, ndim, shape, guess));
 }
 
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation) {
@@ -137,7 +140,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   if (h0 != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an initial state, expected none", n->network.name);
   }
-  BPPSA_TRY(check_view(n, "input", x, 4, shape));
+  BPPSA_TRY(check_view(n, "input", x, "[B, C, H, W]", 4, shape));
   if (shape[0] < 1 || shape[0] > n->config.batch) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "input: %lld samples, expected 1 .. %lld", (long long)shape[0],
                       (long long)n->config.batch);
@@ -233,7 +236,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   if (n->batch == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
   }
-  BPPSA_TRY(check_view(n, "seed", seed, 2, (int64_t[]){n->batch, n->base.classes}));
+  BPPSA_TRY(check_view(n, "seed", seed, "[B, C]", 2, (int64_t[]){n->batch, n->base.classes}));
   n->seed = seed->data;
   BPPSA_TRY(n->gpu != NULL ? bppsa_cnn_cuda_backward(n) : backward_here(n));
   n->base.redone = n->scan != NULL ? n->scan->redone : 0;

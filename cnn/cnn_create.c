@@ -6,6 +6,7 @@
 #include "cnn/cnn_internal.h"
 #include "core/alloc.h"
 #include "core/memory.h"
+#include "core/number.h"
 
 bppsa_cnn_config bppsa_cnn_config_default(void) {
   return (bppsa_cnn_config){.batch = 256, .dtype = BPPSA_F32, .method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
@@ -106,19 +107,6 @@ static const bppsa_named_view *mask_named(const bppsa_cnn_config *c, const char 
   return NULL;
 }
 
-/* Are all bytes of the element 0, or is it a float's -0? */
-static bool is_zero(const bppsa_view *view, int64_t i) {
-  if (view->dtype == BPPSA_F32 || view->dtype == BPPSA_F64) {
-    return bppsa_view_get(view, i) == 0;
-  }
-  const size_t size = bppsa_dtype_size(view->dtype);
-  bool zero = true;
-  for (size_t k = 0; k < size; ++k) {
-    zero = zero && ((const uint8_t *)view->data)[(size_t)i * size + k] == 0;
-  }
-  return zero;
-}
-
 static bppsa_status take_mask(cnn_layer *layer, const bppsa_view *weight, const bppsa_named_view *mask) {
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
   if (!bppsa_view_same_shape(&mask->view, weight)) {
@@ -126,9 +114,9 @@ static bppsa_status take_mask(cnn_layer *layer, const bppsa_view *weight, const 
                       bppsa_shape_text(mask->view.ndim, mask->view.shape, found, sizeof found),
                       bppsa_shape_text(weight->ndim, weight->shape, expected, sizeof expected));
   }
-  if (mask->view.dtype == BPPSA_F16 || mask->view.dtype == BPPSA_BF16 || !bppsa_view_contiguous(&mask->view)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mask '%s': dtype %s, expected a contiguous array of bool, integers, f32 or f64",
-                      mask->name, bppsa_dtype_name(mask->view.dtype));
+  if (bppsa_dtype_size(mask->view.dtype) == 0 || !bppsa_view_contiguous(&mask->view)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mask '%s': dtype %s, expected a contiguous array of bool, integers or reals",
+                      mask->name, bppsa_view_dtype_name(&mask->view));
   }
   const int64_t count = bppsa_view_count(weight);
   layer->mask = bppsa_alloc((size_t)count);
@@ -136,7 +124,7 @@ static bppsa_status take_mask(cnn_layer *layer, const bppsa_view *weight, const 
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t i = 0; i < count; ++i) {
-    layer->mask[i] = !is_zero(&mask->view, i);
+    layer->mask[i] = bppsa_number_set(&mask->view, i);
   }
   return BPPSA_OK;
 }

@@ -41,8 +41,8 @@ bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network
       }
       first = first == NULL ? found : first;
       if ((found->dtype != BPPSA_F32 && found->dtype != BPPSA_F64) || found->dtype != first->dtype) {
-        return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", where, name,
-                          bppsa_dtype_name(found->dtype), first == found ? "f32 or f64" : bppsa_dtype_name(first->dtype));
+        return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", where, name, bppsa_view_dtype_name(found),
+                          first == found ? "f32 or f64" : bppsa_dtype_name(first->dtype));
       }
     }
   }

@@ -101,7 +101,7 @@ static bppsa_status check_weights(const bppsa_named_view *weights) {
   const bppsa_view *v = &weights->view;
   if ((v->dtype != BPPSA_F32 && v->dtype != BPPSA_F64) || v->device != BPPSA_CPU || !bppsa_view_contiguous(v)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "prune: %s is %s, expected a contiguous array of f32 or f64 in host memory",
-                      weights->name, bppsa_dtype_name(v->dtype));
+                      weights->name, bppsa_view_dtype_name(v));
   }
   for (int64_t i = 0; i < bppsa_view_count(v); ++i) {
     if (!isfinite(bppsa_view_get(v, i))) {

@@ -100,6 +100,15 @@ bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_file_reader_skip(bppsa_file_reader *reader, int64_t bytes) {
+  BPPSA_REQUIRE(reader != NULL && bytes >= 0);
+  if (bppsa_io_seek(reader->descriptor, reader->offset + bytes) < 0) {
+    return system_failure(reader->path, "cannot move");
+  }
+  reader->offset += bytes;
+  return BPPSA_OK;
+}
+
 void bppsa_file_reader_close(bppsa_file_reader *reader) {
   if (reader == NULL) {
     return;

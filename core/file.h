@@ -31,6 +31,8 @@ typedef struct {
 bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader);
 /* Reads the next `bytes` bytes. ERR_IO: the file ends before. */
 bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64_t bytes);
+/* Passes over the next `bytes` bytes. ERR_IO: the file cannot be moved in. */
+bppsa_status bppsa_file_reader_skip(bppsa_file_reader *reader, int64_t bytes);
 void bppsa_file_reader_close(bppsa_file_reader *reader);
 
 typedef struct bppsa_file_writer bppsa_file_writer;

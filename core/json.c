@@ -58,7 +58,8 @@ bppsa_status bppsa_json_load(const char *path, json_t **value) {
   int64_t size = 0;
   BPPSA_TRY(bppsa_file_read(path, BPPSA_JSON_LIMIT, &text, &size));
   const int64_t mark = bppsa_text_order_mark(text, size);
-  const bppsa_status status = bppsa_json_parse_at(path, text + mark, size - mark, mark, value);
+  bppsa_status status = bppsa_text_check_encoding(path, text, size);
+  status = status == BPPSA_OK ? bppsa_json_parse_at(path, text + mark, size - mark, mark, value) : status;
   bppsa_free(text);
   return status;
 }

@@ -35,7 +35,7 @@ static bppsa_status check_value(const char *where, const bppsa_parameter *parame
   }
   if (value->dtype != BPPSA_F32 && value->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": dtype %s, expected f32 or f64", where, parameter->name,
-                      bppsa_dtype_name(value->dtype));
+                      bppsa_view_dtype_name(value));
   }
   if (!bppsa_view_same_shape(value, &parameter->value)) {
     char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];

@@ -7,16 +7,10 @@
 
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/npy_internal.h"
+#include "core/number.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and are read in place");
-
-static const struct {
-  const char *code; /* type code without the byte order */
-  bppsa_dtype dtype;
-} codes[] = {{"f4", BPPSA_F32}, {"f8", BPPSA_F64},  {"i8", BPPSA_I64}, {"i4", BPPSA_I32}, {"i2", BPPSA_I16}, {"i1", BPPSA_I8},
-             {"u1", BPPSA_U8},  {"b1", BPPSA_BOOL}, {"f2", BPPSA_F16}, {"u2", BPPSA_U16}, {"u4", BPPSA_U32}, {"u8", BPPSA_U64}};
-
-#define CODE_COUNT (sizeof codes / sizeof codes[0])
 
 /* ---- the header: a Python dictionary with the keys descr, fortran_order and shape ---- */
 
@@ -30,8 +24,9 @@ typedef struct {
 
 typedef struct {
   bppsa_dtype dtype;
-  bool fortran;
-  int64_t fortran_at, shape_at; /* bytes of the file where these values begin */
+  bool swapped;     /* the high byte of an element comes first */
+  bool fortran;     /* the first index runs fastest */
+  int64_t shape_at; /* byte of the file where the shape begins */
   int32_t ndim;
   int64_t shape[BPPSA_MAX_DIMS];
 } npy_header;
@@ -97,33 +92,30 @@ static bppsa_status take_descr(cursor *c, npy_header *header) {
   skip_space(c);
   const long long byte = (long long)(c->offset + c->at);
   if (c->at < c->size && c->text[c->at] == '[') {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: an array with fields, expected one dtype", c->path, byte);
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: an array with fields, expected one dtype, as X['FIELD'] has",
+                      c->path, byte);
   }
   char descr[32];
   BPPSA_TRY(take_string(c, descr, sizeof descr));
-  for (size_t i = 0; descr[0] != '\0' && i < CODE_COUNT; ++i) {
-    if (strcmp(descr + 1, codes[i].code) != 0) {
+  for (size_t i = 0; descr[0] != '\0' && i < BPPSA_NPY_CODES; ++i) {
+    if (strcmp(descr + 1, bppsa_npy_codes[i].code) != 0) {
       continue;
     }
-    const bool one_byte = bppsa_dtype_size(codes[i].dtype) == 1;
-    if (descr[0] == '>' && !one_byte) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: dtype '%s' is big-endian, expected '<%s'", c->path, byte, descr,
-                        codes[i].code);
-    }
-    if (descr[0] == '<' || (one_byte && (descr[0] == '|' || descr[0] == '>'))) {
-      header->dtype = codes[i].dtype;
+    const bool one_byte = bppsa_dtype_size(bppsa_npy_codes[i].dtype) == 1;
+    if (descr[0] == '<' || descr[0] == '>' || (one_byte && descr[0] == '|')) {
+      header->swapped = descr[0] == '>' && !one_byte;
+      header->dtype = bppsa_npy_codes[i].dtype;
       return BPPSA_OK;
     }
   }
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                    "%s: byte %lld: dtype '%s', expected one of '<f4' '<f8' '<i8' '<i4' '<i2' '|i1' '|u1' '|b1' '<f2' '<u2' "
+                    "%s: byte %lld: dtype '%s'%s, expected one of '<f4' '<f8' '<i8' '<i4' '<i2' '|i1' '|u1' '|b1' '<f2' '<u2' "
                     "'<u4' '<u8'",
-                    c->path, byte, descr);
+                    c->path, byte, descr, descr[1] == 'O' ? ", Python objects" : "");
 }
 
 static bppsa_status take_order(cursor *c, npy_header *header) {
   skip_space(c);
-  header->fortran_at = c->offset + c->at;
   header->fortran = take_word(c, "True");
   return header->fortran || take_word(c, "False") ? BPPSA_OK : unexpected(c, "True or False");
 }
@@ -228,17 +220,13 @@ static bppsa_status parse_dictionary(cursor *c, npy_header *header) {
   if (c->at != c->size) {
     return unexpected(c, "spaces up to the end of the header");
   }
-  if (header->fortran && header->ndim > 1) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: Fortran order, expected C order (numpy.ascontiguousarray)", c->path,
-                      (long long)header->fortran_at);
-  }
   return BPPSA_OK;
 }
 
 /* ---- reading ---- */
 
 /* Reads magic, version and header length; *length is at most what the file holds. */
-static bppsa_status read_prefix(bppsa_file_reader *reader, int64_t *length) {
+static bppsa_status read_prefix(bppsa_file_reader *reader, int64_t *length, bool *archive) {
   unsigned char prefix[12];
   if (reader->size < 10) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the file ends there, expected the 10 bytes an NPY file begins with",
@@ -246,6 +234,7 @@ static bppsa_status read_prefix(bppsa_file_reader *reader, int64_t *length) {
   }
   BPPSA_TRY(bppsa_file_reader_read(reader, prefix, 10));
   if (memcmp(prefix, "\x93NUMPY", 6) != 0) {
+    *archive = memcmp(prefix, "PK\x03\x04", 4) == 0;
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: not an NPY file (it does not begin with \\x93NUMPY)", reader->path);
   }
   if (prefix[6] < 1 || prefix[6] > 3 || prefix[7] != 0) {
@@ -273,9 +262,9 @@ static bppsa_status read_prefix(bppsa_file_reader *reader, int64_t *length) {
   return BPPSA_OK;
 }
 
-static bppsa_status read_header(bppsa_file_reader *reader, npy_header *header) {
+static bppsa_status read_header(bppsa_file_reader *reader, npy_header *header, bool *archive) {
   int64_t length = 0;
-  BPPSA_TRY(read_prefix(reader, &length));
+  BPPSA_TRY(read_prefix(reader, &length, archive));
   const int64_t offset = reader->offset;
   char *text = bppsa_alloc((size_t)length);
   if (text == NULL) {
@@ -290,9 +279,27 @@ static bppsa_status read_header(bppsa_file_reader *reader, npy_header *header) {
   return status;
 }
 
-static bppsa_status read_array(bppsa_file_reader *reader, bppsa_buffer *array) {
+/* Brings elements that were read as they lie in the file into the machine's order of bytes and into C order. On failure they are
+ * freed. */
+static bppsa_status arrange(const npy_header *header, void *data, bppsa_buffer *array) {
+  bppsa_view view = bppsa_view_make(data, header->dtype, header->ndim, header->shape);
+  if (header->swapped) {
+    bppsa_number_swap(&view);
+  }
+  if (header->fortran && header->ndim > 1) {
+    const bppsa_status status = bppsa_number_reorder(&view, &data);
+    bppsa_free(view.data);
+    BPPSA_TRY(status);
+    view.data = data;
+  }
+  *array = (bppsa_buffer){.view = view};
+  return BPPSA_OK;
+}
+
+/* *archive: whether it failed because the file is a ZIP archive, as NPZ files are. */
+static bppsa_status read_array(bppsa_file_reader *reader, bppsa_buffer *array, bool *archive) {
   npy_header header = {0};
-  BPPSA_TRY(read_header(reader, &header));
+  BPPSA_TRY(read_header(reader, &header, archive));
   size_t bytes = 0;
   if (bppsa_shape_bytes(header.dtype, header.ndim, header.shape, NULL, &bytes) != BPPSA_OK) {
     return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: byte %lld", reader->path, (long long)header.shape_at);
@@ -313,26 +320,73 @@ static bppsa_status read_array(bppsa_file_reader *reader, bppsa_buffer *array) {
     bppsa_free(data);
     return status;
   }
-  *array = (bppsa_buffer){.view = bppsa_view_make(data, header.dtype, header.ndim, header.shape)};
-  return BPPSA_OK;
+  return arrange(&header, data, array);
 }
 
 bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array) {
   BPPSA_REQUIRE(path != NULL && array != NULL);
   bppsa_file_reader reader = {0};
+  if (bppsa_npy_is_member(path)) {
+    return bppsa_npy_load_archive(path, array);
+  }
   BPPSA_TRY(bppsa_file_reader_open(path, &reader));
-  const bppsa_status status = read_array(&reader, array);
+  bool archive = false;
+  const bppsa_status status = read_array(&reader, array, &archive);
   bppsa_file_reader_close(&reader);
-  return status;
+  return archive ? bppsa_npy_load_archive(path, array) : status;
+}
+
+/* Replaces an array that was loaded from `path` by one of f32 or f64 with the same numbers. */
+static bppsa_status replace(const char *path, bppsa_dtype dtype, bppsa_buffer *array) {
+  void *data = NULL;
+  BPPSA_TRY(bppsa_number_convert(path, &array->view, dtype, &data));
+  bppsa_free(array->view.data);
+  array->view = bppsa_view_make(data, dtype, array->view.ndim, array->view.shape);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_npy_to_reals(const char *path, bppsa_buffer *array) {
+  BPPSA_REQUIRE(path != NULL && array != NULL);
+  if (array->view.dtype == BPPSA_F32 || array->view.dtype == BPPSA_F64) {
+    return BPPSA_OK;
+  }
+  const bppsa_status status = replace(path, BPPSA_F32, array);
+  return status == BPPSA_ERR_FORMAT ? replace(path, BPPSA_F64, array) : status;
+}
+
+bppsa_status bppsa_npy_to_whole(const char *path, bppsa_buffer *array) {
+  BPPSA_REQUIRE(path != NULL && array != NULL);
+  const bppsa_view *view = &array->view;
+  bppsa_buffer whole = {0};
+  BPPSA_TRY(bppsa_buffer_create(NULL, BPPSA_I64, view->ndim, view->shape, &whole));
+  for (int64_t i = 0; i < bppsa_view_count(view); ++i) {
+    if (!bppsa_number_whole(view, i, (int64_t *)whole.view.data + i)) {
+      bppsa_buffer_free(&whole);
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(view->dtype));
+    }
+  }
+  bppsa_buffer_free(array);
+  *array = whole;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_npy_load_whole(const char *path, bppsa_buffer *array) {
+  bppsa_buffer loaded = {0};
+  BPPSA_TRY(bppsa_npy_load(path, &loaded));
+  const bppsa_status status = bppsa_npy_to_whole(path, &loaded);
+  if (status != BPPSA_OK) {
+    bppsa_buffer_free(&loaded);
+    return status;
+  }
+  *array = loaded;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_npy_load_reals(const char *path, bppsa_dtype dtype, bppsa_buffer *array) {
   bppsa_buffer loaded = {0}, converted = {0};
   BPPSA_TRY(bppsa_npy_load(path, &loaded));
-  bppsa_status status = BPPSA_OK;
-  if (loaded.view.dtype != BPPSA_F32 && loaded.view.dtype != BPPSA_F64) {
-    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected f32 or f64", path, bppsa_dtype_name(loaded.view.dtype));
-  }
+  const bool real = loaded.view.dtype == BPPSA_F32 || loaded.view.dtype == BPPSA_F64;
+  bppsa_status status = real ? BPPSA_OK : replace(path, dtype, &loaded);
   if (status == BPPSA_OK) {
     status = bppsa_buffer_create(NULL, dtype, loaded.view.ndim, loaded.view.shape, &converted);
   }
@@ -357,156 +411,55 @@ bppsa_status bppsa_npy_load_reals(const char *path, bppsa_dtype dtype, bppsa_buf
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view) {
-  BPPSA_REQUIRE(where != NULL && data != NULL && view != NULL);
+/* Parses the header of an array in memory; its elements begin at *start. */
+static bppsa_status parse_header(const char *where, const void *data, int64_t size, npy_header *header, int64_t *start) {
   const unsigned char *bytes = data;
   if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0 || bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: not an array of NPY version 1.0, 2.0 or 3.0", where);
   }
-  const int64_t start = bytes[6] > 1 ? 12 : 10;
+  const int64_t text = bytes[6] > 1 ? 12 : 10;
   int64_t length = bytes[8] | (int64_t)bytes[9] << 8;
-  length |= start == 12 && size >= 12 ? (int64_t)bytes[10] << 16 | (int64_t)bytes[11] << 24 : 0;
-  if (length > size - start || length > BPPSA_NPY_HEADER_LIMIT) {
+  length |= text == 12 && size >= 12 ? (int64_t)bytes[10] << 16 | (int64_t)bytes[11] << 24 : 0;
+  if (length > size - text || length > BPPSA_NPY_HEADER_LIMIT) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 8: a header of %lld bytes, expected at most %lld", where, (long long)length,
-                      (long long)(size - start < BPPSA_NPY_HEADER_LIMIT ? size - start : BPPSA_NPY_HEADER_LIMIT));
+                      (long long)(size - text < BPPSA_NPY_HEADER_LIMIT ? size - text : BPPSA_NPY_HEADER_LIMIT));
   }
-  cursor c = {.path = where, .text = (const char *)bytes + start, .size = length, .at = 0, .offset = start};
-  npy_header header = {0};
-  BPPSA_TRY(parse_dictionary(&c, &header));
+  cursor c = {.path = where, .text = (const char *)bytes + text, .size = length, .at = 0, .offset = text};
+  BPPSA_TRY(parse_dictionary(&c, header));
   size_t needed = 0;
-  if (bppsa_shape_bytes(header.dtype, header.ndim, header.shape, NULL, &needed) != BPPSA_OK) {
-    return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: byte %lld", where, (long long)header.shape_at);
+  if (bppsa_shape_bytes(header->dtype, header->ndim, header->shape, NULL, &needed) != BPPSA_OK) {
+    return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: byte %lld", where, (long long)header->shape_at);
   }
-  if ((int64_t)needed != size - start - length) {
+  if ((int64_t)needed != size - text - length) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the shape needs %zu bytes, there are %lld", where,
-                      (long long)(start + length), needed, (long long)(size - start - length));
+                      (long long)(text + length), needed, (long long)(size - text - length));
   }
-  *view = bppsa_view_make((char *)(uintptr_t)data + start + length, header.dtype, header.ndim, header.shape);
+  *start = text + length;
   return BPPSA_OK;
 }
 
-/* ---- writing ---- */
-
-struct bppsa_npy_writer {
-  bppsa_file_writer *file;
-  char *path;
-  size_t announced; /* bytes of elements that the header announces */
-  size_t written;
-};
-
-bppsa_status bppsa_npy_header(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
-                              char text[BPPSA_NPY_HEADER], size_t *size) {
-  BPPSA_REQUIRE(path != NULL && text != NULL && size != NULL);
-  BPPSA_REQUIRE(ndim == 0 || shape != NULL);
-  size_t code = 0;
-  while (code < CODE_COUNT && codes[code].dtype != dtype) {
-    ++code;
+bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view) {
+  BPPSA_REQUIRE(where != NULL && data != NULL && view != NULL);
+  npy_header header = {0};
+  int64_t start = 0;
+  BPPSA_TRY(parse_header(where, data, size, &header, &start));
+  if (header.swapped || (header.fortran && header.ndim > 1)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: %s, expected %s", where, header.swapped ? "big-endian" : "Fortran order",
+                      header.swapped ? "little-endian" : "C order (numpy.ascontiguousarray)");
   }
-  if (code == CODE_COUNT) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: NPY files have no dtype for %s", path, bppsa_dtype_name(dtype));
-  }
-  const size_t start = 10, room = BPPSA_NPY_HEADER;
-  memcpy(text, "\x93NUMPY\x01", 8); /* version 1.0; the string's own 0 is the minor version */
-  size_t used = start;
-  used += (size_t)snprintf(text + used, room - used, "{'descr': '%c%s', 'fortran_order': False, 'shape': (",
-                           bppsa_dtype_size(dtype) == 1 ? '|' : '<', codes[code].code);
-  for (int32_t d = 0; d < ndim; ++d) {
-    used += (size_t)snprintf(text + used, room - used, "%s%lld%s", d > 0 ? " " : "", (long long)shape[d],
-                             ndim == 1 || d < ndim - 1 ? "," : "");
-  }
-  used += (size_t)snprintf(text + used, room - used, "), }");
-  const size_t total = (used + 1 + 63) / 64 * 64;
-  memset(text + used, ' ', total - used);
-  text[total - 1] = '\n';
-  text[8] = (char)((total - start) & 0xFF);
-  text[9] = (char)((total - start) >> 8);
-  *size = total;
+  *view = bppsa_view_make((char *)(uintptr_t)data + start, header.dtype, header.ndim, header.shape);
   return BPPSA_OK;
 }
 
-static bppsa_status write_header(bppsa_file_writer *file, const char *path, bppsa_dtype dtype, int32_t ndim,
-                                 const int64_t *shape) {
-  char text[BPPSA_NPY_HEADER];
-  size_t size;
-  BPPSA_TRY(bppsa_npy_header(path, dtype, ndim, shape, text, &size));
-  return bppsa_file_writer_write(file, text, size);
-}
-
-static bppsa_status start_writer(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
-                                 bppsa_npy_writer *writer) {
-  if (bppsa_shape_bytes(dtype, ndim, shape, NULL, &writer->announced) != BPPSA_OK) {
-    return bppsa_fail_prefix(BPPSA_ERR_SHAPE, "%s", path);
-  }
-  writer->path = bppsa_strdup(path);
-  if (writer->path == NULL) {
+bppsa_status bppsa_npy_copy(const char *where, const void *data, int64_t size, bppsa_buffer *array) {
+  BPPSA_REQUIRE(where != NULL && data != NULL && array != NULL);
+  npy_header header = {0};
+  int64_t start = 0;
+  BPPSA_TRY(parse_header(where, data, size, &header, &start));
+  void *copy = bppsa_alloc((size_t)(size - start));
+  if (copy == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  BPPSA_TRY(bppsa_file_writer_create(path, &writer->file));
-  return write_header(writer->file, path, dtype, ndim, shape);
-}
-
-bppsa_status bppsa_npy_writer_create(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
-                                     bppsa_npy_writer **writer) {
-  BPPSA_REQUIRE(path != NULL && writer != NULL);
-  BPPSA_REQUIRE(ndim == 0 || shape != NULL);
-  bppsa_npy_writer *made = bppsa_calloc(1, sizeof *made);
-  if (made == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  const bppsa_status status = start_writer(path, dtype, ndim, shape, made);
-  if (status != BPPSA_OK) {
-    bppsa_npy_writer_abort(made);
-    return status;
-  }
-  *writer = made;
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_npy_writer_write(bppsa_npy_writer *writer, const void *elements, size_t bytes) {
-  BPPSA_REQUIRE(writer != NULL);
-  BPPSA_REQUIRE(elements != NULL || bytes == 0);
-  if (bytes > writer->announced - writer->written) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %zu bytes after %zu, the shape has %zu", writer->path, bytes, writer->written,
-                      writer->announced);
-  }
-  BPPSA_TRY(bppsa_file_writer_write(writer->file, elements, bytes));
-  writer->written += bytes;
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_npy_writer_commit(bppsa_npy_writer *writer) {
-  BPPSA_REQUIRE(writer != NULL);
-  bppsa_status status = BPPSA_OK;
-  if (writer->written != writer->announced) {
-    status = bppsa_fail(BPPSA_ERR_SHAPE, "%s: %zu bytes of elements were written, the shape has %zu", writer->path,
-                        writer->written, writer->announced);
-  } else {
-    status = bppsa_file_writer_commit(writer->file);
-    writer->file = NULL;
-  }
-  bppsa_npy_writer_abort(writer);
-  return status;
-}
-
-void bppsa_npy_writer_abort(bppsa_npy_writer *writer) {
-  if (writer != NULL) {
-    bppsa_file_writer_abort(writer->file);
-    bppsa_free(writer->path);
-    bppsa_free(writer);
-  }
-}
-
-bppsa_status bppsa_npy_save(const char *path, const bppsa_view *view) {
-  BPPSA_REQUIRE(path != NULL && view != NULL);
-  if (view->device != BPPSA_CPU || !bppsa_view_contiguous(view)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: only contiguous arrays in host memory can be saved", path);
-  }
-  bppsa_npy_writer *writer = NULL;
-  BPPSA_TRY(bppsa_npy_writer_create(path, view->dtype, view->ndim, view->shape, &writer));
-  const bppsa_status status = bppsa_npy_writer_write(writer, view->data, bppsa_view_bytes(view));
-  if (status != BPPSA_OK) {
-    bppsa_npy_writer_abort(writer);
-    return status;
-  }
-  return bppsa_npy_writer_commit(writer);
+  memcpy(copy, (const char *)data + start, (size_t)(size - start));
+  return arrange(&header, copy, array);
 }

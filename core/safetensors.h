@@ -2,7 +2,8 @@
  *
  * The reader checks everything before it reads the data: the header's length (at most 8 MiB and the file's size), JSON (no
  * duplicate keys), names (no control characters), dtypes, shapes and their products, and offsets (inside the file, no overlap, no
- * holes, end - begin = bytes of the shape). Its message names the path, the tensor and the byte.
+ * holes, end - begin = bytes of the shape). Its message names the path, the tensor and the byte. A tensor of a type that it does
+ * not know is no error: its view is of BPPSA_DTYPE_OTHER, and its bytes are not read.
  */
 #ifndef BPPSA_CORE_SAFETENSORS_H
 #define BPPSA_CORE_SAFETENSORS_H

@@ -47,6 +47,28 @@ static void drop_cut_character(char *text) {
   }
 }
 
+/* The number of bytes of the UTF-8 character that begins at `text`; 0: none does. */
+static int character_size(const unsigned char *text) {
+  static const struct {
+    unsigned char first, last; /* values of the first byte */
+    unsigned char low, high;   /* values of the second one; those of the others are 0x80 .. 0xBF */
+    int size;
+  } forms[] = {{0x01, 0x7F, 0, 0, 1},       {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
+               {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
+               {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4}};
+  for (size_t f = 0; f < sizeof forms / sizeof forms[0]; ++f) {
+    if (text[0] < forms[f].first || text[0] > forms[f].last) {
+      continue;
+    }
+    bool whole = forms[f].size == 1 || (text[1] >= forms[f].low && text[1] <= forms[f].high);
+    for (int i = 2; whole && i < forms[f].size; ++i) {
+      whole = (text[i] & 0xC0u) == 0x80u;
+    }
+    return whole ? forms[f].size : 0;
+  }
+  return 0;
+}
+
 /* The number of bytes of the control character that begins at `text`; 0: no control character begins there. */
 static int control_size(const char *text) {
   const unsigned char *c = (const unsigned char *)text;
@@ -63,9 +85,11 @@ bool bppsa_has_control_characters(const char *text) {
   return *text != '\0';
 }
 
-void bppsa_replace_control_characters(char *text) {
-  for (char *c = text; *c != '\0'; ++c) {
-    memset(c, '?', (size_t)control_size(c));
+void bppsa_make_printable(char *text) {
+  while (*text != '\0') {
+    const int control = control_size(text), size = character_size((const unsigned char *)text), wrong = size == 0 ? 1 : control;
+    memset(text, '?', (size_t)wrong);
+    text += wrong > 0 ? wrong : size;
   }
 }
 
@@ -78,7 +102,7 @@ static void format_message(char *text, const char *format, va_list arguments) {
   if (length >= MESSAGE_SIZE) {
     drop_cut_character(text);
   }
-  bppsa_replace_control_characters(text); /* a message is one line and cannot control a terminal */
+  bppsa_make_printable(text); /* a message is one line of UTF-8, whatever a file has, and cannot control a terminal */
 }
 
 bppsa_status bppsa_fail(bppsa_status status, const char *format, ...) {

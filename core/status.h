@@ -33,7 +33,7 @@ const char *bppsa_status_name(bppsa_status status);
  * "" when nothing has failed yet. */
 const char *bppsa_last_error(void);
 
-/* Records the message (printf format, cut at 511 bytes, control characters replaced) and returns `status`:
+/* Records the message (printf format, cut at 511 bytes, made printable) and returns `status`:
  *     return bppsa_fail(BPPSA_ERR_SHAPE, "h0: shape [%lld], expected [%lld]", ...);
  */
 bppsa_status bppsa_fail(bppsa_status status, const char *format, ...)
@@ -56,8 +56,9 @@ bppsa_status bppsa_input_status(bppsa_status status);
 /* Has the text a control character: a byte below 0x20, 0x7F, or in UTF-8 one of U+0080 .. U+009F (C1)? A terminal may obey such
  * characters, and a line feed ends the line, so a name from a file that has one is refused. */
 bool bppsa_has_control_characters(const char *text);
-/* Replaces each byte of a control character by '?', for a line that quotes a file and is printed as it is. */
-void bppsa_replace_control_characters(char *text);
+/* Replaces by '?' each byte of a control character, and each byte that is no part of a UTF-8 character, for a line that quotes a
+ * file and is printed: the line is then valid UTF-8. A character that was cut at its end is replaced too. */
+void bppsa_make_printable(char *text);
 
 /* Returns early with the status of `call` when it failed. For functions that hold nothing to release. */
 #define BPPSA_TRY(call)                                                                                                          \

@@ -149,6 +149,12 @@ int64_t bppsa_text_order_mark(const char *text, int64_t size) {
   return size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+bppsa_status bppsa_text_check_encoding(const char *path, const char *text, int64_t size) {
+  const bool wide = size >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0 ||
+                                  (text[0] == '\0') != (text[1] == '\0'));
+  return wide ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: text in UTF-16, expected UTF-8", path) : BPPSA_OK;
+}
+
 void bppsa_text_free(bppsa_text *text) {
   bppsa_free(text->text);
   *text = (bppsa_text){0};

@@ -30,6 +30,9 @@ void bppsa_text_add_escaped(bppsa_text *text, const char *words);
 void bppsa_text_free(bppsa_text *text);
 /* The bytes of a byte order mark of UTF-8 at the beginning of a text of so many bytes: 3, or 0. Editors put it there. */
 int64_t bppsa_text_order_mark(const char *text, int64_t size);
+/* ERR_FORMAT: the text of a file is UTF-16, as some programs write it: it begins with that mark, or one of its first two bytes is
+ * 0. */
+bppsa_status bppsa_text_check_encoding(const char *path, const char *text, int64_t size);
 /* ERR_MEMORY if some text was lost. */
 bppsa_status bppsa_text_check(const bppsa_text *text);
 

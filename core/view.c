@@ -32,6 +32,10 @@ const char *bppsa_dtype_name(bppsa_dtype dtype) {
   return dtype_known(dtype) ? dtypes[dtype].name : "unknown";
 }
 
+const char *bppsa_view_dtype_name(const bppsa_view *view) {
+  return view->dtype == BPPSA_DTYPE_OTHER && view->data != NULL ? view->data : bppsa_dtype_name(view->dtype);
+}
+
 bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype) {
   BPPSA_REQUIRE(text != NULL && dtype != NULL);
   if (strcmp(text, "f32") == 0) {
@@ -256,6 +260,17 @@ void bppsa_view_scale(const bppsa_view *view, double factor) {
   }
 }
 
+const char *bppsa_view_guess(const char *words, const bppsa_view *view, int32_t ndim, const int64_t *expected,
+                             char text[BPPSA_SHAPE_TEXT]) {
+  text[0] = '\0';
+  return view->ndim == ndim ? bppsa_shape_guess(words, ndim, view->shape, expected, text, BPPSA_SHAPE_TEXT) : text;
+}
+
+int64_t bppsa_view_batch(const bppsa_view *x, int64_t steps, int64_t width) {
+  const bool turned = x->ndim == 3 && x->shape[0] != steps && x->shape[1] == steps && x->shape[2] == width;
+  return x->ndim != 3 ? 0 : turned ? x->shape[0] : x->shape[1];
+}
+
 bppsa_status bppsa_view_check_shape(const char *where, const bppsa_view *view, const char *words, int32_t ndim,
                                     const int64_t *shape) {
   BPPSA_REQUIRE(where != NULL && view != NULL && words != NULL && shape != NULL && ndim >= 0);
@@ -263,12 +278,10 @@ bppsa_status bppsa_view_check_shape(const char *where, const bppsa_view *view, c
   for (int32_t d = 0; same && d < ndim; ++d) {
     same = view->shape[d] == shape[d];
   }
-  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT] = "";
-  if (!same && view->ndim == ndim) {
-    bppsa_shape_guess(words, ndim, view->shape, shape, guess, sizeof guess);
-  }
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
   return same ? BPPSA_OK
               : bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s = %s%s", where,
                            bppsa_shape_text(view->ndim, view->shape, found, sizeof found), words,
-                           bppsa_shape_text(ndim, shape, expected, sizeof expected), guess);
+                           bppsa_shape_text(ndim, shape, expected, sizeof expected),
+                           bppsa_view_guess(words, view, ndim, shape, guess));
 }

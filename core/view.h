@@ -31,7 +31,9 @@ typedef enum {
   BPPSA_U16,
   BPPSA_U32,
   BPPSA_U64,
-  BPPSA_DTYPE_COUNT
+  BPPSA_DTYPE_COUNT,
+  /* Any other type of a file. A view of it has a shape, but no elements: its data are the type's name, a text. */
+  BPPSA_DTYPE_OTHER
 } bppsa_dtype;
 
 typedef enum { BPPSA_CPU = 0, BPPSA_CUDA = 1 } bppsa_device_kind;
@@ -55,7 +57,8 @@ size_t bppsa_dtype_size(bppsa_dtype dtype); /* bytes per element */
 /* Elements in a row of `width` that is padded to whole cache lines (BPPSA_ALIGNMENT bytes), so that kernels read its end without
  * masks. */
 int64_t bppsa_dtype_padded(bppsa_dtype dtype, int64_t width);
-const char *bppsa_dtype_name(bppsa_dtype dtype); /* "f32" */
+const char *bppsa_dtype_name(bppsa_dtype dtype);           /* "f32" */
+const char *bppsa_view_dtype_name(const bppsa_view *view); /* the same, or as its file names a type of BPPSA_DTYPE_OTHER */
 /* "f32" or "f64" to the dtype; ERR_ARGUMENT for anything else. */
 bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype);
 
@@ -72,6 +75,8 @@ bool bppsa_view_same_shape(const bppsa_view *a, const bppsa_view *b);
 /* Number of elements and bytes of a shape, with overflow checked: ERR_MEMORY names the shape, ERR_SHAPE a negative extent. */
 bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *count, size_t *bytes);
 
+#define BPPSA_SHAPE_TEXT 192 /* holds any shape of BPPSA_MAX_DIMS extents */
+
 /* Writes "[2, 3, 4]" into text (cut at size) and returns text. */
 const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, size_t size);
 
@@ -80,14 +85,20 @@ const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, siz
 const char *bppsa_shape_guess(const char *words, int32_t ndim, const int64_t *found, const int64_t *expected, char *text,
                               size_t size);
 
+/* The same for a view whose shape was refused; "" also where it has another number of axes. */
+const char *bppsa_view_guess(const char *words, const bppsa_view *view, int32_t ndim, const int64_t *expected,
+                             char text[BPPSA_SHAPE_TEXT]);
+
+/* The samples of a batch x [T,B,I]: its second extent; the first one where x looks like [B,T,I], so that a message about its shape
+ * can say so; 0 where x has not three axes. */
+int64_t bppsa_view_batch(const bppsa_view *x, int64_t steps, int64_t width);
+
 /* The view must have this shape, `words` in letters, "[B, C, H, W]"; `where` names it in messages. ERR_SHAPE. */
 bppsa_status bppsa_view_check_shape(const char *where, const bppsa_view *view, const char *words, int32_t ndim,
                                     const int64_t *shape);
 
 /* "[3, 0, 2]": the indices of element i of a contiguous view. Returns text. */
 const char *bppsa_index_text(const bppsa_view *view, int64_t i, char *text, size_t size);
-
-#define BPPSA_SHAPE_TEXT 192 /* holds any shape of BPPSA_MAX_DIMS extents */
 
 /* Copies element by element between contiguous host views of equal shape, converting f32 <-> f64 (round to nearest).
  * ERR_SHAPE when shapes differ, ERR_UNSUPPORTED for other dtype pairs that are not equal. */

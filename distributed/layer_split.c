@@ -70,17 +70,18 @@ static bppsa_status forward_layer(layer_split *s, int64_t layer) {
   return BPPSA_OK;
 }
 
-static bppsa_status check_view(const layer_split *s, const char *what, const bppsa_view *view, int32_t ndim,
+/* words: the shape in letters. */
+static bppsa_status check_view(const layer_split *s, const char *what, const bppsa_view *view, const char *words, int32_t ndim,
                                const int64_t *shape) {
   const bppsa_view expected = bppsa_view_make(NULL, s->config.dtype, ndim, shape);
   if (view->dtype == expected.dtype && bppsa_view_same_shape(view, &expected) && bppsa_view_contiguous(view) &&
       view->device == BPPSA_CPU) {
     return bppsa_view_check_data(what, view);
   }
-  char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
-  return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected contiguous %s %s in host memory", what, bppsa_dtype_name(view->dtype),
+  char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
+  return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected contiguous %s %s in host memory%s", what, bppsa_dtype_name(view->dtype),
                     bppsa_shape_text(view->ndim, view->shape, found, sizeof found), bppsa_dtype_name(expected.dtype),
-                    bppsa_shape_text(ndim, shape, wanted, sizeof wanted));
+                    bppsa_shape_text(ndim, shape, wanted, sizeof wanted), bppsa_view_guess(words, view, ndim, shape, guess));
 }
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
@@ -91,7 +92,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   if (h0 != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an initial state, expected none", network->name);
   }
-  BPPSA_TRY(check_view(s, "input", x, 4, shape));
+  BPPSA_TRY(check_view(s, "input", x, "[B, C, H, W]", 4, shape));
   if (shape[0] < 1 || shape[0] > s->config.batch) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "input: %" PRId64 " samples, expected 1 .. %" PRId64, shape[0], s->config.batch);
   }
@@ -155,7 +156,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   if (s->b == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
   }
-  BPPSA_TRY(check_view(s, "seed", seed, 2, shape));
+  BPPSA_TRY(check_view(s, "seed", seed, "[B, C]", 2, shape));
   s->mark = bppsa_now();
   s->met_count = 0;
   memcpy(s->layers[count].gradient, seed->data, bppsa_view_bytes(seed));

@@ -87,30 +87,31 @@ static bppsa_status finish(split_network *s, bppsa_status status) {
 
 /* ---- forward ---- */
 
-static bppsa_status check_view(const split_network *s, const char *what, const bppsa_view *view, int32_t ndim,
+/* words: the shape in letters. */
+static bppsa_status check_view(const split_network *s, const char *what, const bppsa_view *view, const char *words, int32_t ndim,
                                const int64_t *shape) {
   const bppsa_view expected = view_of(s, NULL, ndim, shape);
-  char found[BPPSA_SHAPE_TEXT], text[BPPSA_SHAPE_TEXT];
+  char found[BPPSA_SHAPE_TEXT], text[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
   if (view->dtype != expected.dtype || !bppsa_view_same_shape(view, &expected) || !bppsa_view_contiguous(view) ||
       view->device != expected.device) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "split time: %s is %s %s, expected %s %s without gaps in %s memory", what,
+    return bppsa_fail(BPPSA_ERR_SHAPE, "split time: %s is %s %s, expected %s %s without gaps in %s memory%s", what,
                       bppsa_dtype_name(view->dtype), bppsa_shape_text(view->ndim, view->shape, found, sizeof found),
-                      bppsa_dtype_name(expected.dtype), bppsa_shape_text(ndim, shape, text, sizeof text),
-                      s->gpu ? "GPU" : "host");
+                      bppsa_dtype_name(expected.dtype), bppsa_shape_text(ndim, shape, text, sizeof text), s->gpu ? "GPU" : "host",
+                      bppsa_view_guess(words, view, ndim, shape, guess));
   }
   return bppsa_view_check_data(what, view);
 }
 
 static bppsa_status check_inputs(const split_network *s, const bppsa_view *x, const bppsa_view *h0) {
   const bppsa_recurrent_config *c = &s->config;
-  const int64_t batch = x->ndim == 3 ? x->shape[1] : 0;
+  const int64_t batch = bppsa_view_batch(x, s->steps, c->input);
   if (x->ndim == 3 && (batch < 1 || batch > c->batch)) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "split time: x has %lld samples, expected 1 .. %lld", (long long)batch,
                       (long long)c->batch);
   }
-  BPPSA_TRY(check_view(s, "x", x, 3, (int64_t[]){s->steps, batch > 0 ? batch : c->batch, c->input}));
+  BPPSA_TRY(check_view(s, "x", x, "[T, B, I]", 3, (int64_t[]){s->steps, batch > 0 ? batch : c->batch, c->input}));
   const bool reads = h0 != NULL && s->steps > 0 && s->first == 0;
-  return reads ? check_view(s, "h0", h0, 3, (int64_t[]){c->layers, batch, split_state_size(s)}) : BPPSA_OK;
+  return reads ? check_view(s, "h0", h0, "[L, B, H]", 3, (int64_t[]){c->layers, batch, split_state_size(s)}) : BPPSA_OK;
 }
 
 /* The first network has the parameters that the caller sets; the others compute with copies. */
@@ -370,7 +371,7 @@ bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
   }
   const bppsa_view expected = logits_view(s);
-  BPPSA_TRY(check_view(s, "seed", seed, expected.ndim, expected.shape));
+  BPPSA_TRY(check_view(s, "seed", seed, expected.ndim == 3 ? "[T, B, C]" : "[B, C]", expected.ndim, expected.shape));
   for (int64_t i = 0; status == BPPSA_OK && i < s->group_count && s->steps > 0; ++i) {
     split_group *g = &s->groups[i];
     if (g->samples > 0) {

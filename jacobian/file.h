@@ -12,11 +12,9 @@
 extern "C" {
 #endif
 
-/* What is read at most, so that the worst file takes less than 1 GiB and 5 s: bytes and rows of a Matrix Market file, bytes of a
- * compressed member of an NPZ file once it is inflated. Arrays that are not compressed take what their files hold. */
+/* What is read at most, so that the worst file takes less than 1 GiB and 5 s: bytes and rows of a Matrix Market file. */
 #define BPPSA_MTX_LIMIT ((int64_t)64 << 20)
 #define BPPSA_MTX_ROWS ((int64_t)16 << 20)
-#define BPPSA_NPZ_INFLATED_LIMIT ((int64_t)96 << 20)
 
 /* A matrix with its values, both owned; free with bppsa_csr_matrix_free. */
 typedef struct {

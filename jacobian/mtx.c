@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/decimal.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "jacobian/file.h"
 
 /* ---- writing ---- */
@@ -133,7 +134,7 @@ static bppsa_status take_words(cursor *c) {
     int mirror;
   } symmetries[] = {{"general", 0}, {"symmetric", 1}, {"skew-symmetric", -1}};
   char field[WORD], symmetry[WORD];
-  const char *at = c->text;
+  const char *at = c->text + c->at;
   bool known = false, right = true;
   for (int i = 0; i < 3; ++i) {
     at = take_word(at, field);
@@ -273,8 +274,10 @@ bppsa_status bppsa_csr_load_mtx(const char *path, bppsa_csr_matrix *matrix) {
   cursor c = {.path = path, .line = 1};
   BPPSA_TRY(bppsa_file_read(path, BPPSA_MTX_LIMIT, &text, &c.size));
   c.text = text;
+  c.at = bppsa_text_order_mark(text, c.size);
   bppsa_csr_matrix made = {0};
-  const bppsa_status status = parse(&c, &made);
+  bppsa_status status = bppsa_text_check_encoding(path, text, c.size);
+  status = status == BPPSA_OK ? parse(&c, &made) : status;
   bppsa_free(text);
   if (status != BPPSA_OK) {
     bppsa_csr_matrix_free(&made);

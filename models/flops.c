@@ -15,13 +15,12 @@
 #include "core/alloc.h"
 #include "core/npy.h"
 #include "core/philox.h"
-#include "models/weights.h"
 
 /* ---- weights ---- */
 
 static bppsa_status set_weights(const bppsa_flops_request *request, const bppsa_weights_request *from,
                                 const bppsa_safetensors *file, bppsa_flops *f, bppsa_model *model) {
-  return file != NULL ? bppsa_weights_set(from, &f->network, file, model, &f->rounded)
+  return file != NULL ? bppsa_weights_set(from, &f->network, file, model, f->note)
                       : bppsa_network_init(&f->network, model, BPPSA_INIT_DEFAULT, request->seed);
 }
 
@@ -303,16 +302,38 @@ static bppsa_status count_samples(const bppsa_model *model, bppsa_scan_config co
   return BPPSA_OK;
 }
 
+/* Counts the plan that auto would choose over the samples' patterns, and leaves nothing but its critical path. */
+static bppsa_status count_automatic(const bppsa_model *model, const bppsa_scan_config *asked, int64_t levels, bppsa_flops *f) {
+  bppsa_scan_config config = *asked;
+  config.method = (bppsa_scan_method){.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = levels};
+  BPPSA_TRY(count_samples(model, config, f));
+  f->automatic_flops = f->totals.critical_flops;
+  bppsa_scan_plan_destroy(f->plan);
+  bppsa_free(f->steps);
+  f->plan = NULL;
+  f->steps = NULL;
+  f->step_count = 0;
+  for (int64_t i = 0; i < f->count; ++i) {
+    f->operators[i].bp_flops = 0;
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status count_patterns(const bppsa_flops_request *request, const bppsa_model *model, bppsa_flops *f) {
   bppsa_scan_config config = scan_config(request, f), automatic = config;
   automatic.method = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
   BPPSA_TRY(bppsa_scan_plan_create(&automatic, &f->automatic));
+  const int64_t levels = bppsa_scan_plan_config(f->automatic)->method.up_levels;
+  f->automatic_flops = bppsa_scan_plan_totals(f->automatic)->critical_flops;
   if (config.method.algorithm == BPPSA_SCAN_AUTO) { /* a run knows these patterns only, so auto chooses by them */
     config.method.algorithm = BPPSA_SCAN_BLELLOCH;
-    config.method.up_levels = bppsa_scan_plan_config(f->automatic)->method.up_levels;
+    config.method.up_levels = levels;
   }
   if (f->request.values) {
-    return count_samples(model, config, f);
+    BPPSA_TRY(config.method.up_levels != levels ? count_automatic(model, &config, levels, f) : BPPSA_OK);
+    BPPSA_TRY(count_samples(model, config, f));
+    f->automatic_flops = config.method.up_levels != levels ? f->automatic_flops : f->totals.critical_flops;
+    return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_scan_plan_create(&config, &f->plan));
   BPPSA_TRY(reserve_steps(f->plan, f));
@@ -353,11 +374,8 @@ static bppsa_status check_labels(const bppsa_flops_request *request, int64_t sam
   if (path == NULL) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &labels)));
-  bppsa_status status = bppsa_view_check_shape(path, &labels.view, "[B]", 1, &samples);
-  if (status == BPPSA_OK && labels.view.dtype != BPPSA_I64) {
-    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(labels.view.dtype));
-  }
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_whole(path, &labels)));
+  const bppsa_status status = bppsa_view_check_shape(path, &labels.view, "[B]", 1, &samples);
   bppsa_buffer_free(&labels);
   return status;
 }
@@ -381,7 +399,7 @@ static bppsa_status count_values(const bppsa_flops_request *request, const bppsa
 /* ---- opening and counting ---- */
 
 static bppsa_status count_network(const bppsa_flops_request *request, bppsa_flops *f, bppsa_model **weights) {
-  const bool weighted = f->request.values || request->prune > 0 || f->network.mask != NULL || request->weights != NULL;
+  const bool weighted = f->request.values || request->prune > 0 || f->network.mask_count > 0 || request->weights != NULL;
   if (weighted) {
     BPPSA_TRY(make_model(request, f, 1, weights));
     BPPSA_TRY(make_masks(request, *weights, f));

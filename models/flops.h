@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "jacobian/jacobian.h"
 #include "models/masks.h"
-#include "models/network.h"
+#include "models/weights.h"
 #include "scan/work.h"
 
 /* Paths and names are borrowed and must outlive the counts. */
@@ -45,10 +45,10 @@ typedef struct {
   bppsa_flops_request request;
   bppsa_network network;
   bppsa_device *device;
-  int64_t count;      /* operators in front of the head */
-  const char **names; /* of the operators, size count; borrowed from the network */
-  bool pruned;        /* some weights are left out of the patterns */
-  bool rounded;       /* f64 weights became f32, as was asked for */
+  int64_t count;                 /* operators in front of the head */
+  const char **names;            /* of the operators, size count; borrowed from the network */
+  bool pruned;                   /* some weights are left out of the patterns */
+  char note[BPPSA_WEIGHTS_NOTE]; /* of bppsa_weights_set, or "" */
   int64_t samples;
   bppsa_masks masks; /* of all weights; empty where the patterns are known by structure alone */
   bppsa_jacobian **jacobians;
@@ -56,6 +56,7 @@ typedef struct {
   bppsa_flops_operator *operators;
   bppsa_scan_plan *plan;      /* as asked, over those patterns or, with values, over the first sample's */
   bppsa_scan_plan *automatic; /* the plan that auto would choose, over the patterns known ahead */
+  int64_t automatic_flops;    /* on its critical path, by the patterns that are counted */
   bppsa_csr *compact;         /* with values: the patterns of the current sample, where they are smaller, size count */
   int64_t step_count;
   bppsa_scan_step *steps; /* with counts and critical path; with values these are means over the samples */

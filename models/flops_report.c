@@ -14,6 +14,19 @@ static const char *pattern_name(const bppsa_flops *f) {
   return f->request.values ? "value" : "guaranteed";
 }
 
+/* The share of the weights that are left out, whether --prune, a mask or a file says so; biases are none. */
+static double pruned_share(const bppsa_flops *f) {
+  int64_t all = 0, gone = 0;
+  for (int64_t i = 0; i < f->masks.count; ++i) {
+    const int64_t count = bppsa_view_count(&f->masks.weights[i].view);
+    for (int64_t k = 0; k < count; ++k) {
+      gone += f->masks.bytes[i][k] == 0;
+    }
+    all += count;
+  }
+  return all > 0 ? (double)gone / (double)all : 0;
+}
+
 /* Returns the most expensive step on the critical path, or NULL where the path has none. */
 static const bppsa_scan_step *dominant_step(const bppsa_flops *net) {
   const bppsa_scan_step *most = NULL;
@@ -125,7 +138,7 @@ static json_t *automatic_json(const bppsa_flops *net) {
   json_t *object = json_object();
   const bppsa_scan_method *scan = &bppsa_scan_plan_config(net->automatic)->method;
   bool ok = object != NULL && bppsa_json_put_integer(object, "up_levels", scan->up_levels) && bppsa_scan_method_put(object, scan);
-  ok = ok && bppsa_json_put_integer(object, "critical_flops", bppsa_scan_plan_totals(net->automatic)->critical_flops);
+  ok = ok && bppsa_json_put_integer(object, "critical_flops", net->automatic_flops);
   return bppsa_json_finish(object, ok);
 }
 
@@ -167,6 +180,7 @@ static bool put_request(json_t *object, const bppsa_flops *net) {
   ok = ok && bppsa_json_put_text(object, "weights", weights_name(net));
   ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)r->seed);
   ok = ok && bppsa_json_put_real(object, "prune", r->prune);
+  ok = ok && bppsa_json_put_real(object, "pruned_fraction", pruned_share(net));
   ok = ok && put_mask(object, net);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
   return ok && bppsa_json_put_integer(object, "batch", config->batch);
@@ -287,7 +301,7 @@ static void add_title(const bppsa_flops *net, bppsa_text *text) {
   char levels[64];
   bppsa_text_add(text, "%s, %s patterns, weights: %s%s%s, %.4g %% pruned%s%s, %s; FLOPs a sample%s\n\n", r->network,
                  pattern_name(net), weights_name(net), r->mask != NULL ? ", mask: " : "", r->mask != NULL ? r->mask : "",
-                 100 * r->prune, r->prune > 0 ? ", " : "", r->prune > 0 ? bppsa_prune_method_name(r->method) : "",
+                 100 * pruned_share(net), r->prune > 0 ? ", " : "", r->prune > 0 ? bppsa_prune_method_name(r->method) : "",
                  levels_text(net, levels, sizeof levels), net->samples > 1 ? ", the mean" : "");
 }
 
@@ -306,8 +320,7 @@ void bppsa_flops_text(const bppsa_flops *net, bppsa_text *text) {
   bppsa_text_add(text, "  dominating step    %s\n  conclusion         %s\n", bppsa_flops_dominant(net, dominant, sizeof dominant),
                  bppsa_flops_conclusion(net, conclusion, sizeof conclusion));
   bppsa_text_add(text, "  auto would take    %" PRId64 " up-levels%s: %s on the critical path\n", levels,
-                 levels == 0 ? " (no scan)" : "",
-                 bppsa_text_si((double)bppsa_scan_plan_totals(net->automatic)->critical_flops, "FLOP", flops, sizeof flops));
+                 levels == 0 ? " (no scan)" : "", bppsa_text_si((double)net->automatic_flops, "FLOP", flops, sizeof flops));
 }
 
 void bppsa_flops_plan_text(const bppsa_flops *net, bppsa_text *text) {

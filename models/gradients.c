@@ -56,11 +56,8 @@ static bppsa_status load_targets(const char *path, bppsa_gradients *g) {
 static bppsa_status load_labels(const char *path, bppsa_gradients *g) {
   const bool all = g->config.loss_all;
   const int64_t batch = g->config.batch, shape[2] = {g->config.steps.seq_len, batch};
-  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &g->labels)));
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_whole(path, &g->labels)));
   const bppsa_view *labels = &g->labels.view;
-  if (labels->dtype != BPPSA_I64) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(labels->dtype));
-  }
   if (!all && labels->ndim == 1 && labels->shape[0] != batch && labels->shape[0] == shape[0] && g->network.kind->family->steps) {
     return bppsa_fail(BPPSA_ERR_SHAPE,
                       "%s: %" PRId64 " labels, expected %" PRId64 ": --input is [T, B, I] = [%" PRId64 ", %" PRId64 ", %" PRId64

@@ -7,7 +7,8 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/npy.h"
-#include "core/safetensors.h"
+#include "core/number.h"
+#include "models/weight_list.h"
 
 /* A request that is loaded, its files, and the memory that its operands point to. */
 typedef struct {
@@ -30,7 +31,7 @@ static void *new_array(bppsa_jacobian_arrays *arrays, int64_t count, size_t size
 static bppsa_status keep(const loading *l, const bppsa_view *view, const char *what, int64_t count, const void **data) {
   char shape[BPPSA_SHAPE_TEXT];
   if (view->dtype != BPPSA_F32 && view->dtype != BPPSA_F64) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: dtype %s, expected f32 or f64", what, bppsa_dtype_name(view->dtype));
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: dtype %s, expected f32 or f64", what, bppsa_view_dtype_name(view));
   }
   if (bppsa_view_count(view) != count) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: shape %s, expected %" PRId64 " values", what,
@@ -55,7 +56,8 @@ static bppsa_status load(const loading *l, const char *option, const char *path,
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &array)));
   char what[300];
   snprintf(what, sizeof what, "%s: %s", option, path);
-  const bppsa_status status = keep(l, &array.view, what, count, data);
+  bppsa_status status = bppsa_npy_to_reals(path, &array);
+  status = status != BPPSA_OK ? status : keep(l, &array.view, what, count, data);
   bppsa_buffer_free(&array);
   return status;
 }
@@ -117,19 +119,6 @@ bppsa_status bppsa_jacobian_weight_shape(const bppsa_jacobian_files *files, bool
 
 /* ---- operators ---- */
 
-/* Is value i of an array not 0? It is 0 when all its bytes are 0, except for the sign bit of a real. */
-static bool is_set(const bppsa_view *view, int64_t i) {
-  const bool real = view->dtype == BPPSA_F32 || view->dtype == BPPSA_F64 || view->dtype == BPPSA_F16;
-  const size_t size = bppsa_dtype_size(view->dtype);
-  const unsigned char *bytes = (const unsigned char *)view->data + (size_t)i * size;
-  for (size_t b = 0; b < size; ++b) {
-    if ((bytes[b] & (real && b + 1 == size ? 0x7F : 0xFF)) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /* Turns a numeric array of any dtype, of the weights' size, into a byte a weight. */
 static bppsa_status make_mask(const loading *l, const bppsa_view *view) {
   const int64_t count = bppsa_op_weights(&l->wanted->op);
@@ -142,7 +131,7 @@ static bppsa_status make_mask(const loading *l, const bppsa_view *view) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t i = 0; i < count; ++i) {
-    mask[i] = is_set(view, i);
+    mask[i] = bppsa_number_set(view, i);
   }
   l->wanted->mask = mask;
   return BPPSA_OK;
@@ -177,20 +166,20 @@ static bppsa_status load_operator(const loading *l) {
 /* ---- a cell's step ---- */
 
 /* Finds the tensor CELL.name of the first layer. ERR_ARGUMENT: the file has no such tensor. */
-static bppsa_status find_tensor(const loading *l, const bppsa_safetensors *file, const char *name, const bppsa_view **view,
+static bppsa_status find_tensor(const loading *l, const bppsa_weight_list *tensors, const char *name, const bppsa_view **view,
                                 char *what, size_t size) {
   char full[64];
   snprintf(full, sizeof full, "%s.%s", bppsa_op_name(&l->wanted->op), name);
   snprintf(what, size, "--weights: %s: %s", l->files->weights, full);
-  *view = bppsa_safetensors_find(file, full);
+  *view = bppsa_weight_list_find(tensors, full);
   return *view != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s missing, expected weights with PyTorch's names", what);
 }
 
-static bppsa_status keep_tensor(const loading *l, const bppsa_safetensors *file, const char *name, int64_t count,
+static bppsa_status keep_tensor(const loading *l, const bppsa_weight_list *tensors, const char *name, int64_t count,
                                 const void **data) {
   char what[300];
   const bppsa_view *view;
-  BPPSA_TRY(find_tensor(l, file, name, &view, what, sizeof what));
+  BPPSA_TRY(find_tensor(l, tensors, name, &view, what, sizeof what));
   return keep(l, view, what, count, data);
 }
 
@@ -217,12 +206,12 @@ static bppsa_status load_state(const loading *l, int64_t h) {
   return BPPSA_OK;
 }
 
-static bppsa_status load_tensors(const loading *l, const bppsa_safetensors *file) {
+static bppsa_status load_tensors(const loading *l, const bppsa_weight_list *tensors) {
   bppsa_jacobian_operands *operands = &l->wanted->operands;
   const int64_t gates = l->wanted->op.step->gates;
   char what[300], rows[24] = "";
   const bppsa_view *hh;
-  BPPSA_TRY(find_tensor(l, file, "weight_hh_l0", &hh, what, sizeof what));
+  BPPSA_TRY(find_tensor(l, tensors, "weight_hh_l0", &hh, what, sizeof what));
   if (hh->ndim != 2 || hh->shape[0] != gates * hh->shape[1]) {
     if (gates > 1) {
       snprintf(rows, sizeof rows, "%" PRId64, gates);
@@ -234,21 +223,24 @@ static bppsa_status load_tensors(const loading *l, const bppsa_safetensors *file
   bppsa_view x;
   BPPSA_TRY(shape_of(l->files->input, &x));
   const int64_t inputs = operands->inputs = bppsa_view_count(&x);
-  BPPSA_TRY(keep_tensor(l, file, "weight_hh_l0", gates * h * h, &operands->weights));
-  BPPSA_TRY(keep_tensor(l, file, "weight_ih_l0", gates * h * inputs, &operands->weights_ih));
-  BPPSA_TRY(keep_tensor(l, file, "bias_ih_l0", gates * h, &operands->bias_ih));
-  BPPSA_TRY(keep_tensor(l, file, "bias_hh_l0", gates * h, &operands->bias_hh));
+  BPPSA_TRY(keep_tensor(l, tensors, "weight_hh_l0", gates * h * h, &operands->weights));
+  BPPSA_TRY(keep_tensor(l, tensors, "weight_ih_l0", gates * h * inputs, &operands->weights_ih));
+  BPPSA_TRY(keep_tensor(l, tensors, "bias_ih_l0", gates * h, &operands->bias_ih));
+  BPPSA_TRY(keep_tensor(l, tensors, "bias_hh_l0", gates * h, &operands->bias_hh));
   BPPSA_TRY(load(l, "--input", l->files->input, inputs, &operands->input));
   return load_state(l, h);
 }
 
 static bppsa_status load_step(const loading *l) {
   bppsa_safetensors *file = NULL;
+  bppsa_weight_list tensors = {.count = 0};
   if (l->wanted->op.step == NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "jacobian: the cell has no step, expected a cell whose table has one");
   }
   BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(l->files->weights, &file)));
-  const bppsa_status status = load_tensors(l, file);
+  bppsa_status status = bppsa_weight_list_make(l->files->weights, file, BPPSA_LIST_VALUES, &tensors);
+  status = status == BPPSA_OK ? load_tensors(l, &tensors) : status;
+  bppsa_weight_list_free(&tensors);
   bppsa_safetensors_destroy(file);
   l->wanted->filled = true;
   return status;

@@ -8,21 +8,22 @@
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "models/network_kind.h"
+#include "models/weight_list.h"
 #include "train/data/dataset.h"
 
 typedef struct bppsa_network {
   const bppsa_network_kind *kind;
   const char *name;         /* the kind's, or the path of a network's file (borrowed) */
   bppsa_cnn_network layers; /* of a convolutional network; otherwise empty */
-  bppsa_safetensors *mask;  /* which weights stay, or NULL */
+  bppsa_safetensors *mask;  /* the file of the masks, or NULL */
   int64_t mask_count;
-  bppsa_named_view *masks;                 /* its tensors, size mask_count */
+  bppsa_named_view *masks;                 /* which weights stay, size mask_count; they view the file, or what lies behind them */
   bppsa_weight_gradients weight_gradients; /* of a convolutional network's BP */
 } bppsa_network;
 
 /* Opens the network `name`, a kind's name or the path of a network's file (ending in .json), which must outlive it, and the mask
- * of a convolutional network's weights at `mask_path` (NULL: none). ERR_ARGUMENT: an unknown name, a file that is not there;
- * ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
+ * of a convolutional network's weights at `mask_path` (NULL: none), a file of masks or one with pruned weights. ERR_ARGUMENT: an
+ * unknown name, a file that is not there; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
 bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_network *network);
 void bppsa_network_close(bppsa_network *network); /* a zeroed one is legal */
 
@@ -96,6 +97,8 @@ struct bppsa_network_family {
   /* Opens what the name and the mask's path (or NULL) mean, in a network that has its kind; closed by the caller, also on failure.
    * NULL: a name is all there is, and masks are ignored. */
   bppsa_status (*open)(const char *name, const char *mask_path, bppsa_network *network);
+  /* Copies the masks of weights into a network without masks; other names are left out. NULL: the network takes none. */
+  bppsa_status (*masks)(const bppsa_weight_list *masks, bppsa_network *network);
   bppsa_network_config (*config)(const bppsa_network *network); /* bppsa_network_config_default */
   bppsa_status (*infer)(const char *where, const bppsa_network *network, int64_t count, const bppsa_named_view *tensors,
                         bppsa_network_config *config);

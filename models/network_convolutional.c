@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "cnn/chain.h"
+#include "core/alloc.h"
 #include "models/network.h"
 
 /* ---- layers and mask ---- */
@@ -15,12 +16,70 @@ static bppsa_status open_layers(const char *name, bppsa_cnn_network *layers) {
              : bppsa_cnn_network_builtin(name, layers);
 }
 
+/* Copies masks of bool, with their names, behind the views of them. */
+static bppsa_status copy_masks(int64_t count, const bppsa_named_view *from, bppsa_network *network) {
+  size_t bytes = (size_t)count * sizeof *from;
+  for (int64_t i = 0; i < count; ++i) {
+    bytes += bppsa_view_bytes(&from[i].view) + strlen(from[i].name) + 1;
+  }
+  bppsa_named_view *masks = bppsa_alloc(bytes);
+  if (masks == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  char *at = (char *)(masks + count);
+  for (int64_t i = 0; i < count; ++i) {
+    const bppsa_view *v = &from[i].view;
+    const size_t size = bppsa_view_bytes(v), name = strlen(from[i].name) + 1;
+    memcpy(at + size, from[i].name, name);
+    masks[i] = (bppsa_named_view){at + size, bppsa_view_make(at, v->dtype, v->ndim, v->shape)};
+    memcpy(at, v->data, size);
+    at += size + name;
+  }
+  network->masks = masks;
+  network->mask_count = count;
+  return BPPSA_OK;
+}
+
+/* Is it the weight of a layer? */
+static bool is_weight(const bppsa_cnn_network *layers, const char *name) {
+  for (int64_t i = 0; i < layers->count; ++i) {
+    const size_t length = strlen(layers->layers[i].prefix);
+    if (bppsa_cnn_has_weights(&layers->layers[i]) && strncmp(name, layers->layers[i].prefix, length) == 0 &&
+        strcmp(name + length, ".weight") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bppsa_status take_masks(const bppsa_weight_list *masks, bppsa_network *network) {
+  bppsa_named_view *known = bppsa_calloc(masks->count, sizeof *known);
+  int64_t count = 0;
+  if (known == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < masks->count; ++i) {
+    if (is_weight(&network->layers, masks->tensors[i].name)) {
+      known[count++] = masks->tensors[i];
+    }
+  }
+  const bppsa_status status = count > 0 ? copy_masks(count, known, network) : BPPSA_OK;
+  bppsa_free(known);
+  return status;
+}
+
+/* Loads a file of masks, or takes the masks of one with pruned weights. */
 static bppsa_status open_mask(const char *path, bppsa_network *network) {
+  bppsa_weight_list pruned = {.count = 0};
   if (path == NULL) {
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(path, &network->mask)));
-  return bppsa_safetensors_list(network->mask, &network->masks, &network->mask_count);
+  BPPSA_TRY(bppsa_weight_list_make(path, network->mask, BPPSA_LIST_MASKS, &pruned));
+  const bppsa_status status = pruned.count > 0 ? copy_masks(pruned.count, pruned.tensors, network)
+                                               : bppsa_safetensors_list(network->mask, &network->masks, &network->mask_count);
+  bppsa_weight_list_free(&pruned);
+  return status;
 }
 
 static bppsa_status open_network(const char *name, const char *mask_path, bppsa_network *network) {
@@ -173,7 +232,7 @@ static const char *describe(const bppsa_network *network, const bppsa_network_co
   }
   snprintf(text, size, "%s%s: B %" PRId64 ", %" PRId64 " layers, %s to %" PRId64 " classes%s", length > NAME ? "..." : "", name,
            config->batch, network->layers.count, bppsa_shape_text(3, network->layers.in, shape, sizeof shape), config->classes,
-           network->mask != NULL ? ", masked" : "");
+           network->mask_count > 0 ? ", masked" : "");
   return text;
 }
 
@@ -181,7 +240,7 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   return bppsa_json_put_shape(object, "input", 3, network->layers.in) &&
          bppsa_json_put_integer(object, "layers", network->layers.count) &&
          bppsa_json_put_integer(object, "classes", c->classes) && bppsa_json_put_integer(object, "batch", c->batch) &&
-         bppsa_json_put_bool(object, "masked", network->mask != NULL);
+         bppsa_json_put_bool(object, "masked", network->mask_count > 0);
 }
 
 /* Continues a checksum over integers one by one, because structs contain padding. */
@@ -225,6 +284,7 @@ const bppsa_network_family bppsa_network_convolutional = {.name = "convolutional
                                                           .samples = "images",
                                                           .plans = true,
                                                           .open = open_network,
+                                                          .masks = take_masks,
                                                           .config = default_config,
                                                           .infer = infer,
                                                           .first_weight = first_weight,

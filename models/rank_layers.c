@@ -47,8 +47,9 @@ static bppsa_status check(const bppsa_rank_layers *l, const bppsa_network *netwo
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--device: %s beside --split %s, whose ranks compute on processors, expected cpu",
                       bppsa_device_get_name(device), l->split);
   }
-  if (network->mask != NULL) {
-    return refuse(l, "--mask", "whose ranks have parts of whole weights", "none");
+  if (network->mask_count > 0) {
+    return refuse(l, network->mask != NULL ? "--mask" : "--weights with masks", "whose ranks have parts of whole weights",
+                  "none");
   }
   if (config->method.backward == BPPSA_BACKWARD_SCAN) {
     return refuse(l, "--backward scan", "whose ranks propagate back layer by layer", "--backward bp");

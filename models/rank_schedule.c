@@ -74,8 +74,8 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
   if (train->clip_norm > 0) {
     return refuse(s, "--clip-norm", "whose stages update before the norm of all gradients is known", "none");
   }
-  if (network->mask != NULL) {
-    return refuse(s, "--mask", "whose stages have whole weights", "none");
+  if (network->mask_count > 0) {
+    return refuse(s, network->mask != NULL ? "--mask" : "--weights with masks", "whose stages have whole weights", "none");
   }
   if (network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER) {
     return refuse(s, "--weight-gradients second-stream", "whose list says when they are computed", "in-order");

@@ -67,49 +67,67 @@ static bppsa_status parse_prefix(const char *text, const bppsa_network_kind *kin
   return BPPSA_OK;
 }
 
-/* The tensors that --prefix selects, under the network's own names; the names lie in the same piece of memory. A head without the
- * prefix is found under its own name, unless there is one with the prefix. */
-static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix *p, const bppsa_safetensors *file,
-                                   bppsa_named_view **tensors, int64_t *count) {
-  const int64_t size = bppsa_safetensors_count(file);
-  size_t bytes = (size_t)size * sizeof **tensors + 1;
-  for (int64_t i = 0; i < size; ++i) {
-    bytes += strlen(bppsa_safetensors_get(file, i)->name) + sizeof ADDED + 1;
+/* Adds a tensor of another list under a name that is written to *text. */
+static void add_renamed(const bppsa_weight_list *from, int64_t i, const char *before, const char *rest, char **text,
+                        bppsa_weight_list *list) {
+  list->tensors[list->count] = (bppsa_named_view){*text, from->tensors[i].view};
+  list->origins[list->count++] = from->origins[i];
+  *text += sprintf(*text, "%s%s%s", before, before[0] != '\0' ? "." : "", rest) + 1;
+}
+
+/* The tensors that --prefix selects, under the network's own names. A head without the prefix is found under its own name, unless
+ * there is one with the prefix. */
+static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix *p, const bppsa_weight_list *from,
+                                   bppsa_weight_list *list) {
+  const char *before, *rest;
+  size_t bytes = 1;
+  for (int64_t i = 0; i < from->count; ++i) {
+    bytes += strlen(from->tensors[i].name) + sizeof ADDED + 1;
   }
-  bppsa_named_view *list = bppsa_alloc(bytes);
-  if (list == NULL) {
+  bppsa_weight_list made = {.tensors = bppsa_calloc(from->count, sizeof *made.tensors),
+                            .origins = bppsa_calloc(from->count, sizeof *made.origins),
+                            .arrays = bppsa_alloc(bytes)};
+  if (made.tensors == NULL || made.origins == NULL || made.arrays == NULL) {
+    bppsa_weight_list_free(&made);
     return BPPSA_ERR_MEMORY;
   }
-  char *text = (char *)(list + size);
-  int64_t found = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    const bppsa_named_view *tensor = bppsa_safetensors_get(file, i);
-    const char *before, *rest;
-    if (own_name(kind, p, tensor->name, &before, &rest)) {
-      list[found++] = (bppsa_named_view){text, tensor->view};
-      text += sprintf(text, "%s%s%s", before, before[0] != '\0' ? "." : "", rest) + 1;
+  char *text = made.arrays;
+  for (int64_t i = 0; i < from->count; ++i) {
+    if (own_name(kind, p, from->tensors[i].name, &before, &rest)) {
+      add_renamed(from, i, before, rest, &text, &made);
     }
   }
   /* If several tensors have one name, the first counts. */
-  for (int64_t i = 0; kind->family->head != NULL && p->head[0] == '\0' && i < size; ++i) {
-    const bppsa_named_view *tensor = bppsa_safetensors_get(file, i);
-    if (is_of_head(kind, tensor->name) && rest_of(tensor->name, p->stem, p->stem_length) == NULL) {
-      list[found++] = *tensor;
+  for (int64_t i = 0; kind->family->head != NULL && p->head[0] == '\0' && i < from->count; ++i) {
+    const char *name = from->tensors[i].name;
+    if (is_of_head(kind, name) && rest_of(name, p->stem, p->stem_length) == NULL) {
+      add_renamed(from, i, "", name, &text, &made);
     }
   }
-  *count = found;
-  *tensors = list;
+  *list = made;
   return BPPSA_OK;
 }
 
+/* The tensors of a file under its names, and where --prefix is given under the network's own ones, which borrow the others' arrays.
+ */
+typedef struct {
+  bppsa_weight_list stored, renamed;
+  const bppsa_weight_list *own; /* one of the two */
+} file_tensors;
+
+static void free_tensors(file_tensors *t) {
+  bppsa_weight_list_free(&t->stored);
+  bppsa_weight_list_free(&t->renamed);
+}
+
+/* Fills *t, which the caller frees, also on failure. */
 static bppsa_status network_tensors(const bppsa_weights_request *request, const bppsa_network_kind *kind,
-                                    const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count) {
+                                    const bppsa_safetensors *file, bppsa_list_content content, file_tensors *t) {
   prefix p;
-  if (request->prefix == NULL) {
-    return bppsa_safetensors_list(file, tensors, count);
-  }
-  BPPSA_TRY(parse_prefix(request->prefix, kind, &p));
-  return rename_tensors(kind, &p, file, tensors, count);
+  t->own = request->prefix != NULL ? &t->renamed : &t->stored;
+  BPPSA_TRY(request->prefix != NULL ? parse_prefix(request->prefix, kind, &p) : BPPSA_OK);
+  BPPSA_TRY(bppsa_weight_list_make(request->path, file, content, &t->stored));
+  return request->prefix != NULL ? rename_tensors(kind, &p, &t->stored, &t->renamed) : BPPSA_OK;
 }
 
 /* ---- what is missing ---- */
@@ -121,7 +139,7 @@ enum { MOST_PROPOSALS = 200 };
 /* A candidate for --prefix. */
 typedef struct {
   const bppsa_network *network;
-  const bppsa_safetensors *file;
+  const bppsa_weight_list *stored;
   char text[2 * STEM];
   int64_t tried;
   bool fits; /* with it every tensor of the network is found */
@@ -133,9 +151,8 @@ static bool open_for_more(const proposal *proposed) {
 
 /* Tries --prefix STEM, or STEM,HEAD where `head` is not NULL, unless one that fits is known or too many were tried. ERR_MEMORY. */
 static bppsa_status try_prefix(proposal *proposed, const char *stem, const char *head) {
-  bppsa_named_view *tensors = NULL;
+  bppsa_weight_list renamed = {.count = 0};
   bppsa_network_config found = {0};
-  int64_t count = 0;
   prefix p;
   if (!open_for_more(proposed)) {
     return BPPSA_OK;
@@ -145,9 +162,9 @@ static bppsa_status try_prefix(proposal *proposed, const char *stem, const char 
   if (parse_prefix(proposed->text, proposed->network->kind, &p) != BPPSA_OK) {
     return BPPSA_OK; /* --prefix separates two stems by a comma, so no stem has one */
   }
-  BPPSA_TRY(rename_tensors(proposed->network->kind, &p, proposed->file, &tensors, &count));
-  proposed->fits = bppsa_network_infer("", proposed->network, count, tensors, &found) == BPPSA_OK;
-  bppsa_free(tensors);
+  BPPSA_TRY(rename_tensors(proposed->network->kind, &p, proposed->stored, &renamed));
+  proposed->fits = bppsa_network_infer("", proposed->network, renamed.count, renamed.tensors, &found) == BPPSA_OK;
+  bppsa_weight_list_free(&renamed);
   return BPPSA_OK;
 }
 
@@ -174,8 +191,8 @@ static bppsa_status try_beside_head(proposal *proposed, const char *stem) {
   if (cut_end(stem, proposed->network->kind->name, part)) {
     BPPSA_TRY(try_prefix(proposed, part, NULL));
   }
-  for (int64_t i = 0; open_for_more(proposed) && i < bppsa_safetensors_count(proposed->file); ++i) {
-    const bppsa_named_view *tensor = bppsa_safetensors_get(proposed->file, i);
+  for (int64_t i = 0; open_for_more(proposed) && i < proposed->stored->count; ++i) {
+    const bppsa_named_view *tensor = &proposed->stored->tensors[i];
     if (tensor->view.ndim == 2 && cut_end(tensor->name, "weight", part)) {
       BPPSA_TRY(try_prefix(proposed, stem, part));
     }
@@ -185,13 +202,13 @@ static bppsa_status try_beside_head(proposal *proposed, const char *stem) {
 
 /* Appends the --prefix with which every tensor of the network would be found, if the file has one: the name of the network's first
  * weight stands behind it. */
-static bppsa_status suggest_prefix(const bppsa_network *network, const bppsa_safetensors *file, bppsa_line *line) {
+static bppsa_status suggest_prefix(const bppsa_network *network, const bppsa_weight_list *stored, bppsa_line *line) {
   char first[BPPSA_NETWORK_TEXT], stem[STEM];
   const bppsa_network_family *family = network->kind->family;
-  proposal proposed = {.network = network, .file = file};
+  proposal proposed = {.network = network, .stored = stored};
   family->first_weight(network, first);
-  for (int64_t i = 0; open_for_more(&proposed) && i < bppsa_safetensors_count(file); ++i) {
-    if (cut_end(bppsa_safetensors_get(file, i)->name, first, stem)) {
+  for (int64_t i = 0; open_for_more(&proposed) && i < stored->count; ++i) {
+    if (cut_end(stored->tensors[i].name, first, stem)) {
       BPPSA_TRY(family->head == NULL ? try_prefix(&proposed, stem, NULL) : try_beside_head(&proposed, stem));
     }
   }
@@ -202,17 +219,18 @@ static bppsa_status suggest_prefix(const bppsa_network *network, const bppsa_saf
 }
 
 /* Appends to the message of a missing tensor what the file has. */
-static bppsa_status say_names(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file) {
+static bppsa_status say_names(const bppsa_weights_request *request, const bppsa_network *network,
+                              const bppsa_weight_list *stored) {
   enum { SHOWN = 8 };
   bppsa_line line = {.length = 0};
-  const int64_t count = bppsa_safetensors_count(file);
+  const int64_t count = stored->count;
   bppsa_line_add(&line, "%.300s", bppsa_last_error());
   if (request->propose_prefix) {
-    BPPSA_TRY(suggest_prefix(network, file, &line));
+    BPPSA_TRY(suggest_prefix(network, stored, &line));
   }
   bppsa_line_add(&line, "; the file has %s", count == 0 ? "no tensor" : "");
   for (int64_t i = 0; i < count && i < SHOWN; ++i) {
-    bppsa_line_add(&line, "%s%.60s", i > 0 ? ", " : "", bppsa_safetensors_get(file, i)->name);
+    bppsa_line_add(&line, "%s%.60s", i > 0 ? ", " : "", stored->tensors[i].name);
   }
   if (count > SHOWN) {
     bppsa_line_add(&line, " and %" PRId64 " more", count - SHOWN);
@@ -254,15 +272,22 @@ static bppsa_status read_metadata(const bppsa_weights_request *request, const bp
   return BPPSA_OK;
 }
 
+static bppsa_status infer(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file,
+                          bppsa_network_config *config) {
+  file_tensors t = {.own = NULL};
+  bppsa_status status = network_tensors(request, network->kind, file, BPPSA_LIST_SHAPES, &t);
+  if (status == BPPSA_OK) {
+    status = bppsa_network_infer(request->path, network, t.own->count, t.own->tensors, config);
+    status = status == BPPSA_ERR_FORMAT ? say_names(request, network, &t.stored) : status; /* a tensor is missing */
+  }
+  free_tensors(&t);
+  return status;
+}
+
 static bppsa_status describe_weights(const bppsa_weights_request *request, const bppsa_network *network,
                                      const bppsa_safetensors *file, bppsa_network_config *config) {
   const bppsa_network_steps asked = config->steps;
-  bppsa_named_view *tensors = NULL;
-  int64_t count = 0;
-  BPPSA_TRY(network_tensors(request, network->kind, file, &tensors, &count));
-  const bppsa_status status = bppsa_network_infer(request->path, network, count, tensors, config);
-  bppsa_free(tensors);
-  BPPSA_TRY(status == BPPSA_ERR_FORMAT ? say_names(request, network, file) : status); /* a tensor is missing */
+  BPPSA_TRY(infer(request, network, file, config));
   BPPSA_TRY(check_integer("--layers", request->layers, config->steps.layers, request->path));
   BPPSA_TRY(check_integer("--hidden", request->hidden, config->steps.hidden, request->path));
   if (asked.no_bias && !config->steps.no_bias) {
@@ -277,12 +302,25 @@ static bppsa_status describe_weights(const bppsa_weights_request *request, const
   return read_metadata(request, network->kind, file, config);
 }
 
-bppsa_status bppsa_weights_load(const bppsa_weights_request *request, const bppsa_network *network, bppsa_network_config *config,
+/* A pruned weight keeps its mask, unless other masks were given or the network takes none. */
+static bppsa_status take_masks(const bppsa_weights_request *request, const bppsa_safetensors *file, bppsa_network *network) {
+  file_tensors t = {.own = NULL};
+  if (network->kind->family->masks == NULL || network->mask_count > 0) {
+    return BPPSA_OK;
+  }
+  bppsa_status status = network_tensors(request, network->kind, file, BPPSA_LIST_MASKS, &t);
+  status = status == BPPSA_OK ? network->kind->family->masks(t.own, network) : status;
+  free_tensors(&t);
+  return status;
+}
+
+bppsa_status bppsa_weights_load(const bppsa_weights_request *request, bppsa_network *network, bppsa_network_config *config,
                                 bppsa_safetensors **file) {
   bppsa_safetensors *loaded = NULL;
   bppsa_network_config described = *config;
   BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(request->path, &loaded)));
-  const bppsa_status status = describe_weights(request, network, loaded, &described);
+  bppsa_status status = describe_weights(request, network, loaded, &described);
+  status = status == BPPSA_OK ? take_masks(request, loaded, network) : status;
   if (status != BPPSA_OK) {
     bppsa_safetensors_destroy(loaded);
     return status;
@@ -293,16 +331,6 @@ bppsa_status bppsa_weights_load(const bppsa_weights_request *request, const bpps
 }
 
 /* ---- the values ---- */
-
-/* Returns the tensor of that name, or NULL. */
-static const bppsa_view *find_tensor(const char *name, int64_t count, const bppsa_named_view *tensors) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (strcmp(tensors[i].name, name) == 0) {
-      return &tensors[i].view;
-    }
-  }
-  return NULL;
-}
 
 /* Refuses values that are not finite in the parameter's dtype. bppsa_model_set itself refuses tensors of another shape. */
 static bppsa_status check_finite(const char *path, const bppsa_parameter *parameter, const bppsa_view *from) {
@@ -323,21 +351,55 @@ static bppsa_status check_finite(const char *path, const bppsa_parameter *parame
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_weights_set(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file,
-                               bppsa_model *model, bool *rounded) {
-  bppsa_named_view *tensors = NULL;
-  bppsa_status status = BPPSA_OK;
-  int64_t count = 0;
-  BPPSA_TRY(network_tensors(request, network->kind, file, &tensors, &count));
-  for (int64_t i = 0; status == BPPSA_OK && i < model->parameter_count; ++i) {
+static bool has_mask(const bppsa_network *network, const char *name) {
+  for (int64_t i = 0; i < network->mask_count; ++i) {
+    if (strcmp(network->masks[i].name, name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Says what was done to the parameters' tensors that a user should know; all of them are in the list. */
+static void describe_changes(const bppsa_weights_request *request, const bppsa_model *model, const bppsa_weight_list *own,
+                             const bppsa_network *network, char *note) {
+  const bppsa_list_origin *first = NULL;
+  const char *widened = NULL, *pruned = NULL;
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const bppsa_list_origin *origin = bppsa_weight_list_origin(own, model->parameters[i].name);
+    first = first == NULL ? origin : first;
+    if (origin->stored == BPPSA_F16 || origin->stored == BPPSA_BF16) {
+      widened = bppsa_dtype_name(origin->stored);
+    }
+    pruned = origin->pruned && !has_mask(network, model->parameters[i].name) ? model->parameters[i].name : pruned;
+  }
+  const char *to = bppsa_dtype_name(model->dtype);
+  const bool rounded = model->dtype == BPPSA_F32 && first->stored == BPPSA_F64;
+  size_t used = (size_t)(rounded           ? snprintf(note, BPPSA_WEIGHTS_NOTE, "f64 weights, rounded to f32 as --dtype f32 asks")
+                         : widened != NULL ? snprintf(note, BPPSA_WEIGHTS_NOTE, "%s weights, converted to %s", widened, to)
+                                           : snprintf(note, BPPSA_WEIGHTS_NOTE, "%s", ""));
+  if (pruned != NULL && request->trains) {
+    snprintf(note + used, BPPSA_WEIGHTS_NOTE - used, "%sthe mask of %.100s is applied once: training changes all its weights",
+             used > 0 ? "; " : "", pruned);
+  }
+}
+
+static bppsa_status set_model(const bppsa_weights_request *request, const bppsa_weight_list *own, bppsa_model *model) {
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
     const bppsa_parameter *parameter = &model->parameters[i];
-    status = check_finite(request->path, parameter, find_tensor(parameter->name, count, tensors));
+    BPPSA_TRY(check_finite(request->path, parameter, bppsa_weight_list_find(own, parameter->name)));
   }
-  status = status == BPPSA_OK ? bppsa_model_set(model, request->path, count, tensors) : status;
-  if (status == BPPSA_OK && rounded != NULL) {
-    const bppsa_view *first = find_tensor(model->parameters[0].name, count, tensors);
-    *rounded = model->dtype == BPPSA_F32 && first->dtype == BPPSA_F64;
+  return bppsa_model_set(model, request->path, own->count, own->tensors);
+}
+
+bppsa_status bppsa_weights_set(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file,
+                               bppsa_model *model, char *note) {
+  file_tensors t = {.own = NULL};
+  bppsa_status status = network_tensors(request, network->kind, file, BPPSA_LIST_VALUES, &t);
+  status = status == BPPSA_OK ? set_model(request, t.own, model) : status;
+  if (status == BPPSA_OK && note != NULL) {
+    describe_changes(request, model, t.own, network, note);
   }
-  bppsa_free(tensors);
+  free_tensors(&t);
   return status;
 }

@@ -3,6 +3,7 @@
 #define BPPSA_MODELS_WEIGHTS_H
 
 #include "models/network.h"
+#include "models/weight_list.h"
 
 /* What is asked for beside the file. Where it contradicts the weights, the message names the option. */
 typedef struct {
@@ -13,17 +14,20 @@ typedef struct {
   const bppsa_dtype *dtype; /* of the model; NULL: that of the weights */
   const char *nonlinearity; /* "tanh" or "relu", as asked for; NULL: taken from the metadata */
   bool loss_given;          /* the configuration's loss stays, whatever the metadata name */
+  bool trains;              /* the weights will change: a note says where a mask is not kept */
 } bppsa_weights_request;
 
 /* Loads the file and fills the architecture it describes: input, hidden, layers, classes, dtype, and the nonlinearity and loss that
- * its metadata name; biases and directions, which the configuration may ask for: no_bias, bidirectional. ERR_ARGUMENT: the file
+ * its metadata name; biases and directions, which the configuration may ask for: no_bias, bidirectional. A network of operators
+ * that has no masks takes those of the file's pruned weights (models/weight_list.h). ERR_ARGUMENT: the file
  * does not exist, or it contradicts what is asked for. ERR_FORMAT: a tensor is missing;
  * the message lists the tensors of the file. The caller destroys *file. */
-bppsa_status bppsa_weights_load(const bppsa_weights_request *request, const bppsa_network *network, bppsa_network_config *config,
+bppsa_status bppsa_weights_load(const bppsa_weights_request *request, bppsa_network *network, bppsa_network_config *config,
                                 bppsa_safetensors **file);
-/* Copies the file's tensors into a model of the network, converted to its dtype, and checks that they are finite in it. *rounded:
- * whether f64 weights became f32; may be NULL. */
+/* Copies the file's tensors into a model of the network, converted to its dtype, and checks that they are finite in it. note: what
+ * a user should know of conversions and masks, or ""; size BPPSA_WEIGHTS_NOTE, or NULL. */
+#define BPPSA_WEIGHTS_NOTE 300
 bppsa_status bppsa_weights_set(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file,
-                               bppsa_model *model, bool *rounded);
+                               bppsa_model *model, char *note);
 
 #endif

@@ -17,14 +17,16 @@ void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64
 
 /* ---- forward ---- */
 
-static bppsa_status check_view(const recurrent_network *n, const char *what, const bppsa_view *view, int32_t ndim,
-                               const int64_t *shape) {
+/* words: the shape in letters. */
+static bppsa_status check_view(const recurrent_network *n, const char *what, const bppsa_view *view, const char *words,
+                               int32_t ndim, const int64_t *shape) {
   const bppsa_dtype dtype = n->config.dtype;
-  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
   if (view->dtype != dtype || view->ndim != ndim || memcmp(view->shape, shape, (size_t)ndim * sizeof *shape) != 0) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected %s %s", what, bppsa_dtype_name(view->dtype),
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected %s %s%s", what, bppsa_dtype_name(view->dtype),
                       bppsa_shape_text(view->ndim, view->shape, found, sizeof found), bppsa_dtype_name(dtype),
-                      bppsa_shape_text(ndim, shape, expected, sizeof expected));
+                      bppsa_shape_text(ndim, shape, expected, sizeof expected),
+                      bppsa_view_guess(words, view, ndim, shape, guess));
   }
   if (!bppsa_view_contiguous(view)) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: not contiguous, expected row-major without gaps", what);
@@ -39,13 +41,14 @@ static bppsa_status check_view(const recurrent_network *n, const char *what, con
 static bppsa_status check_inputs(const recurrent_network *n, const bppsa_view *x, const bppsa_view *h0) {
   BPPSA_REQUIRE(x != NULL);
   const bppsa_recurrent_config *c = &n->config;
-  const int64_t batch = x->ndim == 3 ? x->shape[1] : 0;
+  const int64_t batch = bppsa_view_batch(x, c->seq_len, c->input);
   if (x->ndim == 3 && (batch < 1 || batch > c->batch)) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "x: batch %lld, expected 1 .. %lld", (long long)batch, (long long)c->batch);
   }
-  BPPSA_TRY(check_view(n, "x", x, 3, (int64_t[]){c->seq_len, batch > 0 ? batch : c->batch, c->input}));
+  BPPSA_TRY(check_view(n, "x", x, "[T, B, I]", 3, (int64_t[]){c->seq_len, batch > 0 ? batch : c->batch, c->input}));
   return h0 == NULL ? BPPSA_OK
-                    : check_view(n, "h0", h0, 3, (int64_t[]){bppsa_recurrent_layers(c), batch, bppsa_recurrent_state_size(n)});
+                    : check_view(n, "h0", h0, "[L, B, H]", 3,
+                                 (int64_t[]){bppsa_recurrent_layers(c), batch, bppsa_recurrent_state_size(n)});
 }
 
 /* A view of the network's memory. */
@@ -103,9 +106,10 @@ bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, c
   int64_t size, address = (int64_t)(intptr_t)tape->data;
   BPPSA_TRY(bppsa_recurrent_tape_size(model, &size));
   BPPSA_TRY(check_inputs(n, x, NULL));
-  BPPSA_TRY(check_view(n, "tape", tape, 1, &size));
-  BPPSA_TRY(output == NULL ? BPPSA_OK
-                           : check_view(n, "output", output, 3, (int64_t[]){x->shape[0], x->shape[1], n->config.hidden}));
+  BPPSA_TRY(check_view(n, "tape", tape, "[N]", 1, &size));
+  BPPSA_TRY(output == NULL
+                ? BPPSA_OK
+                : check_view(n, "output", output, "[T, B, H]", 3, (int64_t[]){x->shape[0], x->shape[1], n->config.hidden}));
   BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, place_array, &address));
   n->batch = x->shape[1];
   n->x = x->data;
@@ -244,7 +248,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_forward_was_run(n, seed));
   const bppsa_view logits = logits_view(n);
-  BPPSA_TRY(check_view(n, "seed", seed, logits.ndim, logits.shape));
+  BPPSA_TRY(check_view(n, "seed", seed, logits.ndim == 3 ? "[T, B, C]" : "[B, C]", logits.ndim, logits.shape));
   n->seed = seed->data;
   n->seeds_states = false;
   BPPSA_TRY(bppsa_recurrent_seed(n));
@@ -260,7 +264,7 @@ static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_forward_was_run(n, seed));
   const int64_t all[] = {c->seq_len, n->batch, bppsa_recurrent_outputs(c)};
-  BPPSA_TRY(check_view(n, "seed", seed, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
+  BPPSA_TRY(check_view(n, "seed", seed, c->loss_all ? "[T, B, H]" : "[B, H]", c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
   return n->backend->seed_layers(n, seed->data);
 }
 

@@ -114,7 +114,7 @@ static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int
                                                          : "");
   }
   if (view->dtype != w->dtype) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", w->where, name, bppsa_dtype_name(view->dtype),
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", w->where, name, bppsa_view_dtype_name(view),
                       bppsa_dtype_name(w->dtype));
   }
   bool fits = view->ndim == ndim;
@@ -229,7 +229,7 @@ bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_
     w.dtype = first->dtype;
     if (w.dtype != BPPSA_F32 && w.dtype != BPPSA_F64) {
       return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected f32 or f64", where, name,
-                        bppsa_dtype_name(w.dtype));
+                        bppsa_view_dtype_name(first));
     }
   }
   BPPSA_TRY(refuse_projections(&w, prefix));

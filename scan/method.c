@@ -73,7 +73,10 @@ static bool read_number(const char *text, int64_t *number) {
   return good;
 }
 
-static bool read_method(const char *text, bppsa_scan_method *method) {
+/* Reads the name of an algorithm, and behind a blank its number. *wrong: the algorithm whose name is followed by something else,
+ * otherwise NULL. */
+static bool read_method(const char *text, bppsa_scan_method *method, const bppsa_scan_algorithm_row **wrong) {
+  *wrong = NULL;
   for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
     const size_t length = strlen(row_of((bppsa_scan_algorithm)a)->name);
     if (strncmp(text, row_of((bppsa_scan_algorithm)a)->name, length) != 0) {
@@ -83,6 +86,7 @@ static bool read_method(const char *text, bppsa_scan_method *method) {
     int64_t *number = number_of(&found);
     if (text[length] != '\0' && (number == NULL || text[length] != ' ' || !read_number(text + length + 1, number) ||
                                  *number < row_of((bppsa_scan_algorithm)a)->least)) {
+      *wrong = isalpha((unsigned char)text[length]) ? NULL : row_of((bppsa_scan_algorithm)a);
       return false;
     }
     *method = found;
@@ -91,8 +95,21 @@ static bool read_method(const char *text, bppsa_scan_method *method) {
   return false;
 }
 
-/* ERR_FORMAT with `first`, "auto, bp, ", and then the forms of all algorithms but auto: "linear, blelloch [UP-LEVELS] or ..". */
-static bppsa_status refuse(const char *text, const char *first) {
+/* ERR_FORMAT: what follows the algorithm's name is not its number. */
+static bppsa_status refuse_number(const char *text, const bppsa_scan_algorithm_row *row) {
+  return row->number_of == NULL
+             ? bppsa_fail(BPPSA_ERR_FORMAT, "method '%.40s', expected %s alone: it takes no number", text, row->name)
+             : bppsa_fail(BPPSA_ERR_FORMAT,
+                          "method '%.40s', expected a number of %ss, %" PRId64 " or more, as in '%s 4', or %s alone", text,
+                          row->unit, row->least, row->name, row->name);
+}
+
+/* ERR_FORMAT with `first`, "auto, bp, ", and then the forms of all algorithms but auto: "linear, blelloch [UP-LEVELS] or ..".
+ * wrong: as read_method says. */
+static bppsa_status refuse(const char *text, const bppsa_scan_algorithm_row *wrong, const char *first) {
+  if (wrong != NULL) {
+    return refuse_number(text, wrong);
+  }
   char forms[200] = "";
   size_t length = 0;
   for (int a = BPPSA_SCAN_AUTO + 1; a < BPPSA_SCAN_ALGORITHMS && length < sizeof forms; ++a) {
@@ -112,7 +129,8 @@ static bppsa_status refuse(const char *text, const char *first) {
 
 bppsa_status bppsa_scan_method_parse(const char *text, bppsa_scan_method *method) {
   BPPSA_REQUIRE(text != NULL && method != NULL);
-  return read_method(text, method) ? BPPSA_OK : refuse(text, "auto, ");
+  const bppsa_scan_algorithm_row *wrong;
+  return read_method(text, method, &wrong) ? BPPSA_OK : refuse(text, wrong, "auto, ");
 }
 
 static bool find_backward(const char *text, bppsa_backward *backward) {
@@ -128,8 +146,9 @@ static bool find_backward(const char *text, bppsa_backward *backward) {
 bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method *method) {
   BPPSA_REQUIRE(text != NULL && method != NULL);
   bppsa_gradient_method found = {.backward = BPPSA_BACKWARD_SCAN, .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
-  if (!find_backward(text, &found.backward) && !read_method(text, &found.scan)) {
-    return refuse(text, "auto, bp, scan, ");
+  const bppsa_scan_algorithm_row *wrong;
+  if (!find_backward(text, &found.backward) && !read_method(text, &found.scan, &wrong)) {
+    return refuse(text, wrong, "auto, bp, scan, ");
   }
   *method = found;
   return BPPSA_OK;

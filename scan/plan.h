@@ -68,7 +68,7 @@ typedef struct {
   bool symbolic;        /* count only: the plan cannot be executed */
 } bppsa_scan_config;
 
-/* blelloch with all levels, n = 0, f32, B = 1, K = 1, cpu; everything else zero. */
+/* blelloch with all levels, n = 0, f32, B = 1, dim = 1, K = 1, cpu; everything else zero. */
 bppsa_scan_config bppsa_scan_config_default(void);
 
 typedef struct {

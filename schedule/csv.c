@@ -509,9 +509,10 @@ bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list) {
   bppsa_schedule *made = NULL;
   place at = {.path = path};
   BPPSA_TRY(bppsa_file_read(path, BPPSA_SCHEDULE_CSV_LIMIT, &text, &size));
-  bppsa_status status = (int64_t)strlen(text) == size
-                            ? read_rows(&at, text + bppsa_text_order_mark(text, size), &made)
-                            : bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %zu: 0, expected text", path, strlen(text));
+  bppsa_status status = bppsa_text_check_encoding(path, text, size);
+  status = status != BPPSA_OK              ? status
+           : (int64_t)strlen(text) == size ? read_rows(&at, text + bppsa_text_order_mark(text, size), &made)
+                                           : bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %zu: 0, expected text", path, strlen(text));
   bppsa_free(text);
   if (status == BPPSA_OK) {
     status = bppsa_schedule_connect_within(made, MOST_OPS, MOST_DEPS);

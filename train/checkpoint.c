@@ -330,7 +330,7 @@ static bppsa_status check_tensors(const bppsa_checkpoint *c, const bppsa_safeten
       char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
       return bppsa_fail(BPPSA_ERR_SHAPE,
                         "checkpoint in %s: tensor \"%s\": %s %s contradicts this run, which has %s %s, expected the same",
-                        c->directory, wanted->name, bppsa_dtype_name(stored->dtype),
+                        c->directory, wanted->name, bppsa_view_dtype_name(stored),
                         bppsa_shape_text(stored->ndim, stored->shape, found, sizeof found), bppsa_dtype_name(wanted->view.dtype),
                         bppsa_shape_text(wanted->view.ndim, wanted->view.shape, expected, sizeof expected));
     }
@@ -362,7 +362,7 @@ bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice) {
       const size_t length = strlen(text);
       (void)snprintf(text + length, sizeof text - length, "%sthe checkpoint was written by version %.40s, this is %s",
                      length > 0 ? "; " : "", version, BPPSA_VERSION);
-      bppsa_replace_control_characters(text);
+      bppsa_make_printable(text);
     }
     restore(c, file);
     c->latest_damaged = damaged;

@@ -11,13 +11,19 @@ bppsa_status bppsa_order_load(const char *path, bppsa_buffer *indices, bppsa_ord
   bppsa_buffer loaded = {0};
   const bppsa_view *view = &loaded.view;
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &loaded)));
-  if (view->dtype != BPPSA_I64 || view->ndim < 1 || view->ndim > 2 || bppsa_view_count(view) == 0) {
+  const bool real = view->dtype == BPPSA_F32 || view->dtype == BPPSA_F64 || view->dtype == BPPSA_F16;
+  if (real || view->ndim < 1 || view->ndim > 2 || bppsa_view_count(view) == 0) {
     char shape[BPPSA_SHAPE_TEXT];
     const bppsa_status status =
         bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected int64 indices of samples, [M] or [E, M], at least one", path,
                    bppsa_dtype_name(view->dtype), bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape));
     bppsa_buffer_free(&loaded);
     return status;
+  }
+  const bppsa_status whole = bppsa_npy_to_whole(path, &loaded);
+  if (whole != BPPSA_OK) {
+    bppsa_buffer_free(&loaded);
+    return whole;
   }
   *order = (bppsa_order){.kind = BPPSA_ORDER_GIVEN,
                          .indices = view->data,

@@ -477,7 +477,7 @@ static bppsa_status load(bppsa_training *run, const origin *found, char *notice)
                    length > 0 ? "; " : "", found->reduction[0] == '\0' ? ONE_RANK : found->reduction,
                    mine[0] == '\0' ? ONE_RANK : mine);
   }
-  bppsa_replace_control_characters(notice); /* it quotes the file */
+  bppsa_make_printable(notice); /* it quotes the file */
   return status;
 }
 

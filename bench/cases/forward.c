@@ -114,8 +114,7 @@ static bppsa_status set_weights(const session *s, int64_t init, bppsa_model *mod
   if (asked->weights != NULL) {
     const bppsa_weights_request request = {.path = asked->weights_name};
     const bppsa_network network = {.kind = asked->point.kind, .name = asked->point.kind->name};
-    bool rounded;
-    return bppsa_weights_set(&request, &network, asked->weights, model, &rounded);
+    return bppsa_weights_set(&request, &network, asked->weights, model, NULL);
   }
   BPPSA_TRY(bppsa_recurrent_init(model, inits[init].init, asked->request.seed));
   for (int64_t i = 0; i < model->parameter_count; ++i) {

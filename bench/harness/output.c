@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 
 static bppsa_status write_failed(int reason) {
   return bppsa_fail(BPPSA_ERR_IO, "standard output: write failed (%s), expected it to take the results", strerror(reason));
@@ -18,6 +19,16 @@ bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...)
   const int reason = errno;
   va_end(arguments);
   return written < 0 ? write_failed(reason) : BPPSA_OK;
+}
+
+void bppsa_output_note(const bppsa_output *to, const char *format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  bppsa_vprint(text, sizeof text, format, arguments);
+  va_end(arguments);
+  bppsa_make_printable(text);
+  fprintf(to->err, "bppsa: note: %s\n", text);
 }
 
 bppsa_status bppsa_output_flush(FILE *out) {

@@ -14,6 +14,8 @@ typedef struct {
 
 /* printf to `out`. ERR_IO: the text could not be written. */
 bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints "bppsa: note: " and a line to `err`: what the user should know of a run that goes on. What it quotes is made printable. */
+void bppsa_output_note(const bppsa_output *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Flushes a stream. ERR_IO: anything that was written to it is lost. */
 bppsa_status bppsa_output_flush(FILE *out);
 /* Prints the text of a document (bppsa_json_render) and a line end. ERR_IO. */

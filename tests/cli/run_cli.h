@@ -100,8 +100,28 @@ static inline void assert_written(const char *path, const json_t *document) {
   json_decref(written);
 }
 
-/* Returns the one JSON document that a line prints; json_decref it. */
+/* The line succeeds, with one note on stderr that contains `text`. */
+#define assert_noted(text, ...)                                                                                                  \
+  do {                                                                                                                           \
+    run_result noted_ = run(__VA_ARGS__);                                                                                        \
+    assert_int_equal(noted_.code, 0);                                                                                            \
+    assert_int_equal(strncmp(noted_.err, "bppsa: note: ", 13), 0);                                                               \
+    assert_non_null(strstr(noted_.err, text));                                                                                   \
+    assert_ptr_equal(strchr(noted_.err, '\n') + 1, noted_.err + strlen(noted_.err));                                             \
+    release(&noted_);                                                                                                            \
+  } while (0)
+
+/* Returns the one JSON document that a line prints; json_decref it. run_noted_json: there may be notes on stderr. */
+#define run_noted_json(...) parse_noted_document(run(__VA_ARGS__))
 #define run_json(...) parse_document(run(__VA_ARGS__))
+
+static inline json_t *parse_document(run_result result);
+
+static inline json_t *parse_noted_document(run_result result) {
+  assert_true(result.err[0] == '\0' || strncmp(result.err, "bppsa: note: ", 13) == 0);
+  result.err[0] = '\0';
+  return parse_document(result);
+}
 
 static inline json_t *parse_document(run_result result) {
   assert_string_equal(result.err, "");

@@ -80,6 +80,14 @@ static void test_resume(void **state) {
 static void test_requests(void **state) {
   (void)state;
   assert_fails(2, "--resume: given without --checkpoint", SMALL " --iterations 2 --resume");
+  assert_fails(2,
+               "--resume: 'ck', expected the flag without a value; --checkpoint names the folder of the checkpoint, as in "
+               "--checkpoint DIR --resume",
+               SMALL " --iterations 2 --resume ck");
+  assert_fails(2, "--resume: 'ck', expected the flag without a value; --checkpoint names", SMALL " --iterations 2 --resume=ck");
+  assert_fails(2, "--resume: 'd', expected the flag without a value; --out names the directory", "figures --resume d");
+  assert_fails(2, "--json: 'x', expected the flag without a value\n", SMALL " --iterations 2 --json x");
+  assert_fails(2, "'x': unexpected argument of 'train rnn'", SMALL " --json --iterations 2 x");
   assert_fails(2, "--checkpoint-every: given without --checkpoint", SMALL " --iterations 2 --checkpoint-every 5");
   assert_fails(2, "--checkpoint-every: '0'", SMALL " --iterations 2 --checkpoint d --checkpoint-every 0");
   assert_fails(2, "there is no checkpoint to resume", SMALL " --iterations 2 --checkpoint d --resume");

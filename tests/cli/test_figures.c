@@ -118,7 +118,7 @@ static void test_svg(void **state) {
   const int lengths[] = {1, 2, 7, 21, 50, 300};
   for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
     for (size_t t = 0; t < sizeof lengths / sizeof lengths[0]; ++t) {
-      json_t *plan = run_json("plan rnn --seq-len %d --hidden 4 %s --svg P.svg --json", lengths[t], methods[m]);
+      json_t *plan = run_noted_json("plan rnn --seq-len %d --hidden 4 %s --svg P.svg --json", lengths[t], methods[m]);
       const json_t *totals = json_object_get(plan, "totals"), *steps = json_object_get(plan, "steps");
       int critical = 0;
       for (size_t i = 0; i < json_array_size(steps); ++i) {

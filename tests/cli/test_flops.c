@@ -59,6 +59,23 @@ static void test_vgg11(void **state) {
   json_decref(value);
 }
 
+/* One kind of patterns a page: what auto would take is counted by the samples' patterns too. */
+static void test_automatic(void **state) {
+  (void)state;
+  json_t *page = run_json("flops lenet5 --prune 0.9 --pattern value --up-levels 2 --json");
+  const int64_t levels = get_integer(part(page, "automatic"), "up_levels");
+  json_t *same = run_json("flops lenet5 --prune 0.9 --pattern value --up-levels %d --json", (int)levels);
+  assert_int_equal(get_integer(part(page, "automatic"), "critical_flops"), get_integer(part(same, "totals"), "critical_flops"));
+  assert_int_equal(get_integer(part(same, "automatic"), "critical_flops"), get_integer(part(same, "totals"), "critical_flops"));
+  json_t *guaranteed = run_json("flops lenet5 --prune 0.9 --up-levels 2 --json");
+  assert_true(get_integer(part(page, "automatic"), "critical_flops") <
+              get_integer(part(guaranteed, "automatic"), "critical_flops"));
+  assert_true(fabs(get_real(page, "pruned_fraction") - 0.9) < 1e-4);
+  json_decref(guaranteed);
+  json_decref(same);
+  json_decref(page);
+}
+
 /* Every operator that a network file knows, grouped and dilated convolutions among them. */
 #define ALL_OPERATORS                                                                                                            \
   "{\"input\": [4, 12, 12], \"layers\": ["                                                                                       \
@@ -261,7 +278,7 @@ static void test_masks(void **state) {
   json_decref(value);
   run_result text = run("flops lenet5 --mask m.safetensors");
   assert_int_equal(text.code, 0);
-  assert_non_null(strstr(text.out, "weights: random, mask: m.safetensors, 0 % pruned, a chain of 9, no scan;"));
+  assert_non_null(strstr(text.out, "weights: random, mask: m.safetensors, 90 % pruned, a chain of 9, no scan;"));
   release(&text);
   assert_fails(2, "--mask: given beside --prune", "flops lenet5 --mask m.safetensors --prune 0.5");
   assert_fails(2, "--mask: given beside --prune", "plan lenet5 --mask m.safetensors --prune 0.5");
@@ -399,9 +416,9 @@ static void test_bad_requests(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vgg11),     cmocka_unit_test(test_values),       cmocka_unit_test(test_zero_weights),
-      cmocka_unit_test(test_plan),      cmocka_unit_test(test_linear_is_bp), cmocka_unit_test(test_cells),
-      cmocka_unit_test(test_agreement), cmocka_unit_test(test_masks),        cmocka_unit_test(test_too_large),
-      cmocka_unit_test(test_drawings),  cmocka_unit_test(test_bad_requests)};
+      cmocka_unit_test(test_vgg11),        cmocka_unit_test(test_automatic), cmocka_unit_test(test_values),
+      cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_plan),      cmocka_unit_test(test_linear_is_bp),
+      cmocka_unit_test(test_cells),        cmocka_unit_test(test_agreement), cmocka_unit_test(test_masks),
+      cmocka_unit_test(test_too_large),    cmocka_unit_test(test_drawings),  cmocka_unit_test(test_bad_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

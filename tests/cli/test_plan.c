@@ -33,10 +33,10 @@ static void test_up_levels(void **state) {
   (void)state;
   for (int64_t n = 1; n <= 600; n += n < 18 ? 1 : 83) {
     for (int64_t levels = 0; levels <= 11; levels += levels < 5 ? 1 : 2) {
-      json_t *plan = run_json("plan rnn --seq-len %d --hidden 3 --up-levels %d --json", (int)n, (int)levels);
+      json_t *plan = run_noted_json("plan rnn --seq-len %d --hidden 3 --up-levels %d --json", (int)n, (int)levels);
       const int64_t left = (n + 1 + ((int64_t)1 << levels) - 1) >> levels;
       assert_string_equal(get_text(plan, "algorithm"), "blelloch"); /* implied */
-      assert_true(get_integer(plan, "up_levels") <= levels);        /* clamped, never refused */
+      assert_true(get_integer(plan, "up_levels") <= levels);        /* clamped with a note, never refused */
       assert_true(critical_steps(plan) <= 2 * levels + (left > 2 ? left - 2 : 0));
       json_decref(plan);
     }
@@ -86,7 +86,7 @@ static void test_documents(void **state) {
   const int lengths[] = {1, 2, 3, 7, 50, 100};
   for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
     for (size_t t = 0; t < sizeof lengths / sizeof lengths[0]; ++t) {
-      json_t *plan = run_json("plan rnn --seq-len %d --hidden 4 %s --json", lengths[t], methods[m]);
+      json_t *plan = run_noted_json("plan rnn --seq-len %d --hidden 4 %s --json", lengths[t], methods[m]);
       assert_int_equal(get_integer(plan, "elements"), lengths[t] + 1);
       check_steps(plan);
       json_decref(plan);
@@ -160,7 +160,10 @@ static void test_contradictions(void **state) {
   assert_fails(2, "--chunks: given beside --up-levels", "plan rnn --chunks 2 --up-levels 2");
   assert_fails(2, "--backward: unknown option, expected one that bppsa plan rnn --help lists", "plan rnn --backward bp");
   assert_runs("plan rnn --algorithm chunked --chunks 2");
-  assert_runs("plan rnn --algorithm blelloch --up-levels 99");
+  assert_noted("--up-levels: 99 asked for, 9 used, as there are no more\n", "plan rnn --algorithm blelloch --up-levels 99");
+  assert_noted("--chunks: 5000 asked for, 1000 used, as there are no more\n", "plan rnn --chunks 5000");
+  assert_noted("--warm-up: 200 asked for, 100 used", "plan rnn --seq-len 100 --forward-chunks 4 --warm-up 200");
+  assert_noted("--forward: speculative asked for, the pass is sequential", "plan rnn --seq-len 1 --forward speculative");
 }
 
 /* What does not fit in 64 bits is a wrong request. */

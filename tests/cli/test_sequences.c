@@ -247,7 +247,8 @@ static void test_bidirectional(void **state) {
   static const char *const ways[] = {"--backward bp", "--algorithm blelloch", "--chunks 2", "--ranks 2", "--forward speculative"};
   double first = 0;
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; ++i) {
-    json_t *train = run_json(BOTH " %s --iterations 9 --validation 0.25 --save-weights V%zu.safetensors --json", ways[i], i);
+    json_t *train =
+        run_noted_json(BOTH " %s --iterations 9 --validation 0.25 --save-weights V%zu.safetensors --json", ways[i], i);
     const double loss = get_real(json_object_get(train, "final"), "validation_loss");
     first = i == 0 ? loss : first;
     assert_true(loss > 0 && fabs(loss - first) < 1e-12);

@@ -209,7 +209,7 @@ static void test_masked_models(void **state) {
   assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_SHAPE);
   assert_message("mask 'conv2.weight': shape [15, 6, 5, 5], expected [16, 6, 5, 5]");
   masks[1].view.shape[0] = 16;
-  masks[1].view.dtype = BPPSA_F16;
+  masks[1].view.dtype = BPPSA_DTYPE_COUNT;
   assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
   masks[1].name = "conv7.weight";
   assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_ARGUMENT);

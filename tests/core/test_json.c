@@ -124,6 +124,9 @@ static void files(void **state) {
   value = NULL;
   put_file("json_test.json", "\xef\xbb\xbf{\"a\" 1}", 10);
   assert_error(bppsa_json_load("json_test.json", &value), BPPSA_ERR_FORMAT, "json_test.json: line 1, column 6, byte ");
+  put_file("json_test.json", "{\0}\0", 4);
+  assert_int_equal(bppsa_json_load("json_test.json", &value), BPPSA_ERR_FORMAT);
+  assert_message("json_test.json: byte 0: text in UTF-16, expected UTF-8");
   put_file("json_test.json", "\xef\xbb\xbf", 3);
   assert_error(bppsa_json_load("json_test.json", &value), BPPSA_ERR_FORMAT, "expected valid JSON");
   assert_int_equal(bppsa_json_load("no_such.json", &value), BPPSA_ERR_IO);

@@ -115,15 +115,15 @@ static void bad_headers(void **state) {
     bppsa_status status;
     const char *message;
   } bad[] = {
-      {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", 4, BPPSA_ERR_UNSUPPORTED,
-       "byte 20: dtype '>f4' is big-endian"},
+      {"{'descr': '=f4', 'fortran_order': False, 'shape': (1,), }", 4, BPPSA_ERR_UNSUPPORTED, "byte 20: dtype '=f4'"},
       {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", 8, BPPSA_ERR_UNSUPPORTED, "byte 20: dtype '<c8'"},
-      {"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8, BPPSA_ERR_UNSUPPORTED, "dtype '|O'"},
+      {"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8, BPPSA_ERR_UNSUPPORTED,
+       "dtype '|O', Python objects, expected one of"},
       {"{'descr': '', 'fortran_order': False, 'shape': (1,), }", 8, BPPSA_ERR_UNSUPPORTED, "dtype ''"},
       {"{'descr': 'f4', 'fortran_order': False, 'shape': (1,), }", 4, BPPSA_ERR_UNSUPPORTED, "dtype 'f4'"},
       {"{'descr': '|f4', 'fortran_order': False, 'shape': (1,), }", 4, BPPSA_ERR_UNSUPPORTED, "dtype '|f4'"},
       {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, BPPSA_ERR_UNSUPPORTED, "an array with fields"},
-      {"{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1), }", 4, BPPSA_ERR_UNSUPPORTED, "Fortran order"},
+      {"{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 4, BPPSA_ERR_FORMAT, "needs 8 bytes, the file has 4"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 4, BPPSA_ERR_UNSUPPORTED, "more than 8"},
       {"", 4, BPPSA_ERR_FORMAT, "byte 10: the header ends there, expected '{'"},
       {"[]", 4, BPPSA_ERR_FORMAT, "byte 10: found '[', expected '{'"},
@@ -325,10 +325,75 @@ static void failed_calls(void **state) {
   remove(PATH);
 }
 
+/* Orders of bytes and of indices that other programs write. */
+static void arrangements(void **state) {
+  (void)state;
+  static const char *const dictionaries[] = {
+      "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }", "{'descr': '>i2', 'fortran_order': False, 'shape': (2, 3), }",
+      "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }", "{'descr': '>i2', 'fortran_order': True, 'shape': (6,), }"};
+  static const int16_t expected[4][6] = {{0x0100, 0x0504, 0x0908, 0x0302, 0x0706, 0x0b0a},
+                                         {0x0001, 0x0203, 0x0405, 0x0607, 0x0809, 0x0a0b},
+                                         {0x0001, 0x0405, 0x0809, 0x0203, 0x0607, 0x0a0b},
+                                         {0x0001, 0x0203, 0x0405, 0x0607, 0x0809, 0x0a0b}};
+  const int64_t before = bppsa_alloc_live();
+  for (int i = 0; i < 4; ++i) {
+    bppsa_buffer array = {0}, copy = {0};
+    bppsa_view view;
+    const size_t size = make(1, dictionaries[i], 12), start = size - 12;
+    for (int b = 0; b < 12; ++b) {
+      made[start + (size_t)b] = (unsigned char)b;
+    }
+    assert_int_equal(load_made(size, &array), BPPSA_OK);
+    assert_memory_equal(array.view.data, expected[i], 12);
+    assert_true(bppsa_view_contiguous(&array.view));
+    assert_int_equal(bppsa_npy_copy("memory", made, (int64_t)size, &copy), BPPSA_OK);
+    assert_memory_equal(copy.view.data, expected[i], 12);
+    assert_int_equal(bppsa_npy_parse("memory", made, (int64_t)size, &view), BPPSA_ERR_UNSUPPORTED); /* it cannot move them */
+    bppsa_buffer_free(&array);
+    bppsa_buffer_free(&copy);
+  }
+  assert_int_equal(bppsa_alloc_live(), before);
+  remove(PATH);
+}
+
+/* Numbers of all types as reals and as integers. */
+static void numbers(void **state) {
+  (void)state;
+  static uint16_t halves[4] = {0x3c00, 0xc000, 0x0001, 0x7bff}; /* 1, -2, 2^-24, 65504 */
+  static uint8_t flags[3] = {0, 1, 7};
+  static uint64_t large[2] = {5, UINT64_MAX};
+  const bppsa_view half = bppsa_view_make(halves, BPPSA_F16, 1, (const int64_t[]){4}),
+                   flag = bppsa_view_make(flags, BPPSA_BOOL, 1, (const int64_t[]){3}),
+                   big = bppsa_view_make(large, BPPSA_U64, 1, (const int64_t[]){2});
+  const double expected[] = {1, -2, 0x1p-24, 65504};
+  bppsa_buffer array = {0};
+  assert_int_equal(bppsa_npy_save(PATH, &half), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load(PATH, &array), BPPSA_OK);
+  assert_int_equal(bppsa_npy_to_reals(PATH, &array), BPPSA_OK);
+  for (int i = 0; i < 4; ++i) {
+    assert_true(array.view.dtype == BPPSA_F32 && bppsa_view_get(&array.view, i) == expected[i]);
+  }
+  bppsa_buffer_free(&array);
+  assert_int_equal(bppsa_npy_load_whole(PATH, &array), BPPSA_ERR_FORMAT);
+  assert_message(PATH ": dtype f16, expected i64");
+  assert_int_equal(bppsa_npy_save(PATH, &flag), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load_whole(PATH, &array), BPPSA_OK);
+  assert_memory_equal(array.view.data, ((int64_t[]){0, 1, 1}), 24);
+  bppsa_buffer_free(&array);
+  assert_int_equal(bppsa_npy_save(PATH, &big), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load(PATH, &array), BPPSA_OK);
+  assert_int_equal(bppsa_npy_to_reals(PATH, &array), BPPSA_ERR_FORMAT);
+  assert_message(PATH ": u64 1.8446744073709552e+19 at [1], expected a number that f64 holds");
+  assert_int_equal(array.view.dtype, BPPSA_U64); /* unchanged */
+  bppsa_buffer_free(&array);
+  assert_int_equal(bppsa_npy_load_whole(PATH, &array), BPPSA_ERR_FORMAT);
+  remove(PATH);
+}
+
 static void reals(void **state) {
   (void)state;
   double data[4] = {1, 2.5, -3, 1e300};
-  int64_t integers[4] = {0};
+  int64_t integers[4] = {-3, 0, 1, 16777217};
   bppsa_buffer array = {0};
   const bppsa_view view = bppsa_view_make(data, BPPSA_F64, 2, (const int64_t[]){2, 2});
   const bppsa_view whole = bppsa_view_make(integers, BPPSA_I64, 1, (const int64_t[]){4});
@@ -340,17 +405,28 @@ static void reals(void **state) {
   assert_message(PATH ": element 3 is not finite in f32, expected finite values: 1e+300 at [1, 1]");
   assert_int_equal(bppsa_npy_save(PATH, &whole), BPPSA_OK);
   assert_int_equal(bppsa_npy_load_reals(PATH, BPPSA_F32, &array), BPPSA_ERR_FORMAT);
-  assert_message(PATH ": dtype i64, expected f32 or f64");
+  assert_message(PATH ": i64 16777217 at [3], expected a number that f32 holds");
   assert_null(array.view.data);
+  assert_int_equal(bppsa_npy_load_reals(PATH, BPPSA_F64, &array), BPPSA_OK);
+  assert_true(array.view.dtype == BPPSA_F64 && bppsa_view_get(&array.view, 3) == 16777217);
+  bppsa_buffer_free(&array);
   remove(PATH);
   assert_int_equal(bppsa_npy_load_reals(PATH, BPPSA_F32, &array), BPPSA_ERR_IO);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trips),         cmocka_unit_test(numpy_bytes),   cmocka_unit_test(other_writers),
-      cmocka_unit_test(bad_headers),         cmocka_unit_test(bad_prefixes),  cmocka_unit_test(truncated_and_flipped),
-      cmocka_unit_test(random_dictionaries), cmocka_unit_test(writer_counts), cmocka_unit_test(allocation_failures),
-      cmocka_unit_test(failed_calls),        cmocka_unit_test(reals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trips),
+                                     cmocka_unit_test(numpy_bytes),
+                                     cmocka_unit_test(other_writers),
+                                     cmocka_unit_test(bad_headers),
+                                     cmocka_unit_test(bad_prefixes),
+                                     cmocka_unit_test(truncated_and_flipped),
+                                     cmocka_unit_test(random_dictionaries),
+                                     cmocka_unit_test(writer_counts),
+                                     cmocka_unit_test(allocation_failures),
+                                     cmocka_unit_test(failed_calls),
+                                     cmocka_unit_test(reals),
+                                     cmocka_unit_test(arrangements),
+                                     cmocka_unit_test(numbers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

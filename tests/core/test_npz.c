@@ -1,4 +1,5 @@
 /* NPZ archives: written by turns and in pieces, read by NumPy; errors, failing calls, failing allocations. */
+#include "core/npy.h"
 #include "core/npz.h"
 #include "tests/core/helpers.h"
 #include "tests/support/io_fault.h"
@@ -35,6 +36,44 @@ static bppsa_status write_all(int64_t limit) {
     return status;
   }
   return bppsa_npz_writer_commit(writer);
+}
+
+/* One array of an archive, where an NPY file is expected. */
+static void test_read(void **state) {
+  (void)state;
+  const int64_t before = bppsa_alloc_live();
+  bppsa_buffer array = {0};
+  assert_int_equal(write_all(UINT32_MAX), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load(PATH, &array), BPPSA_ERR_FORMAT);
+  assert_message(PATH ": an archive of the arrays a, b, c, d, e, f, expected one array; name it, as in " PATH ":a");
+  assert_int_equal(bppsa_npy_load(PATH ":x", &array), BPPSA_ERR_FORMAT);
+  assert_message(PATH ": member x.npy missing, expected one of a, b, c, d, e, f");
+  assert_int_equal(bppsa_npy_load(PATH ":f", &array), BPPSA_ERR_UNSUPPORTED);
+  assert_message(PATH ":f: byte 20: dtype '|S3'");
+  assert_int_equal(bppsa_npy_load(PATH ":a", &array), BPPSA_OK);
+  assert_true(array.view.dtype == BPPSA_I64 && array.view.ndim == 2 && array.view.shape[0] == 6);
+  assert_memory_equal(array.view.data, numbers, sizeof numbers);
+  bppsa_buffer_free(&array);
+  const bppsa_npz_array single = {"arr_0", NULL, BPPSA_F64, 0, NULL, one};
+  bppsa_npz_writer *writer = NULL;
+  assert_int_equal(bppsa_npz_writer_create(PATH, 1, &single, &writer), BPPSA_OK);
+  assert_int_equal(bppsa_npz_writer_commit(writer), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load(PATH, &array), BPPSA_OK); /* the only one needs no name */
+  assert_true(bppsa_view_get(&array.view, 0) == 0.1);
+  bppsa_buffer_free(&array);
+  assert_true(bppsa_npy_is_member("a.npz:b") && !bppsa_npy_is_member("a.npz") && !bppsa_npy_is_member("a.npz:") &&
+              !bppsa_npy_is_member("a.npy:b") && !bppsa_npy_is_member(".npz:b"));
+  assert_int_equal(bppsa_npy_file_length("d/a.npz:b"), 7);
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  for (int64_t failing = 1; status == BPPSA_ERR_MEMORY; ++failing) {
+    bppsa_alloc_fail_at(failing);
+    status = bppsa_npy_load(PATH, &array);
+    bppsa_alloc_fail_at(0);
+    assert_true(status == BPPSA_OK || (status == BPPSA_ERR_MEMORY && bppsa_alloc_live() == before));
+  }
+  assert_int_equal(status, BPPSA_OK);
+  bppsa_buffer_free(&array);
+  assert_int_equal(bppsa_alloc_live(), before);
 }
 
 static void test_numpy(void **state) {
@@ -130,8 +169,8 @@ static void test_io(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_numpy), cmocka_unit_test(test_layout), cmocka_unit_test(test_errors),
-                                     cmocka_unit_test(test_memory), cmocka_unit_test(test_io)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_read),   cmocka_unit_test(test_numpy),  cmocka_unit_test(test_layout),
+                                     cmocka_unit_test(test_errors), cmocka_unit_test(test_memory), cmocka_unit_test(test_io)};
   (void)mkdir(DIR, 0777);
   for (int i = 0; i < 24; ++i) {
     floats[i] = (float)i / 4;

@@ -154,7 +154,6 @@ static void bad_headers(void **state) {
       {"{\"w\":3}", 0, "byte 9: tensor \"w\": expected an object"},
       {"{\"__metadata__\":3}", 0, "byte 9: __metadata__: expected an object"},
       {"{\"__metadata__\":{\"a\":1}}", 0, "byte 9: __metadata__: \"a\" is not a string"},
-      {"{" TENSOR("w", "F31", "[1]", "[0,4]") "}", 4, "tensor \"w\": dtype \"F31\", expected one of"},
       {"{\"w\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing"},
       {"{\"w\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing or no string"},
       {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape missing"},
@@ -187,8 +186,8 @@ static void bad_headers(void **state) {
       {"{" TENSOR("a", "F32", "[1]", "[0,4]") "," TENSOR("b", "F32", "[1]", "[8,12]") "}", 12, "byte 62: tensor \"b\""},
       {"{" TENSOR("a", "F32", "[1]", "[0,4]") "}", 5, "byte 66: 1 bytes that belong to no tensor"},
       {"{}", 5, "byte 10: 5 bytes that belong to no tensor"},
-      {"{" TENSOR("a\\\"{[,", "U8", "[1]", "[0,1]") "," TENSOR("b", "U9", "[1]", "[1,2]") "}", 2,
-       "byte 66: tensor \"b\": dtype \"U9\""}};
+      {"{" TENSOR("a\\\"{[,", "U8", "[1]", "[0,1]") "," TENSOR("b", "U8", "[-1]", "[1,2]") "}", 2,
+       "byte 66: tensor \"b\": extent 0 of the shape"}};
   const int64_t before = bppsa_alloc_live();
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
     bppsa_safetensors *file = NULL;
@@ -202,15 +201,48 @@ static void bad_headers(void **state) {
   char header[3100], name[3001];
   memset(name, 'n', 3000);
   name[3000] = '\0';
-  snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U9\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
+  snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", name);
   assert_int_equal(load_made(make(header, 1), &file), BPPSA_ERR_FORMAT);
   name[100] = '\0';
-  snprintf(header, sizeof header, "tensor \"%s\": dtype \"U9\"", name);
+  snprintf(header, sizeof header, "tensor \"%s\": extent 0 of the shape", name);
   assert_message(header);
   assert_int_equal(bppsa_alloc_live(), before);
 }
 
+/* Types that the reader does not know: the format grows by them. Offsets are checked, sizes cannot be. */
+static void other_types(void **state) {
+  (void)state;
+  const int64_t before = bppsa_alloc_live();
+  bppsa_safetensors *file = NULL;
+  const char *header = "{" TENSOR("a", "F8_E4M3", "[3]", "[0,3]") "," TENSOR("b", "U8", "[2]", "[3,5]") "," TENSOR(
+      "c", "C64", "[2,2]", "[5,37]") "," TENSOR("d", "U8", "[1]", "[37,38]") "}";
+  assert_int_equal(load_made(make(header, 38), &file), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_count(file), 4);
+  const bppsa_view *a = bppsa_safetensors_find(file, "a"), *c = bppsa_safetensors_find(file, "c");
+  assert_int_equal(a->dtype, BPPSA_DTYPE_OTHER);
+  assert_string_equal(bppsa_view_dtype_name(a), "F8_E4M3");
+  assert_string_equal(bppsa_view_dtype_name(c), "C64");
+  assert_true(c->ndim == 2 && bppsa_view_bytes(c) == 0);
+  assert_memory_equal(bppsa_safetensors_find(file, "b")->data, "\3\4", 2);
+  assert_memory_equal(bppsa_safetensors_find(file, "d")->data, "\45", 1);
+  assert_string_equal(bppsa_view_dtype_name(bppsa_safetensors_find(file, "b")), "u8");
+  bppsa_safetensors_destroy(file);
+  file = NULL;
+  assert_int_equal(load_made(make("{" TENSOR("a", "F8_E4M3", "[3]", "[0,9]") "}", 8), &file), BPPSA_ERR_FORMAT);
+  assert_message("tensor \"a\": data_offsets [0, 9], expected a range inside the 8 bytes");
+  assert_int_equal(bppsa_alloc_live(), before);
+}
+
 #define TWO "{\"__metadata__\":{\"k\":\"v\"}," TENSOR("a", "F32", "[2,3]", "[0,24]") "," TENSOR("b", "I16", "[3]", "[24,30]") "}"
+
+/* Has the file a tensor of a type that is not read? Its bytes are left out of the sum. */
+static bool has_other(const bppsa_safetensors *file) {
+  bool found = false;
+  for (int64_t i = 0; i < bppsa_safetensors_count(file); ++i) {
+    found = found || bppsa_safetensors_get(file, i)->view.dtype == BPPSA_DTYPE_OTHER;
+  }
+  return found;
+}
 
 /* Touches every byte the views give access to. */
 static int64_t sum_of(const bppsa_safetensors *file) {
@@ -242,7 +274,7 @@ static void truncated_and_flipped(void **state) {
       made[at] = (unsigned char)(kept ^ change);
       const bppsa_status status = load_made(size, &file);
       if (status == BPPSA_OK) {
-        assert_int_equal(sum_of(file), 30 * 29 / 2);
+        assert_true(has_other(file) ? sum_of(file) < 30 * 29 / 2 : sum_of(file) == 30 * 29 / 2);
         ++loaded;
       } else {
         assert_int_equal(status, BPPSA_ERR_FORMAT);
@@ -285,8 +317,8 @@ static void random_headers(void **state) {
     const bppsa_status status = load_made(make(header, data), &file);
     assert_true(status == BPPSA_OK || status == BPPSA_ERR_FORMAT);
     if (status == BPPSA_OK) {
-      assert_int_equal(sum_of(file), (int64_t)(data * (data - 1) / 2));
-      ++loaded;
+      assert_true(has_other(file) || sum_of(file) == (int64_t)(data * (data - 1) / 2));
+      loaded += !has_other(file);
     }
     bppsa_safetensors_destroy(file);
   }
@@ -369,10 +401,16 @@ static void listed(void **state) {
 
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip),          cmocka_unit_test(no_tensors),
-                                     cmocka_unit_test(other_writers),       cmocka_unit_test(bad_lengths),
-                                     cmocka_unit_test(bad_headers),         cmocka_unit_test(truncated_and_flipped),
-                                     cmocka_unit_test(random_headers),      cmocka_unit_test(save_refused),
-                                     cmocka_unit_test(allocation_failures), cmocka_unit_test(listed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip),
+                                     cmocka_unit_test(no_tensors),
+                                     cmocka_unit_test(other_writers),
+                                     cmocka_unit_test(bad_lengths),
+                                     cmocka_unit_test(bad_headers),
+                                     cmocka_unit_test(other_types),
+                                     cmocka_unit_test(truncated_and_flipped),
+                                     cmocka_unit_test(random_headers),
+                                     cmocka_unit_test(save_refused),
+                                     cmocka_unit_test(allocation_failures),
+                                     cmocka_unit_test(listed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

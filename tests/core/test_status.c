@@ -32,6 +32,28 @@ static void control_characters(void **state) {
   assert_string_equal(bppsa_last_error(), "a?b?c?d?[31m?? ?? \xc3\xa9");
 }
 
+/* A message is UTF-8 whatever bytes it quotes; characters of several bytes stay whole or go. */
+static void other_encodings(void **state) {
+  (void)state;
+  static const char *const texts[][2] = {{"\x9b"
+                                          "2J\xe6",
+                                          "?2J?"},
+                                         {"caf\xe9 au lait", "caf? au lait"},
+                                         {"\xc0\x80 \xe0\x80\x80 \xf0\x80\x80\x80", "?? ??? ????"}, /* longer than needed */
+                                         {"\xed\xa0\x80 \xf4\x90\x80\x80 \xff", "??? ???? ?"}, /* surrogates, above U+10FFFF */
+                                         {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+                                         {"\xe2\x82", "??"}};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    bppsa_fail(BPPSA_ERR_IO, "%s", texts[i][0]);
+    assert_string_equal(bppsa_last_error(), texts[i][1]);
+  }
+  bppsa_fail(BPPSA_ERR_IO, "'%.4s'", "a\xe2\x82\xac\xe2\x82\xac"); /* a precision that cuts nothing, and one that does */
+  assert_string_equal(bppsa_last_error(), "'a\xe2\x82\xac'");
+  bppsa_fail(BPPSA_ERR_IO, "'%.3s'", "a\xe2\x82\xac");
+  assert_string_equal(bppsa_last_error(), "'a?"
+                                          "?'");
+}
+
 static void has_control_characters(void **state) {
   (void)state;
   static const char *const with[] = {"\n", "a\x1b[2J", "a\x01", "\x1f", "b\x7f", "\xc2\x80", "a\xc2\x9b", "\xc2\x9f z"};
@@ -40,7 +62,7 @@ static void has_control_characters(void **state) {
     char text[16];
     snprintf(text, sizeof text, "%s", with[i]);
     assert_true(bppsa_has_control_characters(text));
-    bppsa_replace_control_characters(text);
+    bppsa_make_printable(text);
     assert_false(bppsa_has_control_characters(text));
     assert_int_equal(strlen(text), strlen(with[i]));
   }
@@ -97,6 +119,7 @@ int main(void) {
                                      cmocka_unit_test(message),
                                      cmocka_unit_test(control_characters),
                                      cmocka_unit_test(has_control_characters),
+                                     cmocka_unit_test(other_encodings),
                                      cmocka_unit_test(long_messages_are_cut),
                                      cmocka_unit_test(one_message_a_thread),
                                      cmocka_unit_test(input_status)};

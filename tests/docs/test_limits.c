@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "cnn/network.h"
+#include "core/archive.h"
 #include "core/json.h"
 #include "core/npy.h"
 #include "core/safetensors.h"
@@ -37,7 +38,7 @@ static void test_table(void **state) {
               {"the same, of `train --split`", BPPSA_SCHEDULE_CSV_LIMIT},
               {"Matrix Market file", BPPSA_MTX_LIMIT},
               {"rows of a Matrix Market file", BPPSA_MTX_ROWS},
-              {"compressed member of an NPZ file", BPPSA_NPZ_INFLATED_LIMIT}};
+              {"compressed member of an NPZ file", BPPSA_ARCHIVE_INFLATED_LIMIT}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
     char row[160];
     snprintf(row, sizeof row, "\n| %s | %" PRId64 " ", rows[i].what, rows[i].limit);

@@ -1,9 +1,10 @@
-/* Readers: jacobian/npz.c, jacobian/file.c. Options: 0 the part is a file. Otherwise five parts are the members, in SciPy's
- * order, of an archive that is made of them with right checksums; bit 1: deflated; bit 2: the lengths in the directory are
- * those that the sixth part gives. */
+/* Readers: core/archive.c, core/npy_archive.c, jacobian/npz.c, jacobian/file.c. Options: 0 the part is a file. Otherwise five parts
+ * are the members, in SciPy's order, of an archive that is made of them with right checksums; bit 1: deflated; bit 2: the lengths
+ * in the directory are those that the sixth part gives. */
 #include <string.h>
 #include <zlib.h>
 
+#include "core/npy.h"
 #include "jacobian/file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
@@ -81,6 +82,20 @@ static void make_archive(const fuzz_input *input, fuzz_bytes *file) {
   free(directory.data);
 }
 
+/* The archive where one array is expected: unnamed, and each by its name. */
+static void load_arrays(const char *path) {
+  static const char *const members[] = {"", ":data", ":shape", ":none"};
+  for (size_t i = 0; i < sizeof members / sizeof members[0]; ++i) {
+    char name[300];
+    bppsa_buffer array = {0};
+    snprintf(name, sizeof name, "%s%s", path, members[i]);
+    if (bppsa_npy_load(name, &array) == BPPSA_OK) {
+      FUZZ_CHECK(bppsa_view_contiguous(&array.view));
+      bppsa_buffer_free(&array);
+    }
+  }
+}
+
 bppsa_status fuzz_run(const fuzz_input *input) {
   fuzz_bytes file = {0};
   if (input->options == 0) {
@@ -89,7 +104,10 @@ bppsa_status fuzz_run(const fuzz_input *input) {
     make_archive(input, &file);
   }
   bppsa_csr_matrix matrix = {0}, again = {0};
-  const bppsa_status status = bppsa_csr_load(fuzz_file("a.npz", file.data, file.size), &matrix);
+  char made[256];
+  snprintf(made, sizeof made, "%s", fuzz_file("a.npz", file.data, file.size));
+  load_arrays(made);
+  const bppsa_status status = bppsa_csr_load(made, &matrix);
   free(file.data);
   if (status != BPPSA_OK) {
     return status;

@@ -65,6 +65,9 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
        6},
       {"{\"a\":{\"dtype\":\"BF16\",\"shape\":[9223372036854775807,2],\"data_offsets\":[0,4]}}", 4},
       {"{}", 0},
+      {"{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],"
+       "\"data_offsets\":[3,4]}}",
+       4},
   };
   static const uint8_t data[32] = {1, 0, 0, 0x80, 0x3f, 6, 7, 8, 9};
   const int count = (int)(sizeof seeds / sizeof seeds[0]);

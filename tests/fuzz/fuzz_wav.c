@@ -1,6 +1,7 @@
 /* Readers: audio/wav.c, audio/decode_sndfile.c, audio/resample_samplerate.c. Options 0: the part is a file. Otherwise parts are
  * chunks of a container: their first four bytes are the name, the rest is the content, and lengths are put in front. Bits 1 and
- * 2: RIFF, RIFX or RF64 with the first part as its ds64 chunk; bit 3: the last chunk's length is one too large. */
+ * 2: RIFF, RIFX, RF64 with the first part as its ds64 chunk, or RIFF from a pipe: neither its size nor that of its last chunk was
+ * known; bit 3: the last chunk's length is one too large. */
 #include <string.h>
 
 #include "audio/wav.h"
@@ -25,14 +26,14 @@ static void make(const fuzz_input *input, fuzz_bytes *file) {
     }
     const size_t length = part->size - 4 + ((input->options & 8) != 0 && i + 1 == input->count);
     fuzz_add(&chunks, part->data, 4);
-    add_number(&chunks, length, 4, container == 1);
+    add_number(&chunks, container == 3 && i + 1 == input->count ? UINT32_MAX : length, 4, container == 1);
     fuzz_add(&chunks, part->data + 4, part->size - 4);
     if ((part->size & 1) != 0) {
       fuzz_add(&chunks, "", 1);
     }
   }
   fuzz_add(file, names[container], 4);
-  add_number(file, container == 2 ? UINT32_MAX : chunks.size + 4, 4, container == 1);
+  add_number(file, container >= 2 ? UINT32_MAX : chunks.size + 4, 4, container == 1);
   fuzz_add(file, "WAVE", 4);
   fuzz_add(file, chunks.data, chunks.size);
   free(chunks.data);
@@ -113,6 +114,8 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
                {1, 49, 1, 8000, 65, 0, (const uint8_t *)"\2\0\100\1", 4, 130},
                {5, 1, 2, 44100, 4, 16, NULL, 0, 64},
                {9, 1, 2, 44100, 4, 16, NULL, 0, 64},
+               {7, 1, 2, 44100, 4, 16, NULL, 0, 67},
+               {7, 1, 1, 8000, 1, 8, NULL, 0, 33},
                {0x11, 1, 2, 384000, 4, 16, NULL, 0, 4000}};
   if (index >= (int)(sizeof seeds / sizeof seeds[0])) {
     return false;

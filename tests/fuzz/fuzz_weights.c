@@ -1,6 +1,6 @@
-/* Readers: models/weights.c with the networks' inference of sizes, models/masks.c, models/network_convolutional.c. The parts
- * are the header and the bytes of a safetensors file, and the text of --prefix; options: which network, what is asked for,
- * whether the file is a mask. */
+/* Readers: models/weights.c with the networks' inference of sizes, models/weight_list.c, models/masks.c,
+ * models/network_convolutional.c. The parts are the header and the bytes of a safetensors file, and the text of --prefix; options:
+ * which network, what is asked for, whether the file is a mask. */
 #include <string.h>
 #include <unistd.h>
 
@@ -16,32 +16,32 @@
 
 /* As `bppsa prune`: masks of the file's weights. */
 static void prune(const bppsa_safetensors *file, int method) {
-  bppsa_named_view *tensors = NULL;
-  int64_t count = 0;
+  bppsa_weight_list list = {.count = 0};
   bppsa_masks masks = {0};
-  FUZZ_CHECK(bppsa_safetensors_list(file, &tensors, &count) == BPPSA_OK);
-  if (bppsa_masks_make((bppsa_prune_method)(method % BPPSA_PRUNE_METHODS), 0.5, count, tensors, &masks) == BPPSA_OK) {
+  const bppsa_status status = bppsa_weight_list_make("w", file, BPPSA_LIST_VALUES, &list);
+  if (status == BPPSA_OK &&
+      bppsa_masks_make((bppsa_prune_method)(method % BPPSA_PRUNE_METHODS), 0.5, list.count, list.tensors, &masks) == BPPSA_OK) {
     bppsa_text text = {0};
     json_decref(bppsa_masks_json(&masks));
     bppsa_masks_text(&masks, &text);
     bppsa_text_free(&text);
   }
   bppsa_masks_free(&masks);
-  bppsa_free(tensors);
+  bppsa_weight_list_free(&list);
 }
 
 static void set(const bppsa_weights_request *request, const bppsa_network *network, bppsa_network_config *config,
                 const bppsa_safetensors *file) {
   bppsa_model *model = NULL;
   bppsa_device *device = NULL;
-  bool rounded = false;
+  char note[BPPSA_WEIGHTS_NOTE] = "";
   FUZZ_CHECK(bppsa_device_create("cpu", 1, &device) == BPPSA_OK);
   config->steps.seq_len = config->steps.seq_len > 0 ? 2 : 0;
   config->batch = 1;
   config->memory_limit = 8 << 20;
   config->method = (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP};
   if (bppsa_network_create(network, config, device, &model) == BPPSA_OK) {
-    if (bppsa_weights_set(request, network, file, model, &rounded) == BPPSA_OK) {
+    if (bppsa_weights_set(request, network, file, model, note) == BPPSA_OK) {
       for (int64_t i = 0; i < model->parameter_count; ++i) {
         const bppsa_view *value = &model->parameters[i].value;
         for (int64_t k = 0; k < bppsa_view_count(value); ++k) {
@@ -103,6 +103,11 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
 #define CNN(t, w, a, b)                                                                                                          \
   "{\"c.weight\":{\"dtype\":\"" t "\",\"shape\":[2,1,3,3],\"data_offsets\":[0," a "]},\"fc.weight\":{\"dtype\":\"" t             \
   "\",\"shape\":[3,8],\"data_offsets\":[" a "," b "]}" w "}"
+#define PRUNED(o, m)                                                                                                             \
+  "{\"c.weight_orig\":{\"dtype\":\"" o "\",\"shape\":[2,1,3,3],\"data_offsets\":[0,36]},\"c.weight_mask\":{\"dtype\":\"" m       \
+  "\",\"shape\":[2,1,3,3],\"data_offsets\":[36,54]},\"fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,8],\"data_offsets\":["         \
+  "54,102]},\"c.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[102,110]},\"fc.bias\":{\"dtype\":\"F32\","             \
+  "\"shape\":[3],\"data_offsets\":[110,122]}}"
 #define BIASES                                                                                                                   \
   ",\"c.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[168,176]},\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],"       \
   "\"data_offsets\":[176,188]}"
@@ -122,6 +127,9 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       {0x02, CNN("F32", BIASES, "72", "168"), "", 188},
       {0x80, CNN("BOOL", "", "18", "42"), "", 42},
       {0x82, CNN("BOOL", "", "18", "42"), "", 42},
+      {0x02, PRUNED("F16", "U8"), "", 122},
+      {0x82, PRUNED("BF16", "I8"), "", 122},
+      {0x02, PRUNED("C8", "F4"), "", 122},
   };
   static const uint8_t data[256] = {0, 0, 0x80, 0x3f, 1, 1, 1, 0};
   if (index >= (int)(sizeof seeds / sizeof seeds[0])) {

@@ -108,6 +108,9 @@ static void test_bad_mtx(void **state) {
   (void)state;
   refused(MTX, "", "line 1: expected %%MatrixMarket");
   refused(MTX, "1 1 1\n1 1 1\n", "line 1: expected %%MatrixMarket");
+  refused(MTX, "\xff\xfe%", "byte 0: text in UTF-16, expected UTF-8");
+  refused(MTX, "\xef\xbb\xbf" HEAD "1 1 1\n2 1 1\n",
+          "line 3: entry (2, 1), expected"); /* behind a byte order mark the words are found */
   refused(MTX, "%%MatrixMarket matrix coordinate complex general\n1 1 0\n", "line 1: 'complex general'");
   refused(MTX, "%%MatrixMarket matrix coordinate real hermitian\n1 1 0\n", "line 1: 'real hermitian'");
   refused(MTX, "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 0\n", "line 1: 'unsigned-integer general'");

@@ -123,25 +123,28 @@ static void test_json(void **state) {
   }
 }
 
+/* The sentence speaks of the number where the name is right. */
+static void test_numbers(void **state) {
+  (void)state;
+  static const char *const texts[][2] = {
+      {"chunked 0", "method 'chunked 0', expected a number of chunks, 1 or more, as in 'chunked 4', or chunked alone"},
+      {"chunked:0", "method 'chunked:0', expected a number of chunks, 1 or more, as in 'chunked 4', or chunked alone"},
+      {"blelloch -1", "method 'blelloch -1', expected a number of up-levels, 0 or more, as in 'blelloch 4', or blelloch alone"},
+      {"linear 3", "method 'linear 3', expected linear alone: it takes no number"},
+      {"chunkeds", "method 'chunkeds', expected auto, linear"}};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    bppsa_scan_method scan;
+    assert_int_equal(bppsa_scan_method_parse(texts[i][0], &scan), BPPSA_ERR_FORMAT);
+    assert_memory_equal(bppsa_last_error(), texts[i][1], strlen(texts[i][1]));
+  }
+}
+
 static void test_refusals(void **state) {
   (void)state;
-  static const char *const texts[] = {"",
-                                      "b",
-                                      "Linear",
-                                      "linear 3",
-                                      "linear ",
-                                      "auto 1",
-                                      "blelloch ",
-                                      "blelloch3",
-                                      "blelloch -1",
-                                      "blelloch 3x",
-                                      "blelloch  3",
-                                      "blelloch 3 ",
-                                      "chunked 0",
-                                      "chunked +",
-                                      "chunked 1.5",
-                                      "chunkeds",
-                                      "chunked 9223372036854775808"};
+  static const char *const texts[] = {
+      "",          "b",         "Linear",      "linear 3",    "linear ",     "auto 1",
+      "blelloch ", "blelloch3", "blelloch -1", "blelloch 3x", "blelloch  3", "blelloch 3 ",
+      "chunked 0", "chunked +", "chunked 1.5", "chunkeds",    "chunked:0",   "chunked 9223372036854775808"};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
     bppsa_scan_method scan = {.chunks = -7};
     bppsa_gradient_method method = {.scan = {.chunks = -7}};
@@ -193,7 +196,8 @@ static void test_memory(void **state) {
 
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_scans), cmocka_unit_test(test_json),
-                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms),   cmocka_unit_test(test_scans),
+                                     cmocka_unit_test(test_json),    cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_numbers), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -399,6 +399,9 @@ static void test_refusals(void **state) {
   wrong = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){4, 2, 1});
   assert_int_equal(model->ops->forward(model, &wrong, NULL, &logits), BPPSA_ERR_SHAPE);
   assert_string_equal(bppsa_last_error(), "x: f32 [4, 2, 1], expected f32 [5, 2, 1]");
+  wrong = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){2, 5, 1});
+  assert_int_equal(model->ops->forward(model, &wrong, NULL, &logits), BPPSA_ERR_SHAPE);
+  assert_string_equal(bppsa_last_error(), "x: f32 [2, 5, 1], expected f32 [5, 2, 1]; it looks like [B, T, I]");
   wrong = bppsa_view_make(x, BPPSA_F32, 2, (int64_t[]){2, 4});
   assert_int_equal(model->ops->backward(model, &wrong), BPPSA_ERR_ARGUMENT);
   bppsa_model_destroy(model);

@@ -1,4 +1,4 @@
-/* A pair of NPY files, kept in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64; Y is labels [N] or [N,T], converted to
+/* A pair of NPY files, kept in memory: X [N,T,I] or [N,C,H,W] as f32 or f64 (core/npy.h); Y is labels [N] or [N,T], converted to
  * int64, or real targets [N], [N,C], [N,T] or [N,T,C]. */
 #include <math.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/npy.h"
+#include "core/number.h"
 #include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/dataset_internal.h"
@@ -21,38 +22,6 @@ typedef struct {
   const char *y_path;
 } npy_dataset;
 
-/* Element i of an integer view; false if it does not fit in int64 or the dtype is no integer. */
-static bool integer_at(const bppsa_view *view, int64_t i, int64_t *value) {
-  switch (view->dtype) {
-  case BPPSA_I64:
-    *value = ((const int64_t *)view->data)[i];
-    return true;
-  case BPPSA_I32:
-    *value = ((const int32_t *)view->data)[i];
-    return true;
-  case BPPSA_I16:
-    *value = ((const int16_t *)view->data)[i];
-    return true;
-  case BPPSA_I8:
-    *value = ((const int8_t *)view->data)[i];
-    return true;
-  case BPPSA_U8:
-    *value = ((const uint8_t *)view->data)[i];
-    return true;
-  case BPPSA_U16:
-    *value = ((const uint16_t *)view->data)[i];
-    return true;
-  case BPPSA_U32:
-    *value = ((const uint32_t *)view->data)[i];
-    return true;
-  case BPPSA_U64:
-    *value = (int64_t)(((const uint64_t *)view->data)[i] & INT64_MAX);
-    return ((const uint64_t *)view->data)[i] <= INT64_MAX;
-  default:
-    return false;
-  }
-}
-
 /* x[t, s, :] = X[indices[s], t, :] */
 static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                      int64_t *labels) {
@@ -61,7 +30,7 @@ static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t coun
   for (int64_t t = 0; labels != NULL && t < label_steps; ++t) {
     for (int64_t s = 0; s < count; ++s) {
       /* checked when the files were loaded */
-      (void)integer_at(&self->y.view, indices[s] * label_steps + t, &labels[t * count + s]);
+      (void)bppsa_number_whole(&self->y.view, indices[s] * label_steps + t, &labels[t * count + s]);
     }
   }
   if (x == NULL) {
@@ -122,9 +91,6 @@ static const bppsa_dataset_ops npy_ops = {
 static bppsa_status check_x(const char *path, const bppsa_view *x) {
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(x->ndim, x->shape, text, sizeof text);
-  if (x->dtype != BPPSA_F32 && x->dtype != BPPSA_F64) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64", path, bppsa_dtype_name(x->dtype));
-  }
   if (x->ndim != 3 && x->ndim != 4) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected [samples, steps, inputs] or [samples, channels, height, width]",
                       path, text);
@@ -166,8 +132,7 @@ static const char *guess_axes(const bppsa_view *y, const bppsa_view *x, bool per
 static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const bppsa_view *x, bool per_step) {
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
-  if (y->dtype == BPPSA_BOOL || y->dtype == BPPSA_F32 || y->dtype == BPPSA_F64 || y->dtype == BPPSA_F16 ||
-      y->dtype == BPPSA_BF16) {
+  if (y->dtype == BPPSA_F32 || y->dtype == BPPSA_F64 || y->dtype == BPPSA_F16) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected integer labels, or the mean squared error as the loss", path,
                       bppsa_dtype_name(y->dtype));
   }
@@ -195,7 +160,7 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, const bp
   const int32_t axes = per_step ? 2 : 1;
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
-  if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) {
+  if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) { /* more likely labels than numbers to be met */
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64 targets of the %s", path,
                       bppsa_dtype_name(y->dtype), options->binary ? "binary cross-entropy" : "mean squared error");
   }
@@ -230,7 +195,7 @@ static bppsa_status check_labels(const char *path, const bppsa_view *y, const bp
   int64_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
     int64_t label = INT64_MAX; /* a label that does not fit in int64 reads as the largest that does */
-    const bool fits = integer_at(y, i, &label);
+    const bool fits = bppsa_number_whole(y, i, &label);
     if (fits && options->ignores && label == options->ignored) {
       continue;
     }
@@ -266,9 +231,11 @@ static bppsa_status npy_load(npy_dataset *self, const bppsa_dataset_options *opt
   const char *x_path = self->x_path, *y_path = self->y_path;
   bppsa_dataset *base = &self->base;
   BPPSA_TRY(bppsa_npy_load(x_path, &self->x));
+  BPPSA_TRY(bppsa_npy_to_reals(x_path, &self->x));
   BPPSA_TRY(check_x(x_path, &self->x.view));
   BPPSA_TRY(bppsa_npy_load(y_path, &self->y));
   if (options->real_targets) {
+    BPPSA_TRY(self->y.view.dtype == BPPSA_F16 ? bppsa_npy_to_reals(y_path, &self->y) : BPPSA_OK);
     BPPSA_TRY(take_targets(y_path, &self->x.view, options, &self->y.view, &base->classes));
   } else {
     BPPSA_TRY(check_y_shape(y_path, &self->y.view, &self->x.view, options->labels_per_step));

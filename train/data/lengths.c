@@ -7,9 +7,6 @@
 #include "core/npy.h"
 
 static bppsa_status check(const char *path, const bppsa_view *view, int64_t samples, int64_t steps) {
-  if (view->dtype != BPPSA_I64) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64 lengths", path, bppsa_dtype_name(view->dtype));
-  }
   BPPSA_TRY(bppsa_view_check_shape(path, view, "one length a sample", 1, &samples));
   const int64_t *values = view->data;
   for (int64_t i = 0; i < samples; ++i) {
@@ -25,7 +22,10 @@ bppsa_status bppsa_lengths_load(const char *path, int64_t samples, int64_t steps
   BPPSA_REQUIRE(path != NULL && lengths != NULL);
   bppsa_buffer array = {0};
   BPPSA_TRY(bppsa_npy_load(path, &array));
-  bppsa_status status = check(path, &array.view, samples, steps);
+  bppsa_status status = bppsa_npy_to_whole(path, &array);
+  status = status == BPPSA_OK           ? check(path, &array.view, samples, steps)
+           : status == BPPSA_ERR_FORMAT ? bppsa_fail(status, "%s lengths", bppsa_last_error())
+                                        : status;
   int64_t *made = status == BPPSA_OK ? bppsa_calloc(samples, sizeof *made) : NULL;
   if (made != NULL) {
     memcpy(made, array.view.data, (size_t)samples * sizeof *made);

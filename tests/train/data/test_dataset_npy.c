@@ -127,7 +127,10 @@ static void disagreements_are_named(void **state) {
   save(Y_PATH, x, BPPSA_F32, 1, y_shape);
   refused(0, 0, false, BPPSA_ERR_UNSUPPORTED, "dtype f32, expected integer labels");
   save(X_PATH, y, BPPSA_I64, 2, yt_shape);
-  refused(0, 0, false, BPPSA_ERR_UNSUPPORTED, "dtype i64, expected f32 or f64");
+  refused(0, 0, false, BPPSA_ERR_SHAPE, "shape [3, 2], expected [samples, steps, inputs]");
+  y[4] = INT64_MAX;
+  save(X_PATH, y, BPPSA_I64, 3, (const int64_t[]){3, 2, 1});
+  refused(0, 0, false, BPPSA_ERR_FORMAT, X_PATH ": i64 9223372036854775807 at [2, 0, 0], expected a number that f64 holds");
   save(X_PATH, x, BPPSA_F32, 2, flat);
   refused(0, 0, false, BPPSA_ERR_SHAPE, "shape [3, 4], expected [samples, steps, inputs]");
   save(X_PATH, x, BPPSA_F32, 3, empty);
