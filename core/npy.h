@@ -1,5 +1,5 @@
 /* NumPy's NPY files, versions 1.0, 2.0 and 3.0 (NEP 1). Arrays in Fortran order and big-endian ones are brought into C order and
- * the machine's order of bytes. Where an NPY file is read, an NPZ file (core/npz.h) may stand: with its only array, or
+ * the machine's order of bytes. Where an NPY file is read, an NPZ file may stand: with its only array, or
  * FILE.npz:NAME for one of several.
  *
  * The reader does not trust a file: header length, keys, dtype, order, extents and their product are checked against the file's

@@ -182,6 +182,7 @@ static bppsa_status write_contents(const char *path, const void *context) {
 }
 
 bppsa_status bppsa_checkpoint_rescue(bppsa_checkpoint *checkpoint, bppsa_status status) {
+  BPPSA_REQUIRE(checkpoint != NULL);
   const bppsa_result_file file = {file_names[LATEST], write_contents, checkpoint};
   return bppsa_rescue(status, &file, "it is in", " instead; --checkpoint with that directory goes on from it");
 }
