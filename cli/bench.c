@@ -24,8 +24,8 @@
         {.option = BPPSA_OPTION_INPUT_SIZE, .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},  \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES,                          \
-        {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_REPEATS},                       \
-        {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                              \
+        {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_EARLIER},                       \
+        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
         {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
         {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
@@ -136,6 +136,7 @@ static const bppsa_option_use uses_forward[] = {
     BPPSA_FORWARD_USES,
     {.option = BPPSA_OPTION_QUICK},
     {.option = BPPSA_OPTION_RIVALS},
+    {.option = BPPSA_OPTION_EARLIER},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_TIME_LIMIT},
     {.option = BPPSA_OPTION_SEED, .help = "of weights and data"},
@@ -429,6 +430,7 @@ bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device
                                .device = device,
                                .quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given,
                                .repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer,
+                               .earlier = bppsa_cli_value(cli, BPPSA_OPTION_EARLIER)->text,
                                .time_limit_s = bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT)->integer,
                                .memory_limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT)->integer,
                                .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer};

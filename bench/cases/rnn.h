@@ -82,9 +82,11 @@ typedef struct {
   int64_t memory;                      /* bytes: held by the model when measured, otherwise what it would need at least */
   bppsa_timing time;
   bppsa_timing forward; /* of the forward passes in front of this method's backward passes */
+  double qualifying;    /* s: the single pass of a rival that did not qualify; 0: it did, or need not */
   double residual;
   double flops, bytes;
-  double predicted;         /* seconds by the cost model (scan/cost.c), of the project's backward rows; 0: none */
+  double predicted; /* seconds by the cost model (scan/cost.c), of the project's backward rows; of a rival that is not run,
+                             * by its earlier times, of both its passes; 0: none */
   double zeros, subnormals; /* fractions of the parameters' gradients */
   int64_t nodes;            /* of a graph: kernels, copies and fills of the pass */
   int64_t redone;           /* held products that one pass found useless and redid step by step */
@@ -142,6 +144,7 @@ struct bppsa_bench_session {
   void *device_x, *device_seed; /* GPU */
   bppsa_view view_x, view_seed; /* on the device */
   bppsa_timeline *timeline;
+  bppsa_outlook *outlook;              /* what earlier points say of rivals */
   int64_t bursts;                      /* runs of multiply-adds for the peak, */
   double per_flop[BPPSA_BENCH_BURSTS]; /* and how many seconds the last ones took for a FLOP */
   bppsa_bench_contestant *bp;          /* of the project; NULL: the device has no kernels for it */
@@ -195,6 +198,7 @@ bool bppsa_bench_is_scan(bppsa_bench_method method);
 /* "bp", "chunked_graph", "cudnn_persist_static_graph", "jax_scan_8"; guest: names the methods of --rivals, "" where it is NULL.
  * Returns text. */
 const char *bppsa_bench_row_name(const bppsa_guest *guest, int row, char *text, size_t size);
+bool bppsa_bench_row_rival(int row);    /* of another library */
 bool bppsa_bench_row_exact(int row);    /* or in TF32 */
 bool bppsa_bench_row_backward(int row); /* or forward */
 bool bppsa_bench_row_graph(int row);

@@ -260,6 +260,7 @@ void bppsa_bench_leave_point(bppsa_bench *bench) {
   bppsa_bench_end_contestants(s);
   bppsa_model_destroy(s->holder);
   bppsa_timeline_destroy(s->timeline);
+  bppsa_outlook_destroy(s->outlook);
   bppsa_dataset_destroy(s->data);
   bppsa_memory_free(s->device, s->device_x);
   bppsa_memory_free(s->device, s->device_seed);

@@ -31,6 +31,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 ENVIRONMENT = os.path.join(ROOT, "build", "rivals")  # as in bench/rivals/setup
 UNROLLED = [1, 2, 4, 8]
+MOST_NODES = 16384  # of a graph, as in bench/cases/rnn_run.c
 
 
 class Refused(Exception):
@@ -124,6 +125,9 @@ class Replay(PyTorch):
     def __init__(self, point, device):
         if device != "cuda":
             raise Refused("PyTorch replays graphs on a GPU alone")
+        launches = 2 * point["seq_len"] * point["layers"]  # of cuDNN's standard algorithm, which PyTorch takes
+        if launches > MOST_NODES:
+            raise Refused(f"a graph of {launches} launches or more, expected at most {MOST_NODES}")
         super().__init__(point, device)
         super().forward()
         if self.both:

@@ -34,6 +34,7 @@ static void check_row(const json_t *row) {
   assert_true(json_is_true(json_object_get(row, "ok")));
   assert_true(get_integer(row, "flops") > 0 && get_integer(row, "bytes") > 0 && get_integer(row, "memory_bytes") > 0);
   if (!forward) {
+    assert_true(get_real(row, "forward_min_s") > 0 && get_real(row, "forward_min_s") <= get_real(row, "forward_s"));
     assert_true(get_integer(row, "redone") >= 0 && get_real(row, "peak_fraction") > 0 && get_real(row, "peak_fraction") < 1.2);
     const char *const fractions[] = {"zeros", "subnormals", "hidden_zeros", "hidden_subnormals"};
     for (size_t i = 0; i < sizeof fractions / sizeof fractions[0]; ++i) {
