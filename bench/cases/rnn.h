@@ -69,6 +69,7 @@ typedef struct {
   const bppsa_network_kind *kind;
   bppsa_recurrent_config config;
   bppsa_init init;
+  const char *weights; /* the name of the file that the weights come from (bppsa_bench_settings); NULL: `init` */
   uint64_t seed;
   const char *data;           /* as --data; NULL: uniform noise of variance 1, of any input size */
   int32_t set;                /* of WAV files: position in bppsa_mfcc_sets */
@@ -152,6 +153,9 @@ struct bppsa_bench_session {
   bppsa_bench_contestant list[BPPSA_BENCH_ROWS];
 };
 
+/* Sets a model's weights in host memory: initial ones, or those of the file. ERR_*. */
+bppsa_status bppsa_bench_set_weights(const bppsa_bench_session *s, bppsa_model *model);
+
 /* The functions of a case (driver.h). `enter_point` takes the session's point: it computes the reference, verifies all contestants
  * and enters them. A row that does not fit into memory is refused and says why. `settle` fills in the times of the rows, destroys
  * the contestants, and on a GPU the bytes that each of them held become the memory of its rows. */
@@ -162,7 +166,8 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *row);
 void bppsa_bench_leave_point(bppsa_bench *bench);
 /* A point's table: what stands for a row that has no time, and the lines above and below. */
 extern const bppsa_bench_column bppsa_bench_point_columns[];
-const char *bppsa_bench_init_name(bppsa_init init); /* "orthogonal" */
+const char *bppsa_bench_init_name(bppsa_init init);                   /* "orthogonal" */
+const char *bppsa_bench_weights_name(const bppsa_bench_point *point); /* the same, or the name of the file */
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size);
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench);
 bppsa_status bppsa_bench_print_below(bppsa_bench *bench);

@@ -188,7 +188,7 @@ static bppsa_status verify_method(void *context, double *residual) {
 static bppsa_status enter_method(bppsa_bench_contestant *who) {
   const bppsa_bench_session *s = who->session;
   bool entered;
-  BPPSA_TRY(bppsa_recurrent_init(who->model, s->point.init, s->point.seed));
+  BPPSA_TRY(bppsa_bench_set_weights(s, who->model));
   BPPSA_TRY(bppsa_model_push(who->model));
   BPPSA_TRY(bppsa_bench_enter_contestant(who, verify_method, &entered));
   if (!entered) {
@@ -472,7 +472,7 @@ static bppsa_status make_holder(bppsa_bench_session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
   config.seq_len = config.batch = 1;
   BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &s->holder));
-  return bppsa_recurrent_init(s->holder, s->point.init, s->point.seed);
+  return bppsa_bench_set_weights(s, s->holder);
 }
 
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s) {

@@ -16,6 +16,10 @@ const char *bppsa_bench_init_name(bppsa_init init) {
   return init == BPPSA_INIT_ORTHOGONAL ? "orthogonal" : "default";
 }
 
+const char *bppsa_bench_weights_name(const bppsa_bench_point *point) {
+  return point->weights != NULL ? point->weights : bppsa_bench_init_name(point->init);
+}
+
 static bool is_right(const bppsa_bench_row *row) {
   return row->residual < BPPSA_RESIDUAL_BOUND;
 }
@@ -50,7 +54,7 @@ static bool put_point(json_t *object, const bppsa_bench_session *s) {
   ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
-  ok = ok && bppsa_json_put_text(object, "init", bppsa_bench_init_name(s->point.init));
+  ok = ok && bppsa_json_put_text(object, "init", bppsa_bench_weights_name(&s->point));
   if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
@@ -254,7 +258,7 @@ bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   bench->columns = s->columns;
   return bppsa_output_print(&bench->request->to,
                             "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
-                            c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_init_name(s->point.init));
+                            c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_weights_name(&s->point));
 }
 
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size) {
@@ -432,7 +436,7 @@ static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
     }
   }
   const char *init = json_string_value(json_object_get(row, "init"));
-  return init != NULL && strcmp(init, bppsa_bench_init_name(point->init)) == 0;
+  return init != NULL && strcmp(init, bppsa_bench_weights_name(point)) == 0;
 }
 
 bool bppsa_bench_count_kept(bppsa_bench *bench, const json_t *rows) {
