@@ -223,9 +223,9 @@ lacks() {
 
 run_bench() { # run_bench X ARGUMENTS ..
   what=$1
-  ! takes "$what" --time-limit || set -- "$@" --time-limit $((most * 2 / 3))
+  ! takes "$what" --time-limit || set -- "$@" --time-limit "$soft"
   ! takes "$what" --earlier || set -- "$@" --earlier "$lines"
-  timeout -k 5 "$most" "$program" bench "$@" --device cuda --out "$scratch/document" >"$scratch/out" 2>&1 </dev/null
+  timeout -k 5 "$hard" "$program" bench "$@" --device cuda --out "$scratch/document" >"$scratch/out" 2>&1 </dev/null
   judge "$name" $? $(($(date +%s) - began))
   [ "$code" -eq 77 ] || grep 'left out' "$scratch/out"
 }
@@ -237,15 +237,15 @@ run_python() { # run_python FILE ARGUMENTS ..
   esac
   script=$root/$1
   shift
-  timeout -k 5 "$most" python3 "$script" "$@" >"$scratch/out" 2>&1 </dev/null
+  timeout -k 5 "$hard" python3 "$script" "$@" >"$scratch/out" 2>&1 </dev/null
   judge "$name" $? $(($(date +%s) - began))
 }
 run_program() { # run_program COMMAND ..
-  timeout -k 5 "$most" "$program" "$@" --device cuda --json >"$scratch/document" 2>"$scratch/out" </dev/null
+  timeout -k 5 "$hard" "$program" "$@" --device cuda --json >"$scratch/document" 2>"$scratch/out" </dev/null
   judge "$name" $? $(($(date +%s) - began))
 }
 run_train() { # run_train OPTIONS ..; its document says how many samples a second it took
-  timeout -k 5 "$most" "$program" train gru --seq-len 200 --hidden 20 --samples 2560 --batch 256 --iterations 30 --device cuda \
+  timeout -k 5 "$hard" "$program" train gru --seq-len 200 --hidden 20 --samples 2560 --batch 256 --iterations 30 --device cuda \
     --json --save-weights "$scratch/$name.safetensors" "$@" >"$scratch/document" 2>"$scratch/out" </dev/null
   code=$?
   if [ "$code" -ne 0 ]; then
@@ -276,7 +276,7 @@ run_list() {
       exit 0
     fi
     timeout -k 5 "$left" sh -c "${3#*	}" >out 2>&1 </dev/null
-    echo "$? $(($(date +%s) - began))" >code' sh "$scratch" $((began + most))
+    echo "$? $(($(date +%s) - began))" >code' sh "$scratch" $((began + hard))
   worst=0
   comma=""
   printf '{"tests": [' >"$scratch/document"
@@ -379,6 +379,11 @@ while read -r block name most kind arguments <&3; do
     skip "$name" "no time left: it has $most s, $left s are left"
     continue
   fi
+  # A point that has begun and takes half as long again is not thrown away: no further part of it begins after its time.
+  hard=$((most + most / 2 + 2))
+  [ "$hard" -le "$left" ] || hard=$left
+  soft=$((hard - 2 < most ? hard - 2 : most))
+  [ "$soft" -ge 1 ] || soft=1
   say "== $name ($((began - start)) s, at most $most s)"
   rm -rf "$scratch/document" "$scratch/checks"
   words=$(printf '%s' "$arguments" | sed "s|@|$bundle/|g; s|%|$root/|g")

@@ -155,6 +155,14 @@ POINTS=late.txt root/bench/gpu.sh --plan >out.txt 2>&1 || code=$?
 check "a wrong line is no error: $code" [ "$code" -eq 2 ]
 check "it is not named" grep -q "error: late.txt: line 1: 'A twice', expected BLOCK NAME SECONDS KIND" out.txt
 
+# The bundle has the tests that come first.
+for test in $(sed -n 's/^N [a-z0-9_]* [0-9]* tests //p' "$points" | tr ' ' '\n' | grep -v =); do
+  check "no test_$test in the bundle" grep -q "test_$test\>" "$source/tools/gpu_bundle"
+done
+code=0
+"$source/tools/gpu_bundle" --some >out.txt || code=$?
+check "gpu_bundle takes an unknown option: $code" [ "$code" -eq 2 ]
+
 # ---- cut at every point ----
 
 # The points that exist here, in the order of the list; the bits of two runs are compared where both ran in one go.
@@ -194,9 +202,9 @@ for left in 'step_rnn: left out: no bppsa bench step' 'rnn_trained: left out: bp
 done
 check "what results have is not said" grep -q '^skipped: a result has new_kernels cnn_tf32 rnn_100 rnn_1000 ' results/log.txt
 check "rivals are not judged by earlier points" \
-  grep -q '^bench gru --seq-len 100 .*--time-limit 4 --earlier .*results/points.jsonl --device cuda --out ' bundle/calls
+  grep -q '^bench gru --seq-len 100 .*--time-limit 7 --earlier .*results/points.jsonl --device cuda --out ' bundle/calls
 check "a line has not what it needs" \
-  grep -q '^{"build": "abc123", "driver": "unknown", "point": "rnn_100", "block": "A", "code": 0, "took_s": 4, "bench": "rnn", ' \
+  grep -q '^{"build": "abc123", "driver": "unknown", "point": "rnn_100", "block": "A", "code": 0, "took_s": 7, "bench": "rnn", ' \
   results/points.jsonl
 check "tests have no line of their own" grep -q '"point": "cnn_tf32", .*"tests": \[{"test": "test_cnn_device", "code": 0, ' \
   results/points.jsonl
