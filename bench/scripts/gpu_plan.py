@@ -36,7 +36,7 @@ CONSTANTS = {
     "reference_s": 2.7e-7,
     "step_s": 2e-7,  # a step of training, forward and backward, at B = 1
     "rounds_twice": 1.5,  # rounds that are noisy run again
-    "others": {"pytorch": 6},  # to import it
+    "rivals_s": 16,  # guessed: to import PyTorch and JAX, and to compile ten programs
 }
 
 
@@ -70,7 +70,7 @@ def predict_layers(model, options, seen):
     point = reference + c["algorithm_s"] * (c["algorithms"] if first else c["winners"])
     point += (c["own_s"] + c["winners_s"]) * steps * width * (c["other_passes"] + repeats * c["rounds_twice"])
     point += c["others_s"] * steps * max(1, width / 4) * c["other_passes"] * (1 if first else 0)
-    return c["start_s"] + inits * point + (c["others"]["pytorch"] if "--rivals" in options else 0)
+    return c["start_s"] + inits * point + (c["rivals_s"] if "--rivals" in options else 0)
 
 
 def predict_tests(words):
