@@ -8,8 +8,8 @@ its weights, of the latest run that measured it: the forward pass, the backward 
 predicts for it, both together, the fastest rival's step, and how many times as long that is; medians, behind them minima. ~: noisy,
 so that there is no ratio; nor is there one where the time limit kept a rival away. A dagger marks rows whose program does not have
 the last change of a kernel, by git. --update writes the table into pages, between the lines `<!-- gpu_table -->` and
-`<!-- end -->`, of chosen lengths after `<!-- gpu_table T 1000 10000 -->`; --check exits 1 where a page's table is another one,
-daggers aside.
+`<!-- end -->`, of chosen lengths, with fewer columns, after `<!-- gpu_table T 1000 10000 -->`; --check exits 1 where a page's table
+is another one, daggers aside.
 """
 import argparse
 import io
@@ -25,6 +25,7 @@ KINDS = ["rnn", "gru", "lstm"]
 OLD = "†"
 HEADINGS = ["network", "T", "B", "H", "I", "weights", "forward", "backward", "predicted", "step", "fastest rival", "its step",
             "times", "error", "path", "memory", "commit", "driver", "date"]
+SHORT = ["network", "T", "B", "H", "weights", "step", "fastest rival", "its step", "times", "commit", "date"]  # of chosen lengths
 BLOCK = re.compile(r"(<!-- gpu_table((?: T(?: \d+)+)?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -162,10 +163,11 @@ def find_old(commits):
 
 def write_table(cells, old, lengths):
     chosen = [row for row in cells if not lengths or row["T"] in lengths]
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    headings = SHORT if lengths else HEADINGS
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for row in chosen:
         mark = OLD if row["commit"] in old else ""
-        lines.append("| " + " | ".join(str(row[key]) + (mark if key == "commit" else "") for key in HEADINGS) + " |")
+        lines.append("| " + " | ".join(str(row[key]) + (mark if key == "commit" else "") for key in headings) + " |")
     if any(row["commit"] in old for row in chosen):
         lines += ["", f"{OLD} before the last change of a kernel."]
     return "\n".join(lines) + "\n"
