@@ -1,32 +1,37 @@
 #!/bin/sh
-# bench/gpu.sh RESULTS [BUNDLE]: runs the tests and the benchmarks on a machine with a GPU, its driver and the CUDA toolkit, within
-# nine minutes. BUNDLE is what tools/gpu_bundle made, the directory or its .tar.xz [build/gpu/bundle or build/gpu/bundle.tar.xz].
+# bench/gpu.sh RESULTS [BUNDLE]: measures on a machine with a GPU, its driver and the CUDA toolkit, within 510 seconds. BUNDLE is
+# what tools/gpu_bundle made, the directory or its .tar.xz [build/gpu/bundle or build/gpu/bundle.tar.xz].
+# bench/gpu.sh --plan: prints what would run, and how long it is predicted to take (bench/scripts/gpu_plan.py).
 #
-# The parts run in this order. Each step has a time limit of its own, and the script names every step that it skips:
-#   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
-#   recurrent   bench rnn (tables 4 and 5), gru (table 6), lstm, T = 100000, crossover; bench forward; PyTorch in the same rounds
-#               where python3 has it
-#   python      the Python package's tests on the GPU, and its layers beside torch.nn's, where python3 has PyTorch
-#   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
-#   ranks       training without ranks, on one rank, and on two and three that share the GPU, also as stages of pipelines; over
-#               NCCL where its library is; bench ranks
-# PARTS="recurrent sparse" runs these parts alone, which leaves more time for each. RESULTS gets log.txt, a JSON document for each
-# benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU, or none that the
-# bundle has code for.
+# What runs stands in bench/gpu_points.txt, by worth, and says there what it is. RESULTS gets
+#   points.jsonl  a line for every point that is over: {"build", "driver", "point", "block", "code", "took_s", ..}, and the members
+#                 of the document that its program wrote
+#   log.txt       what the programs printed
+#   results.tar   both, written anew after every point, so that a run that is cut off leaves all before
+#   roofline.md   the tables of bench/scripts/roofline.sh; bench/scripts/gpu_table.py makes one of several runs
+# A point that RESULTS (points.jsonl, or results.tar alone) or a points*.jsonl below bench/results already has for the same program
+# and driver is skipped: the next run goes on where the last one ended. Each point has a time limit; the script names all that it
+# skips. BLOCKS="A B" runs these blocks alone, SECONDS_IN_ALL=N within N seconds. Exits 1 when a test, a sanitizer or a row's check
+# failed, 2 when there is no GPU, or none that the bundle has code for.
 set -u
-SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
-PARTS=${PARTS:-verify python recurrent sparse ranks}
-start=$(date +%s)
+SECONDS_IN_ALL=${SECONDS_IN_ALL:-510}
 root=$(cd "$(dirname "$0")/.." && pwd)
+POINTS=${POINTS:-$root/bench/gpu_points.txt}
+if [ "${1:-}" = --plan ]; then
+  exec python3 "$root/bench/scripts/gpu_plan.py" "$POINTS"
+fi
+start=$(date +%s)
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
   echo "gpu.sh: $# arguments, expected RESULTS [BUNDLE]"
   exit 2
 fi
-for name in $PARTS; do
-  case $name in
-  verify | python | recurrent | sparse | ranks) ;;
+all=$(sed -n 's/^\([A-Z]\) .*/\1/p' "$POINTS" | uniq | tr '\n' ' ')
+BLOCKS=${BLOCKS:-$all}
+for name in $BLOCKS; do
+  case " $all" in
+  *" $name "*) ;;
   *)
-    echo "gpu.sh: PARTS: '$name', expected verify, python, recurrent, sparse or ranks"
+    echo "gpu.sh: BLOCKS: '$name', expected some of $all"
     exit 2
     ;;
   esac
@@ -38,63 +43,51 @@ if [ ! -e "$bundle" ]; then
   bundle=$bundle.tar.xz
 fi
 log=$results/log.txt
-: >"$log"
+lines=$results/points.jsonl
 scratch=$(mktemp -d) || exit 2
-trap 'rm -rf "$scratch"' EXIT
+clocks=""
+trap '[ -z "$clocks" ] || kill "$clocks" 2>/dev/null; rm -rf "$scratch"' EXIT
+# What an earlier run left: its archive where that is all there is; a line that it did not finish goes.
+if [ ! -e "$lines" ] && [ -f "$results/results.tar" ]; then
+  tar -C "$results" -xf "$results/results.tar" || exit 2
+fi
+if [ -s "$lines" ] && [ "$(tail -c 1 "$lines" | wc -l)" -eq 0 ]; then
+  sed '$d' "$lines" >"$scratch/whole" && mv "$scratch/whole" "$lines"
+fi
+touch "$lines" "$log" || exit 2
 failed=""
 skipped=""
 
-wants() { # wants PART
-  case " $PARTS " in
-  *" $1 "*) return 0 ;;
-  esac
-  return 1
+say() {
+  printf '%s\n' "$*"
+  printf '%s\n' "$*" >>"$log"
 }
-say() { printf '%s\n' "$*" | tee -a "$log"; }
 elapsed() { echo $(($(date +%s) - start)); }
-left() { echo $((SECONDS_IN_ALL - $(elapsed))); }
-
 skip() { # skip WHAT WHY
   say "skipped: $1: $2"
   skipped="$skipped; $1: $2"
 }
 
-# part NAME SECONDS COMMAND ...: runs the command; its output goes to the log. Sets `code` to the command's exit code, to 124 when
-# its time was over, to 77 when it was skipped. A test that exceeds its time has failed; any other command counts as skipped.
-part() {
-  name=$1
-  most=$2
-  shift 2
-  if [ "$(left)" -lt "$most" ]; then
-    most=$(left)
-  fi
-  if [ "$most" -lt 5 ]; then
-    code=77
-    skip "$name" "no time left"
-    return
-  fi
-  say "== $name ($(elapsed) s, at most $most s)"
-  began=$(date +%s)
-  timeout -k 5 "$most" "$@" >"$scratch/out" 2>&1
-  code=$?
-  took=$(($(date +%s) - began))
-  judge
-}
-# judge: counts the step `name`, which ended with the exit code `code` after `took` of its `most` seconds and printed $scratch/out.
+# judge NAME CODE SECONDS: counts a step that is over and printed $scratch/out. Sets `code` to 77 where it was skipped.
 judge() {
+  code=$2
   cat "$scratch/out" >>"$log"
+  if [ "$code" -ne 0 ] && grep -q 'Device not supported' "$scratch/out"; then
+    code=77
+    echo "compute-sanitizer does not support this device" >>"$scratch/out"
+  fi
   case $code in
-  0) say "   passed, $took s" ;;
-  77) skip "$name" "$(tail -n 1 "$scratch/out")" ;;
+  0) say "   passed, $3 s" ;;
+  77) skip "$1" "$(tail -n 1 "$scratch/out")" ;;
   124 | 137)
-    case $name in
-    test_*) failed="$failed $name" ;;
+    case $1 in
+    test_*) failed="$failed $1" ;;
     esac
-    skip "$name" "its $took s were over"
+    skip "$1" "its $3 s were over"
     ;;
   *)
-    say "   FAILED, exit code $code, $took s: $(tail -n 1 "$scratch/out")"
-    failed="$failed $name"
+    say "   FAILED, exit code $code, $3 s: $(tail -n 1 "$scratch/out")"
+    failed="$failed $1"
     ;;
   esac
 }
@@ -124,7 +117,8 @@ fits() {
   done <"$bundle/architectures.txt"
   return 1
 }
-gpu=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9')
+ask_gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+gpu=$(ask_gpu compute_cap | tr -cd '0-9')
 if [ -n "$gpu" ] && [ -f "$bundle/architectures.txt" ] && ! fits "$gpu"; then
   has=$(tr '\n' ' ' <"$bundle/architectures.txt" | sed 's/ $//')
   echo "gpu.sh: the GPU is an sm_$gpu, the bundle is for $has: build one with" \
@@ -143,229 +137,270 @@ if command -v python3 >/dev/null 2>&1; then
 fi
 export LD_LIBRARY_PATH BPPSA_TEST_DEVICE=cuda
 cd "$scratch" || exit 2
-part doctor 30 "$program" doctor
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv >>"$log" 2>&1 || true
-if ! "$program" bench rnn --device cuda --seq-len 2 --batch 1 --hidden 2 --repeats 1 >"$scratch/out" 2>&1; then
-  cat "$scratch/out" >>"$log"
-  if grep -q 'no CUDA device\|has no CUDA' "$scratch/out"; then
-    say "gpu.sh: $(tail -n 1 "$scratch/out")"
+build=$(cat "$bundle/build.txt" 2>/dev/null || "$program" --version 2>/dev/null | sed 's/.* //')
+driver=$(ask_gpu driver_version)
+driver=${driver:-unknown}
+if ! "$program" train rnn --device cuda --seq-len 2 --samples 2 --batch 2 --iterations 1 >out 2>&1; then
+  cat out >>"$log"
+  if grep -q 'no CUDA device\|has no CUDA' out; then
+    say "gpu.sh: $(tail -n 1 out)"
     exit 2
   fi
 fi
-
-# ---- verification ----
-
-# The verification ends within this many seconds, because benchmarks need the rest of the time.
-verify_within=$((SECONDS_IN_ALL * 2 / 5))
-if [ "$PARTS" = verify ]; then
-  verify_within=$SECONDS_IN_ALL
-fi
+say "== build $build, driver $driver, $(ask_gpu name)"
+timeout -k 5 30 "$program" doctor >>"$log" 2>&1
+nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader -lms 1000 \
+  >"$results/clocks.csv" 2>/dev/null &
+clocks=$!
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 
-# check NAME SECONDS COMMAND ...: a step of the list that run_checks takes; no argument has blanks.
-check() {
-  name=$1
-  seconds=$2
-  shift 2
-  printf '%s\t%s\t%s\n' "$name" "$seconds" "$*" >>"$scratch/list"
+# The points that results have for this program and this driver: blanks around each.
+key="{\"build\": \"$build\", \"driver\": \"$driver\", \"point\": \""
+done=" $(find "$root/bench/results" -name 'points*.jsonl' -exec cat {} + | cat - "$lines" | cut -c 1-300 |
+  awk -v key="$key" 'index($0, key) == 1 { rest = substr($0, length(key) + 1); sub(/".*/, "", rest); printf "%s ", rest }')"
+
+# ---- what a point needs ----
+
+python_with_cuda=""
+has_pytorch() {
+  if [ -z "$python_with_cuda" ]; then
+    python_with_cuda=no
+    python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1 && python_with_cuda=yes
+  fi
+  [ "$python_with_cuda" = yes ]
 }
-sanitize() { # sanitize WHAT COMMAND ...
-  what=$1
+takes() { # takes X OPTION: whether `bppsa bench X` exists, and has the option
+  eval "help=\${help_$1-unknown}"
+  if [ "$help" = unknown ]; then
+    help=$("$program" bench "$1" --help 2>/dev/null | tr '\n' ' ')
+    eval "help_$1=\$help"
+  fi
+  case " $help" in
+  *" $2 "*) return 0 ;;
+  esac
+  return 1
+}
+# lacks KIND ARGUMENTS ..: sets `lack` to what does not exist and the point needs; "": nothing.
+lacks() {
+  lack=""
+  kind=$1
   shift
-  for tool in memcheck racecheck; do
-    if [ -n "$sanitizer" ]; then
-      check "$tool $what" 90 "$sanitizer" --tool "$tool" --error-exitcode 9 "$@"
-    else
-      skip "$tool $what" "no compute-sanitizer"
-    fi
+  case $kind in
+  bench)
+    takes "$1" --help || lack="no bppsa bench $1"
+    for word in "$@"; do
+      case $word in
+      --*) [ -n "$lack" ] || takes "$1" "$word" || lack="bppsa bench $1 has no $word" ;;
+      %*.py) [ -n "$lack" ] || has_pytorch || lack="no PyTorch with CUDA in python3" ;;
+      esac
+    done
+    ;;
+  tests)
+    for word in "$@"; do
+      case $word in
+      all | *=*) ;;
+      *) [ -n "$lack" ] || [ -x "$bundle/test_$word" ] || lack="no test_$word in the bundle" ;;
+      esac
+    done
+    ;;
+  sanitize) [ -n "$sanitizer" ] || lack="no compute-sanitizer" ;;
+  python) has_pytorch || lack="no PyTorch with CUDA in python3" ;;
+  same)
+    for word in "$@"; do
+      [ -n "$lack" ] || [ -f "$scratch/$word.safetensors" ] || lack="a run is missing"
+    done
+    ;;
+  esac
+  for word in "$@"; do
+    case $word in
+    @*) [ -n "$lack" ] || [ -e "$bundle/${word#@}" ] || lack="no ${word#@} in the bundle" ;;
+    %*) [ -e "$root/${word#%}" ] || lack="no ${word#%}" ;;
+    esac
   done
 }
-# run_checks: runs the steps of $scratch/list side by side, each in a directory of its own, and then counts them as `part` does.
-# Four at a time: the GPU goes from one to the other, and each of many would wait for most of its launches.
-run_checks() {
-  say "== $(wc -l <"$scratch/list") steps side by side"
+
+# ---- kinds of points: each prints to $scratch/out, leaves its document in $scratch/document, and sets `code` ----
+
+run_bench() { # run_bench X ARGUMENTS ..
+  what=$1
+  ! takes "$what" --time-limit || set -- "$@" --time-limit "$soft"
+  ! takes "$what" --earlier || set -- "$@" --earlier "$lines"
+  timeout -k 5 "$hard" "$program" bench "$@" --device cuda --out "$scratch/document" >"$scratch/out" 2>&1 </dev/null
+  judge "$name" $? $(($(date +%s) - began))
+  [ "$code" -eq 77 ] || grep 'left out' "$scratch/out"
+}
+run_python() { # run_python FILE ARGUMENTS ..
+  export PYTHONPATH="$bundle/python"
+  case $1 in
+  tests/*) ;;
+  *) set -- "$@" --out "$scratch/document" ;;
+  esac
+  script=$root/$1
+  shift
+  timeout -k 5 "$hard" python3 "$script" "$@" >"$scratch/out" 2>&1 </dev/null
+  judge "$name" $? $(($(date +%s) - began))
+}
+run_program() { # run_program COMMAND ..
+  timeout -k 5 "$hard" "$program" "$@" --device cuda --json >"$scratch/document" 2>"$scratch/out" </dev/null
+  judge "$name" $? $(($(date +%s) - began))
+}
+run_train() { # run_train OPTIONS ..; its document says how many samples a second it took
+  timeout -k 5 "$hard" "$program" train gru --seq-len 200 --hidden 20 --samples 2560 --batch 256 --iterations 30 --device cuda \
+    --json --save-weights "$scratch/$name.safetensors" "$@" >"$scratch/document" 2>"$scratch/out" </dev/null
+  code=$?
+  if [ "$code" -ne 0 ]; then
+    rm -f "$scratch/document" "$scratch/$name.safetensors"
+    if grep -q libnccl "$scratch/out"; then
+      code=77
+      echo "no NCCL" >>"$scratch/out"
+    fi
+  fi
+  judge "$name" "$code" $(($(date +%s) - began))
+}
+run_same() { # run_same A B
+  cmp "$scratch/$1.safetensors" "$scratch/$2.safetensors" >"$scratch/out" 2>&1
+  judge "$name" $? 0
+}
+# Runs the steps of $scratch/list, "NAME	COMMAND" a line, side by side, each in a directory of its own: four at a time, because the
+# GPU goes from one to the other. `code` becomes 1 where one failed, 124 where one was not over.
+run_list() {
   # shellcheck disable=SC2016
   tr '\n' '\0' <"$scratch/list" | xargs -0 -P 4 -n 1 sh -c '
-    IFS="	" read -r name seconds command <<EOF
-$3
-EOF
-    folder=$1/checks/$(printf %s "$name" | tr " /" "__")
+    folder=$1/checks/$(printf %s "${3%%	*}" | tr " /" "__")
     mkdir -p "$folder" && cd "$folder" || exit 0
     began=$(date +%s)
     left=$(($2 - began))
-    if [ "$left" -lt 5 ]; then
+    if [ "$left" -lt 2 ]; then
       echo "no time left" >out
       echo "77 0" >code
       exit 0
     fi
-    timeout -k 5 $((left < seconds ? left : seconds)) sh -c "$command" >out 2>&1 </dev/null
-    echo "$? $(($(date +%s) - began))" >code' sh "$scratch" $((start + verify_within))
-  while IFS='	' read -r name _; do
-    folder=$scratch/checks/$(printf %s "$name" | tr ' /' '__')
+    timeout -k 5 "$left" sh -c "${3#*	}" >out 2>&1 </dev/null
+    echo "$? $(($(date +%s) - began))" >code' sh "$scratch" $((began + hard))
+  worst=0
+  comma=""
+  printf '{"tests": [' >"$scratch/document"
+  while IFS='	' read -r step _; do
+    folder=$scratch/checks/$(printf %s "$step" | tr ' /' '__')
     read -r code took <"$folder/code"
     mv "$folder/out" "$scratch/out"
-    say "== $name"
-    if [ "$code" -ne 0 ] && grep -q 'Device not supported' "$scratch/out"; then
-      code=77
-      echo "compute-sanitizer does not support this device" >>"$scratch/out"
-    fi
-    judge
+    say "== $step"
+    judge "$step" "$code" "$took"
+    printf '%s{"test": "%s", "code": %d, "took_s": %d}' "$comma" "$step" "$code" "$took" >>"$scratch/document"
+    comma=", "
+    case $code in
+    0 | 77) ;;
+    124 | 137) worst=124 ;;
+    *) [ "$worst" -ne 0 ] || worst=1 ;;
+    esac
   done <"$scratch/list"
+  echo ']}' >>"$scratch/document"
+  code=$worst
 }
-
-if wants verify; then
+run_tests() { # run_tests [NAME=VALUE ..] X ..
   : >"$scratch/list"
-  while read -r test; do
-    check "$test" 60 "$bundle/$test"
-  done <"$bundle/tests.txt"
-  small="--device cuda --quick --seq-len 12 --hidden 3 --batch 2 --repeats 1 --threads 2"
-  for model in rnn gru; do
-    sanitize "$model" "$program" bench crossover --model "$model" "$small"
+  environment=""
+  for word in "$@"; do
+    case $word in
+    *=*) environment="$environment$word " ;;
+    all) sed "s|.*|&	$environment$bundle/&|" "$bundle/tests.txt" >>"$scratch/list" ;;
+    *) printf 'test_%s\t%s%s/test_%s\n' "$word" "$environment" "$bundle" "$word" >>"$scratch/list" ;;
+    esac
   done
-  sanitize sparse "$program" bench scan --device cuda --quick --repeats 1 --threads 2
-  for test in jacobian_fills scan_graph jacobian_products jacobian_passes scan_csr scan_csr_recording cnn_adversarial cnn_device \
-    recurrent_device recurrent_forward_device recurrent_wide recurrent_ragged_device recurrent_directions_device; do
-    sanitize "$test" "$bundle/test_$test"
-  done
-  run_checks
-fi
-
-# ---- benchmarks ----
-
-left_out() { # prints what the latest step has left out
-  if [ "$code" -ne 77 ]; then
-    grep 'left out' "$scratch/out"
-  fi
+  run_list
 }
-bench() { # bench FILE SECONDS COMMAND ...
-  file=$1
-  most=$2
-  shift 2
-  if [ "$(left)" -lt "$most" ]; then
-    most=$(left) # so that the benchmark ends, and writes its document, in time
-  fi
-  part "$file" "$most" "$program" "$@" --repeats 11 --device cuda --time-limit $((most * 2 / 3)) --out "$results/$file.json"
-  left_out
-}
-sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE and cuBLAS beside the products
-  file=$1
-  most=$2
-  shift 2
-  part "$file" "$most" "$program" bench "$@" --device cuda --quick --out "$results/$file.json"
-  left_out
-}
-pytorch_has_cuda() {
-  python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1
-}
-pytorch() { # pytorch MODEL: beside the methods and cuDNN, at T = 1000 and both initialisations
-  if ! pytorch_has_cuda; then
-    skip "pytorch_$1" "no PyTorch with CUDA in python3"
-    return
-  fi
-  part "pytorch_$1" 45 "$program" bench "$1" --device cuda --seq-len 1000 --batch 16 --hidden 20 --time-limit 30 --repeats 11 \
-    --rivals "$root/bench/rivals/recurrent.py" --out "$results/pytorch_$1.json"
-}
-if wants python; then
-  if pytorch_has_cuda; then
-    export PYTHONPATH="$bundle/python"
-    part python_tests 60 python3 "$root/tests/python/test_torch.py" Gpu
-    part python_layers 60 python3 "$root/bench/scripts/python_layers.py" --device cuda --seconds 1 --no-tests \
-      --out "$results/python_layers.json"
-  else
-    skip "python" "no PyTorch with CUDA in python3"
-  fi
-fi
-if wants recurrent; then
-  for model in rnn gru; do
-    bench "forward_$model" 40 bench forward --model "$model" --batch 16 --hidden 20
-    # A training step at the lengths of the parallel forward pass, and of wide layers.
-    for length in 1000 10000 30000; do
-      bench "${model}_$length" 20 bench "$model" --seq-len "$length" --input 1 --batch 16 --hidden 20 --forward auto
+run_sanitize() { # run_sanitize MODEL-OR-TEST ..
+  : >"$scratch/list"
+  small="--device cuda --quick --repeats 1 --threads 2"
+  for word in "$@"; do
+    case $word in
+    rnn | gru | lstm)
+      command="$program bench crossover --model $word --seq-len 6 --hidden 3 --batch 2 --init default $small"
+      ;;
+    sparse) command="$program bench scan $small" ;;
+    *) command=$bundle/test_$word ;;
+    esac
+    for tool in memcheck racecheck; do
+      printf '%s %s\t%s --tool %s --error-exitcode 9 %s\n' "$tool" "$word" "$sanitizer" "$tool" "$command" >>"$scratch/list"
     done
-    bench "${model}_wide" 20 bench "$model" --seq-len 1000 --input 1 --batch 16 --hidden 256
   done
-  bench lstm 20 bench lstm --seq-len 1000 --batch 16 --hidden 20 --forward auto
-  bench rnn 100 bench rnn
-  bench gru 50 bench gru
-  bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20
-  bench crossover 30 bench crossover --quick --seq-len 10000
-  pytorch rnn
-  pytorch gru
-fi
-if wants sparse; then
-  bench lenet5 25 bench lenet5 --quick
-  bench vgg11 25 bench vgg11 --quick
-  sparse product 60 product
-  sparse product_vgg11 45 product --up-levels 2
-  sparse scan 15 scan
-  # The generation of sparse Jacobians, as a share of the write bandwidth.
-  part jacobian 30 "$program" bench jacobian --device cuda --quick --out "$results/jacobian.json"
-fi
-
-# ranks FILE ARGUMENTS ...: a training run on ranks; its document says how many samples a second it took.
-ranks() {
-  file=$1
-  shift
-  before=$failed
-  part "$file" 40 sh -c 'out=$1; shift; "$@" >"$out"' sh "$results/$file.json" "$program" train gru --seq-len 200 --hidden 20 \
-    --samples 2560 --batch 256 --iterations 30 --device cuda --json --save-weights "$scratch/$file.safetensors" "$@"
-  if [ "$code" -ne 0 ]; then
-    rm -f "$results/$file.json" "$scratch/$file.safetensors"
-  fi
-  if [ "$code" -ne 0 ] && grep -q 'libnccl' "$scratch/out"; then
-    failed=$before
-    skip "$file" "no NCCL"
-  fi
+  run_list
 }
-# same_weights ONE OTHER: whether two of these runs ended with the same weights, bit for bit.
-same_weights() {
-  if [ -f "$scratch/$1.safetensors" ] && [ -f "$scratch/$2.safetensors" ]; then
-    part "bits of $1 and $2" 10 cmp "$scratch/$1.safetensors" "$scratch/$2.safetensors"
-  else
-    skip "bits of $1 and $2" "a run is missing"
-  fi
+
+# ---- the points ----
+
+# keep: the line of the point that is over, then the archive anew. A point that ran out of time has no key, so that the next run
+# begins it again.
+keep() {
+  head="{\"unfinished\": true, \"build\": \"$build\", \"driver\": \"$driver\", \"point\": \""
+  case $code in
+  124 | 137 | 77) ;;
+  *) head=$key ;;
+  esac
+  {
+    printf '%s%s", "block": "%s", "code": %d, "took_s": %d' "$head" "$name" "$block" "$code" $(($(date +%s) - began))
+    if [ -s "$scratch/document" ]; then
+      printf ', '
+      tr -d '\n' <"$scratch/document" | sed 's/^ *{//'
+    else
+      printf '}'
+    fi
+    echo
+  } >"$scratch/line"
+  cat "$scratch/line" >>"$lines"
+  archive
 }
-if wants ranks; then
-  ranks ranks_none
-  ranks ranks_1 --ranks 1
-  ranks ranks_1_nccl --ranks 1 --transport nccl
-  ranks ranks_1_nccl_library --ranks 1 --transport nccl --reduction library
-  ranks ranks_2 --ranks 2
-  ranks ranks_2_time_bp --ranks 2 --split time --backward bp
-  ranks ranks_2_time_chunked --ranks 2 --split time --algorithm chunked
-  ranks ranks_3_time_blelloch --ranks 3 --split time --algorithm blelloch
-  same_weights ranks_1 ranks_1_nccl
-  same_weights ranks_1 ranks_2
-  ranks ranks_1_micro --layers 4 --ranks 1 --micro-batches 8
-  ranks ranks_3_1f1b --layers 4 --ranks 3 --split 1f1b --micro-batches 8
-  ranks ranks_2_chimera --layers 4 --ranks 2 --split chimera --micro-batches 8
-  ranks ranks_2_spectrain --layers 4 --ranks 2 --split spectrain --micro-batches 4
-  ranks ranks_1_spectrain --layers 4 --ranks 1 --stages 2 --split spectrain --micro-batches 4
-  same_weights ranks_1_micro ranks_3_1f1b
-  same_weights ranks_1_micro ranks_2_chimera
-  same_weights ranks_1_spectrain ranks_2_spectrain
-  part ranks_bench 60 "$program" bench ranks --ranks 4 --split time --device cuda --quick --out "$results/ranks_bench.json"
-fi
+archive() { # a point has ended: nothing of it is lost where the run ends now
+  tar -C "$results" -cf "$results/.results.tar" points.jsonl log.txt clocks.csv && mv "$results/.results.tar" "$results/results.tar"
+}
 
-# ---- tables ----
-
-documents=""
-for file in rnn gru long; do
-  if [ -f "$results/$file.json" ]; then
-    documents="$documents $results/$file.json"
-  fi
-done
-if [ -n "$documents" ]; then
+had=""
+grep '^[A-Z] ' "$POINTS" >"$scratch/points"
+while read -r block name most kind arguments <&3; do
+  case " $BLOCKS " in
+  *" $block "*) ;;
+  *) continue ;;
+  esac
+  case $done in
+  *" $name "*)
+    had="$had $name"
+    continue
+    ;;
+  esac
   # shellcheck disable=SC2086
-  sh "$root/bench/scripts/roofline.sh" $documents >"$results/roofline.md" || failed="$failed roofline"
-else
-  skip roofline "no documents"
-fi
+  lacks "$kind" $arguments
+  if [ -n "$lack" ]; then
+    skip "$name" "left out: $lack"
+    continue
+  fi
+  began=$(date +%s)
+  left=$((start + SECONDS_IN_ALL - began))
+  if [ "$left" -lt "$most" ]; then
+    skip "$name" "no time left: it has $most s, $left s are left"
+    continue
+  fi
+  # A point that has begun and takes half as long again is not thrown away: no further part of it begins after its time.
+  hard=$((most + most / 2 + 2))
+  [ "$hard" -le "$left" ] || hard=$left
+  soft=$((hard - 2 < most ? hard - 2 : most))
+  [ "$soft" -ge 1 ] || soft=1
+  say "== $name ($((began - start)) s, at most $most s)"
+  rm -rf "$scratch/document" "$scratch/checks"
+  words=$(printf '%s' "$arguments" | sed "s|@|$bundle/|g; s|%|$root/|g")
+  # shellcheck disable=SC2086
+  "run_$kind" $words
+  keep
+done 3<"$scratch/points"
+
+[ -z "$had" ] || say "skipped: a result has$had"
+sh "$root/bench/scripts/roofline.sh" "$lines" >"$results/roofline.md" || skip roofline "no rows"
 say "== $(elapsed) s in all"
 skipped=${skipped#; }
 say "skipped: ${skipped:-nothing}"
 if [ -n "$failed" ]; then
   say "FAILED:$failed"
+  archive
   exit 1
 fi
 say "nothing failed"
+archive

@@ -18,14 +18,15 @@
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN},                                                            \
         only{.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},                               \
-        {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[both]"}, {.option = BPPSA_OPTION_DATA},                          \
+        {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[both]"},                                                         \
+        {.option = BPPSA_OPTION_WEIGHTS, .help = "one network instead of --init, at one point"}, {.option = BPPSA_OPTION_DATA},  \
         {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                                                          \
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
         {.option = BPPSA_OPTION_INPUT_SIZE, .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},  \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES,                          \
-        {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_REPEATS},                       \
-        {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                              \
+        {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_EARLIER},                       \
+        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
         {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
         {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
@@ -136,6 +137,7 @@ static const bppsa_option_use uses_forward[] = {
     BPPSA_FORWARD_USES,
     {.option = BPPSA_OPTION_QUICK},
     {.option = BPPSA_OPTION_RIVALS},
+    {.option = BPPSA_OPTION_EARLIER},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_TIME_LIMIT},
     {.option = BPPSA_OPTION_SEED, .help = "of weights and data"},
@@ -216,6 +218,29 @@ static const bppsa_option_use uses_schedule[] = {
 
 /* ---- from options to settings ---- */
 
+/* Takes the network of --weights, whose layers must be such as all methods and rivals have. */
+static bppsa_status take_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_network_config *config,
+                                 bppsa_bench_settings *asked) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, *slash = strrchr(path, '/');
+  const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
+  bppsa_safetensors *file = NULL;
+  if (bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: given beside --init, expected one of them");
+  }
+  BPPSA_TRY(bppsa_setup_weights(cli, network, config, &file));
+  asked->weights = file;
+  asked->weights_name = path;
+  asked->point.weights = slash != NULL ? slash + 1 : path;
+  if (config->steps.no_bias || config->steps.bidirectional) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %s: layers %s, expected layers with biases, in one direction", path,
+                      config->steps.no_bias ? "without biases" : "in both directions");
+  }
+  return !input->given || input->integer == config->input
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: %" PRId64 ", expected the %" PRId64 " of %s", input->integer,
+                          config->input, path);
+}
+
 static bppsa_status setup_config(const bppsa_cli *cli, bppsa_bench_point *point) {
   const bppsa_network network = {.kind = bppsa_setup_kind(cli)};
   bppsa_network_config config = bppsa_network_config_default(&network);
@@ -223,6 +248,14 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_bench_point *point)
   point->kind = network.kind;
   point->config = bppsa_network_recurrent_config(&config);
   return BPPSA_OK;
+}
+
+/* Do the weights take as many features as the data have? */
+static bppsa_status check_features(const bppsa_bench_point *point, int64_t of_weights) {
+  return point->weights == NULL || point->config.input == of_weights
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %s takes %" PRId64 " features, --data has %" PRId64, point->weights,
+                          of_weights, point->config.input);
 }
 
 /* Takes the shape of --data, or noise with --input features. */
@@ -234,13 +267,15 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_bench_point *point) {
   point->padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT;
   BPPSA_TRY(bppsa_setup_check_set(cli, point->data));
   BPPSA_TRY(bppsa_setup_check_input(input, point->data));
-  if (input->given) {
-    point->config.input = input->integer;
+  const int64_t of_weights = point->config.input;
+  if (input->given || (point->weights != NULL && !data->given && of_weights > 1)) {
+    point->config.input = input->given ? input->integer : of_weights;
     point->data = NULL;
     return BPPSA_OK;
   }
   if (strcmp(point->data, "bitstream") == 0) {
-    return BPPSA_OK;
+    point->config.input = 1;
+    return check_features(point, of_weights);
   }
   bppsa_dataset *dataset = NULL;
   BPPSA_TRY(bppsa_setup_dataset(cli, NULL, point->config.loss_all, NULL, &dataset));
@@ -248,20 +283,26 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_bench_point *point) {
   point->config.classes = dataset->classes;
   point->config.seq_len = dataset->seq_len;
   bppsa_dataset_destroy(dataset);
-  return BPPSA_OK;
+  return check_features(point, of_weights);
 }
 
 bppsa_status bppsa_setup_bench(const bppsa_cli *cli, bppsa_bench_settings *asked) {
-  const bppsa_option_value *init = bppsa_cli_value(cli, BPPSA_OPTION_INIT);
+  const bppsa_option_value *init = bppsa_cli_value(cli, BPPSA_OPTION_INIT), *weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS);
+  const bppsa_network network = {.kind = bppsa_setup_kind(cli), .name = bppsa_setup_kind(cli)->name};
+  bppsa_network_config config = bppsa_network_config_default(&network);
   bppsa_bench_point *point = &asked->point;
-  BPPSA_TRY(setup_config(cli, point));
+  BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ALL, &config));
+  BPPSA_TRY(weights->given ? take_weights(cli, &network, &config, asked) : BPPSA_OK);
+  point->kind = network.kind;
+  point->config = bppsa_network_recurrent_config(&config);
   point->init = init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
   point->seed = asked->request.seed;
   BPPSA_TRY(setup_data(cli, point));
   asked->one_point = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->given || bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->given ||
                      bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->given || point->data == NULL ||
                      strcmp(point->data, "bitstream") != 0;
-  asked->both_inits = !init->given;
+  asked->one_point = asked->one_point || weights->given;
+  asked->both_inits = !init->given && !weights->given;
   asked->rivals = bppsa_cli_value(cli, BPPSA_OPTION_RIVALS)->text;
   return BPPSA_OK;
 }
@@ -429,6 +470,7 @@ bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device
                                .device = device,
                                .quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given,
                                .repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer,
+                               .earlier = bppsa_cli_value(cli, BPPSA_OPTION_EARLIER)->text,
                                .time_limit_s = bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT)->integer,
                                .memory_limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT)->integer,
                                .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer};

@@ -142,7 +142,7 @@ typedef struct {
 } attempt;
 
 static bool takes_part(const attempt *a, int64_t i) {
-  return a->contenders[i].verdict == BPPSA_VERIFIED;
+  return a->contenders[i].verdict == BPPSA_VERIFIED && !a->contenders[i].beaten;
 }
 
 /* A pass of a contender that takes part; one that is refused takes part no longer, and *made is false. */
@@ -275,12 +275,34 @@ static bppsa_status begin(const bppsa_rounds *rounds, int64_t count, bppsa_conte
   return reserve(a);
 }
 
+static double sum_of(const bppsa_contender *who) {
+  double all = 0;
+  for (int p = 0; p < who->parts; ++p) {
+    all += who->qualifying[p];
+  }
+  return all;
+}
+
+/* Holds the warm-ups of those that have to qualify against the fastest of them. */
+static void qualify(const attempt *a) {
+  double best = INFINITY;
+  for (int64_t i = 0; i < a->count; ++i) {
+    const bool counts = takes_part(a, i) && a->contenders[i].qualifies == BPPSA_QUALIFIES;
+    best = counts ? fmin(best, sum_of(&a->contenders[i])) : best;
+  }
+  for (int64_t i = 0; i < a->count; ++i) {
+    bppsa_contender *who = &a->contenders[i];
+    who->beaten = takes_part(a, i) && who->qualifies != BPPSA_QUALIFIED && a->rounds->qualify > 0 &&
+                  sum_of(who) > a->rounds->qualify * best;
+  }
+}
+
 static bppsa_status run_first(const attempt *a) {
-  double seconds[BPPSA_TIMING_PARTS];
   bool made;
   for (int64_t i = 0; i < a->count; ++i) {
-    BPPSA_TRY(make_pass(a, i, seconds, &made));
+    BPPSA_TRY(make_pass(a, i, a->contenders[i].qualifying, &made));
   }
+  qualify(a);
   return run_rounds(a);
 }
 

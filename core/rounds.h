@@ -10,6 +10,8 @@
  *          All contenders get an equal share of the budget. The faster of the warm-up and the first round tells how many passes
  *          fit into it: at least 3, at most 1001. The passes of a fast contender are spread evenly over all rounds. A number of
  *          repeats, where the user gives one, replaces this count.
+ * Rivals.  Where time is short, contenders may have to qualify: their warm-up is their qualifying pass. One that takes more than
+ *          `qualify` times as long as the fastest of them keeps this single time, takes no part in the rounds and has no timing.
  * Spread.  A timing is noisy when its median is more than 1.25 times its minimum: half of its passes took a quarter longer than
  *          the fastest one. A few slow passes move neither number, and the rule forgives them. On a quiet machine 19 of 20 rows of
  *          bench/results stay below 1.18. A load that slows all passes evenly slows minimum and median alike. The rule cannot see
@@ -89,16 +91,22 @@ typedef struct {
 typedef enum { BPPSA_UNVERIFIED = 0, BPPSA_VERIFIED, BPPSA_WRONG, BPPSA_REFUSED } bppsa_verdict;
 enum { BPPSA_CONTENDER_REASON = 320 };
 
+/* Whether a contender has to qualify; _BEHIND: it has to, and is never the fastest that others are held against. */
+typedef enum { BPPSA_QUALIFIED = 0, BPPSA_QUALIFIES, BPPSA_QUALIFIES_BEHIND } bppsa_qualifying;
+
 typedef struct {
   const char *name; /* for messages */
   bppsa_verification verification;
   bppsa_timed_pass pass;
   void *context; /* of the pass */
   int parts;     /* timed apart in every pass: 1, or 2 for forward and backward */
+  bppsa_qualifying qualifies;
   /* Set by bppsa_contender_verify and bppsa_rounds_run; zero before. */
   bppsa_verdict verdict;
   double residual;
-  char reason[BPPSA_CONTENDER_REASON]; /* why it was refused */
+  char reason[BPPSA_CONTENDER_REASON];   /* why it was refused */
+  bool beaten;                           /* it did not qualify: */
+  double qualifying[BPPSA_TIMING_PARTS]; /* the seconds of its single pass */
   bppsa_timing timing[BPPSA_TIMING_PARTS];
 } bppsa_contender;
 
@@ -112,6 +120,7 @@ bppsa_status bppsa_contender_status(const bppsa_contender *contender);
 typedef struct {
   int64_t repeats;                                                /* 0: as many as fit into the budget */
   double budget_s;                                                /* of one contender */
+  double qualify;                                                 /* see "Rivals" above; 0: nobody has to */
   void (*progress)(void *context, int64_t round, int64_t rounds); /* before a round; may be NULL */
   void *context;
 } bppsa_rounds;

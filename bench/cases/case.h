@@ -30,7 +30,7 @@ typedef struct bppsa_bench_settings {
   int64_t longest;                 /* crossover: the largest T; forward: T; 0: its own choice */
   int64_t workers;                 /* crossover: predict for so many workers too; 0: no prediction */
   int64_t hidden;                  /* forward: H of all rows; 0: its own choices */
-  bppsa_safetensors *weights;      /* forward: the one network of the rows; NULL: its own choices */
+  bppsa_safetensors *weights;      /* rnn, gru, forward: the one network of the rows; NULL: its own choices */
   const char *weights_name;        /* the path of the file that `weights` come from; NULL without */
   int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one for each processor */
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */

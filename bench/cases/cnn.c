@@ -217,8 +217,8 @@ static bppsa_status judge_backward(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-static const bppsa_bench_work forward_work = {queue_forward, clear_forward, judge_forward},
-                              backward_work = {queue_backward, clear_backward, judge_backward};
+static const bppsa_bench_work forward_work = {.action = queue_forward, .clear = clear_forward, .judge = judge_forward},
+                              backward_work = {.action = queue_backward, .clear = clear_backward, .judge = judge_backward};
 
 /* ---- rows ---- */
 

@@ -425,7 +425,8 @@ static bppsa_status clear_pass(void *context) {
   return bppsa_recurrent_forward_layers(e->model, &e->s->zero.view, NULL);
 }
 
-static const bppsa_bench_work work = {run_pass, NULL, judge}, recorded_work = {run_pass, clear_pass, judge};
+static const bppsa_bench_work work = {.action = run_pass, .judge = judge},
+                              recorded_work = {.action = run_pass, .clear = clear_pass, .judge = judge};
 
 /* ---- points ---- */
 
@@ -433,6 +434,7 @@ enum { PATIENCE_S = 900 }; /* for an answer of --rivals, which may compile first
 
 static bppsa_status prepare(bppsa_bench *bench) {
   session *s = bench->session;
+  BPPSA_TRY(bppsa_bench_read_earlier(bench, bench->asked->point.kind->name));
   return bench->asked->rivals == NULL ? BPPSA_OK
                                       : bppsa_guest_start(bench->asked->rivals, bppsa_device_get_threads(bench->device),
                                                           bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
@@ -513,7 +515,9 @@ static bool put(const bppsa_bench_entrant *entrant, json_t *row) {
   ok = ok && bppsa_json_put_integer(row, "layers", c->layers) && bppsa_json_put_text(row, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(s->bench->device));
   ok = ok && bppsa_json_put_text(row, "method", entrant->method) && bppsa_json_put_text(row, "phase", entrant->phase);
+  ok = ok && (e->kind < BPPSA_PASSES || bppsa_json_put_bool(row, "rival", true));
   ok = ok && bppsa_bench_put_timing(row, &entrant->contender.timing[0]);
+  ok = ok && (!entrant->contender.beaten || bppsa_json_put_real(row, "qualifying", entrant->contender.qualifying[0]));
   if (plan != NULL) {
     ok = ok && bppsa_json_put_integer(row, "chunks", plan->chunks) && bppsa_json_put_integer(row, "warm_up", plan->warm_up);
     ok = ok && bppsa_forward_stats_put(row, &e->stats);
@@ -552,6 +556,10 @@ static bppsa_status print_head(const bppsa_bench *bench) {
                             bppsa_device_get_threads(bench->device), bppsa_machine_date(date, sizeof date), CYCLE);
 }
 
+static const char *note_beaten(const bppsa_bench_entrant *entrant, char *text, size_t size) {
+  return entrant->contender.beaten ? bppsa_bench_qualifying_text(entrant->contender.qualifying[0], text, size) : NULL;
+}
+
 static const char *const left_out_names[] = {"init", "method", NULL};
 
 const bppsa_bench_case bppsa_bench_case_forward = {.name = "forward",
@@ -567,5 +575,6 @@ const bppsa_bench_case bppsa_bench_case_forward = {.name = "forward",
                                                    .head = print_head,
                                                    .enter = enter,
                                                    .put = put,
+                                                   .note = note_beaten,
                                                    .leave = leave,
                                                    .finish = bppsa_bench_report_points};

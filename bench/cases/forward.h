@@ -12,7 +12,7 @@ typedef struct bppsa_forward_session bppsa_forward_session;
 /* A pass with rows of its own: one of the project's, which has a model; or a method of --rivals; or one of cuDNN's algorithms. */
 typedef struct {
   bppsa_forward_session *s;
-  bppsa_pass_kind kind;
+  bppsa_pass_kind kind; /* BPPSA_PASSES of a rival */
   bppsa_model *model;
   const char *guest;
   bppsa_cudnn_network *rival;
@@ -32,7 +32,8 @@ struct bppsa_forward_session {
   double moves;      /* the largest difference of such a state when every weight moves by one rounding of the network's type */
   double reordered;  /* the largest error of the sequential pass with its units in other orders */
   bppsa_forward_entry entries[BPPSA_PASSES];
-  bppsa_guest *guest; /* the program of --rivals; NULL: none */
+  bppsa_guest *guest;     /* the program of --rivals; NULL: none */
+  bppsa_outlook *outlook; /* of the point: what earlier points say of rivals */
   bppsa_forward_entry guests[BPPSA_GUEST_METHODS];
   bppsa_forward_entry rivals[BPPSA_CUDNN_ALGORITHMS];
 };

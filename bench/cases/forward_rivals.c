@@ -72,16 +72,33 @@ static bppsa_status judge_rival(void *context, double *residual) {
   return status;
 }
 
-static const bppsa_bench_work rival_work = {run_rival, NULL, judge_rival}, recorded_rival = {run_rival, clear_rival, judge_rival};
+static const bppsa_bench_work rival_work = {.action = run_rival, .judge = judge_rival, .qualifies = BPPSA_QUALIFIES},
+                              recorded_rival = {
+                                  .action = run_rival, .clear = clear_rival, .judge = judge_rival, .qualifies = BPPSA_QUALIFIES};
+
+/* Whether a rival, with another name for its graph or NULL, is worth a qualifying pass; one that is not is left out. */
+static bppsa_status check_outlook(session *s, const char *method, const char *form, bool *worth) {
+  const bppsa_rival_outlook known = bppsa_outlook_of(s->outlook, method, form);
+  *worth = s->bench->qualify == 0 || bppsa_outlook_check(&known) == BPPSA_OK;
+  if (*worth || form == NULL) {
+    return *worth ? BPPSA_OK : bppsa_bench_leave_out(s->bench, method, "forward");
+  }
+  BPPSA_TRY(bppsa_bench_leave_out(s->bench, method, "forward"));
+  return bppsa_bench_leave_out(s->bench, form, "forward");
+}
 
 static bppsa_status enter_rival(session *s, bppsa_cudnn_algorithm algorithm) {
   bppsa_bench *bench = s->bench;
   entry *e = &s->rivals[algorithm];
   char name[BPPSA_BENCH_NAME], graph[BPPSA_BENCH_NAME + 8];
-  bool entered = false;
+  bool entered = false, worth;
   snprintf(name, sizeof name, "cudnn_%s", bppsa_cudnn_algorithm_name(algorithm));
   snprintf(graph, sizeof graph, "%s_graph", name);
-  *e = (entry){.s = s, .worst = NAN, .failing_s = NAN, .mean_s = NAN};
+  BPPSA_TRY(check_outlook(s, name, graph, &worth));
+  if (!worth) {
+    return BPPSA_OK;
+  }
+  *e = (entry){.s = s, .kind = BPPSA_PASSES, .worst = NAN, .failing_s = NAN, .mean_s = NAN};
   const bppsa_network_kind *kind = bench->asked->point.kind;
   bppsa_status status = bppsa_cudnn_create(&s->config, kind->cell, algorithm, bench->device, &e->rival);
   status = status == BPPSA_OK ? bppsa_cudnn_set(e->rival, kind->name, s->entries[BPPSA_PASS_SEQUENTIAL].model) : status;
@@ -164,11 +181,17 @@ static bppsa_status enter_guests(session *s) {
   status = refused ? BPPSA_OK : status;
   for (int m = 0; status == BPPSA_OK && m < bppsa_guest_method_count(s->guest); ++m) {
     entry *e = &s->guests[m];
-    *e = (entry){.s = s, .guest = bppsa_guest_method(s->guest, m), .failing_s = NAN, .mean_s = NAN};
-    const bppsa_contender contender = {
-        .verification = {.verify = verify_guest, .context = e}, .pass = pass_of_guest, .context = e, .parts = 1};
-    status = refused ? bppsa_bench_leave_out(s->bench, e->guest, "forward")
-                     : bppsa_bench_enter_contender(s->bench, &contender, e, e->guest, "forward", NULL);
+    *e = (entry){.s = s, .kind = BPPSA_PASSES, .guest = bppsa_guest_method(s->guest, m), .failing_s = NAN, .mean_s = NAN};
+    const bppsa_contender contender = {.verification = {.verify = verify_guest, .context = e},
+                                       .pass = pass_of_guest,
+                                       .context = e,
+                                       .parts = 1,
+                                       .qualifies = BPPSA_QUALIFIES};
+    bool worth = true;
+    status = refused ? bppsa_bench_leave_out(s->bench, e->guest, "forward") : check_outlook(s, e->guest, NULL, &worth);
+    if (status == BPPSA_OK && worth && !refused) {
+      status = bppsa_bench_enter_contender(s->bench, &contender, e, e->guest, "forward", NULL);
+    }
   }
   return status;
 }
@@ -176,6 +199,7 @@ static bppsa_status enter_guests(session *s) {
 /* ---- both ---- */
 
 bppsa_status bppsa_forward_enter_rivals(session *s) {
+  BPPSA_TRY(bppsa_outlook_create(s->bench->earlier, s->bench->report.rows, &s->config, &s->outlook));
   BPPSA_TRY(s->bench->gpu ? enter_cudnn(s) : BPPSA_OK);
   return s->guest != NULL ? enter_guests(s) : BPPSA_OK;
 }
@@ -185,4 +209,6 @@ void bppsa_forward_end_rivals(session *s) {
     bppsa_cudnn_destroy(s->rivals[a].rival);
     s->rivals[a].rival = NULL;
   }
+  bppsa_outlook_destroy(s->outlook);
+  s->outlook = NULL;
 }

@@ -194,7 +194,8 @@ static bppsa_status judge(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-static const bppsa_bench_work values_work = {run_values, clear_values, judge}, csr_work = {run_csr, clear_values, judge};
+static const bppsa_bench_work values_work = {.action = run_values, .clear = clear_values, .judge = judge},
+                              csr_work = {.action = run_csr, .clear = clear_values, .judge = judge};
 
 /* ---- rows ---- */
 

@@ -152,7 +152,7 @@ static bppsa_status judge_kind(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-static const bppsa_bench_work kind_work = {run_kind, clear_kind, judge_kind};
+static const bppsa_bench_work kind_work = {.action = run_kind, .clear = clear_kind, .judge = judge_kind};
 
 static bppsa_status enter_kind(bppsa_bench *bench, bppsa_product_kind kind) {
   session *s = bench->session;
@@ -197,7 +197,7 @@ static bppsa_status judge_rival(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-static const bppsa_bench_work rival_work = {run_rival, clear_rival, judge_rival};
+static const bppsa_bench_work rival_work = {.action = run_rival, .clear = clear_rival, .judge = judge_rival};
 
 /* Makes a rival ready to run. *plan_s counts its plan alone: loading the library and taking over the factors come before. */
 static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {

@@ -69,6 +69,7 @@ typedef struct {
   const bppsa_network_kind *kind;
   bppsa_recurrent_config config;
   bppsa_init init;
+  const char *weights; /* the name of the file that the weights come from (bppsa_bench_settings); NULL: `init` */
   uint64_t seed;
   const char *data;           /* as --data; NULL: uniform noise of variance 1, of any input size */
   int32_t set;                /* of WAV files: position in bppsa_mfcc_sets */
@@ -82,9 +83,11 @@ typedef struct {
   int64_t memory;                      /* bytes: held by the model when measured, otherwise what it would need at least */
   bppsa_timing time;
   bppsa_timing forward; /* of the forward passes in front of this method's backward passes */
+  double qualifying;    /* s: the single pass of a rival that did not qualify; 0: it did, or need not */
   double residual;
   double flops, bytes;
-  double predicted;         /* seconds by the cost model (scan/cost.c), of the project's backward rows; 0: none */
+  double predicted; /* seconds by the cost model (scan/cost.c), of the project's backward rows; of a rival that is not run,
+                             * by its earlier times, of both its passes; 0: none */
   double zeros, subnormals; /* fractions of the parameters' gradients */
   int64_t nodes;            /* of a graph: kernels, copies and fills of the pass */
   int64_t redone;           /* held products that one pass found useless and redid step by step */
@@ -142,12 +145,16 @@ struct bppsa_bench_session {
   void *device_x, *device_seed; /* GPU */
   bppsa_view view_x, view_seed; /* on the device */
   bppsa_timeline *timeline;
+  bppsa_outlook *outlook;              /* what earlier points say of rivals */
   int64_t bursts;                      /* runs of multiply-adds for the peak, */
   double per_flop[BPPSA_BENCH_BURSTS]; /* and how many seconds the last ones took for a FLOP */
   bppsa_bench_contestant *bp;          /* of the project; NULL: the device has no kernels for it */
   int count;
   bppsa_bench_contestant list[BPPSA_BENCH_ROWS];
 };
+
+/* Sets a model's weights in host memory: initial ones, or those of the file. ERR_*. */
+bppsa_status bppsa_bench_set_weights(const bppsa_bench_session *s, bppsa_model *model);
 
 /* The functions of a case (driver.h). `enter_point` takes the session's point: it computes the reference, verifies all contestants
  * and enters them. A row that does not fit into memory is refused and says why. `settle` fills in the times of the rows, destroys
@@ -159,7 +166,8 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *row);
 void bppsa_bench_leave_point(bppsa_bench *bench);
 /* A point's table: what stands for a row that has no time, and the lines above and below. */
 extern const bppsa_bench_column bppsa_bench_point_columns[];
-const char *bppsa_bench_init_name(bppsa_init init); /* "orthogonal" */
+const char *bppsa_bench_init_name(bppsa_init init);                   /* "orthogonal" */
+const char *bppsa_bench_weights_name(const bppsa_bench_point *point); /* the same, or the name of the file */
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size);
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench);
 bppsa_status bppsa_bench_print_below(bppsa_bench *bench);
@@ -195,6 +203,7 @@ bool bppsa_bench_is_scan(bppsa_bench_method method);
 /* "bp", "chunked_graph", "cudnn_persist_static_graph", "jax_scan_8"; guest: names the methods of --rivals, "" where it is NULL.
  * Returns text. */
 const char *bppsa_bench_row_name(const bppsa_guest *guest, int row, char *text, size_t size);
+bool bppsa_bench_row_rival(int row);    /* of another library */
 bool bppsa_bench_row_exact(int row);    /* or in TF32 */
 bool bppsa_bench_row_backward(int row); /* or forward */
 bool bppsa_bench_row_graph(int row);

@@ -61,8 +61,13 @@ static bppsa_status make_pass(void *context, double seconds[BPPSA_TIMING_PARTS])
 
 bppsa_status bppsa_bench_enter_contestant(bppsa_bench_contestant *who, bppsa_status (*verify)(void *who, double *residual),
                                           bool *entered) {
-  const bppsa_contender contender = {
-      .verification = {.verify = verify, .context = who}, .pass = make_pass, .context = who, .parts = 2};
+  const bppsa_contender contender = {.verification = {.verify = verify, .context = who},
+                                     .pass = make_pass,
+                                     .context = who,
+                                     .parts = 2,
+                                     .qualifies = !bppsa_bench_row_rival(who->backward)  ? BPPSA_QUALIFIED
+                                                  : bppsa_bench_row_exact(who->backward) ? BPPSA_QUALIFIES
+                                                                                         : BPPSA_QUALIFIES_BEHIND};
   char name[BPPSA_BENCH_NAME];
   bppsa_bench_row_name(who->session->guest, who->backward, name, sizeof name);
   return bppsa_bench_enter_contender(who->session->bench, &contender, who, name, "backward", entered);
@@ -92,6 +97,10 @@ static void fill_rows(const bppsa_bench_entrant *entrant) {
   }
   rows[who->backward].time = c->timing[1];
   rows[who->backward].forward = c->timing[0];
+  if (c->beaten) { /* a rival, which has both rows */
+    rows[who->forward].qualifying = c->qualifying[0];
+    rows[who->backward].qualifying = c->qualifying[1];
+  }
 }
 
 static void free_contestant(bppsa_bench_contestant *who) {

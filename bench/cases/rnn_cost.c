@@ -29,6 +29,10 @@ bool bppsa_bench_row_graph(int row) {
          (row >= BPPSA_BENCH_RIVALS ? (row - BPPSA_BENCH_RIVALS) % 4 >= 2 : row >= BPPSA_BENCH_GRAPHS);
 }
 
+bool bppsa_bench_row_rival(int row) {
+  return row >= BPPSA_BENCH_RIVALS;
+}
+
 bool bppsa_bench_row_exact(int row) {
   return row < BPPSA_BENCH_RIVALS || row >= BPPSA_BENCH_GUESTS ||
          bppsa_cudnn_exact((bppsa_cudnn_algorithm)((row - BPPSA_BENCH_RIVALS) / 4));

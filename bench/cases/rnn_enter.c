@@ -188,7 +188,7 @@ static bppsa_status verify_method(void *context, double *residual) {
 static bppsa_status enter_method(bppsa_bench_contestant *who) {
   const bppsa_bench_session *s = who->session;
   bool entered;
-  BPPSA_TRY(bppsa_recurrent_init(who->model, s->point.init, s->point.seed));
+  BPPSA_TRY(bppsa_bench_set_weights(s, who->model));
   BPPSA_TRY(bppsa_model_push(who->model));
   BPPSA_TRY(bppsa_bench_enter_contestant(who, verify_method, &entered));
   if (!entered) {
@@ -264,6 +264,23 @@ static bppsa_status reserve_states(const bppsa_bench_session *s, bppsa_view *sta
   return states->data == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
+/* Whether a rival is worth a qualifying pass, by what is known of it. Its rows, from `forward` on, have what is predicted for a
+ * pass that is not made. */
+static bppsa_status check_outlook(bppsa_bench_session *s, int forward, const bppsa_rival_outlook *known) {
+  const bppsa_status status = s->bench->qualify > 0 ? bppsa_outlook_check(known) : BPPSA_OK;
+  for (int i = 0; status != BPPSA_OK && i < 2; ++i) {
+    s->result.rows[forward + i].predicted = known->seconds;
+  }
+  return status;
+}
+
+/* What earlier points say of the rival in these rows; graph: where the rows of its graph begin, or -1. */
+static bppsa_rival_outlook outlook_of(const bppsa_bench_session *s, int forward, int graph) {
+  char method[BPPSA_BENCH_NAME], form[BPPSA_BENCH_NAME];
+  bppsa_bench_row_name(s->guest, forward, method, sizeof method);
+  return bppsa_outlook_of(s->outlook, method, graph < 0 ? NULL : bppsa_bench_row_name(s->guest, graph, form, sizeof form));
+}
+
 /* ---- cuDNN ---- */
 
 static bppsa_status verify_rival(void *context, double *residual) {
@@ -273,6 +290,7 @@ static bppsa_status verify_rival(void *context, double *residual) {
   bppsa_view states;
   BPPSA_TRY(bppsa_cudnn_set(who->rival, s->point.kind->name, s->holder));
   BPPSA_TRY(bppsa_bench_pass(who, who, seconds));
+  BPPSA_TRY(check_outlook(s, who->forward, &(bppsa_rival_outlook){.seconds = seconds[0] + seconds[1]})); /* the next is as long */
   BPPSA_TRY(reserve_states(s, &states));
   bppsa_status status = bppsa_cudnn_last_states(who->rival, states.data);
   status = status == BPPSA_OK ? verify_states(s, &states, &s->result.rows[who->forward]) : status;
@@ -295,7 +313,7 @@ static bppsa_status check_nodes(const bppsa_bench_session *s, const bppsa_cudnn_
     return BPPSA_OK;
   }
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                    "a graph of %lld launches or more, in a sweep at most %lld; --seq-len measures one shape",
+                    "a graph of %lld launches or more, expected at most %lld; --seq-len without --time-limit records any",
                     (long long)launches, (long long)s->most_nodes);
 }
 
@@ -310,7 +328,8 @@ static bppsa_status add_rival_graph(bppsa_bench_contestant *plain) {
   return add_graph(plain, rows.forward, rows.backward);
 }
 
-/* An algorithm that refuses the shape, when it is made or at its first pass, has a row with cuDNN's reason. */
+/* An algorithm that refuses the shape, when it is made or at its first pass, has a row with cuDNN's reason. Where it is not run,
+ * nor is its graph. */
 static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm) {
   const int first = BPPSA_BENCH_RIVALS + 4 * (int)algorithm;
   bppsa_bench_contestant made = {
@@ -318,7 +337,9 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   bool entered = false;
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
+  const bppsa_rival_outlook known = outlook_of(s, first, first + 2);
   bppsa_status status = check_time(s);
+  status = status == BPPSA_OK ? check_outlook(s, first, &known) : status;
   if (status == BPPSA_OK) {
     status = bppsa_cudnn_create(&s->point.config, s->point.kind->cell, algorithm, s->device, &made.rival);
   }
@@ -334,11 +355,24 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   return BPPSA_OK;
 }
 
+/* Where the rows of the last point's fastest rival stand behind `from`; -1: not in front of `to`. */
+static int winner_among(const bppsa_bench_session *s, int from, int to) {
+  char name[BPPSA_BENCH_NAME];
+  for (int row = from; row < to; row += 2) {
+    if (strcmp(bppsa_bench_row_name(s->guest, row, name, sizeof name), bppsa_outlook_winner(s->outlook)) == 0 &&
+        name[0] != '\0') {
+      return row - from;
+    }
+  }
+  return -1;
+}
+
 static bppsa_status add_cudnn(bppsa_bench_session *s) {
   bppsa_cudnn_report report;
   bppsa_cudnn_probe(&report);
-  for (int a = 0; a < (report.version > 0 ? BPPSA_CUDNN_ALGORITHMS : 1); ++a) { /* without a library, one row says so */
-    BPPSA_TRY(add_rival(s, (bppsa_cudnn_algorithm)a));
+  const int winner = winner_among(s, BPPSA_BENCH_RIVALS, BPPSA_BENCH_GUESTS), first = winner < 0 ? 0 : winner / 4;
+  for (int i = 0; i < (report.version > 0 ? BPPSA_CUDNN_ALGORITHMS : 1); ++i) { /* without a library, one row says so */
+    BPPSA_TRY(add_rival(s, (bppsa_cudnn_algorithm)bppsa_outlook_order(first, i)));
   }
   return BPPSA_OK;
 }
@@ -410,7 +444,8 @@ static bppsa_status add_guest(bppsa_bench_session *s, int method, bool refused) 
   bool entered = false;
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
-  refused = refused || check_time(s) != BPPSA_OK;
+  const bppsa_rival_outlook known = outlook_of(s, first, -1);
+  refused = refused || check_time(s) != BPPSA_OK || check_outlook(s, first, &known) != BPPSA_OK;
   BPPSA_TRY(refused ? BPPSA_OK : bppsa_bench_enter_contestant(add(s, made), verify_guest, &entered));
   if (!entered) {
     s->count -= !refused;
@@ -425,8 +460,9 @@ static bppsa_status add_guests(bppsa_bench_session *s) {
   if (status != BPPSA_OK && status != BPPSA_ERR_UNSUPPORTED) {
     return status;
   }
-  for (int m = 0; m < bppsa_guest_method_count(s->guest); ++m) {
-    BPPSA_TRY(add_guest(s, m, status != BPPSA_OK));
+  const int winner = winner_among(s, BPPSA_BENCH_GUESTS, BPPSA_BENCH_ROWS), first = winner < 0 ? 0 : winner / 2;
+  for (int i = 0; i < bppsa_guest_method_count(s->guest); ++i) {
+    BPPSA_TRY(add_guest(s, bppsa_outlook_order(first, i), status != BPPSA_OK));
   }
   return BPPSA_OK;
 }
@@ -436,7 +472,7 @@ static bppsa_status make_holder(bppsa_bench_session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
   config.seq_len = config.batch = 1;
   BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &s->holder));
-  return bppsa_recurrent_init(s->holder, s->point.init, s->point.seed);
+  return bppsa_bench_set_weights(s, s->holder);
 }
 
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s) {
@@ -444,6 +480,12 @@ bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s) {
     return BPPSA_OK;
   }
   BPPSA_TRY(make_holder(s));
-  BPPSA_TRY(s->bench->gpu ? add_cudnn(s) : BPPSA_OK);
-  return s->guest != NULL ? add_guests(s) : BPPSA_OK;
+  BPPSA_TRY(bppsa_outlook_create(s->bench->earlier, s->bench->report.rows, &s->point.config, &s->outlook));
+  const bool guest_first = winner_among(s, BPPSA_BENCH_GUESTS, BPPSA_BENCH_ROWS) >= 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    const bool of_guest = guest_first == (turn == 0);
+    BPPSA_TRY(of_guest && s->guest != NULL ? add_guests(s) : BPPSA_OK);
+    BPPSA_TRY(!of_guest && s->bench->gpu ? add_cudnn(s) : BPPSA_OK);
+  }
+  return BPPSA_OK;
 }

@@ -3,11 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/case.h"
 #include "bench/harness/machine.h"
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "core/philox.h"
+#include "models/weights.h"
 
 enum { SEED_STREAM = BPPSA_STREAM_TEST + 100 };
 
@@ -89,12 +90,24 @@ static bppsa_status place_inputs(bppsa_bench_session *s) {
   return move(s, &seed, &s->device_seed, &s->view_seed);
 }
 
+/* ---- weights ---- */
+
+bppsa_status bppsa_bench_set_weights(const bppsa_bench_session *s, bppsa_model *model) {
+  const bppsa_bench_settings *asked = s->bench->asked;
+  if (s->point.weights == NULL) {
+    return bppsa_recurrent_init(model, s->point.init, s->point.seed);
+  }
+  const bppsa_weights_request request = {.path = asked->weights_name};
+  const bppsa_network network = {.kind = s->point.kind, .name = s->point.kind->name};
+  return bppsa_weights_set(&request, &network, asked->weights, model, NULL);
+}
+
 /* ---- the reference ---- */
 
 /* Sequential BP in float64 on the weights as the dtype rounds them. */
 static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
   const bppsa_view x = x_view(s, true), seed = seed_view(s, true);
-  BPPSA_TRY(bppsa_recurrent_init(model, s->point.init, s->point.seed));
+  BPPSA_TRY(bppsa_bench_set_weights(s, model));
   int64_t total = 0;
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_view *value = &model->parameters[p].value;
@@ -207,7 +220,7 @@ static bppsa_status count_hidden(bppsa_bench_session *s) {
   config.forward = bppsa_forward_method_default();
   bppsa_model *model = NULL;
   BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &model));
-  bppsa_status status = bppsa_recurrent_init(model, s->point.init, s->point.seed);
+  bppsa_status status = bppsa_bench_set_weights(s, model);
   status = status == BPPSA_OK ? count_hidden_of(s, model) : status;
   bppsa_model_destroy(model);
   return status;
@@ -260,6 +273,7 @@ void bppsa_bench_leave_point(bppsa_bench *bench) {
   bppsa_bench_end_contestants(s);
   bppsa_model_destroy(s->holder);
   bppsa_timeline_destroy(s->timeline);
+  bppsa_outlook_destroy(s->outlook);
   bppsa_dataset_destroy(s->data);
   bppsa_memory_free(s->device, s->device_x);
   bppsa_memory_free(s->device, s->device_seed);

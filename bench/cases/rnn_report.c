@@ -16,6 +16,10 @@ const char *bppsa_bench_init_name(bppsa_init init) {
   return init == BPPSA_INIT_ORTHOGONAL ? "orthogonal" : "default";
 }
 
+const char *bppsa_bench_weights_name(const bppsa_bench_point *point) {
+  return point->weights != NULL ? point->weights : bppsa_bench_init_name(point->init);
+}
+
 static bool is_right(const bppsa_bench_row *row) {
   return row->residual < BPPSA_RESIDUAL_BOUND;
 }
@@ -50,7 +54,7 @@ static bool put_point(json_t *object, const bppsa_bench_session *s) {
   ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
-  ok = ok && bppsa_json_put_text(object, "init", bppsa_bench_init_name(s->point.init));
+  ok = ok && bppsa_json_put_text(object, "init", bppsa_bench_weights_name(&s->point));
   if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
@@ -70,13 +74,16 @@ static bool put_plan(json_t *object, const bppsa_bench_row *row, int64_t batch) 
 static bool put_measurement(json_t *object, int64_t seq_len, const bppsa_bench_row *row) {
   const bool m = row->measured;
   bool ok = bppsa_bench_put_timing(object, &row->time);
+  ok = ok && (row->qualifying == 0 || bppsa_json_put_real(object, "qualifying", row->qualifying));
   ok = ok && bppsa_json_put_real(object, "step_s", is_timed(row) ? row->time.median_s / (double)seq_len : NAN);
   ok = ok && bppsa_json_put_real(object, "residual", m ? row->residual : NAN);
   ok = ok && bppsa_json_put_bool(object, "ok", m && is_right(row));
   ok = ok && put_count(object, "flops", row->flops);
   ok = ok && put_count(object, "bytes", row->bytes);
   ok = ok && bppsa_json_put_integer(object, "memory_bytes", row->memory);
-  return m ? ok : ok && bppsa_json_put_text(object, "skipped", row->reason);
+  return m ? ok
+           : ok && bppsa_json_put_text(object, "skipped", row->reason) &&
+                 (row->predicted == 0 || bppsa_json_put_real(object, "predicted_s", row->predicted));
 }
 
 /* The share of the peak; on a GPU also the floor, the cost model's prediction, and the nodes of a graph. */
@@ -111,7 +118,8 @@ static bool put_gradients(json_t *object, const bppsa_bench_session *s, const bp
   ok = ok && bppsa_json_put_real(object, "hidden_zeros", s->result.hidden_zeros);
   ok = ok && bppsa_json_put_real(object, "hidden_subnormals", s->result.hidden_subnormals);
   ok = ok && bppsa_json_put_bool(object, "underflow", underflows(&s->result));
-  return ok && bppsa_json_put_real(object, "forward_s", is_timed(row) ? row->forward.median_s : NAN);
+  ok = ok && bppsa_json_put_real(object, "forward_s", is_timed(row) ? row->forward.median_s : NAN);
+  return ok && bppsa_json_put_real(object, "forward_min_s", is_timed(row) ? row->forward.min_s : NAN);
 }
 
 /* The session and the position in its result of a line's row. */
@@ -146,6 +154,7 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *object) {
   const int index = index_of(line);
   bool ok = put_point(object, s) && bppsa_json_put_text(object, "method", line->method);
   ok = ok && bppsa_json_put_text(object, "phase", line->phase);
+  ok = ok && (!bppsa_bench_row_rival(index) || bppsa_json_put_bool(object, "rival", true));
   ok = ok && put_measurement(object, s->point.config.seq_len, row);
   ok = ok && put_ceilings(object, s, row, bppsa_bench_row_graph(index));
   if (bppsa_bench_row_backward(index) && row->measured) {
@@ -249,7 +258,7 @@ bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   bench->columns = s->columns;
   return bppsa_output_print(&bench->request->to,
                             "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
-                            c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_init_name(s->point.init));
+                            c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_weights_name(&s->point));
 }
 
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size) {
@@ -259,6 +268,8 @@ const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, s
   }
   if (!row->measured) {
     snprintf(text, size, "skipped: %s", row->reason);
+  } else if (row->qualifying > 0) {
+    bppsa_bench_qualifying_text(row->qualifying, text, size);
   } else {
     bppsa_print(text, size, "not timed: its residual is %.2f%s", row->residual, bppsa_bench_wrong(is_right(row)));
   }
@@ -425,7 +436,7 @@ static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
     }
   }
   const char *init = json_string_value(json_object_get(row, "init"));
-  return init != NULL && strcmp(init, bppsa_bench_init_name(point->init)) == 0;
+  return init != NULL && strcmp(init, bppsa_bench_weights_name(point)) == 0;
 }
 
 bool bppsa_bench_count_kept(bppsa_bench *bench, const json_t *rows) {

@@ -31,7 +31,12 @@
       "of --rivals on a GPU, which may call cuDNN, are in units of 32 roundings.\n"                                              \
       "floor is the least time of a pass: the larger of its FLOP over measured FLOP/s and its bytes over the measured\n"         \
       "bandwidth of a copy. predicted is the time that the cost model expects of a backward pass; auto chooses by it.\n"         \
-      "A sweep does not record a pass of cuDNN that takes more than 16384 launches. A single shape is always recorded.\n"
+      "A pass of cuDNN that takes more than 16384 launches is recorded for a single shape without --time-limit alone.\n"         \
+      "On a GPU, and beside --time-limit, rivals qualify: the winner of the last point makes its pass first, and one that "      \
+      "takes\n"                                                                                                                  \
+      "more than twice as long as the fastest rival keeps this single time, qualifying, and does not enter the rounds. One\n"    \
+      "that did so at a shorter T, by rows of this run or of --earlier, is not run at all, nor is a pass that is predicted to\n" \
+      "take more than a second; predicted is then its time at the longest shorter T, times the ratio of the lengths.\n"
 #define SWEEP_LENGTHS                                                                                                            \
   "Without --seq-len, --batch, --hidden and --input: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
 #define SWEEP_SETS                                                                                                               \
@@ -62,7 +67,7 @@ static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, 
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};
 
 enum { PATIENCE_S = 900 };   /* for an answer of --rivals, which may compile first */
-enum { MOST_NODES = 16384 }; /* of a graph of cuDNN's in a sweep: T = 3000 is recorded, T = 10000 is not */
+enum { MOST_NODES = 16384 }; /* of a graph of cuDNN's where time is short: T = 3000 is recorded, T = 10000 is not */
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
 
@@ -137,10 +142,11 @@ static bppsa_status prepare(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   s->bench = bench;
   s->device = bench->device;
-  s->most_nodes = bench->asked->one_point ? 0 : MOST_NODES;
+  s->most_nodes = bench->asked->one_point && bench->request->time_limit_s == 0 ? 0 : MOST_NODES;
   while (choose(bench->asked, bench->points, &s->point)) {
     ++bench->points;
   }
+  BPPSA_TRY(bppsa_bench_read_earlier(bench, s->point.kind->name));
   return bench->asked->rivals == NULL ? BPPSA_OK
                                       : bppsa_guest_start(bench->asked->rivals, bppsa_device_get_threads(s->device),
                                                           bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);

@@ -164,7 +164,7 @@ static bppsa_status judge_scan(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-static const bppsa_bench_work scan_work = {queue_scan, clear_scan, judge_scan};
+static const bppsa_bench_work scan_work = {.action = queue_scan, .clear = clear_scan, .judge = judge_scan};
 
 /* Makes a method's plan within the part of the memory limit that the methods before it left. */
 static bppsa_status enter_method(bppsa_bench *bench, method_scan *m, const bppsa_scan_method *method) {

@@ -101,8 +101,11 @@ bppsa_status bppsa_bench_enter(bppsa_bench *bench, const bppsa_bench_work *work,
   e->work = work;
   e->device = device;
   e->timed = (bppsa_timed_work){.device = device, .action = work->action, .context = context};
-  e->contender = (bppsa_contender){
-      .verification = {verify_queued, e, bench->kind->bound}, .pass = bppsa_timed_work_pass, .context = &e->timed, .parts = 1};
+  e->contender = (bppsa_contender){.verification = {verify_queued, e, bench->kind->bound},
+                                   .pass = bppsa_timed_work_pass,
+                                   .context = &e->timed,
+                                   .parts = 1,
+                                   .qualifies = work->qualifies};
   const bppsa_status status = bppsa_timed_work_open(&e->timed);
   if (status != BPPSA_OK) {
     free_entrant(e);
@@ -119,7 +122,8 @@ bppsa_status bppsa_bench_enter_recording(bppsa_bench *bench, const bppsa_bench_w
   e->contender = (bppsa_contender){.verification = {verify_recording, e, bench->kind->bound},
                                    .pass = bppsa_bench_replay_pass,
                                    .context = &e->recording,
-                                   .parts = 1};
+                                   .parts = 1,
+                                   .qualifies = work->qualifies};
   const bppsa_status status = bppsa_bench_record(bench->device, work->action, work->clear, context, &e->recording);
   if (status != BPPSA_OK) {
     free_entrant(e);
@@ -139,6 +143,11 @@ bppsa_status bppsa_bench_enter_contender(bppsa_bench *bench, const bppsa_contend
   e->contender = *contender;
   e->contender.verification.bound = bench->kind->bound;
   return admit(bench, e, entered);
+}
+
+bppsa_status bppsa_bench_read_earlier(bppsa_bench *bench, const char *model) {
+  const char *path = bench->request->earlier;
+  return path != NULL ? bppsa_outlook_read(path, bench->kind->name, model, &bench->earlier) : BPPSA_OK;
 }
 
 bool bppsa_bench_out_of_time(bppsa_bench *bench) {
@@ -244,6 +253,7 @@ static bppsa_status time_entrants(bppsa_bench *bench) {
     return bppsa_bench_no_room();
   }
   rounds.budget_s /= bench->kind->shared && bench->count > 0 ? (double)bench->count : 1;
+  rounds.qualify = bench->qualify;
   rounds.progress = show_round;
   rounds.context = bench;
   for (int64_t i = 0; i < bench->count; ++i) {
@@ -366,21 +376,24 @@ static bppsa_status measure_beside_host(bppsa_bench *bench) {
   if (bench->kind->release != NULL) {
     bench->kind->release(bench);
   }
+  json_decref(bench->earlier);
   bppsa_device_destroy(host);
   return status;
 }
 
 static bppsa_status begin(const bppsa_bench_case *kind, const bppsa_bench_request *request,
                           const struct bppsa_bench_settings *asked, bppsa_bench *bench) {
-  *bench = (bppsa_bench){.kind = kind,
-                         .request = request,
-                         .asked = asked,
-                         .device = request->device,
-                         .gpu = bppsa_device_get_kind(request->device) == BPPSA_CUDA,
-                         .deadline = bppsa_bench_deadline(request),
-                         .columns = kind->columns,
-                         .progress = bppsa_progress_start(request->to.err),
-                         .session = bppsa_calloc(1, kind->session > 0 ? kind->session : 1)};
+  *bench = (bppsa_bench){
+      .kind = kind,
+      .request = request,
+      .asked = asked,
+      .device = request->device,
+      .gpu = bppsa_device_get_kind(request->device) == BPPSA_CUDA,
+      .deadline = bppsa_bench_deadline(request),
+      .qualify = request->time_limit_s > 0 || bppsa_device_get_kind(request->device) == BPPSA_CUDA ? BPPSA_OUTLOOK_TIMES : 0,
+      .columns = kind->columns,
+      .progress = bppsa_progress_start(request->to.err),
+      .session = bppsa_calloc(1, kind->session > 0 ? kind->session : 1)};
   return bench->session != NULL ? BPPSA_OK : bppsa_bench_no_room();
 }
 

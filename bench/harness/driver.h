@@ -12,6 +12,7 @@
 #define BPPSA_BENCH_HARNESS_DRIVER_H
 
 #include "bench/harness/limits.h"
+#include "bench/harness/outlook.h"
 #include "bench/harness/progress.h"
 #include "bench/harness/recording.h"
 #include "bench/harness/report.h"
@@ -26,6 +27,7 @@ typedef struct {
       clear; /* makes the results of an earlier pass 0, so that a pass that does nothing is found; NULL: not needed */
   /* The residual of the latest pass, which is over. ERR_UNSUPPORTED refuses the contender. */
   bppsa_status (*judge)(void *context, double *residual);
+  bppsa_qualifying qualifies; /* of rivals (core/rounds.h) */
 } bppsa_bench_work;
 
 enum { BPPSA_BENCH_METHOD = 80, BPPSA_BENCH_PHASE = 16, BPPSA_BENCH_LABEL = 120 };
@@ -101,11 +103,13 @@ struct bppsa_bench {
   const bppsa_device *device; /* where it is measured */
   const bppsa_device *host;   /* a processor with as many threads; the same as device unless that is a GPU */
   bool gpu;
-  int64_t memory_limit;        /* bytes */
-  double deadline;             /* of the monotonic clock; 0: none */
+  int64_t memory_limit; /* bytes */
+  double deadline;      /* of the monotonic clock; 0: none */
+  double qualify;       /* rivals qualify by this factor (core/rounds.h): 2 on a GPU and beside --time-limit, otherwise 0 */
   bppsa_machine_limits limits; /* where the benchmark needs them */
   bppsa_bench_report report;
   json_t *left_out;
+  json_t *earlier;                     /* rows of earlier runs, by which rivals are judged (outlook.h); NULL: none */
   const bppsa_bench_keeper *keeper;    /* NULL: rows go to a document and a table */
   const bppsa_bench_column *columns;   /* the case's; a case may set others for a point, before its rows */
   bppsa_bench_count_rows rows;         /* what was measured so far */
@@ -129,6 +133,11 @@ bppsa_status bppsa_bench_drive(const bppsa_bench_case *kind, const bppsa_bench_r
 bppsa_status bppsa_bench_drive_rows(const bppsa_bench_case *kind, const bppsa_bench_request *request,
                                     const struct bppsa_bench_settings *asked, const bppsa_bench_keeper *keeper,
                                     bppsa_bench_count_rows *count);
+
+/* ---- for `prepare` ---- */
+
+/* Reads the rows of --earlier, of the benchmark and this model. ERR_* of bppsa_outlook_read. */
+bppsa_status bppsa_bench_read_earlier(bppsa_bench *bench, const char *model);
 
 /* ---- for `finish` ---- */
 

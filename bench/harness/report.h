@@ -9,6 +9,7 @@
 typedef struct {
   bppsa_output to;
   const char *path;           /* the file that the document goes to as well, or NULL */
+  const char *earlier;        /* a file with documents of earlier runs, a line each, by which rivals are judged; NULL: none */
   const bppsa_device *device; /* where it is measured */
   bool quick;                 /* fewer points, shorter rounds */
   int64_t repeats;            /* timed passes of every contender; 0: as many as fit into the budget */

@@ -1,6 +1,7 @@
 #include "bench/harness/table.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/decimal.h"
 #include "core/rounds.h"
@@ -112,4 +113,17 @@ bppsa_status bppsa_bench_print_left_out(const bppsa_output *to, const bppsa_benc
     BPPSA_TRY(print_cell(to, columns, text != NULL ? text : ""));
   }
   return bppsa_output_print(to, "  left out: %s\n", json_string_value(json_object_get(object, "reason")));
+}
+
+const char *bppsa_bench_time_words(double seconds, char *text, size_t size) {
+  bppsa_bench_time_text(seconds, text, size);
+  text[strcspn(text, "s") + 1] = '\0';
+  return text;
+}
+
+const char *bppsa_bench_qualifying_text(double seconds, char *text, size_t size) {
+  char time[24];
+  snprintf(text, size, "%s in the qualifying pass: more than twice as long as the fastest rival",
+           bppsa_bench_time_words(seconds, time, sizeof time));
+  return text;
 }

@@ -55,5 +55,9 @@ bppsa_status bppsa_bench_print_left_out(const bppsa_output *to, const bppsa_benc
 
 /* "1.23 ms", as a TIME cell. Returns text. */
 const char *bppsa_bench_time_text(double seconds, char *text, size_t size);
+/* The same for sentences: a cell has a blank behind "s". */
+const char *bppsa_bench_time_words(double seconds, char *text, size_t size);
+/* What stands in the place of the numbers of a rival that did not qualify, after its single pass. Returns text. */
+const char *bppsa_bench_qualifying_text(double seconds, char *text, size_t size);
 
 #endif

@@ -16,8 +16,9 @@ compares the gradients that come back with its own float64 ones, and then asks f
                         weights of all steps at once
 
 Backward computes the gradients of all weights, not the input's. On a GPU events in the stream time PyTorch's passes, cuDNN's TF32
-is off, and JAX takes no part. Where bench/rivals/setup has made its environment, the script runs in it; otherwise it uses what the
-interpreter has, and a library that is missing is refused with the command that installs it.
+is off; JAX's products are exact there too, and the host times its passes from the call to the results, launches included. Where
+bench/rivals/setup has made its environment, the script runs in it; otherwise it uses what the interpreter has, and a library that
+is missing is refused with the command that installs it.
 """
 import argparse
 import functools
@@ -31,6 +32,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 ENVIRONMENT = os.path.join(ROOT, "build", "rivals")  # as in bench/rivals/setup
 UNROLLED = [1, 2, 4, 8]
+MOST_NODES = 16384  # of a graph, as in bench/cases/rnn_run.c
 
 
 class Refused(Exception):
@@ -124,6 +126,9 @@ class Replay(PyTorch):
     def __init__(self, point, device):
         if device != "cuda":
             raise Refused("PyTorch replays graphs on a GPU alone")
+        launches = 2 * point["seq_len"] * point["layers"]  # of cuDNN's standard algorithm, which PyTorch takes
+        if launches > MOST_NODES:
+            raise Refused(f"a graph of {launches} launches or more, expected at most {MOST_NODES}")
         super().__init__(point, device)
         super().forward()
         if self.both:
@@ -283,10 +288,8 @@ class Jax:
     """Compiled programs; unroll 0: the associative scan."""
 
     def __init__(self, unroll, point, device):
-        if device == "cuda":
-            raise Refused("JAX is timed on a CPU alone")
         if not unroll:
-            self.check_memory(point)
+            self.check_memory(point, device)
         weights = list(point["weights"].values())
         self.weights = [tuple(jnp.asarray(w) for w in weights[i : i + 4]) for i in range(0, len(weights), 4)]
         self.x, self.seed = jnp.asarray(point["x"]), jnp.asarray(point["seed"])
@@ -297,11 +300,12 @@ class Jax:
         self.forward, self.both = programs(point["model"], point.get("nonlinearity"), every, unroll)
 
     @staticmethod
-    def check_memory(point):
+    def check_memory(point, device):
         """The Jacobians, the levels of their scan and its results."""
         size = (2 if point["model"] == "lstm" else 1) * point["hidden"]
         need = 6 * point["x"].itemsize * point["seq_len"] * point["batch"] * size ** 2
-        limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        held = jax.devices()[0].memory_stats() if device == "cuda" else None
+        limit = (held["bytes_limit"] if held else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // 2
         if need > limit:
             raise Refused(f"needs about {need} bytes, half of the memory is {limit}")
 
@@ -400,7 +404,8 @@ if __name__ == "__main__":
     enter_environment()
     options = parse()
     limit_threads(options.threads)
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("JAX_PLATFORMS", options.device)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the program and PyTorch need memory of the GPU too
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends the talk
     try:
         import numpy as np
@@ -420,6 +425,10 @@ if __name__ == "__main__":
 
         VERSIONS["jax"] = jax.__version__
         jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_default_matmul_precision", "highest")
+        jax.devices(options.device)
+    except RuntimeError:
+        MISSING["JAX"] = f"this one has no {'CUDA' if options.device == 'cuda' else options.device}"
     except (ImportError, OSError) as missing:
         MISSING["JAX"] = str(missing).splitlines()[0]
     Server(options.device).run()

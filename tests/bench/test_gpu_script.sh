@@ -1,43 +1,66 @@
 #!/bin/sh
-# test_gpu_script.sh SOURCE SCRATCH: runs bench/gpu.sh and bench/scripts/roofline.sh with programs that only pretend. The scripts
-# must report what passes, fails, is skipped or takes too long, the exit code must say whether anything failed, and the table's
-# ratios must be right.
+# test_gpu_script.sh SOURCE SCRATCH [PROGRAM]: runs bench/gpu.sh and bench/scripts/roofline.sh with programs that only pretend, and
+# with a clock that they turn forward; PROGRAM is one with an emulated GPU. The script must keep every point that is over, go on
+# where it was cut off, report what passes, fails, is skipped or takes too long, and the exit code must say whether anything failed.
 set -eu
 source=$1
 scratch=$2
+emulated=${3:-}
 rm -rf "$scratch"
-mkdir -p "$scratch/bundle"
+mkdir -p "$scratch/bundle" "$scratch/root/bench/results" "$scratch/bin" "$scratch/tmp"
 cd "$scratch"
+cp -r "$source/bench/gpu.sh" "$source/bench/gpu_points.txt" "$source/bench/scripts" "$source/bench/rivals" root/bench/
+points=root/bench/gpu_points.txt
 
 check() { # check WHAT COMMAND ...
   what=$1
   shift
   if ! "$@" >/dev/null; then
     echo "test_gpu_script: $what"
-    cat results/log.txt 2>/dev/null || true
+    tail -n 40 results/log.txt 2>/dev/null || true
     exit 1
   fi
 }
 program() { # program NAME: a script from standard input
-  { echo '#!/bin/sh' && cat; } >"bundle/$1"
-  chmod +x "bundle/$1"
+  { echo '#!/bin/sh' && cat; } >"$1"
+  chmod +x "$1"
 }
-run() { # run EXPECTED-CODE: of bench/gpu.sh
+run() { # run EXPECTED-CODE [NAME=VALUE ..]: of bench/gpu.sh
+  expected=$1
+  shift
   code=0
-  SECONDS_IN_ALL=${limit:-530} PATH="$scratch/bin:$PATH" "$source/bench/gpu.sh" results bundle >out.txt 2>&1 || code=$?
-  check "exit code $code, expected $1: $(tail -n 1 out.txt)" [ "$code" -eq "$1" ]
+  runs=$((runs + 1))
+  echo "$runs" >runs
+  env PATH="$scratch/bin:$PATH" RUN="$runs" TMPDIR="$scratch/tmp" "$@" sh -c 'PID=$$ exec root/bench/gpu.sh results bundle' \
+    >out.txt 2>&1 || code=$?
+  check "exit code $code, expected $expected: $(tail -n 1 out.txt)" [ "$code" -eq "$expected" ]
+}
+runs=0
+names() { # names FILE: of the points in a file of lines
+  sed -n 's/.*"point": "\([a-z0-9_]*\)", "block": .*/\1/p' "$1"
 }
 
-# No Python here: PyTorch's part is skipped by name.
-mkdir bin
-printf '#!/bin/sh\nexit 1\n' >bin/python3
-chmod +x bin/python3
+# The clock: what runs turns it forward. No Python with PyTorch here: its points are left out by name.
+echo 1000 >clock
+program bin/date <<'END'
+[ "$1" = +%s ] || exec /bin/date "$@"
+read -r now <"${0%/*}/../clock"
+echo "$now"
+END
+printf '#!/bin/sh\nexit 1\n' | tee bin/python3 >bin/nvidia-smi
+chmod +x bin/python3 bin/nvidia-smi
+# The sanitizer runs what it is given.
+program bin/compute-sanitizer <<'END'
+while [ "${1#--}" != "$1" ]; do shift 2; done
+exec "$@"
+END
 
-# A program that writes the document it is asked for.
+# A program that writes the document it is asked for, and takes the time that it is given. It kills the script where more
+# points have begun than `cut` says.
 cat >rows.json <<'END'
 {"bench": "rnn", "device": {"name": "cuda:0"}, "rows": [
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "bp", "phase": "backward",
-  "median_s": 2e-5, "step_s": 2e-6, "ok": true, "flops": 4000000, "bytes": 8000, "peak_device_bytes": 3000000,
+  "median_s": 2e-5, "min_s": 1.8e-5, "step_s": 2e-6, "ok": true, "flops": 4000000, "bytes": 8000, "peak_device_bytes": 3000000,
   "peak_flops_per_s": 5e13, "copy_bytes_per_s": 4e12, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_standard", "phase": "backward",
   "median_s": 5e-5, "step_s": 5e-6, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
@@ -49,18 +72,48 @@ cat >rows.json <<'END'
   "median_s": 4e-6, "min_s": 3.9e-6, "noisy": true, "step_s": 4e-7, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_wrong", "phase": "backward",
   "median_s": null, "min_s": null, "residual": 99, "ok": false, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_slow", "phase": "backward",
+  "median_s": null, "min_s": null, "qualifying": 2e-7, "residual": 1, "ok": true, "flops": 4000000, "bytes": 8000},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_beside_it", "phase": "backward",
   "median_s": null, "min_s": null, "residual": 1, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_dynamic", "phase": "backward",
   "median_s": null, "ok": false, "flops": 4000000, "bytes": 8000, "skipped": "cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED"}]}
 END
 tr -d '\n' <rows.json >bundle/rows.json
-program bppsa <<'END'
-here=$(dirname "$0")
+program bundle/bppsa <<'END'
+here=${0%/*}
+read -r run <"$here/../runs"
+[ "$RUN" = "$run" ] || exit 0 # a step of a run that was cut
+case "$*" in
+*" --help")
+  [ "$2" = step ] || echo "--help --seq-len --batch --hidden --init --forward --repeats --rivals --earlier --time-limit --quick" \
+    "--model --up-levels --ranks --split"
+  exit
+  ;;
+esac
+if [ -e "$here/no_gpu" ]; then
+  echo "bppsa: error: device cuda: no CUDA device found"
+  exit 2
+fi
+case "$*" in
+doctor | "train rnn --device "*) exit 0 ;;
+esac
+if [ -e "$here/cut" ] && [ "$(grep -c ' s, at most ' "$here/../results/log.txt")" -gt "$(cat "$here/cut")" ]; then
+  kill -9 "$PID" # not the script of a later run
+  exit 1
+fi
+case "$0 $*" in
+*/test_* | *" --threads 2") exit 0 ;; # which run side by side
+esac
+read -r now <"$here/../clock"
+takes=12
+echo "$*" >>"$here/calls"
 while [ $# -gt 0 ]; do
   case $1 in
   --out) cp "$here/rows.json" "$2" ;;
+  --time-limit) takes=$2 ;; # what takes longer would be stopped
   --save-weights) echo weights >"$2" ;;
+  --json) echo '{"samples_per_s": 1}' ;;
   --transport)
     if [ "$2" = nccl ] && [ -e "$here/no_nccl" ]; then
       echo "bppsa: error: NCCL: libnccl.so.2: cannot open shared object file" >&2
@@ -70,125 +123,233 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-echo fine
+echo $((now + takes)) >"$here/../clock"
+echo fine >&2
 END
-printf 'test_one\ntest_two\n' >bundle/tests.txt
-echo 'exit 0' | program test_one
-echo 'exit 0' | program test_two
-sanitized=$(sed -n '/for test in jacobian_fills/,/; do/p' "$source/bench/gpu.sh" | tr -d '\\;' | sed 's/.*for test in//; s/ do$//')
-for test in $sanitized; do
-  echo 'exit 0' | program "test_$test"
-done
-# The sanitizer runs what it is given.
-printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift 2; done\nexec "$@"\n' >bin/compute-sanitizer
-chmod +x bin/compute-sanitizer
+mv rows.json bundle/rows.json
+echo abc123 >bundle/build.txt
+sed -n 's/^[A-Z] [a-z0-9_]* [0-9]* tests //p; s/^[A-Z] [a-z0-9_]* [0-9]* sanitize //p' "$points" | tr ' ' '\n' >tests.txt
+while read -r test; do
+  case $test in
+  *=* | all | rnn | gru | lstm | sparse) ;;
+  *) cp bundle/bppsa "bundle/test_$test" ;;
+  esac
+done <tests.txt
+printf 'test_cnn_device\ntest_recurrent_wide\n' >bundle/tests.txt
 
-run 0
+# ---- the plan: every point, and it fits ----
+
+mkdir root/bench/results/h200
+cp "$source"/bench/results/h200/tests.json root/bench/results/h200/
+check "the plan does not fit: $(root/bench/gpu.sh --plan | grep 'too long' | head -n 1)" root/bench/gpu.sh --plan
+root/bench/gpu.sh --plan | sed -n 's/^\([A-Z]  *[a-z0-9_]*\) .*/\1/p' | tr -s ' ' >plan.txt
+grep -o '^[A-Z] [a-z0-9_]*' "$points" | cmp - plan.txt || check "the plan has not the points of the list" false
+sed 's/^A rnn_100000 15 /A rnn_100000 3 /' "$points" >late.txt
+code=0
+POINTS=late.txt root/bench/gpu.sh --plan >out.txt || code=$?
+check "a point without enough time is no error: $code" [ "$code" -eq 1 ]
+check "it is not named" grep -q '^too long: rnn_100000: [0-9.]* s, expected at most 3$' out.txt
+echo 'A twice' >late.txt
+code=0
+POINTS=late.txt root/bench/gpu.sh --plan >out.txt 2>&1 || code=$?
+check "a wrong line is no error: $code" [ "$code" -eq 2 ]
+check "it is not named" grep -q "error: late.txt: line 1: 'A twice', expected BLOCK NAME SECONDS KIND" out.txt
+
+# The bundle has the tests that come first.
+for test in $(sed -n 's/^N [a-z0-9_]* [0-9]* tests //p' "$points" | tr ' ' '\n' | grep -v =); do
+  check "no test_$test in the bundle" grep -q "test_$test\>" "$source/tools/gpu_bundle"
+done
+code=0
+"$source/tools/gpu_bundle" --some >out.txt || code=$?
+check "gpu_bundle takes an unknown option: $code" [ "$code" -eq 2 ]
+
+# ---- cut at every point ----
+
+# The points that exist here, in the order of the list; the bits of two runs are compared where both ran in one go.
+grep '^[A-Z] ' "$points" | grep -v -e ' bench step ' -e '@' -e '%' -e ' python ' -e '--cold' -e '--input-gradient' \
+  -e '--cudnn-dtype' | cut -d ' ' -f 2 >exist.txt
+grep -v '^bits_' exist.txt >expected.txt
+check "the list has no points" [ "$(wc -l <expected.txt)" -gt 60 ]
+mkdir results
+: >results/log.txt
+count=0
+last=$(tail -n 1 expected.txt)
+while read -r point; do
+  [ "$point" != "$last" ] || break
+  count=$((count + 1))
+  begun=$(grep -c ' s, at most ' results/log.txt || true)
+  echo $((begun + 1)) >bundle/cut # the next point after this one
+  run 137 SECONDS_IN_ALL=100000
+  tar -xOf results/results.tar points.jsonl >kept.jsonl
+  check "cut after $point: the archive ends with another" [ "$(names kept.jsonl | tail -n 1)" = "$point" ]
+  check "cut after $point: the archive has not all before" [ "$(wc -l <kept.jsonl)" -eq "$count" ]
+done <expected.txt
+rm bundle/cut
+rm results/points.jsonl # the archive is enough to go on
+printf '{"build": "abc123", "driver": "unknown", "point": "%s", "bl' "$last" >partial # a line that was not finished is none
+tar -C results -xf results/results.tar points.jsonl
+cat partial >>results/points.jsonl
+run 0 SECONDS_IN_ALL=100000
+names results/points.jsonl >found.txt
+check "the points are not those of the list, in its order: $(diff expected.txt found.txt | head -n 3 | tr '\n' ' ')" \
+  cmp expected.txt found.txt
+check "a point ran twice" [ "$(grep -c 'bench rnn --seq-len 1000 --batch 16' bundle/calls)" -le 2 ]
+check "the end of the archive is missing" sh -c 'tar -xOf results/results.tar points.jsonl | cmp - results/points.jsonl'
+for left in 'step_rnn: left out: no bppsa bench step' 'rnn_trained: left out: bppsa bench rnn has no --weights' \
+  'cold_rnn: left out: bppsa bench rnn has no --cold' 'python_tests: left out: no PyTorch with CUDA in python3' \
+  'flashrnn: left out: no bench/rivals/flashrnn.py'; do
+  check "not left out by name: $left" grep -q "^skipped: $left\$" results/log.txt
+done
+check "what results have is not said" grep -q '^skipped: a result has new_kernels cnn_tf32 rnn_100 rnn_1000 ' results/log.txt
+check "rivals are not judged by earlier points" \
+  grep -q '^bench gru --seq-len 100 .*--time-limit 7 --earlier .*results/points.jsonl --device cuda --out ' bundle/calls
+check "a line has not what it needs" \
+  grep -q '^{"build": "abc123", "driver": "unknown", "point": "rnn_100", "block": "A", "code": 0, "took_s": 7, "bench": "rnn", ' \
+  results/points.jsonl
+check "tests have no line of their own" grep -q '"point": "cnn_tf32", .*"tests": \[{"test": "test_cnn_device", "code": 0, ' \
+  results/points.jsonl
+check "no word of the sanitizer" grep -q '^== racecheck gru$' results/log.txt
 check "no word that nothing failed" grep -q 'nothing failed' results/log.txt
-check "no word of a test" grep -q '== test_two' results/log.txt
-check "no word of the sanitizer" grep -q '== racecheck gru' results/log.txt
-check "no word of sparse scans in the sanitizer" grep -q '== memcheck sparse' results/log.txt
-check "PyTorch is not skipped by name" grep -q 'skipped: pytorch_rnn: no PyTorch with CUDA in python3' results/log.txt
-for file in lenet5 vgg11 rnn gru product product_vgg11 scan long crossover; do
-  check "no document $file.json" [ -s "results/$file.json" ]
-done
-check "no document jacobian.json" [ -s results/jacobian.json ]
-for file in ranks_none ranks_1 ranks_1_nccl ranks_2 ranks_2_time_bp ranks_2_time_chunked ranks_3_time_blelloch ranks_1_micro \
-  ranks_3_1f1b ranks_2_chimera ranks_2_spectrain ranks_1_spectrain ranks_bench; do
-  check "no document $file.json" [ -s "results/$file.json" ]
-done
-check "the bits of ranks are not compared" grep -q '== bits of ranks_1 and ranks_2 ' results/log.txt
-check "the bits of stages are not compared" grep -q '== bits of ranks_1_micro and ranks_3_1f1b ' results/log.txt
 check "a row of the table is wrong" \
-  grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
+  grep -q '| bp | 20 us | 18 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
 check "a wrong row, which has no time, is not said to be" \
-  grep -q 'cudnn_wrong | not timed | | | | | | | | \*\*wrong\*\*$' results/roofline.md
-check "a right row without a time is not said to be" grep -q 'cudnn_beside_it | not timed | | | | | | | |$' results/roofline.md
+  grep -q 'cudnn_wrong | not timed | | | | | | | | | \*\*wrong\*\*$' results/roofline.md
+check "a right row without a time is not said to be" grep -q 'cudnn_beside_it | not timed | | | | | | | | |$' results/roofline.md
+check "the single pass of a rival is not said to be" grep -q 'cudnn_slow | 0.2 us in its qualifying pass | ' results/roofline.md
 check "a row that its minimum shows to be noisy has no mark, or a ratio" \
   grep -q 'cudnn_persist_small | ~4 us .* |  |$' results/roofline.md
 check "a row that says it is noisy has no mark, or a ratio" grep -q 'blelloch | ~4 us .* |  |$' results/roofline.md
 check "a refused algorithm is not listed" \
   grep -q 'cudnn_persist_dynamic | skipped: cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED' results/roofline.md
 
+
+# Committed results of the same program and driver are skipped; those of another program or driver are not.
+mv results/points.jsonl root/bench/results/h200/points_1.jsonl
 rm -rf results
-PARTS=sparse
-export PARTS
-run 0
-check "a part that was not asked for has run" [ ! -e results/rnn.json ]
-check "tests that were not asked for have run" [ "$(grep -c '== test_' results/log.txt)" -eq 0 ]
-check "the part that was asked for has not run" [ -s results/product.json ]
+: >bundle/calls
+run 0 SECONDS_IN_ALL=100000 BLOCKS='A B'
+check "a committed point ran again" [ ! -s bundle/calls ]
+echo def456 >bundle/build.txt
+run 0 SECONDS_IN_ALL=100000 BLOCKS=B
+check "points of another program are skipped" [ "$(grep -c '^bench rnn' bundle/calls)" -eq 15 ]
+check "a block that was not asked for has run" [ "$(grep -c -v '^bench rnn' bundle/calls || true)" -eq 0 ]
+
+# ---- the clock ----
+
+# What does not fit into the time that is left is named; the next run begins with it. Every run ends in time.
 rm -rf results
-PARTS=ranks
+: >first.txt
+for go in 1 2 3; do
+  before=$(cat clock)
+  run 0
+  check "run $go takes $(($(cat clock) - before)) s" [ $(($(cat clock) - before)) -le 510 ]
+  names results/points.jsonl | wc -l >>first.txt
+done
+check "the first run is over too soon" [ "$(head -n 1 first.txt)" -gt 40 ]
+check "what had no time left is not named" grep -q '^skipped: .*: no time left: it has [0-9]* s, [0-9]* s are left$' results/log.txt
+names results/points.jsonl | grep -v '^bits_' | sort >found.txt
+sort expected.txt | cmp - found.txt || check "several runs do not make the whole list" false
+
+# ---- ranks ----
+
+rm -rf results
 touch bundle/no_nccl
-run 0
+run 0 SECONDS_IN_ALL=100000 BLOCKS=K
 rm bundle/no_nccl
 check "a machine without NCCL is not reported" grep -q 'skipped: ranks_1_nccl: no NCCL' results/log.txt
-check "what needs NCCL is compared without it" grep -q 'skipped: bits of ranks_1 and ranks_1_nccl: a run is missing' results/log.txt
-check "ranks without NCCL have not run" [ -s results/ranks_2.json ]
-PARTS=all
-run 2
-check "an unknown part is not named" grep -q "PARTS: 'all', expected" out.txt
-unset PARTS
+check "what needs NCCL is compared without it" grep -q 'skipped: bits_nccl: left out: a run is missing' results/log.txt
+check "the bits of ranks are not compared" grep -q '"point": "bits_ranks", "block": "K", "code": 0' results/points.jsonl
+check "the bits of stages are not compared" grep -q '"point": "bits_1f1b", "block": "K", "code": 0' results/points.jsonl
+check "a rate is lost" grep -q '"point": "ranks_2", .*"samples_per_s": 1}' results/points.jsonl
+run 2 BLOCKS=all
+check "an unknown block is not named" grep -q "BLOCKS: 'all', expected some of N A E B C D R " out.txt
 
-echo 'echo no such kernel; exit 3' | program test_two
-run 1
-check "a failed test is not named" grep -q '^FAILED:.* test_two' results/log.txt
+# ---- failures ----
+
+printf '%s\n' 'N two 9 tests recurrent_wide cnn_device' 'A rnn 3 bench rnn --seq-len 10' 'R races 9 sanitize gru' >few.txt
+fresh() {
+  rm -rf results
+  rm -f root/bench/results/h200/points_1.jsonl
+}
+fresh
+echo 'echo no such kernel; exit 3' | program bundle/test_cnn_device
+run 1 POINTS="$scratch/few.txt"
+check "a failed test is not named" grep -q '^FAILED:.* test_cnn_device' results/log.txt
 check "its last line is missing" grep -q 'no such kernel' out.txt
-
-echo 'echo not here; exit 77' | program test_two
-run 0
-check "a skipped test is not said" grep -q 'skipped: test_two: not here' results/log.txt
-
+check "its line does not say so" \
+  grep -q '"point": "two", "block": "N", "code": 1, .*"test_cnn_device", "code": 3' results/points.jsonl
+fresh
+echo 'echo not here; exit 77' | program bundle/test_cnn_device
+run 0 POINTS="$scratch/few.txt"
+check "a skipped test is not said" grep -q 'skipped: test_cnn_device: not here' results/log.txt
+fresh
+cp bin/compute-sanitizer sanitizer
 printf '#!/bin/sh\necho "Error: Device not supported"\nexit 9\n' >bin/compute-sanitizer
-run 0
+run 0 POINTS="$scratch/few.txt"
 check "a sanitizer that cannot run is not reported" \
   grep -q 'skipped: memcheck gru: compute-sanitizer does not support this device' results/log.txt
-
-echo 'sleep 60' | program test_two
-limit=9
-PARTS=verify
-export PARTS
-run 1
-check "a test that does not end is not named" grep -q 'FAILED:.* test_two' results/log.txt
-limit=4
-PARTS=recurrent
-run 0
-limit=
-unset PARTS
-check "what had no time left is not said" grep -q 'skipped: gru: no time left' results/log.txt
+cp sanitizer bin/compute-sanitizer
+fresh
+mv bin/date date # of the machine: a test that does not end is stopped by it
+sed -i 's/^N two 9/N two 3/' few.txt
+echo 'sleep 60' | program bundle/test_cnn_device
+run 1 POINTS="$scratch/few.txt" BLOCKS=N
+check "a test that does not end is not named" grep -q 'FAILED:.* test_cnn_device' results/log.txt
+check "a point that did not end counts as done" grep -q '^{"unfinished": true, .*"point": "two", ' results/points.jsonl
+mv date bin/date
 
 # The bundle's code must fit the GPU: the preset's fits later ones, and not earlier ones.
-echo 'exit 0' | program test_two
 capability() { # capability X.Y ARCHITECTURE ...: of the GPU, and what the bundle has
   printf '#!/bin/sh\ncase $* in *compute_cap*) echo %s ;; esac\n' "$1" >bin/nvidia-smi
   chmod +x bin/nvidia-smi
   shift
   printf '%s\n' "$@" >bundle/architectures.txt
 }
-PARTS=sparse
-export PARTS
 # shellcheck disable=SC2046
 set -- $(sed -n 's/.*"CMAKE_CUDA_ARCHITECTURES": "\(.*\)".*/\1/p' "$source/CMakePresets.json" | tr ';' ' ')
 check "no architectures in the preset" [ $# -gt 0 ]
 for gpu in 9.0 10.0 12.0; do
   capability "$gpu" "$@"
-  run 0
+  fresh
+  run 0 POINTS="$scratch/few.txt" BLOCKS=A
 done
 capability 8.0 "$@"
 run 2
 check "a GPU without code is not named" \
   grep -q "^gpu.sh: the GPU is an sm_80, the bundle is for 90: build one with ARCHITECTURES='80-real;90' tools/gpu_bundle$" out.txt
 capability 8.6 80-real 90
-run 0
+fresh
+run 0 POINTS="$scratch/few.txt" BLOCKS=A
 capability 10.0 80-real 90-real
 run 2
 rm bin/nvidia-smi bundle/architectures.txt
-unset PARTS
+
+
+# ---- an emulated GPU ----
+
+# Rows of a real program: cuDNN's stand-in qualifies, and an algorithm that lost at an earlier point is not run.
+if [ -n "$emulated" ]; then
+  fresh
+  mv bin/date date
+  cp "$emulated" bundle/bppsa
+  mkdir results
+  row='"phase": "forward", "rival": true, "seq_len": 3, "batch": 2, "hidden": 3, "input": 1, "layers": 1, "dtype": "f32"'
+  printf '{"bench": "rnn", "rows": [{"method": "cudnn_persist_dynamic", %s, "qualifying": 0.3}, %s]}\n' "$row" \
+    "{\"method\": \"cudnn_standard\", $row, \"median_s\": 0.1}" >results/points.jsonl
+  printf '%s\n' 'A rnn_6 60 bench rnn --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2' >few.txt
+  run 0 POINTS="$scratch/few.txt"
+  tail -n 1 results/points.jsonl | tr '{' '\n' >rows.txt
+  lost='"not run: 3.0 times as long as the fastest rival at T 3, predicted 600 ms", "predicted_s": 0.[56]'
+  check "a rival that lost is not named" grep -q "\"cudnn_persist_dynamic\", .*$lost" rows.txt
+  check "no rival was timed" grep -q '"method": "cudnn_.*"rival": true, "median_s": [0-9]' rows.txt
+  check "own rows are not timed" grep -q '"method": "chunked_graph".*"repeats": 2' rows.txt
+  mv date bin/date
+fi
 
 rm bundle/bppsa
 run 2
-echo 'echo "bppsa: error: device cuda: no CUDA device found"; exit 2' | program bppsa
+echo 'echo "bppsa: error: device cuda: no CUDA device found"; exit 2' | program bundle/bppsa
 run 2
 code=0
 "$source/bench/scripts/roofline.sh" none.json >out.txt || code=$?

@@ -67,7 +67,7 @@ static void check_way(problem *p, bppsa_dtype dtype, const way *w, const result 
   }
 }
 
-/* A GPU, real or emulated, gets fewer: each network makes a handle of cuDNN or two, and bench/gpu.sh gives a test one minute. */
+/* A GPU, real or emulated, gets fewer: each network makes a handle of cuDNN or two, and bench/gpu.sh gives this test 25 seconds. */
 static void test_chains(void **state) {
   (void)state;
   const int chains = bppsa_device_get_kind(device) == BPPSA_CUDA ? 80 : 300;

@@ -370,12 +370,50 @@ static void test_sampling(void **state) {
   assert_int_equal(spread.samples, 8);
 }
 
+/* Of those that have to qualify, one that takes more than twice as long as the fastest keeps its single pass. Nobody is held
+ * against one that is behind, or against one that need not qualify. Without a factor all take part. */
+static void test_qualifying(void **state) {
+  (void)state;
+  static const struct {
+    double needs[2];
+    bppsa_qualifying qualifies;
+    bool beaten;
+  } cases[] = {{{0.0001, 0}, BPPSA_QUALIFIED, false},
+               {{0.01, 0.03}, BPPSA_QUALIFIES, false},
+               {{0.03, 0.0499}, BPPSA_QUALIFIES, false},
+               {{0.03, 0.0501}, BPPSA_QUALIFIES, true},
+               {{0.01, 0.001}, BPPSA_QUALIFIES_BEHIND, false},
+               {{0.09, 0.01}, BPPSA_QUALIFIES_BEHIND, true},
+               {{0.9, 0}, BPPSA_QUALIFIED, false}};
+  enum { CASES = sizeof cases / sizeof cases[0] };
+  for (int factor = 0; factor <= 2; factor += 2) {
+    machine m = {0};
+    worker workers[CASES];
+    bppsa_contender list[CASES];
+    for (int i = 0; i < CASES; ++i) {
+      workers[i] = (worker){.m = &m, .index = i, .needs = {cases[i].needs[0], cases[i].needs[1]}};
+      list[i] = contend(&workers[i]);
+      list[i].qualifies = cases[i].qualifies;
+    }
+    const bppsa_rounds rounds = {.repeats = 3, .qualify = factor};
+    assert_int_equal(bppsa_rounds_run(&rounds, CASES, list), BPPSA_OK);
+    for (int i = 0; i < CASES; ++i) {
+      const bool beaten = factor > 0 && cases[i].beaten;
+      assert_int_equal(list[i].beaten, beaten);
+      assert_int_equal(workers[i].calls, beaten ? 1 : 1 + 3);
+      assert_int_equal(list[i].timing[0].repeats, beaten ? 0 : 3);
+      assert_true(list[i].verdict == BPPSA_VERIFIED && bppsa_contender_status(&list[i]) == BPPSA_OK);
+      assert_near(list[i].qualifying[0], cases[i].needs[0]);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_spread),         cmocka_unit_test(test_sampling),      cmocka_unit_test(test_shares),
       cmocka_unit_test(test_one_slow_round), cmocka_unit_test(test_constant_load), cmocka_unit_test(test_stalls),
       cmocka_unit_test(test_measured_again), cmocka_unit_test(test_rule),          cmocka_unit_test(test_fastest),
       cmocka_unit_test(test_errors),         cmocka_unit_test(test_wrong),         cmocka_unit_test(test_unverified),
-      cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_refused),        cmocka_unit_test(test_qualifying)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,8 +158,8 @@ static void execute(const bppsa_device *device, bppsa_element element, int64_t n
 }
 
 /* Which cuts are executed. On a GPU, real or emulated: all cuts of short chains, and of longer ones one for each number and size of
- * chunks, with some number of larger chunks, because bench/gpu.sh gives a test one minute; the launches of the others are compared
- * below. A GPU computes diagonal chains of 64 links or more in another order, with other bits. */
+ * chunks, with some number of larger chunks, because bench/gpu.sh gives its tests three minutes; the launches of the others are
+ * compared below. A GPU computes diagonal chains of 64 links or more in another order, with other bits. */
 static bool is_taken(const bppsa_device *device, bppsa_element element, int64_t n, int64_t p) {
   const bool gpu = bppsa_device_get_kind(device) != BPPSA_CPU;
   if (gpu && element == BPPSA_ELEMENT_DIAGONAL && (n / p > 60 || p > 60)) {

@@ -34,7 +34,7 @@ static void check_variants(const bppsa_scan_config *base, const bppsa_device *de
 
 static const int64_t lengths[] = {0, 1, 2, 3, 5, 10, 16, 31, 50, 67};
 
-/* A GPU, real or emulated, gets fewer: bench/gpu.sh gives a test one minute. */
+/* A GPU, real or emulated, gets fewer: bench/gpu.sh gives its tests three minutes. */
 static void check_element(bppsa_element element, int64_t matrices, bool diagonal) {
   static const int64_t sizes[] = {1, 2, 5, 20}, batches[] = {1, 3, 17};
   bppsa_device *device = test_device(2);

@@ -34,6 +34,7 @@ static void check_row(const json_t *row) {
   assert_true(json_is_true(json_object_get(row, "ok")));
   assert_true(get_integer(row, "flops") > 0 && get_integer(row, "bytes") > 0 && get_integer(row, "memory_bytes") > 0);
   if (!forward) {
+    assert_true(get_real(row, "forward_min_s") > 0 && get_real(row, "forward_min_s") <= get_real(row, "forward_s"));
     assert_true(get_integer(row, "redone") >= 0 && get_real(row, "peak_fraction") > 0 && get_real(row, "peak_fraction") < 1.2);
     const char *const fractions[] = {"zeros", "subnormals", "hidden_zeros", "hidden_subnormals"};
     for (size_t i = 0; i < sizeof fractions / sizeof fractions[0]; ++i) {
@@ -613,14 +614,45 @@ static void test_growth(void **state) {
   json_decref(none);
 }
 
+/* The weights of a file are those that are timed: initial ones that were saved give the residual of --init, others another one. */
+static void test_weights(void **state) {
+  (void)state;
+  static const char line[] = "bench rnn --json --seq-len 12 --batch 3 --repeats 1 --threads 1";
+  double residuals[3];
+  assert_runs("train rnn --hidden 4 --seq-len 5 --iterations 0 --threads 1 --save-weights same.st");
+  assert_runs("train rnn --hidden 4 --seq-len 5 --iterations 0 --seed 7 --threads 1 --save-weights other.st");
+  json_t *documents[] = {run_json("%s --init default --hidden 4", line), run_json("%s --weights ./same.st", line),
+                         run_json("%s --weights other.st", line)};
+  for (int i = 0; i < 3; ++i) {
+    const json_t *row = find_row(documents[i], "bp");
+    assert_int_equal(json_array_size(json_object_get(documents[i], "rows")), 6); /* one point */
+    assert_string_equal(get_text(row, "init"), ((const char *[]){"default", "same.st", "other.st"})[i]);
+    assert_true(get_integer(row, "hidden") == 4 && json_is_true(json_object_get(row, "ok")));
+    residuals[i] = get_real(row, "residual");
+    json_decref(documents[i]);
+  }
+  assert_true(residuals[0] == residuals[1] && residuals[0] != residuals[2]);
+  assert_runs("train rnn --hidden 4 --seq-len 5 --iterations 0 --bidirectional --threads 1 --save-weights both.st");
+  assert_runs("train rnn --hidden 4 --seq-len 5 --input 3 --iterations 0 --threads 1 --save-weights wide.st");
+  json_t *wide = run_json("%s --weights wide.st", line); /* noise of as many features */
+  assert_int_equal(get_integer(find_row(wide, "bp"), "input"), 3);
+  json_decref(wide);
+  assert_fails(2, "--weights: given beside --init", "%s --weights same.st --init default", line);
+  assert_fails(2, "--hidden: 5 contradicts", "%s --weights same.st --hidden 5", line);
+  assert_fails(2, "--input: 3, expected the 1 of same.st", "%s --weights same.st --input 3", line);
+  assert_fails(2, "layers in both directions, expected", "%s --weights both.st", line);
+  assert_fails(2, "wide.st takes 3 features, --data has 1", "%s --weights wide.st --data bitstream", line);
+  assert_fails(2, "none.st", "%s --weights none.st", line);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_inits),         cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),
-      cmocka_unit_test(test_methods),       cmocka_unit_test(test_forward),       cmocka_unit_test(test_table_and_file),
-      cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_headings),
-      cmocka_unit_test(test_failed_rows),   cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),
-      cmocka_unit_test(test_crossover),     cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_inits),          cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),
+      cmocka_unit_test(test_methods),        cmocka_unit_test(test_forward),       cmocka_unit_test(test_table_and_file),
+      cmocka_unit_test(test_time_limit),     cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_headings),
+      cmocka_unit_test(test_failed_rows),    cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),
+      cmocka_unit_test(test_crossover),      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_wrong_requests), cmocka_unit_test(test_weights)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -49,7 +49,7 @@ static bppsa_status judge(void *context, double *residual) {
   return a->judged == BPPSA_OK ? BPPSA_OK : bppsa_fail(a->judged, "no such thing");
 }
 
-static const bppsa_bench_work work = {act, clear, judge};
+static const bppsa_bench_work work = {.action = act, .clear = clear, .judge = judge};
 
 static bppsa_status prepare(bppsa_bench *bench) {
   assert_int_equal(*(int64_t *)bench->session, 0);

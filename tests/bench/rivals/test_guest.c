@@ -127,7 +127,7 @@ static void answer_enter(const json_t *point, const float *data) {
 }
 
 static void answer(const json_t *request, const json_t *point, const float *data) {
-  static int passes;
+  static int passes, entered;
   const char *asked = json_string_value(json_object_get(request, "ask"));
   const char *method = json_string_value(json_object_get(request, "method"));
   if (strcmp(asked, "point") == 0) {
@@ -137,8 +137,14 @@ static void answer(const json_t *request, const json_t *point, const float *data
     say(is_mode("refuses") ? "{\"refused\": \"no such shape\"}\n" : "{}\n");
   } else if (strcmp(asked, "enter") == 0 && strcmp(method, "none") == 0) {
     say("{\"refused\": \"not installed: run this\"}\n");
+  } else if (strcmp(asked, "enter") == 0 && is_mode("one") && ++entered > 1) {
+    say("{\"refused\": \"one was enough\"}\n");
   } else if (strcmp(asked, "enter") == 0) {
     answer_enter(point, data);
+  } else if (strcmp(method, "slow") == 0) {
+    say(forward_alone(point) ? "{\"seconds\": [0.06]}\n" : "{\"seconds\": [0.06, 0.1]}\n");
+  } else if (is_mode("two") || is_mode("one")) {
+    say(forward_alone(point) ? "{\"seconds\": [0.025]}\n" : "{\"seconds\": [0.025, 0.05]}\n");
   } else if (is_mode("timeless")) {
     say(forward_alone(point) ? "{\"seconds\": [null]}\n" : "{\"seconds\": [1, null]}\n");
   } else if (is_mode("tires") && ++passes > 1) {
@@ -161,7 +167,9 @@ static int be_guest(void) {
   }
   say(is_mode("garbage")   ? "hello\n"
       : is_mode("unnamed") ? "{\"guest\": 1}\n"
-                           : "{\"guest\": 1, \"methods\": [\"plain\", \"none\"], \"versions\": {\"plain\": \"4.5\"}}\n");
+      : is_mode("two") || is_mode("one")
+          ? "{\"guest\": 1, \"methods\": [\"slow\", \"plain\"], \"versions\": {}}\n"
+          : "{\"guest\": 1, \"methods\": [\"plain\", \"none\"], \"versions\": {\"plain\": \"4.5\"}}\n");
   for (;;) {
     json_t *request = hear_line();
     const int64_t bytes = at(request, "bytes");
@@ -261,6 +269,98 @@ static void forward_passes(void **state) {
     assert_non_null(strstr(get_text(left_out, "reason"), cases[i].reason));
     assert_int_equal(json_array_size(json_object_get(document, "rows")), 8);
     json_decref(document);
+  }
+}
+
+#define SHAPE "--batch 2 --hidden 3 --repeats 2 --threads 1 --rivals " SELF
+
+/* Writes a document as one line of a file. */
+static void write_line(const char *path, json_t *document) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_true(fputs("\n", file) >= 0 && json_dumpf(document, file, 0) == 0 && fputs("\n{\"bench\": \"test\"}\n", file) >= 0);
+  assert_int_equal(fclose(file), 0);
+  json_decref(document);
+}
+
+static void assert_not_run(const json_t *row, double predicted, const char *words) {
+  assert_string_equal(get_text(row, "skipped"), words);
+  assert_true(fabs(get_real(row, "predicted_s") / predicted - 1) < 1e-12);
+  assert_true(json_is_true(json_object_get(row, "rival")));
+}
+
+/* Beside --time-limit rivals qualify: the slow one has the time of its single pass, and is not run at a longer T; the one that won
+ * begins. Nobody makes a pass that is predicted to take more than a second. Without the limit all take part. */
+static void qualifying(void **state) {
+  (void)state;
+  set_mode("two");
+  json_t *document = run_json("bench rnn --json --seq-len 6 --init default " SHAPE);
+  assert_true(get_real(find_row(document, "slow", "backward"), "median_s") == 0.1);
+  json_decref(document);
+  document = run_json("bench rnn --json --seq-len 6 --init default --time-limit 100 " SHAPE);
+  const json_t *forward = find_row(document, "slow", "forward"), *backward = find_row(document, "slow", "backward");
+  assert_true(get_real(forward, "qualifying") == 0.06 && get_real(backward, "qualifying") == 0.1);
+  assert_true(json_is_null(json_object_get(backward, "median_s")) && json_is_null(json_object_get(backward, "forward_s")));
+  assert_true(get_integer(backward, "repeats") == 0 && json_is_true(json_object_get(backward, "ok")));
+  assert_true(get_real(find_row(document, "plain", "backward"), "median_s") == 0.05);
+  assert_null(json_object_get(find_row(document, "plain", "backward"), "qualifying"));
+  assert_null(json_object_get(find_row(document, "bp", "backward"), "rival"));
+  assert_int_equal(get_integer(find_row(document, "bp", "backward"), "repeats"), 2);
+  write_line("earlier.jsonl", document);
+  document = run_json("bench rnn --json --seq-len 12 --time-limit 100 --earlier earlier.jsonl " SHAPE);
+  assert_not_run(find_row(document, "slow", "forward"), 0.32,
+                 "not run: 2.1 times as long as the fastest rival at T 6, predicted 320 ms");
+  assert_true(get_real(find_row(document, "plain", "backward"), "median_s") == 0.05);
+  json_decref(document);
+  document = run_json("bench rnn --json --seq-len 120 --time-limit 100 --earlier earlier.jsonl " SHAPE);
+  assert_not_run(find_row(document, "plain", "backward"), 1.5,
+                 "not run: a pass is predicted to take 1.50 s, expected at most 1 s");
+  json_decref(document);
+  document = run_json("bench rnn --json --seq-len 12 --hidden 2 --batch 2 --repeats 2 --threads 1 --time-limit 100 "
+                      "--earlier earlier.jsonl --rivals " SELF); /* another shape */
+  assert_true(get_real(find_row(document, "slow", "backward"), "qualifying") == 0.1);
+  json_decref(document);
+  run_result result = run("bench rnn --seq-len 6 --init default --time-limit 100 " SHAPE);
+  assert_non_null(strstr(result.out, " 100 ms in the qualifying pass: more than twice as long as the fastest rival\n"));
+  release(&result);
+  set_mode("one");
+  document = run_json("bench rnn --json --seq-len 6 --init default --time-limit 100 --earlier earlier.jsonl " SHAPE);
+  assert_string_equal(get_text(find_row(document, "slow", "backward"), "skipped"), "one was enough");
+  assert_true(get_real(find_row(document, "plain", "backward"), "median_s") == 0.05);
+  json_decref(document);
+}
+
+/* The same of forward passes; and of files that are none. */
+static void qualifying_forward(void **state) {
+  (void)state;
+  set_mode("two");
+  json_t *document =
+      run_json("bench forward --seq-len 12 --batch 2 --hidden 3 --repeats 2 --threads 1 --json --time-limit 100 --rivals " SELF);
+  assert_true(get_real(find_row(document, "slow", "forward"), "qualifying") == 0.06);
+  assert_true(get_real(find_row(document, "plain", "forward"), "median_s") == 0.025);
+  write_line("forward.jsonl", document);
+  document = run_json(FORWARD " --time-limit 100 --earlier forward.jsonl");
+  const json_t *left_out = json_array_get(json_object_get(document, "left_out"), 0);
+  assert_string_equal(get_text(left_out, "method"), "slow");
+  assert_string_equal(get_text(left_out, "reason"), "not run: 2.4 times as long as the fastest rival at T 12, predicted 300 ms");
+  json_decref(document);
+  document = run_json(FORWARD); /* rows of another model say nothing */
+  for (size_t i = 0; i < json_array_size(json_object_get(document, "rows")); ++i) {
+    json_t *row = json_array_get(json_object_get(document, "rows"), i);
+    assert_int_equal(json_object_set_new(row, "model", json_string("gru")), 0);
+    assert_int_equal(json_object_set_new(row, "seq_len", json_integer(12)), 0);
+  }
+  write_line("gru.jsonl", document);
+  document = run_json(FORWARD " --time-limit 100 --earlier gru.jsonl");
+  assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
+  assert_true(get_real(find_row(document, "slow", "forward"), "qualifying") == 0.06);
+  json_decref(document);
+  assert_fails(2, "--earlier: none.jsonl: cannot open: No such file", "bench rnn --seq-len 5 --earlier none.jsonl");
+  static const char *const lines[] = {"{\"bench\": ", "[1]"}, *const words[] = {"bad.jsonl: line 1: ",
+                                                                                "expected the document of a benchmark"};
+  for (size_t i = 0; i < 2; ++i) {
+    write_bytes("bad.jsonl", lines[i], strlen(lines[i]));
+    assert_fails(2, words[i], "bench rnn --seq-len 5 --earlier bad.jsonl");
   }
 }
 
@@ -366,8 +466,10 @@ int main(int count, char **arguments) {
   if (count == 5 && strcmp(arguments[1], "--threads") == 0 && strcmp(arguments[3], "--device") == 0) {
     return be_guest();
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(right),    cmocka_unit_test(forward_passes), cmocka_unit_test(two_points),
-                                     cmocka_unit_test(wrong),    cmocka_unit_test(failures),       cmocka_unit_test(first_lines),
-                                     cmocka_unit_test(patience), cmocka_unit_test(memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(right),      cmocka_unit_test(forward_passes),     cmocka_unit_test(two_points),
+      cmocka_unit_test(qualifying), cmocka_unit_test(qualifying_forward), cmocka_unit_test(wrong),
+      cmocka_unit_test(failures),   cmocka_unit_test(first_lines),        cmocka_unit_test(patience),
+      cmocka_unit_test(memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -42,6 +42,31 @@ assert reasons["pytorch"] == "PyTorch is not installed (none in this test): benc
 assert {row["method"] for row in document["rows"]} == {"sequential", "speculative"}
 PYTHON
 
+# A JAX without a GPU says so where one is asked for, and its products are exact; the program is asked as the benchmark asks it.
+mkdir -p cpu_only/jax
+echo 'raise ImportError("none in this test")' >cpu_only/torch.py
+echo >cpu_only/numpy.py
+echo >cpu_only/jax/numpy.py
+cat >cpu_only/jax/__init__.py <<'PYTHON'
+import os
+
+__version__ = "0"
+settings = {}
+
+
+class config:
+    update = staticmethod(settings.__setitem__)
+
+
+def devices(kind):
+    assert kind == os.environ["JAX_PLATFORMS"] == "cuda" and settings["jax_default_matmul_precision"] == "highest"
+    raise RuntimeError("no such platform")
+PYTHON
+echo '{"ask": "enter", "method": "jax_scan_1"}' |
+  PYTHONPATH=$scratch/cpu_only python3 bench/rivals/recurrent.py --device cuda >lines.txt || fail "exit code $?: no GPU for JAX"
+tail -n 1 lines.txt | grep -q '"refused": "JAX is not installed (this one has no CUDA): ' ||
+  fail "no GPU for JAX: $(tail -n 1 lines.txt)"
+
 # What is installed here.
 found=0
 while read -r arguments; do

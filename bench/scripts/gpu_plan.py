@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""What bench/gpu.sh would run, point by point, and how long it is predicted to take. `bench/gpu.sh --plan` is
+
+    bench/scripts/gpu_plan.py bench/gpu_points.txt
+
+The predictions come from what an H200 took (bench/results/h200): the times of cuDNN's algorithms and of the project's passes, the
+seconds of every test, and what a run took besides; CONSTANTS says each. Points of programs that do not exist yet are predicted too.
+Exits 1 where a point is predicted to take longer than it has, or the blocks N, A, E, B longer than 315 s, or all to R longer than
+495 s.
+"""
+import argparse
+import json
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+H200 = os.path.join(ROOT, "bench", "results", "h200")
+# The blocks up to the last one of each, and the seconds that they may take together.
+LIMITS = [("NAEB", 315), ("NAEBCDR", 495)]
+CELLS = {"rnn": 1, "gru": 3, "lstm": 4}  # gates
+CONSTANTS = {
+    "start_s": 1.5,  # a process: the context, cuDNN's library, the kernels' code
+    # An algorithm of cuDNN that is entered: handle, descriptors, two graphs. Eight points of rnn.json, ten algorithms each, began
+    # at most 35 s before gru.json, with 13 s of rounds, most of them twice, and the start of one process.
+    "algorithm_s": 0.2,
+    "algorithms": 10,  # that are entered at the shortest T of a shape; later two, which both qualified
+    "winners": 2,
+    # A round at one point, seconds a step (T = 1000, B = 16, H = 20, RNN): the project's rows, the rivals that qualify, queued and
+    # recorded, and all others (rnn_1000.json). All make five passes while they are verified and qualify.
+    "own_s": 1.9e-6,
+    "winners_s": 3.6e-6,
+    "others_s": 2.75e-4,
+    "other_passes": 5,
+    # The references in float64 and float32 on the processor, a sample and step of an RNN with H = 20: three passes forward and two
+    # backward, of which one of each takes 36 ms at T = 30000, B = 16 on one core (rnn_cpu.json; float64 twice as long).
+    "reference_s": 2.7e-7,
+    "step_s": 2e-7,  # a step of training, forward and backward, at B = 1
+    "rounds_twice": 1.5,  # rounds that are noisy run again
+    "rivals_s": 16,  # guessed: to import PyTorch and JAX, and to compile ten programs
+}
+
+
+def load(name):
+    with open(os.path.join(H200, name), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def options_of(words):
+    """{"--seq-len": "1000", ..}; an option without a value has none."""
+    found = {}
+    for i, word in enumerate(words):
+        if word.startswith("--"):
+            found[word] = words[i + 1] if i + 1 < len(words) and not words[i + 1].startswith("--") else None
+    return found
+
+
+def predict_layers(model, options, seen):
+    """`bench rnn`, `gru`, `lstm` or `step` at one point."""
+    c = CONSTANTS
+    T, B, H = (int(options.get(key) or fallback) for key, fallback in (("--seq-len", 1000), ("--batch", 16), ("--hidden", 20)))
+    inits = 1 if "--init" in options or "--weights" in options else 2
+    repeats = int(options.get("--repeats") or 11)
+    gates = CELLS[model]
+    # Guessed: a pass takes the same time at each B up to some 256 and each H up to some 32; cuDNN's launches hide more.
+    width = max(1, B / 256) * max(1, H / 32)
+    steps = T * (2 if model == "lstm" else 1.3 if model == "gru" else 1)
+    first = (model, B, H) not in seen
+    seen.add((model, B, H))
+    reference = c["reference_s"] * T * B * gates * max(1, (H / 20) ** 2 / 8)
+    point = reference + c["algorithm_s"] * (c["algorithms"] if first else c["winners"])
+    point += (c["own_s"] + c["winners_s"]) * steps * width * (c["other_passes"] + repeats * c["rounds_twice"])
+    point += c["others_s"] * steps * max(1, width / 4) * c["other_passes"] * (1 if first else 0)
+    return c["start_s"] + inits * point + (c["rivals_s"] if "--rivals" in options else 0)
+
+
+def predict_tests(words):
+    """Side by side, four at a time, as long as the longest."""
+    took = {t["test"]: t.get("seconds") or 0 for t in load("tests.json")["tests"]}
+    if "all" in words:
+        return sum(s for name, s in took.items() if name.startswith("test_")) / 4
+    # The slowest one waits for the GPU as long as the others use it: half of what they take.
+    times = sorted((took.get("test_" + word, 5) for word in words if "=" not in word), reverse=True)
+    return times[0] + sum(times[1:]) / 2
+
+
+def predict(kind, words, budget, seen):
+    """Seconds, or None where nothing was measured."""
+    if kind == "tests":
+        return predict_tests(words)
+    if kind == "program":  # of training, every step of the RNN's forward pass; the backward pass is the scan's
+        options = options_of(words)
+        return CONSTANTS["start_s"] + int(options["--iterations"]) * int(options["--seq-len"]) * CONSTANTS["step_s"]
+    if kind == "sanitize":  # memcheck of two crossovers of twice the length took 30 and 36 s side by side
+        return 36 if words == ["rnn", "gru"] else None
+    if kind == "bench" and (words[0] in CELLS or words[0] == "step"):
+        options = options_of(words)
+        if any(word.startswith("%") and not os.path.exists(os.path.join(ROOT, word[1:])) for word in words):
+            return budget  # of a program that does not exist
+        return predict_layers(options.get("--model") if words[0] == "step" else words[0], options, seen)
+    return None
+
+
+def read_points(path):
+    """(block, name, seconds, kind, words) of every line."""
+    points = []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split()
+            if not words or line.startswith("#"):
+                continue
+            if len(words) < 4 or not words[2].isdigit() or words[1] in [point[1] for point in points]:
+                raise ValueError(f"{path}: line {number}: '{line.strip()}', expected BLOCK NAME SECONDS KIND, and a new name")
+            points.append((words[0], words[1], int(words[2]), words[3], words[4:]))
+    return points
+
+
+def show(points):
+    """Prints the plan; False where it does not fit."""
+    seen, sums, order, late = set(), {}, [], []
+    print(f"{'block':6}{'point':22}{'predicted':>10}{'at most':>9}")
+    for block, name, budget, kind, words in points:
+        seconds = predict(kind, words, budget, seen)
+        print(f"{block:6}{name:22}{'-' if seconds is None else format(seconds, '.1f'):>10}{budget:>9}")
+        if seconds is not None and seconds > budget:
+            late.append(f"{name}: {seconds:.1f} s, expected at most {budget}")
+        order += [block] if block not in order else []
+        before = sums.get(block, (0, 0))
+        sums[block] = (before[0] + (budget if seconds is None else seconds), before[1] + budget)
+    print()
+    for block in order:
+        print(f"{block}: {sums[block][0]:.0f} s predicted, {sums[block][1]} s at most")
+    for blocks, limit in LIMITS:
+        predicted, most = (sum(sums.get(block, (0, 0))[i] for block in blocks) for i in (0, 1))
+        print(f"{' '.join(blocks)}: {predicted:.0f} s predicted, {most} s at most, expected at most {limit}")
+        if predicted > limit or most > limit:
+            late.append(f"blocks {blocks}: {predicted:.0f} s predicted, {most} s at most, expected {limit}")
+    for line in late:
+        print(f"too long: {line}")
+    return not late
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("points", metavar="POINTS", help="bench/gpu_points.txt")
+    options = parser.parse_args()
+    try:
+        points = read_points(options.points)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    return 0 if show(points) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
