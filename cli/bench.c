@@ -219,7 +219,7 @@ static const bppsa_option_use uses_schedule[] = {
 /* ---- from options to settings ---- */
 
 /* Takes the network of --weights, whose layers must be such as all methods and rivals have. */
-static bppsa_status take_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_network_config *config,
+static bppsa_status take_weights(const bppsa_cli *cli, bppsa_network *network, bppsa_network_config *config,
                                  bppsa_bench_settings *asked) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, *slash = strrchr(path, '/');
   const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
@@ -288,7 +288,7 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_bench_point *point) {
 
 bppsa_status bppsa_setup_bench(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *init = bppsa_cli_value(cli, BPPSA_OPTION_INIT), *weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS);
-  const bppsa_network network = {.kind = bppsa_setup_kind(cli), .name = bppsa_setup_kind(cli)->name};
+  bppsa_network network = {.kind = bppsa_setup_kind(cli), .name = bppsa_setup_kind(cli)->name};
   bppsa_network_config config = bppsa_network_config_default(&network);
   bppsa_bench_point *point = &asked->point;
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ALL, &config));
