@@ -10,6 +10,8 @@
 
 #if SIMD_BYTES > 16
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 #define SIMD_PRAGMA_(text) _Pragma(#text)

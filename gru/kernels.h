@@ -2,7 +2,7 @@
  * kernels of core/simd.h. Internal.
  *
  * pre, delta_x and delta_h are [rows][3][n]. saved is [rows][4][n]: on entry to forward the recurrent products of r, z and m, then
- * r, 1 - z, m, n. The other arrays are [rows][n]. */
+ * the signed halves of r and z, m, and the code of n (core/simd_vectors.inc). The other arrays are [rows][n]. */
 #ifndef BPPSA_GRU_KERNELS_H
 #define BPPSA_GRU_KERNELS_H
 

@@ -175,17 +175,17 @@ template <typename real, int N, conv_source SOURCE> __global__ void bppsa_jacobi
 
 enum diagonal_slope { SLOPE_ONE, SLOPE_RELU, SLOPE_LEAKY, SLOPE_TANH, SLOPE_TANH_OUTPUT, SLOPE_SIGMOID, SLOPE_SIGMOID_OUTPUT };
 
-__device__ inline float jacobian_tanh(float x) {
-  return bppsa_squash_tanh_f32(x);
+__device__ inline float tanh_slope_of(float x) {
+  return bppsa_squash_tanh_slope_f32(x);
 }
-__device__ inline double jacobian_tanh(double x) {
-  return bppsa_squash_tanh_f64(x);
+__device__ inline double tanh_slope_of(double x) {
+  return bppsa_squash_tanh_slope_f64(x);
 }
-__device__ inline float jacobian_sigmoid(float x) {
-  return bppsa_squash_sigmoid_f32(x);
+__device__ inline float sigmoid_slope_of(float x) {
+  return bppsa_squash_sigmoid_slope_f32(x);
 }
-__device__ inline double jacobian_sigmoid(double x) {
-  return bppsa_squash_sigmoid_f64(x);
+__device__ inline double sigmoid_slope_of(double x) {
+  return bppsa_squash_sigmoid_slope_f64(x);
 }
 
 /* x is the input, or the output if the kind says so. All threads have the same kind. */
@@ -195,16 +195,12 @@ template <typename real> __device__ inline real diagonal_value(diagonal_slope ki
     return x <= 0 ? (real)0 : (real)1;
   case SLOPE_LEAKY:
     return x > 0 ? (real)1 : slope;
-  case SLOPE_TANH: {
-    const real h = jacobian_tanh(x);
-    return 1 - h * h;
-  }
+  case SLOPE_TANH:
+    return tanh_slope_of(x);
   case SLOPE_TANH_OUTPUT:
     return 1 - x * x;
-  case SLOPE_SIGMOID: {
-    const real s = jacobian_sigmoid(x);
-    return s * (1 - s);
-  }
+  case SLOPE_SIGMOID:
+    return sigmoid_slope_of(x);
   case SLOPE_SIGMOID_OUTPUT:
     return x * (1 - x);
   default:

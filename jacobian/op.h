@@ -41,8 +41,9 @@ typedef struct {
   bool diagonal;    /* e is present */
   bool pair;        /* the state is a pair (h, c), C = 2H numbers; e must be present */
   /* Computes d [gates] of one unit, then e if it is present, then b of a pair, from x = W_ih x + b_ih [gates],
-   * h = W_hh h_{-1} + b_hh [gates] and h_{-1}, of a pair c_{-1}. NULL: the step has no factors of this type. */
-  void (*factors_f32)(bool relu, const float *x, const float *h, float before, float *d);
+   * h = W_hh h_{-1} + b_hh [gates] and h_{-1}, of a pair c_{-1}. x and h are float64 for both types, because rounded next to a
+   * large bias a product would lose digits that the factors need. NULL: the step has no factors of this type. */
+  void (*factors_f32)(bool relu, const double *x, const double *h, float before, float *d);
   void (*factors_f64)(bool relu, const double *x, const double *h, double before, double *d);
   /* Returns the table of kernels that compute the same factors on a GPU. The table's members are private to the library, so a
    * step outside it has NULL. The step has no kernels if this is NULL or returns NULL. */

@@ -49,16 +49,17 @@ template <typename real, typename step> __global__ void bppsa_jacobian_step_fact
   const int64_t unit = (int64_t)blockIdx.x * STEP_TILE + (threadIdx.x & 31);
   const int64_t sample = (int64_t)blockIdx.y * STEP_ROWS + (threadIdx.x >> 5);
   const bool there = unit < s.units && sample < s.batch;
-  real x[K], h[K], d[FACTORS] = {};
-  BPPSA_UNROLL
-  for (int k = 0; k < K; ++k) {
-    x[k] = there ? s.bias_ih[k * s.units + unit] : (real)0;
-    h[k] = there ? s.bias_hh[k * s.units + unit] : (real)0;
-  }
-  step_affine<real, K>(s, s.weights_ih, NULL, s.input, s.inputs, tile, vector, keep, x);
-  step_affine<real, K>(s, s.weights, s.mask, s.state, s.units, tile, vector, keep, h);
+  real of_x[K] = {}, of_h[K] = {}, d[FACTORS] = {};
+  step_affine<real, K>(s, s.weights_ih, NULL, s.input, s.inputs, tile, vector, keep, of_x);
+  step_affine<real, K>(s, s.weights, s.mask, s.state, s.units, tile, vector, keep, of_h);
   if (!there) {
     return;
+  }
+  double x[K], h[K];
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    x[k] = (double)of_x[k] + (double)s.bias_ih[k * s.units + unit];
+    h[k] = (double)of_h[k] + (double)s.bias_hh[k * s.units + unit];
   }
   const real before = s.state[sample * s.units + unit];
   step::factors(s.relu, x, h, before, d);

@@ -9,11 +9,11 @@
 #include "jacobian/step_kernels.cuh"
 
 /* factors(relu, x, h, before, d): d [GATES + DIAGONAL] of a unit from its pre-activations x and h [GATES], and h_{-1}. */
-template <typename real> using step_factors = void (*)(bool relu, const real *x, const real *h, real before, real *d);
+template <typename real> using step_factors = void (*)(bool relu, const double *x, const double *h, real before, real *d);
 
 template <int K, int D, step_factors<float> f32, step_factors<double> f64> struct step_of {
   enum { GATES = K, DIAGONAL = D };
-  __device__ static inline void factors(bool relu, const float *x, const float *h, float before, float *d) {
+  __device__ static inline void factors(bool relu, const double *x, const double *h, float before, float *d) {
     f32(relu, x, h, before, d);
   }
   __device__ static inline void factors(bool relu, const double *x, const double *h, double before, double *d) {

@@ -1,8 +1,9 @@
 /* The elementwise part of an LSTM's step (lstm/lstm.h) in one pass over memory, compiled for every instruction set and chosen like
  * the kernels of core/simd.h. Internal.
  *
- * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: i, f, g, o, tanh(c). g and carried are
- * gradients of states, [rows][2][n]: of h, then of c. The other arrays are [rows][n]; `before` is c of the step before. */
+ * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: the signed halves
+ * (core/simd_vectors.inc) of i and f, then g, that of o, and tanh(c). g and carried are gradients of states, [rows][2][n]: of h,
+ * then of c. The other arrays are [rows][n]; `before` is c of the step before. */
 #ifndef BPPSA_LSTM_KERNELS_H
 #define BPPSA_LSTM_KERNELS_H
 

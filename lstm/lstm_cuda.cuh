@@ -5,20 +5,12 @@
 #include <math.h>
 
 #include "recurrent/cell_cuda.cuh"
+#include "recurrent/kept.cuh"
 
-/* 1 / (1 + exp(-x)). In float the quotient is within 2 ulp without a branch for subnormal numbers, because the divisor is normal.
- */
-__device__ inline float lstm_sigmoid(float x) {
-  return __fdividef(1, 1 + expf(-x));
-}
-__device__ inline double lstm_sigmoid(double x) {
-  return 1 / (1 + exp(-x));
-}
-
-/* The equations of lstm/lstm.h. saved: i, f, g, o, tanh(c). */
+/* The equations of lstm/lstm.h. saved: the signed halves of i and f, g, that of o, and tanh(c). */
 template <typename real> struct lstm_unit {
   enum { MATRICES = 4, SAVED = 5, DIAGONAL = 1, SPLIT = 0, PAIR = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
-  real i, f, g, o, out, h, c; /* out: tanh(c); h and c of step t - 1 */
+  real i, f, g, o, out, h, c; /* as saved, out: tanh(c); h and c of step t - 1 */
 
   __device__ static inline lstm_unit load(const unit_place<real, ::lstm_unit> &at, int j = 0) {
     lstm_unit unit;
@@ -35,25 +27,25 @@ template <typename real> struct lstm_unit {
     return h;
   }
   __device__ inline void factors(bool, real d[5], real *e, real *d_x) const {
-    d[0] = g * i * (1 - i);
-    d[1] = c * f * (1 - f);
-    d[2] = i * (1 - g * g);
-    d[3] = out * o * (1 - o);
-    d[4] = o * (1 - out * out); /* from h to c */
-    *e = f;
+    d[0] = g * gate_slope_of(i);
+    d[1] = c * gate_slope_of(f);
+    d[2] = gate_of(i) * (1 - g * g);
+    d[3] = out * gate_slope_of(o);
+    d[4] = gate_of(o) * (1 - out * out); /* from h to c */
+    *e = gate_of(f);
     *d_x = d[3];
   }
   __device__ inline real carried(real through) const {
-    return f * through;
+    return gate_times(f, through);
   }
   __device__ static inline real forward(bool, const real pre[4], const real product[4], real *cell, real saved[5]) {
-    saved[0] = lstm_sigmoid(pre[0] + product[0]);
-    saved[1] = lstm_sigmoid(pre[1] + product[1]);
+    saved[0] = half_of(pre[0] + product[0]);
+    saved[1] = half_of(pre[1] + product[1]);
     saved[2] = (real)tanh(pre[2] + product[2]);
-    saved[3] = lstm_sigmoid(pre[3] + product[3]);
-    *cell = saved[1] * *cell + saved[0] * saved[2];
+    saved[3] = half_of(pre[3] + product[3]);
+    *cell = gate_of(saved[1]) * *cell + gate_of(saved[0]) * saved[2];
     saved[4] = (real)tanh(*cell);
-    return saved[3] * saved[4];
+    return gate_of(saved[3]) * saved[4];
   }
 };
 

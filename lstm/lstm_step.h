@@ -1,5 +1,5 @@
-/* The factors of the LSTM's Jacobian from the pre-activations of one step: σ and tanh are computed in float64 and rounded to the
- * values' type. Compiled without contraction of a·b + c. */
+/* The factors of the LSTM's Jacobian from the pre-activations of one step: they are computed in float64, and rounded to the
+ * values' type at the end. Compiled without contraction of a·b + c. */
 #ifndef BPPSA_LSTM_LSTM_STEP_H
 #define BPPSA_LSTM_LSTM_STEP_H
 

@@ -1,5 +1,5 @@
-/* The factors of the RNN's Jacobian from the pre-activations of one step, with the same bits on CPU and GPU: tanh is computed in
- * float64 and rounded to the values' type. Compiled without contraction of a·b + c. */
+/* The factors of the RNN's Jacobian from the pre-activations of one step, with the same bits on CPU and GPU: they are computed in
+ * float64, and rounded to the values' type at the end. Compiled without contraction of a·b + c. */
 #ifndef BPPSA_RNN_RNN_STEP_H
 #define BPPSA_RNN_RNN_STEP_H
 

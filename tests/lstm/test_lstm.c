@@ -119,6 +119,11 @@ static void add_loss(const problem *p, const run *r, int64_t b, int64_t t, doubl
   }
 }
 
+/* A gate, of which the forward pass keeps the signed half (core/simd_vectors.inc). */
+static double gate_of(float half) {
+  return signbit(half) ? 1 + (double)half : (double)half;
+}
+
 /* Step t of BP of sample b of a run in f32 with one layer, in f64, from the values that the forward pass saved: g [2H]. */
 static void exact_step(const problem *p, const run *r, int64_t b, int64_t t, uint64_t stream, uint64_t *at, double *g) {
   const int64_t H = p->c.hidden, row = (t - 1) * p->c.batch + b;
@@ -126,7 +131,7 @@ static void exact_step(const problem *p, const run *r, int64_t b, int64_t t, uin
   const float *saved = (const float *)n->layers[0].saved + row * 5 * H, *c = (const float *)n->layers[0].c + row * H;
   double before[2 * MOST_HIDDEN] = {0};
   for (int64_t j = 0; j < H; ++j) {
-    const double i = (double)saved[j], f = (double)saved[H + j], z = (double)saved[2 * H + j], o = (double)saved[3 * H + j];
+    const double i = gate_of(saved[j]), f = gate_of(saved[H + j]), z = (double)saved[2 * H + j], o = gate_of(saved[3 * H + j]);
     const double out = (double)saved[4 * H + j];
     const double dc = (g[H + j] + o * (1 - out * out) * g[j]) * moved(stream, at);
     const double deltas[4] = {z * i * (1 - i) * dc * moved(stream, at), (double)c[j] * f * (1 - f) * dc * moved(stream, at),

@@ -46,18 +46,14 @@ static inline void check_step(const bppsa_step *step, step_unit unit, step_expec
   for (int64_t p = 0; p < POINTS; ++p) {
     const double *x = numbers + p * NUMBERS, *h = x + BPPSA_STEP_GATES, before = x[NUMBERS - 1];
     double by[BPPSA_STEP_GATES + 1][2], found[STEP_FACTORS], wanted[STEP_FACTORS];
-    float narrow[STEP_FACTORS], narrow_x[BPPSA_STEP_GATES], narrow_h[BPPSA_STEP_GATES];
+    float narrow[STEP_FACTORS];
     if (relu && fabs(x[0] + h[0]) < 1e-4) {
       continue; /* no derivative */
-    }
-    for (int k = 0; k < BPPSA_STEP_GATES; ++k) {
-      narrow_x[k] = (float)x[k];
-      narrow_h[k] = (float)h[k];
     }
     derivatives(unit, step->gates, relu, x, h, before, by);
     expected(by, wanted);
     step->factors_f64(relu, x, h, before, found);
-    step->factors_f32(relu, narrow_x, narrow_h, (float)before, narrow);
+    step->factors_f32(relu, x, h, (float)before, narrow);
     for (int64_t k = 0; k < factors; ++k) {
       if (!(fabs(found[k] - wanted[k]) < 1e-7) || !(fabs((double)narrow[k] - wanted[k]) < 1e-5)) {
         fail_msg("%s, point %d, factor %d: %.9g and %.9g, expected %.9g", step->name, (int)p, (int)k, found[k], (double)narrow[k],

@@ -1,0 +1,300 @@
+/* Gradients of one step of a GRU and an LSTM whose gates are far open or closed, number by number against long double: biases of
+ * each gate from -80 to 80. Wherever a gradient is a normal number of its type it must have its digits. On a processor with every
+ * instruction set's kernels; BPPSA_TEST_DEVICE names another device.
+ *
+ * Sample j has a seed for unit j alone, and W_hh is diagonal, so that every number of the biases' and weights' gradients is one
+ * product. All numbers but biases are multiples of 1/16, so that pre-activations are not rounded, except r m next to a bias of n:
+ * in half of the points m is 0. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/memory.h"
+#include "core/simd.h"
+#include "gru/gru.h"
+#include "lstm/lstm.h"
+#include "recurrent/recurrent.h"
+#include "tests/support/support.h"
+
+enum { MOST_GATES = 4, MOST_HIDDEN = 40 };
+
+/* One unit and sample: what goes in, and the gradients of x W_ihᵀ + b_ih, of h W_hhᵀ + b_hh and of the state, without what goes
+ * through W_hh. rounded: by how many roundings of the type each gate's gradients may err, because a sum may cancel. */
+typedef struct {
+  double bias[MOST_GATES], w_ih, w_hh[MOST_GATES], x, h, c, seed;
+  long double to_x[MOST_GATES], to_h[MOST_GATES], own, own_c, rounded[MOST_GATES];
+} point;
+
+static long double sigmoid_of(long double x) {
+  return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+
+static long double tanh_slope_of(long double x) {
+  const long double e = expl(-2 * fabsl(x));
+  return 4 * e / ((1 + e) * (1 + e));
+}
+
+static long double in(const point *p, int k) {
+  return (long double)p->bias[k] + (long double)p->w_ih * (long double)p->x;
+}
+
+static long double product(const point *p, int k) {
+  return (long double)p->w_hh[k] * (long double)p->h;
+}
+
+/* The equations of gru/gru.h; h - n without cancellation where n is near 1 or -1. */
+static void gru_reference(point *p) {
+  const long double xr = in(p, 0) + product(p, 0), xz = in(p, 1) + product(p, 1), m = product(p, 2), g = (long double)p->seed;
+  const long double r = sigmoid_of(xr), xn = in(p, 2) + r * m, e = expl(-2 * fabsl(xn)), h = (long double)p->h;
+  const long double difference = xn > 1 ? h - 1 + 2 * e / (1 + e) : xn < -1 ? h + 1 - 2 * e / (1 + e) : h - tanhl(xn);
+  p->to_x[2] = g * sigmoid_of(-xz) * tanh_slope_of(xn);
+  p->to_x[0] = p->to_h[0] = p->to_x[2] * m * r * sigmoid_of(-xr);
+  p->to_x[1] = p->to_h[1] = g * difference * sigmoid_of(xz) * sigmoid_of(-xz);
+  p->to_h[2] = p->to_x[2] * r;
+  p->own = g * sigmoid_of(xz);
+  p->rounded[0] = p->rounded[2] = m == 0 ? 0 : 4 * fabsl(xn);
+  p->rounded[1] = fabsl(xn) > 1 ? p->rounded[0] : 4 * (fabsl(h) + fabsl(h - difference)) / fabsl(difference);
+}
+
+/* Those of lstm/lstm.h. */
+static void lstm_reference(point *p) {
+  const long double xi = in(p, 0) + product(p, 0), xf = in(p, 1) + product(p, 1), xg = in(p, 2) + product(p, 2);
+  const long double xo = in(p, 3) + product(p, 3), before = (long double)p->c;
+  const long double c = sigmoid_of(xf) * before + sigmoid_of(xi) * tanhl(xg), g = (long double)p->seed;
+  const long double to_c = g * sigmoid_of(xo) * tanh_slope_of(c);
+  p->to_x[0] = to_c * tanhl(xg) * sigmoid_of(xi) * sigmoid_of(-xi);
+  p->to_x[1] = to_c * before * sigmoid_of(xf) * sigmoid_of(-xf);
+  p->to_x[2] = to_c * sigmoid_of(xi) * tanh_slope_of(xg);
+  p->to_x[3] = g * tanhl(c) * sigmoid_of(xo) * sigmoid_of(-xo);
+  memcpy(p->to_h, p->to_x, sizeof p->to_h);
+  p->own_c = to_c * sigmoid_of(xf);
+  p->rounded[3] = 4 * (fabsl(before) + 1) * sigmoid_of(xf) / fabsl(c) + 4 * sigmoid_of(xi) / fabsl(c);
+}
+
+typedef struct {
+  const bppsa_cell *cell;
+  int wide[MOST_GATES]; /* the gates whose biases are far from 0 */
+  void (*reference)(point *p);
+} kind;
+
+static const kind gru = {&bppsa_gru_cell, {1, 1, 1, 0}, gru_reference};
+static const kind lstm = {&bppsa_lstm_cell, {1, 1, 0, 1}, lstm_reference};
+
+/* The i-th point: first each gate's bias from -80 to 80 by itself, then any biases at once. */
+enum { BY_ITSELF = 65, POINTS = 4 * BY_ITSELF + 140 };
+
+static double sixteenth(uint64_t *state, int most) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  const int v = (int)((*state >> 40) % (uint64_t)(2 * most)) - most;
+  return (v < 0 ? v : v + 1) / 16.0;
+}
+
+static point make_point(const kind *k, int i) {
+  uint64_t state = (uint64_t)i + 77;
+  point p = {.w_ih = sixteenth(&state, 8), .x = sixteenth(&state, 16), .h = sixteenth(&state, 16), .c = sixteenth(&state, 16)};
+  p.seed = sixteenth(&state, 32);
+  for (int gate = 0; gate < k->cell->gates; ++gate) {
+    p.w_hh[gate] = sixteenth(&state, 8);
+    p.bias[gate] = sixteenth(&state, 16);
+    if (k->wide[gate] && i >= 4 * BY_ITSELF) {
+      p.bias[gate] = sixteenth(&state, 16 * 80);
+    }
+  }
+  if (i < 4 * BY_ITSELF && k->wide[i / BY_ITSELF]) {
+    p.bias[i / BY_ITSELF] = 2.5 * (i % BY_ITSELF - BY_ITSELF / 2);
+  }
+  if (!k->cell->pair && i % 2 == 0) {
+    p.w_hh[2] = 0; /* m = 0 */
+  }
+  k->reference(&p);
+  return p;
+}
+
+static const struct {
+  bppsa_backward backward;
+  bppsa_scan_algorithm algorithm;
+} methods[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED}};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+/* What all checks of a run have in common. */
+typedef struct {
+  const kind *kind;
+  const bppsa_device *device;
+  bppsa_dtype dtype;
+  int64_t hidden;
+  size_t method;
+} setting;
+
+/* got against `expected`, a sum of terms with the absolute sum `size`. */
+static void check(const setting *s, const point *p, const char *what, int gate, double got, long double expected,
+                  long double size) {
+  const bool single = s->dtype == BPPSA_F32;
+  const long double least = single ? (long double)FLT_MIN : (long double)DBL_MIN, ulp = single ? 0x1p-24L : 0x1p-53L;
+  const long double allowed =
+      ((single ? 1e-6L : 1e-14L) + (gate < 0 ? 0 : p->rounded[gate]) * ulp) * size + (size == fabsl(expected) ? 0 : 4 * least);
+  if (fabsl(expected) < least * (1 + 1e-6L) ? !(fabs(got) < 2 * least) : !(fabsl((long double)got - expected) <= allowed)) {
+    fail_msg("%s %s, method %d, vectors %s, %s of gate %d, biases %g %g %g %g, m %s: %.9g, expected %.9Lg: relative error %.2Lg",
+             s->kind->cell->name, bppsa_dtype_name(s->dtype), (int)s->method, bppsa_simd_get()->name, what, gate, p->bias[0],
+             p->bias[1], p->bias[2], p->bias[3], p->w_hh[2] == 0 ? "0" : "not 0", got, expected,
+             fabsl((long double)got - expected) / fabsl(expected));
+  }
+}
+
+static double *zeros(int64_t count) {
+  double *values = bppsa_calloc(count, sizeof *values);
+  assert_non_null(values);
+  return values;
+}
+
+/* The device's numbers of a view, as float64. */
+static double *fetch(const bppsa_device *device, const bppsa_view *view) {
+  bppsa_view typed = *view, wide = bppsa_view_make(zeros(bppsa_view_count(view)), BPPSA_F64, view->ndim, view->shape);
+  typed.data = bppsa_alloc(bppsa_view_bytes(view));
+  typed.device = BPPSA_CPU;
+  assert_non_null(typed.data);
+  const bppsa_device *from = view->device == BPPSA_CUDA ? device : NULL;
+  assert_int_equal(bppsa_memory_get(from, typed.data, view->data, (int64_t)bppsa_view_bytes(view)), BPPSA_OK);
+  assert_int_equal(bppsa_view_convert(&typed, &wide), BPPSA_OK);
+  bppsa_free(typed.data);
+  return wide.data;
+}
+
+static bppsa_view put(const setting *s, double *values, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make(NULL, s->dtype, ndim, shape);
+  void *typed = rounded(s->dtype, values, bppsa_view_count(&view));
+  view.data = on_device(s->device, typed, (int64_t)bppsa_view_bytes(&view));
+  view.device = bppsa_device_get_kind(s->device);
+  bppsa_free(typed);
+  bppsa_free(values);
+  return view;
+}
+
+static void set_parameters(const setting *s, bppsa_model *model, const point *points) {
+  const int64_t H = s->hidden;
+  for (int64_t j = 0; j < H; ++j) {
+    for (int64_t k = 0; k < s->kind->cell->gates; ++k) {
+      bppsa_view_set(&model->parameters[0].value, k * H + j, points[j].w_ih);
+      bppsa_view_set(&model->parameters[1].value, (k * H + j) * H + j, points[j].w_hh[k]);
+      bppsa_view_set(&model->parameters[2].value, k * H + j, points[j].bias[k]);
+    }
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+}
+
+static void pass(const setting *s, bppsa_model *model, const point *points) {
+  const int64_t H = s->hidden, S = (s->kind->cell->pair ? 2 : 1) * H;
+  double *x = zeros(H), *h0 = zeros(H * S), *seed = zeros(H * H);
+  for (int64_t j = 0; j < H; ++j) {
+    x[j] = points[j].x;
+    h0[j * S + j] = points[j].h;
+    if (s->kind->cell->pair) {
+      h0[j * S + H + j] = points[j].c;
+    }
+    seed[j * H + j] = points[j].seed;
+  }
+  bppsa_view logits,
+      held[] = {put(s, x, 3, (int64_t[]){1, H, 1}), put(s, h0, 3, (int64_t[]){1, H, S}), put(s, seed, 2, (int64_t[]){H, H})};
+  assert_int_equal(bppsa_model_forward(model, &held[0], &held[1], NULL, &logits), BPPSA_OK);
+  assert_int_equal(model->ops->backward(model, &held[2]), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(model, true), BPPSA_OK);
+  for (int i = 0; i < 3; ++i) {
+    bppsa_memory_free(s->device, held[i].data);
+  }
+}
+
+static void check_gradients(const setting *s, bppsa_model *model, const point *points) {
+  const int64_t H = s->hidden, S = (s->kind->cell->pair ? 2 : 1) * H;
+  bppsa_view views[2];
+  assert_int_equal(model->ops->input_gradients(model, &views[0], &views[1]), BPPSA_OK);
+  double *dx = fetch(s->device, &views[0]), *dh0 = fetch(s->device, &views[1]);
+  for (int64_t j = 0; j < H; ++j) {
+    const point *p = &points[j];
+    long double to_x = 0, sizes_x = 0, to_h = p->own, sizes_h = fabsl(p->own);
+    for (int k = 0; k < s->kind->cell->gates; ++k) {
+      const int64_t row = k * H + j;
+      const long double of_x = p->to_x[k] * (long double)p->w_ih, of_h = p->to_h[k] * (long double)p->w_hh[k];
+      const long double dw_ih = p->to_x[k] * (long double)p->x, dw_hh = p->to_h[k] * (long double)p->h;
+      check(s, p, "bias_ih", k, bppsa_view_get(&model->parameters[2].gradient, row), p->to_x[k], fabsl(p->to_x[k]));
+      check(s, p, "bias_hh", k, bppsa_view_get(&model->parameters[3].gradient, row), p->to_h[k], fabsl(p->to_h[k]));
+      check(s, p, "weight_ih", k, bppsa_view_get(&model->parameters[0].gradient, row), dw_ih, fabsl(dw_ih));
+      check(s, p, "weight_hh", k, bppsa_view_get(&model->parameters[1].gradient, row * H + j), dw_hh, fabsl(dw_hh));
+      to_x += of_x;
+      to_h += of_h;
+      sizes_x += fabsl(of_x) * (1 + p->rounded[k] / 10);
+      sizes_h += fabsl(of_h) * (1 + p->rounded[k] / 10);
+    }
+    check(s, p, "x", -1, dx[j], to_x, sizes_x);
+    check(s, p, "h0", -1, dh0[j * S + j], to_h, sizes_h);
+    if (s->kind->cell->pair) {
+      check(s, p, "c0", -1, dh0[j * S + H + j], p->own_c, fabsl(p->own_c));
+    }
+  }
+  bppsa_free(dx);
+  bppsa_free(dh0);
+}
+
+static void check_points(const setting *s) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  point points[MOST_HIDDEN];
+  c.seq_len = 1;
+  c.batch = c.hidden = s->hidden;
+  c.no_head = c.input_gradients = true;
+  c.dtype = s->dtype;
+  c.method.backward = methods[s->method].backward;
+  c.method.scan.algorithm = methods[s->method].algorithm;
+  assert_int_equal(bppsa_recurrent_create(&c, s->kind->cell, s->device, &model), BPPSA_OK);
+  const int every = bppsa_device_get_kind(s->device) == BPPSA_CUDA ? 5 : 1; /* an emulated device takes its time */
+  for (int from = 0; from < POINTS; from += (int)s->hidden * every) {
+    for (int j = 0; j < s->hidden; ++j) {
+      points[j] = make_point(s->kind, (from + j * every) % POINTS);
+    }
+    set_parameters(s, model, points);
+    pass(s, model, points);
+    check_gradients(s, model, points);
+  }
+  bppsa_model_destroy(model);
+}
+
+static void check_cell(const kind *k) {
+  static const char *const names[] = {"portable", "avx2", "avx512"};
+  bppsa_device *device = test_device(1);
+  const bool gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
+  for (size_t m = 0; m < METHODS; ++m) {
+    for (int d = 0; d < 2; ++d) { /* H: whole vectors and their ends; on a GPU the fused kernels, and those of larger layers */
+      setting s = {.kind = k, .device = device, .dtype = d == 0 ? BPPSA_F32 : BPPSA_F64, .hidden = 37, .method = m};
+      if (gpu) {
+        s.hidden = (m + (size_t)d) % 2 == 0 ? 32 : MOST_HIDDEN;
+        check_points(&s);
+        continue;
+      }
+      for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
+        if (bppsa_simd_select(names[i]) == BPPSA_OK) {
+          check_points(&s);
+        }
+      }
+      assert_int_equal(bppsa_simd_select("auto"), BPPSA_OK);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_gru(void **state) {
+  (void)state;
+  check_cell(&gru);
+}
+
+static void test_lstm(void **state) {
+  (void)state;
+  check_cell(&lstm);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gru), cmocka_unit_test(test_lstm)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
