@@ -13,8 +13,9 @@
  *     g_h ← W_hiᵀ(d_i ∘ δ) + W_hfᵀ(d_f ∘ δ) + W_hgᵀ(d_g ∘ δ) + W_hoᵀ(d_o ∘ g_h)        g_c ← f_t ∘ δ
  *     d_i = g_t i_t (1 - i_t)    d_f = c_{t-1} f_t (1 - f_t)    d_g = i_t (1 - g_t²)    d_o = tanh(c_t) o_t (1 - o_t)
  *
- * So that no gate is computed twice the forward pass keeps g, tanh(c), and of i, f and o their signed halves, from which a gate,
- * its distance from 1 and their product follow with all their digits however far it is open or closed (docs/conventions.md).
+ * So that no gate is computed twice the forward pass keeps g, tanh(c), and of i, f and o their signed halves (of a gate σ(x): σ
+ * where x < 0, σ - 1 elsewhere), from which a gate, its distance from 1 and their product follow with all their digits however far
+ * it is open or closed.
  * The gates are stacked in the order i, f, g, o.
  */
 #ifndef BPPSA_LSTM_LSTM_H
