@@ -8,10 +8,10 @@
  *     Jᵀ_t = W_hrᵀ diag(a_t) + W_hzᵀ diag(c_t) + W_hnᵀ diag(b_t) + diag(z_t)
  *     a_t = (1 - z_t)(1 - n_t²) m_t r_t (1 - r_t)    c_t = (h_{t-1} - n_t) z_t (1 - z_t)    b_t = (1 - z_t)(1 - n_t²) r_t
  *
- * (The paper's last equation of appendix E is this transposed Jacobian, although its left side does not say so.) So that no gate
- * is computed twice the forward pass keeps m, the signed halves of r and z (of a gate σ(x): σ where x < 0, σ - 1 elsewhere), and a
- * code of n (n where it is small, elsewhere 1 - |n| with n's sign): every factor follows from them with all its digits, also where z
- * is near 0 or 1, r near 1, or n near 1 or -1. The gates are stacked in the order r, z, n.
+ * (The paper's last equation of appendix E is this transposed Jacobian, although its left side does not say so.) So that no
+ * gate is computed twice the forward pass keeps m, the signed halves of r and z (of a gate σ(x): σ where x < 0, σ - 1
+ * elsewhere), and a code of n (n where it is small, elsewhere 1 - |n| with n's sign): every factor follows from them with all
+ * its digits, also where z is near 0 or 1, r near 1, or n near 1 or -1. The gates are stacked in the order r, z, n.
  */
 #ifndef BPPSA_GRU_GRU_H
 #define BPPSA_GRU_GRU_H
