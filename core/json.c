@@ -114,8 +114,22 @@ bool bppsa_json_put_real(json_t *object, const char *key, double value) {
   return bppsa_json_put(object, key, bppsa_json_real(value));
 }
 
+json_t *bppsa_json_string(const char *value) {
+  json_t *text = json_string(value);
+  if (text != NULL || bppsa_json_out_of_memory()) {
+    return text;
+  }
+  char *printable = bppsa_strdup(value);
+  if (printable != NULL) {
+    bppsa_make_printable(printable);
+    text = json_string(printable);
+  }
+  bppsa_free(printable);
+  return text;
+}
+
 bool bppsa_json_put_text(json_t *object, const char *key, const char *value) {
-  return bppsa_json_put(object, key, json_string(value));
+  return bppsa_json_put(object, key, bppsa_json_string(value));
 }
 
 bool bppsa_json_put_bool(json_t *object, const char *key, bool value) {

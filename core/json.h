@@ -48,6 +48,8 @@ json_t *bppsa_json_real(double value);
 bool bppsa_json_put(json_t *object, const char *key, json_t *value);
 bool bppsa_json_put_integer(json_t *object, const char *key, int64_t value);
 bool bppsa_json_put_real(json_t *object, const char *key, double value);
+/* A text, in which '?' stands for bytes that are no UTF-8, as paths may have them; NULL: no memory. */
+json_t *bppsa_json_string(const char *value);
 bool bppsa_json_put_text(json_t *object, const char *key, const char *value);
 bool bppsa_json_put_shape(json_t *object, const char *key, int32_t ndim, const int64_t *shape); /* a list of numbers */
 bool bppsa_json_put_bool(json_t *object, const char *key, bool value);

@@ -52,8 +52,7 @@ static json_t *command_json(const bppsa_provenance *provenance) {
   json_t *words = json_array();
   bool ok = words != NULL;
   for (int i = 0; ok && i < provenance->argc; ++i) {
-    json_t *word = json_string(provenance->argv[i]);
-    word = word != NULL || bppsa_json_out_of_memory() ? word : json_string("(not UTF-8)");
+    json_t *word = bppsa_json_string(provenance->argv[i]);
     ok = word != NULL && json_array_append_new(words, word) == 0;
   }
   return bppsa_json_finish(words, ok);

@@ -365,13 +365,17 @@ static void describe_changes(const bppsa_weights_request *request, const bppsa_m
                              const bppsa_network *network, char *note) {
   const bppsa_list_origin *first = NULL;
   const char *widened = NULL, *pruned = NULL;
+  int64_t masks = 0;
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     const bppsa_list_origin *origin = bppsa_weight_list_origin(own, model->parameters[i].name);
     first = first == NULL ? origin : first;
     if (origin->stored == BPPSA_F16 || origin->stored == BPPSA_BF16) {
       widened = bppsa_dtype_name(origin->stored);
     }
-    pruned = origin->pruned && !has_mask(network, model->parameters[i].name) ? model->parameters[i].name : pruned;
+    if (origin->pruned && !has_mask(network, model->parameters[i].name)) {
+      pruned = pruned == NULL ? model->parameters[i].name : pruned;
+      ++masks;
+    }
   }
   const char *to = bppsa_dtype_name(model->dtype);
   const bool rounded = model->dtype == BPPSA_F32 && first->stored == BPPSA_F64;
@@ -379,8 +383,12 @@ static void describe_changes(const bppsa_weights_request *request, const bppsa_m
                          : widened != NULL ? snprintf(note, BPPSA_WEIGHTS_NOTE, "%s weights, converted to %s", widened, to)
                                            : snprintf(note, BPPSA_WEIGHTS_NOTE, "%s", ""));
   if (pruned != NULL && request->trains) {
-    snprintf(note + used, BPPSA_WEIGHTS_NOTE - used, "%sthe mask of %.100s is applied once: training changes all its weights",
-             used > 0 ? "; " : "", pruned);
+    char more[48] = "";
+    if (masks > 1) {
+      snprintf(more, sizeof more, " and of %lld more tensors", (long long)masks - 1);
+    }
+    snprintf(note + used, BPPSA_WEIGHTS_NOTE - used, "%sthe mask of %.100s%s is applied once: training changes all weights",
+             used > 0 ? "; " : "", pruned, more);
   }
 }
 

@@ -27,11 +27,17 @@ const char *bppsa_oracle_level_warning(const bppsa_oracle_level *level, char tex
   const double slowest = bppsa_oracle_spread_at(level->slowdown_spread, level->slowdown, BPPSA_END_HIGH);
   text[0] = '\0';
   if (level->processors > 1 && slowest >= close * (double)level->processors) {
+    const bool gains = level->slowdown < close * (double)level->processors; /* by the median */
+    char end[40] = "";
+    if (bppsa_oracle_spread_known(level->slowdown_spread)) {
+      bppsa_print(end, sizeof end, ", up to %.2f", slowest);
+    }
     bppsa_print(text, BPPSA_ORACLE_WARNING,
-                "%" PRId64
-                " processors at once compute %.2f times as long as one, up to %.2f: as long as one after the other, so "
-                "they gain nothing; they share one core, or other programs keep the machine busy",
-                level->processors, level->slowdown, slowest);
+                "%" PRId64 " processors at once compute %.2f times as long as one%s: %s; they share one core, or other programs "
+                "keep the machine busy",
+                level->processors, level->slowdown, end,
+                gains ? "they may take as long as one after the other, and gain nothing"
+                      : "as long as one after the other, so they gain nothing");
   }
   return text;
 }

@@ -388,7 +388,11 @@ static bppsa_status finish(bppsa_bench *bench) {
   ok = bppsa_json_put(document, "sums", sums_json(&s->crew)) && ok;
   BPPSA_TRY(ok ? BPPSA_OK : bppsa_bench_no_room());
   BPPSA_TRY(bench->request->to.json ? BPPSA_OK : print_ordering(bench, s->ordering));
-  BPPSA_TRY(write_files(s));
+  const bppsa_status written = write_files(s);
+  if (written != BPPSA_OK) { /* the report is a file of its own */
+    const bppsa_status reported = bppsa_bench_finish(&bench->report);
+    return reported != BPPSA_OK ? reported : written;
+  }
   return bppsa_schedule_crew_dismiss(&s->crew);
 }
 

@@ -11,14 +11,40 @@ static bppsa_status write_failed(int reason) {
   return bppsa_fail(BPPSA_ERR_IO, "standard output: write failed (%s), expected it to take the results", strerror(reason));
 }
 
+/* Makes every line of a text printable; line feeds stay. */
+static void make_lines_printable(char *text) {
+  for (char *line = text, *end; line != NULL; line = end != NULL ? end + 1 : NULL) {
+    end = strchr(line, '\n');
+    if (end != NULL) {
+      *end = '\0';
+    }
+    bppsa_make_printable(line);
+    if (end != NULL) {
+      *end = '\n';
+    }
+  }
+}
+
 bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) {
-  va_list arguments;
+  va_list arguments, again;
   va_start(arguments, format);
-  errno = 0;
-  const int written = vfprintf(to->out, format, arguments);
-  const int reason = errno;
+  va_copy(again, arguments);
+  const int size = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
-  return written < 0 ? write_failed(reason) : BPPSA_OK;
+  char *text = size >= 0 ? bppsa_calloc(size + 1, 1) : NULL;
+  if (text != NULL) {
+    vsnprintf(text, (size_t)size + 1, format, again);
+    make_lines_printable(text);
+  }
+  va_end(again);
+  if (text == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  errno = 0;
+  const bool good = fputs(text, to->out) >= 0;
+  const int reason = errno;
+  bppsa_free(text);
+  return good ? BPPSA_OK : write_failed(reason);
 }
 
 void bppsa_output_note(const bppsa_output *to, const char *format, ...) {

@@ -1,13 +1,17 @@
 """The commands of the program, as functions: options are keyword arguments, arrays take the place of files."""
 from __future__ import annotations
 
+import atexit
+import contextlib
 import errno
 import json
 import os
 import pathlib
+import re
+import shutil
 import tempfile
 import warnings
-from typing import Any, Callable, Mapping, TypeVar
+from typing import Any, Callable, Iterator, Mapping, TypeVar
 
 import numpy as np
 
@@ -102,12 +106,35 @@ def _places() -> list[str]:
         raise _native.RunError(f"{reason}, expected a folder for arrays: /dev/shm, or the one that TMPDIR names") from reason
 
 
+_folders: set[tuple[int, str]] = set()  # that exist, with the process that made them
+
+
+@atexit.register
+def _remove_folders() -> None:
+    """Those of calls that go on behind an interrupt when the interpreter ends."""
+    for process, path in list(_folders):
+        if process == os.getpid():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _temporary(place: str) -> Iterator[str]:
+    """A folder of its own below the place, which is removed at the end."""
+    path = tempfile.mkdtemp(prefix="bppsa-", dir=place)
+    _folders.add((os.getpid(), path))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        _folders.discard((os.getpid(), path))
+
+
 def in_folder(work: Callable[[_Folder], _Result]) -> _Result:
     """Does the work with a folder of its own; in the next place where one has no room."""
     places = _places()
     for place in places:
         try:
-            with tempfile.TemporaryDirectory(prefix="bppsa-", dir=place, ignore_cleanup_errors=True) as path:
+            with _temporary(place) as path:
                 return work(_Folder(path))
         except OSError as reason:
             if place == places[-1]:
@@ -130,7 +157,7 @@ def _run(folder: _Folder, words: list[str], options: Mapping[str, Any]) -> str:
             warnings.warn(line[len("bppsa: note: "):])
         elif line.startswith("bppsa: error: "):
             message = line[len("bppsa: error: "):]
-    if code != 0 and message.startswith("stopped by SIGINT"):
+    if code != 0 and re.match(r"(rank \d+: )*stopped by SIGINT", message):
         raise KeyboardInterrupt(message)
     if code != 0:
         raise (_native.RequestError if code == 2 else _native.RunError)(message)

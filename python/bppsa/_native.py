@@ -127,12 +127,23 @@ def interruptible(function: Callable[[], Any]) -> Any:
     return results[0]
 
 
+_inherited = 0  # ranks that a parent left behind, which a child of fork() counts and does not have
+
+
+def _count_inherited() -> None:
+    global _inherited
+    _inherited = left_behind()
+
+
+os.register_at_fork(after_in_child=_count_inherited)
+
+
 @atexit.register
 def _wait_for_ranks(patience: float = 10) -> None:
     """Ranks that a failed run left behind still compute, with memory that the end of the process takes away: so the interpreter
     waits for them, at most so many seconds. A rank ends by itself with the pass that it is at."""
     deadline = time.monotonic() + patience
-    while left_behind() > 0 and time.monotonic() < deadline:
+    while left_behind() > _inherited and time.monotonic() < deadline:
         time.sleep(0.01)
 
 

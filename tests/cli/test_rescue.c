@@ -1,5 +1,6 @@
 /* What a user would lose: results of long work whose place fails while the work goes on are kept elsewhere. */
 #include <errno.h>
+#include <unistd.h>
 
 #include "tests/cli/run_cli.h"
 #include "tests/support/io_fault.h"
@@ -172,9 +173,53 @@ static void test_documents(void **state) {
   }
 }
 
+/* A measurement whose costs cannot be written has its report all the same. */
+static void test_one_file_of_several(void **state) {
+  (void)state;
+  disk d = {.full = 2 + 1};
+  prepare();
+  bppsa_io_set_hook(fill_disk, &d);
+  run_result result =
+      run("bench schedule --quick --ranks 2 --repeats 1 --compare gpipe --layers 2 --hidden 2 --seq-len 3 --batch 4 "
+          "--micro-batches 2 --save-costs d/b --out d/a");
+  bppsa_io_set_hook(NULL, NULL);
+  assert_int_equal(result.code, 1);
+  assert_non_null(strstr(result.err, "d/b: cannot write after 0 bytes: No space left on device; it is in "));
+  json_t *document = json_load_file("d/a", 0, NULL);
+  assert_non_null(json_object_get(document, "rows"));
+  json_decref(document);
+  release(&result);
+}
+
+/* A path need not be UTF-8: '?' stands in documents and in what is printed for what is none, and nothing is lost. */
+static void test_paths_that_are_no_utf8(void **state) {
+  (void)state;
+  prepare();
+  assert_int_equal(link("right.w", "d/r\xe9.w"), 0);
+  run_result result = run("train rnn --seq-len 4 --samples 32 --batch 16 --threads 1 --iterations 2 --json --weights d/r\xe9.w "
+                          "--save-weights d/w");
+  assert_string_equal(result.err, "");
+  assert_int_equal(result.code, 0);
+  assert_true(file_exists("d/w"));
+  json_t *document = json_loads(result.out, 0, NULL);
+  assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(document, "inputs"), 0), "path")),
+                      "d/r?.w");
+  json_decref(document);
+  release(&result);
+  result = run(SMALL "--iterations 1 --save-weights d/\x1b[31m\xff\xc2\x9b");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "weights written to d/?[31m???\n"));
+  assert_true(file_exists("d/\x1b[31m\xff\xc2\x9b"));
+  release(&result);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights), cmocka_unit_test(test_checkpoints),
-                                     cmocka_unit_test(test_removed_directory), cmocka_unit_test(test_log),
-                                     cmocka_unit_test(test_documents)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights),
+                                     cmocka_unit_test(test_checkpoints),
+                                     cmocka_unit_test(test_removed_directory),
+                                     cmocka_unit_test(test_log),
+                                     cmocka_unit_test(test_documents),
+                                     cmocka_unit_test(test_one_file_of_several),
+                                     cmocka_unit_test(test_paths_that_are_no_utf8)};
   return cmocka_run_group_tests(tests, setup, leave_directory);
 }

@@ -135,7 +135,7 @@ static void test_pruned(void **state) {
     assert_true(value == (i == 1 ? 0 : (double)numbers[2]));
     assert_string_equal(note, "");
     assert_int_equal(set(&(bppsa_weights_request){.path = PATH, .trains = true}, &value, note), BPPSA_OK);
-    assert_string_equal(note, "the mask of rnn.weight_hh_l0 is applied once: training changes all its weights");
+    assert_string_equal(note, "the mask of rnn.weight_hh_l0 is applied once: training changes all weights");
   }
   static const char *const prefixed[] = {"a.rnn.weight_ih_l0", "a.rnn.bias_ih_l0", "a.rnn.bias_hh_l0", "a.linear.weight",
                                          "a.linear.bias"};

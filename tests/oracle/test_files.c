@@ -244,7 +244,10 @@ static void test_warnings(void **state) {
   assert_string_equal(bppsa_oracle_level_warning(&one, text), "");
   const bppsa_oracle_level both = {.processors = 2, .slowdown = 1.5, .slowdown_spread = {1, 1.99}};
   assert_non_null(strstr(bppsa_oracle_level_warning(&both, text),
-                         "2 processors at once compute 1.50 times as long as one, up to 1.99: as long as one after the other"));
+                         "2 processors at once compute 1.50 times as long as one, up to 1.99: they may take as long as"));
+  const bppsa_oracle_level alone = {.processors = 2, .slowdown = 2};
+  assert_non_null(strstr(bppsa_oracle_level_warning(&alone, text),
+                         "2 processors at once compute 2.00 times as long as one: as long as one after the other, so they gain"));
 }
 
 static void test_bad_files(void **state) {

@@ -1,7 +1,6 @@
 """The package without PyTorch: commands, Jacobians, the scan, errors, threads, Ctrl-C, memory."""
 import concurrent.futures
 import contextlib
-import glob
 import os
 import pathlib
 import re
@@ -147,10 +146,10 @@ class Commands(unittest.TestCase):
 
     def test_a_wrong_array_is_named_without_its_folder(self):
         rng = np.random.default_rng(2)
-        before = set(glob.glob("/dev/shm/bppsa-*"))
-        with self.assertRaisesRegex(bppsa.RequestError, "^labels.npy: .*expected"):
-            bppsa.grad("rnn", rnn_weights(rng), rng.random((3, 2, 2)), np.zeros((2, 2), np.int64))
-        self.assertEqual(set(glob.glob("/dev/shm/bppsa-*")) - before, set())
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("bppsa._commands._places", lambda: [folder]):
+            with self.assertRaisesRegex(bppsa.RequestError, "^labels.npy: .*expected"):
+                bppsa.grad("rnn", rnn_weights(rng), rng.random((3, 2, 2)), np.zeros((2, 2), np.int64))
+            self.assertEqual(os.listdir(folder), [])
 
     def test_training_on_arrays(self):
         rng = np.random.default_rng(3)
@@ -332,6 +331,33 @@ except KeyboardInterrupt as reason:
 """)
         self.assertRegex(out, "^stopped by SIGINT after step [0-9]+", err)
 
+    def test_ctrl_c_ends_training_on_ranks(self):
+        out, err = run_until_interrupted(self, """
+import bppsa
+print("ready")
+try:
+    bppsa.train("rnn", seq_len=200, iterations=1000000, ranks=2, batch=16)
+except KeyboardInterrupt as reason:
+    print(reason)
+""")
+        self.assertRegex(out, "^(rank [01]: )+stopped by SIGINT after step [0-9]+", err)
+
+    def test_an_interrupted_call_leaves_no_folder(self):
+        """Nor a warning, if the interpreter ends while it goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = run_until_interrupted(self, f"""
+import os, warnings, bppsa
+from bppsa import _commands
+warnings.simplefilter("error")
+_commands._places = lambda: [{folder!r}]
+print("ready")
+try:
+    bppsa.run("bench", "rnn", threads=1)
+except KeyboardInterrupt:
+    print(len(os.listdir({folder!r})))
+""")
+            self.assertEqual((out.strip(), err, os.listdir(folder)), ("1", "", []))
+
 
     def test_commands_at_once(self):
         rng = np.random.default_rng(3)
@@ -356,13 +382,15 @@ except KeyboardInterrupt as reason:
 
 
 LEFT_BEHIND = """
-import atexit, glob, sys
+import atexit, os, sys, time
 import numpy as np
 import bppsa
-from bppsa import _native
+from bppsa import _commands, _native
+folder = os.path.join(os.path.dirname(sys.argv[1]), "arrays")
+os.mkdir(folder)
+_commands._places = lambda: [folder]
 rng = np.random.default_rng(5)
 x, y = rng.standard_normal((3, 6000, 4)).astype(np.float32), np.array([0, 1, 1])
-before = set(glob.glob("/dev/shm/bppsa-*"))
 weights = sys.argv[1]
 def train(**options):
     return bppsa.train("gru", data=options.pop("data"), hidden=256, iterations=1, batch=3, threads=1, **options)
@@ -382,9 +410,16 @@ for call in (train, grad, evaluate):
         print("finished")
     finally:
         left = max(left, _native.left_behind())
-        assert set(glob.glob("/dev/shm/bppsa-*")) == before
+        assert os.listdir(folder) == []
     call(data=(x[:, :4], y), ranks=2)  # beside the ranks that still compute
 atexit.register(lambda: print("the end"))
+sys.stdout.flush()
+begin = time.monotonic()
+child = os.fork()  # which has none of them, and does not wait for them
+if child == 0:
+    _native._wait_for_ranks(5)
+    os._exit(int(time.monotonic() - begin > 2))
+assert os.waitpid(child, 0)[1] == 0
 print("left behind" if left > 0 else "all ended")
 """
 

@@ -20,6 +20,7 @@ typedef struct {
   bppsa_buffer y;
   char *x_path; /* owned; y_path is in the same allocation */
   const char *y_path;
+  bool whole; /* X is integers or bools in its file */
 } npy_dataset;
 
 /* x[t, s, :] = X[indices[s], t, :] */
@@ -76,8 +77,23 @@ static bppsa_status check_finite(const char *path, const bppsa_view *view, bppsa
   return BPPSA_OK;
 }
 
+/* Checks that f32 holds whole numbers, which are read exactly or not at all; the message gives the first that it does not hold. */
+static bppsa_status check_whole(const char *path, const bppsa_view *view) {
+  const int64_t count = bppsa_view_count(view);
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = bppsa_view_get(view, i);
+    if ((double)(float)value != value) {
+      char text[BPPSA_SHAPE_TEXT];
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the integer %.0f at %s, expected a number that f32 holds, or --dtype f64", path,
+                        value, bppsa_index_text(view, i, text, sizeof text));
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status npy_check(const bppsa_dataset *dataset, bppsa_dtype dtype) {
   const npy_dataset *self = (const npy_dataset *)dataset;
+  BPPSA_TRY(dtype == BPPSA_F32 && self->whole ? check_whole(self->x_path, &self->x.view) : BPPSA_OK);
   if (dtype == BPPSA_F32 && self->x.view.dtype == BPPSA_F64) {
     BPPSA_TRY(check_finite(self->x_path, &self->x.view, dtype));
   }
@@ -231,6 +247,8 @@ static bppsa_status npy_load(npy_dataset *self, const bppsa_dataset_options *opt
   const char *x_path = self->x_path, *y_path = self->y_path;
   bppsa_dataset *base = &self->base;
   BPPSA_TRY(bppsa_npy_load(x_path, &self->x));
+  const bppsa_dtype stored = self->x.view.dtype;
+  self->whole = stored != BPPSA_F16 && stored != BPPSA_F32 && stored != BPPSA_F64;
   BPPSA_TRY(bppsa_npy_to_reals(x_path, &self->x));
   BPPSA_TRY(check_x(x_path, &self->x.view));
   BPPSA_TRY(bppsa_npy_load(y_path, &self->y));

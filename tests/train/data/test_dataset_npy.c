@@ -139,6 +139,23 @@ static void disagreements_are_named(void **state) {
   refused(0, 0, false, BPPSA_ERR_IO, X_PATH);
 }
 
+/* Whole numbers are read as they are, or not at all: f32 has 24 digits. */
+static void whole_numbers(void **state) {
+  (void)state;
+  int64_t x[12] = {0}, y[6] = {0, 1, 2, 0, 1, 2};
+  bppsa_dataset *dataset;
+  save(Y_PATH, y, BPPSA_I64, 1, y_shape);
+  for (int i = 0; i < 2; ++i) {
+    x[7] = i == 0 ? -16777216 : -16777217;
+    save(X_PATH, x, BPPSA_I64, 3, x_shape);
+    assert_int_equal(bppsa_dataset_create("npy:" X_PATH "," Y_PATH, &(bppsa_dataset_options){0}, &dataset), BPPSA_OK);
+    assert_int_equal(bppsa_dataset_check(dataset, BPPSA_F64), BPPSA_OK);
+    assert_int_equal(bppsa_dataset_check(dataset, BPPSA_F32), i == 0 ? BPPSA_OK : BPPSA_ERR_ARGUMENT);
+    bppsa_dataset_destroy(dataset);
+  }
+  assert_non_null(strstr(bppsa_last_error(), X_PATH ": the integer -16777217 at [1, 1, 1], expected a number that f32 holds"));
+}
+
 static void bad_values_are_named(void **state) {
   (void)state;
   float x[12] = {0};
@@ -295,10 +312,15 @@ static void failed_writes_leave_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batches_are_time_major),  cmocka_unit_test(labels_of_any_integer_type),
-      cmocka_unit_test(disagreements_are_named), cmocka_unit_test(bad_values_are_named),
-      cmocka_unit_test(targets_are_time_major),  cmocka_unit_test(targets_of_every_step_of_images_are_refused),
-      cmocka_unit_test(written_sets_read_back),  cmocka_unit_test(failed_writes_leave_nothing),
+      cmocka_unit_test(batches_are_time_major),
+      cmocka_unit_test(labels_of_any_integer_type),
+      cmocka_unit_test(disagreements_are_named),
+      cmocka_unit_test(whole_numbers),
+      cmocka_unit_test(bad_values_are_named),
+      cmocka_unit_test(targets_are_time_major),
+      cmocka_unit_test(targets_of_every_step_of_images_are_refused),
+      cmocka_unit_test(written_sets_read_back),
+      cmocka_unit_test(failed_writes_leave_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
