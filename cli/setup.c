@@ -345,7 +345,11 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
 /* ---- what is shown ---- */
 
 bppsa_status bppsa_setup_show(const bppsa_cli *cli, const bppsa_text *shown) {
-  return cli->to.json ? bppsa_output_document(&cli->to, shown->text) : bppsa_output_print(&cli->to, "%s", shown->text);
+  if (cli->to.json) {
+    return bppsa_output_document(&cli->to, shown->text);
+  }
+  bppsa_output_make_lines_printable(shown->text);
+  return bppsa_output_print(&cli->to, "%s", shown->text);
 }
 
 bppsa_status bppsa_setup_finish(const bppsa_cli *cli, bppsa_status status, bppsa_text *shown) {

@@ -183,12 +183,15 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
 
 /* ---- results ---- */
 
-/* The summary is made before the files are written, and printed after that. Without it the files are written all the same. */
+/* The summary is made before the files are written, and printed after that. */
 static bppsa_status finish(bppsa_cli *cli, const bppsa_train_show *show) {
   bppsa_text shown = {0};
   bppsa_status status = bppsa_train_show_render(show, &shown);
-  const bppsa_status saved = bppsa_train_run_save(show->run, show->saved);
-  status = saved != BPPSA_OK ? saved : status;
+  if (status != BPPSA_OK) {
+    bppsa_text_free(&shown);
+    return bppsa_train_run_rescue(show->run, status, show->saved);
+  }
+  status = bppsa_train_run_save(show->run, show->saved);
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   return status;

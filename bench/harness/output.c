@@ -11,8 +11,7 @@ static bppsa_status write_failed(int reason) {
   return bppsa_fail(BPPSA_ERR_IO, "standard output: write failed (%s), expected it to take the results", strerror(reason));
 }
 
-/* Makes every line of a text printable; line feeds stay. */
-static void make_lines_printable(char *text) {
+void bppsa_output_make_lines_printable(char *text) {
   for (char *line = text, *end; line != NULL; line = end != NULL ? end + 1 : NULL) {
     end = strchr(line, '\n');
     if (end != NULL) {
@@ -26,24 +25,22 @@ static void make_lines_printable(char *text) {
 }
 
 bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) {
+  char text[4096]; /* no allocation: what has been done must be told where memory is short */
   va_list arguments, again;
   va_start(arguments, format);
   va_copy(again, arguments);
-  const int size = vsnprintf(NULL, 0, format, arguments);
+  const int size = vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  char *text = size >= 0 ? bppsa_calloc(size + 1, 1) : NULL;
-  if (text != NULL) {
-    vsnprintf(text, (size_t)size + 1, format, again);
-    make_lines_printable(text);
-  }
-  va_end(again);
-  if (text == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
   errno = 0;
-  const bool good = fputs(text, to->out) >= 0;
+  bool good = size >= 0;
+  if (good && size < (int)sizeof text) {
+    bppsa_output_make_lines_printable(text);
+    good = fputs(text, to->out) >= 0;
+  } else if (good) {
+    good = vfprintf(to->out, format, again) >= 0;
+  }
   const int reason = errno;
-  bppsa_free(text);
+  va_end(again);
   return good ? BPPSA_OK : write_failed(reason);
 }
 

@@ -147,7 +147,12 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _run(folder: _Folder, words: list[str], options: Mapping[str, Any]) -> str:
-    code, out, err = _native.command([*words, *folder.options(options)])
+    line = [*words, *folder.options(options)]
+    processes = int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1))  # of mpirun
+    if options.get("ranks") and processes > 1 and any(str(folder.path) in word for word in line):
+        raise _native.RequestError("an array on the ranks of mpirun, whose processes share files alone, expected the paths of "
+                                   "files (run, with out= where arrays come back)")
+    code, out, err = _native.command(line)
     for reason in _NO_ROOM:
         if code != 0 and str(folder.path) in err and os.strerror(reason) in err:  # of a file of ours
             raise OSError(reason, os.strerror(reason), str(folder.path))

@@ -309,6 +309,13 @@ class Threads(unittest.TestCase):
             time.sleep(0.0005)
         self.assertGreater(len(seen), 5)  # with the interpreter's lock held, at most one or two
 
+    def test_arrays_on_the_ranks_of_mpirun(self):
+        with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_SIZE="2"):
+            for call in (lambda: bppsa.train("rnn", data=(np.zeros((4, 3, 1)), np.zeros(4, int)), ranks=2),
+                         lambda: bppsa.grad("rnn", "w.safetensors", "x.npy", "y.npy", ranks=2)):
+                with self.assertRaisesRegex(bppsa.RequestError, "on the ranks of mpirun, .* expected the paths of files"):
+                    call()
+
     def test_ctrl_c_ends_a_call(self):
         out, err = run_until_interrupted(self, """
 import bppsa
