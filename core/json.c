@@ -115,15 +115,18 @@ bool bppsa_json_put_real(json_t *object, const char *key, double value) {
 }
 
 json_t *bppsa_json_string(const char *value) {
+  errno = 0;
   json_t *text = json_string(value);
-  if (text != NULL || bppsa_json_out_of_memory()) {
+  if (text != NULL || errno == ENOMEM) { /* which the caller asks for */
     return text;
   }
   char *printable = bppsa_strdup(value);
-  if (printable != NULL) {
-    bppsa_make_printable(printable);
-    text = json_string(printable);
+  if (printable == NULL) {
+    errno = ENOMEM;
+    return NULL;
   }
+  bppsa_make_printable(printable);
+  text = json_string(printable);
   bppsa_free(printable);
   return text;
 }

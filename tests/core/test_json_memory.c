@@ -14,7 +14,7 @@ static json_t *build(void) {
   bool ok = object != NULL && bppsa_json_put_integer(object, "i", -7) && bppsa_json_put_real(object, "r", 0.5);
   ok = ok && bppsa_json_put_real(object, "n", NAN) && bppsa_json_put_text(object, "t", "x");
   ok = ok && bppsa_json_put_bool(object, "b", true) && bppsa_json_put_shape(object, "s", 2, shape);
-  ok = ok && bppsa_json_put(object, "a", json_array());
+  ok = ok && bppsa_json_put(object, "a", json_array()) && bppsa_json_put_text(object, "u", "\xff.w");
   return bppsa_json_finish(object, ok);
 }
 
@@ -38,7 +38,8 @@ static void members(void **state) {
   json_t *made = build();
   char *text = NULL;
   assert_int_equal(bppsa_json_text(made, 0, 0, &text), BPPSA_OK);
-  assert_string_equal(text, "{\"i\": -7, \"r\": 0.5, \"n\": null, \"t\": \"x\", \"b\": true, \"s\": [2, 3], \"a\": []}");
+  assert_string_equal(
+      text, "{\"i\": -7, \"r\": 0.5, \"n\": null, \"t\": \"x\", \"b\": true, \"s\": [2, 3], \"a\": [], \"u\": \"?.w\"}");
   bppsa_free(text);
   json_decref(made);
   assert_null(bppsa_json_finish(NULL, false));

@@ -339,11 +339,17 @@ except KeyboardInterrupt as reason:
         self.assertRegex(out, "^stopped by SIGINT after step [0-9]+", err)
 
     def test_ctrl_c_ends_training_on_ranks(self):
-        out, err = run_until_interrupted(self, """
-import bppsa
-print("ready")
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = run_until_interrupted(self, f"""
+import os, threading, time, bppsa
+log = os.path.join({folder!r}, "log")
+def watch():
+    while not os.path.exists(log) or os.path.getsize(log) < 1000:
+        time.sleep(0.01)
+    print("ready")
+threading.Thread(target=watch).start()
 try:
-    bppsa.train("rnn", seq_len=200, iterations=1000000, ranks=2, batch=16)
+    bppsa.train("rnn", seq_len=200, iterations=1000000, ranks=2, batch=16, log=log)
 except KeyboardInterrupt as reason:
     print(reason)
 """)
@@ -397,7 +403,7 @@ folder = os.path.join(os.path.dirname(sys.argv[1]), "arrays")
 os.mkdir(folder)
 _commands._places = lambda: [folder]
 rng = np.random.default_rng(5)
-x, y = rng.standard_normal((3, 6000, 4)).astype(np.float32), np.array([0, 1, 1])
+x, y = rng.standard_normal((3, 20000, 4)).astype(np.float32), np.array([0, 1, 1])
 weights = sys.argv[1]
 def train(**options):
     return bppsa.train("gru", data=options.pop("data"), hidden=256, iterations=1, batch=3, threads=1, **options)
