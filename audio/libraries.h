@@ -17,7 +17,7 @@ typedef struct bppsa_decoder bppsa_decoder;
  * can take hours. */
 typedef struct {
   int64_t at, bytes;
-  bool sized;            /* the four bytes behind its name, its size, are those of `size`, not the file's */
+  bool sized;            /* the piece's size is `size`; the one in the file is ignored */
   unsigned char size[4]; /* in the file's order */
 } bppsa_decoder_piece;
 

@@ -153,7 +153,7 @@ struct bppsa_bench_session {
   bppsa_bench_contestant list[BPPSA_BENCH_ROWS];
 };
 
-/* Sets a model's weights in host memory: initial ones, or those of the file. ERR_*. */
+/* Sets the weights of a model in host memory: to those of --weights where it is given, otherwise by --init. ERR_*. */
 bppsa_status bppsa_bench_set_weights(const bppsa_bench_session *s, bppsa_model *model);
 
 /* The functions of a case (driver.h). `enter_point` takes the session's point: it computes the reference, verifies all contestants

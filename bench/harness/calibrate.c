@@ -160,7 +160,7 @@ static bppsa_status time_layers(void *context, int64_t at_once, double *seconds)
   return bppsa_comm_allreduce(s->world, BPPSA_COMM_MAX, &view);
 }
 
-/* Makes the passes of one rank and those of all, and runs each once, which warms up. */
+/* Creates two probes, one for a rank alone and one for all ranks at once, and runs each once as a warm-up. */
 static bppsa_status open_probes(bppsa_calibration *s, int64_t ranks) {
   for (int i = 0; i < BPPSA_CALIBRATE_PROBES; ++i) {
     const bppsa_chain_measuring how = measuring_of(s, i == 0 ? 1 : ranks, 0);

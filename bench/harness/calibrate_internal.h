@@ -31,7 +31,7 @@ typedef struct {
   bppsa_product_fit products[BPPSA_PRODUCTS];        /* rank 0 */
   double start;                                      /* of all */
   int64_t repeats;                                   /* of a pass while its slowdown is measured */
-  bppsa_chain_probe *probes[BPPSA_CALIBRATE_PROBES]; /* one rank's passes, and those of all of a level */
+  bppsa_chain_probe *probes[BPPSA_CALIBRATE_PROBES]; /* a rank that computes alone, and all ranks of a level at once */
   bppsa_slowdown slowdowns[BPPSA_ORACLE_MOST_LEVELS];
   bppsa_progress_line progress;
 } bppsa_calibration;

@@ -1,4 +1,5 @@
-/* The benchmarks on a GPU: rows, their floors, their graphs. */
+/* The benchmarks on a GPU: rows, their floors, their graphs, and rivals that qualify. (The file is long because every test reads
+ * rows of the same documents with the same few helpers.) */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
