@@ -8,7 +8,7 @@ second. The other is disturbed, in turn and at random moments, and resumed every
 
   kill    SIGKILL
   disk    its checkpoints lie in a file system of 1 MiB that another file fills (--tmpfs, as root), or its files may not grow beyond
-          a few KiB: it has to end with exit code 1 and one line
+          a few KiB: it has to end with exit code 1, or 2 before the work, and one line
   memory  its address space is limited to a part of what it needs: it has to end with exit code 1 or 2 and one line, or to work
 
 When the time is over both are brought to the same number of epochs. The script exits 1 unless their weights are equal bit for bit,
@@ -118,7 +118,7 @@ class Disturbed:
             self.fill()
         else:
             process = start(self.o, self.folder, self.o.epochs, self.small_files)
-        self.judge("disk", process, (1,))
+        self.judge("disk", process, (1, 2))
         self.counts["disk"] += 1
         if self.o.tmpfs:
             os.remove(os.path.join(self.small, "filler"))

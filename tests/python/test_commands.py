@@ -413,8 +413,7 @@ def grad(**options):
 def evaluate(**options):
     return bppsa.run("eval", "gru", weights=weights, threads=1, **options)
 train(data=(x[:, :4], y), save_weights=weights)
-left = 0
-for call in (train, grad, evaluate):
+def leave_behind(call):
     try:
         call(data=(x, y), ranks=2, split="time", timeout=0.05)
     except bppsa.RunError as error:
@@ -422,9 +421,14 @@ for call in (train, grad, evaluate):
     else:
         print("finished")
     finally:
-        left = max(left, _native.left_behind())
+        left = _native.left_behind()
         assert os.listdir(folder) == []
     call(data=(x[:, :4], y), ranks=2)  # beside the ranks that still compute
+    return left
+left = max([leave_behind(call) for call in (train, grad, evaluate)])
+while left == 0 and x.shape[1] < 300000:  # a fast machine needs a longer sequence
+    x = np.concatenate((x, x), axis=1)
+    left = leave_behind(train)
 atexit.register(lambda: print("the end"))
 sys.stdout.flush()
 begin = time.monotonic()

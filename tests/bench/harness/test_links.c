@@ -55,7 +55,10 @@ static void test_exact(void **state) {
  * 1.2. The fit gives 1.2 and 2.4, which are 20 % above and 40 % below: sqrt((0.04 + 0.16) / 2). */
 static void test_bounds(void **state) {
   (void)state;
-  bppsa_link_fit fit = {.operation = BPPSA_OPERATION_POINT_TO_POINT, .ranks = 2, .count = 2, .points = {{1, 1, 0}, {2, 4, 0}}};
+  bppsa_link_fit fit = {.operation = BPPSA_OPERATION_POINT_TO_POINT,
+                        .ranks = 2,
+                        .count = 2,
+                        .points = {{.bytes = 1, .median_s = 1}, {.bytes = 2, .median_s = 4}}};
   bppsa_link_solve(&fit);
   assert_true(fit.link.alpha_s == 0);
   near(fit.link.beta_s, 1.2);
@@ -63,7 +66,10 @@ static void test_bounds(void **state) {
   near(fit.residual, sqrt(0.1));
   /* Long messages that are faster than short ones: beta is as good as 0, and alpha minimises (alpha / 4 - 1)^2 + (alpha / 2 -
    * 1)^2, at (1/4 + 1/2) / (1/16 + 1/4) = 2.4. */
-  fit = (bppsa_link_fit){.operation = BPPSA_OPERATION_POINT_TO_POINT, .ranks = 2, .count = 2, .points = {{1, 4, 0}, {2, 2, 0}}};
+  fit = (bppsa_link_fit){.operation = BPPSA_OPERATION_POINT_TO_POINT,
+                         .ranks = 2,
+                         .count = 2,
+                         .points = {{.bytes = 1, .median_s = 4}, {.bytes = 2, .median_s = 2}}};
   bppsa_link_solve(&fit);
   near(fit.link.alpha_s, 2.4);
   assert_true(fit.link.beta_s > 0 && fit.link.beta_s < 1e-12);
