@@ -157,7 +157,9 @@ static bppsa_status read_request(const bppsa_cli *cli, session *s) {
   bppsa_op *op = &s->wanted.op;
   op->relu = nonlinearity->present && strcmp(nonlinearity->text, "relu") == 0;
   BPPSA_TRY(op->kind != BPPSA_OPERATOR_STEP ? read_operator(cli, &files, op) : BPPSA_OK);
-  return bppsa_jacobian_load(&files, &s->wanted, &s->arrays);
+  BPPSA_TRY(bppsa_jacobian_load(&files, &s->wanted, &s->arrays));
+  bppsa_setup_note_weights(cli, s->arrays.note);
+  return BPPSA_OK;
 }
 
 /* ---- the matrix ---- */

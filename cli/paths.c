@@ -14,7 +14,7 @@
 /* Refuses an output that is the file at `path`, which `what` gives. */
 static bppsa_status check_other(const char *path, const char *what, const char *name, const char *output) {
   char file[PATH_MAX];
-  if (bppsa_npy_is_member(path)) { /* FILE.npz:NAME */
+  if (bppsa_npy_is_member(path)) { /* FILE:NAME */
     snprintf(file, sizeof file, "%.*s", (int)bppsa_npy_file_length(path), path);
     path = file;
   }

@@ -100,6 +100,23 @@ bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64
   return BPPSA_OK;
 }
 
+bool bppsa_file_begins(const char *path, const char *text) {
+  char found[16];
+  const size_t length = strlen(text);
+  struct stat info;
+  if (length > sizeof found) {
+    return false;
+  }
+  const int descriptor = bppsa_io_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a pipe would wait for its writer */
+  if (descriptor < 0) {
+    return false;
+  }
+  const bool read = bppsa_io_status(descriptor, &info) == 0 && S_ISREG(info.st_mode) &&
+                    bppsa_io_read(descriptor, found, length) == (ssize_t)length;
+  (void)bppsa_io_close(descriptor);
+  return read && memcmp(found, text, length) == 0;
+}
+
 bppsa_status bppsa_file_reader_skip(bppsa_file_reader *reader, int64_t bytes) {
   BPPSA_REQUIRE(reader != NULL && bytes >= 0);
   if (bppsa_io_seek(reader->descriptor, reader->offset + bytes) < 0) {

@@ -5,6 +5,7 @@
 #ifndef BPPSA_CORE_FILE_H
 #define BPPSA_CORE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +35,8 @@ bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64
 /* Passes over the next `bytes` bytes. ERR_IO: the file cannot be moved in. */
 bppsa_status bppsa_file_reader_skip(bppsa_file_reader *reader, int64_t bytes);
 void bppsa_file_reader_close(bppsa_file_reader *reader);
+/* Does a regular file begin with that text? False too where it cannot be read: whoever opens it next says why. */
+bool bppsa_file_begins(const char *path, const char *text);
 
 typedef struct bppsa_file_writer bppsa_file_writer;
 

@@ -1,19 +1,36 @@
 /* One array of an archive, where an NPY file is expected. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/archive.h"
+#include "core/file.h"
 #include "core/npy.h"
 #include "core/npy_internal.h"
 
 #define NPZ ".npz"
 #define NPY ".npy"
 
+/* Is there an archive at the first `length` characters of a path at which there is no file? */
+static bool is_archive(const char *path, size_t length) {
+  char front[PATH_MAX];
+  if (length >= sizeof front || bppsa_file_begins(path, "")) {
+    return false;
+  }
+  memcpy(front, path, length);
+  front[length] = '\0';
+  return bppsa_file_begins(front, "PK");
+}
+
 size_t bppsa_npy_file_length(const char *path) {
   const char *colon = strrchr(path, ':');
   const size_t front = colon != NULL ? (size_t)(colon - path) : 0, suffix = sizeof NPZ - 1;
-  return front > suffix && colon[1] != '\0' && memcmp(colon - suffix, NPZ, suffix) == 0 ? front : strlen(path);
+  if (front == 0 || colon[1] == '\0') {
+    return strlen(path);
+  }
+  const bool named = front > suffix && memcmp(colon - suffix, NPZ, suffix) == 0;
+  return named || is_archive(path, front) ? front : strlen(path);
 }
 
 bool bppsa_npy_is_member(const char *path) {

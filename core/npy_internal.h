@@ -13,7 +13,7 @@ typedef struct {
 
 extern const bppsa_npy_code bppsa_npy_codes[BPPSA_NPY_CODES];
 
-/* Loads the array that FILE.npz:NAME names, or the only one of FILE.npz. ERR_FORMAT: there are several, or none of that name; the
+/* Loads the array that FILE:NAME names, or the only one of FILE. ERR_FORMAT: there are several, or none of that name; the
  * message names them. */
 bppsa_status bppsa_npy_load_archive(const char *path, bppsa_buffer *array);
 

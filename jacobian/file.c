@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 
 void bppsa_csr_matrix_free(bppsa_csr_matrix *matrix) {
   if (matrix == NULL) {
@@ -34,6 +35,6 @@ bppsa_status bppsa_csr_save(const char *path, const bppsa_csr *csr, bppsa_dtype 
 
 bppsa_status bppsa_csr_load(const char *path, bppsa_csr_matrix *matrix) {
   BPPSA_REQUIRE(path != NULL && matrix != NULL);
-  BPPSA_TRY(bppsa_csr_check_path(path));
-  return (ends_with(path, ".npz") ? bppsa_csr_load_npz : bppsa_csr_load_mtx)(path, matrix);
+  const bool npz = bppsa_file_begins(path, "PK") || (ends_with(path, ".npz") && !bppsa_file_begins(path, "%%"));
+  return (npz ? bppsa_csr_load_npz : bppsa_csr_load_mtx)(path, matrix);
 }

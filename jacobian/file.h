@@ -34,16 +34,16 @@ bppsa_status bppsa_csr_load_npz(const char *path, bppsa_csr_matrix *matrix);
 
 /* Writes "%%MatrixMarket matrix coordinate real general" with enough digits to restore every value. */
 bppsa_status bppsa_csr_save_mtx(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values);
-/* Reads a file of kind coordinate, real, integer or pattern (all values 1), general, symmetric or skew-symmetric (of each pair of
- * entries one is in the file), in small letters or capitals; entries in any order, none twice. Values are f64: decimal numbers in
- * its range, inf and nan. ERR_IO; ERR_FORMAT, with the line; ERR_UNSUPPORTED: another kind;
- * ERR_MEMORY. */
+/* Reads a file of kind coordinate, real, (unsigned-)integer or pattern (values 1), general, symmetric or skew-symmetric (of a pair
+ * of entries one is in the file), in small letters or capitals; entries in any order, none twice. Values are f64: decimal numbers
+ * in its range, inf and nan. ERR_IO; ERR_FORMAT, with the line; ERR_UNSUPPORTED: another kind; ERR_MEMORY. */
 bppsa_status bppsa_csr_load_mtx(const char *path, bppsa_csr_matrix *matrix);
 
 /* Chooses the format by the ending of the path, .npz or .mtx. ERR_ARGUMENT: another ending. */
 bppsa_status bppsa_csr_save(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values);
-bppsa_status bppsa_csr_load(const char *path, bppsa_csr_matrix *matrix);
 bppsa_status bppsa_csr_check_path(const char *path);
+/* Knows the format by the file's content, whatever its name. */
+bppsa_status bppsa_csr_load(const char *path, bppsa_csr_matrix *matrix);
 
 #ifdef __cplusplus
 }

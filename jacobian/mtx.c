@@ -49,12 +49,21 @@ bppsa_status bppsa_csr_save_mtx(const char *path, const bppsa_csr *csr, bppsa_dt
 typedef struct {
   const char *path, *text; /* text ends with a 0 */
   int64_t size, at, line;
-  bool pattern; /* entries have no values */
-  int mirror;   /* 0: every entry is in the file; 1, -1: of (i, j) and (j, i) one is, the other is the same, or its negative */
+  int64_t begin; /* of the line that is read */
+  bool pattern;  /* entries have no values */
+  int mirror;    /* 0: every entry is in the file; 1, -1: of (i, j) and (j, i) one is, the other is the same, or its negative */
 } cursor;
 
+/* Refuses the line that is read, and quotes it. */
 static bppsa_status unexpected(const cursor *c, const char *expected) {
-  return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: expected %s", c->path, (long long)c->line, expected);
+  enum { SHOWN = 80 };
+  const char *line = c->text + c->begin;
+  const int length = (int)strcspn(line, "\r\n");
+  if (c->begin >= c->size) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: the file ends there, expected %s", c->path, (long long)c->line, expected);
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: '%.*s%s', expected %s", c->path, (long long)c->line,
+                    length < SHOWN ? length : SHOWN, line, length < SHOWN ? "" : "..", expected);
 }
 
 /* Advances to the first character of the next line that is neither blank nor a comment; false at the end. */
@@ -62,17 +71,18 @@ static bool next_line(cursor *c) {
   while (c->at < c->size) {
     const char *line = c->text + c->at;
     const size_t blank = strspn(line, " \t\r");
+    c->begin = c->at;
     if (line[blank] != '\n' && line[blank] != '%' && line[blank] != '\0') {
       return true;
     }
     const char *end = memchr(line, '\n', (size_t)(c->size - c->at));
     if (end == NULL) {
-      c->at = c->size;
-      return false;
+      break;
     }
     c->at = end - c->text + 1;
     ++c->line;
   }
+  c->begin = c->at = c->size;
   return false;
 }
 
@@ -128,7 +138,7 @@ static const char *take_word(const char *at, char word[WORD]) {
 /* The format's words may be in capitals. */
 static bppsa_status take_words(cursor *c) {
   static const char *const begin[] = {"%%matrixmarket", "matrix", "coordinate"};
-  static const char *const fields[] = {"real", "integer", "pattern"};
+  static const char *const fields[] = {"real", "integer", "unsigned-integer", "pattern"};
   static const struct {
     const char *name;
     int mirror;
@@ -145,7 +155,7 @@ static bppsa_status take_words(cursor *c) {
   if (!right || symmetry[0] == '\0') {
     return unexpected(c, "%%MatrixMarket matrix coordinate real|integer|pattern general|symmetric|skew-symmetric");
   }
-  for (int i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; ++i) {
     known = known || strcmp(field, fields[i]) == 0;
   }
   for (int i = 0; known && i < 3; ++i) {
@@ -189,7 +199,7 @@ static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *
 /* Entries in the order of the file: row, column, value. */
 typedef struct {
   int64_t row;
-  int32_t col;
+  int32_t col, line; /* a file has at most BPPSA_MTX_LIMIT lines */
   double value;
 } entry;
 
@@ -210,31 +220,35 @@ static bppsa_status take_entries(cursor *c, int64_t rows, int64_t cols, int64_t 
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: entry (%lld, %lld), expected 1 .. %lld and 1 .. %lld", c->path,
                         (long long)c->line, (long long)row, (long long)col, (long long)rows, (long long)cols);
     }
-    entries[(*count)++] = (entry){row - 1, (int32_t)(col - 1), value};
+    entries[(*count)++] = (entry){row - 1, (int32_t)(col - 1), (int32_t)(c->line - 1), value};
     if (c->mirror < 0 && row == col) {
       return bppsa_fail(BPPSA_ERR_FORMAT,
                         "%s: line %lld: entry (%lld, %lld) of a skew-symmetric matrix, expected none on its diagonal", c->path,
                         (long long)c->line - 1, (long long)row, (long long)col);
     }
     if (c->mirror != 0 && row != col) {
-      entries[(*count)++] = (entry){col - 1, (int32_t)(row - 1), c->mirror * value};
+      entries[(*count)++] = (entry){col - 1, (int32_t)(row - 1), (int32_t)(c->line - 1), c->mirror * value};
     }
   }
   return next_line(c) ? unexpected(c, "the end of the file after the last entry") : BPPSA_OK;
 }
 
+/* By rows, columns and lines: qsort itself leaves the order of equal ones open. */
 static int compare_entries(const void *x, const void *y) {
   const entry *a = x, *b = y;
-  return a->row != b->row ? (a->row > b->row) - (a->row < b->row) : (a->col > b->col) - (a->col < b->col);
+  return a->row != b->row   ? (a->row > b->row) - (a->row < b->row)
+         : a->col != b->col ? (a->col > b->col) - (a->col < b->col)
+                            : (a->line > b->line) - (a->line < b->line);
 }
 
 static bppsa_status build(const cursor *c, const entry *entries, bppsa_csr_matrix *made) {
   bppsa_csr *csr = &made->csr;
   double *values = made->values;
   for (int64_t i = 0; i < csr->nnz; ++i) {
-    if (i > 0 && compare_entries(&entries[i], &entries[i - 1]) == 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: entry (%lld, %d) occurs twice, expected once", c->path,
-                        (long long)entries[i].row + 1, (int)entries[i].col + 1);
+    if (i > 0 && entries[i].row == entries[i - 1].row && entries[i].col == entries[i - 1].col) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %d: entry (%lld, %d) occurs twice%s, expected once, as on line %d", c->path,
+                        (int)entries[i].line, (long long)entries[i].row + 1, (int)entries[i].col + 1,
+                        c->mirror != 0 ? ", itself or by symmetry" : "", (int)entries[i - 1].line);
     }
     csr->row_ptr[entries[i].row + 1] = i + 1;
     csr->col[i] = entries[i].col;
@@ -274,7 +288,7 @@ bppsa_status bppsa_csr_load_mtx(const char *path, bppsa_csr_matrix *matrix) {
   cursor c = {.path = path, .line = 1};
   BPPSA_TRY(bppsa_file_read(path, BPPSA_MTX_LIMIT, &text, &c.size));
   c.text = text;
-  c.at = bppsa_text_order_mark(text, c.size);
+  c.begin = c.at = bppsa_text_order_mark(text, c.size);
   bppsa_csr_matrix made = {0};
   bppsa_status status = bppsa_text_check_encoding(path, text, c.size);
   status = status == BPPSA_OK ? parse(&c, &made) : status;

@@ -8,7 +8,6 @@
 #include "core/file.h"
 #include "core/npy.h"
 #include "core/number.h"
-#include "models/weight_list.h"
 
 /* A request that is loaded, its files, and the memory that its operands point to. */
 typedef struct {
@@ -56,6 +55,9 @@ static bppsa_status load(const loading *l, const char *option, const char *path,
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &array)));
   char what[300];
   snprintf(what, sizeof what, "%s: %s", option, path);
+  if (path == l->files->weights) {
+    (void)bppsa_weight_list_widened(array.view.dtype, l->wanted->dtype, l->arrays->note);
+  }
   bppsa_status status = bppsa_npy_to_reals(path, &array);
   status = status != BPPSA_OK ? status : keep(l, &array.view, what, count, data);
   bppsa_buffer_free(&array);
@@ -172,6 +174,9 @@ static bppsa_status find_tensor(const loading *l, const bppsa_weight_list *tenso
   snprintf(full, sizeof full, "%s.%s", bppsa_op_name(&l->wanted->op), name);
   snprintf(what, size, "--weights: %s: %s", l->files->weights, full);
   *view = bppsa_weight_list_find(tensors, full);
+  if (*view != NULL && l->arrays->note[0] == '\0') {
+    (void)bppsa_weight_list_widened(bppsa_weight_list_origin(tensors, full)->stored, l->wanted->dtype, l->arrays->note);
+  }
   return *view != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s missing, expected weights with PyTorch's names", what);
 }
 

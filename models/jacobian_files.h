@@ -3,6 +3,7 @@
 #define BPPSA_MODELS_JACOBIAN_FILES_H
 
 #include "models/jacobian_matrix.h"
+#include "models/weight_list.h"
 
 /* Paths, NULL where there is no such file. For an operator all are NPY; a cell's step has its weights in safetensors, h0, and c0
  * where its state is a pair. */
@@ -16,6 +17,7 @@ enum { BPPSA_JACOBIAN_ARRAYS = 8 };
 typedef struct {
   void *arrays[BPPSA_JACOBIAN_ARRAYS]; /* owned */
   int count;
+  char note[BPPSA_WIDENED_NOTE]; /* what was done to the weights, or "" */
 } bppsa_jacobian_arrays;
 
 /* Takes C, H, W from the shape of the input, [C,H,W], [C,H], [C] or a batch of one. ERR_ARGUMENT: no input, or another shape; ERR_*

@@ -1,5 +1,6 @@
 #include "models/weight_list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,4 +217,11 @@ const bppsa_view *bppsa_weight_list_find(const bppsa_weight_list *list, const ch
 const bppsa_list_origin *bppsa_weight_list_origin(const bppsa_weight_list *list, const char *name) {
   const int64_t at = position_of(list, name);
   return at >= 0 ? &list->origins[at] : NULL;
+}
+
+int bppsa_weight_list_widened(bppsa_dtype stored, bppsa_dtype dtype, char note[BPPSA_WIDENED_NOTE]) {
+  note[0] = '\0';
+  return is_half(stored) ? snprintf(note, BPPSA_WIDENED_NOTE, "%s weights, converted to %s", bppsa_dtype_name(stored),
+                                    bppsa_dtype_name(dtype))
+                         : 0;
 }

@@ -364,24 +364,23 @@ static bool has_mask(const bppsa_network *network, const char *name) {
 static void describe_changes(const bppsa_weights_request *request, const bppsa_model *model, const bppsa_weight_list *own,
                              const bppsa_network *network, char *note) {
   const bppsa_list_origin *first = NULL;
-  const char *widened = NULL, *pruned = NULL;
+  const char *pruned = NULL;
+  char widened[BPPSA_WIDENED_NOTE] = "";
   int64_t masks = 0;
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     const bppsa_list_origin *origin = bppsa_weight_list_origin(own, model->parameters[i].name);
     first = first == NULL ? origin : first;
-    if (origin->stored == BPPSA_F16 || origin->stored == BPPSA_BF16) {
-      widened = bppsa_dtype_name(origin->stored);
+    if (widened[0] == '\0') {
+      (void)bppsa_weight_list_widened(origin->stored, model->dtype, widened);
     }
     if (origin->pruned && !has_mask(network, model->parameters[i].name)) {
       pruned = pruned == NULL ? model->parameters[i].name : pruned;
       ++masks;
     }
   }
-  const char *to = bppsa_dtype_name(model->dtype);
   const bool rounded = model->dtype == BPPSA_F32 && first->stored == BPPSA_F64;
-  size_t used = (size_t)(rounded           ? snprintf(note, BPPSA_WEIGHTS_NOTE, "f64 weights, rounded to f32 as --dtype f32 asks")
-                         : widened != NULL ? snprintf(note, BPPSA_WEIGHTS_NOTE, "%s weights, converted to %s", widened, to)
-                                           : snprintf(note, BPPSA_WEIGHTS_NOTE, "%s", ""));
+  const size_t used =
+      (size_t)snprintf(note, BPPSA_WEIGHTS_NOTE, "%s", rounded ? "f64 weights, rounded to f32 as --dtype f32 asks" : widened);
   if (pruned != NULL && request->trains) {
     char more[48] = "";
     if (masks > 1) {

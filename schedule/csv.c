@@ -213,6 +213,7 @@ typedef struct {
   const char *path;
   int64_t row, cell; /* from 1 */
   int64_t passes;    /* of a micro-batch through a layer, in the operations so far */
+  char separator;    /* between cells */
 } place;
 
 static bppsa_status bad_cell(const place *at, const char *cell, const char *expected) {
@@ -220,13 +221,13 @@ static bppsa_status bad_cell(const place *at, const char *cell, const char *expe
                     cell, expected);
 }
 
-/* The quote that ends a cell in quotes, in front of a comma or of the row's end; of two quotes one is meant. NULL: none does. */
-static char *closing_quote(char *cell) {
-  char *at = cell + 1;
-  while (*at != '\0' && (*at != '"' || at[1] == '"')) {
-    at += *at == '"' ? 2 : 1;
+/* The quote that ends a cell in quotes, in front of a separator or the row's end; of two quotes one is meant. NULL: none does. */
+static char *closing_quote(const place *at, char *cell) {
+  char *end = cell + 1;
+  while (*end != '\0' && (*end != '"' || end[1] == '"')) {
+    end += *end == '"' ? 2 : 1;
   }
-  return *at == '"' && (at[1] == ',' || at[1] == '\0') ? at : NULL;
+  return *end == '"' && (end[1] == at->separator || end[1] == '\0') ? end : NULL;
 }
 
 /* Moves what is between the quotes to the beginning of the cell. */
@@ -239,20 +240,24 @@ static void unquote(char *cell, const char *close) {
   *to = '\0';
 }
 
-/* The next cell of a row, ended by a 0 in place, without the quotes in which a spreadsheet puts it; NULL behind the last. */
-static char *next_cell(char **rest) {
+/* The next cell of a row, ended by a 0 in place, without the quotes in which a spreadsheet puts it; NULL behind the last. Where
+ * commas do not separate cells, they are decimal points. */
+static char *next_cell(const place *at, char **rest) {
   char *cell = *rest;
   if (cell == NULL) {
     return NULL;
   }
-  char *close = cell[0] == '"' ? closing_quote(cell) : NULL;
-  char *comma = strchr(close != NULL ? close : cell, ',');
+  char *close = cell[0] == '"' ? closing_quote(at, cell) : NULL;
+  char *end = strchr(close != NULL ? close : cell, at->separator);
   if (close != NULL) {
     unquote(cell, close);
   }
-  *rest = comma != NULL ? comma + 1 : NULL;
-  if (comma != NULL) {
-    *comma = '\0';
+  *rest = end != NULL ? end + 1 : NULL;
+  if (end != NULL) {
+    *end = '\0';
+  }
+  for (char *comma = at->separator != ',' ? strchr(cell, ',') : NULL; comma != NULL; comma = strchr(comma, ',')) {
+    *comma = '.';
   }
   return cell;
 }
@@ -260,7 +265,7 @@ static char *next_cell(char **rest) {
 /* Reads the first row. The memory of its cut is *cut, which the caller frees. */
 static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa_schedule_config *c, int64_t **cut) {
   char *rest = row;
-  for (char *cell = next_cell(&rest); cell != NULL; cell = next_cell(&rest)) {
+  for (char *cell = next_cell(at, &rest); cell != NULL; cell = next_cell(at, &rest)) {
     char *equals = strchr(cell, '=');
     int which = 0;
     at->cell += 1;
@@ -426,7 +431,7 @@ static bppsa_status read_op(place *at, const char *cell, bppsa_schedule *list, i
 }
 
 static bppsa_status read_worker(place *at, char *row, bppsa_schedule *list, bool *seen) {
-  char *rest = row, *cell = next_cell(&rest);
+  char *rest = row, *cell = next_cell(at, &rest);
   const char *digits = cell;
   int32_t worker = -1;
   at->cell = 1;
@@ -434,7 +439,7 @@ static bppsa_status read_worker(place *at, char *row, bppsa_schedule *list, bool
     return bad_cell(at, cell, "the number of a worker, each once");
   }
   seen[worker] = true;
-  for (cell = next_cell(&rest); cell != NULL; cell = next_cell(&rest)) {
+  for (cell = next_cell(at, &rest); cell != NULL; cell = next_cell(at, &rest)) {
     at->cell += 1;
     if (cell[0] != '\0') { /* spreadsheets pad rows with empty cells */
       BPPSA_TRY(read_op(at, cell, list, worker));
@@ -461,17 +466,19 @@ static char *next_row(char **rest) {
 static bppsa_status check_product(const place *at, const char *what, int64_t count, int64_t layers) {
   return count <= MOST_CELLS / layers
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: row 1: %" PRId64 " %s times %" PRId64 " layers, expected at most %" PRId64,
-                          at->path, count, what, layers, MOST_CELLS);
+             : bppsa_fail(BPPSA_ERR_FORMAT,
+                          "%s: row %" PRId64 ": %" PRId64 " %s times %" PRId64 " layers, expected at most %" PRId64, at->path,
+                          at->row, count, what, layers, MOST_CELLS);
 }
 
 /* Checks the sizes that follow from the first row. */
 static bppsa_status check_row(const place *at, const bppsa_schedule *list) {
   BPPSA_TRY(check_product(at, "micro-batches of all iterations and copies", list->micros, list->config.layers));
   BPPSA_TRY(check_product(at, "replicas", list->replicas, list->config.layers));
-  return list->workers <= MOST_WORKERS ? BPPSA_OK
-                                       : bppsa_fail(BPPSA_ERR_FORMAT, "%s: row 1: %" PRId64 " workers, expected at most %" PRId64,
-                                                    at->path, list->workers, MOST_WORKERS);
+  return list->workers <= MOST_WORKERS
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: row %" PRId64 ": %" PRId64 " workers, expected at most %" PRId64, at->path,
+                          at->row, list->workers, MOST_WORKERS);
 }
 
 /* Makes the empty list of the first row. */
@@ -479,25 +486,47 @@ static bppsa_status read_first_row(place *at, char *row, bppsa_schedule **made) 
   bppsa_schedule_config config = bppsa_schedule_config_default();
   const char *scheme = NULL;
   int64_t *cut = NULL;
-  at->row = 1;
   bppsa_status status = row != NULL ? read_fields(at, row, &scheme, &config, &cut)
                                     : bad_cell(at, "", "scheme=... and what the schedule was made from");
   if (status == BPPSA_OK) {
     status = bppsa_schedule_create_empty(scheme, &config, made);
-    status = status == BPPSA_OK ? check_row(at, *made) : bppsa_fail_prefix(status, "%s: row 1", at->path);
+    status = status == BPPSA_OK ? check_row(at, *made) : bppsa_fail_prefix(status, "%s: row %" PRId64, at->path, at->row);
   }
   bppsa_free(cut);
   return status;
 }
 
+/* Is there nothing in a row but separators? Spreadsheets append such rows. */
+static bool is_empty(const place *at, const char *row) {
+  const char separator[] = {at->separator, '\0'};
+  return row[strspn(row, separator)] == '\0';
+}
+
+/* Finds what separates cells: a line sep=; in front of the first row says it, or the first of the marks that follows a cell of the
+ * first row. Returns the first row, or NULL. */
+static char *find_separator(place *at, char *row, char **rest) {
+  char *sep = row != NULL && row[0] == '"' ? row + 1 : row; /* a spreadsheet puts a line with a separator in quotes */
+  at->row = 1;
+  at->separator = ',';
+  if (sep != NULL && strncmp(sep, "sep=", 4) == 0 && sep[4] != '\0' && strchr(",;\t", sep[4]) != NULL) {
+    at->separator = sep[4];
+    at->row += 1;
+    return next_row(rest);
+  }
+  const char *mark = row != NULL ? strpbrk(row, ",;\t") : NULL;
+  at->separator = mark != NULL ? *mark : ',';
+  return row;
+}
+
 static bppsa_status read_rows(place *at, char *text, bppsa_schedule **made) {
   char *rest = text, *row = next_row(&rest);
+  row = find_separator(at, row, &rest);
   BPPSA_TRY(read_first_row(at, row, made));
   bool *seen = bppsa_calloc((*made)->workers, sizeof *seen);
   bppsa_status read = seen != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
   for (row = next_row(&rest); row != NULL && read == BPPSA_OK; row = next_row(&rest)) {
     at->row += 1;
-    read = row[0] != '\0' ? read_worker(at, row, *made, seen) : BPPSA_OK;
+    read = is_empty(at, row) ? BPPSA_OK : read_worker(at, row, *made, seen);
   }
   bppsa_free(seen);
   return read;

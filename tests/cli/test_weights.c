@@ -46,6 +46,33 @@ static void test_rounded(void **state) {
   json_decref(document);
 }
 
+/* Commands that make no model of the weights note what they widened, too. */
+static void test_halves(void **state) {
+  (void)state;
+  static uint16_t one[16] = {0x3c00, 0x3800, 0xbc00};
+  static const bppsa_dtype types[] = {BPPSA_F16, BPPSA_BF16};
+  const int64_t square[] = {4, 4}, rows[] = {4, 1};
+  write_reals("step.npy", BPPSA_F32, 1, (int64_t[]){1});
+  for (int i = 0; i < 2; ++i) {
+    const bppsa_named_view tensors[] = {{"rnn.weight_hh_l0", bppsa_view_make(one, types[i], 2, square)},
+                                        {"rnn.weight_ih_l0", bppsa_view_make(one, types[i], 2, rows)},
+                                        {"rnn.bias_ih_l0", bppsa_view_make(one, types[i], 1, rows)},
+                                        {"rnn.bias_hh_l0", bppsa_view_make(one, types[i], 1, rows)},
+                                        {"linear.weight", bppsa_view_make(one, types[i], 2, square)}};
+    char says[80];
+    snprintf(says, sizeof says, "half.safetensors: %s weights, converted to f32\n", i == 0 ? "f16" : "bf16");
+    assert_int_equal(bppsa_safetensors_save("half.safetensors", 5, tensors, 0, NULL), BPPSA_OK);
+    assert_noted(says, "prune --weights half.safetensors --fraction 0.5 --out masks.safetensors");
+    assert_noted(says, "jacobian rnn --weights half.safetensors --input step.npy --out step.npz");
+    assert_noted("bf16 weights, converted to f64" + (i == 0),
+                 "jacobian rnn --weights half.safetensors --input step.npy --out step.npz --dtype f64");
+  }
+  const bppsa_view view = bppsa_view_make(one, BPPSA_F16, 2, square);
+  assert_int_equal(bppsa_npy_save("half.npy", &view), BPPSA_OK);
+  assert_noted("half.npy: f16 weights, converted to f32\n",
+               "jacobian linear --weights half.npy --in-shape 4,1,1 --out linear.npz");
+}
+
 /* ---- files with other tensors ---- */
 
 typedef struct {
@@ -196,9 +223,9 @@ static void test_torch(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_widened),       cmocka_unit_test(test_rounded),
-                                     cmocka_unit_test(test_too_large),     cmocka_unit_test(test_prefix),
-                                     cmocka_unit_test(test_missing),       cmocka_unit_test(test_proposed),
-                                     cmocka_unit_test(test_none_proposed), cmocka_unit_test(test_torch)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_widened),   cmocka_unit_test(test_rounded),       cmocka_unit_test(test_halves),
+      cmocka_unit_test(test_too_large), cmocka_unit_test(test_prefix),        cmocka_unit_test(test_missing),
+      cmocka_unit_test(test_proposed),  cmocka_unit_test(test_none_proposed), cmocka_unit_test(test_torch)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

@@ -54,6 +54,18 @@ static void test_read(void **state) {
   assert_true(array.view.dtype == BPPSA_I64 && array.view.ndim == 2 && array.view.shape[0] == 6);
   assert_memory_equal(array.view.data, numbers, sizeof numbers);
   bppsa_buffer_free(&array);
+  assert_int_equal(rename(PATH, DIR "archive.bin"), 0); /* known by its content */
+  assert_true(bppsa_npy_is_member(DIR "archive.bin:b") && !bppsa_npy_is_member(DIR "archive.bin"));
+  assert_int_equal(bppsa_npy_load(DIR "archive.bin:x", &array), BPPSA_ERR_FORMAT);
+  assert_message(DIR "archive.bin: member x.npy missing, expected one of a, b, c, d, e, f");
+  assert_int_equal(bppsa_npy_load(DIR "archive.bin:a", &array), BPPSA_OK);
+  assert_memory_equal(array.view.data, numbers, sizeof numbers);
+  const bppsa_view other = array.view;
+  assert_int_equal(bppsa_npy_save(DIR "archive.bin:b", &other), BPPSA_OK); /* a file of just that name goes first */
+  assert_false(bppsa_npy_is_member(DIR "archive.bin:b"));
+  assert_int_equal(remove(DIR "archive.bin:b"), 0);
+  assert_int_equal(remove(DIR "archive.bin"), 0);
+  bppsa_buffer_free(&array);
   const bppsa_npz_array single = {"arr_0", NULL, BPPSA_F64, 0, NULL, one};
   bppsa_npz_writer *writer = NULL;
   assert_int_equal(bppsa_npz_writer_create(PATH, 1, &single, &writer), BPPSA_OK);

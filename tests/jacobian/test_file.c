@@ -55,7 +55,18 @@ static void test_round_trip(void **state) {
     bppsa_csr_matrix_free(&read);
   }
   bppsa_csr_matrix read;
-  assert_int_equal(bppsa_csr_load("matrix.csv", &read), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_csr_load("matrix.csv", &read), BPPSA_ERR_IO);
+  assert_int_equal(bppsa_csr_save("matrix.csv", &empty, BPPSA_F64, wide), BPPSA_ERR_ARGUMENT);
+  for (int i = 0; i < 2; ++i) { /* a file of another name is known by its content, and by that alone */
+    static const char *const names[2][2] = {{DIR "matrix.zip", DIR "matrix.mtx"}, {DIR "matrix.txt", DIR "matrix.npz"}};
+    assert_int_equal(bppsa_csr_save(i == 0 ? NPZ : MTX, &empty, BPPSA_F64, wide), BPPSA_OK);
+    for (int k = 0; k < 2; ++k) {
+      assert_int_equal(rename(k == 0 ? (i == 0 ? NPZ : MTX) : names[i][0], names[i][k]), 0);
+      assert_int_equal(bppsa_csr_load(names[i][k], &read), BPPSA_OK);
+      assert_true(bppsa_csr_same(&empty, &read.csr));
+      bppsa_csr_matrix_free(&read);
+    }
+  }
 }
 
 /* SciPy reads both, and writes what is read here: compressed and with int64 indices. */
@@ -77,6 +88,28 @@ static void test_scipy(void **state) {
       "s.save_npz('" DIR "plain.npz', a, compressed=False); io.mmwrite('" DIR "scipy.mtx', a, precision=17)\n"
       "n.savez('" DIR "real.npz', format='csr', shape=a.shape, data=a.data, indptr=a.indptr, indices=a.indices * 1.0)\n\"";
   assert_int_equal(system(script), 0);
+  static const char random[] = /* symmetric, skew-symmetric and general, reals, integers and patterns */
+      "/usr/bin/python3 -c \"import numpy as n, scipy.sparse as s, scipy.io as io\n"
+      "r = n.random.default_rng(1)\n"
+      "for i in range(24):\n"
+      "  k = i % 6; a = s.random(9, 9, r.random(), random_state=i)\n"
+      "  a = [a + a.T, a - a.T, a + a.T, a.tocsr(), (a * 9).astype(n.int32), a][k]\n"
+      "  io.mmwrite('" DIR "r%d.mtx' % i, a, field='pattern' if k in (2, 5) else None, precision=17)\n"
+      "  s.save_npz('" DIR "r%d.npz' % i, s.csr_matrix(io.mmread('" DIR "r%d.mtx' % i).astype(float)))\n\"";
+  assert_int_equal(system(random), 0);
+  for (int i = 0; i < 24; ++i) {
+    char name[2][200];
+    bppsa_csr_matrix read[2] = {0};
+    for (int k = 0; k < 2; ++k) {
+      snprintf(name[k], sizeof name[k], DIR "r%d.%s", i, k == 0 ? "mtx" : "npz");
+      assert_int_equal(bppsa_csr_load(name[k], &read[k]), BPPSA_OK);
+      assert_int_equal(remove(name[k]), 0);
+    }
+    assert_true(bppsa_csr_same(&read[0].csr, &read[1].csr));
+    assert_memory_equal(read[0].values, read[1].values, (size_t)read[0].csr.nnz * sizeof(double));
+    bppsa_csr_matrix_free(&read[0]);
+    bppsa_csr_matrix_free(&read[1]);
+  }
   static const char *const paths[] = {DIR "packed.npz", DIR "plain.npz", DIR "scipy.mtx"};
   for (size_t i = 0; i < 3; ++i) {
     bppsa_csr_matrix read = {0};
@@ -106,42 +139,45 @@ static void refused(const char *path, const char *text, const char *message) {
 
 static void test_bad_mtx(void **state) {
   (void)state;
-  refused(MTX, "", "line 1: expected %%MatrixMarket");
-  refused(MTX, "1 1 1\n1 1 1\n", "line 1: expected %%MatrixMarket");
+  refused(MTX, "", MTX ": line 1: the file ends there, expected %%MatrixMarket");
+  refused(MTX, "1 1 1\n1 1 1\n", "line 1: '1 1 1', expected %%MatrixMarket");
   refused(MTX, "\xff\xfe%", "byte 0: text in UTF-16, expected UTF-8");
   refused(MTX, "\xef\xbb\xbf" HEAD "1 1 1\n2 1 1\n",
           "line 3: entry (2, 1), expected"); /* behind a byte order mark the words are found */
   refused(MTX, "%%MatrixMarket matrix coordinate complex general\n1 1 0\n", "line 1: 'complex general'");
   refused(MTX, "%%MatrixMarket matrix coordinate real hermitian\n1 1 0\n", "line 1: 'real hermitian'");
-  refused(MTX, "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 0\n", "line 1: 'unsigned-integer general'");
-  refused(MTX, "%%MatrixMarket matrix array real general\n1 1\n", "line 1: expected %%MatrixMarket matrix coordinate real|");
-  refused(MTX, "%%MatrixMarket matrix coordinate real\n1 1 0\n", "line 1: expected %%MatrixMarket");
+  refused(MTX, "%%MatrixMarket matrix coordinate unsigned-integers general\n1 1 0\n", "line 1: 'unsigned-integers general'");
+  refused(MTX, "%%MatrixMarket matrix array real general\n1 1\n",
+          "line 1: '%%MatrixMarket matrix array real general', expected %%MatrixMarket matrix coordinate real|");
+  refused(MTX, "%%MatrixMarket matrix coordinate real\n1 1 0\n",
+          "line 1: '%%MatrixMarket matrix coordinate real', expected %%MatrixMarket");
   refused(MTX, "%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "line 2: 2 rows, 3 columns and 0 entries of a symm");
-  refused(MTX, "%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1\n1 2 1\n", "entry (1, 2) occurs twice");
+  refused(MTX, "%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1\n1 2 1\n",
+          "line 4: entry (1, 2) occurs twice, itself or by symmetry, expected once, as on line 3");
   refused(MTX, "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 0\n",
           "line 3: entry (2, 2) of a skew-symmetric matrix, expected none on its diagonal");
-  refused(MTX, HEAD, "expected numbers of rows, columns and entries");
-  refused(MTX, HEAD "% note\n2 2\n", "line 3: expected numbers of rows");
-  refused(MTX, HEAD "2 2 1 1\n", "expected numbers of rows");
+  refused(MTX, HEAD, "line 2: the file ends there, expected numbers of rows, columns and entries");
+  refused(MTX, HEAD "% note\n2 2\n", "line 3: '2 2', expected numbers of rows");
+  refused(MTX, HEAD "2 2 1 1\n", "line 2: '2 2 1 1', expected numbers of rows");
   refused(MTX, HEAD "2 2 99999999\n1 1 1\n", "99999999 entries, more than the file");
   refused(MTX, HEAD "9999999999 2 0\n", "9999999999 rows");
   refused(MTX, HEAD "2 9999999999 0\n", "line 2: sparse matrix: 9999999999 columns, expected at most 2147483647");
   refused(MTX, HEAD "2 2 99999999999999999999999\n", "expected numbers of rows");
   refused(MTX, HEAD "2 2 2\n1 1 1\n", "line 4: the file ends after 1 entries, expected 2");
-  refused(MTX, HEAD "2 2 1\n1 1 1\n1 2 1\n", "expected the end of the file");
+  refused(MTX, HEAD "2 2 1\n1 1 1\n1 2 1\n", "line 4: '1 2 1', expected the end of the file");
   refused(MTX, HEAD "2 2 1\n1 3 1\n", "line 3: entry (1, 3), expected 1 .. 2 and 1 .. 2");
   refused(MTX, HEAD "2 2 1\n0 1 1\n", "line 3: entry (0, 1)");
-  refused(MTX, HEAD "2 2 1\n-1 1 1\n", "line 3: expected a row, a column and a value");
-  refused(MTX, HEAD "2 2 1\n1 1\n", "line 3: expected a row, a column and a value");
-  refused(MTX, HEAD "2 2 1\n1 1 x\n", "line 3: expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 1\n-1 1 1\n", "line 3: '-1 1 1', expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 1\n1 1\n", "line 3: '1 1', expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 1\r\n1 1 x\r\n", "line 3: '1 1 x', expected a row, a column and a value");
   static const char *const wrong[] = {"0x10", "-0X1p2", "1e400", "-1e400", "0x"};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) { /* hexadecimal, beyond f64 */
     char text[100];
     snprintf(text, sizeof text, "%s2 2 1\n1 1 %s\n", HEAD, wrong[i]);
-    refused(MTX, text, "line 3: expected a row, a column and a value");
+    refused(MTX, text, "', expected a row, a column and a value");
   }
-  refused(MTX, HEAD "2 2 1\n1 1 1 1\n", "line 3: expected a row, a column and a value");
-  refused(MTX, HEAD "2 2 2\n1 1 1\n1 1 2\n", "entry (1, 1) occurs twice");
+  refused(MTX, HEAD "2 2 1\n1 1 1 1\n", "line 3: '1 1 1 1', expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 2\n1 1 1\n%a\n1 1 2\n", "line 5: entry (1, 1) occurs twice, expected once, as on line 3");
   bppsa_csr_matrix read = {0};
   put_file(MTX, HEAD "%a\n\n 2 2 3 \n2 2 nan\n\n1 2 -inf\n%b\n1 1 1e3",
            sizeof(HEAD "%a\n\n 2 2 3 \n2 2 nan\n\n1 2 -inf\n%b\n1 1 1e3") - 1);

@@ -130,23 +130,31 @@ static void round_trip(void **state) {
   }
 }
 
-/* What a spreadsheet makes of a file: an order mark, cells in quotes, padding, carriage returns. */
+/* What a spreadsheet makes of a file: an order mark, cells in quotes, padding, empty rows, carriage returns, other separators. */
 static void spreadsheets(void **state) {
   (void)state;
   static const char *const same[] = {
-      "scheme=gpipe,stages=2,micro-batches=2\n0,F0@0,F1@0,B1@0,B0@0\n1,F0@1,B0@1,F1@1,B1@1\n",
-      "\xef\xbb\xbf\"scheme=gpipe\",\"stages=2\",\"micro-batches=2\",,\r\n\"0\",\"F0@0\",F1@0,\"B1@0\","
-      "B0@0\r\n1,\"F0@1\",\"\",B0@1,F1@1,\"B1@1\"\r\n"};
-  bppsa_schedule *lists[2] = {NULL, NULL};
-  for (int i = 0; i < 2; ++i) {
+      "scheme=gpipe,stages=2,micro-batches=2,alpha=0.25\n0,F0@0,F1@0,B1@0,B0@0\n1,F0@1,B0@1,F1@1,B1@1\n",
+      "\xef\xbb\xbf\"scheme=gpipe\",\"stages=2\",\"micro-batches=2\",alpha=0.25,,\r\n\"0\",\"F0@0\",F1@0,\"B1@0\","
+      "B0@0\r\n1,\"F0@1\",\"\",B0@1,F1@1,\"B1@1\"\r\n,,,,\r\n,\r\n",
+      "sep=,\r\nscheme=gpipe,stages=2,micro-batches=2,alpha=0.25\r\n0,F0@0,F1@0,B1@0,B0@0\r\n1,F0@1,B0@1,F1@1,B1@1\r\n",
+      "\xef\xbb\xbfsep=;\r\nscheme=gpipe;stages=2;micro-batches=2;alpha=0,25\r\n0;F0@0;F1@0;B1@0;B0@0\r\n;;;;\r\n"
+      "1;F0@1;B0@1;F1@1;B1@1\r\n;;\r\n",
+      "scheme=gpipe;stages=2;\"micro-batches=2\";\"alpha=0,25\";;\n0;F0@0;F1@0;B1@0;B0@0\n1;F0@1;\"B0@1\";F1@1;B1@1\n",
+      "\"sep=;\"\nscheme=gpipe;stages=2;micro-batches=2;alpha=0.25\n0;F0@0;F1@0;B1@0;B0@0\n1;F0@1;B0@1;F1@1;B1@1",
+      "scheme=gpipe\tstages=2\tmicro-batches=2\talpha=0.25\n0\tF0@0\tF1@0\tB1@0\tB0@0\n\t\t\n1\tF0@1\tB0@1\tF1@1\tB1@1\n"};
+  enum { SAME = sizeof same / sizeof same[0] };
+  bppsa_schedule *lists[SAME] = {NULL};
+  for (int i = 0; i < SAME; ++i) {
     assert_int_equal(load(same[i], &lists[i]), BPPSA_OK);
+    assert_int_equal(lists[0]->count, lists[i]->count);
+    assert_true(lists[i]->config.alpha == 0.25);
+    for (int64_t id = 0; id < lists[0]->count; ++id) {
+      const bppsa_schedule_op *a = &lists[0]->ops[id], *b = &lists[i]->ops[id];
+      assert_true(a->kind == b->kind && a->worker == b->worker && a->micro == b->micro && a->layer == b->layer);
+    }
   }
-  assert_int_equal(lists[0]->count, lists[1]->count);
-  for (int64_t id = 0; id < lists[0]->count; ++id) {
-    const bppsa_schedule_op *a = &lists[0]->ops[id], *b = &lists[1]->ops[id];
-    assert_true(a->kind == b->kind && a->worker == b->worker && a->micro == b->micro && a->layer == b->layer);
-  }
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < SAME; ++i) {
     bppsa_schedule_destroy(lists[i]);
   }
   bppsa_schedule *list = NULL;
@@ -154,6 +162,11 @@ static void spreadsheets(void **state) {
   assert_error(load("scheme=gpipe,\"stages=2\"x\n", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: '\"stages', expected a name");
   assert_error(load("scheme=gpipe,\"sta\"\"ges=2\"\n", &list), BPPSA_ERR_FORMAT, "row 1, cell 2: 'sta\"ges', expected");
   assert_error(load("scheme=gpipe,stages=1\n0,\"F0@0,B0@0\"\n", &list), BPPSA_ERR_FORMAT, "row 2, cell 2: 'F0@0,B0@0'");
+  assert_error(load("sep=;\nscheme=gpipe;stages=1\n0;F0@0,5\n", &list), BPPSA_ERR_FORMAT, "row 3, cell 2: 'F0@0.5', expected");
+  assert_error(load("sep=;\n", &list), BPPSA_ERR_FORMAT, "row 2, cell 0: '', expected scheme=");
+  assert_error(load("sep=:\nscheme=gpipe\n", &list), BPPSA_ERR_FORMAT, "row 1, cell 1: 'sep', expected a name");
+  assert_error(load("scheme=gpipe,stages=1\n0;F0@0;B0@0\n", &list), BPPSA_ERR_FORMAT,
+               "row 2, cell 1: '0;F0@0;B0@0', expected the");
   assert_null(list);
 }
 
