@@ -238,6 +238,7 @@ static int exit_code(bppsa_status status) {
   case BPPSA_ERR_IO:
   case BPPSA_ERR_CUDA:
   case BPPSA_ERR_COMM:
+  case BPPSA_ERR_LIBRARY:
     break;
   }
   return 1;

@@ -21,7 +21,8 @@ enum { BPPSA_PYTHON_WEIGHTS = 4 }; /* W_ih, W_hh, b_ih, b_hh */
 const char *bppsa_python_version(void);
 const char *bppsa_python_error(void);
 
-/* Loads what commands need beyond layers and scans (python/late.c): jansson and zlib. ERR_IO names the package that is missing. */
+/* Loads what commands need beyond layers and scans (python/late.c): jansson and zlib. ERR_LIBRARY names the package that is
+ * missing. */
 bppsa_status bppsa_python_load(void);
 /* Runs a command line of the program, behind bppsa_python_load. *out and *err receive what it printed; bppsa_python_free frees
  * each. Returns the program's exit code, or 1 with both NULL where the system has no memory for the texts. Another thread sets

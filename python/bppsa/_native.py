@@ -29,7 +29,8 @@ class RequestError(Error, ValueError):
 
 
 class RunError(Error, RuntimeError):
-    """The request failed while it ran: no memory, a full disk, a value that is not finite. (The program's exit code 1.)"""
+    """The request failed while it ran: no memory, a full disk, a library that is missing, a value that is not
+    finite. (The program's exit code 1.)"""
 
 
 _Pointer = ctypes.c_void_p
