@@ -20,7 +20,7 @@ typedef struct {
 
 void bppsa_audio_probe(bppsa_audio_report *report);
 
-/* OK, or ERR_UNSUPPORTED with a message that names the packages that are missing. */
+/* OK, ERR_UNSUPPORTED in a build without audio, or ERR_LIBRARY; the message names the packages that are missing. */
 bppsa_status bppsa_audio_check(void);
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ typedef struct {
   BPPSA_AVUTIL_FUNCTIONS(BPPSA_AUDIO_MEMBER)
 } bppsa_audio_functions;
 
-/* Gives the functions of all three libraries, the same at every call. ERR_UNSUPPORTED: one of them is missing; the message quotes
+/* Gives the functions of all three libraries, the same at every call. ERR_LIBRARY: one of them is missing; the message quotes
  * the loader and names the package. */
 bppsa_status bppsa_audio_load(const bppsa_audio_functions **functions);
 

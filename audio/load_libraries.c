@@ -41,7 +41,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 bppsa_status bppsa_audio_load(const bppsa_audio_functions **functions) {
   (void)pthread_once(&once, load);
   if (problem[0] != '\0') {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "audio: %s", problem);
+    return bppsa_fail(BPPSA_ERR_LIBRARY, "audio: %s", problem);
   }
   *functions = &loaded;
   return BPPSA_OK;

@@ -175,9 +175,9 @@ static bool is_left_out(int argc, char **argv) {
 
 /* Parses the words after the first `used`, which name the command, and runs it. */
 static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, const bppsa_output *to,
-                                bool *elsewhere) {
+                                const atomic_int *told, bool *elsewhere) {
   char name[BPPSA_COMMAND_NAME];
-  bppsa_interrupt interrupt = {0};
+  bppsa_interrupt interrupt = {.told = told};
   bppsa_cli cli = {.command = command,
                    .object = used > 2 ? argv[2] : NULL,
                    .argc = argc,
@@ -199,7 +199,7 @@ static bppsa_status run_command(const bppsa_command *command, int used, int argc
   return command->run(&cli);
 }
 
-static bppsa_status run(int argc, char **argv, const bppsa_output *to, bool *elsewhere) {
+static bppsa_status run(int argc, char **argv, const bppsa_output *to, const atomic_int *told, bool *elsewhere) {
   if (is_left_out(argc, argv)) {
     return BPPSA_OK;
   }
@@ -221,7 +221,7 @@ static bppsa_status run(int argc, char **argv, const bppsa_output *to, bool *els
   const bppsa_command *command = NULL;
   int used = 0;
   BPPSA_TRY(find_command(argc, argv, to->out, &command, &used));
-  return command == NULL ? BPPSA_OK : run_command(command, used, argc, argv, to, elsewhere);
+  return command == NULL ? BPPSA_OK : run_command(command, used, argc, argv, to, told, elsewhere);
 }
 
 static int exit_code(bppsa_status status) {
@@ -238,15 +238,16 @@ static int exit_code(bppsa_status status) {
   case BPPSA_ERR_IO:
   case BPPSA_ERR_CUDA:
   case BPPSA_ERR_COMM:
+  case BPPSA_ERR_LIBRARY:
     break;
   }
   return 1;
 }
 
-int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
+int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int *told) {
   const bppsa_output to = {.out = out, .err = err};
   bool elsewhere = false;
-  bppsa_status status = run(argc, argv, &to, &elsewhere);
+  bppsa_status status = run(argc, argv, &to, told, &elsewhere);
   if (status == BPPSA_OK) {
     status = bppsa_output_flush(out);
   }
@@ -257,4 +258,8 @@ int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
     fflush(err);
   }
   return code;
+}
+
+int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
+  return bppsa_cli_run(argc, argv, out, err, NULL);
 }

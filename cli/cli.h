@@ -2,6 +2,7 @@
 #ifndef BPPSA_CLI_CLI_H
 #define BPPSA_CLI_CLI_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 /* Runs one command line; results go to `out`, errors (one line) and progress to `err`. Returns the exit code: 0 good, 2 the request
@@ -9,5 +10,9 @@
  * once. Afterwards nothing uses the words or the streams. Ranks that hang are left behind (bppsa_comm_left_behind, comm/comm.h),
  * with memory of their own; everything else is free again. A program calls bppsa_comm_end_job at its end. */
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err);
+/* The same in a process that is somebody else's. Training and figures end as by SIGINT or SIGTERM once *told is that signal's
+ * number, which another thread may set at any moment; 0: go on. The signals that they catch reach the process's own handlers too
+ * (bench/harness/interrupt.h). */
+int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int *told);
 
 #endif

@@ -103,6 +103,7 @@ static bppsa_status fill(const bppsa_cli *cli, bppsa_rank_job *job) {
     return BPPSA_ERR_MEMORY;
   }
   job->cli = *cli;
+  job->interrupt.told = cli->interrupt->told;
   job->cli.interrupt = &job->interrupt;
   job->cli.argv = job->argv;
   job->cli.object = find_copy(cli, job->argv, cli->object);

@@ -259,6 +259,9 @@ static bool stop(void *context) {
 static bppsa_status train_interruptible(bppsa_interrupt *interrupt, bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
   const bool catches = bppsa_ranks_first(run->on.comm) || bppsa_comm_get_transport(run->on.comm) == BPPSA_COMM_MPI;
   callbacks->stop = stop;
+  if (run->on.comm == NULL && bppsa_interrupt_pending(interrupt)) { /* ranks agree on an end behind a step */
+    return bppsa_fail(BPPSA_ERR_IO, "stopped by %s before the first step, nothing was written", bppsa_interrupt_name(interrupt));
+  }
   if (catches) { /* once for each process */
     bppsa_interrupt_catch(interrupt);
   }

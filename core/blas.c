@@ -115,7 +115,7 @@ static bppsa_status load_alone(void) {
                       BUFFER_BYTES >> 20, result.problem);
   }
   if (!result.loaded) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: %s; install libopenblas0-pthread", result.problem);
+    return bppsa_fail(BPPSA_ERR_LIBRARY, "OpenBLAS: %s; install libopenblas0-pthread", result.problem);
   }
   return BPPSA_OK;
 }
@@ -141,12 +141,12 @@ static bppsa_status start(void) {
            openblas.get_config()); /* its buffer is shared, so it is copied once */
   const int flavour = openblas.get_parallel();
   if (flavour == FLAVOUR_SERIAL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: the serial flavour does not say whether several threads may call it "
-                                             "at once; install libopenblas0-pthread");
+    return bppsa_fail(BPPSA_ERR_LIBRARY, "OpenBLAS: the serial flavour does not say whether several threads may call it "
+                                         "at once; install libopenblas0-pthread");
   }
   if (flavour != FLAVOUR_PTHREAD) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: the OpenMP flavour cannot be held to one thread; install "
-                                             "libopenblas0-pthread");
+    return bppsa_fail(BPPSA_ERR_LIBRARY, "OpenBLAS: the OpenMP flavour cannot be held to one thread; install "
+                                         "libopenblas0-pthread");
   }
   const char *found = strstr(blas.description, "MAX_THREADS=");
   const int limit = found != NULL ? atoi(found + strlen("MAX_THREADS=")) : 0;
@@ -179,7 +179,7 @@ bppsa_status bppsa_blas_hold(void) {
   blas.holders += threads == 1;
   pthread_mutex_unlock(&blas.lock);
   if (threads != 1) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: %d threads after openblas_set_num_threads(1), expected 1", threads);
+    return bppsa_fail(BPPSA_ERR_LIBRARY, "OpenBLAS: %d threads after openblas_set_num_threads(1), expected 1", threads);
   }
   return BPPSA_OK;
 }

@@ -16,14 +16,14 @@
 extern "C" {
 #endif
 
-/* Loads OpenBLAS. ERR_UNSUPPORTED: it is not found, or is the OpenMP flavour, which cannot be held to one thread, or the serial
+/* Loads OpenBLAS. ERR_LIBRARY: it is not found, or is the OpenMP flavour, which cannot be held to one thread, or the serial
  * one, which does not guarantee that several threads may call it; ERR_MEMORY: no address space for its first work buffer (129
  * MiB). May be called often, and by several threads. */
 bppsa_status bppsa_blas_start(void);
 
 /* Starts OpenBLAS and holds it to one thread until bppsa_blas_release has been called as often; every device holds it as long as
  * the device exists. OpenBLAS has one number of threads for the whole process: a program that uses OpenBLAS itself gets one thread
- * during that time, and its own number again when the last device is destroyed. ERR_UNSUPPORTED, ERR_MEMORY: as above. */
+ * during that time, and its own number again when the last device is destroyed. ERR_LIBRARY, ERR_MEMORY: as above. */
 bppsa_status bppsa_blas_hold(void);
 void bppsa_blas_release(void);
 

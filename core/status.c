@@ -20,6 +20,7 @@ static const char *const status_names[] = {
     [BPPSA_ERR_FORMAT] = "ERR_FORMAT",
     [BPPSA_ERR_CUDA] = "ERR_CUDA",
     [BPPSA_ERR_COMM] = "ERR_COMM",
+    [BPPSA_ERR_LIBRARY] = "ERR_LIBRARY",
 };
 
 const char *bppsa_status_name(bppsa_status status) {

@@ -23,7 +23,8 @@ typedef enum {
   BPPSA_ERR_IO,          /* the operating system refused to read, write or rename */
   BPPSA_ERR_FORMAT,      /* a file that is not what it claims to be; the message names the byte */
   BPPSA_ERR_CUDA,        /* the CUDA runtime or one of its libraries failed */
-  BPPSA_ERR_COMM         /* a transport failed or a rank died */
+  BPPSA_ERR_COMM,        /* a transport failed or a rank died */
+  BPPSA_ERR_LIBRARY      /* a shared library is missing, or is of a build that does not fit; the message names the package */
 } bppsa_status;
 
 /* The code's name without prefix: "ERR_SHAPE". Never NULL. */

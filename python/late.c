@@ -86,7 +86,7 @@ static bool ready(void) {
 }
 
 bppsa_status bppsa_python_load(void) {
-  return ready() ? BPPSA_OK : bppsa_fail(BPPSA_ERR_IO, "commands: %s", problem);
+  return ready() ? BPPSA_OK : bppsa_fail(BPPSA_ERR_LIBRARY, "commands: %s", problem);
 }
 
 /* ---- the functions ---- */

@@ -38,7 +38,7 @@ int32_t bppsa_python_left_behind(void) {
   return bppsa_comm_left_behind();
 }
 
-int bppsa_python_command(int argc, char **argv, char **out, char **err) {
+int bppsa_python_command(int argc, char **argv, const atomic_int *told, char **out, char **err) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   char *texts[2] = {NULL, NULL};
   size_t sizes[2];
@@ -48,7 +48,7 @@ int bppsa_python_command(int argc, char **argv, char **out, char **err) {
     (void)pthread_once(&once, end_job_at_exit);
   }
   if (streams[0] != NULL && streams[1] != NULL) {
-    code = bppsa_cli_main(argc, argv, streams[0], streams[1]);
+    code = bppsa_cli_run(argc, argv, streams[0], streams[1], told);
   }
   for (int i = 0; i < 2; ++i) {
     if (streams[i] == NULL || fclose(streams[i]) != 0) {

@@ -10,6 +10,7 @@
 #ifndef BPPSA_PYTHON_NATIVE_H
 #define BPPSA_PYTHON_NATIVE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "core/status.h"
@@ -20,11 +21,13 @@ enum { BPPSA_PYTHON_WEIGHTS = 4 }; /* W_ih, W_hh, b_ih, b_hh */
 const char *bppsa_python_version(void);
 const char *bppsa_python_error(void);
 
-/* Loads what commands need beyond layers and scans (python/late.c): jansson and zlib. ERR_IO names the package that is missing. */
+/* Loads what commands need beyond layers and scans (python/late.c): jansson and zlib. ERR_LIBRARY names the package that is
+ * missing. */
 bppsa_status bppsa_python_load(void);
 /* Runs a command line of the program, behind bppsa_python_load. *out and *err receive what it printed; bppsa_python_free frees
- * each. Returns the program's exit code, or 1 with both NULL where the system has no memory for the texts. */
-int bppsa_python_command(int argc, char **argv, char **out, char **err);
+ * each. Returns the program's exit code, or 1 with both NULL where the system has no memory for the texts. Another thread sets
+ * *told to a signal's number to end training and figures (bppsa_cli_run); NULL: nothing is told. */
+int bppsa_python_command(int argc, char **argv, const atomic_int *told, char **out, char **err);
 void bppsa_python_free(void *text);
 /* Ranks of failed runs that have not ended yet (bppsa_comm_left_behind). */
 int32_t bppsa_python_left_behind(void);

@@ -24,7 +24,8 @@ typedef struct {
   char found[BPPSA_DOCTOR_BACKENDS][BPPSA_DOCTOR_PLACE]; /* where each optional library or program is, or "" */
 } bppsa_doctor;
 
-/* Looks for everything; what cannot be found or used is part of the report. */
+/* Looks for everything; what cannot be found or used is part of the report. Optional libraries are loaded by a process of its own,
+ * so that none stays in the caller's. */
 void bppsa_doctor_examine(bppsa_doctor *doctor);
 
 json_t *bppsa_doctor_json(const bppsa_doctor *doctor);                        /* NULL when out of memory */

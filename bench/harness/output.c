@@ -1,8 +1,12 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#endif
 #include "bench/harness/output.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/alloc.h"
 #include "core/decimal.h"
@@ -24,23 +28,34 @@ void bppsa_output_make_lines_printable(char *text) {
   }
 }
 
+/* Prints a text of `size` characters that has been measured by printf; `text` has room for them. */
+static bool print_clean(FILE *out, char *text, size_t size, const char *format, va_list arguments) {
+  if (vsnprintf(text, size + 1, format, arguments) < 0) {
+    return false;
+  }
+  bppsa_output_make_lines_printable(text);
+  return fputs(text, out) >= 0;
+}
+
 bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) {
   char text[4096]; /* no allocation: what has been done must be told where memory is short */
   va_list arguments, again;
   va_start(arguments, format);
   va_copy(again, arguments);
-  const int size = vsnprintf(text, sizeof text, format, arguments);
+  const int size = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
+  const size_t room = size >= 0 ? (size_t)size + 1 : 0;
+  /* A long text gets pages of its own. Where there are none it is printed as it is, because results matter more. */
+  char *pages = room > sizeof text ? mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : text;
   errno = 0;
-  bool good = size >= 0;
-  if (good && size < (int)sizeof text) {
-    bppsa_output_make_lines_printable(text);
-    good = fputs(text, to->out) >= 0;
-  } else if (good) {
-    good = vfprintf(to->out, format, again) >= 0;
-  }
+  const bool good = size < 0              ? false
+                    : pages == MAP_FAILED ? vfprintf(to->out, format, again) >= 0
+                                          : print_clean(to->out, pages, (size_t)size, format, again);
   const int reason = errno;
   va_end(again);
+  if (pages != text && pages != MAP_FAILED) {
+    (void)munmap(pages, room);
+  }
   return good ? BPPSA_OK : write_failed(reason);
 }
 

@@ -14,7 +14,7 @@ typedef struct {
 
 /* Makes every line of a text printable (bppsa_make_printable); its line feeds stay. */
 void bppsa_output_make_lines_printable(char *text);
-/* printf to `out`; what is shorter than 4096 bytes is made printable, line by line. ERR_IO: the text could not be written. */
+/* printf to `out`; the text is made printable, line by line. Allocates nothing. ERR_IO: the text could not be written. */
 bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "bppsa: note: " and a line to `err`: what the user should know of a run that goes on. What it quotes is made printable. */
 void bppsa_output_note(const bppsa_output *to, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import errno
 import json
 import os
@@ -38,12 +39,18 @@ def _json(value: Any) -> Any:
 
 
 class _Folder:
-    """A folder, in memory if there is room, for the arrays of one call."""
+    """A folder, in memory if there is room, for the arrays of one call. told: becomes a signal's number when the call shall end."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, told: ctypes.c_int | None = None) -> None:
         self.path = pathlib.Path(path)
+        self.told = ctypes.c_int(0) if told is None else told
+
+    def check(self) -> None:
+        if self.told.value:
+            raise KeyboardInterrupt("stopped by SIGINT before the command began, nothing was written")
 
     def array(self, name: str, array: np.ndarray) -> str:
+        self.check()
         with open(self.path / f"{name}.npy", "wb") as file:
             np.lib.format.write_array(file, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
         return str(self.path / f"{name}.npy")
@@ -129,13 +136,19 @@ def _temporary(place: str) -> Iterator[str]:
         _folders.discard((os.getpid(), path))
 
 
-def in_folder(work: Callable[[_Folder], _Result]) -> _Result:
-    """Does the work with a folder of its own; in the next place where one has no room."""
+def in_folder(work: Callable[[_Folder], _Result], ends: bool = False) -> _Result:
+    """Does the work with a folder of its own; in the next place where one has no room. Ctrl-C ends the call; ends: the work ends by
+    itself when it is told to, and is waited for."""
+    told = ctypes.c_int(0)
+    return _native.interruptible(lambda: _in_folder(work, told), told, ends)
+
+
+def _in_folder(work: Callable[[_Folder], _Result], told: ctypes.c_int) -> _Result:
     places = _places()
     for place in places:
         try:
             with _temporary(place) as path:
-                return work(_Folder(path))
+                return work(_Folder(path, told))
         except OSError as reason:
             if place == places[-1]:
                 raise _native.RunError(f"{' and '.join(places)}: {reason.strerror or reason}, where arrays are written, expected "
@@ -143,6 +156,7 @@ def in_folder(work: Callable[[_Folder], _Result]) -> _Result:
     raise AssertionError("unreachable")
 
 
+_ENDING = ("train", "figures")  # commands that end by themselves when they are told to
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -152,7 +166,8 @@ def _run(folder: _Folder, words: list[str], options: Mapping[str, Any]) -> str:
     if options.get("ranks") and processes > 1 and any(str(folder.path) in word for word in line):
         raise _native.RequestError("an array on the ranks of mpirun, whose processes share files alone, expected the paths of "
                                    "files (run, with out= where arrays come back)")
-    code, out, err = _native.command(line)
+    folder.check()
+    code, out, err = _native.command(line, folder.told)
     for reason in _NO_ROOM:
         if code != 0 and str(folder.path) in err and os.strerror(reason) in err:  # of a file of ours
             raise OSError(reason, os.strerror(reason), str(folder.path))
@@ -194,7 +209,7 @@ def run(*words: str | Mapping[str, Any], **options: Any) -> Any:
         line = [folder.word("network", word) for word in words]
         return _run(folder, line, options if line[0].startswith("-") else {**options, "json": True})
 
-    out = _native.interruptible(lambda: in_folder(work))
+    out = in_folder(work, ends=words[0] in _ENDING)
     return json.loads(out) if out.startswith(("{", "[")) else out
 
 
@@ -215,7 +230,7 @@ def grad(model: str | Mapping[str, Any], weights: Any, input: Any, labels: Any =
         _run(folder, ["grad", folder.word("network", model)], {**options, **arrays, "json": True})
         return load_tensors(out)
 
-    return _native.interruptible(lambda: in_folder(work))
+    return in_folder(work)
 
 
 def plan(model: str | Mapping[str, Any], **options: Any) -> dict[str, Any]:

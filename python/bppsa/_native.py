@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import os
 import pathlib
+import signal
 import threading
 import time
 from typing import Any, Callable, Optional, Sequence, Tuple
@@ -28,7 +29,8 @@ class RequestError(Error, ValueError):
 
 
 class RunError(Error, RuntimeError):
-    """The request failed while it ran: no memory, a full disk, a value that is not finite. (The program's exit code 1.)"""
+    """The request failed while it ran: no memory, a full disk, a library that is missing, a value that is not
+    finite. (The program's exit code 1.)"""
 
 
 _Pointer = ctypes.c_void_p
@@ -40,7 +42,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "version": (_Text, []),
     "error": (_Text, []),
     "load": (_Int, []),
-    "command": (_Int, [_Int, ctypes.POINTER(_Text), _Pointers, _Pointers]),
+    "command": (_Int, [_Int, ctypes.POINTER(_Text), ctypes.POINTER(_Int), _Pointers, _Pointers]),
     "free": (None, [_Pointer]),
     "allocated": (ctypes.c_int64, []),
     "left_behind": (ctypes.c_int32, []),
@@ -99,18 +101,23 @@ def sizes(*values: int) -> Any:
 under_way: set[Callable[[], Any]] = set()
 
 
-def interruptible(function: Callable[[], Any]) -> Any:
+def interruptible(function: Callable[[], Any], told: ctypes.c_int | None = None, ends: bool = False) -> Any:
     """Calls the function so that Ctrl-C ends the wait for it. Python handles signals in the main thread and between two of its own
     instructions alone, so there a long call runs in a thread of its own; after Ctrl-C its result is dropped when it comes, and
-    what it works with stays until then. No threading.Thread: Ctrl-C in its start() or join() may end in another error."""
+    what it works with stays until then. No threading.Thread: Ctrl-C in its start() or join() may end in another error.
+
+    told: what the function watches. After Ctrl-C, or another exception of a signal's handler, it is SIGINT's number. ends: the
+    function then ends soon by itself and is waited for, so that what it has to write is written; a second Ctrl-C ends that wait."""
     if threading.current_thread() is not threading.main_thread():
         return function()
     results: list[Any] = []
     errors: list[BaseException] = []
+    begun: list[bool] = []
     running = threading.Lock()
     running.acquire()
 
     def work() -> None:
+        begun.append(True)
         under_way.add(work)
         try:
             results.append(function())
@@ -120,8 +127,17 @@ def interruptible(function: Callable[[], Any]) -> Any:
             under_way.discard(work)
             running.release()
 
-    _thread.start_new_thread(work, ())
-    running.acquire()
+    try:
+        _thread.start_new_thread(work, ())
+        running.acquire()
+    except BaseException as interrupt:
+        if told is not None:
+            told.value = signal.SIGINT
+        if ends and begun and not results and not errors:
+            running.acquire()
+        if errors and isinstance(errors[0], KeyboardInterrupt) and isinstance(interrupt, KeyboardInterrupt):
+            raise errors[0] from None  # it says what is kept
+        raise interrupt from (errors[0] if errors else None)
     if errors:
         raise errors[0]
     return results[0]
@@ -147,14 +163,15 @@ def _wait_for_ranks(patience: float = 10) -> None:
         time.sleep(0.01)
 
 
-def command(words: list[str]) -> tuple[int, str, str]:
+def command(words: list[str], told: ctypes.c_int | None = None) -> tuple[int, str, str]:
     """Runs a command line of the program `bppsa`: its exit code, and what it wrote to stdout and to stderr. Where another process
-    of a job of MPI reports the error, the sentence of this one takes its place. RunError: a library that commands need is missing.
-    """
+    of a job of MPI reports the error, the sentence of this one takes its place. told: ends training and figures when it becomes a
+    signal's number. RunError: a library that commands need is missing."""
     _check(_load())
     line = (ctypes.c_char_p * (len(words) + 2))(b"bppsa", *map(_word, words), None)
     texts = [ctypes.c_void_p(), ctypes.c_void_p()]
-    code = _command(len(words) + 1, line, ctypes.byref(texts[0]), ctypes.byref(texts[1]))
+    watched = None if told is None else ctypes.byref(told)
+    code = _command(len(words) + 1, line, watched, ctypes.byref(texts[0]), ctypes.byref(texts[1]))
     out, err = ("" if text.value is None else ctypes.string_at(text).decode(errors="replace") for text in texts)
     for text in texts:
         _free(text)

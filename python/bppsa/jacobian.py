@@ -17,7 +17,7 @@ from typing import Any, Mapping, Sequence, Union
 
 import scipy.sparse
 
-from . import _commands, _native
+from . import _commands
 
 _Pair = Union[int, Sequence[int], None]
 _Shape = Union[Sequence[int], None]
@@ -29,7 +29,7 @@ def _matrix(operator: str, options: Mapping[str, Any]) -> scipy.sparse.csr_array
         _commands._run(folder, ["jacobian", operator], {**options, "out": out, "json": True})
         return scipy.sparse.csr_array(scipy.sparse.load_npz(out))
 
-    return _native.interruptible(lambda: _commands.in_folder(work))
+    return _commands.in_folder(work)
 
 
 def conv2d(*, in_shape: _Shape = None, input: Any = None, out_channels: int | None = None, kernel: _Pair = None,

@@ -5,12 +5,12 @@
 
 static void names(void **state) {
   (void)state;
-  static const char *const expected[] = {"OK",          "ERR_ARGUMENT", "ERR_SHAPE",  "ERR_MEMORY", "ERR_UNSUPPORTED",
-                                         "ERR_NUMERIC", "ERR_IO",       "ERR_FORMAT", "ERR_CUDA",   "ERR_COMM"};
-  for (int i = 0; i < 10; ++i) {
+  static const char *const expected[] = {"OK",     "ERR_ARGUMENT", "ERR_SHAPE", "ERR_MEMORY", "ERR_UNSUPPORTED", "ERR_NUMERIC",
+                                         "ERR_IO", "ERR_FORMAT",   "ERR_CUDA",  "ERR_COMM",   "ERR_LIBRARY"};
+  for (int i = 0; i < 11; ++i) {
     assert_string_equal(bppsa_status_name((bppsa_status)i), expected[i]);
   }
-  assert_string_equal(bppsa_status_name((bppsa_status)10), "ERR_UNKNOWN");
+  assert_string_equal(bppsa_status_name((bppsa_status)11), "ERR_UNKNOWN");
   assert_string_equal(bppsa_status_name((bppsa_status)-1), "ERR_UNKNOWN");
 }
 

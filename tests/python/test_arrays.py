@@ -237,7 +237,7 @@ class Places(unittest.TestCase):
         """What the program says of a file in a folder of ours: the next place, if there was no room, whatever limits it."""
         seen = []
 
-        def command(words):
+        def command(words, _told):
             seen.append(words)
             return 1, "", f"bppsa: error: {folder.path}/J.npz: cannot write after 10 bytes: {os.strerror(reason)}"
 

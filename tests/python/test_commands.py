@@ -1,10 +1,12 @@
 """The package without PyTorch: commands, Jacobians, the scan, errors, threads, Ctrl-C, memory."""
 import concurrent.futures
 import contextlib
+import ctypes
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -337,6 +339,87 @@ except KeyboardInterrupt as reason:
     print(reason)
 """)
         self.assertRegex(out, "^stopped by SIGINT after step [0-9]+", err)
+
+    def test_ctrl_c_before_training_begins(self):
+        """While arrays are written: training does not begin, and the next Ctrl-C is Python's."""
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = run_until_interrupted(self, f"""
+import os, signal, time, numpy as np, bppsa
+from bppsa import _native
+write, weights = np.lib.format.write_array, os.path.join({folder!r}, "w.safetensors")
+def slowly(*words, **options):
+    time.sleep(0.7)
+    return write(*words, **options)
+np.lib.format.write_array = slowly
+print("ready")
+try:
+    bppsa.train("rnn", data=(np.zeros((64, 200, 1), np.float32), np.zeros(64, int)), iterations=10**7, save_weights=weights)
+except KeyboardInterrupt as reason:
+    print(reason, len(_native.under_way), os.path.exists(weights))
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+    print("no second one")
+except KeyboardInterrupt:
+    print("a second one")
+""")
+        self.assertEqual(out, "stopped by SIGINT before the command began, nothing was written 0 False\na second one\n", err)
+
+    def test_told_to_stop(self):
+        """Only the run that is told; before its first step it writes nothing, and later it ends behind a step."""
+        with tempfile.TemporaryDirectory() as folder:
+            weights = os.path.join(folder, "w.safetensors")
+            line = ["train", "rnn", "--seq-len", "20", "--iterations", "100000000", "--threads", "1", "--save-weights", weights]
+            told = ctypes.c_int(signal.SIGINT)
+            code, out, err = _native.command(line, told)
+            self.assertEqual((code, out), (1, ""))
+            self.assertEqual(err, "bppsa: error: stopped by SIGINT before the first step, nothing was written\n")
+            self.assertFalse(os.path.exists(weights))
+            told.value = 0
+            timer = threading.Timer(0.3, lambda: setattr(told, "value", signal.SIGTERM))
+            timer.start()
+            code, _, err = _native.command(line, told)
+            timer.join()
+            self.assertRegex(err, "error: stopped by SIGTERM after step [0-9]+, its weights are in ")
+            self.assertTrue(os.path.exists(weights))
+
+    def test_another_handlers_exception_ends_training(self):
+        out, err = run_until_interrupted(self, """
+import signal, bppsa
+from bppsa import _native
+def late(*_):
+    raise TimeoutError("late")
+signal.signal(signal.SIGINT, late)
+print("ready")
+try:
+    bppsa.train("rnn", seq_len=200, iterations=10**7, threads=1)
+except TimeoutError as reason:
+    print(reason, len(_native.under_way))
+""")
+        self.assertEqual(out, "late 0\n", err)
+
+    def test_training_in_a_thread_leaves_ctrl_c_to_the_main_one(self):
+        """Both get it, and handlers that the main thread installs meanwhile stay."""
+        out, err = run_until_interrupted(self, """
+import os, signal, threading, time, bppsa
+def work():
+    try:
+        bppsa.train("rnn", seq_len=200, iterations=10**7, threads=1)
+    except KeyboardInterrupt as reason:
+        print(reason)
+thread = threading.Thread(target=work)
+thread.start()
+time.sleep(0.2)
+signal.signal(signal.SIGTERM, lambda *_: print("own handler"))
+print("ready")
+try:
+    time.sleep(20)
+    print("no Ctrl-C")
+except KeyboardInterrupt:
+    thread.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+""")
+        self.assertRegex(out, "^stopped by SIGINT after step [0-9]+, .*\nown handler\n$", err)
 
     def test_ctrl_c_ends_training_on_ranks(self):
         with tempfile.TemporaryDirectory() as folder:

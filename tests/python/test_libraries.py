@@ -14,7 +14,8 @@ from support import has, main
 import bppsa
 
 LIBRARY = os.path.join(os.path.dirname(bppsa.__file__), "libbppsa_python.so")
-FILES = {"jansson": "libjansson.so.4", "z": "libz.so.1", "sndfile": "libsndfile.so.1", "samplerate": "libsamplerate.so.0"}
+FILES = {"openblas": "libopenblas.so.0", "jansson": "libjansson.so.4", "z": "libz.so.1", "sndfile": "libsndfile.so.1",
+         "samplerate": "libsamplerate.so.0"}
 SYSTEM = r"(libc|libm|libpthread|libdl|librt|libgcc_s|libstdc\+\+|ld-linux[-a-z0-9_]*)\.so\.\d+$"  # the last two: CUDA's
 SANITIZERS = r"lib(clang_rt\.)?(a|ub)san"
 SCAN = """
@@ -78,6 +79,32 @@ class Libraries(unittest.TestCase):
                  "layer(torch.ones(5, 2, 3))[0].sum().backward()\noptimizer.step()"
         self.check_loaded(before, STEP)
 
+    def test_doctor(self):
+        """What it finds does not stay loaded, where it would take the place of another version that PyTorch brings."""
+        done = run(f"{MAPS}\nimport bppsa\nbppsa.plan('gru', seq_len=4)\nfirst = loaded()\n"
+                   "report = bppsa.run('doctor')\nprint(report['audio']['found'], len(report['transports']))\n"
+                   "print(*sorted(name for name in loaded() - first if not name.startswith(('libopenblas', 'libgfortran',"
+                   " 'libquadmath', 'libm', 'libgcc_s', 'libpthread'))))")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^(True|False) [1-9]\n\n$")
+
+    def test_missing_blas_and_zlib(self):
+        """A machine that lacks a library is no wrong request. Without numpy, which may need these libraries itself."""
+        program = f"import ctypes\nlibrary, scan = ctypes.CDLL({LIBRARY!r}), ctypes.c_void_p()\n" \
+                  "library.bppsa_python_error.restype = ctypes.c_char_p\n" \
+                  "create, sizes = library.bppsa_python_scan_create, (ctypes.c_int64 * 3)(3, 2, 4)\n" \
+                  "status = {}\nprint(status, library.bppsa_python_error().decode())"
+        scan = "create(b'chunked', 0, 0, sizes, 0, ctypes.c_int64(1), -1, None, ctypes.byref(scan))"
+        for name, call, sentence in (("openblas", scan, r"OpenBLAS: .*libopenblas\.so\.0: .*; install libopenblas0-pthread"),
+                                     ("z", "library.bppsa_python_load()", r"commands: .*libz\.so\.1: .*; install zlib1g")):
+            done = run(program.format(call), [name])
+            if done.returncode == 127 and "python" in done.stderr:
+                continue  # the interpreter itself needs it
+            self.assertEqual(done.returncode, 0, done.stderr)
+            status, text = done.stdout.rstrip().split(" ", 1)
+            self.assertRegex(text, f"^{sentence}$")
+            self.assertNotIn(int(status), bppsa._native._REQUEST | {0})
+
     def test_missing_json(self):
         plan = "try:\n    bppsa.plan('gru', seq_len=4)\nexcept bppsa.RunError as error:\n    print(error)"
         done = run(f"{SCAN}\n{plan}", ["jansson"])
@@ -92,7 +119,7 @@ class Libraries(unittest.TestCase):
     def test_missing_sound(self):
         program = "import bppsa\nprint(bppsa.plan('gru', seq_len=4)['totals']['critical_steps'] > 0)\n" \
                   "try:\n    bppsa.run('data', 'irmas', '.', out_x='X.npy', out_y='Y.npy')\n" \
-                  "except bppsa.RequestError as error:\n    print(error)"
+                  "except bppsa.RunError as error:\n    print(error)"
         for name, package in (("sndfile", "libsndfile1"), ("samplerate", "libsamplerate0")):
             done = run(program, [name])
             self.assertEqual(done.returncode, 0, done.stderr)
