@@ -84,7 +84,7 @@ document = json.load(open(sys.argv[1]))
 if document["bench"] == "step" and measured:  # of PyTorch, and of no other library
     assert {r["method"] for r in measured} == {"pytorch"}, measured
     assert all(r["rival_times"] > 0 for r in document["rows"] if not r["noisy"] and not measured[0]["noisy"]), document["rows"]
-    assert {"method": "jax_scan_1"}.items() <= {**next(o for o in document["left_out"] if o["method"] == "jax_scan_1")}.items()
+    assert "jax_scan_1" in [left["method"] for left in document["left_out"]], document["left_out"]
 for r in measured:
     assert r.get("ok", True) and r["residual"] < (30 if "ok" in r else 2e-6) and r["median_s"] > 0, r
 sys.exit(0 if measured else 77)
