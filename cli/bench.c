@@ -146,6 +146,34 @@ static const bppsa_option_use uses_forward[] = {
     {.option = BPPSA_OPTION_THREADS},
     RESULT_USES};
 
+static const bppsa_option_use uses_step[] = {
+    {.option = BPPSA_OPTION_MODEL},
+    {.option = BPPSA_OPTION_LAYERS},
+    {.option = BPPSA_OPTION_HIDDEN},
+    {.option = BPPSA_OPTION_NONLINEARITY},
+    {.option = BPPSA_OPTION_LOSS, .help = "the cross-entropy of the last or of every step"},
+    {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[both]"},
+    {.option = BPPSA_OPTION_WEIGHTS, .help = "one network instead of --init"},
+    {.option = BPPSA_OPTION_DATA},
+    {.option = BPPSA_OPTION_SET},
+    {.option = BPPSA_OPTION_PADDING},
+    {.option = BPPSA_OPTION_SEQ_LEN, .help = "[1000, npy the files']"},
+    {.option = BPPSA_OPTION_BATCH},
+    {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows with the scan chunked [from T]"},
+    BPPSA_USE(FORWARD_CHUNKS),
+    BPPSA_USE(WARM_UP),
+    BPPSA_USE(TOLERANCE),
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_RIVALS},
+    {.option = BPPSA_OPTION_EARLIER},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_TIME_LIMIT},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights and data"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_DTYPE},
+    {.option = BPPSA_OPTION_THREADS},
+    RESULT_USES};
+
 static const bppsa_option_use uses_ranks[] = {
     {.option = BPPSA_OPTION_MODEL, .fallback = "gru", .help = "the recurrent network, beside LeNet-5"},
     {.option = BPPSA_OPTION_LAYERS},
@@ -307,14 +335,35 @@ bppsa_status bppsa_setup_bench(const bppsa_cli *cli, bppsa_bench_settings *asked
   return BPPSA_OK;
 }
 
+/* Refuses --nonlinearity beside a network whose cell has one function. */
+static bppsa_status check_nonlinearity(const bppsa_cli *cli, const bppsa_network_kind *kind) {
+  return !bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY)->given || kind->cell->relu
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model %s", kind->name,
+                          bppsa_network_kind_with_relu());
+}
+
+static bppsa_status setup_step(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *chunks = bppsa_cli_value(cli, BPPSA_OPTION_FORWARD_CHUNKS),
+                           *warm_up = bppsa_cli_value(cli, BPPSA_OPTION_WARM_UP),
+                           *tolerance = bppsa_cli_value(cli, BPPSA_OPTION_TOLERANCE);
+  bppsa_forward_method *forward = &asked->point.config.forward;
+  BPPSA_TRY(bppsa_setup_bench(cli, asked));
+  BPPSA_TRY(check_nonlinearity(cli, asked->point.kind));
+  forward->chunks = chunks->given ? chunks->integer : forward->chunks;
+  forward->warm_up = warm_up->given ? warm_up->integer : forward->warm_up;
+  forward->tolerance = tolerance->given ? tolerance->real : forward->tolerance;
+  return asked->point.data != NULL
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %s takes %" PRId64 " features, expected --data with as many",
+                          asked->point.weights, asked->point.config.input);
+}
+
 static bppsa_status setup_crossover(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *longest = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN),
                            *workers = bppsa_cli_value(cli, BPPSA_OPTION_WORKERS);
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
-  if (bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY)->given && !asked->point.kind->cell->relu) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model %s", asked->point.kind->name,
-                      bppsa_network_kind_with_relu());
-  }
+  BPPSA_TRY(check_nonlinearity(cli, asked->point.kind));
   asked->longest = longest->given ? longest->integer : 0;
   asked->workers = workers->given ? workers->integer : 0;
   return BPPSA_OK;
@@ -459,9 +508,9 @@ static const struct {
 } benchmarks[] = {
 #define CELL(id, words, functions, rate, sweep) {#id, bppsa_setup_bench},
 #include "models/cells.inc"
-    {"crossover", setup_crossover}, {"lenet5", setup_network},    {"vgg11", setup_network}, {"product", setup_product},
-    {"scan", setup_batch},          {"threads", setup_threads},   {"mfcc", setup_mfcc},     {"forward", setup_forward},
-    {"ranks", setup_ranks},         {"schedule", setup_schedule}, {"oracle", setup_oracle}};
+    {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network},     {"product", setup_product},
+    {"scan", setup_batch},          {"threads", setup_threads}, {"mfcc", setup_mfcc},         {"forward", setup_forward},
+    {"step", setup_step},           {"ranks", setup_ranks},     {"schedule", setup_schedule}, {"oracle", setup_oracle}};
 
 bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device *device) {
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
@@ -539,6 +588,7 @@ BENCH(scan, scan, scan, "", "Verifies and times the sparse scan of LeNet-5's ope
 BENCH(threads, threads, threads, "", "Times a training step on one thread and on several, quiet and beside busy programs");
 BENCH(mfcc, mfcc, mfcc, "", "Verifies and times MFCC features of one channel on one thread");
 BENCH(forward, forward, forward, "", "Verifies and times forward passes in parallel over time beside sequential ones");
+BENCH(step, step, step, "", "Verifies and times whole training steps beside those of other libraries");
 BENCH(ranks, ranks, ranks, "", "Verifies and times gradients on 1, 2, 4 .. ranks by every method, beside a model");
 BENCH(oracle, oracle, oracle, "", "Holds the oracle's projections against training steps of every strategy");
 BENCH(schedule, schedule, schedule, "",

@@ -43,6 +43,7 @@ static const bppsa_command *const commands[] = {
     &bppsa_command_bench_crossover,
     &bppsa_command_bench_mfcc,
     &bppsa_command_bench_forward,
+    &bppsa_command_bench_step,
     &bppsa_command_bench_ranks,
     &bppsa_command_bench_schedule,
     &bppsa_command_bench_oracle,

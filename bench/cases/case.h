@@ -15,10 +15,10 @@ typedef enum { BPPSA_BENCH_SHARES_BOTH = 0, BPPSA_BENCH_SHARES_TIME, BPPSA_BENCH
 /* The settings of a benchmark. A benchmark reads `request` and the members whose comment names it. */
 typedef struct bppsa_bench_settings {
   bppsa_bench_request request;
-  bppsa_bench_point point;      /* rnn, gru, crossover, threads, forward, ranks: the network, its weights and its data */
-  bool one_point;               /* rnn, gru: the point alone, not a sweep */
-  bool both_inits;              /* rnn, gru: every point with default and with orthogonal weights */
-  const char *rivals;           /* rnn, gru, forward: a program whose methods take part (bench/rivals/guest.h); NULL: none */
+  bppsa_bench_point point; /* rnn, gru, crossover, threads, forward, step, ranks: the network, its weights and its data */
+  bool one_point;          /* rnn, gru: the point alone, not a sweep */
+  bool both_inits;         /* rnn, gru, step: every point with default and with orthogonal weights */
+  const char *rivals;      /* rnn, gru, forward, step: a program whose methods take part (bench/rivals/guest.h); NULL: none */
   const bppsa_network *network; /* lenet5, vgg11, schedule, oracle */
   const char *model;            /* oracle: the name of the network, or its file */
   int64_t batch;                /* lenet5, vgg11, scan, schedule, oracle: samples; forward: B of all rows; 0: its own choices */
@@ -30,7 +30,7 @@ typedef struct bppsa_bench_settings {
   int64_t longest;                 /* crossover: the largest T; forward: T; 0: its own choice */
   int64_t workers;                 /* crossover: predict for so many workers too; 0: no prediction */
   int64_t hidden;                  /* forward: H of all rows; 0: its own choices */
-  bppsa_safetensors *weights;      /* rnn, gru, forward: the one network of the rows; NULL: its own choices */
+  bppsa_safetensors *weights;      /* rnn, gru, forward, step: the one network of the rows; NULL: its own choices */
   const char *weights_name;        /* the path of the file that `weights` come from; NULL without */
   int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one for each processor */
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
@@ -54,7 +54,7 @@ typedef struct bppsa_bench_settings {
 #include "models/cells.inc"
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
     bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc,
-    bppsa_bench_case_forward, bppsa_bench_case_ranks, bppsa_bench_case_schedule, bppsa_bench_case_oracle;
+    bppsa_bench_case_forward, bppsa_bench_case_step, bppsa_bench_case_ranks, bppsa_bench_case_schedule, bppsa_bench_case_oracle;
 /* oracle: checks what is asked for, and sets the repeats where none are. ERR_ARGUMENT. */
 bppsa_status bppsa_oracle_settings_complete(bppsa_bench_settings *asked);
 /* The benchmark of that name, or NULL. */
@@ -63,6 +63,7 @@ const bppsa_bench_case *bppsa_bench_case_find(const char *name);
 /* The notes of each benchmark's help: what it measures, and how. lenet5 and vgg11 share cnn. */
 extern const char bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[], bppsa_bench_notes_jacobian[],
     bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[],
-    bppsa_bench_notes_forward[], bppsa_bench_notes_ranks[], bppsa_bench_notes_schedule[], bppsa_bench_notes_oracle[];
+    bppsa_bench_notes_forward[], bppsa_bench_notes_step[], bppsa_bench_notes_ranks[], bppsa_bench_notes_schedule[],
+    bppsa_bench_notes_oracle[];
 
 #endif

@@ -1,5 +1,5 @@
-/* A rival in a process of its own: any program that answers as below takes part in the rounds of `bench rnn`, `bench gru` and
- * `bench forward`. bench/rivals/recurrent.py is one, with PyTorch's and JAX's layers.
+/* A rival in a process of its own: any program that answers as below takes part in the rounds of `bench rnn`, `bench gru`,
+ * `bench forward` and `bench step`. bench/rivals/recurrent.py is one, with PyTorch's and JAX's layers.
  *
  * The program is started as `PROGRAM --threads N --device cpu|cuda`. Its standard input and output are one socket, over which it
  * sends one line of JSON, then answers each line of JSON that it receives with one line of JSON. A line that has the member "bytes"
@@ -18,6 +18,12 @@
  *
  * `bench forward` sends a point with the member "passes": "forward". Then there is no backward pass: the answer to "enter" has the
  * top layer's states of all steps [T,B,H] and nothing else, and the one to "pass" has {"seconds": [forward]}.
+ *
+ * `bench step` sends one with the members "passes": "step", "lr" and "classes", whose parameters end with the head's weight [C,H]
+ * and bias [C]. Labels stand in the place of the gradient, as numbers of the dtype: [B], or [T,B] with loss_on all. A pass is then
+ * a training step from these parameters: forward, cross-entropy, backward, the first step of Adam (PyTorch's other defaults). The
+ * answer to "enter" has the gradients of all parameters, then the parameters behind the step, and the one to "pass" has
+ * {"seconds": [step]}.
  *
  * The end of its input is the end of the program.
  */
@@ -55,10 +61,11 @@ bppsa_status bppsa_guest_ask(bppsa_guest *guest, json_t *request, int64_t count,
 typedef struct {
   const char *model; /* "rnn" */
   const bppsa_recurrent_config *config;
-  int64_t parameter_count; /* of the layers, without the head's */
+  int64_t parameter_count; /* of the layers, without the head's; of a step with them */
   const bppsa_parameter *parameters;
   bppsa_view x, seed;
   bool forward_only;
+  double step_lr; /* of a training step, whose labels stand in the place of the seed; 0: there is none */
 } bppsa_guest_point;
 
 /* Hands a point over. ERR_* of bppsa_guest_ask. */

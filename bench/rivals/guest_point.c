@@ -20,6 +20,10 @@ static bool describe(const bppsa_guest_point *point, json_t *request) {
   ok = ok && bppsa_json_put_text(request, "loss_on", bppsa_objective_loss(NULL, c->loss_all));
   ok = ok && bppsa_json_put_text(request, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && (!point->forward_only || bppsa_json_put_text(request, "passes", "forward"));
+  if (point->step_lr > 0) {
+    ok = ok && bppsa_json_put_text(request, "passes", "step") && bppsa_json_put_real(request, "lr", point->step_lr);
+    ok = ok && bppsa_json_put_integer(request, "classes", c->classes);
+  }
   json_t *list = json_array();
   for (int64_t p = 0; ok && p < point->parameter_count; ++p) {
     const bppsa_parameter *parameter = &point->parameters[p];

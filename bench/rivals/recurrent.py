@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's and JAX's recurrent layers in the rounds of `bppsa bench rnn`, `gru` and `lstm`, and of `bppsa bench forward`.
+"""PyTorch's and JAX's recurrent layers in the rounds of `bppsa bench rnn`, `gru`, `lstm`, `forward` and `step`.
 
     build/cpu/bppsa bench rnn --rivals bench/rivals/recurrent.py [--seq-len 1000 --batch 16 --hidden 20]
 
@@ -14,6 +14,9 @@ compares the gradients that come back with its own float64 ones, and then asks f
                         program; the backward pass is what that program takes beyond the forward pass.
   jax_associative_scan  the same forward pass; backward lax.associative_scan over the steps' Jacobians, then the gradients of the
                         weights of all steps at once
+
+In `bench step`, pytorch makes a training step: the layers, a linear layer, the cross-entropy, autograd and torch.optim.Adam, and
+pytorch_graph is one CUDA graph of it. In front of each, weights and averages are set back, which is not timed. JAX has no step.
 
 Backward computes the gradients of all weights, not the input's. On a GPU events in the stream time PyTorch's passes, cuDNN's TF32
 is off; JAX's products are exact there too, and the host times its passes from the call to the results, launches included. Where
@@ -120,15 +123,19 @@ class PyTorch:
         return [tensor.detach().cpu().numpy() for tensor in (last, *self.gradients)]
 
 
+def check_replay(point, device):
+    if device != "cuda":
+        raise Refused("PyTorch replays graphs on a GPU alone")
+    launches = 2 * point["seq_len"] * point["layers"]  # of cuDNN's standard algorithm, which PyTorch takes
+    if launches > MOST_NODES:
+        raise Refused(f"a graph of {launches} launches or more, expected at most {MOST_NODES}")
+
+
 class Replay(PyTorch):
     """PyTorch's passes as CUDA graphs."""
 
     def __init__(self, point, device):
-        if device != "cuda":
-            raise Refused("PyTorch replays graphs on a GPU alone")
-        launches = 2 * point["seq_len"] * point["layers"]  # of cuDNN's standard algorithm, which PyTorch takes
-        if launches > MOST_NODES:
-            raise Refused(f"a graph of {launches} launches or more, expected at most {MOST_NODES}")
+        check_replay(point, device)
         super().__init__(point, device)
         super().forward()
         if self.both:
@@ -149,6 +156,80 @@ class Replay(PyTorch):
     def seconds(self):
         self.forward()
         return super().seconds()
+
+
+class Step(PyTorch):
+    """A training step: layers, a linear layer, the cross-entropy, Adam."""
+
+    def __init__(self, point, device):
+        names = list(point["weights"])
+        super().__init__(dict(point, weights={name: point["weights"][name] for name in names[:-2]}), device)
+        self.head = torch.nn.Linear(point["hidden"], point["classes"]).to(self.x)
+        with torch.no_grad():
+            for parameter, name in zip(self.head.parameters(), names[-2:]):
+                parameter.copy_(torch.from_numpy(point["weights"][name].copy()))
+        self.parameters += list(self.head.parameters())
+        self.labels, self.every = self.seed.long().flatten(), self.seed.dim() == 2
+        self.before = [parameter.detach().clone() for parameter in self.parameters]
+        self.optimizer = torch.optim.Adam(self.parameters, point["lr"], **({"capturable": True} if device == "cuda" else {}))
+
+    def step(self):
+        states, _ = self.layers(self.x)
+        logits = self.head(states if self.every else states[-1]).flatten(0, -2)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(logits, self.labels).backward()
+        self.optimizer.step()
+
+    def set_back(self):
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, self.before):
+                parameter.copy_(value)
+            for averages in self.optimizer.state.values():
+                for value in averages.values():
+                    value.zero_()
+
+    def seconds(self):
+        self.set_back()
+        if self.device == "cuda":
+            marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            marks[0].record()
+            self.step()
+            marks[1].record()
+            torch.cuda.synchronize()
+            return [1e-3 * marks[0].elapsed_time(marks[1])]
+        start = time.perf_counter()
+        self.step()
+        return [time.perf_counter() - start]
+
+    def results(self):
+        """The gradients of all parameters, and the parameters behind the step."""
+        self.seconds()
+        tensors = [parameter.grad for parameter in self.parameters] + self.parameters
+        return [tensor.detach().cpu().numpy() for tensor in tensors]
+
+
+class StepReplay(Step):
+    """The same step as one CUDA graph."""
+
+    def __init__(self, point, device):
+        check_replay(point, device)
+        super().__init__(point, device)
+        side = torch.cuda.Stream()  # what libraries do on first use is no part of the graph
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                super().step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(self.graph):
+            super().step()
+
+    def step(self):
+        self.graph.replay()
+
+
+STEPS = {"pytorch": Step, "pytorch_graph": StepReplay}
 
 
 # ---- JAX: cells as functions of the weights (w_ih, w_hh, b_ih, b_hh) ----
@@ -358,7 +439,8 @@ class Server:
         """The request with its arrays."""
         dtype, at = np.dtype({"f32": "float32", "f64": "float64"}[request["dtype"]]), 0
         T, B, H = (request[key] for key in ("seq_len", "batch", "hidden"))
-        shapes = [("x", [T, B, request["input"]]), ("seed", [T, B, H] if request["loss_on"] == "all" else [B, H])]
+        seed = [T] * (request["loss_on"] == "all") + [B] + [H] * (request.get("passes") != "step")
+        shapes = [("x", [T, B, request["input"]]), ("seed", seed)]
         shapes += [(p["name"], p["shape"]) for p in request["parameters"]]
         arrays = {}
         for name, shape in shapes:
@@ -372,7 +454,12 @@ class Server:
         library, make = self.methods[method]
         if library in MISSING:
             raise Refused(f"{library} is not installed ({MISSING[library]}): bench/rivals/setup installs it")
-        self.entered[method] = make(self.read_point(*self.point), self.device)
+        point = self.read_point(*self.point)
+        if point.get("passes") == "step":
+            if method not in STEPS:
+                raise Refused("a training step is PyTorch's alone")
+            make = STEPS[method]
+        self.entered[method] = make(point, self.device)
         self.send({}, self.entered[method].results())
 
     def answer(self, request, data):

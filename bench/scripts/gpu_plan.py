@@ -37,6 +37,7 @@ CONSTANTS = {
     "step_s": 2e-7,  # a step of training, forward and backward, at B = 1
     "rounds_twice": 1.5,  # rounds that are noisy run again
     "rivals_s": 16,  # guessed: to import PyTorch and JAX, and to compile ten programs
+    "step_rivals_s": 8,  # guessed: to import them; of JAX nothing is compiled
 }
 
 
@@ -54,8 +55,8 @@ def options_of(words):
     return found
 
 
-def predict_layers(model, options, seen):
-    """`bench rnn`, `gru`, `lstm` or `step` at one point."""
+def predict_layers(model, options, seen, rivals_s):
+    """`bench rnn`, `gru`, `lstm` or `step` at one point; rivals_s: what --rivals takes."""
     c = CONSTANTS
     T, B, H = (int(options.get(key) or fallback) for key, fallback in (("--seq-len", 1000), ("--batch", 16), ("--hidden", 20)))
     inits = 1 if "--init" in options or "--weights" in options else 2
@@ -70,7 +71,7 @@ def predict_layers(model, options, seen):
     point = reference + c["algorithm_s"] * (c["algorithms"] if first else c["winners"])
     point += (c["own_s"] + c["winners_s"]) * steps * width * (c["other_passes"] + repeats * c["rounds_twice"])
     point += c["others_s"] * steps * max(1, width / 4) * c["other_passes"] * (1 if first else 0)
-    return c["start_s"] + inits * point + (c["rivals_s"] if "--rivals" in options else 0)
+    return c["start_s"] + inits * point + (rivals_s if "--rivals" in options else 0)
 
 
 def predict_tests(words):
@@ -96,7 +97,9 @@ def predict(kind, words, budget, seen):
         options = options_of(words)
         if any(word.startswith("%") and not os.path.exists(os.path.join(ROOT, word[1:])) for word in words):
             return budget  # of a program that does not exist
-        return predict_layers(options.get("--model") if words[0] == "step" else words[0], options, seen)
+        step = words[0] == "step"
+        rivals_s = CONSTANTS["step_rivals_s" if step else "rivals_s"]
+        return predict_layers(options.get("--model") if step else words[0], options, seen, rivals_s)
     return None
 
 

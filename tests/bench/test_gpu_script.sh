@@ -86,8 +86,8 @@ read -r run <"$here/../runs"
 [ "$RUN" = "$run" ] || exit 0 # a step of a run that was cut
 case "$*" in
 *" --help")
-  [ "$2" = step ] || echo "--help --seq-len --batch --hidden --init --forward --repeats --rivals --earlier --time-limit --quick" \
-    "--model --up-levels --ranks --split"
+  echo "--help --seq-len --batch --hidden --init --forward --repeats --rivals --earlier --time-limit --quick" \
+    "--model --loss --up-levels --ranks --split"
   exit
   ;;
 esac
@@ -166,7 +166,7 @@ check "gpu_bundle takes an unknown option: $code" [ "$code" -eq 2 ]
 # ---- cut at every point ----
 
 # The points that exist here, in the order of the list; the bits of two runs are compared where both ran in one go.
-grep '^[A-Z] ' "$points" | grep -v -e ' bench step ' -e '@' -e '%' -e ' python ' -e '--cold' -e '--input-gradient' \
+grep '^[A-Z] ' "$points" | grep -v -e '@' -e '%' -e ' python ' -e '--cold' -e '--input-gradient' \
   -e '--cudnn-dtype' | cut -d ' ' -f 2 >exist.txt
 grep -v '^bits_' exist.txt >expected.txt
 check "the list has no points" [ "$(wc -l <expected.txt)" -gt 60 ]
@@ -195,14 +195,17 @@ check "the points are not those of the list, in its order: $(diff expected.txt f
   cmp expected.txt found.txt
 check "a point ran twice" [ "$(grep -c 'bench rnn --seq-len 1000 --batch 16' bundle/calls)" -le 2 ]
 check "the end of the archive is missing" sh -c 'tar -xOf results/results.tar points.jsonl | cmp - results/points.jsonl'
-for left in 'step_rnn: left out: no bppsa bench step' 'rnn_trained: left out: bppsa bench rnn has no --weights' \
+for left in 'step_rnn_trained: left out: bppsa bench step has no --weights' \
+  'rnn_trained: left out: bppsa bench rnn has no --weights' \
   'cold_rnn: left out: bppsa bench rnn has no --cold' 'python_tests: left out: no PyTorch with CUDA in python3' \
-  'flashrnn: left out: no bench/rivals/flashrnn.py'; do
+  'step_gru_pytorch: left out: no PyTorch with CUDA in python3' 'flashrnn: left out: no bench/rivals/flashrnn.py'; do
   check "not left out by name: $left" grep -q "^skipped: $left\$" results/log.txt
 done
 check "what results have is not said" grep -q '^skipped: a result has new_kernels cnn_tf32 rnn_100 rnn_1000 ' results/log.txt
 check "rivals are not judged by earlier points" \
   grep -q '^bench gru --seq-len 100 .*--time-limit 7 --earlier .*results/points.jsonl --device cuda --out ' bundle/calls
+check "steps are not measured" \
+  grep -q '^bench step --model lstm --seq-len 1000 .*--loss all .*--time-limit 5 --earlier .* --device cuda --out ' bundle/calls
 check "a line has not what it needs" \
   grep -q '^{"build": "abc123", "driver": "unknown", "point": "rnn_100", "block": "A", "code": 0, "took_s": 7, "bench": "rnn", ' \
   results/points.jsonl
@@ -337,11 +340,13 @@ if [ -n "$emulated" ]; then
   row='"phase": "forward", "rival": true, "seq_len": 3, "batch": 2, "hidden": 3, "input": 1, "layers": 1, "dtype": "f32"'
   printf '{"bench": "rnn", "rows": [{"method": "cudnn_persist_dynamic", %s, "qualifying": 0.3}, %s]}\n' "$row" \
     "{\"method\": \"cudnn_standard\", $row, \"median_s\": 0.1}" >results/points.jsonl
-  printf '%s\n' 'A rnn_6 60 bench rnn --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2' >few.txt
+  printf '%s\n' 'E step_6 60 bench step --model gru --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2' \
+    'A rnn_6 60 bench rnn --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2' >few.txt
   run 0 POINTS="$scratch/few.txt"
   tail -n 1 results/points.jsonl | tr '{' '\n' >rows.txt
   lost='"not run: 3.0 times as long as the fastest rival at T 3, predicted 600 ms", "predicted_s": 0.[56]'
   check "a rival that lost is not named" grep -q "\"cudnn_persist_dynamic\", .*$lost" rows.txt
+  check "no graph of a step is timed" grep -q '"point": "step_6", .*"method": "auto_graph", .*"repeats": 2' results/points.jsonl
   check "no rival was timed" grep -q '"method": "cudnn_.*"rival": true, "median_s": [0-9]' rows.txt
   check "own rows are not timed" grep -q '"method": "chunked_graph".*"repeats": 2' rows.txt
   mv date bin/date

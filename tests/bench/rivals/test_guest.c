@@ -110,10 +110,17 @@ static int64_t run_layer(const json_t *point, const float *data, float *out) {
   return batch * n + n * in + n * n + 2 * n;
 }
 
+/* Of a training step: gradients and weights of zeros, as of a step that did nothing. Returns their number. */
+static int64_t make_nothing(const json_t *point, float *out) {
+  const int64_t n = at(point, "hidden"), all = n * at(point, "input") + n * n + 2 * n + at(point, "classes") * (n + 1);
+  memset(out, 0, 2 * (size_t)all * sizeof *out);
+  return 2 * all;
+}
+
 static void answer_enter(const json_t *point, const float *data) {
   float out[MOST];
   char line[64];
-  int64_t count = run_layer(point, data, out);
+  int64_t count = json_object_get(point, "lr") != NULL ? make_nothing(point, out) : run_layer(point, data, out);
   if (is_mode("wrong")) {
     out[count - 1] += 0.01F;
   }
@@ -268,6 +275,39 @@ static void forward_passes(void **state) {
     assert_string_equal(get_text(left_out, "method"), "plain");
     assert_non_null(strstr(get_text(left_out, "reason"), cases[i].reason));
     assert_int_equal(json_array_size(json_object_get(document, "rows")), 8);
+    json_decref(document);
+  }
+}
+
+#define STEP "bench step --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2 --threads 1 --json --rivals " SELF
+
+/* Training steps: one that did nothing is wrong, and what is refused is left out by name. */
+static void steps(void **state) {
+  (void)state;
+  set_mode("right");
+  run_result result = run(STEP);
+  assert_int_equal(result.code, 1);
+  json_t *document = json_loads(result.out, 0, NULL);
+  const json_t *rows = json_object_get(document, "rows"), *row = json_array_get(rows, 4);
+  assert_int_equal(json_array_size(rows), 4 + 1);
+  assert_string_equal(get_text(row, "method"), "plain");
+  assert_true(json_is_true(json_object_get(row, "rival")) && json_is_false(json_object_get(row, "ok")));
+  assert_true(get_real(row, "residual") > 1e4 && json_is_null(json_object_get(row, "median_s")));
+  row = json_array_get(json_object_get(document, "left_out"), 0);
+  assert_string_equal(get_text(row, "method"), "none");
+  assert_string_equal(get_text(row, "reason"), "not installed: run this");
+  json_decref(document);
+  release(&result);
+  static const struct {
+    const char *mode, *reason;
+  } cases[] = {{"refuses", "no such shape"}, {"short", "answers with 460 bytes, expected 464"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    set_mode(cases[i].mode);
+    document = run_json(STEP);
+    const json_t *left_out = json_array_get(json_object_get(document, "left_out"), 0);
+    assert_string_equal(get_text(left_out, "method"), "plain");
+    assert_non_null(strstr(get_text(left_out, "reason"), cases[i].reason));
+    assert_int_equal(json_array_size(json_object_get(document, "rows")), 4);
     json_decref(document);
   }
 }
@@ -467,9 +507,8 @@ int main(int count, char **arguments) {
     return be_guest();
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(right),      cmocka_unit_test(forward_passes),     cmocka_unit_test(two_points),
-      cmocka_unit_test(qualifying), cmocka_unit_test(qualifying_forward), cmocka_unit_test(wrong),
-      cmocka_unit_test(failures),   cmocka_unit_test(first_lines),        cmocka_unit_test(patience),
-      cmocka_unit_test(memory)};
+      cmocka_unit_test(right),       cmocka_unit_test(forward_passes),     cmocka_unit_test(steps), cmocka_unit_test(two_points),
+      cmocka_unit_test(qualifying),  cmocka_unit_test(qualifying_forward), cmocka_unit_test(wrong), cmocka_unit_test(failures),
+      cmocka_unit_test(first_lines), cmocka_unit_test(patience),           cmocka_unit_test(memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -80,6 +80,11 @@ measured = [r for r in rivals if "skipped" not in r]
 for r in rivals:
     reason = r.get("skipped", "")
     assert not reason or "is not installed" in reason or "on a GPU alone" in reason, (r["method"], reason)
+document = json.load(open(sys.argv[1]))
+if document["bench"] == "step" and measured:  # of PyTorch, and of no other library
+    assert {r["method"] for r in measured} == {"pytorch"}, measured
+    assert all(r["rival_times"] > 0 for r in document["rows"] if not r["noisy"] and not measured[0]["noisy"]), document["rows"]
+    assert "jax_scan_1" in [left["method"] for left in document["left_out"]], document["left_out"]
 for r in measured:
     assert r.get("ok", True) and r["residual"] < (30 if "ok" in r else 2e-6) and r["median_s"] > 0, r
 sys.exit(0 if measured else 77)
@@ -88,6 +93,8 @@ done <<'END2'
 rnn --seq-len 5 --batch 2 --hidden 3 --init orthogonal --layers 2 --loss all --nonlinearity relu --dtype f64
 gru --seq-len 6 --batch 2 --hidden 3 --init default --layers 2 --input 2
 forward --seq-len 300 --hidden 5 --quick
+step --model lstm --seq-len 6 --batch 2 --hidden 3 --init orthogonal --layers 2 --loss all
+step --model rnn --seq-len 5 --batch 2 --hidden 3 --init default --nonlinearity relu --dtype f64
 END2
 if [ "$found" -eq 0 ]; then
   echo "test_recurrent: skipped, neither PyTorch nor JAX here: python3-torch of Debian, or bench/rivals/setup"

@@ -1,0 +1,114 @@
+/* `bench step`: its document, its table, a network from a file, wrong requests, out of memory. */
+#include <math.h>
+
+#include "tests/cli/memory_walk.h"
+
+static const char *const methods[] = {"sequential", "scan", "speculative", "auto"};
+
+static void check_row(const json_t *row, const char *method, const char *loss) {
+  assert_string_equal(get_text(row, "method"), method);
+  assert_string_equal(get_text(row, "loss_on"), loss);
+  assert_int_equal(get_integer(row, "repeats"), 3);
+  assert_true(get_real(row, "min_s") > 0 && get_real(row, "min_s") <= get_real(row, "median_s"));
+  assert_true(get_real(row, "residual") > 0 && get_real(row, "residual") < 30);
+  assert_true(json_is_true(json_object_get(row, "ok")));
+  assert_null(json_object_get(row, "rival_times")); /* there is no rival */
+  if (strcmp(method, "auto") != 0) {
+    assert_string_equal(get_text(row, "backward"), strcmp(method, "sequential") == 0 ? "bp" : "chunked");
+    assert_string_equal(get_text(row, "forward"), strcmp(method, "speculative") == 0 ? "speculative" : "sequential");
+  }
+}
+
+/* Default weights forget: the gradient of the last step ends before the first one. */
+static void test_document(void **state) {
+  (void)state;
+  static const char *const models[] = {"rnn", "gru", "lstm"};
+  for (int i = 0; i < 6; ++i) {
+    const char *loss = i % 2 == 0 ? "last" : "all";
+    json_t *document =
+        run_json("bench step --model %s --loss %s --hidden 6 --seq-len 700 --batch 1 --forward-chunks 2 --repeats 3 "
+                 "--out F.json --json",
+                 models[i / 2], loss);
+    const json_t *rows = json_object_get(document, "rows");
+    assert_string_equal(get_text(document, "bench"), "step");
+    assert_int_equal(json_array_size(rows), 8);
+    for (size_t r = 0; r < 8; ++r) {
+      const json_t *row = json_array_get(rows, r);
+      assert_string_equal(get_text(row, "model"), models[i / 2]);
+      assert_string_equal(get_text(row, "init"), r < 4 ? "default" : "orthogonal");
+      check_row(row, methods[r % 4], loss);
+      assert_true(get_integer(row, "reach") > 10 && get_integer(row, "reach") < 700);
+    }
+    assert_int_equal(get_integer(json_array_get(rows, 2), "chunks"), 2);
+    assert_written("F.json", document);
+    json_decref(document);
+  }
+}
+
+/* The loss of the reference is the one that training logs. */
+static void test_weights(void **state) {
+  (void)state;
+  assert_runs(
+      "train gru --layers 2 --hidden 6 --dtype f64 --seq-len 20 --samples 16 --batch 4 --iterations 2 --save-weights W.st");
+  json_t *document = run_json("bench step --model gru --weights W.st --seq-len 20 --batch 3 --repeats 3 --json");
+  const json_t *rows = json_object_get(document, "rows"), *row = json_array_get(rows, 1);
+  json_t *evaluated = run_json("eval gru --weights W.st --samples 3 --seq-len 20 --batch 3 --json");
+  assert_int_equal(json_array_size(rows), 4);
+  assert_string_equal(get_text(row, "init"), "W.st");
+  assert_string_equal(get_text(row, "dtype"), "f64");
+  assert_int_equal(get_integer(row, "layers"), 2);
+  assert_int_equal(get_integer(row, "reach"), 20);
+  assert_true(fabs(get_real(row, "loss") - get_real(evaluated, "loss")) < 1e-12);
+  json_decref(evaluated);
+  json_decref(document);
+}
+
+/* The table says which times are those of a race over zeros; of a loss on every step there is none. */
+static void test_table(void **state) {
+  (void)state;
+  run_result result = run("bench step --hidden 6 --seq-len 700 --batch 1 --init default --quick --repeats 1");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "training steps of rnn, T 700, B 1, H 6, loss on the last step, on "));
+  assert_non_null(strstr(result.out, "\n  default                   scan                  sequential    chunked "));
+  assert_non_null(strstr(result.out, " of 700 steps: the rest is a race over zeros\n"));
+  release(&result);
+  result = run("bench step --hidden 6 --seq-len 700 --batch 1 --init default --loss all --quick --repeats 1");
+  assert_int_equal(result.code, 0);
+  assert_null(strstr(result.out, "race over zeros"));
+  release(&result);
+}
+
+/* Behind the time limit no further point begins, and those left out are counted. */
+static void test_time_limit(void **state) {
+  (void)state;
+  json_t *document = run_json("bench step --hidden 6 --seq-len 700 --batch 4 --repeats 1000 --time-limit 1 --json");
+  assert_int_equal((int64_t)json_array_size(json_object_get(document, "rows")) / 4 + get_integer(document, "points_left_out"), 2);
+  json_decref(document);
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  assert_runs("train rnn --hidden 3 --seq-len 5 --samples 4 --batch 4 --iterations 1 --save-weights W.st");
+  assert_fails(2, "--model: 'lenet5', expected rnn, gru or lstm", "bench step --model lenet5");
+  assert_fails(2, "--forward: unknown option", "bench step --forward auto");
+  assert_fails(2, "--forward-chunks: '0', expected", "bench step --forward-chunks 0");
+  assert_fails(2, "missing.st", "bench step --weights missing.st");
+  assert_fails(2, "--weights: given beside --init", "bench step --weights W.st --init default");
+  assert_fails(2, "gru", "bench step --model gru --weights W.st");
+  assert_fails(2, "--nonlinearity: given beside --model gru", "bench step --model gru --nonlinearity relu");
+  assert_fails(2, "--rivals: missing.py", "bench step --seq-len 5 --rivals missing.py");
+  assert_fails(2, "--earlier", "bench step --seq-len 5 --earlier missing.jsonl");
+  assert_fails(2, "--loss: 'mse'", "bench step --loss mse");
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  walk_benchmark("bench step --hidden 3 --seq-len 40 --batch 1 --init default --repeats 1 --json", 1, 60, 17, 20000);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_weights),
+                                     cmocka_unit_test(test_table),      cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_time_limit), cmocka_unit_test(test_memory)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}
