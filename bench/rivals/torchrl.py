@@ -3,8 +3,8 @@
 
     build/cuda/bppsa bench gru --device cuda --rivals bench/rivals/torchrl.py [--seq-len 500 --batch 64 --hidden 128]
 
-They are what torchrl's GRUModule and LSTMModule with recurrent_backend="triton" call: one kernel runs all steps of a pass up to some
-256 units, and Triton tunes it at its first call. They are on a GPU alone, in float32, and read the batch first: the input is
+They are what torchrl's GRUModule and LSTMModule with recurrent_backend="triton" call: one kernel runs all steps of a pass up to
+some 256 units, and Triton tunes it at its first call. They are on a GPU alone, in float32, and read the batch first: the input is
 turned before the passes are timed. The package is pip's torchrl (0.14 has been looked at). The methods:
 
   torchrl_triton         products in float32 (input_precision="ieee")

@@ -25,7 +25,9 @@ done
 for name in torch_scan torchrl flashrnn jax_rnn; do
   library=PyTorch
   [ "$name" != jax_rnn ] || library=JAX
-  echo '{"ask": "enter", "method": "'$name'"}' | sed 's/torchrl"/torchrl_triton"/' | PYTHONPATH=none python3 "$rivals/$name.py" >lines.txt ||
+  method=$name
+  [ "$name" != torchrl ] || method=torchrl_triton
+  echo '{"ask": "enter", "method": "'$method'"}' | PYTHONPATH=none python3 "$rivals/$name.py" >lines.txt ||
     fail "exit code $? without libraries: $name"
   grep -q "\"refused\": \"$library is not installed (none in this test): bench/rivals/setup installs it\"" lines.txt ||
     fail "$name without libraries: $(tail -n 1 lines.txt)"
