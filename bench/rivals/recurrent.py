@@ -26,6 +26,7 @@ is missing is refused with the command that installs it.
 import argparse
 import functools
 import glob
+import importlib
 import json
 import os
 import signal
@@ -49,11 +50,11 @@ def enter_environment():
         folders = glob.glob(os.path.join(ENVIRONMENT, "lib", "python3*", "site-packages", "nvidia", "*", "lib"))
         folders += [folder for folder in ["/usr/local/cuda/lib64", os.environ.get("LD_LIBRARY_PATH")] if folder]
         os.environ["LD_LIBRARY_PATH"] = ":".join(folders)
-        os.execv(python, [python, os.path.realpath(__file__), *sys.argv[1:]])
+        os.execv(python, [python, os.path.realpath(sys.argv[0]), *sys.argv[1:]])
 
 
-def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(description):
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--threads", type=int, default=1, help="that a pass may use [1]")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
     return p.parse_args()
@@ -70,27 +71,28 @@ def limit_threads(count):
 # ---- PyTorch ----
 
 
-class PyTorch:
-    """nn.RNN, nn.GRU or nn.LSTM."""
+class Autograd:
+    """Layers that autograd differentiates: layer() computes one of them, on arrays whose axis of time is the class's."""
+
+    time = 0
 
     def __init__(self, point, device):
-        self.device = device
-        options = {"nonlinearity": point["nonlinearity"]} if point["model"] == "rnn" else {}
-        kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[point["model"]]
-        self.layers = kind(point["input"], point["hidden"], point["layers"], **options)
-        self.layers.to(getattr(torch, str(point["x"].dtype)))
-        self.names = [name.split(".", 1)[1] for name in point["weights"]]
-        values = {name: torch.from_numpy(w.copy()) for name, w in zip(self.names, point["weights"].values())}
-        self.layers.load_state_dict(values)
-        self.layers.to(device)
-        self.x, self.seed = (torch.from_numpy(point[key].copy()).to(device) for key in ("x", "seed"))
-        self.both = not point["forward_only"]
-        self.parameters = [dict(self.layers.named_parameters())[name] for name in self.names]
+        self.device, self.point, self.both = device, point, not point["forward_only"]
+        x, seed = (torch.from_numpy(point[key].copy()).to(device) for key in ("x", "seed"))
+        self.x = x.transpose(0, self.time).contiguous()
+        self.seed = seed.transpose(0, self.time).contiguous() if seed.dim() == 3 else seed
+        self.every = seed.dim() == 3 or not self.both
+        self.parameters = self.take(list(point["weights"].values()))
+
+    def take(self, weights):
+        """The weights on the device, W_ih, W_hh, b_ih, b_hh of each layer."""
+        return [torch.from_numpy(w.copy()).to(self.device).requires_grad_() for w in weights]
 
     def forward(self):
-        states, last = self.layers(self.x)
-        last = last[0] if isinstance(last, tuple) else last  # of an LSTM (h, c)
-        self.h = states if self.seed.dim() == 3 or not self.both else last[-1]
+        states = self.x
+        for i in range(0, len(self.parameters), 4):
+            states = self.layer(states, *self.parameters[i : i + 4])
+        self.h = states if self.every else states.select(self.time, -1)
 
     def backward(self):
         self.gradients = torch.autograd.grad(self.h, self.parameters, self.seed)
@@ -118,9 +120,29 @@ class PyTorch:
         """The top layer's last states [B,H] and the gradients of the weights; without a backward pass its states alone [T,B,H]."""
         self.seconds()
         if not self.both:
-            return [self.h.detach().cpu().numpy()]
-        last = self.h[-1] if self.seed.dim() == 3 else self.h
+            return [self.h.detach().transpose(0, self.time).cpu().numpy()]
+        last = self.h.select(self.time, -1) if self.seed.dim() == 3 else self.h
         return [tensor.detach().cpu().numpy() for tensor in (last, *self.gradients)]
+
+
+class PyTorch(Autograd):
+    """nn.RNN, nn.GRU or nn.LSTM."""
+
+    def take(self, weights):
+        point = self.point
+        options = {"nonlinearity": point["nonlinearity"]} if point["model"] == "rnn" else {}
+        kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[point["model"]]
+        self.layers = kind(point["input"], point["hidden"], point["layers"], **options)
+        self.layers.to(self.x.dtype)
+        names = [name.split(".", 1)[1] for name in point["weights"]]
+        self.layers.load_state_dict({name: torch.from_numpy(w.copy()) for name, w in zip(names, weights)})
+        self.layers.to(self.device)
+        return [dict(self.layers.named_parameters())[name] for name in names]
+
+    def forward(self):
+        states, last = self.layers(self.x)
+        last = last[0] if isinstance(last, tuple) else last  # of an LSTM (h, c)
+        self.h = states if self.every else last[-1]
 
 
 def check_replay(point, device):
@@ -366,29 +388,15 @@ def programs(model, nonlinearity, every, unroll):
 
 
 class Jax:
-    """Compiled programs; unroll 0: the associative scan."""
+    """Compiled programs, which make() gives."""
 
-    def __init__(self, unroll, point, device):
-        if not unroll:
-            self.check_memory(point, device)
-        weights = list(point["weights"].values())
-        self.weights = [tuple(jnp.asarray(w) for w in weights[i : i + 4]) for i in range(0, len(weights), 4)]
-        self.x, self.seed = jnp.asarray(point["x"]), jnp.asarray(point["seed"])
+    def __init__(self, point, device):
         self.forward_only = point["forward_only"]
-        if self.forward_only and not unroll:
-            raise Refused("its forward pass is that of jax_scan_1")
-        every = self.seed.ndim == 3 or self.forward_only
-        self.forward, self.both = programs(point["model"], point.get("nonlinearity"), every, unroll)
-
-    @staticmethod
-    def check_memory(point, device):
-        """The Jacobians, the levels of their scan and its results."""
-        size = (2 if point["model"] == "lstm" else 1) * point["hidden"]
-        need = 6 * point["x"].itemsize * point["seq_len"] * point["batch"] * size ** 2
-        held = jax.devices()[0].memory_stats() if device == "cuda" else None
-        limit = (held["bytes_limit"] if held else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // 2
-        if need > limit:
-            raise Refused(f"needs about {need} bytes, half of the memory is {limit}")
+        self.x, self.seed = jnp.asarray(point["x"]), jnp.asarray(point["seed"])
+        self.every = self.seed.ndim == 3 or self.forward_only
+        weights = [jnp.asarray(w) for w in point["weights"].values()]
+        self.weights = [tuple(weights[i : i + 4]) for i in range(0, len(weights), 4)]
+        self.forward, self.both = self.make(point, device)
 
     def seconds(self):
         for _ in range(100):
@@ -406,10 +414,39 @@ class Jax:
     def results(self):
         states = self.forward(self.weights, self.x)
         if self.forward_only:
-            return [np.asarray(states)]
-        gradients = self.both(self.weights, self.x, self.seed)
+            return [np.asarray(self.unpack(states)[0])]
+        states, gradients = self.unpack(states, self.both(self.weights, self.x, self.seed))
         last = states[-1] if states.ndim == 3 else states
         return [np.asarray(array) for array in (last, *(g for layer in gradients for g in layer))]
+
+    def unpack(self, states, gradients=None):
+        """States by time, and the gradients of each layer's weights."""
+        return states, gradients
+
+
+class Scan(Jax):
+    """unroll 0: the associative scan."""
+
+    def __init__(self, unroll, point, device):
+        self.unroll = unroll
+        super().__init__(point, device)
+
+    def make(self, point, device):
+        if not self.unroll:
+            self.check_memory(point, device)
+            if self.forward_only:
+                raise Refused("its forward pass is that of jax_scan_1")
+        return programs(point["model"], point.get("nonlinearity"), self.every, self.unroll)
+
+    @staticmethod
+    def check_memory(point, device):
+        """The Jacobians, the levels of their scan and its results."""
+        size = (2 if point["model"] == "lstm" else 1) * point["hidden"]
+        need = 6 * point["x"].itemsize * point["seq_len"] * point["batch"] * size ** 2
+        held = jax.devices()[0].memory_stats() if device == "cuda" else None
+        limit = (held["bytes_limit"] if held else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // 2
+        if need > limit:
+            raise Refused(f"needs about {need} bytes, half of the memory is {limit}")
 
 
 # ---- the talk with the program ----
@@ -418,15 +455,11 @@ class Jax:
 class Server:
     """Answers requests until there are no more."""
 
-    def __init__(self, device):
-        self.device = device
+    def __init__(self, device, methods):
+        self.device, self.methods = device, methods  # {"name": ("library", what makes it of a point and a device)}
         self.input = os.fdopen(os.dup(0), "rb")
         self.output = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)  # what a library prints does not disturb the answers
-        self.methods = {"pytorch": ("PyTorch", PyTorch), "pytorch_graph": ("PyTorch", Replay)}
-        for unroll in UNROLLED:
-            self.methods[f"jax_scan_{unroll}"] = ("JAX", functools.partial(Jax, unroll))
-        self.methods["jax_associative_scan"] = ("JAX", functools.partial(Jax, 0))
         self.point, self.entered = None, {}
 
     def send(self, answer, arrays=()):
@@ -487,13 +520,10 @@ class Server:
 
 
 MISSING, VERSIONS = {}, {}
-if __name__ == "__main__":
-    enter_environment()
-    options = parse()
-    limit_threads(options.threads)
-    os.environ.setdefault("JAX_PLATFORMS", options.device)
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the program and PyTorch need memory of the GPU too
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends the talk
+
+
+def import_torch(options):
+    global np, torch
     try:
         import numpy as np
         import torch
@@ -505,6 +535,12 @@ if __name__ == "__main__":
             MISSING["PyTorch"] = "this one has no CUDA"
     except (ImportError, OSError) as missing:
         MISSING["PyTorch"] = str(missing).splitlines()[0]
+
+
+def import_jax(options):
+    global jax, jnp, np
+    os.environ.setdefault("JAX_PLATFORMS", options.device)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the program and PyTorch need memory of the GPU too
     try:
         import jax
         import jax.numpy as jnp
@@ -518,4 +554,31 @@ if __name__ == "__main__":
         MISSING["JAX"] = f"this one has no {'CUDA' if options.device == 'cuda' else options.device}"
     except (ImportError, OSError) as missing:
         MISSING["JAX"] = str(missing).splitlines()[0]
-    Server(options.device).run()
+
+
+def need(module, package):
+    """A module of a package that bench/rivals/setup does not install."""
+    try:
+        found = importlib.import_module(module)
+    except (ImportError, OSError) as missing:
+        raise Refused(f"left out: needs {package} ({str(missing).splitlines()[0]})") from missing
+    VERSIONS[package] = getattr(sys.modules[package], "__version__", "unknown")
+    return found
+
+
+def serve(description, methods, *libraries):
+    """Runs a rival: these methods, of these libraries."""
+    enter_environment()
+    options = parse(description)
+    sys.path.remove(os.path.dirname(os.path.realpath(sys.argv[0])))  # files here are named as the packages that they import
+    limit_threads(options.threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends the talk
+    for load in libraries:
+        load(options)
+    Server(options.device, methods).run()
+
+
+if __name__ == "__main__":
+    serve(__doc__, {"pytorch": ("PyTorch", PyTorch), "pytorch_graph": ("PyTorch", Replay),
+                    **{f"jax_scan_{unroll}": ("JAX", functools.partial(Scan, unroll)) for unroll in UNROLLED},
+                    "jax_associative_scan": ("JAX", functools.partial(Scan, 0))}, import_torch, import_jax)

@@ -1,4 +1,5 @@
 """The examples of examples/python, each with little work."""
+import json
 import os
 import re
 import subprocess
@@ -27,6 +28,22 @@ class Examples(unittest.TestCase):
         with open(os.path.join(EXAMPLES, "..", "..", "docs", "python.md"), encoding="utf-8") as page:
             example = re.search(r"<<'END'\n(.*?)\nEND\n", page.read(), re.DOTALL)[1]
         self.assertEqual(len(example.splitlines()), 10, example)
+
+    @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
+    def test_where_time_goes(self):
+        """bench/scripts/python_layers.py takes the time around passes apart, and its parts make up the whole."""
+        script = os.path.join(EXAMPLES, "..", "..", "bench", "scripts", "python_layers.py")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "around.json")
+            subprocess.run([sys.executable, script, "--around", "--seq-len", "5", "--seconds", "0.01", "--out", path], check=True,
+                           stdout=subprocess.DEVNULL)
+            with open(path, encoding="utf-8") as file:
+                rows = json.load(file)["around"]
+        self.assertEqual([row["cell"] for row in rows], ["RNN", "GRU", "LSTM"])
+        for row in rows:
+            times = row["microseconds"]
+            self.assertAlmostEqual(sum(times.values()), 2 * times["whole"], delta=0.2)
+            self.assertTrue(all(each > 0 for name, each in times.items() if name not in ("rest", "autograd")), times)
 
     def test_pruned_flops(self):
         out, files = self.run_example("pruned_flops.py")
