@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "bench/harness/cold.h"
 #include "cli/bench.h"
 #include "cli/ranks.h"
 #include "cli/setup.h"
@@ -26,6 +27,7 @@
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES,                          \
         {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_EARLIER},                       \
+        {.option = BPPSA_OPTION_CUDNN_DTYPE}, {.option = BPPSA_OPTION_INPUT_GRADIENT}, {.option = BPPSA_OPTION_COLD},            \
         {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
         {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
         {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
@@ -359,6 +361,31 @@ static bppsa_status setup_step(const bppsa_cli *cli, bppsa_bench_settings *asked
                           asked->point.weights, asked->point.config.input);
 }
 
+/* --cudnn-dtype, --input-gradient and --cold of bench rnn, gru and lstm. */
+static bppsa_status setup_forms(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_device *device = asked->request.device;
+  bppsa_recurrent_config *config = &asked->point.config;
+  asked->cudnn_bf16 = bppsa_cli_value(cli, BPPSA_OPTION_CUDNN_DTYPE)->given;
+  if (asked->cudnn_bf16 && (bppsa_device_get_kind(device) != BPPSA_CUDA || config->dtype != BPPSA_F32)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--cudnn-dtype: given beside --device %s and --dtype %s, expected a GPU and f32",
+                      bppsa_device_get_name(device), bppsa_dtype_name(config->dtype));
+  }
+  config->input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRADIENT)->given;
+  if (!bppsa_cli_value(cli, BPPSA_OPTION_COLD)->given) {
+    return BPPSA_OK;
+  }
+  if (asked->rivals != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--cold: given beside --rivals, whose program makes its passes itself, expected one of "
+                                          "them");
+  }
+  return bppsa_fail_prefix(bppsa_cold_cache(device, &asked->cold), "--cold");
+}
+
+static bppsa_status setup_layers(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  BPPSA_TRY(bppsa_setup_bench(cli, asked));
+  return setup_forms(cli, asked);
+}
+
 static bppsa_status setup_crossover(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *longest = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN),
                            *workers = bppsa_cli_value(cli, BPPSA_OPTION_WORKERS);
@@ -506,7 +533,7 @@ static const struct {
   const char *name;
   bppsa_status (*setup)(const bppsa_cli *cli, bppsa_bench_settings *asked);
 } benchmarks[] = {
-#define CELL(id, words, functions, rate, sweep) {#id, bppsa_setup_bench},
+#define CELL(id, words, functions, rate, sweep) {#id, setup_layers},
 #include "models/cells.inc"
     {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network},     {"product", setup_product},
     {"scan", setup_batch},          {"threads", setup_threads}, {"mfcc", setup_mfcc},         {"forward", setup_forward},

@@ -23,6 +23,7 @@ static const char *const pool_patterns[] = {"window", "argmax", NULL};
 static const char *const flops_patterns[] = {"guaranteed", "value", NULL};
 static const char *const prune_methods[] = {"class-blind", "class-uniform", "class-distribution", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
+static const char *const cudnn_dtypes[] = {"bf16", NULL};
 
 static const char *const reductions[] = {"ordered", "library", NULL};
 static const char *const splits[] = {"wi", "iw", NULL};
@@ -284,6 +285,13 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_EARLIER] = {"--earlier", BPPSA_TEXT, BPPSA_GROUP_MEASUREMENT, "F.jsonl", NULL,
                               "documents of earlier points, a line each: rivals that lost there are not run",
                               "the path of a file with a JSON document a line", .otherwise = "none", .path = BPPSA_PATH_READ},
+    [BPPSA_OPTION_CUDNN_DTYPE] = {"--cudnn-dtype", BPPSA_CHOICE, BPPSA_GROUP_MEASUREMENT, NULL, NULL,
+                                  "cuDNN's algorithms in this type too, with their errors, on a GPU in f32",
+                                  .choices = cudnn_dtypes, .otherwise = "none"},
+    [BPPSA_OPTION_INPUT_GRADIENT] = {"--input-gradient", BPPSA_FLAG, BPPSA_GROUP_MEASUREMENT, NULL, NULL,
+                                     "backward passes compute the gradient of the input too", NULL, .choices = NULL},
+    [BPPSA_OPTION_COLD] = {"--cold", BPPSA_FLAG, BPPSA_GROUP_MEASUREMENT, NULL, NULL,
+                           "no pass finds what it reads in a cache; not beside --rivals", NULL, .choices = NULL},
     [BPPSA_OPTION_REPEATS] = {"--repeats", BPPSA_INTEGER, BPPSA_GROUP_MEASUREMENT, "N", NULL,
                               "timed repeats of every point [as the time budget allows, at least 3]",
                               "a whole number from 1 to 10000", SPAN(1, 10000)},

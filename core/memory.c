@@ -98,6 +98,13 @@ bppsa_status bppsa_memory_queue_copy(const bppsa_device *device, void *to, int64
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_memory_cache(const bppsa_device *device, int64_t *bytes) {
+  if (is_host(device)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cache: expected a GPU, not device cpu");
+  }
+  return bppsa_cuda_cache(bppsa_device_get_index(device), bytes);
+}
+
 bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes) {
   if (is_host(device)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "available memory: expected a GPU, not device cpu");

@@ -23,6 +23,8 @@ bppsa_status bppsa_memory_get(const bppsa_device *device, void *to_host, const v
 bppsa_status bppsa_memory_clear(const bppsa_device *device, void *data, int64_t bytes);
 /* Bytes of a GPU's memory that are free. ERR_UNSUPPORTED: a CPU. ERR_CUDA. */
 bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes);
+/* Bytes of a GPU's L2 cache. ERR_UNSUPPORTED: the device is no GPU. ERR_CUDA. */
+bppsa_status bppsa_memory_cache(const bppsa_device *device, int64_t *bytes);
 /* Bytes of a GPU's memory that this process took with bppsa_memory_alloc and has not freed, to the byte; what libraries and
  * recordings take for themselves is not in it. 0 for a CPU, whose bytes core/alloc.h counts. */
 int64_t bppsa_memory_held(const bppsa_device *device);

@@ -139,6 +139,13 @@ extern "C" bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data
   return bppsa_cuda_wait(index, stream);
 }
 
+extern "C" bppsa_status bppsa_cuda_cache(int32_t index, int64_t *bytes) {
+  int size = 0;
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&size, cudaDevAttrL2CacheSize, index), "cache"));
+  *bytes = size;
+  return BPPSA_OK;
+}
+
 extern "C" bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   size_t available = 0, all = 0;
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "available memory"));

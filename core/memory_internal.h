@@ -22,6 +22,7 @@ bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging,
 bppsa_status bppsa_cuda_queue_clear(int32_t index, void *stream, void *data, int64_t bytes);
 bppsa_status bppsa_cuda_queue_copy(int32_t index, void *stream, void *to, int64_t to_stride, const void *from,
                                    int64_t from_stride, int64_t width, int64_t rows);
+bppsa_status bppsa_cuda_cache(int32_t index, int64_t *bytes);
 bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes);
 int64_t bppsa_cuda_held(int32_t index);
 

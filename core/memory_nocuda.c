@@ -55,6 +55,11 @@ bppsa_status bppsa_cuda_queue_copy(int32_t index, void *stream, void *to, int64_
   return without();
 }
 
+bppsa_status bppsa_cuda_cache(int32_t index, int64_t *bytes) {
+  (void)index, (void)bytes;
+  return without();
+}
+
 bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   (void)index, (void)bytes;
   return without();

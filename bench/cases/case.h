@@ -19,6 +19,8 @@ typedef struct bppsa_bench_settings {
   bool one_point;          /* rnn, gru: the point alone, not a sweep */
   bool both_inits;         /* rnn, gru, step: every point with default and with orthogonal weights */
   const char *rivals;      /* rnn, gru, forward, step: a program whose methods take part (bench/rivals/guest.h); NULL: none */
+  bool cudnn_bf16;         /* rnn, gru, lstm: cuDNN's algorithms in bf16 take part too */
+  int64_t cold;            /* rnn, gru, lstm: bytes of the largest cache, which every pass finds cold; 0: as it is */
   const bppsa_network *network; /* lenet5, vgg11, schedule, oracle */
   const char *model;            /* oracle: the name of the network, or its file */
   int64_t batch;                /* lenet5, vgg11, scan, schedule, oracle: samples; forward: B of all rows; 0: its own choices */

@@ -7,7 +7,8 @@
  * What a row's numbers mean (`bppsa bench rnn --help` says it to people):
  *   forward    The layers without head and loss: 2·T·B·G·H·(I + H) FLOP a layer. A layer above the first has I = H.
  *   backward   The products of the plan for all samples (for BP, of the linear plan), 2·T·B·G·H·(I + H) for the gradients
- *              of the weights, and 2·T·B·G·H·H for the gradient of a layer below. The input's gradient is not computed.
+ *              of the weights, and 2·T·B·G·H·H for the gradient of a layer below. The input's gradient, 2·T·B·G·H·I, is
+ *              computed beside --input-gradient alone, and h0's with it, a product more.
  *   bytes      The least that has to move. Forward reads x and writes h. Backward reads and writes what the plan's products read
  *              and write, and reads x, h and g once for the gradients of the weights. Weights and caches do not count.
  *   peak       FLOP/s of independent multiply-adds on the same threads, the median of runs of a millisecond, one behind every pass
@@ -23,6 +24,10 @@
  *   path       Beside --forward speculative or auto: the dependent steps of the first pass, of a batch's slowest sample, and
  *   work       the steps that it computed, over the steps of a sequential pass (recurrent/forward.h). The row's FLOP are those of a
  *              sequential pass all the same.
+ *   cold       Beside --cold, before every pass memory is written that takes twice as much as the largest cache
+ *              (bench/harness/cold.h), so that a backward pass does not find the states of its forward pass there either.
+ *   error      Of rows in TF32 and bf16: the largest ‖g - ref‖ / ‖ref‖. Their residual is in units of what they round, or,
+ *              where that is less, such that the bound is a tenth of the gradient: zeros in its place are never right.
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/residual.h), against sequential BP in
  *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
  *              graph's forward pass: of the gradients that a backward pass makes from its states.
@@ -31,6 +36,7 @@
 #define BPPSA_BENCH_CASES_RNN_H
 
 #include "audio/mfcc.h"
+#include "bench/harness/cold.h"
 #include "bench/harness/driver.h"
 #include "bench/rivals/guest.h"
 #include "bench/rivals/rnn_cudnn.h"
@@ -85,6 +91,8 @@ typedef struct {
   bppsa_timing forward; /* of the forward passes in front of this method's backward passes */
   double qualifying;    /* s: the single pass of a rival that did not qualify; 0: it did, or need not */
   double residual;
+  double error;        /* the relative error that the residual stands for */
+  bool input_gradient; /* computed, and verified */
   double flops, bytes;
   double predicted; /* seconds by the cost model (scan/cost.c), of the project's backward rows; of a rival that is not run,
                              * by its earlier times, of both its passes; 0: none */
@@ -119,6 +127,7 @@ typedef struct bppsa_bench_contestant {
   int forward, backward;                /* rows of the result; forward -1: the pass is no row of its own */
   struct bppsa_bench_contestant *plain; /* of a graph: who runs the same passes without it; NULL otherwise */
   bppsa_model *model;                   /* the project's; or */
+  bppsa_view dx;                        /* where a plain one's model has the gradient of the input, once it was judged */
   bppsa_cudnn_network *rival;           /* cuDNN's; a graph shares model or rival with its plain contestant; or */
   const char *guest;                    /* a method of the session's guest */
   bppsa_bench_recording recordings[2];  /* of a graph: forward, backward */
@@ -139,12 +148,15 @@ struct bppsa_bench_session {
   bppsa_dataset *data;
   int64_t *indices;
   void *x, *x64, *seed, *seed64;
-  double *gradients; /* the reference's, of the layers' parameters one after the other */
+  double *gradients;      /* the reference's, of the layers' parameters one after the other */
+  double *input_gradient; /* the reference's, where it is asked for; and room for one of the dtype, in host memory */
+  void *dx;
   double *logits;
   bppsa_model *holder;          /* has the parameters of rivals' networks in host memory */
   void *device_x, *device_seed; /* GPU */
   bppsa_view view_x, view_seed; /* on the device */
   bppsa_timeline *timeline;
+  bppsa_cold cold;
   bppsa_outlook *outlook;              /* what earlier points say of rivals */
   int64_t bursts;                      /* runs of multiply-adds for the peak, */
   double per_flop[BPPSA_BENCH_BURSTS]; /* and how many seconds the last ones took for a FLOP */
@@ -195,6 +207,22 @@ bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s);
 /* A row that has nothing to show, with the reason. */
 void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
 
+/* ---- verification (rnn_judge.c) ---- */
+
+/* The residual of a model's gradients, and their fractions of zeros and subnormals. Views in host memory. */
+void bppsa_bench_judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_bench_row *row);
+/* Verifies the gradients of a contestant's latest pass, for a row. ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_bench_judge_pass(bppsa_bench_session *s, bppsa_bench_contestant *who, bppsa_bench_row *row);
+/* Holds a forward pass with the head against the reference's logits. ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_bench_judge_logits(bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row);
+/* The residual of the last step's logits, which the holder's head computes in float64 from the last states [B,H] of a rival.
+ * ERR_MEMORY. */
+bppsa_status bppsa_bench_judge_states(const bppsa_bench_session *s, const bppsa_view *states, bppsa_bench_row *row);
+/* The unit of an algorithm's residuals, in rounding errors of the dtype. */
+double bppsa_bench_rival_unit(bppsa_cudnn_algorithm algorithm, const bppsa_recurrent_config *config);
+/* The larger residual of the contestant's rows, which it brings into its unit. */
+double bppsa_bench_residual_of(const bppsa_bench_contestant *who);
+
 /* ---- rows (rnn_cost.c) ---- */
 
 const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
@@ -204,7 +232,7 @@ bool bppsa_bench_is_scan(bppsa_bench_method method);
  * Returns text. */
 const char *bppsa_bench_row_name(const bppsa_guest *guest, int row, char *text, size_t size);
 bool bppsa_bench_row_rival(int row);    /* of another library */
-bool bppsa_bench_row_exact(int row);    /* or in TF32 */
+bool bppsa_bench_row_exact(int row);    /* or in TF32 or bf16 */
 bool bppsa_bench_row_backward(int row); /* or forward */
 bool bppsa_bench_row_graph(int row);
 /* The least time of the row on the result's GPU, in s. */

@@ -26,13 +26,16 @@ bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_conte
   }
   bppsa_bench_contestant *who[2] = {forward, backward};
   bppsa_timeline *timeline = forward->session->timeline;
-  BPPSA_TRY(bppsa_timeline_mark(timeline, 0));
+  bppsa_cold *cold = &forward->session->cold;
+  const int64_t begin[2] = {0, cold->cache > 0 ? 2 : 1}; /* a mark; the next one ends the phase */
   for (int phase = 0; phase < 2; ++phase) {
+    BPPSA_TRY(bppsa_cold_sweep(cold));
+    BPPSA_TRY(phase == 0 || begin[1] == 2 ? bppsa_timeline_mark(timeline, begin[phase]) : BPPSA_OK);
     BPPSA_TRY(who[phase]->plain == NULL ? queue[phase](who[phase]) : bppsa_bench_replay_queue(&who[phase]->recordings[phase]));
-    BPPSA_TRY(bppsa_timeline_mark(timeline, phase + 1));
+    BPPSA_TRY(bppsa_timeline_mark(timeline, begin[phase] + 1));
   }
   for (int phase = 0; phase < 2; ++phase) {
-    BPPSA_TRY(who[phase]->plain == NULL ? bppsa_timeline_seconds(timeline, phase, phase + 1, &seconds[phase])
+    BPPSA_TRY(who[phase]->plain == NULL ? bppsa_timeline_seconds(timeline, begin[phase], begin[phase] + 1, &seconds[phase])
                                         : bppsa_bench_replay_seconds(&who[phase]->recordings[phase], &seconds[phase]));
   }
   return BPPSA_OK;

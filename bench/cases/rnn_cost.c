@@ -114,6 +114,7 @@ bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recur
     row->flops += method == BPPSA_BENCH_FORWARD ? 2 * rows * gates * (input + hidden) : 0;
     row->bytes += size * rows * (input + (method == BPPSA_BENCH_FORWARD ? 1 : 2) * hidden);
     row->bytes += method != BPPSA_BENCH_FORWARD && l > 0 ? size * rows * 2 * hidden : 0;
+    row->bytes += method != BPPSA_BENCH_FORWARD && l == 0 && config->input_gradients ? size * rows * input : 0;
     BPPSA_TRY(add_plan(kind, config, l, method != BPPSA_BENCH_FORWARD, device, row));
   }
   return BPPSA_OK;

@@ -1,65 +1,14 @@
 /* Makes the contestants of a point and enters them with the functions that verify them against the reference. */
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/case.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/cudnn.h"
 #include "core/memory.h"
-#include "core/residual.h"
 #include "train/objective.h"
 
-/* ---- verification ---- */
-
-/* The residual of a model's gradients, and their fractions of zeros and subnormals. Views in host memory. */
-static void judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_bench_row *row) {
-  bppsa_bench_count count = {0};
-  const double *reference = s->gradients;
-  row->residual = 0;
-  for (int64_t p = 0; p < model->parameter_count - s->point.kind->family->head_parameters; ++p) {
-    const bppsa_view *gradient = &model->parameters[p].gradient;
-    row->residual = bppsa_residual_worse(row->residual, bppsa_residual(gradient, reference, s->point.config.seq_len));
-    reference += bppsa_view_count(gradient);
-    bppsa_bench_count_view(gradient, &count);
-  }
-  row->zeros = count.zeros / count.all;
-  row->subnormals = count.subnormals / count.all;
-}
-
-/* Verifies the gradients of a contestant's latest pass, for a row. */
-static bppsa_status judge_pass(bppsa_bench_session *s, const bppsa_bench_contestant *who, bppsa_bench_row *row) {
-  if (who->rival != NULL) {
-    BPPSA_TRY(bppsa_cudnn_pull(who->rival, s->point.kind->name, s->holder));
-    judge(s, s->holder, row);
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_model_pull(who->model, true));
-  BPPSA_TRY(bppsa_model_update_redone(who->model));
-  judge(s, who->model, row);
-  if (who->plain == NULL) { /* a graph's row keeps the count that its plain contestant's first pass left there */
-    row->redone = who->model->redone;
-  }
-  return BPPSA_OK;
-}
-
-/* Holds a forward pass with the head against the reference's logits. */
-static bppsa_status verify_logits(bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row) {
-  bppsa_view logits;
-  BPPSA_TRY(model->ops->forward(model, &s->view_x, NULL, &logits));
-  void *copy = bppsa_alloc(bppsa_view_bytes(&logits));
-  if (copy == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  const bppsa_status status = bppsa_memory_get(s->device, copy, logits.data, (int64_t)bppsa_view_bytes(&logits));
-  if (status == BPPSA_OK) {
-    const bppsa_view found = bppsa_view_make(copy, logits.dtype, logits.ndim, logits.shape);
-    row->residual = bppsa_residual(&found, s->logits, s->point.config.seq_len);
-  }
-  bppsa_free(copy);
-  return status;
-}
+/* ---- rows ---- */
 
 /* Takes what the latest forward pass of a model did into its row, where states may be computed in parallel. */
 static bppsa_status take_forward(const bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row) {
@@ -88,20 +37,6 @@ static void skip_row(bppsa_bench_session *s, int row) {
 
 /* ---- contestants ---- */
 
-/* The larger residual of the contestant's rows, which it brings into its unit. */
-static double residual_of(const bppsa_bench_contestant *who) {
-  bppsa_bench_row *rows = who->session->result.rows;
-  const int indices[] = {who->forward, who->backward};
-  double worst = 0;
-  for (int i = 0; i < 2; ++i) {
-    if (indices[i] >= 0) {
-      rows[indices[i]].residual /= who->unit;
-      worst = bppsa_residual_worse(worst, rows[indices[i]].residual);
-    }
-  }
-  return worst;
-}
-
 /* Adds a contestant to the session's list. */
 static bppsa_bench_contestant *add(bppsa_bench_session *s, bppsa_bench_contestant made) {
   made.session = s;
@@ -124,7 +59,9 @@ static bppsa_status clear_results(bppsa_bench_contestant *plain) {
   double seconds[2];
   BPPSA_TRY(bppsa_memory_clear(s->device, s->device_x, x_bytes));
   BPPSA_TRY(bppsa_memory_clear(s->device, s->device_seed, seed_bytes));
+  BPPSA_TRY(plain->rival != NULL ? bppsa_cudnn_take(plain->rival, NULL, NULL) : BPPSA_OK);
   BPPSA_TRY(bppsa_bench_pass(plain, plain, seconds));
+  BPPSA_TRY(plain->rival != NULL ? bppsa_cudnn_take(plain->rival, s->x, s->seed) : BPPSA_OK);
   BPPSA_TRY(bppsa_memory_put(s->device, s->device_x, s->x, x_bytes));
   return bppsa_memory_put(s->device, s->device_seed, s->seed, seed_bytes);
 }
@@ -139,14 +76,14 @@ static bppsa_status verify_phase(bppsa_bench_contestant *graph, bool backward) {
   BPPSA_TRY(clear_results(plain));
   BPPSA_TRY(bppsa_bench_pass(backward ? plain : graph, backward ? graph : plain, seconds));
   BPPSA_TRY(backward || plain->rival != NULL ? BPPSA_OK : take_forward(graph->session, graph->model, row));
-  return judge_pass(graph->session, graph, row);
+  return bppsa_bench_judge_pass(graph->session, graph, row);
 }
 
 static bppsa_status verify_graph(void *context, double *residual) {
   bppsa_bench_contestant *graph = context;
   BPPSA_TRY(graph->forward >= 0 ? verify_phase(graph, false) : BPPSA_OK);
   BPPSA_TRY(verify_phase(graph, true));
-  *residual = residual_of(graph);
+  *residual = bppsa_bench_residual_of(graph);
   return BPPSA_OK;
 }
 
@@ -178,9 +115,9 @@ static bppsa_status verify_method(void *context, double *residual) {
   double seconds[2];
   BPPSA_TRY(bppsa_bench_pass(who, who, seconds));
   BPPSA_TRY(who->forward >= 0 ? take_forward(s, who->model, &s->result.rows[who->forward]) : BPPSA_OK);
-  BPPSA_TRY(judge_pass(s, who, &s->result.rows[who->backward]));
-  BPPSA_TRY(who->forward >= 0 ? verify_logits(s, who->model, &s->result.rows[who->forward]) : BPPSA_OK);
-  *residual = residual_of(who);
+  BPPSA_TRY(bppsa_bench_judge_pass(s, who, &s->result.rows[who->backward]));
+  BPPSA_TRY(who->forward >= 0 ? bppsa_bench_judge_logits(s, who->model, &s->result.rows[who->forward]) : BPPSA_OK);
+  *residual = bppsa_bench_residual_of(who);
   return BPPSA_OK;
 }
 
@@ -232,30 +169,6 @@ bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s) {
 
 /* ---- rivals ---- */
 
-/* The residual of the last step's logits, which the holder's head computes in float64 from the last states [B,H] of a rival. */
-static bppsa_status verify_states(const bppsa_bench_session *s, const bppsa_view *states, bppsa_bench_row *row) {
-  const bppsa_recurrent_config *c = &s->point.config;
-  const bppsa_parameter *head = &s->holder->parameters[s->holder->parameter_count - s->point.kind->family->head_parameters];
-  const int64_t logits = c->batch * c->classes;
-  double *block = bppsa_calloc(logits, sizeof *block);
-  if (block == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  const bppsa_view found = bppsa_view_make(block, c->dtype, 1, &logits);
-  for (int64_t i = 0; i < logits; ++i) {
-    const int64_t b = i / c->classes, k = i % c->classes;
-    double sum = bppsa_view_get(&head[1].value, k);
-    for (int64_t j = 0; j < c->hidden; ++j) {
-      sum += bppsa_view_get(states, b * c->hidden + j) * bppsa_view_get(&head[0].value, k * c->hidden + j);
-    }
-    bppsa_view_set(&found, i, sum);
-  }
-  const double *last = s->logits + (c->loss_all ? (c->seq_len - 1) * logits : 0);
-  row->residual = bppsa_residual(&found, last, c->seq_len);
-  bppsa_free(block);
-  return BPPSA_OK;
-}
-
 /* Room for the last states [B,H] in host memory; free its data. */
 static bppsa_status reserve_states(const bppsa_bench_session *s, bppsa_view *states) {
   const bppsa_recurrent_config *c = &s->point.config;
@@ -289,15 +202,16 @@ static bppsa_status verify_rival(void *context, double *residual) {
   double seconds[2];
   bppsa_view states;
   BPPSA_TRY(bppsa_cudnn_set(who->rival, s->point.kind->name, s->holder));
+  BPPSA_TRY(bppsa_cudnn_take(who->rival, s->x, s->seed));
   BPPSA_TRY(bppsa_bench_pass(who, who, seconds));
   BPPSA_TRY(check_outlook(s, who->forward, &(bppsa_rival_outlook){.seconds = seconds[0] + seconds[1]})); /* the next is as long */
   BPPSA_TRY(reserve_states(s, &states));
   bppsa_status status = bppsa_cudnn_last_states(who->rival, states.data);
-  status = status == BPPSA_OK ? verify_states(s, &states, &s->result.rows[who->forward]) : status;
+  status = status == BPPSA_OK ? bppsa_bench_judge_states(s, &states, &s->result.rows[who->forward]) : status;
   bppsa_free(states.data);
   BPPSA_TRY(status);
-  BPPSA_TRY(judge_pass(s, who, &s->result.rows[who->backward]));
-  *residual = residual_of(who);
+  BPPSA_TRY(bppsa_bench_judge_pass(s, who, &s->result.rows[who->backward]));
+  *residual = bppsa_bench_residual_of(who);
   return BPPSA_OK;
 }
 
@@ -333,7 +247,7 @@ static bppsa_status add_rival_graph(bppsa_bench_contestant *plain) {
 static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm) {
   const int first = BPPSA_BENCH_RIVALS + 4 * (int)algorithm;
   bppsa_bench_contestant made = {
-      .session = s, .forward = first, .backward = first + 1, .unit = bppsa_cudnn_rounding(algorithm, s->point.config.dtype)};
+      .session = s, .forward = first, .backward = first + 1, .unit = bppsa_bench_rival_unit(algorithm, &s->point.config)};
   bool entered = false;
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
@@ -372,7 +286,8 @@ static bppsa_status add_cudnn(bppsa_bench_session *s) {
   bppsa_cudnn_probe(&report);
   const int winner = winner_among(s, BPPSA_BENCH_RIVALS, BPPSA_BENCH_GUESTS), first = winner < 0 ? 0 : winner / 4;
   for (int i = 0; i < (report.version > 0 ? BPPSA_CUDNN_ALGORITHMS : 1); ++i) { /* without a library, one row says so */
-    BPPSA_TRY(add_rival(s, (bppsa_cudnn_algorithm)bppsa_outlook_order(first, i)));
+    const bppsa_cudnn_algorithm algorithm = (bppsa_cudnn_algorithm)bppsa_outlook_order(first, i);
+    BPPSA_TRY(s->bench->asked->cudnn_bf16 || !bppsa_cudnn_bf16(algorithm) ? add_rival(s, algorithm) : BPPSA_OK);
   }
   return BPPSA_OK;
 }
@@ -402,14 +317,14 @@ static bppsa_status judge_guest(bppsa_bench_contestant *who, const char *receive
   bppsa_bench_session *s = who->session;
   bppsa_view last = *states;
   last.data = (char *)(uintptr_t)received;
-  BPPSA_TRY(verify_states(s, &last, &s->result.rows[who->forward]));
+  BPPSA_TRY(bppsa_bench_judge_states(s, &last, &s->result.rows[who->forward]));
   received += bppsa_view_bytes(states);
   for (int64_t p = 0; p < layer_parameters(s); ++p) {
     const bppsa_view *gradient = &s->holder->parameters[p].gradient;
     memcpy(gradient->data, received, bppsa_view_bytes(gradient));
     received += bppsa_view_bytes(gradient);
   }
-  judge(s, s->holder, &s->result.rows[who->backward]);
+  bppsa_bench_judge(s, s->holder, &s->result.rows[who->backward]);
   return BPPSA_OK;
 }
 
@@ -427,7 +342,7 @@ static bppsa_status verify_guest(void *context, double *residual) {
   status = status == BPPSA_OK ? judge_guest(who, received, &states) : status;
   bppsa_free(received);
   BPPSA_TRY(status);
-  *residual = residual_of(who);
+  *residual = bppsa_bench_residual_of(who);
   return BPPSA_OK;
 }
 

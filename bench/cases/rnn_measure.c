@@ -79,6 +79,13 @@ static bppsa_status move(const bppsa_bench_session *s, const bppsa_view *view, v
   return bppsa_memory_put(s->device, *data, view->data, bytes);
 }
 
+/* What --cold writes before every pass; and room for gradients of the input. */
+static bppsa_status reserve_besides(bppsa_bench_session *s) {
+  const bppsa_view x = x_view(s, false);
+  BPPSA_TRY(bppsa_cold_create(&s->cold));
+  return s->point.config.input_gradients ? reserve(x.dtype, 3, x.shape, &s->dx) : BPPSA_OK;
+}
+
 static bppsa_status place_inputs(bppsa_bench_session *s) {
   const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
   s->view_x = x;
@@ -103,6 +110,17 @@ bppsa_status bppsa_bench_set_weights(const bppsa_bench_session *s, bppsa_model *
 }
 
 /* ---- the reference ---- */
+
+static bppsa_status keep_input_gradient(bppsa_bench_session *s, bppsa_model *model) {
+  bppsa_view dx;
+  BPPSA_TRY(model->ops->input_gradients(model, &dx, NULL));
+  s->input_gradient = bppsa_calloc(bppsa_view_count(&dx), sizeof *s->input_gradient);
+  if (s->input_gradient == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memcpy(s->input_gradient, dx.data, bppsa_view_bytes(&dx));
+  return BPPSA_OK;
+}
 
 /* Sequential BP in float64 on the weights as the dtype rounds them. */
 static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
@@ -132,7 +150,7 @@ static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
     memcpy(next, gradient->data, bppsa_view_bytes(gradient));
     next += bppsa_view_count(gradient);
   }
-  return BPPSA_OK;
+  return s->point.config.input_gradients ? keep_input_gradient(s, model) : BPPSA_OK;
 }
 
 static bppsa_status make_reference(bppsa_bench_session *s) {
@@ -169,7 +187,7 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
 static bppsa_status admit(bppsa_bench_session *s) {
   const double limit = (double)s->bench->memory_limit, host = 0.75 * (double)bppsa_machine_memory();
   int64_t reference, bytes;
-  double held = 0;
+  double held = (double)s->cold.bytes;
   BPPSA_TRY(count_reference(s, &reference));
   const int64_t wide = s->bench->gpu && (double)reference <= host ? 0 : reference;
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
@@ -247,11 +265,13 @@ static bppsa_status open_data(bppsa_bench_session *s) {
   return BPPSA_OK;
 }
 
-enum { MARKS = 3 };
+enum { MARKS = 4 };
 
 bppsa_status bppsa_bench_enter_point(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   s->result = (bppsa_bench_result){0};
+  const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
+  s->cold = bppsa_cold_plan(s->device, bench->asked->cold, (int64_t)(bppsa_view_bytes(&x) + bppsa_view_bytes(&seed)));
   BPPSA_TRY(admit(s));
   if (!s->result.rows[BPPSA_BENCH_FORWARD].measured) {
     return BPPSA_OK;
@@ -262,6 +282,7 @@ bppsa_status bppsa_bench_enter_point(bppsa_bench *bench) {
   BPPSA_TRY(make_reference(s));
   BPPSA_TRY(bppsa_timeline_create(s->device, MARKS, &s->timeline));
   BPPSA_TRY(place_inputs(s));
+  BPPSA_TRY(reserve_besides(s));
   BPPSA_TRY(bppsa_bench_add_methods(s));
   BPPSA_TRY(count_hidden(s));
   BPPSA_TRY(bppsa_bench_add_rivals(s));
@@ -275,9 +296,10 @@ void bppsa_bench_leave_point(bppsa_bench *bench) {
   bppsa_timeline_destroy(s->timeline);
   bppsa_outlook_destroy(s->outlook);
   bppsa_dataset_destroy(s->data);
+  bppsa_cold_destroy(&s->cold);
   bppsa_memory_free(s->device, s->device_x);
   bppsa_memory_free(s->device, s->device_seed);
-  void *const blocks[] = {s->indices, s->x, s->x64, s->seed, s->seed64, s->gradients, s->logits};
+  void *const blocks[] = {s->indices, s->x, s->x64, s->seed, s->seed64, s->gradients, s->logits, s->input_gradient, s->dx};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
     bppsa_free(blocks[i]);
   }

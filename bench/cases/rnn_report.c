@@ -58,6 +58,8 @@ static bool put_point(json_t *object, const bppsa_bench_session *s) {
   if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
+  ok = ok && (s->cold.cache == 0 || (bppsa_json_put_integer(object, "cold_bytes", s->cold.bytes) &&
+                                     bppsa_json_put_integer(object, "cold_copies", s->cold.copies)));
   return ok && bppsa_json_put_text(object, "loss_on", bppsa_objective_loss(NULL, c->loss_all));
 }
 
@@ -155,6 +157,9 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *object) {
   bool ok = put_point(object, s) && bppsa_json_put_text(object, "method", line->method);
   ok = ok && bppsa_json_put_text(object, "phase", line->phase);
   ok = ok && (!bppsa_bench_row_rival(index) || bppsa_json_put_bool(object, "rival", true));
+  ok = ok && (!s->point.config.input_gradients || !bppsa_bench_row_backward(index) ||
+              bppsa_json_put_bool(object, "input_gradient", row->input_gradient));
+  ok = ok && (bppsa_bench_row_exact(index) || !row->measured || bppsa_json_put_real(object, "error", row->error));
   ok = ok && put_measurement(object, s->point.config.seq_len, row);
   ok = ok && put_ceilings(object, s, row, bppsa_bench_row_graph(index));
   if (bppsa_bench_row_backward(index) && row->measured) {
@@ -188,12 +193,16 @@ static const char *write_ratio(const void *context, const json_t *object, char *
   return text;
 }
 
-/* "blelloch (9 up-levels), 3 redone": the scan's method, and the products it redid. Blanks are where a mark would stand. */
+/* "blelloch (9 up-levels), 3 redone": the scan's method, and the products it redid; of TF32 and bf16 the error.
+ * Blanks are where a mark would stand. */
 static const char *write_method(const void *context, const json_t *object, char *text, size_t size) {
   const bppsa_bench_entrant *line = context;
   const bppsa_bench_row *row = line->context;
   (void)object;
   size_t used = (size_t)snprintf(text, size, "%s", line->bench->gpu ? "  " : "       ");
+  if (!bppsa_bench_row_exact(index_of(line))) {
+    bppsa_print(text + used, size - used, "error %.2g", row->error);
+  }
   if (!row->plan) {
     return text;
   }
@@ -241,6 +250,14 @@ static int name_width(const bppsa_bench_result *result) {
   return width + 1;
 }
 
+static bppsa_status show_cold(const bppsa_output *to, const bppsa_cold *cold) {
+  char bytes[BPPSA_SI_TEXT], cache[BPPSA_SI_TEXT];
+  return bppsa_output_print(
+      to, "cold: before every pass %s are written, as much as %" PRId64 " copies of the inputs; the largest cache has %s\n",
+      bppsa_text_si((double)cold->bytes, "B", bytes, sizeof bytes), cold->copies,
+      bppsa_text_si((double)cold->cache, "B", cache, sizeof cache));
+}
+
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   const bppsa_recurrent_config *c = &s->point.config;
@@ -256,9 +273,10 @@ bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   }
   s->columns[0].width = -(9 + name_width(&s->result));
   bench->columns = s->columns;
-  return bppsa_output_print(&bench->request->to,
-                            "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
-                            c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_weights_name(&s->point));
+  BPPSA_TRY(bppsa_output_print(&bench->request->to,
+                               "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
+                               c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_weights_name(&s->point)));
+  return s->cold.cache > 0 ? show_cold(&bench->request->to, &s->cold) : BPPSA_OK;
 }
 
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size) {
@@ -341,8 +359,8 @@ static double seconds_of(const bppsa_bench_row *row, bool both) {
   return row->time.median_s + (both ? row->forward.median_s : 0);
 }
 
-/* The fastest right row of the project's or of the rivals, by the backward pass or both passes; -1: none. TF32, which is less
- * exact, is left out. */
+/* The fastest right row of the project's or of the rivals, by the backward pass or both passes; -1: none. TF32 and bf16,
+ * which are less exact, are left out. */
 static int find_best(const bppsa_bench_result *result, bool rivals, bool both) {
   int best = -1;
   for (int i = rivals ? BPPSA_BENCH_RIVALS : 0; i < (rivals ? BPPSA_BENCH_ROWS : BPPSA_BENCH_RIVALS); ++i) {

@@ -12,10 +12,15 @@
       "weights and inputs. The residual is the largest |g - ref| / (|ref| eps sqrt(T)) over the parameters; where |ref| is\n"    \
       "too small for that, the smallest normal number takes the place of |ref| eps. A method whose residual is 30 or more\n"     \
       "is wrong: its row says so, it is not timed, and the program exits 1.\n"                                                   \
+      "Beside --input-gradient backward passes compute the gradient of the input too, which is verified; rows of --rivals, "     \
+      "whose\n"                                                                                                                  \
+      "programs are not asked for it, say false. Beside --cold memory of twice the largest cache is written before every "       \
+      "pass.\n"                                                                                                                  \
       "Then every method makes a pass that does not count, and after that the methods take turns in rounds: one forward\n"       \
       "and one backward pass at a time.\n"                                                                                       \
       "  forward   Layers without head and loss: 2 T B G H (I + H) FLOP a layer. G counts gates: 1 in an RNN, 3 in a GRU.\n"     \
-      "  backward  With the gradients of weights, without that of the input: the FLOP of the plan's products for the whole\n"    \
+      "  backward  With the gradients of weights, without that of the input unless it is asked for: the FLOP of the plan's "     \
+      "products for the whole\n"                                                                                                 \
       "            batch, 2 T B G H (I + H) for the weights, and 2 T B G H H for the gradient of a layer below.\n"               \
       "  bytes     The least that has to move: x and h forward; backward what the plan's products read and write, and x, h\n"    \
       "            and g once for the gradients of weights.\n"                                                                   \
@@ -26,8 +31,10 @@
       "The methods of --rivals take part in the rounds: bench/rivals/recurrent.py has PyTorch's and JAX's layers.\n"             \
       "linear and bp do the same: both run the recurrence by the cell's own backward pass.\n" BPPSA_BENCH_QUEUED_NOTE            \
       "Rows named _graph are recordings. Rows named cudnn_ are cuDNN's algorithms; one that refuses the network's shape has a\n" \
-      "row with the reason that cuDNN gives; _packed: with packed data. cudnn_standard_tf32 computes in TF32, and its\n"         \
-      "residuals are in units of TF32. The functions of cuDNN's persistent algorithms are less accurate: their residuals, and\n" \
+      "row with the reason that cuDNN gives; _packed: with packed data. _tf32 computes in TF32; _bf16, beside --cudnn-dtype\n"   \
+      "bf16, has inputs, weights and states in bf16: their residuals are in units of that, their rows say the relative error,\n" \
+      "and nobody is held against them. The functions of cuDNN's persistent algorithms are less accurate: their residuals, "     \
+      "and\n"                                                                                                                    \
       "of --rivals on a GPU, which may call cuDNN, are in units of 32 roundings.\n"                                              \
       "floor is the least time of a pass: the larger of its FLOP over measured FLOP/s and its bytes over the measured\n"         \
       "bandwidth of a copy. predicted is the time that the cost model expects of a backward pass; auto chooses by it.\n"         \
@@ -142,6 +149,12 @@ static bppsa_status prepare(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   s->bench = bench;
   s->device = bench->device;
+  if (bench->asked->cold > bench->memory_limit / 2) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--cold: writes twice the largest cache, 2 x %" PRId64
+                      " bytes, expected at most the memory limit of %" PRId64,
+                      bench->asked->cold, bench->memory_limit);
+  }
   s->most_nodes = bench->asked->one_point && bench->request->time_limit_s == 0 ? 0 : MOST_NODES;
   while (choose(bench->asked, bench->points, &s->point)) {
     ++bench->points;
@@ -154,7 +167,8 @@ static bppsa_status prepare(bppsa_bench *bench) {
 
 static bool put_versions(const bppsa_bench *bench, json_t *document) {
   const bppsa_bench_session *s = bench->session;
-  return s->guest == NULL || bppsa_guest_put_versions(s->guest, json_object_get(document, "device"));
+  return (bench->asked->cold == 0 || document == NULL || bppsa_json_put_integer(document, "cache_bytes", bench->asked->cold)) &&
+         (s->guest == NULL || bppsa_guest_put_versions(s->guest, json_object_get(document, "device")));
 }
 
 static void release(bppsa_bench *bench) {
@@ -185,9 +199,10 @@ static bppsa_status print_head(const bppsa_bench *bench) {
   return bppsa_output_print(
       &bench->request->to,
       "%s on %s, %d thread%s, %s, %s\n"
-      "forward without head and loss; backward with the weights' gradients, without the input's; x bp below 1 is faster\n",
+      "forward without head and loss; backward with the weights' gradients, %s the input's; x bp below 1 is faster\n",
       bench->asked->point.kind->name, bppsa_device_get_hardware(device), threads, threads == 1 ? "" : "s",
-      bppsa_machine_vector(vector, sizeof vector), bppsa_machine_date(date, sizeof date));
+      bppsa_machine_vector(vector, sizeof vector), bppsa_machine_date(date, sizeof date),
+      bench->asked->point.config.input_gradients ? "and" : "without");
 }
 
 static bppsa_status finish(bppsa_bench *bench) {

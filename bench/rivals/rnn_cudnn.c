@@ -1,6 +1,7 @@
 #include "bench/rivals/rnn_cudnn.h"
 
 #include <cuda_runtime_api.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,9 +20,10 @@
  *                        absent.
  *   dx [T][B][I]         the input's gradient, which cuDNN always computes
  *   lengths [B]          T, int32
+ *   x, seed              the rounded inputs of a network in bf16; absent in others
  */
-enum { ALIGNED = 256, PARTS = 8 };
-enum { WEIGHTS, GRADIENTS, WORK, RESERVE, Y, DY, DX, LENGTHS };
+enum { ALIGNED = 256, PARTS = 10 };
+enum { WEIGHTS, GRADIENTS, WORK, RESERVE, Y, DY, DX, LENGTHS, X, SEED };
 
 struct bppsa_cudnn_network {
   const cudnn_library *library;
@@ -54,8 +56,22 @@ static bppsa_status use_device(const bppsa_cudnn_network *n) {
 
 /* ---- creation ---- */
 
-static cudnnDataType_t type_of(const bppsa_cudnn_network *n) {
+static bool is_bf16(const bppsa_cudnn_network *n) {
+  return bppsa_cudnn_bf16(n->algorithm);
+}
+
+/* Of sums. */
+static cudnnDataType_t precision_of(const bppsa_cudnn_network *n) {
   return n->config.dtype == BPPSA_F32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
+}
+
+/* Of inputs, weights, states and gradients. */
+static cudnnDataType_t type_of(const bppsa_cudnn_network *n) {
+  return is_bf16(n) ? CUDNN_DATA_BFLOAT16 : precision_of(n);
+}
+
+static int64_t size_of(const bppsa_cudnn_network *n) {
+  return is_bf16(n) ? (int64_t)sizeof(uint16_t) : (int64_t)bppsa_dtype_size(n->config.dtype);
 }
 
 static bppsa_status make_objects(bppsa_cudnn_network *n) {
@@ -77,14 +93,17 @@ static bool is_packed(const bppsa_cudnn_network *n) {
 }
 
 static bppsa_status describe_layers(const bppsa_cudnn_network *n) {
-  static const cudnnRNNAlgo_t algorithms[BPPSA_CUDNN_PACKED] = {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC,
-                                                                CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
-                                                                CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_ALGO_STANDARD};
+  static const cudnnRNNAlgo_t algorithms[BPPSA_CUDNN_PACKED] = {
+      CUDNN_RNN_ALGO_STANDARD,        CUDNN_RNN_ALGO_PERSIST_STATIC,
+      CUDNN_RNN_ALGO_PERSIST_DYNAMIC, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
+      CUDNN_RNN_ALGO_STANDARD,        CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
+      CUDNN_RNN_ALGO_STANDARD,        CUDNN_RNN_ALGO_PERSIST_STATIC,
+      CUDNN_RNN_ALGO_PERSIST_DYNAMIC, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H};
   const bppsa_recurrent_config *c = &n->config;
   const cudnnMathType_t math = bppsa_cudnn_exact(n->algorithm) ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
   const cudnnRNNAlgo_t algorithm = algorithms[n->algorithm % BPPSA_CUDNN_PACKED];
   TRY_CUDNN(cudnnSetRNNDescriptor_v8(n->rnn, algorithm, n->mode, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
-                                     type_of(n), type_of(n), math, (int32_t)c->input, (int32_t)c->hidden, (int32_t)c->hidden,
+                                     type_of(n), precision_of(n), math, (int32_t)c->input, (int32_t)c->hidden, (int32_t)c->hidden,
                                      (int32_t)c->layers, n->dropout,
                                      is_packed(n) ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED),
             "layers");
@@ -118,6 +137,13 @@ static bppsa_status count_bytes(bppsa_cudnn_network *n) {
   BPPSA_TRY(bppsa_shape_bytes(c->dtype, 3, inputs, &count, &n->bytes[DX]));
   n->bytes[DY] = c->loss_all ? 0 : n->bytes[Y];
   n->bytes[LENGTHS] = (size_t)c->batch * sizeof(int32_t);
+  if (is_bf16(n)) {
+    n->bytes[Y] /= sizeof(float) / sizeof(uint16_t);
+    n->bytes[DX] /= sizeof(float) / sizeof(uint16_t);
+    n->bytes[DY] = c->loss_all ? 0 : n->bytes[Y];
+    n->bytes[X] = n->bytes[DX];
+    n->bytes[SEED] = c->loss_all ? n->bytes[Y] : (size_t)(c->batch * c->hidden) * sizeof(uint16_t);
+  }
   TRY_CUDNN(cudnnGetRNNWeightSpaceSize(n->handle, n->rnn, &n->bytes[WEIGHTS]), "weights");
   n->bytes[GRADIENTS] = n->bytes[WEIGHTS];
   TRY_CUDNN(
@@ -197,7 +223,8 @@ static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_c
   }
   BPPSA_TRY(find_mode(cell, c->nonlinearity, mode));
   if (c->dtype == BPPSA_F64 && !bppsa_cudnn_exact(algorithm)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: TF32 with dtype f64, expected f32");
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: %s with dtype f64, expected f32",
+                      bppsa_cudnn_bf16(algorithm) ? "bf16" : "TF32");
   }
   if (bppsa_device_get_kind(device) != BPPSA_CUDA) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: device %s, expected a GPU", bppsa_device_get_name(device));
@@ -260,6 +287,73 @@ void bppsa_cudnn_destroy(bppsa_cudnn_network *n) {
   bppsa_free(n);
 }
 
+/* ---- numbers that travel ---- */
+
+/* To the nearest number of bf16, of two to the even one; infinite where f32's is too large for it. NaN stays NaN. */
+static uint16_t rounded(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if (isnan(value)) {
+    return (uint16_t)(bits >> 16 | 0x40);
+  }
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float widened(uint16_t value) {
+  const uint32_t bits = (uint32_t)value << 16;
+  float wide;
+  memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+
+/* Copies `count` numbers of the configuration's dtype in host memory to numbers of the network on the GPU. */
+static bppsa_status put_numbers(const bppsa_cudnn_network *n, void *to, const void *from, int64_t count) {
+  if (!is_bf16(n)) {
+    return bppsa_memory_put(n->device, to, from, count * size_of(n));
+  }
+  uint16_t *half = bppsa_calloc(count, sizeof *half);
+  if (half == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    half[i] = rounded(((const float *)from)[i]);
+  }
+  const bppsa_status status = bppsa_memory_put(n->device, to, half, count * size_of(n));
+  bppsa_free(half);
+  return status;
+}
+
+/* And back. */
+static bppsa_status get_numbers(const bppsa_cudnn_network *n, void *to, const void *from, int64_t count) {
+  if (!is_bf16(n)) {
+    return bppsa_memory_get(n->device, to, from, count * size_of(n));
+  }
+  uint16_t *half = bppsa_calloc(count, sizeof *half);
+  if (half == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = bppsa_memory_get(n->device, half, from, count * size_of(n));
+  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
+    ((float *)to)[i] = widened(half[i]);
+  }
+  bppsa_free(half);
+  return status;
+}
+
+static bppsa_status take_part(const bppsa_cudnn_network *n, int part, const void *from) {
+  return from == NULL ? bppsa_memory_clear(n->device, n->parts[part], (int64_t)n->bytes[part])
+                      : put_numbers(n, n->parts[part], from, (int64_t)n->bytes[part] / size_of(n));
+}
+
+bppsa_status bppsa_cudnn_take(bppsa_cudnn_network *n, const void *x, const void *seed) {
+  if (!is_bf16(n)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(use_device(n));
+  BPPSA_TRY(take_part(n, X, x));
+  return take_part(n, SEED, seed);
+}
+
 /* ---- parameters ---- */
 
 /* The number of elements in the tensor that an answer describes. */
@@ -302,8 +396,7 @@ static bppsa_status copy_rows(const bppsa_cudnn_network *n, cudnnTensorDescripto
   if (at == NULL || theirs != count) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "cuDNN: a weight of %lld numbers, expected %lld", (long long)theirs, (long long)count);
   }
-  const int64_t bytes = count * (int64_t)bppsa_dtype_size(n->config.dtype);
-  return gradient ? bppsa_memory_get(n->device, rows, at, bytes) : bppsa_memory_put(n->device, at, rows, bytes);
+  return gradient ? get_numbers(n, rows, at, count) : put_numbers(n, at, rows, count);
 }
 
 /* Copies one gate of one layer, from its input (side 0) or its states (side 1): the matrix and the bias. cuDNN numbers them r, z,
@@ -360,20 +453,21 @@ static cudnnTensorDescriptor_t c_shape(const bppsa_cudnn_network *n) {
 }
 
 bppsa_status bppsa_cudnn_forward(bppsa_cudnn_network *n, const bppsa_view *x) {
+  const void *data = is_bf16(n) ? n->parts[X] : x->data;
   BPPSA_TRY(check_view(n, "x", x, n->config.seq_len, n->config.input));
   BPPSA_TRY(use_device(n));
   n->x = NULL;
-  TRY_CUDNN(cudnnRNNForward(n->handle, n->rnn, CUDNN_FWD_MODE_TRAINING, n->parts[LENGTHS], n->x_shape, x->data, n->y_shape,
+  TRY_CUDNN(cudnnRNNForward(n->handle, n->rnn, CUDNN_FWD_MODE_TRAINING, n->parts[LENGTHS], n->x_shape, data, n->y_shape,
                             n->parts[Y], n->h_shape, NULL, NULL, c_shape(n), NULL, NULL, n->bytes[WEIGHTS], n->parts[WEIGHTS],
                             n->bytes[WORK], n->parts[WORK], n->bytes[RESERVE], n->parts[RESERVE]),
             "forward");
-  n->x = x->data;
+  n->x = data;
   return BPPSA_OK;
 }
 
 /* The first byte of the last step in an array [T][B][H]. */
 static char *last_step(const bppsa_cudnn_network *n, void *array, int64_t *bytes) {
-  *bytes = n->config.batch * n->config.hidden * (int64_t)bppsa_dtype_size(n->config.dtype);
+  *bytes = n->config.batch * n->config.hidden * size_of(n);
   return (char *)array + (n->config.seq_len - 1) * *bytes;
 }
 
@@ -381,6 +475,7 @@ static char *last_step(const bppsa_cudnn_network *n, void *array, int64_t *bytes
 bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *n, const bppsa_view *seed) {
   const bool all = n->config.loss_all;
   cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(n->device);
+  const void *data = is_bf16(n) ? n->parts[SEED] : seed->data;
   BPPSA_TRY(check_view(n, "seed", seed, all ? n->config.seq_len : 1, n->config.hidden));
   if (n->x == NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "cuDNN: backward: expected a forward pass before it");
@@ -390,12 +485,12 @@ bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *n, const bppsa_view *seed
   if (!all) {
     int64_t bytes;
     char *last = last_step(n, n->parts[DY], &bytes);
-    BPPSA_TRY(check_cuda(cudaMemcpyAsync(last, seed->data, (size_t)bytes, cudaMemcpyDeviceToDevice, stream), "seed"));
+    BPPSA_TRY(check_cuda(cudaMemcpyAsync(last, data, (size_t)bytes, cudaMemcpyDeviceToDevice, stream), "seed"));
   }
-  TRY_CUDNN(cudnnRNNBackwardData_v8(n->handle, n->rnn, n->parts[LENGTHS], n->y_shape, n->parts[Y],
-                                    all ? seed->data : n->parts[DY], n->x_shape, n->parts[DX], n->h_shape, NULL, NULL, NULL,
-                                    c_shape(n), NULL, NULL, NULL, n->bytes[WEIGHTS], n->parts[WEIGHTS], n->bytes[WORK],
-                                    n->parts[WORK], n->bytes[RESERVE], n->parts[RESERVE]),
+  TRY_CUDNN(cudnnRNNBackwardData_v8(n->handle, n->rnn, n->parts[LENGTHS], n->y_shape, n->parts[Y], all ? data : n->parts[DY],
+                                    n->x_shape, n->parts[DX], n->h_shape, NULL, NULL, NULL, c_shape(n), NULL, NULL, NULL,
+                                    n->bytes[WEIGHTS], n->parts[WEIGHTS], n->bytes[WORK], n->parts[WORK], n->bytes[RESERVE],
+                                    n->parts[RESERVE]),
             "backward");
   TRY_CUDNN(cudnnRNNBackwardWeights_v8(n->handle, n->rnn, CUDNN_WGRAD_MODE_ADD, n->parts[LENGTHS], n->x_shape, n->x, n->h_shape,
                                        NULL, n->y_shape, n->parts[Y], n->bytes[WEIGHTS], n->parts[GRADIENTS], n->bytes[WORK],
@@ -406,12 +501,17 @@ bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *n, const bppsa_view *seed
 
 int64_t bppsa_cudnn_launches(const bppsa_cudnn_network *network) {
   const int algorithm = (int)network->algorithm % BPPSA_CUDNN_PACKED;
-  const bool standard = algorithm == BPPSA_CUDNN_STANDARD || algorithm == BPPSA_CUDNN_STANDARD_TF32;
+  const bool standard =
+      algorithm == BPPSA_CUDNN_STANDARD || algorithm == BPPSA_CUDNN_STANDARD_TF32 || algorithm == BPPSA_CUDNN_STANDARD_BF16;
   return network->config.layers * (standard ? 2 * network->config.seq_len : 1);
 }
 
 bppsa_status bppsa_cudnn_last_states(const bppsa_cudnn_network *network, void *states) {
   int64_t bytes;
   const char *last = last_step(network, network->parts[Y], &bytes);
-  return bppsa_memory_get(network->device, states, last, bytes);
+  return get_numbers(network, states, last, bytes / size_of(network));
+}
+
+bppsa_status bppsa_cudnn_input_gradient(const bppsa_cudnn_network *network, void *dx) {
+  return get_numbers(network, dx, network->parts[DX], (int64_t)network->bytes[DX] / size_of(network));
 }

@@ -28,6 +28,11 @@ bppsa_status bppsa_cudnn_pull(const bppsa_cudnn_network *network, const char *pr
   return without();
 }
 
+bppsa_status bppsa_cudnn_take(bppsa_cudnn_network *network, const void *x, const void *seed) {
+  (void)network, (void)x, (void)seed;
+  return without();
+}
+
 bppsa_status bppsa_cudnn_forward(bppsa_cudnn_network *network, const bppsa_view *x) {
   (void)network, (void)x;
   return without();
@@ -45,5 +50,10 @@ int64_t bppsa_cudnn_launches(const bppsa_cudnn_network *network) {
 
 bppsa_status bppsa_cudnn_last_states(const bppsa_cudnn_network *network, void *states) {
   (void)network, (void)states;
+  return without();
+}
+
+bppsa_status bppsa_cudnn_input_gradient(const bppsa_cudnn_network *network, void *dx) {
+  (void)network, (void)dx;
   return without();
 }

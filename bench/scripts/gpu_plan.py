@@ -21,9 +21,10 @@ CELLS = {"rnn": 1, "gru": 3, "lstm": 4}  # gates
 CONSTANTS = {
     "start_s": 1.5,  # a process: the context, cuDNN's library, the kernels' code
     # An algorithm of cuDNN that is entered: handle, descriptors, two graphs. Eight points of rnn.json, ten algorithms each, began
-    # at most 35 s before gru.json, with 13 s of rounds, most of them twice, and the start of one process.
+    # at most 35 s before gru.json, with 13 s of rounds, most of them twice, and the start of one process. Since then two more are
+    # entered, and beside --cudnn-dtype eight.
     "algorithm_s": 0.2,
-    "algorithms": 10,  # that are entered at the shortest T of a shape; later two, which both qualified
+    "algorithms": 12,  # that are entered at the shortest T of a shape; later two, which both qualified
     "winners": 2,
     # A round at one point, seconds a step (T = 1000, B = 16, H = 20, RNN): the project's rows, the rivals that qualify, queued and
     # recorded, and all others (rnn_1000.json). All make five passes while they are verified and qualify.
@@ -35,6 +36,7 @@ CONSTANTS = {
     # backward, of which one of each takes 36 ms at T = 30000, B = 16 on one core (rnn_cpu.json; float64 twice as long).
     "reference_s": 2.7e-7,
     "step_s": 2e-7,  # a step of training, forward and backward, at B = 1
+    "sweep_s": 3e-5,  # two sweeps of --cold: 2 x 50 MB each, at half of the bandwidth of a copy; some 40 rows
     "rounds_twice": 1.5,  # rounds that are noisy run again
     "rivals_s": 16,  # guessed: to import PyTorch and JAX, and to compile ten programs
     "step_rivals_s": 8,  # guessed: to import them; of JAX nothing is compiled
@@ -69,6 +71,8 @@ def predict_layers(model, options, seen, rivals_s):
     seen.add((model, B, H))
     reference = c["reference_s"] * T * B * gates * max(1, (H / 20) ** 2 / 8)
     point = reference + c["algorithm_s"] * (c["algorithms"] if first else c["winners"])
+    point += c["algorithm_s"] * (8 if "--cudnn-dtype" in options else 0)
+    point += c["sweep_s"] * (c["other_passes"] + repeats) * 40 if "--cold" in options else 0
     point += (c["own_s"] + c["winners_s"]) * steps * width * (c["other_passes"] + repeats * c["rounds_twice"])
     point += c["others_s"] * steps * max(1, width / 4) * c["other_passes"] * (1 if first else 0)
     return c["start_s"] + inits * point + (rivals_s if "--rivals" in options else 0)

@@ -62,7 +62,12 @@ def is_rival(row):
 
 
 def is_usable(row):
-    return bool(row.get("median_s")) and row.get("ok", False) and "tf32" not in row["method"]
+    return bool(row.get("median_s")) and row.get("ok", False) and not re.search("tf32|bf16", row["method"])
+
+
+def is_of_another_form(document):
+    """Whether caches were cold, or passes computed the gradient of the input too."""
+    return any("cold_bytes" in row or "input_gradient" in row for row in document["rows"])
 
 
 class Time:
@@ -131,7 +136,7 @@ def collect(paths):
     latest = {}
     for path in paths:
         for document in read_documents(path):
-            if document.get("bench") not in KINDS:
+            if document.get("bench") not in KINDS or is_of_another_form(document):
                 continue
             shapes = {}
             for row in document["rows"]:

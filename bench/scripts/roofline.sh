@@ -36,7 +36,7 @@ for file in "$@"; do
       if (field("peak_flops_per_s") + 0 > top) { top = field("peak_flops_per_s") + 0; copy = field("copy_bytes_per_s") + 0 }
       noisy[n] = field("noisy") == "true" || (field("noisy") == "" && field("min_s") != "" && median[n] > 1.25 * field("min_s"))
       key = point[n] " " phase[n]
-      counts = method[n] ~ /^cudnn/ && method[n] !~ /tf32/ && right[n] && skipped[n] == "" && median[n] > 0 && !noisy[n]
+      counts = method[n] ~ /^cudnn/ && method[n] !~ /tf32|bf16/ && right[n] && skipped[n] == "" && median[n] > 0 && !noisy[n]
       if (counts && (!(key in best) || median[n] < best[key])) best[key] = median[n]
     }
     END {

@@ -248,6 +248,7 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrL2CacheSize = 38, /* 1 MiB */
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
   cudaDevAttrClusterLaunch =
       120 /* a test that sets SIMT_MOST_CLUSTER to 1 has a GPU without clusters, to 8 one without larger ones */

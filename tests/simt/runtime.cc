@@ -735,6 +735,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
   *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)simt_most_shared()
            : attribute == cudaDevAttrClusterLaunch              ? most_cluster() > 1
+           : attribute == cudaDevAttrL2CacheSize                ? 1 << 20
                                                                 : properties.multiProcessorCount;
   return error;
 }

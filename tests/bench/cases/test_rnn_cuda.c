@@ -29,8 +29,8 @@ static void names(void **state) {
       {BPPSA_BENCH_RIVALS + 1, "cudnn_standard", true, false},
       {BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_PERSIST_STATIC_SMALL_H + 2, "cudnn_persist_static_small_h_graph", false, true},
       {BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_STANDARD_TF32 + 3, "cudnn_standard_tf32_graph", true, true},
-      {BPPSA_BENCH_GUESTS - 3, "cudnn_standard_tf32_packed", true, false},
-      {BPPSA_BENCH_GUESTS - 1, "cudnn_standard_tf32_packed_graph", true, true},
+      {BPPSA_BENCH_GUESTS - 3, "cudnn_persist_static_small_h_bf16_packed", true, false},
+      {BPPSA_BENCH_GUESTS - 1, "cudnn_persist_static_small_h_bf16_packed_graph", true, true},
       {BPPSA_BENCH_GUESTS, "", false, false},
       {BPPSA_BENCH_ROWS - 1, "", true, false}};
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; ++i) {
@@ -127,7 +127,7 @@ static void refused_way(void **state) {
   bppsa_bench_count_rows count = {0};
   json_t *rows = measure_rows(&bppsa_bench_case_rnn, &asked, &count);
   assert_int_equal(count.measured,
-                   2 * 5 + 4 * 7); /* the stand-in for cuDNN has four algorithms of padded data, three of packed */
+                   2 * 5 + 4 * 9); /* the stand-in for cuDNN has five algorithms of padded data, four of packed, without bf16 */
   assert_int_equal(count.failed, 0);
   const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",
                                                                                         "chunked_graph", "auto_graph"};
@@ -216,6 +216,7 @@ static void refused_pass(void **state) {
     assert_skipped(rows, "cudnn_persist_static_small_h", words[hidden - 5]);
     assert_right(rows, "cudnn_standard");
     assert_right(rows, "cudnn_standard_tf32_graph");
+    assert_skipped(rows, "cudnn_persist_static_small_h_tf32", words[hidden - 5]);
     json_decref(rows);
   }
 }

@@ -12,7 +12,8 @@
  * The persistent static algorithm refuses every shape when it is described, the dynamic one those of batch 1. The one for small H
  * accepts every description, and refuses H = 5 at the forward pass and H = 6 at the backward pass: the real library decides there
  * too. Layers take the layout that their flag allows: padded data with CUDNN_RNN_PADDED_IO_ENABLED, packed data without. The
- * dynamic algorithm refuses packed data at the forward pass.
+ * dynamic algorithm refuses packed data at the forward pass. Layers in bf16 sum in f32: what they read and write is rounded, the
+ * states between steps are not. The dynamic algorithm refuses them when they are described.
  *
  * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
  */
@@ -122,9 +123,12 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
   if (algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC) {
     return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "no shape is static enough");
   }
+  if (algorithm == CUDNN_RNN_ALGO_PERSIST_DYNAMIC && type == CUDNN_DATA_BFLOAT16) {
+    return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "bf16 is not dynamic");
+  }
   return stand_in_check(bias == CUDNN_RNN_DOUBLE_BIAS && direction == CUDNN_UNIDIRECTIONAL && input_mode == CUDNN_LINEAR_INPUT &&
-                            precision == type && projection == hidden && dropout != NULL &&
-                            (rnn->padded || flags == CUDNN_RNN_PADDED_IO_DISABLED) &&
+                            precision == (type == CUDNN_DATA_BFLOAT16 ? CUDNN_DATA_FLOAT : type) && projection == hidden &&
+                            dropout != NULL && (rnn->padded || flags == CUDNN_RNN_PADDED_IO_DISABLED) &&
                             (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH),
                         "layers");
 }
@@ -170,7 +174,7 @@ static int64_t weights_in_all(const struct stand_in *r) {
 }
 
 static int64_t size_of(const struct stand_in *r) {
-  return r->type == CUDNN_DATA_FLOAT ? 4 : 8;
+  return r->type == CUDNN_DATA_BFLOAT16 ? 2 : r->type == CUDNN_DATA_FLOAT ? 4 : 8;
 }
 
 cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, size_t *bytes) {
@@ -213,12 +217,33 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
   return stand_in_check(mode == CUDNN_FWD_MODE_TRAINING && x->width == rnn->input, "sizes");
 }
 
+/* bf16: the upper half of a float. */
+static double get_bf16(const void *array, int64_t i) {
+  const uint32_t bits = (uint32_t)((const uint16_t *)array)[i] << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* Rounds towards zero where the two neighbours are as near, which the library need not do. */
+static void set_bf16(void *array, int64_t i, double value) {
+  const float wide = (float)value;
+  uint32_t bits;
+  memcpy(&bits, &wide, sizeof bits);
+  ((uint16_t *)array)[i] = (uint16_t)((bits + 0x7fff) >> 16);
+}
+
 static double get(const struct stand_in *r, const void *array, int64_t i) {
+  if (r->type == CUDNN_DATA_BFLOAT16) {
+    return get_bf16(array, i);
+  }
   return r->type == CUDNN_DATA_FLOAT ? (double)((const float *)array)[i] : ((const double *)array)[i];
 }
 
 static void set(const struct stand_in *r, void *array, int64_t i, double value) {
-  if (r->type == CUDNN_DATA_FLOAT) {
+  if (r->type == CUDNN_DATA_BFLOAT16) {
+    set_bf16(array, i, value);
+  } else if (r->type == CUDNN_DATA_FLOAT) {
     ((float *)array)[i] = (float)value;
   } else {
     ((double *)array)[i] = value;
