@@ -562,12 +562,12 @@ static void test_memory(void **state) {
 static void test_wrong_requests(void **state) {
   (void)state;
   assert_fails(2,
-               "bench: benchmark missing, expected rnn, gru, lstm, crossover, mfcc, forward, ranks, schedule, oracle, jacobian, "
-               "product, scan, threads, lenet5 or vgg11",
+               "bench: benchmark missing, expected rnn, gru, lstm, crossover, mfcc, forward, step, ranks, schedule, oracle, "
+               "jacobian, product, scan, threads, lenet5 or vgg11",
                "bench");
   assert_fails(2,
-               "unknown benchmark 'rnm', expected rnn, gru, lstm, crossover, mfcc, forward, ranks, schedule, oracle, jacobian, "
-               "product, scan, threads, lenet5 or vgg11; did you mean rnn?",
+               "unknown benchmark 'rnm', expected rnn, gru, lstm, crossover, mfcc, forward, step, ranks, schedule, oracle, "
+               "jacobian, product, scan, threads, lenet5 or vgg11; did you mean rnn?",
                "bench rnm");
   assert_fails(2, "--repeats: '0'", "bench rnn --repeats 0");
   assert_fails(2, "--memory-limit: '5X', expected a number of bytes", "bench rnn --memory-limit 5X");
