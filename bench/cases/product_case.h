@@ -81,9 +81,11 @@ typedef struct {
 
 typedef const bppsa_product_rival *const *bppsa_product_rival_list; /* NULL-terminated */
 extern bppsa_product_rival_list bppsa_product_rivals;               /* empty in the program bppsa */
-/* cuSPARSE's and cuBLAS's rivals; empty in a build without the library's header. */
-extern const bppsa_product_rival *const bppsa_product_cusparse_rivals[];
-extern const bppsa_product_rival *const bppsa_product_cublas_rivals[];
+/* cuSPARSE's and cuBLAS's rivals, NULL-terminated; empty in a build without the library's header. Both have one size, because an
+ * emulated test links the lists of both builds, of which the linker keeps one. */
+enum { BPPSA_PRODUCT_LIBRARY_RIVALS = 3 };
+extern const bppsa_product_rival *const bppsa_product_cusparse_rivals[BPPSA_PRODUCT_LIBRARY_RIVALS];
+extern const bppsa_product_rival *const bppsa_product_cublas_rivals[BPPSA_PRODUCT_LIBRARY_RIVALS];
 extern bppsa_product_rival_list bppsa_product_rivals_on_gpu[]; /* those lists, unless a test has others; NULL-terminated */
 
 #endif

@@ -136,4 +136,5 @@ static const bppsa_product_gpu_rival pedantic = {{"cublas", "numeric", create_pe
 static const bppsa_product_gpu_rival by_default = {{"cublas-default", "numeric", create_default, NULL, run, read_result, destroy},
                                                    clear_result};
 
-const bppsa_product_rival *const bppsa_product_cublas_rivals[] = {&pedantic.rival, &by_default.rival, NULL};
+const bppsa_product_rival *const bppsa_product_cublas_rivals[BPPSA_PRODUCT_LIBRARY_RIVALS] = {&pedantic.rival, &by_default.rival,
+                                                                                              NULL};

@@ -278,7 +278,7 @@ static bppsa_status run_reuse(void *state) {
 static const bppsa_product_gpu_rival reuse = {{"cusparse-reuse", "numeric", create, plan_reuse, run_reuse, read_result, destroy},
                                               clear_result};
 
-const bppsa_product_rival *const bppsa_product_cusparse_rivals[] = {&reuse.rival, &full.rival, NULL};
+const bppsa_product_rival *const bppsa_product_cusparse_rivals[BPPSA_PRODUCT_LIBRARY_RIVALS] = {&reuse.rival, &full.rival, NULL};
 #else
-const bppsa_product_rival *const bppsa_product_cusparse_rivals[] = {&full.rival, NULL};
+const bppsa_product_rival *const bppsa_product_cusparse_rivals[BPPSA_PRODUCT_LIBRARY_RIVALS] = {&full.rival, NULL};
 #endif

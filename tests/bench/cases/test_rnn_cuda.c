@@ -177,6 +177,7 @@ static bppsa_status enter_bounded(bppsa_bench *bench, int64_t point, bool *more)
   ((bppsa_bench_session *)bench->session)->most_nodes = most_nodes;
   bench->deadline = deadline;
   bench->qualify = qualify;
+  json_decref(bench->earlier); /* the entry of the point before */
   bench->earlier = json_incref(earlier);
   return bppsa_bench_case_rnn.enter(bench, point, more);
 }
