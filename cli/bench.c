@@ -1,4 +1,6 @@
-/* `bppsa bench`: the options of the benchmarks, and what they ask for (bench/cases/case.h). */
+/* `bppsa bench`: the options of the benchmarks, and what they ask for (bench/cases/case.h).
+ *
+ * (The file is long because half of it is the tables of options, one for each of fifteen benchmarks.) */
 #include <inttypes.h>
 #include <string.h>
 
@@ -346,15 +348,8 @@ static bppsa_status check_nonlinearity(const bppsa_cli *cli, const bppsa_network
 }
 
 static bppsa_status setup_step(const bppsa_cli *cli, bppsa_bench_settings *asked) {
-  const bppsa_option_value *chunks = bppsa_cli_value(cli, BPPSA_OPTION_FORWARD_CHUNKS),
-                           *warm_up = bppsa_cli_value(cli, BPPSA_OPTION_WARM_UP),
-                           *tolerance = bppsa_cli_value(cli, BPPSA_OPTION_TOLERANCE);
-  bppsa_forward_method *forward = &asked->point.config.forward;
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
   BPPSA_TRY(check_nonlinearity(cli, asked->point.kind));
-  forward->chunks = chunks->given ? chunks->integer : forward->chunks;
-  forward->warm_up = warm_up->given ? warm_up->integer : forward->warm_up;
-  forward->tolerance = tolerance->given ? tolerance->real : forward->tolerance;
   return asked->point.data != NULL
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %s takes %" PRId64 " features, expected --data with as many",

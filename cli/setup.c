@@ -112,17 +112,14 @@ static void setup_numbers(const bppsa_cli *cli, bppsa_scan_method *scan) {
   scan->chunks = chunks->given ? chunks->integer : 0;
 }
 
-/* Reads --forward, --forward-chunks, --warm-up and --tolerance. The last three imply a speculative pass and contradict a sequential
- * one. For options that the command does not take, *method is unchanged. */
+/* Reads --forward, --forward-chunks, --warm-up and --tolerance. Beside --forward the last three imply a speculative pass and
+ * contradict a sequential one. For options that the command does not take, *method is unchanged. */
 static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_forward_method *method) {
   static const bppsa_option numbers[] = {BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_WARM_UP, BPPSA_OPTION_TOLERANCE};
   const bppsa_option_value *kind = bppsa_cli_value(cli, BPPSA_OPTION_FORWARD), *chunks = bppsa_cli_value(cli, numbers[0]),
                            *warm_up = bppsa_cli_value(cli, numbers[1]), *tolerance = bppsa_cli_value(cli, numbers[2]);
-  if (!kind->present) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_forward_parse(kind->text, &method->kind));
-  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
+  BPPSA_TRY(kind->present ? bppsa_forward_parse(kind->text, &method->kind) : BPPSA_OK);
+  for (size_t i = 0; kind->present && i < sizeof numbers / sizeof numbers[0]; ++i) {
     if (bppsa_cli_value(cli, numbers[i])->given && method->kind == BPPSA_FORWARD_SEQUENTIAL) {
       if (kind->given) {
         return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --forward %s, expected --forward speculative or auto",
