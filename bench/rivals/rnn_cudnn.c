@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/library_cudnn.h"
 #include "core/memory.h"
+#include "core/number.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "rnn/rnn.h"
@@ -299,13 +300,6 @@ static uint16_t rounded(float value) {
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static float widened(uint16_t value) {
-  const uint32_t bits = (uint32_t)value << 16;
-  float wide;
-  memcpy(&wide, &bits, sizeof wide);
-  return wide;
-}
-
 /* Copies `count` numbers of the configuration's dtype in host memory to numbers of the network on the GPU. */
 static bppsa_status put_numbers(const bppsa_cudnn_network *n, void *to, const void *from, int64_t count) {
   if (!is_bf16(n)) {
@@ -332,9 +326,12 @@ static bppsa_status get_numbers(const bppsa_cudnn_network *n, void *to, const vo
   if (half == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  const bppsa_view received = bppsa_view_make(half, BPPSA_BF16, 1, &count);
   const bppsa_status status = bppsa_memory_get(n->device, half, from, count * size_of(n));
   for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
-    ((float *)to)[i] = widened(half[i]);
+    double value;
+    (void)bppsa_number_real(&received, i, &value);
+    ((float *)to)[i] = (float)value;
   }
   bppsa_free(half);
   return status;
