@@ -113,8 +113,8 @@ static void load_all(bppsa_doctor *d) {
 }
 
 /* Does load_all in a process of its own, because not every library can be unloaded cleanly, and one that stays loaded takes the
- * place of the version that another library of the caller's process needs. Its report comes back in shared memory, whole or not at
- * all: then false. The pointers in it are those of static texts. */
+ * place of the version that another library of the caller's process needs. The report comes back in shared memory; its pointers
+ * lead to static texts, which both processes have. Returns false where the report did not come back whole. */
 static bool load_apart(bppsa_doctor *d) {
   struct {
     bppsa_doctor report;

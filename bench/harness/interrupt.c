@@ -38,8 +38,9 @@ static bool is_ours(const struct sigaction *action) {
   return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == catch_signal;
 }
 
-/* Installs the handler where it is not installed: it is there once at first, and again after each signal. A process's own handler
- * keeps its flags, because without SA_RESTART it interrupts what its thread waits for. */
+/* Installs the handler for each signal that does not have it: before the first run none does, and a signal that has come took it
+ * away. The flags of a handler of the process itself are kept: one without SA_RESTART is meant to interrupt what a thread waits
+ * for. */
 static void install(void) {
   for (int i = 0; i < SIGNALS; ++i) {
     struct sigaction now;

@@ -174,7 +174,7 @@ void bppsa_outlook_destroy(bppsa_outlook *outlook) {
 
 /* ---- what they say ---- */
 
-/* Results in TF32 and bf16 are others, and nobody is held against their times. */
+/* Does a rival compute in the type of the request? Those in TF32 and bf16 do less work, so no other time is judged by theirs. */
 static bool is_exact(const rival_time *t) {
   return strstr(t->method, "tf32") == NULL && strstr(t->method, "bf16") == NULL;
 }

@@ -87,15 +87,15 @@ class Function(torch.autograd.Function):
     """What any function of PyTorch's autograd has around the library's passes: it checks, allocates and keeps nothing."""
 
     @staticmethod
-    def forward(ctx, library, output, *weights):
-        ctx.library = library
-        library.forward()
+    def forward(ctx, passes, output, *weights):
+        ctx.passes = passes
+        passes.forward()
         return output.view_as(output)
 
     @staticmethod
     def backward(ctx, _):
-        ctx.library.backward()
-        return (None, None, *ctx.library.gradients)
+        ctx.passes.backward()
+        return (None, None, *ctx.passes.gradients)
 
 
 def function_pass(library, layer, x, seed):
