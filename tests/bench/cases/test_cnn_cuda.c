@@ -1,18 +1,9 @@
 /* `bench lenet5` on a GPU: every row verified, BP also with the second stream, each as a graph beside BP's graph. */
+#include "tests/bench/rows.h"
 #include "tests/cli/run_cli.h"
 #include "tests/support/support.h"
 
 #include "bench/harness/recording.h"
-
-static const json_t *find(const json_t *rows, const char *method) {
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    if (strcmp(get_text(json_array_get(rows, i), "method"), method) == 0) {
-      return json_array_get(rows, i);
-    }
-  }
-  fail_msg("no row of %s", method);
-  return NULL;
-}
 
 static void rows_of_lenet5(void **state) {
   (void)state;
@@ -37,16 +28,16 @@ static void rows_of_lenet5(void **state) {
   assert_int_equal(json_array_size(rows), sizeof names / sizeof names[0]);
   assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
-    const json_t *row = find(rows, names[i]);
+    const json_t *row = find_row(rows, names[i]);
     const bool graph = strstr(names[i], "_graph") != NULL, backward = i > 1;
     assert_string_equal(get_text(row, "phase"), backward ? "backward" : "forward");
     assert_true(get_real(row, "residual") < 30 && get_real(row, "flops") > 0 && get_integer(row, "repeats") == 1);
     assert_true(json_is_true(json_object_get(row, "graph")) == graph && (get_integer(row, "graph_nodes") > 0) == graph);
     assert_true(!backward || (get_real(row, "time_of_bp") > 0 && get_real(row, "critical_flops_of_bp") > 0));
   }
-  assert_true(get_real(find(rows, "bp_second_stream"), "flops_of_bp") == 1);
-  assert_int_equal(get_integer(find(rows, "bp_graph"), "graph_nodes"),
-                   get_integer(find(rows, "bp_second_stream_graph"), "graph_nodes"));
+  assert_true(get_real(find_row(rows, "bp_second_stream"), "flops_of_bp") == 1);
+  assert_int_equal(get_integer(find_row(rows, "bp_graph"), "graph_nodes"),
+                   get_integer(find_row(rows, "bp_second_stream_graph"), "graph_nodes"));
   assert_written("F.json", document);
   json_decref(document);
 }
@@ -57,7 +48,7 @@ static void without_room(void **state) {
   json_t *document =
       run_json("bench lenet5 --json --device cuda --batch 1 --repeats 1 --threads 1 --prune 0.5 --memory-limit 2M");
   const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
-  assert_true(get_real(find(rows, "bp"), "residual") < 30);
+  assert_true(get_real(find_row(rows, "bp"), "residual") < 30);
   assert_true(json_array_size(left_out) > 0);
   assert_non_null(strstr(get_text(json_array_get(left_out, 0), "reason"), "lenet5: "));
   json_decref(document);
@@ -77,8 +68,8 @@ static void idle_graphs(void **state) {
     assert_int_equal(get_real(row, "residual") < 30, !graph);
     assert_int_equal(get_integer(row, "repeats"), graph ? 0 : 1); /* what is wrong is not timed */
   }
-  assert_int_equal(get_integer(find(rows, "forward_graph"), "graph_nodes"), 0); /* the marks do not count */
-  assert_int_equal(get_integer(find(rows, "bp_graph"), "graph_nodes"), 0);
+  assert_int_equal(get_integer(find_row(rows, "forward_graph"), "graph_nodes"), 0); /* the marks do not count */
+  assert_int_equal(get_integer(find_row(rows, "bp_graph"), "graph_nodes"), 0);
   json_decref(document);
 }
 
@@ -90,9 +81,9 @@ static void refused_graphs(void **state) {
       run_json("bench lenet5 --json --device cuda --batch 1 --repeats 1 --threads 1 --prune 0.5 --memory-limit 2M");
   bppsa_bench_record_waits(false);
   const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
-  assert_true(get_real(find(rows, "forward"), "residual") < 30 && get_real(find(rows, "bp"), "residual") < 30);
-  assert_non_null(strstr(get_text(find(left_out, "forward_graph"), "reason"), "recording: "));
-  assert_non_null(strstr(get_text(find(left_out, "bp_graph"), "reason"), "recording: "));
+  assert_true(get_real(find_row(rows, "forward"), "residual") < 30 && get_real(find_row(rows, "bp"), "residual") < 30);
+  assert_non_null(strstr(get_text(find_row(left_out, "forward_graph"), "reason"), "recording: "));
+  assert_non_null(strstr(get_text(find_row(left_out, "bp_graph"), "reason"), "recording: "));
   json_decref(document);
 }
 

@@ -1,5 +1,6 @@
 /* `bench rnn` and `bench crossover`: the documents, verification, memory limits, wrong requests. (The file is
  * long because every test reads rows of the same documents with the same few helpers.) */
+#include "tests/bench/rows.h"
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -9,17 +10,6 @@
 #include "core/residual.h"
 
 #define TINY "--batch 3 --hidden 4 --init default --repeats 2 --threads 2"
-
-static const json_t *find_row(const json_t *document, const char *method) {
-  const json_t *rows = json_object_get(document, "rows");
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    if (strcmp(get_text(json_array_get(rows, i), "method"), method) == 0) {
-      return json_array_get(rows, i);
-    }
-  }
-  fail_msg("no row of %s", method);
-  return NULL;
-}
 
 static void check_row(const json_t *row) {
   const char *const parameters[] = {"seq_len", "batch", "hidden", "input", "layers", "threads"};

@@ -1,5 +1,6 @@
 /* The benchmarks on a GPU: rows, their floors, their graphs, and rivals that qualify. (The file is long because every test reads
  * rows of the same documents with the same few helpers.) */
+#include "tests/bench/rows.h"
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -39,17 +40,6 @@ static void names(void **state) {
     assert_int_equal(bppsa_bench_row_backward(expected[i].row), expected[i].backward);
     assert_int_equal(bppsa_bench_row_graph(expected[i].row), expected[i].graph);
   }
-}
-
-static const json_t *find(const json_t *rows, const char *phase, const char *method) {
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const json_t *row = json_array_get(rows, i);
-    if (strcmp(get_text(row, "phase"), phase) == 0 && strcmp(get_text(row, "method"), method) == 0) {
-      return row;
-    }
-  }
-  fail_msg("no %s row of %s", phase, method);
-  return NULL;
 }
 
 /* Did a rival keep the single time of its qualifying pass? On an emulated GPU its time decides, which is a processor's. */
@@ -131,28 +121,28 @@ static void refused_way(void **state) {
   assert_int_equal(count.failed, 0);
   const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",
                                                                                         "chunked_graph", "auto_graph"};
-  check_row(find(rows, "forward", "forward"));
+  check_row(find_phase(rows, "forward", "forward"));
   for (size_t m = 0; m < 4; ++m) {
-    const json_t *plain = find(rows, "backward", methods[m]), *graph = find(rows, "backward", graphs[m]);
+    const json_t *plain = find_phase(rows, "backward", methods[m]), *graph = find_phase(rows, "backward", graphs[m]);
     check_row(plain);
     assert_true(json_is_true(json_object_get(plain, "ok")) && json_is_false(json_object_get(plain, "graph")));
     assert_true(json_is_true(json_object_get(graph, "ok")) && json_is_true(json_object_get(graph, "graph")));
     assert_true(get_integer(graph, "graph_nodes") > 0);
     assert_int_equal(get_integer(graph, "repeats"), 2);
   }
-  assert_string_equal(get_text(find(rows, "backward", "blelloch"), "skipped"), "no kernels for this");
+  assert_string_equal(get_text(find_phase(rows, "backward", "blelloch"), "skipped"), "no kernels for this");
   const char *const rivals[] = {"cudnn_standard", "cudnn_persist_dynamic_graph", "cudnn_standard_tf32", "cudnn_standard_packed",
                                 "cudnn_persist_static_small_h_packed_graph"};
   for (size_t r = 0; r < sizeof rivals / sizeof rivals[0]; ++r) {
-    check_row(find(rows, "forward", rivals[r]));
-    check_row(find(rows, "backward", rivals[r]));
-    assert_true(json_is_true(json_object_get(find(rows, "backward", rivals[r]), "ok")));
+    check_row(find_phase(rows, "forward", rivals[r]));
+    check_row(find_phase(rows, "backward", rivals[r]));
+    assert_true(json_is_true(json_object_get(find_phase(rows, "backward", rivals[r]), "ok")));
   }
-  assert_non_null(strstr(get_text(find(rows, "backward", "cudnn_persist_static"), "skipped"), "no shape is static enough"));
+  assert_non_null(strstr(get_text(find_phase(rows, "backward", "cudnn_persist_static"), "skipped"), "no shape is static enough"));
   assert_non_null(
-      strstr(get_text(find(rows, "backward", "cudnn_persist_dynamic_packed"), "skipped"), "packed data are not dynamic"));
-  assert_true(get_real(find(rows, "backward", "bp"), "hidden_zeros") == 0); /* counted on the host */
-  assert_true(json_is_false(json_object_get(find(rows, "backward", "bp"), "underflow")));
+      strstr(get_text(find_phase(rows, "backward", "cudnn_persist_dynamic_packed"), "skipped"), "packed data are not dynamic"));
+  assert_true(get_real(find_phase(rows, "backward", "bp"), "hidden_zeros") == 0); /* counted on the host */
+  assert_true(json_is_false(json_object_get(find_phase(rows, "backward", "bp"), "underflow")));
   json_decref(rows);
   char *out = NULL;
   size_t size = 0;
@@ -193,13 +183,13 @@ static json_t *measure_point(int64_t hidden) {
 }
 
 static void assert_skipped(const json_t *rows, const char *method, const char *words) {
-  assert_non_null(strstr(get_text(find(rows, "forward", method), "skipped"), words));
-  assert_non_null(strstr(get_text(find(rows, "backward", method), "skipped"), words));
+  assert_non_null(strstr(get_text(find_phase(rows, "forward", method), "skipped"), words));
+  assert_non_null(strstr(get_text(find_phase(rows, "backward", method), "skipped"), words));
 }
 
 static void assert_right(const json_t *rows, const char *method) {
-  check_row(find(rows, "backward", method));
-  assert_true(json_is_true(json_object_get(find(rows, "backward", method), "ok")));
+  check_row(find_phase(rows, "backward", method));
+  assert_true(json_is_true(json_object_get(find_phase(rows, "backward", method), "ok")));
 }
 
 /* An algorithm that takes the shape when it is made and refuses its first forward or backward pass has a row with cuDNN's words;
@@ -286,7 +276,7 @@ static void qualifying_rivals(void **state) {
   assert_non_null(earlier);
   rows = measure_point(4);
   assert_skipped(rows, "cudnn_persist_dynamic", "not run: 3.0 times as long as the fastest rival at T 10, predicted 90.0 ms");
-  assert_true(fabs(get_real(find(rows, "backward", "cudnn_persist_dynamic"), "predicted_s") / 0.09 - 1) < 1e-12);
+  assert_true(fabs(get_real(find_phase(rows, "backward", "cudnn_persist_dynamic"), "predicted_s") / 0.09 - 1) < 1e-12);
   assert_right(rows, "cudnn_standard_packed");
   assert_right(rows, "cudnn_standard");
   json_decref(rows);
@@ -307,9 +297,9 @@ static void bytes_of_small_networks(void **state) {
   for (size_t m = 0; m < (is_emulated(device) ? 3 : 2); ++m) {
     char graph[40];
     snprintf(graph, sizeof graph, "%s_graph", methods[m]);
-    const int64_t bytes = get_integer(find(rows, "backward", methods[m]), "peak_device_bytes");
+    const int64_t bytes = get_integer(find_phase(rows, "backward", methods[m]), "peak_device_bytes");
     assert_in_range(bytes, 30 * 3 * 4 * 4, 1 << 20); /* at least the states */
-    assert_int_equal(get_integer(find(rows, "backward", graph), "peak_device_bytes"), bytes);
+    assert_int_equal(get_integer(find_phase(rows, "backward", graph), "peak_device_bytes"), bytes);
   }
   json_decref(document);
 }
@@ -328,10 +318,10 @@ static void forward_passes(void **state) {
   json_t *document = run_json("%s --weights narrow.st", line);
   const json_t *rows = json_object_get(document, "rows");
   for (size_t m = 0; m < 4; ++m) {
-    const json_t *row = find(rows, "forward", own[m]);
+    const json_t *row = find_phase(rows, "forward", own[m]);
     assert_true(get_real(row, "median_s") > 0 && get_real(row, "residual") <= 1e-6 && get_integer(row, "possible") == 12);
     if (is_emulated(device)) {
-      row = find(rows, "forward", rivals[m]);
+      row = find_phase(rows, "forward", rivals[m]);
       assert_true((is_beaten(row) || get_real(row, "median_s") > 0) && get_real(row, "error") < 1e-5 &&
                   json_is_null(json_object_get(row, "residual")));
     }
@@ -343,7 +333,7 @@ static void forward_passes(void **state) {
   json_decref(document);
   document = run_json("%s --weights wide.st", line); /* wider than a warp: a block for each chunk and sample */
   assert_string_equal(get_text(json_array_get(json_object_get(document, "rows"), 0), "method"), "sequential");
-  assert_true(get_real(find(json_object_get(document, "rows"), "forward", "speculative"), "residual") < 2e-6);
+  assert_true(get_real(find_phase(json_object_get(document, "rows"), "forward", "speculative"), "residual") < 2e-6);
   json_decref(document);
 }
 
@@ -384,7 +374,8 @@ static void predictions(void **state) {
   const json_t *rows = json_object_get(document, "rows");
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; ++i) {
     const double seconds = expected_seconds(expected[i].method);
-    assert_true(seconds > 3e-6 && fabs(get_real(find(rows, "backward", expected[i].row), "predicted_s") / seconds - 1) < 1e-12);
+    assert_true(seconds > 3e-6 &&
+                fabs(get_real(find_phase(rows, "backward", expected[i].row), "predicted_s") / seconds - 1) < 1e-12);
   }
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
@@ -415,16 +406,16 @@ static void program(void **state) {
         run_json("bench %s --json --device cuda --seq-len 40 --batch 3 --hidden 4 --repeats 2 --threads 1", variants[v]);
     const json_t *rows = json_object_get(document, "rows");
     const char *const methods[] = {"bp", "linear", "blelloch", "chunked", "auto"};
-    check_row(find(rows, "forward", "forward"));
-    check_row(find(rows, "forward", "forward_graph"));
-    assert_true(json_is_true(json_object_get(find(rows, "forward", "forward_graph"), "ok")));
+    check_row(find_phase(rows, "forward", "forward"));
+    check_row(find_phase(rows, "forward", "forward_graph"));
+    assert_true(json_is_true(json_object_get(find_phase(rows, "forward", "forward_graph"), "ok")));
     for (size_t m = 0; m < 5; ++m) {
       char graph[40];
       snprintf(graph, sizeof graph, "%s_graph", methods[m]);
-      check_row(find(rows, "backward", methods[m]));
-      check_row(find(rows, "backward", graph));
-      assert_true(json_is_true(json_object_get(find(rows, "backward", graph), "ok")));
-      assert_true(get_integer(find(rows, "backward", graph), "graph_nodes") > 0);
+      check_row(find_phase(rows, "backward", methods[m]));
+      check_row(find_phase(rows, "backward", graph));
+      assert_true(json_is_true(json_object_get(find_phase(rows, "backward", graph), "ok")));
+      assert_true(get_integer(find_phase(rows, "backward", graph), "graph_nodes") > 0);
     }
     json_decref(document);
   }
@@ -475,15 +466,15 @@ static void refused_graphs(void **state) {
     bppsa_bench_record_waits(false);
     const json_t *rows = json_object_get(document, "rows");
     const char *const graphs[] = {"bp_graph", "linear_graph", "blelloch_graph", "chunked_graph", "auto_graph"};
-    assert_non_null(strstr(get_text(find(rows, "forward", "forward_graph"), "skipped"), "recording: "));
+    assert_non_null(strstr(get_text(find_phase(rows, "forward", "forward_graph"), "skipped"), "recording: "));
     for (size_t m = 0; m < sizeof graphs / sizeof graphs[0]; ++m) {
-      assert_non_null(strstr(get_text(find(rows, "backward", graphs[m]), "skipped"), "recording: "));
+      assert_non_null(strstr(get_text(find_phase(rows, "backward", graphs[m]), "skipped"), "recording: "));
     }
-    check_row(find(rows, "forward", "forward"));
-    check_row(find(rows, "backward", "chunked"));
+    check_row(find_phase(rows, "forward", "forward"));
+    check_row(find_phase(rows, "backward", "chunked"));
     if (is_emulated(device)) {
-      assert_non_null(strstr(get_text(find(rows, "forward", "cudnn_standard_graph"), "skipped"), "recording: "));
-      check_row(find(rows, "backward", "cudnn_standard"));
+      assert_non_null(strstr(get_text(find_phase(rows, "forward", "cudnn_standard_graph"), "skipped"), "recording: "));
+      check_row(find_phase(rows, "backward", "cudnn_standard"));
     }
     json_decref(document);
   }

@@ -1,4 +1,5 @@
 /* Forms of `bench rnn` on a GPU: cuDNN in bf16, the gradient of the input, cold caches. */
+#include "tests/bench/rows.h"
 #include "tests/cli/batch_files.h"
 
 #include "bench/harness/recording.h"
@@ -7,18 +8,6 @@
 #define SHAPE "--json --device cuda --seq-len 12 --batch 2 --hidden 4 --init default --repeats 1 --threads 1"
 
 static bppsa_device *device;
-
-static const json_t *find(const json_t *document, const char *phase, const char *method) {
-  const json_t *rows = json_object_get(document, "rows");
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const json_t *row = json_array_get(rows, i);
-    if (strcmp(get_text(row, "phase"), phase) == 0 && strcmp(get_text(row, "method"), method) == 0) {
-      return row;
-    }
-  }
-  fail_msg("no %s row of %s", phase, method);
-  return NULL;
-}
 
 static bool is_right(const json_t *row) {
   return json_is_true(json_object_get(row, "ok"));
@@ -33,17 +22,17 @@ static void bf16(void **state) {
   for (size_t k = 0; k < 3; ++k) {
     json_t *document = run_json("bench %s --cudnn-dtype bf16 " SHAPE, models[k]);
     for (size_t m = 0; m < (is_emulated(device) ? 4 : 0); ++m) {
-      const json_t *row = find(document, "backward", methods[m]);
+      const json_t *row = find_phase(document, "backward", methods[m]);
       const double error = get_real(row, "error");
       assert_true(is_right(row) && json_is_true(json_object_get(row, "rival")) && error > 1e-4 && error < 0.1);
-      assert_true(get_real(find(document, "forward", methods[m]), "error") > 1e-5);
-      assert_null(json_object_get(find(document, "backward", "cudnn_standard"), "error"));
+      assert_true(get_real(find_phase(document, "forward", methods[m]), "error") > 1e-5);
+      assert_null(json_object_get(find_phase(document, "backward", "cudnn_standard"), "error"));
     }
     if (is_emulated(device)) {
-      assert_true(get_real(find(document, "backward", "cudnn_persist_static_small_h_tf32"), "error") <
+      assert_true(get_real(find_phase(document, "backward", "cudnn_persist_static_small_h_tf32"), "error") <
                   1e-5); /* of the stand-in */
       assert_non_null(
-          strstr(get_text(find(document, "backward", "cudnn_persist_dynamic_bf16"), "skipped"), "bf16 is not dynamic"));
+          strstr(get_text(find_phase(document, "backward", "cudnn_persist_dynamic_bf16"), "skipped"), "bf16 is not dynamic"));
     }
     json_decref(document);
   }
@@ -85,9 +74,9 @@ static void idle_graphs(void **state) {
   bppsa_bench_record_nothing(false);
   static const char *const phases[] = {"forward", "backward"};
   for (size_t p = 0; p < 2; ++p) {
-    assert_true(is_right(find(document, phases[p], "cudnn_standard_bf16")));
-    assert_false(is_right(find(document, phases[p], "cudnn_standard_bf16_graph")));
-    assert_false(is_right(find(document, phases[p], "cudnn_standard_tf32_graph")));
+    assert_true(is_right(find_phase(document, phases[p], "cudnn_standard_bf16")));
+    assert_false(is_right(find_phase(document, phases[p], "cudnn_standard_bf16_graph")));
+    assert_false(is_right(find_phase(document, phases[p], "cudnn_standard_tf32_graph")));
   }
   json_decref(document);
 }
@@ -100,7 +89,7 @@ static void input_gradient_cold(void **state) {
   const int64_t cache = get_integer(document, "cache_bytes"), inputs = 4 * (12 * 2 * 2 + 2 * 4);
   assert_true(is_emulated(device) ? cache == 1 << 20 : cache > 1 << 20);
   for (size_t m = 0; m < (is_emulated(device) ? 6 : 4); ++m) {
-    const json_t *row = find(document, "backward", methods[m]);
+    const json_t *row = find_phase(document, "backward", methods[m]);
     assert_true(is_right(row) && json_is_true(json_object_get(row, "input_gradient")));
     assert_int_equal(get_integer(row, "cold_copies"), (2 * cache + inputs - 1) / inputs);
     assert_int_equal(get_integer(row, "cold_bytes"), get_integer(row, "cold_copies") * inputs);

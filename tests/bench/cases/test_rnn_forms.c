@@ -1,4 +1,5 @@
 /* Forms of `bench rnn` on a processor: with the gradient of the input, with cold caches; wrong requests. */
+#include "tests/bench/rows.h"
 #include "tests/cli/batch_files.h"
 
 #include "bench/cases/case.h"
@@ -7,17 +8,6 @@
 #include "tests/support/support.h"
 
 #define SHAPE "--seq-len 10 --batch 3 --hidden 4 --init default --repeats 1 --threads 1"
-
-static const json_t *find_row(const json_t *document, const char *method) {
-  const json_t *rows = json_object_get(document, "rows");
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    if (strcmp(get_text(json_array_get(rows, i), "method"), method) == 0) {
-      return json_array_get(rows, i);
-    }
-  }
-  fail_msg("no row of %s", method);
-  return NULL;
-}
 
 /* Backward rows say that they have the gradient of the input, and count its FLOP and bytes. */
 static void input_gradient(void **state) {

@@ -1,5 +1,6 @@
 /* `bench schedule`: its document, what its costs predict elsewhere, its table, wrong requests, out of memory; and that what is
  * wrong is found. No time is asserted. */
+#include "tests/bench/rows.h"
 #include "tests/cli/memory_walk.h"
 
 #include <math.h>
@@ -9,18 +10,6 @@
 #include "tests/comm/cases.h"
 
 #define SMALL "bench schedule --layers 4 --hidden 3 --seq-len 5 --input 2 --batch 8 --threads 1 --quick "
-
-static const json_t *find_row(const json_t *document, const char *method) {
-  const json_t *row;
-  size_t i;
-  json_array_foreach(json_object_get(document, "rows"), i, row) {
-    if (strcmp(get_text(row, "method"), method) == 0) {
-      return row;
-    }
-  }
-  fail_msg("no row of %s", method);
-  return NULL;
-}
 
 /* ---- the document ---- */
 

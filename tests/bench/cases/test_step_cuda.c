@@ -1,4 +1,5 @@
 /* `bench step` on a GPU: queued steps and graphs of whole steps, of all cells and losses, and graphs that do nothing. */
+#include "tests/bench/rows.h"
 #include "tests/cli/run_cli.h"
 #include "tests/support/support.h"
 
@@ -8,18 +9,8 @@
 
 static bppsa_device *device;
 
-static const json_t *find(const json_t *rows, const char *method) {
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    if (strcmp(get_text(json_array_get(rows, i), "method"), method) == 0) {
-      return json_array_get(rows, i);
-    }
-  }
-  fail_msg("no row of %s", method);
-  return NULL;
-}
-
 static void check_row(const json_t *rows, const char *method, const char *forward) {
-  const json_t *row = find(rows, method);
+  const json_t *row = find_row(rows, method);
   assert_true(json_is_true(json_object_get(row, "ok")) && get_real(row, "residual") < 30 && get_real(row, "median_s") > 0);
   assert_string_equal(get_text(row, "forward"), forward);
 }
@@ -36,8 +27,8 @@ static void steps(void **state) {
     check_row(rows, "scan_graph", "sequential");
     check_row(rows, "speculative", "speculative");
     check_row(rows, "speculative_graph", "speculative");
-    assert_true(get_real(find(rows, "auto_graph"), "median_s") > 0);
-    assert_non_null(strstr(get_text(find(json_object_get(document, "left_out"), "cudnn"), "reason"), "no whole step"));
+    assert_true(get_real(find_row(rows, "auto_graph"), "median_s") > 0);
+    assert_non_null(strstr(get_text(find_row(json_object_get(document, "left_out"), "cudnn"), "reason"), "no whole step"));
     json_decref(document);
   }
 }

@@ -1,5 +1,6 @@
 /* Rivals in a process of their own (bench/rivals/guest.h): this program is also the rival, when it is started as one, and
  * GUEST_MODE says how it behaves. */
+#include "tests/bench/rows.h"
 #include "tests/cli/batch_files.h"
 
 #include <errno.h>
@@ -199,32 +200,20 @@ static void set_mode(const char *mode) {
   assert_int_equal(setenv("GUEST_MODE", mode, 1), 0);
 }
 
-static const json_t *find_row(const json_t *document, const char *method, const char *phase) {
-  const json_t *rows = json_object_get(document, "rows");
-  for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const json_t *row = json_array_get(rows, i);
-    if (strcmp(get_text(row, "method"), method) == 0 && strcmp(get_text(row, "phase"), phase) == 0) {
-      return row;
-    }
-  }
-  fail_msg("no %s row of %s", phase, method);
-  return NULL;
-}
-
 /* Its gradients agree with the reference, its seconds become its rows, and what it refuses says why. */
 static void right(void **state) {
   (void)state;
   set_mode("right");
   json_t *document = run_json("bench rnn --json " POINT);
-  const json_t *forward = find_row(document, "plain", "forward"), *backward = find_row(document, "plain", "backward");
+  const json_t *forward = find_phase(document, "forward", "plain"), *backward = find_phase(document, "backward", "plain");
   assert_int_equal(json_array_size(json_object_get(document, "rows")), 6 + 2 * 2);
   assert_true(get_real(forward, "median_s") == 0.25 && get_real(backward, "median_s") == 0.5);
   assert_true(get_real(backward, "forward_s") == 0.25 && get_integer(backward, "repeats") == 2);
   assert_true(json_is_true(json_object_get(forward, "ok")) && json_is_true(json_object_get(backward, "ok")));
   assert_true(get_real(forward, "residual") > 0 && get_real(forward, "residual") < 2);
   assert_true(get_real(backward, "residual") > 0 && get_real(backward, "residual") < 2);
-  assert_int_equal(get_integer(backward, "flops"), get_integer(find_row(document, "bp", "backward"), "flops"));
-  assert_string_equal(get_text(find_row(document, "none", "backward"), "skipped"), "not installed: run this");
+  assert_int_equal(get_integer(backward, "flops"), get_integer(find_phase(document, "backward", "bp"), "flops"));
+  assert_string_equal(get_text(find_phase(document, "backward", "none"), "skipped"), "not installed: run this");
   assert_string_equal(get_text(json_object_get(document, "device"), "plain"), "4.5");
   json_decref(document);
   run_result result = run("bench rnn " POINT);
@@ -335,38 +324,38 @@ static void qualifying(void **state) {
   (void)state;
   set_mode("two");
   json_t *document = run_json("bench rnn --json --seq-len 6 --init default " SHAPE);
-  assert_true(get_real(find_row(document, "slow", "backward"), "median_s") == 0.1);
+  assert_true(get_real(find_phase(document, "backward", "slow"), "median_s") == 0.1);
   json_decref(document);
   document = run_json("bench rnn --json --seq-len 6 --init default --time-limit 100 " SHAPE);
-  const json_t *forward = find_row(document, "slow", "forward"), *backward = find_row(document, "slow", "backward");
+  const json_t *forward = find_phase(document, "forward", "slow"), *backward = find_phase(document, "backward", "slow");
   assert_true(get_real(forward, "qualifying") == 0.06 && get_real(backward, "qualifying") == 0.1);
   assert_true(json_is_null(json_object_get(backward, "median_s")) && json_is_null(json_object_get(backward, "forward_s")));
   assert_true(get_integer(backward, "repeats") == 0 && json_is_true(json_object_get(backward, "ok")));
-  assert_true(get_real(find_row(document, "plain", "backward"), "median_s") == 0.05);
-  assert_null(json_object_get(find_row(document, "plain", "backward"), "qualifying"));
-  assert_null(json_object_get(find_row(document, "bp", "backward"), "rival"));
-  assert_int_equal(get_integer(find_row(document, "bp", "backward"), "repeats"), 2);
+  assert_true(get_real(find_phase(document, "backward", "plain"), "median_s") == 0.05);
+  assert_null(json_object_get(find_phase(document, "backward", "plain"), "qualifying"));
+  assert_null(json_object_get(find_phase(document, "backward", "bp"), "rival"));
+  assert_int_equal(get_integer(find_phase(document, "backward", "bp"), "repeats"), 2);
   write_line("earlier.jsonl", document);
   document = run_json("bench rnn --json --seq-len 12 --time-limit 100 --earlier earlier.jsonl " SHAPE);
-  assert_not_run(find_row(document, "slow", "forward"), 0.32,
+  assert_not_run(find_phase(document, "forward", "slow"), 0.32,
                  "not run: 2.1 times as long as the fastest rival at T 6, predicted 320 ms");
-  assert_true(get_real(find_row(document, "plain", "backward"), "median_s") == 0.05);
+  assert_true(get_real(find_phase(document, "backward", "plain"), "median_s") == 0.05);
   json_decref(document);
   document = run_json("bench rnn --json --seq-len 120 --time-limit 100 --earlier earlier.jsonl " SHAPE);
-  assert_not_run(find_row(document, "plain", "backward"), 1.5,
+  assert_not_run(find_phase(document, "backward", "plain"), 1.5,
                  "not run: a pass is predicted to take 1.50 s, expected at most 1 s");
   json_decref(document);
   document = run_json("bench rnn --json --seq-len 12 --hidden 2 --batch 2 --repeats 2 --threads 1 --time-limit 100 "
                       "--earlier earlier.jsonl --rivals " SELF); /* another shape */
-  assert_true(get_real(find_row(document, "slow", "backward"), "qualifying") == 0.1);
+  assert_true(get_real(find_phase(document, "backward", "slow"), "qualifying") == 0.1);
   json_decref(document);
   run_result result = run("bench rnn --seq-len 6 --init default --time-limit 100 " SHAPE);
   assert_non_null(strstr(result.out, " 100 ms in the qualifying pass: more than twice as long as the fastest rival\n"));
   release(&result);
   set_mode("one");
   document = run_json("bench rnn --json --seq-len 6 --init default --time-limit 100 --earlier earlier.jsonl " SHAPE);
-  assert_string_equal(get_text(find_row(document, "slow", "backward"), "skipped"), "one was enough");
-  assert_true(get_real(find_row(document, "plain", "backward"), "median_s") == 0.05);
+  assert_string_equal(get_text(find_phase(document, "backward", "slow"), "skipped"), "one was enough");
+  assert_true(get_real(find_phase(document, "backward", "plain"), "median_s") == 0.05);
   json_decref(document);
 }
 
@@ -376,8 +365,8 @@ static void qualifying_forward(void **state) {
   set_mode("two");
   json_t *document =
       run_json("bench forward --seq-len 12 --batch 2 --hidden 3 --repeats 2 --threads 1 --json --time-limit 100 --rivals " SELF);
-  assert_true(get_real(find_row(document, "slow", "forward"), "qualifying") == 0.06);
-  assert_true(get_real(find_row(document, "plain", "forward"), "median_s") == 0.025);
+  assert_true(get_real(find_phase(document, "forward", "slow"), "qualifying") == 0.06);
+  assert_true(get_real(find_phase(document, "forward", "plain"), "median_s") == 0.025);
   write_line("forward.jsonl", document);
   document = run_json(FORWARD " --time-limit 100 --earlier forward.jsonl");
   const json_t *left_out = json_array_get(json_object_get(document, "left_out"), 0);
@@ -393,7 +382,7 @@ static void qualifying_forward(void **state) {
   write_line("gru.jsonl", document);
   document = run_json(FORWARD " --time-limit 100 --earlier gru.jsonl");
   assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
-  assert_true(get_real(find_row(document, "slow", "forward"), "qualifying") == 0.06);
+  assert_true(get_real(find_phase(document, "forward", "slow"), "qualifying") == 0.06);
   json_decref(document);
   assert_fails(2, "--earlier: none.jsonl: cannot open: No such file", "bench rnn --seq-len 5 --earlier none.jsonl");
   static const char *const lines[] = {"{\"bench\": ", "[1]"}, *const words[] = {"bad.jsonl: line 1: ",
@@ -427,7 +416,7 @@ static void wrong(void **state) {
   run_result result = run("bench rnn --json " POINT);
   assert_int_equal(result.code, 1);
   json_t *document = json_loads(result.out, 0, NULL);
-  const json_t *backward = find_row(document, "plain", "backward");
+  const json_t *backward = find_phase(document, "backward", "plain");
   assert_true(get_real(backward, "residual") > 30 && json_is_false(json_object_get(backward, "ok")));
   assert_true(json_is_null(json_object_get(backward, "median_s")));
   json_decref(document);
@@ -448,12 +437,12 @@ static void failures(void **state) {
     set_mode(cases[i].mode);
     json_t *document = run_json("bench rnn --json " POINT);
     for (int phase = 0; phase < 2; ++phase) {
-      const char *reason = get_text(find_row(document, "plain", phase == 0 ? "forward" : "backward"), "skipped");
+      const char *reason = get_text(find_phase(document, phase == 0 ? "forward" : "backward", "plain"), "skipped");
       if (strstr(reason, cases[i].reason) == NULL) {
         fail_msg("%s: '%s', expected '%s'", cases[i].mode, reason, cases[i].reason);
       }
     }
-    assert_true(json_is_true(json_object_get(find_row(document, "bp", "backward"), "ok")));
+    assert_true(json_is_true(json_object_get(find_phase(document, "backward", "bp"), "ok")));
     json_decref(document);
   }
 }
