@@ -24,6 +24,12 @@ same() {
 }
 
 same 2 gru --seq-len 5
+# shellcheck disable=SC2086
+"$program" train gru --seq-len 5 $small --ranks 1 --save-weights alone.safetensors >out 2>err || fail "alone"
+# shellcheck disable=SC2086
+"$program" train gru --seq-len 5 $small --ranks 2 --save-weights threads.safetensors >out 2>err || fail "two ranks beside one"
+cmp alone.safetensors threads.safetensors || fail "data parallel: other bits than one rank"
+rm alone.safetensors threads.safetensors
 same 2 rnn --seq-len 5 --reduction library
 same 2 gru --seq-len 7 --split time --backward bp --micro-batches 2
 same 2 rnn --seq-len 7 --split time --algorithm chunked --loss all
