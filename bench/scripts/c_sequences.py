@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+import results_file
 from program import ROOT, built, commit, plain_parser, where_and_when
 
 FOLDERS = ("recurrent", "scan", "jacobian", "train", "comm")
@@ -71,9 +72,7 @@ def main():
         version = subprocess.run([compiler, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout.split("\n")[0]
         document["builds"].append({"preset": os.path.basename(os.path.abspath(build)), "compiler": version,
                                    "sanitizer": sanitizer, "objects": [row for of, row, _ in rows if of == build]})
-    with open(o.out, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    results_file.write(o.out, document)
     return 0 if document["wrong"] == 0 else 1
 
 

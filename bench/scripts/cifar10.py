@@ -19,6 +19,7 @@ import json
 import os
 import sys
 
+import results_file
 from program import parser, run
 
 FRACTIONS = (0.8, 0.9, 0.95, 0.97)
@@ -90,9 +91,7 @@ def main():
                 "loss_of_the_last_20": after, "held_out_accuracy": accuracy, "pruning": steps,
                 "kept": pruned["kept"], "weights": pruned["weights"]}
     if o.out:
-        with open(o.out, "w") as file:
-            json.dump(document, file, indent=1)
-            file.write("\n")
+        results_file.write(o.out, document)
     return 1 if failed else 0
 
 

@@ -28,6 +28,7 @@ import statistics
 import sys
 
 import program
+import results_file
 
 INITS = ["default", "orthogonal", "orthogonal x 1.2", "orthogonal x 1.5"]
 GAINS = {"rnn": 1.45, "gru": 2.75}
@@ -185,9 +186,7 @@ def main():
             wrong.append(f"gain: {g['model']}: {g['gain']:.2f}{', noisy' if g['noisy'] else ''}")
     document["missed"] = wrong
     if o.out:
-        with open(o.out, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.write("\n")
+        results_file.write(o.out, document)
     print("\n".join(wrong) or "all numbers are kept")
     return 1 if wrong else 0
 

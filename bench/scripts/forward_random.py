@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 
+import results_file
 from program import built, plain_parser, where_and_when
 
 
@@ -29,9 +30,7 @@ def main():
     with open(out, encoding="utf-8") as file:
         found = json.load(file)
     document = {"bench": "forward_random", **where_and_when(), **found}
-    with open(out, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    results_file.write(out, document)
     return 0
 
 

@@ -11,10 +11,10 @@ configuration.
 """
 import collections
 import json
-import os
 import subprocess
 import sys
 
+import results_file
 from program import built, plain_parser, where_and_when
 
 CAMPAIGNS = [("campaign_" + cell,) for cell in ("rnn", "gru", "lstm")] + [
@@ -70,9 +70,7 @@ def main():
         print("gradients.py: no configuration came back", file=sys.stderr)
         return 1
     document = summary(rows, o.count)
-    with open(o.out, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    results_file.write(o.out, document)
     print("%d configurations, the largest residual is %g" % (len(rows), document["worst"][0]["residual"]))
     return 0 if len(rows) == document["asked"] and document["above_and_not_explained"] == 0 else 1
 

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 
+import results_file
 from program import parser, run
 
 METHODS = {"bp": ["--backward", "bp"], "chunked": ["--algorithm", "chunked"]}
@@ -61,9 +62,7 @@ def main():
     for key in ("backward", "algorithm", "chunks", "auto", "chosen", "data"):
         document["config"].pop(key, None)
     if o.out:
-        with open(o.out, "w") as file:
-            json.dump(document, file, indent=1)
-            file.write("\n")
+        results_file.write(o.out, document)
     return 1 if failed else 0
 
 

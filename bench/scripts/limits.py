@@ -14,6 +14,7 @@ import tempfile
 import time
 import zipfile
 
+import results_file
 from program import executable, plain_parser, processor
 
 MIB = 1 << 20
@@ -241,9 +242,7 @@ def main():
         os.chdir("/")
     document = {"bench": "limits", "commit": version[-1], "device": processor(), "memory_bytes": MEMORY, "processor_s": SECONDS,
                 "rows": rows}
-    with open(out, "w") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    results_file.write(out, document)
     return 0 if good else 1
 
 

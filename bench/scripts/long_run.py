@@ -26,6 +26,7 @@ import threading
 import time
 
 import program
+import results_file
 
 LIMIT = 1 << 20  # bytes of the small file system
 
@@ -236,11 +237,9 @@ def main():
               "disk": "a file system of 1 MiB, filled" if o.tmpfs else "files of a limited size", **disturbed.counts,
               "same_bits": same, "resident_bytes": [min(alone.sizes), max(alone.sizes)], "resident_spread_percent": 100 * spread,
               "said": disturbed.said, "wrong": disturbed.wrong}
-    text = json.dumps(result, indent=1)
-    print(text)
+    print(json.dumps(result, indent=1))
     if o.out:
-        with open(o.out, "w") as file:
-            file.write(text + "\n")
+        results_file.write(o.out, result)
     sys.exit(0 if same and not disturbed.wrong and spread <= 0.01 else 1)
 
 

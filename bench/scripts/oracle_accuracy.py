@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 
+import results_file
 from program import add_program, plain_parser
 
 GOAL, PUBLISHED = 0.9, 0.8674  # of rows with at most two ranks; the mean of ParaDL's table of accuracies
@@ -183,9 +184,7 @@ def main():
             document.update({name: part[name] for name in ("device", "version", "commit", "date")})
             document.update({"summary": summaries(rows), "rows": rows})
             print("\n".join(map(show, made)), flush=True)
-            with open(o.out, "w", encoding="utf-8") as file:
-                json.dump(document, file, indent=1)
-                file.write("\n")
+            results_file.write(o.out, document)
     print("%.0f s; mean %.1f %% of %d rows" % (time.monotonic() - begin, 100 * document["summary"]["all"]["mean"], len(rows)))
     for transport in ("threads", "mpi"):
         for which, of in document["summary"][transport].items():

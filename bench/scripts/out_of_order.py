@@ -23,6 +23,7 @@ import sys
 import time
 
 import program
+import results_file
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "rivals"))
 import noise  # noqa: E402
@@ -93,12 +94,10 @@ def main():
         about, found = measure(o, group, ways)
         rows += found
     if o.out:
-        with open(o.out, "w", encoding="utf-8") as file:
-            document = {"bench": "out_of_order", "hardware": about["config"]["hardware"], "commit": about["commit"],
-                        "date": time.strftime("%Y-%m-%d"), "quick": o.quick, "batch": o.batch, "steps": o.steps, "rounds": o.rounds,
-                        "ranks": o.ranks, "rows": rows}
-            json.dump(document, file, indent=1)
-            file.write("\n")
+        document = {"bench": "out_of_order", "hardware": about["config"]["hardware"], "commit": about["commit"],
+                    "date": time.strftime("%Y-%m-%d"), "quick": o.quick, "batch": o.batch, "steps": o.steps, "rounds": o.rounds,
+                    "ranks": o.ranks, "rows": rows}
+        results_file.write(o.out, document)
     return 0 if all(row["same_bits"] for row in rows) else 1
 
 

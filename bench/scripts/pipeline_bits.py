@@ -16,6 +16,7 @@ import sys
 import time
 
 import program
+import results_file
 
 SCHEMES = ["model-parallel", "gpipe", "1f1b", "interleaved", "gems", "chimera", "chimera --doubling", "chimera --halving",
            "chimera --replicas 4", "zb-h1", "fast-forward", "modulo", "1f1b --width 2 --sync eager", "gpipe --recompute"]
@@ -111,12 +112,10 @@ def main():
                 model, ranks, transport, row["split"] + ",", row["steps"], row["last_loss"], row["weights_sha256"],
                 "the same bits" if same else "OTHER BITS", row["seconds"]), flush=True)
     if o.out:
-        with open(o.out, "w", encoding="utf-8") as file:
-            document = {"bench": "pipeline_bits", "hardware": about["config"]["hardware"], "commit": about["commit"],
-                        "date": time.strftime("%Y-%m-%d"), "device": o.device, "batch": o.batch, "micro_batches": o.micro_batches,
-                        "width": o.width, "seq_len": o.seq_len, "rows": rows}
-            json.dump(document, file, indent=1)
-            file.write("\n")
+        document = {"bench": "pipeline_bits", "hardware": about["config"]["hardware"], "commit": about["commit"],
+                    "date": time.strftime("%Y-%m-%d"), "device": o.device, "batch": o.batch, "micro_batches": o.micro_batches,
+                    "width": o.width, "seq_len": o.seq_len, "rows": rows}
+        results_file.write(o.out, document)
     return 1 if different else 0
 
 

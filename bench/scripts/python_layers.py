@@ -11,13 +11,14 @@ where a test fails.
 """
 import argparse
 import ctypes
-import json
 import os
 import re
 import statistics
 import subprocess
 import sys
 import time
+
+import results_file
 
 try:
     import torch
@@ -251,9 +252,7 @@ def main():
     if not options.no_times and not options.around:
         document["clock"] = "cpu" if options.cpu_time else "wall"
         document["rows"] = [measure(cell, hidden, options) for cell in ("RNN", "GRU", "LSTM") for hidden in (20, 128)]
-    with open(options.out, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    results_file.write(options.out, document)
 
 
 main()

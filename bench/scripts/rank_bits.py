@@ -14,6 +14,7 @@ import sys
 import time
 
 import program
+import results_file
 
 SAMPLES = 2 * 256 + 37
 
@@ -64,11 +65,9 @@ def main():
                     model, batch, ranks, row["steps"], row["last_loss"], row["weights_sha256"],
                     "the same bits" if same else "OTHER BITS", row["seconds"]), flush=True)
     if o.out:
-        with open(o.out, "w", encoding="utf-8") as file:
-            document = {"bench": "rank_bits", "hardware": about["config"]["hardware"], "commit": about["commit"],
-                        "date": time.strftime("%Y-%m-%d"), "reduction": about["ranks"]["reduction"], "rows": rows}
-            json.dump(document, file, indent=1)
-            file.write("\n")
+        document = {"bench": "rank_bits", "hardware": about["config"]["hardware"], "commit": about["commit"],
+                    "date": time.strftime("%Y-%m-%d"), "reduction": about["ranks"]["reduction"], "rows": rows}
+        results_file.write(o.out, document)
     return 1 if different else 0
 
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 
+import results_file
 from program import executable, plain_parser
 
 SLACK = 1 << 20  # weights, partial sums of their gradients, and what MPI and the threads hold
@@ -65,10 +66,8 @@ def main():
                     transport, method, ranks, *(max(rank[key] for rank in by_rank) for key in ("formula", "peak", "resident"))))
     found = list(check(rows))
     described = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
-    with open(o.out, "w", encoding="utf-8") as file:
-        document = {"bench": "rank_memory", "commit": described.stdout.strip(), "seq_len": o.steps, "batch": 1, "hidden": 20}
-        json.dump({**document, "dtype": "f32", "rows": rows}, file, indent=1)
-        file.write("\n")
+    document = {"bench": "rank_memory", "commit": described.stdout.strip(), "seq_len": o.steps, "batch": 1, "hidden": 20}
+    results_file.write(o.out, {**document, "dtype": "f32", "rows": rows})
     for line in found:
         print("rank_memory: " + line, file=sys.stderr)
     return 1 if found else 0

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+import results_file
 from program import executable, plain_parser
 
 NET = "10.77.%d." % (os.getpid() % 250)
@@ -135,9 +136,7 @@ def main():
             print("%d ranks, %g ms late, %s: a message takes %.2f ms and %.1f ns a byte; of %d pairs %d as the model says" % (
                 ranks, 1e3 * delay, o.rate, 1e3 * document["link"]["alpha_s"], 1e9 * document["link"]["beta_s"],
                 len(compared), len(compared) - len(against)))
-    with open(o.out, "w", encoding="utf-8") as file:
-        json.dump({"bench": "rank_network", "rate": o.rate, "runs": documents}, file, indent=1)
-        file.write("\n")
+    results_file.write(o.out, {"bench": "rank_network", "rate": o.rate, "runs": documents})
     for line in wrong:
         print("rank_network: " + line, file=sys.stderr)
     return 1 if wrong else 0

@@ -11,6 +11,7 @@ and its ratios are not judged.
 import json
 import sys
 
+import results_file
 from program import add_program, plain_parser, run
 
 BOUNDS = {"overhead": (0, 1.02), "speedup": (1.6, float("inf"))}
@@ -33,9 +34,7 @@ def main():
     ratios = {"overhead": one["median_s"] / alone["median_s"], "speedup": one["median_s"] / two["median_s"]}
     noisy = [name for name, row in (("alone", alone), ("1 rank", one), ("2 ranks", two)) if row["noisy"]]
     document.update({"bench": "rank_overhead", **ratios, "noisy_rows": noisy})
-    with open(o.out, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    results_file.write(o.out, document)
     missed = []
     for name, (least, most) in BOUNDS.items():
         print("%-9s %.3f, expected %s" % (name, ratios[name], "at most %g" % most if least == 0 else "at least %g" % least))

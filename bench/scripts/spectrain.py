@@ -38,6 +38,7 @@ import sys
 import time
 
 import program
+import results_file
 
 STAGES = 4  # workers, and micro-batches of a step
 AHEAD = 3
@@ -229,11 +230,9 @@ def runs(o):
 
 
 def save(o, about, rows):
-    with open(o.out + ".part", "w", encoding="utf-8") as file:
-        document = {"bench": "staleness", "hardware": about["config"]["hardware"], "commit": about["commit"],
-                    "date": time.strftime("%Y-%m-%d"), "quick": o.quick, "stages": STAGES, "rows": rows}
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    document = {"bench": "staleness", "hardware": about["config"]["hardware"], "commit": about["commit"],
+                "date": time.strftime("%Y-%m-%d"), "quick": o.quick, "stages": STAGES, "rows": rows}
+    results_file.write(o.out + ".part", document)
     os.replace(o.out + ".part", o.out)
 
 

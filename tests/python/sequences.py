@@ -12,7 +12,6 @@ import collections
 import copy
 import gc
 import io
-import json
 import os
 import pickle
 import random
@@ -27,6 +26,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
 import bppsa.torch
+
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "bench", "scripts"))
+import results_file  # noqa: E402
 
 CELLS = ("RNN", "GRU", "LSTM")
 SCANS = ("auto", "bp", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3")
@@ -488,9 +490,7 @@ def main():
                     "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "first_seed": options.seed,
                     "sequences": options.count, "calls": dict(sorted(CALLS.items())), "wrong": wrong,
                     "seconds": round(time.monotonic() - begin)}
-        with open(options.out, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.write("\n")
+        results_file.write(options.out, document)
     print(f"{options.count} sequences of {options.steps} calls from seed {options.seed}, PyTorch {torch.__version__}: "
           f"{wrong} wrong, {time.monotonic() - begin:.0f} s")
     sys.exit(1 if wrong else 0)
