@@ -247,6 +247,28 @@ static void test_concatenation(void **state) {
   }
 }
 
+/* The second half of a backward pass reads what second halves made, and waits for no first half. */
+static void test_second_halves(void **state) {
+  (void)state;
+  int64_t seconds = 0;
+  for (int recompute = 0; recompute <= 1; ++recompute) {
+    bppsa_schedule_config config = sized(4, 4);
+    config.scale = BPPSA_SCALE_HALVING;
+    config.recompute = recompute;
+    simulated s = simulate("chimera", &config);
+    for (int64_t i = 0; i < s.list->count; ++i) {
+      const bppsa_schedule_op op = s.list->ops[i];
+      for (int32_t k = 0; op.part == 1 && k < op.dep_count; ++k) {
+        const bppsa_schedule_op dep = s.list->ops[s.list->deps[op.deps + k]];
+        assert_true(dep.part != 0 || dep.micro != op.micro);
+      }
+      seconds += op.part == 1;
+    }
+    release(&s);
+  }
+  assert_true(seconds > 0);
+}
+
 static void test_doubling(void **state) {
   (void)state;
   for (int64_t d = 2; d <= most_d(); d += 2) {
@@ -576,27 +598,17 @@ static void test_scans(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpipe),
-                                     cmocka_unit_test(test_1f1b),
-                                     cmocka_unit_test(test_gems),
-                                     cmocka_unit_test(test_model_parallel),
-                                     cmocka_unit_test(test_interleaved),
-                                     cmocka_unit_test(test_zb_h1),
-                                     cmocka_unit_test(test_asynchronous),
-                                     cmocka_unit_test(test_chimera),
-                                     cmocka_unit_test(test_concatenation),
-                                     cmocka_unit_test(test_doubling),
-                                     cmocka_unit_test(test_figure5),
-                                     cmocka_unit_test(test_figure13),
-                                     cmocka_unit_test(test_figure4),
-                                     cmocka_unit_test(test_slices),
-                                     cmocka_unit_test(test_reverse_search),
-                                     cmocka_unit_test(test_reverse_cap),
-                                     cmocka_unit_test(test_multi_stream),
-                                     cmocka_unit_test(test_one_region),
-                                     cmocka_unit_test(test_streams_within_memory),
-                                     cmocka_unit_test(test_memory_curves),
-                                     cmocka_unit_test(test_skipped),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpipe),         cmocka_unit_test(test_1f1b),
+                                     cmocka_unit_test(test_gems),          cmocka_unit_test(test_model_parallel),
+                                     cmocka_unit_test(test_interleaved),   cmocka_unit_test(test_zb_h1),
+                                     cmocka_unit_test(test_asynchronous),  cmocka_unit_test(test_chimera),
+                                     cmocka_unit_test(test_concatenation), cmocka_unit_test(test_doubling),
+                                     cmocka_unit_test(test_second_halves), cmocka_unit_test(test_figure5),
+                                     cmocka_unit_test(test_figure13),      cmocka_unit_test(test_figure4),
+                                     cmocka_unit_test(test_slices),        cmocka_unit_test(test_reverse_search),
+                                     cmocka_unit_test(test_reverse_cap),   cmocka_unit_test(test_multi_stream),
+                                     cmocka_unit_test(test_one_region),    cmocka_unit_test(test_streams_within_memory),
+                                     cmocka_unit_test(test_memory_curves), cmocka_unit_test(test_skipped),
                                      cmocka_unit_test(test_scans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
