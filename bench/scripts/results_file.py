@@ -11,6 +11,8 @@ The scripts beside this one write their results with write().
 import json
 import sys
 
+from program import plain_parser
+
 DIGITS = 6
 
 
@@ -57,25 +59,23 @@ def write(path, document):
 
 
 def main():
-    names = sys.argv[1:]
-    only_check = names[:1] == ["--check"]
-    names = names[1:] if only_check else names
-    if not names or names[0].startswith("-"):
-        print(__doc__)
-        return 0 if names in (["-h"], ["--help"]) else 2
+    options = plain_parser(__doc__)
+    options.add_argument("files", nargs="+", metavar="FILE.json")
+    options.add_argument("--check", action="store_true", help="write nothing, name the files that are laid out otherwise")
+    o = options.parse_args()
     other = 0
-    for name in names:
+    for name in o.files:
         with open(name, encoding="utf-8") as file:
             found = file.read()
         document = json.loads(found)
         if found == text_of(document):
             continue
         other += 1
-        if only_check:
+        if o.check:
             print("%s: laid out otherwise, expected what bench/scripts/results_file.py writes" % name)
         else:
             write(name, document)
-    return 1 if only_check and other else 0
+    return 1 if o.check and other else 0
 
 
 if __name__ == "__main__":
