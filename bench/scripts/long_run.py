@@ -51,13 +51,14 @@ def start(o, folder, epochs, prepare=None):
 
 
 def epochs_in(folder):
-    """the epochs in the log, which --resume cuts back to the checkpoint; lines that were cut off do not count"""
+    """the epochs in the log, which --resume cuts back to the checkpoint; lines that were cut off do not count, nor does the first
+    one, which describes the run"""
     try:
         with open(os.path.join(folder, "log.jsonl")) as file:
             lines = file.read().split("\n")[:-1]
     except FileNotFoundError:
         return 0
-    return json.loads(lines[-1])["epoch"] if lines else 0
+    return json.loads(lines[-1]).get("epoch", 0) if lines else 0
 
 
 def resident(process):
