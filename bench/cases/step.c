@@ -18,7 +18,9 @@ const char bppsa_bench_notes_step[] =
     "Every pass is the same step: weights and Adam's averages are set back in front of it, which is not timed.\n"
     "  sequential   both passes step by step\n"
     "  scan         forward step by step, backward by the scan chunked\n"
-    "  speculative  a speculative forward pass in chunks, backward by the scan chunked\n"
+    "  speculative  a speculative forward pass in chunks, backward by the scan chunked; left out where one chunk remains, as on "
+    "a\n"
+    "               processor whose vectors the batch fills\n"
     "  auto         both as the cost model chooses\n"
     "Each row makes one step first. residual is the largest |g - ref| / (|ref| eps sqrt(T)) over the parameters, against a\n"
     "sequential step in float64, and |w - ref| / (|ref| eps), against Adam in float64 on the row's own gradients. Where the "
@@ -310,7 +312,15 @@ static bppsa_status enter_graph(session *s, int method) {
   return enter_entry(s, e, own[method].graph, NULL);
 }
 
-/* A method that the device has no kernels for is left out. */
+/* ERR_UNSUPPORTED: the plan of a speculative step made its forward pass sequential. Its row would repeat that of the scan. */
+static bppsa_status check_speculates(int method, const bppsa_model *model) {
+  return own[method].forward != BPPSA_FORWARD_SPECULATIVE || bppsa_forward_plan_of(model)->speculative
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "its forward pass would be sequential here, and the step that of scan; "
+                                                 "--forward-chunks cuts it into chunks");
+}
+
+/* A method that the device has no kernels for is left out, and so is one that another row has. */
 static bppsa_status enter_method(session *s, int method) {
   const bppsa_optimizer_config adam = bppsa_optimizer_config_default();
   const bppsa_cell *cell = s->bench->asked->point.kind->cell;
@@ -323,6 +333,7 @@ static bppsa_status enter_method(session *s, int method) {
   config.forward.kind = own[method].forward;
   bppsa_status status = bppsa_recurrent_choose(&config, cell, bppsa_device_get_kind(s->bench->device), &config);
   status = status == BPPSA_OK ? bppsa_recurrent_create(&config, cell, s->bench->device, &e->model) : status;
+  status = status == BPPSA_OK ? check_speculates(method, e->model) : status;
   if (status == BPPSA_ERR_UNSUPPORTED) {
     return bppsa_bench_leave_out(s->bench, own[method].name, "");
   }

@@ -1,6 +1,7 @@
 /* `bench step`: its document, its table, a network from a file, wrong requests, out of memory. */
 #include <math.h>
 
+#include "tests/bench/rows.h"
 #include "tests/cli/memory_walk.h"
 
 static const char *const methods[] = {"sequential", "scan", "speculative", "auto"};
@@ -50,7 +51,8 @@ static void test_weights(void **state) {
   (void)state;
   assert_runs(
       "train gru --layers 2 --hidden 6 --dtype f64 --seq-len 20 --samples 16 --batch 4 --iterations 2 --save-weights W.st");
-  json_t *document = run_json("bench step --model gru --weights W.st --seq-len 20 --batch 3 --repeats 3 --json");
+  json_t *document =
+      run_json("bench step --model gru --weights W.st --seq-len 20 --batch 3 --forward-chunks 2 --repeats 3 --json");
   const json_t *rows = json_object_get(document, "rows"), *row = json_array_get(rows, 1);
   json_t *evaluated = run_json("eval gru --weights W.st --samples 3 --seq-len 20 --batch 3 --json");
   assert_int_equal(json_array_size(rows), 4);
@@ -75,6 +77,29 @@ static void test_table(void **state) {
   result = run("bench step --hidden 6 --seq-len 700 --batch 1 --init default --loss all --quick --repeats 1");
   assert_int_equal(result.code, 0);
   assert_null(strstr(result.out, "race over zeros"));
+  release(&result);
+}
+
+/* A batch that fills a processor's vectors leaves one chunk to a speculative pass: a row of it would be that of scan again. */
+static void test_one_chunk(void **state) {
+  (void)state;
+  static const char command[] = "bench step --hidden 3 --seq-len 200 --batch 16 --init default --repeats 1";
+  json_t *document = run_json("%s --json", command);
+  const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+  assert_int_equal(json_array_size(rows), 3);
+  assert_string_equal(get_text(find_row(rows, "scan"), "forward"), "sequential");
+  assert_int_equal(json_array_size(left_out), 1);
+  assert_non_null(strstr(get_text(find_row(left_out, "speculative"), "reason"), "sequential here, and the step that of scan"));
+  json_decref(document);
+  document = run_json("%s --json --forward-chunks 2", command);
+  assert_string_equal(get_text(find_row(document, "speculative"), "forward"), "speculative");
+  assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
+  json_decref(document);
+  run_result result = run("%s", command);
+  const char *line = strstr(result.out, "\n  default                   speculative ");
+  assert_non_null(line);
+  const char *note = strstr(line + 1, "left out: its forward pass would be sequential here, and the step that of scan");
+  assert_true(note != NULL && note < strchr(line + 1, '\n'));
   release(&result);
 }
 
@@ -107,8 +132,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_weights),
-                                     cmocka_unit_test(test_table),      cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_time_limit), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(test_weights),
+                                     cmocka_unit_test(test_table),    cmocka_unit_test(test_one_chunk),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_time_limit),
+                                     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -268,7 +268,8 @@ static void forward_passes(void **state) {
   }
 }
 
-#define STEP "bench step --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2 --threads 1 --json --rivals " SELF
+#define STEP                                                                                                                     \
+  "bench step --seq-len 6 --batch 2 --hidden 3 --forward-chunks 2 --init default --repeats 2 --threads 1 --json --rivals " SELF
 
 /* Training steps: one that did nothing is wrong, and what is refused is left out by name. */
 static void steps(void **state) {
