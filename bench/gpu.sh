@@ -240,10 +240,6 @@ run_python() { # run_python FILE ARGUMENTS ..
   timeout -k 5 "$hard" python3 "$script" "$@" >"$scratch/out" 2>&1 </dev/null
   judge "$name" $? $(($(date +%s) - began))
 }
-run_program() { # run_program COMMAND ..
-  timeout -k 5 "$hard" "$program" "$@" --device cuda --json >"$scratch/document" 2>"$scratch/out" </dev/null
-  judge "$name" $? $(($(date +%s) - began))
-}
 run_train() { # run_train OPTIONS ..; its document says how many samples a second it took
   timeout -k 5 "$hard" "$program" train gru --seq-len 200 --hidden 20 --samples 2560 --batch 256 --iterations 30 --device cuda \
     --json --save-weights "$scratch/$name.safetensors" "$@" >"$scratch/document" 2>"$scratch/out" </dev/null

@@ -35,10 +35,14 @@ CONSTANTS = {
     # The references in float64 and float32 on the processor, a sample and step of an RNN with H = 20: three passes forward and two
     # backward, of which one of each takes 36 ms at T = 30000, B = 16 on one core (rnn_cpu.json; float64 twice as long).
     "reference_s": 2.7e-7,
-    "step_s": 2e-7,  # a step of training, forward and backward, at B = 1
     "sweep_s": 3e-5,  # two sweeps of --cold: 2 x 50 MB each, at half of the bandwidth of a copy; some 40 rows
     "rounds_twice": 1.5,  # rounds that are noisy run again
     "rivals_s": 16,  # guessed: to import PyTorch and JAX, and to compile ten programs
+    # A round of the eight rows of `bench step`, seconds a step, and the passes in front of the rounds: from the passes of
+    # rnn_1000.json 165, 149, 95 and 83 us, queued and recorded. PyTorch's two rows take cuDNN's standard algorithm.
+    "step_own_s": 1e-6,
+    "step_passes": 2,
+    "step_pytorch_s": 1.7e-5,
     "step_rivals_s": 8,  # guessed: to import them; of JAX nothing is compiled
 }
 
@@ -57,25 +61,39 @@ def options_of(words):
     return found
 
 
-def predict_layers(model, options, seen, rivals_s):
-    """`bench rnn`, `gru`, `lstm` or `step` at one point; rivals_s: what --rivals takes."""
-    c = CONSTANTS
+def shape_of(model, options):
+    """B, H, networks to measure, repeats; a pass's steps, those of other cells as many of the RNN's as take as long; its width; and
+    what the references take."""
     T, B, H = (int(options.get(key) or fallback) for key, fallback in (("--seq-len", 1000), ("--batch", 16), ("--hidden", 20)))
     inits = 1 if "--init" in options or "--weights" in options else 2
-    repeats = int(options.get("--repeats") or 11)
-    gates = CELLS[model]
     # Guessed: a pass takes the same time at each B up to some 256 and each H up to some 32; cuDNN's launches hide more.
     width = max(1, B / 256) * max(1, H / 32)
     steps = T * (2 if model == "lstm" else 1.3 if model == "gru" else 1)
+    reference = CONSTANTS["reference_s"] * T * B * CELLS[model] * max(1, (H / 20) ** 2 / 8)
+    return B, H, inits, int(options.get("--repeats") or 11), steps, width, reference
+
+
+def predict_step(options):
+    """`bench step` at one point."""
+    c = CONSTANTS
+    _, _, inits, repeats, steps, width, reference = shape_of(options.get("--model") or "rnn", options)
+    row = c["step_own_s"] + (c["step_pytorch_s"] if "--rivals" in options else 0)
+    point = reference + row * steps * width * (c["step_passes"] + repeats * c["rounds_twice"])
+    return c["start_s"] + inits * point + (c["step_rivals_s"] if "--rivals" in options else 0)
+
+
+def predict_layers(model, options, seen):
+    """`bench rnn`, `gru` or `lstm` at one point."""
+    c = CONSTANTS
+    B, H, inits, repeats, steps, width, reference = shape_of(model, options)
     first = (model, B, H) not in seen
     seen.add((model, B, H))
-    reference = c["reference_s"] * T * B * gates * max(1, (H / 20) ** 2 / 8)
     point = reference + c["algorithm_s"] * (c["algorithms"] if first else c["winners"])
     point += c["algorithm_s"] * (8 if "--cudnn-dtype" in options else 0)
     point += c["sweep_s"] * (c["other_passes"] + repeats) * 40 if "--cold" in options else 0
     point += (c["own_s"] + c["winners_s"]) * steps * width * (c["other_passes"] + repeats * c["rounds_twice"])
     point += c["others_s"] * steps * max(1, width / 4) * c["other_passes"] * (1 if first else 0)
-    return c["start_s"] + inits * point + (rivals_s if "--rivals" in options else 0)
+    return c["start_s"] + inits * point + (c["rivals_s"] if "--rivals" in options else 0)
 
 
 def predict_tests(words):
@@ -92,18 +110,13 @@ def predict(kind, words, budget, seen):
     """Seconds, or None where nothing was measured."""
     if kind == "tests":
         return predict_tests(words)
-    if kind == "program":  # of training, every step of the RNN's forward pass; the backward pass is the scan's
-        options = options_of(words)
-        return CONSTANTS["start_s"] + int(options["--iterations"]) * int(options["--seq-len"]) * CONSTANTS["step_s"]
     if kind == "sanitize":  # memcheck of two crossovers of twice the length took 30 and 36 s side by side
         return 36 if words == ["rnn", "gru"] else None
     if kind == "bench" and (words[0] in CELLS or words[0] == "step"):
         options = options_of(words)
         if any(word.startswith("%") and not os.path.exists(os.path.join(ROOT, word[1:])) for word in words):
             return budget  # of a program that does not exist
-        step = words[0] == "step"
-        rivals_s = CONSTANTS["step_rivals_s" if step else "rivals_s"]
-        return predict_layers(options.get("--model") if step else words[0], options, seen, rivals_s)
+        return predict_step(options) if words[0] == "step" else predict_layers(words[0], options, seen)
     return None
 
 
