@@ -71,6 +71,10 @@ cat >rows.json <<'END'
   "peak_flops_per_s": 5e13, "copy_bytes_per_s": 4e12, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_standard", "phase": "backward",
   "median_s": 5e-5, "step_s": 5e-6, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_standard_bf16", "phase": "backward",
+  "median_s": 1e-6, "min_s": 1e-6, "step_s": 1e-7, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_standard_tf32", "phase": "backward",
+  "median_s": 1e-6, "min_s": 1e-6, "step_s": 1e-7, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_static", "phase": "backward",
   "median_s": 1e-6, "step_s": 1e-7, "ok": false, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_small", "phase": "backward",
@@ -224,6 +228,8 @@ check "no word of the sanitizer" grep -q '^== racecheck gru$' results/log.txt
 check "no word that nothing failed" grep -q 'nothing failed' results/log.txt
 check "a row of the table is wrong" \
   grep -q '| bp | 20 us | 18 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
+check "a time in bf16 is held against the row's own type" \
+  grep -q 'cudnn_standard_bf16 | 1 us | .* | 50.00 |$' results/roofline.md
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
 check "a wrong row, which has no time, is not said to be" \
   grep -q 'cudnn_wrong | not timed | | | | | | | | | \*\*wrong\*\*$' results/roofline.md

@@ -49,6 +49,7 @@ point() {
   row "$1" "$2" bp backward 9e-5 '"forward_s": 1e-5' && printf ', '
   row "$1" "$2" auto_graph backward 2e-5 '"forward_s": 1e-5, "forward_min_s": 2e-6, "predicted_s": 1.5e-5' && printf ', '
   row "$1" "$2" cudnn_tf32 backward 1e-9 '"forward_s": 1e-9, "rival": true' && printf ', '
+  row "$1" "$2" cudnn_persist_static_small_h_bf16_graph backward 1e-9 '"forward_s": 1e-9, "rival": true' && printf ', '
   row "$1" "$2" cudnn_slow backward null '"forward_s": null, "rival": true, "qualifying": 1e-9' && printf ', '
   row "$1" "$2" cudnn_fast backward "$3" "\"forward_s\": 0, \"rival\": true${4:+, $4}"
 }
