@@ -153,15 +153,25 @@ def check_replay(point, device):
         raise Refused(f"a graph of {launches} launches or more, expected at most {MOST_NODES}")
 
 
+def warm_up(passes):
+    """Makes passes on a side stream: what libraries do on first use is no part of a graph. Nothing that autograd knows of them may
+    be left when a graph is captured: its gradients would go through their stream, and the capture would fail."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            passes()
+    torch.cuda.current_stream().wait_stream(side)
+
+
 class Replay(PyTorch):
     """PyTorch's passes as CUDA graphs."""
 
     def __init__(self, point, device):
         check_replay(point, device)
         super().__init__(point, device)
-        super().forward()
-        if self.both:
-            super().backward()
+        warm_up(lambda: [PyTorch.forward(self), self.both and PyTorch.backward(self)])
+        self.h = self.gradients = None
         self.graphs = [torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()]
         with torch.cuda.graph(self.graphs[0]):
             super().forward()
@@ -236,12 +246,7 @@ class StepReplay(Step):
     def __init__(self, point, device):
         check_replay(point, device)
         super().__init__(point, device)
-        side = torch.cuda.Stream()  # what libraries do on first use is no part of the graph
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                super().step()
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up(super().step)
         self.graph = torch.cuda.CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
         with torch.cuda.graph(self.graph):
@@ -515,8 +520,13 @@ class Server:
             try:
                 self.answer(request, data)
             except Exception as failed:  # a method that cannot run here is a row that says why
-                words = (str(failed).strip() or type(failed).__name__).splitlines()[0]
+                words = words_of(failed)
                 self.send({"refused": words if isinstance(failed, Refused) else f"{type(failed).__name__}: {words}"})
+
+
+def words_of(failed):
+    """The first line of what an exception says."""
+    return (str(failed).strip() or type(failed).__name__).splitlines()[0]
 
 
 MISSING, VERSIONS = {}, {}
@@ -533,8 +543,8 @@ def import_torch(options):
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         if options.device == "cuda" and not torch.cuda.is_available():
             MISSING["PyTorch"] = "this one has no CUDA"
-    except (ImportError, OSError) as missing:
-        MISSING["PyTorch"] = str(missing).splitlines()[0]
+    except Exception as missing:  # also a library that is broken leaves rows that say so
+        MISSING["PyTorch"] = words_of(missing)
 
 
 def import_jax(options):
@@ -549,11 +559,13 @@ def import_jax(options):
         VERSIONS["jax"] = jax.__version__
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_default_matmul_precision", "highest")
+    except Exception as missing:
+        MISSING["JAX"] = words_of(missing)
+        return
+    try:
         jax.devices(options.device)
-    except RuntimeError:
-        MISSING["JAX"] = f"this one has no {'CUDA' if options.device == 'cuda' else options.device}"
-    except (ImportError, OSError) as missing:
-        MISSING["JAX"] = str(missing).splitlines()[0]
+    except Exception as missing:  # such as a plugin that does not fit the driver
+        MISSING["JAX"] = f"this one has no {'CUDA' if options.device == 'cuda' else options.device}: {words_of(missing)}"
 
 
 def need(module, package):
@@ -561,7 +573,7 @@ def need(module, package):
     try:
         found = importlib.import_module(module)
     except (ImportError, OSError) as missing:
-        raise Refused(f"left out: needs {package} ({str(missing).splitlines()[0]})") from missing
+        raise Refused(f"left out: needs {package} ({words_of(missing)})") from missing
     VERSIONS[package] = getattr(sys.modules[package], "__version__", "unknown")
     return found
 
@@ -570,7 +582,8 @@ def serve(description, methods, *libraries):
     """Runs a rival: these methods, of these libraries."""
     enter_environment()
     options = parse(description)
-    sys.path.remove(os.path.dirname(os.path.realpath(sys.argv[0])))  # files here are named as the packages that they import
+    here = os.path.dirname(os.path.realpath(sys.argv[0]))  # files here are named as the packages that they import
+    sys.path[:] = [folder for folder in sys.path if os.path.realpath(folder) != here]
     limit_threads(options.threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends the talk
     for load in libraries:

@@ -64,8 +64,114 @@ def devices(kind):
 PYTHON
 echo '{"ask": "enter", "method": "jax_scan_1"}' |
   PYTHONPATH=$scratch/cpu_only python3 bench/rivals/recurrent.py --device cuda >lines.txt || fail "exit code $?: no GPU for JAX"
-tail -n 1 lines.txt | grep -q '"refused": "JAX is not installed (this one has no CUDA): ' ||
+tail -n 1 lines.txt | grep -q '"refused": "JAX is not installed (this one has no CUDA: no such platform): ' ||
   fail "no GPU for JAX: $(tail -n 1 lines.txt)"
+
+# What is broken on import, or needs another driver, leaves the same rows as what is missing.
+mkdir -p broken
+echo 'raise RuntimeError("jaxlib is too old")' >broken/jax.py
+echo 'raise AttributeError("of another numpy")' >broken/torch.py
+echo >broken/numpy.py
+printf '%s\n' '{"ask": "enter", "method": "jax_scan_1"}' '{"ask": "enter", "method": "pytorch"}' |
+  PYTHONPATH=$scratch/broken python3 bench/rivals/recurrent.py --device cuda >lines.txt || fail "exit code $?: broken libraries"
+for words in 'JAX is not installed (jaxlib is too old)' 'PyTorch is not installed (of another numpy)'; do
+  grep -q "\"refused\": \"$words: " lines.txt || fail "a broken library: $(cat lines.txt)"
+done
+
+# PyTorch's graphs, with a GPU that is played on the processor: passes come first, on a side stream, and nothing that autograd knows
+# of them is left when a capture begins; the graphs are then replayed, two a pass, one a step.
+cat >played.py <<'PYTHON'
+import argparse, contextlib, gc, sys, types
+
+sys.path.insert(0, sys.argv[1])
+import recurrent
+
+recurrent.import_torch(argparse.Namespace(threads=1, device="cpu"))
+if "PyTorch" in recurrent.MISSING:
+    sys.exit(0)
+np, torch = recurrent.np, recurrent.torch
+
+
+class Device(str):  # the processor, which says that it is a GPU
+    __eq__ = lambda self, other: other == "cuda"
+    __ne__ = lambda self, other: other != "cuda"
+    __hash__ = str.__hash__
+
+
+class Event:
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    record = lambda self: None
+    elapsed_time = lambda self, other: 1.0
+
+
+class Stream:
+    wait_stream = lambda self, other: None
+
+
+class Graph:
+    replayed = 0
+    pool = lambda self: (0, 1)
+
+    def replay(self):
+        Graph.replayed += 1
+
+
+default = current = Stream()
+
+
+@contextlib.contextmanager
+def on(stream):
+    global current
+    before, current = current, stream
+    yield
+    current = before
+
+
+@contextlib.contextmanager
+def capture(graph, pool=None):
+    gc.collect()
+    known = [o for o in gc.get_objects() if isinstance(o, torch.Tensor) and o.grad_fn is not None]
+    assert pool or not known, [o.shape for o in known]
+    assert passes >= 2, "no passes in front of the capture"
+    with on(Stream()):
+        yield
+
+
+torch.cuda = types.SimpleNamespace(Event=Event, Stream=Stream, CUDAGraph=Graph, stream=on, graph=capture,
+                                   current_stream=lambda: current, synchronize=lambda: None)
+adam, passes = torch.optim.Adam, 0
+torch.optim.Adam = lambda parameters, lr, capturable: adam(parameters, lr) if capturable else 1 / 0
+for kind in (torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM):
+
+    def forward(self, x, plain=kind.forward):
+        global passes
+        assert current is not default, "a pass on the default stream"
+        passes += 1
+        return plain(self, x)
+
+    kind.forward = forward
+T, B, I, H, C = 5, 2, 1, 3, 4
+for model, gates in (("rnn", 1), ("gru", 3), ("lstm", 4)):
+    G = gates * H
+    shapes = {"weight_ih_l0": (G, I), "weight_hh_l0": (G, H), "bias_ih_l0": (G,), "bias_hh_l0": (G,)}
+    weights = {model + "." + name: np.full(shape, 0.1, "float32") for name, shape in shapes.items()}
+    point = {"model": model, "nonlinearity": "tanh", "seq_len": T, "batch": B, "input": I, "hidden": H, "layers": 1,
+             "weights": weights, "x": np.ones((T, B, I), "float32"), "forward_only": False}
+    for forward_only in (False, True):
+        passes = Graph.replayed = 0
+        made = None
+        made = recurrent.Replay(dict(point, seed=np.ones((B, H), "float32"), forward_only=forward_only), Device("cpu"))
+        assert len(made.results()) == (1 if forward_only else 5) and Graph.replayed == (2 if forward_only else 3)
+    head = {"linear.weight": np.ones((C, H), "float32"), "linear.bias": np.ones(C, "float32")}
+    passes = Graph.replayed = 0
+    made = None
+    made = recurrent.StepReplay(dict(point, seed=np.ones((T, B), "float32"), classes=C, lr=1e-3, weights={**weights, **head}),
+                                Device("cpu"))
+    assert len(made.results()) == 2 * 6 and Graph.replayed == 1
+PYTHON
+python3 played.py "$source/bench/rivals" || fail "PyTorch's graphs"
 
 # What is installed here.
 found=0
