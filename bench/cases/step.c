@@ -467,9 +467,15 @@ static double best_rival(const bppsa_bench *bench) {
   return best != NULL && !best->noisy ? best->median_s : 0;
 }
 
-/* What computed the passes of an own row. */
+/* The dependent steps of the latest forward pass, which speculated. */
+static bool put_path(bppsa_model *model, json_t *row) {
+  bppsa_forward_stats stats = {0};
+  return bppsa_forward_stats_of(model, &stats) != BPPSA_OK || bppsa_json_put_integer(row, "path", stats.path);
+}
+
+/* What computed the passes of an own row, and how. */
 static bool put_plan(const entry *e, json_t *row) {
-  const bppsa_model *model = e->plain != NULL ? e->plain->model : e->model;
+  bppsa_model *model = e->plain != NULL ? e->plain->model : e->model;
   const bppsa_gradient_method *method = e->plain != NULL ? &e->plain->backward : &e->backward;
   const bppsa_forward_plan *plan = bppsa_forward_plan_of(model);
   return bppsa_json_put_text(row, "forward",
@@ -477,7 +483,7 @@ static bool put_plan(const entry *e, json_t *row) {
          bppsa_json_put_text(row, "backward",
                              method->backward == BPPSA_BACKWARD_SCAN ? bppsa_scan_algorithm_name(method->scan.algorithm)
                                                                      : bppsa_backward_name(method->backward)) &&
-         (!plan->speculative || bppsa_json_put_integer(row, "chunks", plan->chunks));
+         (!plan->speculative || (bppsa_json_put_integer(row, "chunks", plan->chunks) && put_path(model, row)));
 }
 
 static bool put_point(const session *s, json_t *row) {

@@ -41,6 +41,8 @@ static void test_document(void **state) {
       assert_true(get_integer(row, "reach") > 10 && get_integer(row, "reach") < 700);
     }
     assert_int_equal(get_integer(json_array_get(rows, 2), "chunks"), 2);
+    assert_in_range(get_integer(json_array_get(rows, 2), "path"), 350, 699); /* half of T, and a warm-up */
+    assert_null(json_object_get(json_array_get(rows, 1), "path"));
     assert_written("F.json", document);
     json_decref(document);
   }

@@ -27,6 +27,7 @@ static void steps(void **state) {
     check_row(rows, "scan_graph", "sequential");
     check_row(rows, "speculative", "speculative");
     check_row(rows, "speculative_graph", "speculative");
+    assert_true(get_integer(find_row(rows, "speculative_graph"), "path") > 0);
     assert_true(get_real(find_row(rows, "auto_graph"), "median_s") > 0);
     assert_non_null(strstr(get_text(find_row(json_object_get(document, "left_out"), "cudnn"), "reason"), "no whole step"));
     json_decref(document);
