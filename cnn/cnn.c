@@ -321,10 +321,18 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return n->backward_done && find_gradient(n, where);
 }
 
+static void forget(bppsa_model *model) {
+  cnn *n = (cnn *)model;
+  n->batch = 0;
+  n->x = n->seed = NULL;
+  n->backward_done = false;
+}
+
 const bppsa_model_ops bppsa_cnn_ops = {.name = "cnn",
                                        .forward = forward,
                                        .backward = backward,
                                        .input_gradients = input_gradients,
                                        .find_nonfinite = find_nonfinite,
                                        .delay = bppsa_cnn_delay,
-                                       .destroy = bppsa_cnn_destroy};
+                                       .destroy = bppsa_cnn_destroy,
+                                       .forget = forget};

@@ -92,6 +92,12 @@ void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples) 
   }
 }
 
+void bppsa_model_forget(bppsa_model *model) {
+  if (model->ops->forget != NULL) {
+    model->ops->forget(model);
+  }
+}
+
 bppsa_status bppsa_model_push(bppsa_model *model) {
   BPPSA_REQUIRE(model != NULL);
   return model->device == NULL ? BPPSA_OK

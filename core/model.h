@@ -74,6 +74,7 @@ typedef struct {
   void (*destroy)(bppsa_model *model);
   /* bppsa_model_drop. NULL: the model drops nothing. */
   void (*drop)(bppsa_model *model, int64_t step, const int64_t *samples);
+  void (*forget)(bppsa_model *model);        /* bppsa_model_forget. NULL: the model keeps nothing of the caller's */
   bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
   /* bppsa_model_delay, with a checked k. NULL: the model cannot. */
   bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
@@ -115,6 +116,11 @@ bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const 
  * change them. samples NULL: nothing is left out, as before the first call. A model on a GPU reads samples and lengths when the
  * queued work runs: a recorded pass finds those that stand in the same memory then, and the step of the latest call. */
 void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples);
+
+/* Forgets the latest passes and all that callers have lent: x, seed, lengths, a tape, the samples of bppsa_model_drop. That memory
+ * may then be freed. Until the next forward pass the model refuses backward passes and input gradients, and finds nothing that is
+ * not finite but in its parameters. */
+void bppsa_model_forget(bppsa_model *model);
 
 /* For models on a GPU; nothing to do for others. ERR_CUDA. */
 bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies values from the views to the GPU */

@@ -263,6 +263,17 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return false;
 }
 
+/* Where the ranks hold parts of the input, x is copied, and nothing of the caller's is kept. */
+static void forget(bppsa_model *model) {
+  layer_split *s = (layer_split *)model;
+  s->b = 0;
+  s->backward_done = false;
+  if (s->held_x == 0) {
+    s->held[0] = NULL;
+    s->layers[0].read = s->layers[0].own ? s->layers[0].read : NULL;
+  }
+}
+
 /* ---- the parameters' parts ---- */
 
 static bppsa_layer_part part_of(const layer_split *s, int64_t i, int64_t rank) {
@@ -346,4 +357,5 @@ const bppsa_model_ops bppsa_layer_split_ops = {.name = "layer split",
                                                .backward = backward,
                                                .input_gradients = input_gradients,
                                                .find_nonfinite = find_nonfinite,
-                                               .destroy = bppsa_layer_split_destroy};
+                                               .destroy = bppsa_layer_split_destroy,
+                                               .forget = forget};

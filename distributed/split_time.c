@@ -313,6 +313,16 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return bppsa_model_parameter_nonfinite(model, s->backward_done, where);
 }
 
+static void forget(bppsa_model *model) {
+  split_network *s = (split_network *)model;
+  s->batch = 0;
+  s->backward_done = false;
+  for (int64_t g = 0; g < s->group_count; ++g) {
+    s->groups[g].samples = 0;
+    bppsa_model_forget(s->groups[g].model);
+  }
+}
+
 /* All groups have the plan, statistics and pauses of the first one. */
 static const bppsa_model *inner(const bppsa_model *model) {
   return ((const split_network *)model)->groups[0].model;
@@ -345,6 +355,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
                              .input_gradients = input_gradients,
                              .find_nonfinite = find_nonfinite,
                              .destroy = destroy,
+                             .forget = forget,
                              .count = count_redone,
                              .inner = inner};
   s->base = (bppsa_model){.ops = &s->ops, .dtype = config->dtype, .classes = config->classes};

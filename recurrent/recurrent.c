@@ -351,6 +351,27 @@ static void drop(bppsa_model *model, int64_t step, const int64_t *samples) {
   }
 }
 
+static bppsa_status lose_array(void **array, int64_t size, int64_t *bytes) {
+  (void)size;
+  (void)bytes;
+  *array = NULL;
+  return BPPSA_OK;
+}
+
+static void forget(bppsa_model *model) {
+  recurrent_network *n = (recurrent_network *)model;
+  n->batch = 0;
+  n->x = n->seed = NULL;
+  n->output = NULL;
+  n->backward_done = n->has_logits = false;
+  n->next_samples = n->drop_samples = NULL;
+  n->ragged.active = false;
+  n->ragged.lengths = NULL;
+  if (n->config.tape) {
+    (void)bppsa_recurrent_visit_tape(n, 0, lose_array, NULL);
+  }
+}
+
 const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .forward = forward,
                                              .forward_lengths = forward_lengths,
@@ -359,4 +380,5 @@ const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .find_nonfinite = bppsa_recurrent_find_nonfinite,
                                              .destroy = bppsa_recurrent_destroy,
                                              .drop = drop,
+                                             .forget = forget,
                                              .count = count};

@@ -73,8 +73,8 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
 }
 
 void bppsa_batch_free(bppsa_batch *batch) {
-  if (batch->training) {
-    bppsa_model_drop(batch->model, 0, NULL); /* it borrows the indices for its next passes */
+  if (batch->lent) { /* also the indices, for its next passes */
+    bppsa_model_forget(batch->model);
   }
   bppsa_buffer_free(&batch->x);
   bppsa_buffer_free(&batch->seed);
@@ -178,6 +178,7 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);
   const bppsa_view x = own_x(batch);
+  batch->lent = true;
   bppsa_batch_tell(batch);
   BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, batch->lengths, &batch->logits));
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);

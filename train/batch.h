@@ -44,6 +44,7 @@ typedef struct {
   /* Of the samples in the present batch, size capacity, in host memory that a GPU reads when the batch's work runs; NULL: all
    * have T steps. */
   int64_t *lengths;
+  bool lent;        /* the model has these buffers from a pass */
   bool training;    /* passes are those of a step of training, which a model with dropout is told */
   int64_t step;     /* of training, from 0 */
   int64_t *indices; /* of the samples in the present batch, size capacity, in host memory */
@@ -60,7 +61,8 @@ typedef struct {
  * device that is not the model's; ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Free with bppsa_batch_free. */
 bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t capacity,
                                 bool gradients, bppsa_batch *batch);
-void bppsa_batch_free(bppsa_batch *batch); /* a zeroed batch is legal */
+/* A model that has made passes of the batch forgets them. A zeroed batch is legal. */
+void bppsa_batch_free(bppsa_batch *batch);
 
 /* From here on the model computes only these steps of every sample, a rank's of a sequence cut along time: the
  * batch holds whole samples, but forward passes, losses and seeds are of the steps' rows alone, which may be none. */

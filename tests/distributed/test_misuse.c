@@ -87,6 +87,10 @@ static bppsa_status misuse_time(bppsa_comm *comm, void *context) {
   BPPSA_TRY(m->ops->forward(m, &x, NULL, &logits));
   REFUSED(m->ops->backward(m, &x), BPPSA_ERR_SHAPE, "expected f64 [4, 2, 2]");
   BPPSA_TRY(m->ops->backward(m, &seed));
+  bppsa_model_forget(m);
+  REFUSED(m->ops->backward(m, &seed), BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
+  BPPSA_TRY(m->ops->forward(m, &x, NULL, &logits));
+  BPPSA_TRY(m->ops->backward(m, &seed));
   bppsa_model_destroy(m);
   bppsa_device_destroy(device);
   return BPPSA_OK;
@@ -198,6 +202,11 @@ static bppsa_status misuse_layers(bppsa_comm *comm, void *context) {
   numbers[in[0] * in[1] * in[2] + 3] = (float)NAN; /* of the second sample */
   BPPSA_TRY(m->ops->forward(m, &x, NULL, &logits));
   CHECK(m->ops->find_nonfinite(m, &where) && where.sample == 1);
+  bppsa_model_forget(m);
+  CHECK(!m->ops->find_nonfinite(m, &where));
+  REFUSED(m->ops->backward(m, &seed), BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
+  REFUSED(m->ops->input_gradients(m, &dx, &dh0), BPPSA_ERR_ARGUMENT, "input gradients: no backward pass precedes them");
+  REFUSED(bppsa_layer_split_tensor(m, 0, false, numbers), BPPSA_ERR_ARGUMENT, "tensor 0, expected 0 .. ");
   bppsa_model_destroy(m);
   bppsa_free(numbers);
   bppsa_cnn_network_free(&network);

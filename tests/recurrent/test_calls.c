@@ -186,6 +186,22 @@ static void drop(call_sequence *s, void *object) {
   tell_samples(o, draw(s, 0, 50), samples);
 }
 
+/* What was lent is freed at once; until the next forward pass there is none. */
+static void forget(call_sequence *s, void *object) {
+  subject *o = object;
+  (void)s;
+  bppsa_model_forget(o->model);
+  forget_seed(o);
+  if (o->config.tape) { /* the pass is a tape's */
+    o->pass = (pass){0};
+  } else {
+    free_pass(&o->pass);
+  }
+  bppsa_free(o->used != o->samples ? o->used : NULL);
+  bppsa_free(o->samples);
+  o->used = o->samples = NULL;
+}
+
 static void set_weights(call_sequence *s, void *object) {
   subject *o = object;
   draw_values(s, o);
@@ -354,6 +370,7 @@ static const call_kind plain_calls[] = {{"forward", 20, forward},
                                         {"backward_layers", 4, backward_layers},
                                         {"hidden_gradients", 3, hidden_gradients},
                                         {"drop", 6, drop},
+                                        {"forget", 4, forget},
                                         {"set_weights", 6, set_weights},
                                         {"set_wrong_weights", 3, set_wrong_weights},
                                         {"find_nonfinite", 4, look_for_nonfinite},
@@ -443,6 +460,7 @@ static void refused_tape(call_sequence *s, void *object) {
 
 static const call_kind tape_calls[] = {{"tape_forward", 20, tape_forward},
                                        {"tape_backward", 25, tape_backward},
+                                       {"forget", 4, forget},
                                        {"set_weights", 6, set_weights},
                                        {"set_wrong_weights", 2, set_wrong_weights},
                                        {"refused_tape", 4, refused_tape},

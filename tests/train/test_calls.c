@@ -152,11 +152,28 @@ static void draw_training(call_sequence *s, const subject *o, training *t) {
        bppsa_optimizer_name(c->optimizer.kind));
 }
 
+/* The memory of the batches is gone: the network knows nothing of them, and refuses what would read it. */
+static void assert_forgotten(const subject *o, bppsa_model *model) {
+  const int64_t shape[] = {o->config.seq_len, 1, model->classes};
+  const bppsa_view seed = bppsa_view_make(model->parameters[0].value.data, o->config.dtype, o->config.loss_all ? 3 : 2,
+                                          o->config.loss_all ? shape : shape + 1);
+  bppsa_nonfinite where;
+  bppsa_view states;
+  assert_refused(model->ops->backward(model, &seed), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "backward: no forward pass precedes it");
+  assert_refused(bppsa_recurrent_states(model, 0, &states), BPPSA_ERR_ARGUMENT);
+  assert_false(model->ops->find_nonfinite(model, &where));
+}
+
 static bppsa_status train_on(const subject *o, bppsa_model *model, const bppsa_device *device, training *t,
                              bppsa_train_result *result) {
   const bppsa_train_callbacks callbacks = {.context = t, .on_step = on_step, .stop = stop};
   t->step = 0;
-  return bppsa_train(&t->config, model, o->dataset, device, &callbacks, result);
+  const bppsa_status status = bppsa_train(&t->config, model, o->dataset, device, &callbacks, result);
+  char message[512];
+  snprintf(message, sizeof message, "%s", status != BPPSA_OK ? bppsa_last_error() : "");
+  assert_forgotten(o, model);
+  return status == BPPSA_OK ? status : bppsa_fail(status, "%s", message);
 }
 
 static void assert_same_results(const bppsa_train_result *a, const bppsa_train_result *b) {
@@ -232,12 +249,13 @@ static void evaluate(call_sequence *s, void *object) {
   assert_int_equal(bppsa_evaluate(other, o->dataset, o->other, first, count, batch, &expected), status);
   assert_same_reals("loss", BPPSA_F64, &found.loss, &expected.loss, 1);
   assert_same_reals("accuracy", BPPSA_F64, &found.accuracy, &expected.accuracy, 1);
+  assert_forgotten(o, o->model);
   assert_same_weights(o, other);
   bppsa_model_destroy(other);
   bppsa_free(before.values);
 }
 
-/* A forward pass of the caller's own: nothing is left out of it, whatever was trained before. */
+/* Passes of the caller's own: nothing is left out of them, whatever was trained before. */
 static void predict(call_sequence *s, void *object) {
   subject *o = object;
   bppsa_view found, expected;
@@ -249,6 +267,15 @@ static void predict(call_sequence *s, void *object) {
   assert_ok(bppsa_model_forward(o->model, &x, NULL, NULL, &found));
   assert_ok(bppsa_model_forward(other, &x, NULL, NULL, &expected));
   assert_same_views("outputs", &found, &expected);
+  bppsa_view seed = expected;
+  seed.data = copy_bytes(expected.data, bppsa_view_bytes(&expected));
+  assert_ok(o->model->ops->backward(o->model, &seed));
+  assert_ok(other->ops->backward(other, &seed));
+  for (int64_t i = 0; i < other->parameter_count; ++i) {
+    assert_same_views("gradients", &o->model->parameters[i].gradient, &other->parameters[i].gradient);
+  }
+  bppsa_model_forget(o->model); /* of the numbers that are freed here */
+  bppsa_free(seed.data);
   bppsa_model_destroy(other);
   bppsa_free(numbers);
   bppsa_free(before.values);
