@@ -7,7 +7,7 @@ static const bppsa_option_use uses[] = {
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_doctor doctor;
-  bppsa_doctor_examine(&doctor);
+  bppsa_doctor_examine(BPPSA_DOCTOR_PATIENCE_S, &doctor);
   bppsa_text shown = {0};
   const bppsa_status status =
       cli->to.json ? bppsa_json_render(bppsa_doctor_json(&doctor), &shown.text) : bppsa_doctor_text(&doctor, &shown);

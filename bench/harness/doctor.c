@@ -6,15 +6,20 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bppsa_version.h"
 #include "core/blas.h"
+#include "core/clock.h"
+#include "core/decimal.h"
 #include "core/simd.h"
 
 #if defined(__clang__)
@@ -102,52 +107,137 @@ static void find_backend(const backend *wanted, char *found, size_t size) {
   found[0] = '\0';
 }
 
-/* Looks for everything that has to be loaded to be found. */
-static void load_all(bppsa_doctor *d) {
-  bppsa_cudnn_probe(&d->cudnn);
-  bppsa_audio_probe(&d->audio);
-  bppsa_comm_transports(d->transports);
-  for (int i = 0; i < BACKENDS; ++i) {
-    find_backend(&backends[i], d->found[i], sizeof d->found[i]);
+/* ---- what has to be loaded to be found ---- */
+
+enum { PROBE_CUDNN = 0, PROBE_AUDIO, PROBE_TRANSPORTS, PROBE_BACKENDS, PROBES = PROBE_BACKENDS + BACKENDS };
+
+static void answer(bppsa_doctor *d, int probe) {
+  switch (probe) {
+  case PROBE_CUDNN:
+    bppsa_cudnn_probe(&d->cudnn);
+    break;
+  case PROBE_AUDIO:
+    bppsa_audio_probe(&d->audio);
+    break;
+  case PROBE_TRANSPORTS:
+    bppsa_comm_transports(d->transports);
+    break;
+  default:
+    find_backend(&backends[probe - PROBE_BACKENDS], d->found[probe - PROBE_BACKENDS], BPPSA_DOCTOR_PLACE);
   }
 }
 
-/* Does load_all in a process of its own, because not every library can be unloaded cleanly, and one that stays loaded takes the
- * place of the version that another library of the caller's process needs. The report comes back in shared memory; its pointers
- * lead to static texts, which both processes have. Returns false where the report did not come back whole. */
-static bool load_apart(bppsa_doctor *d) {
-  struct {
-    bppsa_doctor report;
-    bool whole;
-  } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) {
-    return false;
+/* Writes why a probe has no answer where its answer belongs, over what it may have begun to write. */
+static void answer_nothing(bppsa_doctor *d, int probe, const char *problem) {
+  switch (probe) {
+  case PROBE_CUDNN:
+    d->cudnn = (bppsa_cudnn_report){.built = true};
+    snprintf(d->cudnn.detail, sizeof d->cudnn.detail, "%s", problem);
+    break;
+  case PROBE_AUDIO:
+    d->audio = (bppsa_audio_report){.built = true};
+    snprintf(d->audio.detail, sizeof d->audio.detail, "%s", problem);
+    break;
+  case PROBE_TRANSPORTS: /* threads need no library */
+    for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
+      bppsa_comm_transport_report *t = &d->transports[i];
+      *t =
+          (bppsa_comm_transport_report){.name = bppsa_comm_transport_name((bppsa_comm_transport)i), .package = "", .built = true};
+      t->found = i == BPPSA_COMM_THREADS;
+      snprintf(t->detail, sizeof t->detail, "%s", t->found ? "" : problem);
+    }
+    break;
+  default:
+    d->found[probe - PROBE_BACKENDS][0] = '\0';
+    snprintf(d->problem[probe - PROBE_BACKENDS], BPPSA_DOCTOR_PROBLEM, "%s", problem);
   }
+}
+
+/* What the process that loads tells the one that waits: its pointers lead to static texts, which both have. */
+typedef struct {
+  bppsa_doctor report;
+  atomic_int at; /* the probe that it makes; PROBES: none is left */
+} answers;
+
+/* Waits until the process has ended, or has not come to another probe for `patience_s` seconds and is killed. Returns the signal
+ * that it died of by itself; 0: none, or where SIGCHLD is ignored nobody knows. */
+static int wait_for(pid_t child, const answers *shared, double patience_s) {
+  const struct timespec nap = {.tv_nsec = 2000000};
+  int at = atomic_load(&shared->at), status = 0;
+  double since = bppsa_now();
+  pid_t ended = 0;
+  while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+    const double now = bppsa_now();
+    since = at != atomic_load(&shared->at) ? now : since;
+    at = atomic_load(&shared->at);
+    if (now - since >= patience_s) {
+      (void)kill(child, SIGKILL);
+      while (waitpid(child, NULL, 0) < 0 && errno == EINTR) { /* a signal arrived */
+      }
+      return 0;
+    }
+    (void)nanosleep(&nap, NULL);
+  }
+  return ended == child && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+/* Makes the probes from shared->at on in a process of its own. text: why it did not come to the last one, "" if it did. */
+static void probe_apart(answers *shared, double patience_s, char text[BPPSA_DOCTOR_PROBLEM]) {
   const pid_t child = fork();
   if (child == 0) {
-    load_all(&shared->report);
-    shared->whole = true;
+    for (int i = atomic_load(&shared->at); i < PROBES; ++i) {
+      answer(&shared->report, i);
+      atomic_store(&shared->at, i + 1);
+    }
     _exit(0);
   }
-  while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) { /* a signal arrived */
+  text[0] = '\0';
+  if (child < 0) {
+    snprintf(text, BPPSA_DOCTOR_PROBLEM, "no process to load it: %s", strerror(errno));
+    return;
   }
-  const bool whole = child > 0 && shared->whole;
-  if (whole) {
-    d->cudnn = shared->report.cudnn;
-    d->audio = shared->report.audio;
-    memcpy(d->transports, shared->report.transports, sizeof d->transports);
-    memcpy(d->found, shared->report.found, sizeof d->found);
+  const int number = wait_for(child, shared, patience_s);
+  if (atomic_load(&shared->at) < PROBES && number != 0) {
+    snprintf(text, BPPSA_DOCTOR_PROBLEM, "loading it ended the process by signal %d", number);
+  } else if (atomic_load(&shared->at) < PROBES) {
+    bppsa_print(text, BPPSA_DOCTOR_PROBLEM, "loading it did not end in %.3g s", patience_s);
   }
-  (void)munmap(shared, sizeof *shared);
-  return whole;
 }
 
-void bppsa_doctor_examine(bppsa_doctor *d) {
+/* Makes all probes in other processes, because not every library can be unloaded cleanly, and one that stays loaded takes the place
+ * of the version that another library of the caller's process needs. */
+static void load_apart(double patience_s, bppsa_doctor *d) {
+  const double end = bppsa_now() + 4 * patience_s;
+  char problem[BPPSA_DOCTOR_PROBLEM] = "";
+  answers *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) {
+    snprintf(problem, sizeof problem, "no memory to share with a process that loads it: %s", strerror(errno));
+    for (int i = 0; i < PROBES; ++i) {
+      answer_nothing(d, i, problem);
+    }
+    return;
+  }
+  shared->report = *d;
+  atomic_init(&shared->at, 0);
+  while (atomic_load(&shared->at) < PROBES) {
+    if (bppsa_now() >= end) {
+      bppsa_print(problem, sizeof problem, "it was not loaded, because others had not ended in %.3g s", 4 * patience_s);
+    } else {
+      probe_apart(shared, patience_s, problem);
+    }
+    if (problem[0] != '\0') {
+      answer_nothing(&shared->report, atomic_load(&shared->at), problem);
+      atomic_fetch_add(&shared->at, 1);
+    }
+  }
+  *d = shared->report;
+  (void)munmap(shared, sizeof *shared);
+}
+
+void bppsa_doctor_examine(double patience_s, bppsa_doctor *d) {
   *d = (bppsa_doctor){
       .version = BPPSA_VERSION, .commit = BPPSA_COMMIT, .compiler = COMPILER, .cores = sysconf(_SC_NPROCESSORS_ONLN)};
-  if (!load_apart(d)) { /* no room for a process */
-    load_all(d);
-  }
+  load_apart(patience_s, d);
   bppsa_device *device = NULL;
   if (bppsa_device_create("cpu", 0, &device) == BPPSA_OK) {
     snprintf(d->processor, sizeof d->processor, "%s", bppsa_device_get_hardware(device));
@@ -216,6 +306,7 @@ static json_t *backends_json(const bppsa_doctor *d) {
     bool filled = object != NULL && bppsa_json_put_text(object, "name", backends[i].name);
     filled = filled && bppsa_json_put_bool(object, "found", d->found[i][0] != '\0');
     filled = filled && bppsa_json_put_text(object, "where", d->found[i]);
+    filled = filled && bppsa_json_put_text(object, "problem", d->problem[i]);
     filled = filled && bppsa_json_put_text(object, "package", backends[i].package);
     filled = filled && bppsa_json_put_text(object, "use", backends[i].use);
     ok = json_array_append_new(array, bppsa_json_finish(object, filled)) == 0;
@@ -307,8 +398,12 @@ bppsa_status bppsa_doctor_text(const bppsa_doctor *d, bppsa_text *text) {
   for (int i = 0; i < BACKENDS; ++i) {
     const backend *b = &backends[i];
     const bool found = d->found[i][0] != '\0';
-    bppsa_text_add(text, "  %-14s%-10s %s%s%s%s\n", b->name, found ? "found" : "not found", found ? d->found[i] : "brought by ",
-                   found ? "" : b->package, "; ", b->use);
+    const bool known = d->problem[i][0] == '\0';
+    bppsa_text_add(text, "  %-14s%-10s %s%s%s%s; %s\n", b->name,
+                   found   ? "found"
+                   : known ? "not found"
+                           : "no answer",
+                   d->problem[i], known ? "" : "; ", found ? d->found[i] : "brought by ", found ? "" : b->package, b->use);
   }
   return bppsa_text_check(text);
 }
