@@ -8,6 +8,7 @@
 #include "cli/setup.h"
 #include "cli/train_options.h"
 #include "core/alloc.h"
+#include "distributed/agree.h"
 #include "models/train_show.h"
 
 /* The options of all networks: method and length; how the learning rate changes; machine, ranks, files. */
@@ -258,9 +259,15 @@ static bool stop(void *context) {
  * (bench/harness/interrupt.h). */
 static bppsa_status train_interruptible(bppsa_interrupt *interrupt, bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
   const bool catches = bppsa_ranks_first(run->on.comm) || bppsa_comm_get_transport(run->on.comm) == BPPSA_COMM_MPI;
+  bool stops = bppsa_interrupt_pending(interrupt); /* the process was told so before the run began */
   callbacks->stop = stop;
-  if (run->on.comm == NULL && bppsa_interrupt_pending(interrupt)) { /* ranks agree on an end behind a step */
-    return bppsa_fail(BPPSA_ERR_IO, "stopped by %s before the first step, nothing was written", bppsa_interrupt_name(interrupt));
+  if (run->on.comm != NULL) {
+    BPPSA_TRY(bppsa_ranks_agree_stop(run->on.comm, 0, &stops));
+  }
+  if (stops) {
+    const char *name = bppsa_interrupt_name(interrupt);
+    return bppsa_fail(BPPSA_ERR_IO, "stopped by %s before the first step, nothing was written",
+                      name[0] != '\0' ? name : "another rank's signal");
   }
   if (catches) { /* once for each process */
     bppsa_interrupt_catch(interrupt);

@@ -112,9 +112,9 @@ typedef struct {
 /* Trains the model in place. `device` is the model's and gives the threads. callbacks may be NULL.
  *
  * The log file is created after all other checks. The loop allocates nothing, except to save a checkpoint and to record on a GPU.
- * On return the parameters' views hold the values that were reached, also for a model on a GPU. However a run ends that has computed
- * a pass, the model has then forgotten its passes (bppsa_model_forget), whose memory was the run's. On a GPU redone scan products
- * are counted after each step in runs by iterations or with checkpoints, otherwise after each epoch.
+ * On return the parameters' views hold the values that were reached, also for a model on a GPU. However a run ends that has
+ * computed a pass, the model has then forgotten its passes (bppsa_model_forget), whose memory was the run's. On a GPU redone scan
+ * products are counted after each step in runs by iterations or with checkpoints, otherwise after each epoch.
  *
  * A new run saves a checkpoint before its first step (to find out whether the directory can take one), then as configured, and
  * after the last step. A resumed run ends with the bits of a run that was never interrupted: weights, optimiser, position in the

@@ -383,6 +383,18 @@ except KeyboardInterrupt:
             self.assertRegex(err, "error: stopped by SIGTERM after step [0-9]+, its weights are in ")
             self.assertTrue(os.path.exists(weights))
 
+    def test_told_to_stop_on_ranks(self):
+        """Ranks agree before the first step too: none of them takes one."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = {name: os.path.join(folder, name) for name in ("save-weights", "log")}
+            for split in ("batch", "time", "gpipe"):
+                code, out, err = _native.command(
+                    ["train", "rnn", "--seq-len", "20", "--samples", "32", "--batch", "8", "--ranks", "2", "--split", split,
+                     *(word for name, path in files.items() for word in (f"--{name}", path))], ctypes.c_int(signal.SIGINT))
+                self.assertEqual((code, out), (1, ""))
+                self.assertRegex(err, "^bppsa: error: (rank [01]: )*stopped by SIGINT before the first step, nothing was written$")
+                self.assertEqual(os.listdir(folder), [])
+
     def test_another_handlers_exception_ends_training(self):
         out, err = run_until_interrupted(self, """
 import signal, bppsa
