@@ -395,6 +395,41 @@ except KeyboardInterrupt:
                 self.assertRegex(err, "^bppsa: error: (rank [01]: )*stopped by SIGINT before the first step, nothing was written$")
                 self.assertEqual(os.listdir(folder), [])
 
+    def test_a_second_ctrl_c_ends_the_wait_behind_the_first(self):
+        """The first one waits for a step that takes long, the second one does not. The step goes on meanwhile, and the interpreter
+        ends without it."""
+        out, err = run_until_interrupted(self, """
+import os, signal, sys, threading, time, bppsa
+from bppsa import _native
+def work():
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()  # half a second behind the first one
+    print("ready")
+    time.sleep(20)
+    seen.append("the end")
+seen, told, begun = [], _native.ctypes.c_int(0), time.monotonic()
+try:
+    _native.interruptible(work, told, ends=True)
+except KeyboardInterrupt:
+    seen.append(time.monotonic() - begun)
+print(told.value == signal.SIGINT, 0.9 < seen[0] < 10, len(seen), len(_native.under_way))
+""")
+        self.assertEqual((out, err), ("True True 1 1\n", ""))
+
+    def test_a_second_ctrl_c_in_training(self):
+        """Its step takes far longer than the wait for it."""
+        out, err = run_until_interrupted(self, """
+import os, signal, threading, time, bppsa
+from bppsa import _native
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+begun = time.monotonic()
+print("ready")
+try:
+    bppsa.train("rnn", seq_len=200000, hidden=128, samples=16, batch=16, iterations=1, threads=1)
+except KeyboardInterrupt as reason:
+    print(0.9 < time.monotonic() - begun < 10, len(_native.under_way), str(reason) == "")
+""")
+        self.assertEqual((out, err), ("True 1 True\n", ""))
+
     def test_another_handlers_exception_ends_training(self):
         out, err = run_until_interrupted(self, """
 import signal, bppsa
