@@ -12,11 +12,19 @@
 
 enum { LOCAL = 30, CENTRAL = 46, END = 22, STORED = 0, DEFLATED = 8 };
 
+/* An entry of the archive's directory. */
+typedef struct {
+  int64_t header; /* its offset */
+  int64_t length; /* of its name, which stands behind its header */
+} entry;
+
 struct bppsa_archive {
   const char *path;
   const unsigned char *data;
   int64_t size;
   int64_t taken; /* bytes of the members that have been read */
+  int64_t count;
+  entry *entries; /* size count */
 };
 
 /* ---- members ---- */
@@ -47,49 +55,53 @@ static int64_t find_end(const bppsa_archive *a) {
   return -1;
 }
 
-/* Finds the name of the directory's entry at `at`, and where the next entry begins. */
-static bppsa_status read_entry(const bppsa_archive *a, int64_t end, int64_t at, const char **name, int64_t *length,
-                               int64_t *next) {
-  if (at > end - CENTRAL || memcmp(a->data + at, "PK\x01\x02", 4) != 0) {
-    return broken(a, at, "no entry of the archive's directory, expected one");
+static const char *name_of(const bppsa_archive *a, const entry *e) {
+  return (const char *)a->data + e->header + CENTRAL;
+}
+
+/* Reads the entry at *at, and moves *at to the next one. end: of the directory. */
+static bppsa_status read_entry(const bppsa_archive *a, int64_t end, int64_t *at, entry *e) {
+  if (*at > end - CENTRAL || memcmp(a->data + *at, "PK\x01\x02", 4) != 0) {
+    return broken(a, *at, "no entry of the archive's directory, expected one");
   }
-  *name = (const char *)a->data + at + CENTRAL;
-  *length = get16(a->data + at + 28);
-  if (at + CENTRAL + *length > end) {
-    return broken(a, at, "a name that leaves the archive's directory");
+  *e = (entry){.header = *at, .length = get16(a->data + *at + 28)};
+  if (*at + CENTRAL + e->length > end) {
+    return broken(a, *at, "a name that leaves the archive's directory");
   }
-  *next = at + CENTRAL + *length + (int64_t)get16(a->data + at + 30) + (int64_t)get16(a->data + at + 32);
+  *at += CENTRAL + e->length + (int64_t)get16(a->data + *at + 30) + (int64_t)get16(a->data + *at + 32);
   return BPPSA_OK;
 }
 
-/* Finds the directory: its entries, and the end record behind them. */
-static bppsa_status find_directory(const bppsa_archive *a, int64_t *end, int64_t *first, uint32_t *entries) {
-  *end = find_end(a);
-  if (*end < 0) {
+/* Reads the whole directory, once. */
+static bppsa_status read_directory(bppsa_archive *a) {
+  const int64_t end = find_end(a);
+  if (end < 0) {
     return broken(a, a->size, "the archive ends without its directory, expected an NPZ file");
   }
-  *first = get32(a->data + *end + 16);
-  *entries = get16(a->data + *end + 10);
-  return BPPSA_OK;
+  int64_t at = get32(a->data + end + 16);
+  a->count = get16(a->data + end + 10);
+  a->entries = bppsa_calloc(a->count + 1, sizeof *a->entries);
+  bppsa_status status = a->entries == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int64_t i = 0; i < a->count && status == BPPSA_OK; ++i) {
+    status = read_entry(a, end, &at, &a->entries[i]);
+  }
+  return status;
 }
 
 /* Finds the offset of the member's central header. */
 static bppsa_status find_member(const bppsa_archive *a, const char *wanted, const char *expected, int64_t *header) {
-  int64_t end, at, length = 0, next = 0;
-  uint32_t entries;
-  const char *name = NULL;
-  BPPSA_TRY(find_directory(a, &end, &at, &entries));
+  const size_t length = strlen(wanted);
   *header = -1;
-  for (uint32_t i = 0; i < entries; ++i, at = next) {
-    BPPSA_TRY(read_entry(a, end, at, &name, &length, &next));
-    if ((size_t)length != strlen(wanted) || memcmp(name, wanted, (size_t)length) != 0) {
+  for (int64_t i = 0; i < a->count; ++i) {
+    const entry *e = &a->entries[i];
+    if ((size_t)e->length != length || memcmp(name_of(a, e), wanted, length) != 0) {
       continue;
     }
     if (*header >= 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the member %s occurs twice, expected once", a->path, (long long)at,
-                        wanted);
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the member %s occurs twice, expected once", a->path,
+                        (long long)e->header, wanted);
     }
-    *header = at;
+    *header = e->header;
   }
   return *header >= 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_FORMAT, "%s: member %s missing, expected %s", a->path, wanted, expected);
 }
@@ -168,12 +180,15 @@ bppsa_status bppsa_archive_open(const char *path, bppsa_archive **file) {
     return BPPSA_ERR_MEMORY;
   }
   made->path = path;
-  const bppsa_status status = bppsa_file_read(path, FILE_LIMIT, &data, &made->size);
+  bppsa_status status = bppsa_file_read(path, FILE_LIMIT, &data, &made->size);
+  if (status == BPPSA_OK) {
+    made->data = (const unsigned char *)data;
+    status = read_directory(made);
+  }
   if (status != BPPSA_OK) {
-    bppsa_free(made);
+    bppsa_archive_close(made);
     return status;
   }
-  made->data = (const unsigned char *)data;
   *file = made;
   return BPPSA_OK;
 }
@@ -181,6 +196,7 @@ bppsa_status bppsa_archive_open(const char *path, bppsa_archive **file) {
 void bppsa_archive_close(bppsa_archive *file) {
   if (file != NULL) {
     bppsa_free((void *)(uintptr_t)file->data);
+    bppsa_free(file->entries);
     bppsa_free(file);
   }
 }
@@ -192,18 +208,15 @@ const char *bppsa_archive_path(const bppsa_archive *file) {
 bppsa_status bppsa_archive_list(const bppsa_archive *a, bppsa_text *names, int64_t *count) {
   enum { SHOWN = 12 };
   const int64_t suffix = sizeof NPY - 1;
-  int64_t end, at, length = 0, next = 0;
-  uint32_t entries;
-  const char *name = NULL;
-  BPPSA_TRY(find_directory(a, &end, &at, &entries));
   *count = 0;
-  for (uint32_t i = 0; i < entries; ++i, at = next) {
-    BPPSA_TRY(read_entry(a, end, at, &name, &length, &next));
-    if (length <= suffix || memcmp(name + length - suffix, NPY, (size_t)suffix) != 0) {
+  for (int64_t i = 0; i < a->count; ++i) {
+    const char *name = name_of(a, &a->entries[i]);
+    const int64_t length = a->entries[i].length - suffix;
+    if (length <= 0 || memcmp(name + length, NPY, (size_t)suffix) != 0) {
       continue;
     }
     if (*count < SHOWN) {
-      bppsa_text_add(names, "%s%.*s", *count > 0 ? ", " : "", (int)(length - suffix), name);
+      bppsa_text_add(names, "%s%.*s", *count > 0 ? ", " : "", (int)length, name);
     }
     ++*count;
   }

@@ -12,7 +12,7 @@
 
 typedef struct bppsa_archive bppsa_archive;
 
-/* Reads an archive; `path` is borrowed until it is closed. ERR_IO, ERR_FORMAT, ERR_MEMORY. */
+/* Reads an archive and its directory; `path` is borrowed until it is closed. ERR_IO, ERR_FORMAT, ERR_MEMORY. */
 bppsa_status bppsa_archive_open(const char *path, bppsa_archive **archive);
 void bppsa_archive_close(bppsa_archive *archive); /* NULL is legal */
 const char *bppsa_archive_path(const bppsa_archive *archive);
@@ -20,7 +20,7 @@ const char *bppsa_archive_path(const bppsa_archive *archive);
  * says. ERR_FORMAT; ERR_UNSUPPORTED: an encrypted member, another compression; ERR_MEMORY. */
 bppsa_status bppsa_archive_read(bppsa_archive *archive, const char *name, const char *expected, unsigned char **bytes,
                                 int64_t *size);
-/* Adds the names of the archive's arrays, "a, b, c", and counts them. ERR_FORMAT, ERR_MEMORY. */
+/* Adds the names of the archive's arrays, "a, b, c", and counts them. ERR_MEMORY. */
 bppsa_status bppsa_archive_list(const bppsa_archive *archive, bppsa_text *names, int64_t *count);
 
 #endif

@@ -37,35 +37,31 @@ bool bppsa_npy_is_member(const char *path) {
   return path[bppsa_npy_file_length(path)] != '\0';
 }
 
-/* Finds the name of the member to read: the one that is asked for, or the only one. */
-static bppsa_status choose(const bppsa_archive *a, const char *asked, bppsa_text *member) {
-  bppsa_text names = {0};
-  int64_t count = 0;
-  bppsa_status status = bppsa_archive_list(a, &names, &count);
-  if (status == BPPSA_OK && asked == NULL && count != 1) {
-    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: an archive of %s%.200s, expected one array%s%.100s%s%.*s", bppsa_archive_path(a),
-                        count > 0 ? "the arrays " : "no array", count > 0 ? names.text : "", count > 0 ? "; name it, as in " : "",
-                        count > 0 ? bppsa_archive_path(a) : "", count > 0 ? ":" : "",
-                        count > 0 ? (int)strcspn(names.text, ",") : 0, count > 0 ? names.text : "");
+/* Writes the name of the member to read: the one that is asked for, or the only one. names: the archive's `count` arrays. */
+static bppsa_status choose(const bppsa_archive *a, const char *asked, int64_t count, const bppsa_text *names,
+                           bppsa_text *member) {
+  if (asked == NULL && count != 1) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: an archive of %s%.200s, expected one array%s%.100s%s%.*s", bppsa_archive_path(a),
+                      count > 0 ? "the arrays " : "no array", count > 0 ? names->text : "", count > 0 ? "; name it, as in " : "",
+                      count > 0 ? bppsa_archive_path(a) : "", count > 0 ? ":" : "",
+                      count > 0 ? (int)strcspn(names->text, ",") : 0, count > 0 ? names->text : "");
   }
-  if (status == BPPSA_OK) {
-    bppsa_text_add(member, "%s%s", asked != NULL ? asked : names.text, NPY);
-    status = bppsa_text_check(member);
-  }
-  bppsa_text_free(&names);
-  return status;
+  bppsa_text_add(member, "%s%s", asked != NULL ? asked : names->text, NPY);
+  return bppsa_text_check(member);
 }
 
 static bppsa_status load_array(bppsa_archive *a, const char *where, const char *asked, bppsa_buffer *array) {
-  bppsa_text member = {0}, expected = {0};
+  bppsa_text names = {0}, member = {0}, expected = {0};
   unsigned char *bytes = NULL;
   int64_t size = 0, count;
-  bppsa_text_add(&expected, "one of ");
-  bppsa_status status = choose(a, asked, &member);
-  status = status == BPPSA_OK ? bppsa_archive_list(a, &expected, &count) : status;
+  bppsa_status status = bppsa_archive_list(a, &names, &count);
+  status = status == BPPSA_OK ? choose(a, asked, count, &names, &member) : status;
+  bppsa_text_add(&expected, "one of %s", names.text != NULL ? names.text : "");
+  status = status == BPPSA_OK ? bppsa_text_check(&expected) : status;
   status = status == BPPSA_OK ? bppsa_archive_read(a, member.text, expected.text, &bytes, &size) : status;
   status = status == BPPSA_OK ? bppsa_npy_copy(where, bytes, size, array) : status;
   bppsa_free(bytes);
+  bppsa_text_free(&names);
   bppsa_text_free(&member);
   bppsa_text_free(&expected);
   return status;
