@@ -33,7 +33,9 @@ static const char notes[] =
     "Measures the time of the model's layers, of messages and of collective operations by their sizes, and how much ranks slow "
     "each\n"
     "other down. bppsa oracle MODEL SYSTEM.json then projects with these numbers. Under mpirun the ranks are those of MPI.\n"
-    "Rounds that say how much the slowdown spreads end when it is known within a tenth, or after 120 s of all measurements.\n"
+    "Every measured number comes with its spread: between which two it lies. Rounds of the slowdown end when that is known "
+    "within\n"
+    "a tenth, or after 120 s of all measurements.\n"
     "The oracle's rnn and gru have T 1000, H 20, one layer and one feature; times of other sizes are for people and "
     "--save-costs.\n";
 

@@ -43,8 +43,9 @@ void bppsa_chain_costs_set(const bppsa_chain_costs *costs, bppsa_schedule_config
   }
 }
 
-static double *array_of(bppsa_chain_costs *costs, bppsa_schedule_cost cost) {
-  return costs->memory + (costs->cost[cost] - costs->memory);
+/* One of the costs' own arrays, which they let others read alone. */
+static double *own(bppsa_chain_costs *costs, const double *array) {
+  return costs->memory + (array - costs->memory);
 }
 
 double bppsa_chain_message(const bppsa_chain *chain, int64_t samples, int64_t layer) {
@@ -63,18 +64,23 @@ double bppsa_chain_gradient(const bppsa_chain *chain, int64_t layer) {
 static bppsa_status make_costs(const bppsa_chain *chain, int64_t samples, bppsa_chain_costs *costs) {
   const int64_t layers = chain->layers;
   *costs = (bppsa_chain_costs){
-      .layers = layers, .samples = samples, .memory = bppsa_calloc((TIMED + COUNTED) * layers, sizeof *costs->memory)};
+      .layers = layers, .samples = samples, .memory = bppsa_calloc((3 * TIMED + COUNTED) * layers, sizeof *costs->memory)};
   if (costs->memory == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int i = 0; i < TIMED + COUNTED; ++i) {
-    costs->cost[i < TIMED ? timed[i].cost : counted[i - TIMED]] = costs->memory + i * layers;
+  for (int i = 0; i < TIMED; ++i) { /* medians first, then both ends */
+    costs->cost[timed[i].cost] = costs->memory + i * layers;
+    costs->low[timed[i].cost] = costs->memory + (TIMED + i) * layers;
+    costs->high[timed[i].cost] = costs->memory + (2 * TIMED + i) * layers;
+  }
+  for (int i = 0; i < COUNTED; ++i) {
+    costs->cost[counted[i]] = costs->memory + (3 * TIMED + i) * layers;
   }
   for (int64_t l = 0; l < layers; ++l) {
     const double message = bppsa_chain_message(chain, samples, l);
-    array_of(costs, BPPSA_COST_ACTIVATION)[l] = message - PIPELINE_HEADER + (double)(samples * chain->layer[l].kept);
-    array_of(costs, BPPSA_COST_MESSAGE)[l] = message;
-    array_of(costs, BPPSA_COST_GRADIENT)[l] = bppsa_chain_gradient(chain, l);
+    own(costs, costs->cost[BPPSA_COST_ACTIVATION])[l] = message - PIPELINE_HEADER + (double)(samples * chain->layer[l].kept);
+    own(costs, costs->cost[BPPSA_COST_MESSAGE])[l] = message;
+    own(costs, costs->cost[BPPSA_COST_GRADIENT])[l] = bppsa_chain_gradient(chain, l);
   }
   return BPPSA_OK;
 }
@@ -269,7 +275,10 @@ void bppsa_chain_probe_times(const bppsa_chain_probe *probe, bppsa_chain_costs *
     double kept[KEPT_RUNS]; /* sorted below */
     for (int64_t l = 0; runs > 0 && l < costs->layers; ++l) {
       memcpy(kept, seconds_of(w, i, l), (size_t)runs * sizeof *kept);
-      array_of(costs, timed[i].cost)[l] = bppsa_timing_of(runs, kept).median_s;
+      const bppsa_spread found = bppsa_spread_of(runs, kept);
+      own(costs, costs->cost[timed[i].cost])[l] = found.median;
+      own(costs, costs->low[timed[i].cost])[l] = found.low;
+      own(costs, costs->high[timed[i].cost])[l] = found.high;
     }
   }
 }
@@ -295,7 +304,7 @@ bppsa_status bppsa_chain_probe_measure(bppsa_comm *comm, bppsa_chain_probe *prob
   BPPSA_REQUIRE(comm != NULL && probe != NULL && how != NULL && how->repeats >= 0 && costs != NULL);
   bppsa_chain_costs made;
   BPPSA_TRY(make_costs(probe->chain, probe->samples, &made));
-  const int64_t count = TIMED * made.layers;
+  const int64_t count = 3 * TIMED * made.layers;
   const bppsa_view view = bppsa_view_make(made.memory, BPPSA_F64, 1, &count);
   bppsa_status status = bppsa_comm_barrier(comm);
   status = status == BPPSA_OK ? repeat(probe, how) : status;

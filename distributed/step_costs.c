@@ -10,6 +10,7 @@
 
 enum { LEAST_STEPS = 3, MOST_STEPS = 101 };
 enum { FORWARD, BACKWARD, EXCHANGE, UPDATE, PHASES };
+enum { AVERAGE, LOW, HIGH, ENDS };  /* of the steps of a rank */
 enum { INPUTS = 245, SEEDS = 246 }; /* streams of core/philox.h */
 
 /* A model on one rank, with what its steps read. */
@@ -25,7 +26,7 @@ struct bppsa_step_probe {
   int64_t stretches; /* room of a step: of a pass that has n points where ranks meet, n + 1; of other phases 1 */
   int64_t count[PHASES];
   double *stretch; /* [MOST_STEPS][stretches] */
-  double *average; /* [stretches] */
+  double *average; /* [ENDS][stretches] */
   int64_t steps;   /* of a measurement; 0: not known yet */
 };
 
@@ -115,40 +116,54 @@ static bppsa_status share_traffic(const bppsa_step_probe *s, bppsa_layer_traffic
   return bppsa_comm_broadcast(s->comm, 0, &view);
 }
 
-static double average(const bppsa_step_probe *s, int64_t stretch) {
+/* Of one stretch; the average lies between both ends. */
+static void find_ends(const bppsa_step_probe *s, int64_t stretch, double ends[ENDS]) {
   double seconds[MOST_STEPS], sum = 0;
   for (int64_t i = 0; i < s->steps; ++i) {
     seconds[i] = s->stretch[i * s->stretches + stretch];
     sum += seconds[i];
   }
-  return s->how.mean ? sum / (double)s->steps : bppsa_timing_of(s->steps, seconds).median_s;
+  const bppsa_spread spread = bppsa_spread_of(s->steps, seconds);
+  ends[AVERAGE] = s->how.mean ? sum / (double)s->steps : spread.median;
+  ends[LOW] = fmin(spread.low, ends[AVERAGE]);
+  ends[HIGH] = fmax(spread.high, ends[AVERAGE]);
 }
 
 /* What each phase takes: the ranks of a group wait for each other between stretches, the groups behind phases. Each rank averages
  * its own steps first. These ranks never wait, so whatever else the machine does takes the processor from one of them in the midst
  * of its step. The longest rank of every single step would count each such time in full, and so more of them the more ranks and
  * stretches there are. */
-static bppsa_status add_stretches(bppsa_step_probe *s, double seconds[PHASES]) {
-  const int64_t phases = PHASES;
-  const bppsa_view averages = bppsa_view_make(s->average, BPPSA_F64, 1, &s->stretches),
-                   sums = bppsa_view_make(seconds, BPPSA_F64, 1, &phases);
+static bppsa_status add_stretches(bppsa_step_probe *s, double seconds[ENDS][PHASES]) {
+  const int64_t all = ENDS * s->stretches, numbers = ENDS * PHASES;
+  const bppsa_view averages = bppsa_view_make(s->average, BPPSA_F64, 1, &all),
+                   sums = bppsa_view_make(seconds, BPPSA_F64, 1, &numbers);
   for (int64_t k = 0; k < s->stretches; ++k) {
-    s->average[k] = average(s, k);
+    double ends[ENDS];
+    find_ends(s, k, ends);
+    for (int end = 0; end < ENDS; ++end) {
+      s->average[end * s->stretches + k] = ends[end];
+    }
   }
   BPPSA_TRY(bppsa_comm_allreduce(s->group, BPPSA_COMM_MAX, &averages));
-  const double *at = s->average;
-  for (int phase = 0; phase < PHASES; ++phase) {
-    seconds[phase] = 0;
-    for (int64_t k = 0; k < s->count[phase]; ++k) {
-      seconds[phase] += *at++;
+  for (int end = 0; end < ENDS; ++end) {
+    const double *at = s->average + end * s->stretches;
+    for (int phase = 0; phase < PHASES; ++phase) {
+      seconds[end][phase] = 0;
+      for (int64_t k = 0; k < s->count[phase]; ++k) {
+        seconds[end][phase] += *at++;
+      }
     }
   }
   return bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &sums);
 }
 
+static struct bppsa_step_ends ends_of(const bppsa_step_probe *s, const double seconds[PHASES]) {
+  return (struct bppsa_step_ends){seconds[FORWARD], seconds[BACKWARD], seconds[UPDATE], s->data != NULL ? seconds[EXCHANGE] : 0};
+}
+
 bppsa_status bppsa_step_probe_measure(bppsa_step_probe *s, bppsa_step_costs *costs) {
   BPPSA_REQUIRE(s != NULL && costs != NULL);
-  double seconds[PHASES];
+  double seconds[ENDS][PHASES];
   BPPSA_TRY(s->steps == 0 ? count_steps(s) : BPPSA_OK);
   BPPSA_TRY(bppsa_comm_barrier(s->comm));
   BPPSA_TRY(make_step(s, s->stretch)); /* it ends when all ranks have taken it */
@@ -156,10 +171,13 @@ bppsa_status bppsa_step_probe_measure(bppsa_step_probe *s, bppsa_step_costs *cos
     BPPSA_TRY(make_step(s, s->stretch + i * s->stretches));
   }
   BPPSA_TRY(add_stretches(s, seconds));
-  *costs = (bppsa_step_costs){.forward_s = seconds[FORWARD],
-                              .backward_s = seconds[BACKWARD],
-                              .update_s = seconds[UPDATE],
-                              .exchange_s = s->data != NULL ? seconds[EXCHANGE] : 0};
+  const struct bppsa_step_ends average = ends_of(s, seconds[AVERAGE]);
+  *costs = (bppsa_step_costs){.forward_s = average.forward_s,
+                              .backward_s = average.backward_s,
+                              .update_s = average.update_s,
+                              .exchange_s = average.exchange_s,
+                              .low = ends_of(s, seconds[LOW]),
+                              .high = ends_of(s, seconds[HIGH])};
   return share_traffic(s, &costs->traffic);
 }
 
@@ -173,7 +191,7 @@ static bppsa_status set_up(bppsa_step_probe *s, const bppsa_cnn_network *network
   BPPSA_TRY(bppsa_optimizer_create(&how->optimizer, s->model, &s->optimizer));
   bppsa_optimizer_set_lr(s->optimizer, 0);
   s->stretches = 4 * network->count + PHASES + 8;
-  s->average = bppsa_calloc(s->stretches, sizeof *s->average);
+  s->average = bppsa_calloc(ENDS * s->stretches, sizeof *s->average);
   s->stretch = bppsa_calloc(s->stretches * MOST_STEPS, sizeof *s->stretch);
   return s->average == NULL || s->stretch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }

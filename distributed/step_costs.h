@@ -33,7 +33,12 @@ typedef struct {
    * several times in a pass, and each time the first ones wait for the last one. So a pass of such parts is a sum over the
    * stretches between exchanges, and each stretch counts with the longest time that a part of the group takes for it. */
   double forward_s, backward_s, update_s;
-  double exchange_s;           /* likewise: the sum of a whole model's gradients, as data parallelism makes it; of a part 0 */
+  double exchange_s; /* likewise: the sum of a whole model's gradients, as data parallelism makes it; of a part 0 */
+  /* The same from the lows and from the highs of each rank's steps (bppsa_spread, core/rounds.h): as if all stretches were fast, or
+   * slow, at once. */
+  struct bppsa_step_ends {
+    double forward_s, backward_s, update_s, exchange_s;
+  } low, high;
   bppsa_layer_traffic traffic; /* of rank 0 */
 } bppsa_step_costs;
 

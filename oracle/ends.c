@@ -6,20 +6,28 @@
 
 bool bppsa_oracle_has_spread(const bppsa_oracle_system *system) {
   bool found = bppsa_oracle_spread_known(system->layer_spread);
+  for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
+    found = found || bppsa_oracle_spread_known(system->product_spread[i]);
+  }
   for (int64_t i = 0; i < system->count; ++i) {
-    found = found || bppsa_oracle_spread_known(system->levels[i].slowdown_spread) ||
-            bppsa_oracle_spread_known(system->levels[i].message_spread);
+    const bppsa_oracle_level *level = &system->levels[i];
+    found = found || bppsa_oracle_spread_known(level->slowdown_spread) || bppsa_oracle_spread_known(level->message_spread);
+    for (int k = 0; k < BPPSA_OPERATIONS; ++k) {
+      found = found || bppsa_oracle_spread_known(level->own_spread[k]);
+    }
   }
   return found;
 }
 
-double bppsa_oracle_compute_factor(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end) {
-  return bppsa_oracle_spread_at(system->layer_spread, 1, end) * bppsa_oracle_slowdown_at(system, processors, end) /
-         bppsa_oracle_slowdown_at(system, processors, BPPSA_END_MIDDLE);
+double bppsa_oracle_slowdown_factor(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end) {
+  return bppsa_oracle_slowdown_at(system, processors, end) / bppsa_oracle_slowdown_at(system, processors, BPPSA_END_MIDDLE);
 }
 
-double bppsa_oracle_message_factor(const bppsa_oracle_system *system, int64_t p, bppsa_oracle_end end) {
-  return bppsa_oracle_spread_at(bppsa_oracle_system_level(system, p)->message_spread, 1, end);
+bppsa_oracle_spread bppsa_oracle_operation_spread(const bppsa_oracle_system *system, int64_t p,
+                                                  bppsa_oracle_operation operation) {
+  const bppsa_oracle_level *level = bppsa_oracle_system_level(system, p);
+  const bppsa_oracle_spread own = level->own_spread[operation];
+  return bppsa_oracle_spread_known(own) ? own : level->message_spread;
 }
 
 const char *bppsa_oracle_level_warning(const bppsa_oracle_level *level, char text[BPPSA_ORACLE_WARNING]) {

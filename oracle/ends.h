@@ -1,7 +1,7 @@
 /* What the spread of a measured system makes of projections, and what it warns of.
  *
  * bppsa calibrate writes between which two numbers each of them lies (oracle/system.h). A projection is linear in them: at an end
- * of the spread its computing and its bubbles take one factor of their time, what travels takes another. */
+ * of the spread each phase takes a factor of its time. */
 #ifndef BPPSA_ORACLE_ENDS_H
 #define BPPSA_ORACLE_ENDS_H
 
@@ -9,9 +9,10 @@
 
 /* Does the system say how far its numbers spread? */
 bool bppsa_oracle_has_spread(const bppsa_oracle_system *system);
-/* How many times longer computing takes at an end of the spread, while `processors` compute at once; and messages among p. */
-double bppsa_oracle_compute_factor(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end);
-double bppsa_oracle_message_factor(const bppsa_oracle_system *system, int64_t p, bppsa_oracle_end end);
+/* How many times longer computing takes at an end of the slowdown's spread, while `processors` compute at once. */
+double bppsa_oracle_slowdown_factor(const bppsa_oracle_system *system, double processors, bppsa_oracle_end end);
+/* The factors of an operation's times among p processors. */
+bppsa_oracle_spread bppsa_oracle_operation_spread(const bppsa_oracle_system *system, int64_t p, bppsa_oracle_operation operation);
 
 /* A sentence about a level whose processors compute as long side by side as one after the other, within the spread, so that they
  * gain nothing; "" about others. Returns text. */

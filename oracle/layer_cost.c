@@ -13,32 +13,67 @@ static double seconds_of(const bppsa_oracle_query *q, double measured_s, double 
   return measured_s >= 0 ? q->slowdown * measured_s : fmax(bppsa_flops_s(q, flops), moved_s);
 }
 
+double bppsa_layer_forward_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end) {
+  return seconds_of(q, bppsa_oracle_spread_at(layer->forward_spread, layer->forward_s, end), layer->flops, layer->x + layer->y);
+}
+
+double bppsa_layer_backward_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end) {
+  const double times = layer->w > 0 ? 2 : 1;
+  return seconds_of(q, bppsa_oracle_spread_at(layer->backward_spread, layer->backward_s, end), times * layer->flops,
+                    times * (layer->x + layer->y));
+}
+
+double bppsa_layer_update_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end) {
+  const double parameters = layer->w + layer->bias;
+  return seconds_of(q, bppsa_oracle_spread_at(layer->update_spread, layer->update_s, end), 4 * parameters, 5 * parameters);
+}
+
 double bppsa_layer_forward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
-  return seconds_of(q, layer->forward_s, layer->flops, layer->x + layer->y);
+  return bppsa_layer_forward_at(q, layer, BPPSA_END_MIDDLE);
 }
 
 double bppsa_layer_backward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
-  const double times = layer->w > 0 ? 2 : 1;
-  return seconds_of(q, layer->backward_s, times * layer->flops, times * (layer->x + layer->y));
+  return bppsa_layer_backward_at(q, layer, BPPSA_END_MIDDLE);
 }
 
 double bppsa_layer_update_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
-  const double parameters = layer->w + layer->bias;
-  return seconds_of(q, layer->update_s, 4 * parameters, 5 * parameters);
+  return bppsa_layer_update_at(q, layer, BPPSA_END_MIDDLE);
 }
 
-double bppsa_layer_product_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
-  return seconds_of(q, layer->product_s, layer->product_flops, 0);
+bppsa_oracle_spread bppsa_oracle_model_spread(const bppsa_oracle_query *q, bppsa_oracle_phase phase) {
+  static double (*const seconds[])(const bppsa_oracle_query *, const bppsa_oracle_layer *,
+                                   bppsa_oracle_end) = {[BPPSA_PHASE_FORWARD] = bppsa_layer_forward_at,
+                                                        [BPPSA_PHASE_BACKWARD] = bppsa_layer_backward_at,
+                                                        [BPPSA_PHASE_UPDATE] = bppsa_layer_update_at};
+  bppsa_oracle_spread sum = {0, 0};
+  double middle = 0;
+  bool known = false;
+  for (int64_t l = 0; l < q->model->count; ++l) {
+    const bppsa_oracle_layer *layer = &q->model->layers[l];
+    const bppsa_oracle_spread of_phase[] = {layer->forward_spread, layer->backward_spread, layer->update_spread};
+    known = known || bppsa_oracle_spread_known(of_phase[phase]);
+    middle += seconds[phase](q, layer, BPPSA_END_MIDDLE);
+    sum.low += seconds[phase](q, layer, BPPSA_END_LOW);
+    sum.high += seconds[phase](q, layer, BPPSA_END_HIGH);
+  }
+  return bppsa_oracle_spread_factors(known ? sum : (bppsa_oracle_spread){0, 0}, middle);
 }
 
-double bppsa_layer_walk_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer) {
-  return bppsa_layer_backward_s(q, layer) + q->slowdown * fmax(0, layer->scan_s);
+double bppsa_layer_product_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end) {
+  return seconds_of(q, bppsa_oracle_spread_at(layer->product_spread, layer->product_s, end), layer->product_flops, 0);
 }
 
-double bppsa_scan_product_s(const bppsa_oracle_query *q, bppsa_oracle_product product, double hidden, double samples) {
+double bppsa_layer_walk_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end) {
+  const double longer = bppsa_oracle_spread_at(layer->scan_spread, layer->scan_s, end);
+  return bppsa_layer_backward_at(q, layer, end) + q->slowdown * fmax(0, longer);
+}
+
+double bppsa_scan_product_at(const bppsa_oracle_query *q, bppsa_oracle_product product, double hidden, double samples,
+                             bppsa_oracle_end end) {
   const bppsa_oracle_product_cost *cost = &q->system->products[product];
   const double terms = product == BPPSA_PRODUCT_MATRICES ? hidden * hidden * hidden : hidden * hidden;
-  return bppsa_oracle_product_measured(cost) ? q->slowdown * bppsa_oracle_product_s(product, cost, hidden, samples)
+  const double factor = bppsa_oracle_spread_at(q->system->product_spread[product], 1, end);
+  return bppsa_oracle_product_measured(cost) ? factor * q->slowdown * bppsa_oracle_product_s(product, cost, hidden, samples)
                                              : bppsa_flops_s(q, samples * 2 * terms);
 }
 

@@ -11,14 +11,21 @@
 double bppsa_layer_forward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
 double bppsa_layer_backward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
 double bppsa_layer_update_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+/* The same at an end of the measured time's spread. */
+double bppsa_layer_forward_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end);
+double bppsa_layer_backward_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end);
+double bppsa_layer_update_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end);
+/* The factors of FW, BW or WU of all layers together, where their spread was measured. */
+bppsa_oracle_spread bppsa_oracle_model_spread(const bppsa_oracle_query *q, bppsa_oracle_phase phase);
 /* Seconds of `flops` on one processor. */
 double bppsa_flops_s(const bppsa_oracle_query *q, double flops);
 /* The product of two steps' Jacobians of a recurrent layer, one sample: measured, or by its FLOPs. */
-double bppsa_layer_product_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+double bppsa_layer_product_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end);
 /* The backward pass of a recurrent layer by a linear scan, one sample: BW, and where it was measured what the scan takes longer. */
-double bppsa_layer_walk_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+double bppsa_layer_walk_at(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bppsa_oracle_end end);
 /* A product of the scan over ranks, of gradients of size `hidden` for so many samples at once: measured, or by its FLOPs. */
-double bppsa_scan_product_s(const bppsa_oracle_query *q, bppsa_oracle_product product, double hidden, double samples);
+double bppsa_scan_product_at(const bppsa_oracle_query *q, bppsa_oracle_product product, double hidden, double samples,
+                             bppsa_oracle_end end);
 
 /* ParaDL, table 3: 2 B (|x| + |y|) + 2 |w| + |bi|, in elements; `batch` samples, shares of activations and of weights. */
 double bppsa_layer_elements(const bppsa_oracle_layer *layer, double batch, double activations, double weights);

@@ -15,6 +15,11 @@ static const bppsa_oracle_share *find(const bppsa_oracle_model *model, const cha
   return NULL;
 }
 
+/* So many times the seconds. */
+static bppsa_oracle_spread times(double count, bppsa_oracle_spread spread) {
+  return (bppsa_oracle_spread){count * spread.low, count * spread.high};
+}
+
 bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, int64_t ways, int64_t groups,
                            bppsa_oracle_row *row) {
   const int64_t p = row->processors;
@@ -27,6 +32,10 @@ bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, in
   row->phase_s[BPPSA_PHASE_FORWARD] = samples * share->forward_s;
   row->phase_s[BPPSA_PHASE_BACKWARD] = samples * share->backward_s;
   row->phase_s[BPPSA_PHASE_UPDATE] = iterations * share->update_s;
+  row->phase_spread_s[BPPSA_PHASE_FORWARD] = times(samples, share->forward_spread);
+  row->phase_spread_s[BPPSA_PHASE_BACKWARD] = times(samples, share->backward_spread);
+  row->phase_spread_s[BPPSA_PHASE_UPDATE] = times(iterations, share->update_spread);
+  row->side_by_side = true;
   if (share->allgathers > 0) {
     row->phase_s[BPPSA_PHASE_COLLECTIVES] +=
         iterations * share->allgathers * bppsa_oracle_allgather_s(q, ways, batch * share->allgather_bytes / share->allgathers);
@@ -44,6 +53,7 @@ bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, in
         iterations * bppsa_oracle_allreduce_s(q, ways, false, ways, share->tile_gradient_bytes);
   }
   const bool buckets = strcmp(strategy, "data") == 0 && share->exchange_s > 0; /* ranks that share layers add without them */
+  row->phase_spread_s[BPPSA_PHASE_GRADIENT_EXCHANGE] = times(buckets ? iterations : 0, share->exchange_spread);
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] +=
       iterations * (buckets ? share->exchange_s : bppsa_oracle_allreduce_s(q, p, ways > 1, groups, share->weight_gradient_bytes));
   return true;

@@ -36,6 +36,15 @@ void bppsa_oracle_model_free(bppsa_oracle_model *model) {
   *model = (bppsa_oracle_model){0};
 }
 
+void bppsa_oracle_layer_spreads(bppsa_oracle_layer *layer, bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS]) {
+  const bppsa_oracle_spread_member list[] = {{"forward_s", layer->forward_s, &layer->forward_spread, true},
+                                             {"backward_s", layer->backward_s, &layer->backward_spread, true},
+                                             {"update_s", layer->update_s, &layer->update_spread, true},
+                                             {"product_s", layer->product_s, &layer->product_spread, true},
+                                             {"scan_s", layer->scan_s, &layer->scan_spread, true}};
+  memcpy(members, list, sizeof list);
+}
+
 /* ---- reading ---- */
 
 static bool same(const int64_t a[1 + BPPSA_ORACLE_AXES], const int64_t b[1 + BPPSA_ORACLE_AXES]) {
@@ -159,8 +168,8 @@ static bppsa_status check_shapes(const char *where, const bppsa_oracle_layer *la
 }
 
 static const char *const layer_members[] = {
-    "name", "kind",  "in",     "out",           "kernel",    "stride",     "padding",  "x",         "y",      "w",
-    "bias", "flops", "gather", "product_flops", "forward_s", "backward_s", "update_s", "product_s", "scan_s", NULL};
+    "name",   "kind",          "in",        "out",        "kernel",   "stride",    "padding", "x",      "y", "w", "bias", "flops",
+    "gather", "product_flops", "forward_s", "backward_s", "update_s", "product_s", "scan_s",  "spread", NULL};
 
 static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
   double x = -1, y = -1;
@@ -185,6 +194,9 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"x\" and \"y\": expected %.17g and %.17g, the elements of \"in\" and \"out\"",
                       where, layer->x, layer->y);
   }
+  bppsa_oracle_spread_member spreads[BPPSA_ORACLE_LAYER_SPREADS];
+  bppsa_oracle_layer_spreads(layer, spreads);
+  BPPSA_TRY(bppsa_oracle_spread_parse(where, object, BPPSA_ORACLE_LAYER_SPREADS, spreads));
   BPPSA_TRY(check_shapes(where, layer));
   if (layer->flops < 0) { /* every weight meets every output position of its channel */
     layer->flops = layer->w > 0 ? 2 * layer->w * layer->y / (double)layer->out[0] : layer->y;
@@ -306,6 +318,10 @@ static json_t *layer_json(const bppsa_oracle_layer *layer, bool gather) {
   ok = ok && put_measured(object, "forward_s", layer->forward_s) && put_measured(object, "backward_s", layer->backward_s);
   ok = ok && put_measured(object, "update_s", layer->update_s) && put_measured(object, "product_s", layer->product_s);
   ok = ok && put_measured(object, "scan_s", layer->scan_s);
+  bppsa_oracle_layer copy = *layer;
+  bppsa_oracle_spread_member spreads[BPPSA_ORACLE_LAYER_SPREADS];
+  bppsa_oracle_layer_spreads(&copy, spreads);
+  ok = ok && bppsa_oracle_spread_put(object, BPPSA_ORACLE_LAYER_SPREADS, spreads);
   return bppsa_json_finish(object, ok && (!gather || bppsa_json_put_bool(object, "gather", true)));
 }
 

@@ -19,6 +19,7 @@
  *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
  *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system
  *   product_flops, product_s   of a recurrent layer: FLOPs and measured seconds of the product of two steps' Jacobians, one sample
+ *   spread        of a layer {"forward_s": [1e-4, 2e-4], ..}: between which two numbers a measured time lies (oracle/system.h)
  *   scan_s        of a recurrent layer: measured seconds that a linear scan takes longer than the backward pass, one sample;
  *                 default 0
  *   Layers form a chain: each takes what the one in front of it gives, in its shape or as one row; a recurrent layer also gives its
@@ -65,7 +66,13 @@ typedef struct {
   double product_flops;               /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
   double product_s;                   /* measured, one sample; negative: not measured */
   double scan_s;                      /* likewise: what a linear scan takes longer than BP */
+  /* Between which seconds the measured times lie. */
+  bppsa_oracle_spread forward_spread, backward_spread, update_spread, product_spread, scan_spread;
 } bppsa_oracle_layer;
+
+/* The members of "spread" of a layer that the oracle reads; pointers lead into the layer, which holds its times already. */
+enum { BPPSA_ORACLE_LAYER_SPREADS = 5 };
+void bppsa_oracle_layer_spreads(bppsa_oracle_layer *layer, bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS]);
 
 typedef struct {
   char name[BPPSA_ORACLE_NAME];

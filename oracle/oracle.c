@@ -64,10 +64,71 @@ bppsa_oracle_query bppsa_oracle_query_default(const bppsa_oracle_model *model, c
 
 /* ---- rows ---- */
 
+bool bppsa_oracle_spreads(const bppsa_oracle_query *q) {
+  bool found = bppsa_oracle_has_spread(q->system);
+  for (int phase = BPPSA_PHASE_FORWARD; phase <= BPPSA_PHASE_UPDATE && !found; ++phase) {
+    found = bppsa_oracle_spread_known(bppsa_oracle_model_spread(q, (bppsa_oracle_phase)phase));
+  }
+  for (int64_t i = 0; i < q->model->share_count && !found; ++i) {
+    const bppsa_oracle_share *share = &q->model->shares[i];
+    found = bppsa_oracle_spread_known(share->forward_spread) || bppsa_oracle_spread_known(share->backward_spread) ||
+            bppsa_oracle_spread_known(share->update_spread) || bppsa_oracle_spread_known(share->exchange_spread);
+  }
+  return found;
+}
+
+/* The factors of what travels: of all operations that a phase may consist of. */
+static bppsa_oracle_spread traffic_spread(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_phase phase) {
+  const bppsa_oracle_operation sum =
+      q->collective == BPPSA_COLLECTIVE_ORDERED ? BPPSA_OPERATION_ORDERED_SUM : BPPSA_OPERATION_ALLREDUCE;
+  const bppsa_oracle_operation operations[BPPSA_PHASE_COUNT][2] = {
+      [BPPSA_PHASE_GRADIENT_EXCHANGE] = {sum, sum},
+      [BPPSA_PHASE_COLLECTIVES] = {sum, BPPSA_OPERATION_ALLGATHER},
+      [BPPSA_PHASE_HALO] = {BPPSA_OPERATION_POINT_TO_POINT, BPPSA_OPERATION_POINT_TO_POINT},
+      [BPPSA_PHASE_POINT_TO_POINT] = {BPPSA_OPERATION_POINT_TO_POINT, BPPSA_OPERATION_STAGE_MESSAGE}};
+  return bppsa_oracle_spread_join(bppsa_oracle_operation_spread(q->system, row->processors, operations[phase][0]),
+                                  bppsa_oracle_operation_spread(q->system, row->processors, operations[phase][1]));
+}
+
+/* The factors of a phase's time: those of its own measurement, of the model's layers, or of the system. Who waits, waits for passes
+ * of both kinds. */
+static bppsa_oracle_spread phase_spread(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_phase phase) {
+  if (phase == BPPSA_PHASE_WAIT) {
+    return bppsa_oracle_spread_join(phase_spread(q, row, BPPSA_PHASE_FORWARD), phase_spread(q, row, BPPSA_PHASE_BACKWARD));
+  }
+  const bppsa_oracle_spread own = bppsa_oracle_spread_factors(row->phase_spread_s[phase], row->phase_s[phase]);
+  if (bppsa_oracle_spread_known(own)) {
+    return own;
+  }
+  if (phase > BPPSA_PHASE_UPDATE) {
+    return traffic_spread(q, row, phase);
+  }
+  const bppsa_oracle_spread layers = bppsa_oracle_model_spread(q, phase);
+  return bppsa_oracle_spread_known(layers) ? layers : q->system->layer_spread;
+}
+
+/* Sets both ends of all phases. */
+static void set_ends(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  bppsa_oracle_spread ends[BPPSA_PHASE_COUNT];
+  row->side_by_side = row->side_by_side && bppsa_oracle_spread_known(row->phase_spread_s[BPPSA_PHASE_FORWARD]);
+  for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
+    const bppsa_oracle_spread factors = phase_spread(q, row, (bppsa_oracle_phase)phase);
+    ends[phase] = (bppsa_oracle_spread){bppsa_oracle_spread_at(factors, 1, BPPSA_END_LOW) * row->phase_s[phase],
+                                        bppsa_oracle_spread_at(factors, 1, BPPSA_END_HIGH) * row->phase_s[phase]};
+  }
+  memcpy(row->phase_spread_s, ends, sizeof ends);
+}
+
 double bppsa_oracle_time_at(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_end computing,
                             bppsa_oracle_end messages) {
-  return bppsa_oracle_compute_factor(q->system, row->busy, computing) * (row->compute_s + row->waiting_s) +
-         bppsa_oracle_message_factor(q->system, row->processors, messages) * row->communication_s;
+  const double slower = row->side_by_side ? 1 : bppsa_oracle_slowdown_factor(q->system, row->busy, computing);
+  double seconds = 0;
+  for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
+    const bool travels = phase > BPPSA_PHASE_UPDATE && phase < BPPSA_PHASE_WAIT;
+    const double at = bppsa_oracle_spread_at(row->phase_spread_s[phase], row->phase_s[phase], travels ? messages : computing);
+    seconds += travels ? at : at * slower;
+  }
+  return seconds;
 }
 
 static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
@@ -77,7 +138,8 @@ static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   }
   row->waiting_s = row->phase_s[BPPSA_PHASE_WAIT];
   row->time_s = row->compute_s + row->communication_s + row->waiting_s;
-  if (bppsa_oracle_has_spread(q->system)) {
+  set_ends(q, row);
+  if (bppsa_oracle_spreads(q)) {
     row->spread_s = (bppsa_oracle_spread){bppsa_oracle_time_at(q, row, BPPSA_END_LOW, BPPSA_END_LOW),
                                           bppsa_oracle_time_at(q, row, BPPSA_END_HIGH, BPPSA_END_HIGH)};
   }
@@ -199,18 +261,25 @@ int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p) {
   return best;
 }
 
+/* What was measured for one strategy alone may be fast while all others are slow. */
+static double time_if(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_end own, bppsa_oracle_end computing,
+                      bppsa_oracle_end messages) {
+  return bppsa_oracle_time_at(q, row, row->side_by_side ? own : computing, messages);
+}
+
 bool bppsa_oracle_may_be_fastest(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, int64_t i) {
-  static const bppsa_oracle_end ends[] = {BPPSA_END_LOW, BPPSA_END_HIGH};
+  static const bppsa_oracle_end ends[] = {BPPSA_END_LOW, BPPSA_END_MIDDLE, BPPSA_END_HIGH};
+  enum { ENDS = sizeof ends / sizeof ends[0] };
   const bppsa_oracle_row *row = &rows->rows[i];
   bool leads = false;
-  for (int corner = 0; corner < 4 && row->feasible && !leads; ++corner) {
-    const bppsa_oracle_end computing = ends[corner % 2], messages = ends[corner / 2];
-    const double time = bppsa_oracle_time_at(q, row, computing, messages);
+  for (int pair = 0; pair < ENDS * ENDS && row->feasible && !leads; ++pair) {
+    const bppsa_oracle_end computing = ends[pair % ENDS], messages = ends[pair / ENDS];
+    const double time = time_if(q, row, BPPSA_END_LOW, computing, messages);
     leads = true;
     for (int64_t k = 0; k < rows->count && leads; ++k) {
       const bppsa_oracle_row *other = &rows->rows[k];
-      leads =
-          other->processors != row->processors || !other->feasible || time <= bppsa_oracle_time_at(q, other, computing, messages);
+      leads = k == i || other->processors != row->processors || !other->feasible ||
+              time <= time_if(q, other, BPPSA_END_HIGH, computing, messages);
     }
   }
   return leads;

@@ -48,7 +48,8 @@ int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p);
 /* Seconds of an epoch where computing and messages take as long as at these ends of the system's spread; of a row with times. */
 double bppsa_oracle_time_at(const bppsa_oracle_query *query, const bppsa_oracle_row *row, bppsa_oracle_end computing,
                             bppsa_oracle_end messages);
-/* Is the row, at one of the four pairs of ends, as fast as any other row with as many processors? */
+/* Is the row as fast as any other row with as many processors, with computing fast, as measured or slow, and messages
+ * too, in all nine pairs? A row whose computing was measured by itself is fast then, and another such row slow. */
 bool bppsa_oracle_may_be_fastest(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, int64_t i);
 
 /* ---- what is shown ---- */

@@ -47,6 +47,8 @@ typedef struct {
   double slowdown; /* of computing; set for each row by the system's level */
 } bppsa_oracle_query;
 
+/* Does the system, or what was measured of the model, say how far its numbers spread? */
+bool bppsa_oracle_spreads(const bppsa_oracle_query *query);
 /* D of the model, 4 bytes, gamma of the system, weak scaling, b = 32, two chunks. */
 bppsa_oracle_query bppsa_oracle_query_default(const bppsa_oracle_model *model, const bppsa_oracle_system *system);
 
@@ -54,7 +56,9 @@ typedef struct {
   const char *strategy;
   int64_t processors, groups; /* p; p1 of hybrid strategies, otherwise 1 */
   int64_t mini_batch, micro_batches;
-  double phase_s[BPPSA_PHASE_COUNT];                    /* an epoch */
+  double phase_s[BPPSA_PHASE_COUNT];                     /* an epoch */
+  bppsa_oracle_spread phase_spread_s[BPPSA_PHASE_COUNT]; /* between which seconds each lies, without the slowdown's spread */
+  bool side_by_side; /* computing was measured while all ranks computed: the slowdown's spread is in that */
   double compute_s, communication_s, waiting_s, time_s; /* time_s: their sum; NaN where p is beyond the limit */
   double busy;                                          /* how many processors compute at once, on average */
   double speedup;               /* the time of serial, one processor with mini-batches of b, over time_s; NaN: none */

@@ -42,7 +42,7 @@ static void add_shares(const bppsa_oracle_row *row, const char *of, bppsa_text *
 /* May the row be as fast as the best one, within the spread of the system's numbers? */
 static bool is_rival(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, int64_t i) {
   return rows->best >= 0 && i != rows->best && rows->rows[i].processors == rows->rows[rows->best].processors &&
-         bppsa_oracle_has_spread(q->system) && bppsa_oracle_may_be_fastest(q, rows, i);
+         bppsa_oracle_spreads(q) && bppsa_oracle_may_be_fastest(q, rows, i);
 }
 
 /* Adds the other strategies that are possible, the fastest first. Nothing is a number of times slower than no time at all. */
@@ -159,7 +159,7 @@ static void add_row(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bp
   bppsa_text_add(text, "%-14s %9" PRId64 " %10" PRId64 " %10.4g %10.4g %10.4g %10.4g %9s %10s", row->strategy, row->processors,
                  row->mini_batch, row->compute_s, row->communication_s, row->waiting_s, row->time_s, part,
                  bppsa_text_si(row->memory_bytes, "B", memory, sizeof memory));
-  if (bppsa_oracle_has_spread(q->system)) {
+  if (bppsa_oracle_spreads(q)) {
     bppsa_print(part, sizeof part, "%.4g..%.4g", row->spread_s.low, row->spread_s.high);
     bppsa_text_add(text, " %18s", part);
   }
@@ -212,7 +212,7 @@ static void add_possible(const bppsa_oracle_query *q, const bppsa_oracle_rows *r
     if (rows->rows[i].feasible && !any) {
       bppsa_text_add(text, "%-14s %9s %10s %10s %10s %10s %10s %9s %10s%s\n", "strategy", "p", "mini-batch", "compute s",
                      "commun. s", "waiting s", "epoch s", "speed-up", "memory",
-                     bppsa_oracle_has_spread(q->system) ? "    spread of epoch" : "");
+                     bppsa_oracle_spreads(q) ? "    spread of epoch" : "");
       any = true;
     }
     if (rows->rows[i].feasible) {
@@ -299,7 +299,7 @@ json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_orac
   ok = ok && bppsa_json_put_text(object, "scaling", query->strong ? "strong" : "weak");
   ok = ok && (query->model->measured[0] == '\0' || bppsa_json_put_text(object, "measured", query->model->measured));
   ok = ok && bppsa_json_put_text(object, "verdict", verdict.text);
-  ok = ok && (!bppsa_oracle_has_spread(query->system) || bppsa_json_put(object, "may_be_as_fast", rivals_json(query, rows)));
+  ok = ok && (!bppsa_oracle_spreads(query) || bppsa_json_put(object, "may_be_as_fast", rivals_json(query, rows)));
   ok = ok && bppsa_json_put(object, "warnings", bppsa_oracle_warnings_json(query->system));
   bppsa_text_free(&verdict);
   if (!ok) {

@@ -31,8 +31,19 @@ static double *number_of(bppsa_oracle_share *share, int i) {
   return (double *)(void *)((char *)share + numbers[i].at);
 }
 
+enum { SPREADS = 4 };
+
+static void list_spreads(bppsa_oracle_share *share, bppsa_oracle_spread_member members[SPREADS]) {
+  const bppsa_oracle_spread_member list[SPREADS] = {{"forward_s", share->forward_s, &share->forward_spread, true},
+                                                    {"backward_s", share->backward_s, &share->backward_spread, true},
+                                                    {"update_s", share->update_s, &share->update_spread, true},
+                                                    {"exchange_s", share->exchange_s, &share->exchange_spread, true}};
+  memcpy(members, list, sizeof list);
+}
+
 bppsa_status bppsa_oracle_share_parse(const char *where, const json_t *object, bppsa_oracle_share *share) {
-  const char *names[NUMBERS + 2] = {"strategy"};
+  const char *names[NUMBERS + 3] = {"strategy"};
+  bppsa_oracle_spread_member spreads[SPREADS];
   bppsa_oracle_member members[NUMBERS];
   bppsa_oracle_share made = {.ways = -1};
   for (int i = 0; i < NUMBERS; ++i) {
@@ -40,6 +51,7 @@ bppsa_status bppsa_oracle_share_parse(const char *where, const json_t *object, b
     *number_of(&made, i) = -1;
     members[i] = (bppsa_oracle_member){numbers[i].name, number_of(&made, i), numbers[i].low, numbers[i].high, numbers[i].whole};
   }
+  names[1 + NUMBERS] = "spread";
   BPPSA_TRY(bppsa_oracle_known(where, object, names));
   BPPSA_TRY(bppsa_oracle_text(where, object, "strategy", sizeof made.strategy, made.strategy));
   BPPSA_TRY(bppsa_oracle_numbers(where, object, NUMBERS, members));
@@ -49,16 +61,20 @@ bppsa_status bppsa_oracle_share_parse(const char *where, const json_t *object, b
                         numbers[i].low);
     }
   }
+  list_spreads(&made, spreads);
+  BPPSA_TRY(bppsa_oracle_spread_parse(where, object, SPREADS, spreads));
   *share = made;
   return BPPSA_OK;
 }
 
 json_t *bppsa_oracle_share_json(const bppsa_oracle_share *share) {
   bppsa_oracle_share copy = *share;
+  bppsa_oracle_spread_member spreads[SPREADS];
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "strategy", share->strategy);
   for (int i = 0; ok && i < NUMBERS; ++i) {
     ok = bppsa_json_put_real(object, numbers[i].name, *number_of(&copy, i));
   }
-  return bppsa_json_finish(object, ok);
+  list_spreads(&copy, spreads);
+  return bppsa_json_finish(object, ok && bppsa_oracle_spread_put(object, SPREADS, spreads));
 }

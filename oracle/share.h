@@ -3,7 +3,7 @@
 #ifndef BPPSA_ORACLE_SHARE_H
 #define BPPSA_ORACLE_SHARE_H
 
-#include "core/json.h"
+#include "oracle/spread.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,9 +21,11 @@ typedef struct {
   double allgathers, sums, messages;                 /* of an iteration: sums of activations and input gradients */
   double allgather_bytes, sum_bytes, message_bytes;  /* of one sample; of a rank's own segments; of messages that it receives */
   double tile_gradient_bytes, weight_gradient_bytes; /* of an iteration: added up in a group, and between groups */
+  bppsa_oracle_spread forward_spread, backward_spread, update_spread, exchange_spread; /* of the times, in seconds */
 } bppsa_oracle_share;
 
-/* Reads an object with a member for each of these numbers. ERR_FORMAT names what is missing or wrong. */
+/* Reads an object with a member for each of these numbers, and "spread" with two numbers for any of the times. ERR_FORMAT names
+ * what is missing or wrong. */
 bppsa_status bppsa_oracle_share_parse(const char *where, const json_t *object, bppsa_oracle_share *share);
 /* The share as such an object; NULL when out of memory. */
 json_t *bppsa_oracle_share_json(const bppsa_oracle_share *share);

@@ -16,12 +16,19 @@ bool bppsa_oracle_spread_known(bppsa_oracle_spread spread);
 /* The number at an end; `middle` where the spread is not known. */
 double bppsa_oracle_spread_at(bppsa_oracle_spread spread, double middle, bppsa_oracle_end end);
 
-/* A member of "spread": two numbers, the smaller first, with `middle` between them. */
+/* The spread as factors of `middle`; not known where nothing was measured, or 0. */
+bppsa_oracle_spread bppsa_oracle_spread_factors(bppsa_oracle_spread spread, double middle);
+/* The smallest spread that holds both; one that is not known adds nothing. */
+bppsa_oracle_spread bppsa_oracle_spread_join(bppsa_oracle_spread a, bppsa_oracle_spread b);
+
+/* A member of "spread": two numbers, the smaller first, with `middle` between them. seconds: 0 is one of them. */
 typedef struct {
   const char *name;
   double middle;
   bppsa_oracle_spread *spread;
+  bool seconds;
 } bppsa_oracle_spread_member;
+enum { BPPSA_ORACLE_MOST_SPREADS = 8 /* members */ };
 
 /* Reads the members of the object's "spread"; those that are absent stay as they are. ERR_FORMAT names what is wrong. */
 bppsa_status bppsa_oracle_spread_parse(const char *where, const json_t *object, size_t count,

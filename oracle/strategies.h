@@ -30,6 +30,9 @@ STRATEGY(time_chunked);
 STRATEGY(time_blelloch);
 #undef STRATEGY
 
+/* A strategy sets phase_spread_s where it knows both ends better than by the factors of the model's layers and of the system's
+ * operations, from which the others come. */
+
 /* Compute of whole layers: `share` of the samples' forward and backward passes, `update_share` of the updates. */
 void bppsa_oracle_compute(const bppsa_oracle_query *q, bppsa_oracle_row *row, double share, double update_share);
 /* Fills in all phases by what was measured of ranks that share the model in `ways` parts, `groups` groups of them beside each

@@ -139,6 +139,26 @@ static bppsa_status read_operations(const char *where, const json_t *object, bpp
   return BPPSA_OK;
 }
 
+enum { LEVEL_SPREADS = 2 + BPPSA_OPERATIONS, SYSTEM_SPREADS = 1 + BPPSA_PRODUCTS };
+_Static_assert((int)LEVEL_SPREADS <= (int)BPPSA_ORACLE_MOST_SPREADS, "a place for each member");
+
+/* The members of a level's "spread". */
+static void list_level_spreads(bppsa_oracle_level *level, bppsa_oracle_spread_member members[LEVEL_SPREADS]) {
+  members[0] = (bppsa_oracle_spread_member){"slowdown", level->slowdown, &level->slowdown_spread, false};
+  members[1] = (bppsa_oracle_spread_member){"messages", 1, &level->message_spread, false};
+  for (int i = 0; i < BPPSA_OPERATIONS; ++i) {
+    members[2 + i] = (bppsa_oracle_spread_member){operations[i], 1, &level->own_spread[i], false};
+  }
+}
+
+/* The members of the system's. */
+static void list_system_spreads(bppsa_oracle_system *system, bppsa_oracle_spread_member members[SYSTEM_SPREADS]) {
+  members[0] = (bppsa_oracle_spread_member){"layers", 1, &system->layer_spread, false};
+  for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
+    members[1 + i] = (bppsa_oracle_spread_member){bppsa_oracle_product_name(i), 1, &system->product_spread[i], false};
+  }
+}
+
 static bppsa_status read_level(const char *where, const json_t *object, int64_t inside, bppsa_oracle_level *level) {
   static const char *const names[] = {"name",           "processors",     "alpha_s",   "bandwidth",   "contention",
                                       "slowdown",       "point_to_point", "allreduce", "ordered_sum", "allgather",
@@ -154,9 +174,9 @@ static bppsa_status read_level(const char *where, const json_t *object, int64_t 
   BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof members / sizeof members[0], members));
   BPPSA_TRY(read_link(where, object, &link));
   BPPSA_TRY(read_operations(where, object, level));
-  const bppsa_oracle_spread_member spreads[] = {{"slowdown", level->slowdown, &level->slowdown_spread},
-                                                {"messages", 1, &level->message_spread}};
-  BPPSA_TRY(bppsa_oracle_spread_parse(where, object, sizeof spreads / sizeof spreads[0], spreads));
+  bppsa_oracle_spread_member spreads[LEVEL_SPREADS];
+  list_level_spreads(level, spreads);
+  BPPSA_TRY(bppsa_oracle_spread_parse(where, object, LEVEL_SPREADS, spreads));
   level->processors = (int64_t)processors;
   level->alpha_s = link.alpha_s;
   level->beta_s = link.beta_s;
@@ -189,8 +209,9 @@ bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document
                       made.memory_bandwidth);
   }
   BPPSA_TRY(bppsa_oracle_products_parse(where, json_object_get(document, "products"), made.products));
-  const bppsa_oracle_spread_member spread = {"layers", 1, &made.layer_spread};
-  BPPSA_TRY(bppsa_oracle_spread_parse(where, document, 1, &spread));
+  bppsa_oracle_spread_member spreads[SYSTEM_SPREADS];
+  list_system_spreads(&made, spreads);
+  BPPSA_TRY(bppsa_oracle_spread_parse(where, document, SYSTEM_SPREADS, spreads));
   const json_t *levels = json_object_get(document, "levels");
   made.count = (int64_t)json_array_size(levels);
   if (made.count < 1 || made.count > BPPSA_ORACLE_MOST_LEVELS) {
@@ -212,8 +233,9 @@ static bool put_link(json_t *object, bppsa_link link) {
 }
 
 static json_t *level_json(const bppsa_oracle_level *level) {
-  bppsa_oracle_spread slowdown = level->slowdown_spread, messages = level->message_spread;
-  const bppsa_oracle_spread_member spreads[] = {{"slowdown", 1, &slowdown}, {"messages", 1, &messages}};
+  bppsa_oracle_level copy = *level;
+  bppsa_oracle_spread_member spreads[LEVEL_SPREADS];
+  list_level_spreads(&copy, spreads);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "name", level->name);
   ok = ok && bppsa_json_put_integer(object, "processors", level->processors);
@@ -224,7 +246,7 @@ static json_t *level_json(const bppsa_oracle_level *level) {
     json_t *own = level->own[i].beta_s > 0 ? json_object() : NULL;
     ok = level->own[i].beta_s <= 0 || bppsa_json_put(object, operations[i], bppsa_json_finish(own, put_link(own, level->own[i])));
   }
-  return bppsa_json_finish(object, ok && bppsa_oracle_spread_put(object, sizeof spreads / sizeof spreads[0], spreads));
+  return bppsa_json_finish(object, ok && bppsa_oracle_spread_put(object, LEVEL_SPREADS, spreads));
 }
 
 json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
@@ -240,8 +262,10 @@ json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
   ok = ok && bppsa_json_put_real(object, "memory_reuse", system->memory_reuse);
   ok = ok && (!bppsa_oracle_product_measured(&system->products[0]) ||
               bppsa_json_put(object, "products", bppsa_oracle_products_json(system->products)));
-  bppsa_oracle_spread layers = system->layer_spread;
-  ok = ok && bppsa_oracle_spread_put(object, 1, &(bppsa_oracle_spread_member){"layers", 1, &layers});
+  bppsa_oracle_system copy = *system;
+  bppsa_oracle_spread_member spreads[SYSTEM_SPREADS];
+  list_system_spreads(&copy, spreads);
+  ok = ok && bppsa_oracle_spread_put(object, SYSTEM_SPREADS, spreads);
   if (!ok) {
     json_decref(levels);
     return bppsa_json_finish(object, false);

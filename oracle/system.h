@@ -20,9 +20,11 @@
  *   point_to_point, allreduce, ordered_sum, allgather, reduce_scatter, stage_message
  *                            {"alpha_s", "bandwidth"} of one operation, by its formula in oracle/collective.h; default: the
  *                            level's. With an allreduce of its own, a level's allreduce is a ring unless another one is asked for
- *   spread                   of a level {"slowdown": [1.3, 1.6], "messages": [0.9, 1.2]}, of the system {"layers": [0.97, 1.1]}:
- *                            between which numbers the slowdown lies, and which factors make messages and layers as fast and as
- *                            slow as they were measured (bppsa_spread_of, core/rounds.h); default: not known
+ *   spread                   of a level {"slowdown": [1.3, 1.6], "messages": [0.9, 1.2], "allreduce": [0.8, 1.1], ..}, of the
+ *                            system {"layers": [0.97, 1.1], "product": [0.9, 1.3], "apply": [0.9, 1.2]}: between which numbers the
+ *                            slowdown lies, and which factors make messages, one operation, layers and products as fast and as slow
+ *                            as they were measured (bppsa_spread_of, core/rounds.h); default: not known. Measured times of layers
+ *                            and shares have a "spread" of their own, in seconds
  *   products                 seconds of the products of the scan over ranks (oracle/products.h); default: by their FLOPs
  *   measured, layer_times, fits, product_fits   what bppsa calibrate adds: when and on what it measured, the times of a model's
  *                            layers (bppsa_oracle_system_times), and the measurements behind alpha, beta and products
@@ -62,6 +64,7 @@ typedef struct {
   double slowdown;                                     /* 0: 1 */
   bppsa_link own[BPPSA_OPERATIONS];                    /* beta_s 0: the level's */
   bppsa_oracle_spread slowdown_spread, message_spread; /* the latter as factors of the times of all operations */
+  bppsa_oracle_spread own_spread[BPPSA_OPERATIONS];    /* factors of one operation's times; not known: those of all */
 } bppsa_oracle_level;
 
 typedef struct {
@@ -71,6 +74,7 @@ typedef struct {
   bppsa_oracle_level levels[BPPSA_ORACLE_MOST_LEVELS];
   bppsa_oracle_product_cost products[BPPSA_PRODUCTS]; /* of one processor by itself; all 0: not measured */
   bppsa_oracle_spread layer_spread;                   /* factors of the times of layers */
+  bppsa_oracle_spread product_spread[BPPSA_PRODUCTS]; /* factors of the times of products */
 } bppsa_oracle_system;
 
 /* What bppsa oracle calls the machine at hand, which it measures (cli/this_machine.h). The library has no such system. */

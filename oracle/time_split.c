@@ -40,26 +40,41 @@ static int64_t limit(const bppsa_oracle_query *q, char reason[160]) {
  *   blelloch  r = ceil(log2 p) rounds: a product is joined r - 2 times and sent r - 1 times, the last time while the gradient
  *             moves to where it goes; a gradient that arrives is applied and sent on, (r - 2)(full + matrix) +
  *             max(matrix, apply + vector) + (r - 1)(apply + vector). That is exact where p is a power of two */
+static double backward_compute(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, bool waits, double batch,
+                               const bppsa_oracle_row *row, bppsa_oracle_end end) {
+  const double p = (double)row->processors, rounds = ceil(log2(p)), hidden = (double)layer->out[0];
+  const double full = bppsa_scan_product_at(q, BPPSA_PRODUCT_MATRICES, hidden, batch, end),
+               apply = bppsa_scan_product_at(q, BPPSA_PRODUCT_VECTOR, hidden, batch, end);
+  const double walk = batch * bppsa_layer_walk_at(q, layer, end) / p,
+               products = p > 2 ? batch * (double)layer->in[1] / p * bppsa_layer_product_at(q, layer, end) : 0;
+  return fmax(walk, products) +
+         (how == BY_CHUNKED || p == 2 ? (p - 2) * apply : (rounds - 2) * full + (rounds - (waits ? 1 : 0)) * apply);
+}
+
 static void add_backward(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, double iterations, double batch,
                          bppsa_oracle_row *row) {
   const double p = (double)row->processors, rounds = ceil(log2(p)), hidden = (double)layer->out[0], bytes = (double)q->item_bytes;
   const double vector = bppsa_oracle_message_s(q, row->processors, batch * hidden * bytes),
                matrix = bppsa_oracle_message_s(q, row->processors, batch * hidden * hidden * bytes);
-  const double full = bppsa_scan_product_s(q, BPPSA_PRODUCT_MATRICES, hidden, batch),
-               apply = bppsa_scan_product_s(q, BPPSA_PRODUCT_VECTOR, hidden, batch);
-  const double walk = batch * bppsa_layer_walk_s(q, layer) / p,
-               products = p > 2 ? batch * (double)layer->in[1] / p * bppsa_layer_product_s(q, layer) : 0;
-  double compute = fmax(walk, products), messages = 0;
-  if (how == BY_CHUNKED || p == 2) {
-    compute += (p - 2) * apply;
-    messages = (p - 1) * vector;
-  } else {
-    const bool waits = matrix > apply + vector; /* for the product, with a gradient that has arrived */
-    compute += (rounds - 2) * full + (rounds - (waits ? 1 : 0)) * apply;
-    messages = (rounds - (waits ? 1 : 2)) * matrix + (rounds - (waits ? 1 : 0)) * vector;
-  }
-  row->phase_s[BPPSA_PHASE_BACKWARD] += iterations * compute;
+  const double apply = bppsa_scan_product_at(q, BPPSA_PRODUCT_VECTOR, hidden, batch, BPPSA_END_MIDDLE);
+  const bool waits = matrix > apply + vector; /* for the product, with a gradient that has arrived */
+  const double messages =
+      how == BY_CHUNKED || p == 2 ? (p - 1) * vector : (rounds - (waits ? 1 : 2)) * matrix + (rounds - (waits ? 1 : 0)) * vector;
+  row->phase_s[BPPSA_PHASE_BACKWARD] += iterations * backward_compute(q, layer, how, waits, batch, row, BPPSA_END_MIDDLE);
+  row->phase_spread_s[BPPSA_PHASE_BACKWARD].low += iterations * backward_compute(q, layer, how, waits, batch, row, BPPSA_END_LOW);
+  row->phase_spread_s[BPPSA_PHASE_BACKWARD].high +=
+      iterations * backward_compute(q, layer, how, waits, batch, row, BPPSA_END_HIGH);
   row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += iterations * messages;
+}
+
+/* Adds the seconds of an epoch's backward pass, and both ends of them. */
+static void add_walk(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bool scans, double samples,
+                     bppsa_oracle_row *row) {
+  double (*const seconds)(const bppsa_oracle_query *, const bppsa_oracle_layer *, bppsa_oracle_end) =
+      scans ? bppsa_layer_walk_at : bppsa_layer_backward_at;
+  row->phase_s[BPPSA_PHASE_BACKWARD] += samples * seconds(q, layer, BPPSA_END_MIDDLE);
+  row->phase_spread_s[BPPSA_PHASE_BACKWARD].low += samples * seconds(q, layer, BPPSA_END_LOW);
+  row->phase_spread_s[BPPSA_PHASE_BACKWARD].high += samples * seconds(q, layer, BPPSA_END_HIGH);
 }
 
 static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, bppsa_oracle_row *row) {
@@ -71,7 +86,7 @@ static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer 
   const bool relayed = how == BY_BP || p == 1; /* the backward pass is one as the forward pass */
   const double forward = samples * bppsa_layer_forward_s(q, layer) / p, backward = samples * bppsa_layer_backward_s(q, layer) / p;
   row->phase_s[BPPSA_PHASE_FORWARD] += forward;
-  row->phase_s[BPPSA_PHASE_BACKWARD] += relayed ? backward : samples * bppsa_layer_walk_s(q, layer) / p;
+  add_walk(q, layer, !relayed, samples / p, row);
   row->phase_s[BPPSA_PHASE_WAIT] += bubbles * (forward + (relayed ? backward : 0));
   row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += row->processors > 1 ? iterations * passes * relay : 0;
   if (how != BY_BP && row->processors > 1) {
@@ -91,13 +106,16 @@ static bppsa_status project(const bppsa_oracle_query *q, way how, bppsa_oracle_r
       add_recurrent(q, layer, how, row);
     } else { /* one processor has it, and the others wait */
       row->phase_s[BPPSA_PHASE_FORWARD] += (double)q->samples * bppsa_layer_forward_s(q, layer);
-      row->phase_s[BPPSA_PHASE_BACKWARD] += (double)q->samples * bppsa_layer_backward_s(q, layer);
+      add_walk(q, layer, false, (double)q->samples, row);
     }
     row->phase_s[BPPSA_PHASE_UPDATE] += iterations * bppsa_layer_update_s(q, layer);
     elements += bppsa_layer_elements(layer, (double)row->mini_batch, cut ? 1 / p : 1, 1);
     if (cut && how != BY_BP) { /* a product of the processor's Jacobians for each sample */
       elements += (double)row->mini_batch * (double)layer->out[0] * (double)layer->out[0];
     }
+  }
+  if (!bppsa_oracle_spread_known(bppsa_oracle_model_spread(q, BPPSA_PHASE_BACKWARD))) { /* both ends are the middle */
+    row->phase_spread_s[BPPSA_PHASE_BACKWARD] = (bppsa_oracle_spread){0};
   }
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
       iterations * bppsa_oracle_allreduce_s(q, row->processors, false, row->processors, bppsa_oracle_weight_bytes(q));

@@ -8,11 +8,26 @@
 #include "oracle/members.h"
 #include "oracle/system.h"
 
+enum { APART = 2 /* gradients of the input and of the weights apart, which are for people */ };
+
+/* Of the times that the file has; those of another file are gone. */
+static bppsa_status read_spreads(const char *where, const json_t *object, const double apart[APART], bppsa_oracle_layer *layer) {
+  bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS + APART];
+  bppsa_oracle_spread unread[APART] = {{0}};
+  bppsa_oracle_layer_spreads(layer, members);
+  for (int i = 0; i < BPPSA_ORACLE_LAYER_SPREADS; ++i) {
+    *members[i].spread = (bppsa_oracle_spread){0};
+  }
+  members[BPPSA_ORACLE_LAYER_SPREADS] = (bppsa_oracle_spread_member){"input_grad_s", apart[0], &unread[0], true};
+  members[BPPSA_ORACLE_LAYER_SPREADS + 1] = (bppsa_oracle_spread_member){"weight_grad_s", apart[1], &unread[1], true};
+  return bppsa_oracle_spread_parse(where, object, BPPSA_ORACLE_LAYER_SPREADS + APART, members);
+}
+
 static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
   static const char *const names[] = {"name",   "forward_s",    "backward_s",    "update_s", "product_s",
-                                      "scan_s", "input_grad_s", "weight_grad_s", NULL};
+                                      "scan_s", "input_grad_s", "weight_grad_s", "spread",   NULL};
   char name[BPPSA_ORACLE_NAME];
-  double forward = -1, backward = -1, update = -1, product = -1, scan = -1, apart[2]; /* the gradients apart: for people */
+  double forward = -1, backward = -1, update = -1, product = -1, scan = -1, apart[APART];
   const bppsa_oracle_member numbers[] = {{"forward_s", &forward, 0, 1e9, false},     {"backward_s", &backward, 0, 1e9, false},
                                          {"update_s", &update, 0, 1e9, false},       {"product_s", &product, 0, 1e9, false},
                                          {"scan_s", &scan, 0, 1e9, false},           {"input_grad_s", &apart[0], 0, 1e9, false},
@@ -28,11 +43,14 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected seconds", where, numbers[i].name);
     }
   }
-  layer->forward_s = forward;
-  layer->backward_s = backward;
-  layer->update_s = update;
-  layer->product_s = product;
-  layer->scan_s = scan;
+  bppsa_oracle_layer made = *layer;
+  made.forward_s = forward;
+  made.backward_s = backward;
+  made.update_s = update;
+  made.product_s = product;
+  made.scan_s = scan;
+  BPPSA_TRY(read_spreads(where, object, apart, &made));
+  *layer = made;
   return BPPSA_OK;
 }
 

@@ -120,6 +120,7 @@ static bppsa_status measure_products(bppsa_calibration *s) {
                                      s->request->seed, s->products));
     for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
       s->system.products[i] = s->products[i].cost;
+      s->system.product_spread[i] = s->products[i].spread;
     }
   }
   return bppsa_comm_barrier(s->world);
@@ -127,7 +128,7 @@ static bppsa_status measure_products(bppsa_calibration *s) {
 
 /* What scans pay more than BP, where the model has steps. Rank 0 measures while the others wait. */
 static bppsa_status measure_steps(bppsa_calibration *s) {
-  bppsa_step_cost cost = {0, 0};
+  bppsa_step_cost cost = {0};
   if (s->network.kind->cell == NULL) {
     return BPPSA_OK;
   }
@@ -140,6 +141,8 @@ static bppsa_status measure_steps(bppsa_calibration *s) {
     if (s->model.layers[l].kind == BPPSA_LAYER_RECURRENT) {
       s->model.layers[l].scan_s = cost.scan_s;
       s->model.layers[l].product_s = cost.product_s;
+      s->model.layers[l].scan_spread = cost.scan_spread;
+      s->model.layers[l].product_spread = cost.product_spread;
     }
   }
   return bppsa_comm_barrier(s->world);
@@ -277,6 +280,7 @@ static bppsa_status measure_operations(bppsa_calibration *s, bppsa_comm *group, 
       BPPSA_TRY(bppsa_link_measure(group, (bppsa_oracle_operation)operation, s->request->quick, fit));
     }
     level->own[operation] = fit->link;
+    level->own_spread[operation] = fit->spread;
   }
   const bppsa_link_fit *fits = &s->fits[first_fit];
   const double count = (double)(s->fit_count - first_fit);

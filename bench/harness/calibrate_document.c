@@ -5,6 +5,19 @@
 #include "core/clock.h"
 #include "oracle/ends.h"
 
+/* The spreads of a layer's times, those of both gradients apart too. */
+static bool put_spreads(const bppsa_calibration *s, int64_t l, json_t *object) {
+  bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS + 2];
+  const double batch = (double)s->request->batch;
+  bppsa_oracle_layer layer = s->model.layers[l];
+  bppsa_oracle_spread input = bppsa_chain_spread(&s->costs, BPPSA_COST_INPUT_GRAD, l, batch),
+                      weight = bppsa_chain_spread(&s->costs, BPPSA_COST_WEIGHT_GRAD, l, batch);
+  bppsa_oracle_layer_spreads(&layer, members);
+  members[BPPSA_ORACLE_LAYER_SPREADS] = (bppsa_oracle_spread_member){.name = "input_grad_s", .spread = &input};
+  members[BPPSA_ORACLE_LAYER_SPREADS + 1] = (bppsa_oracle_spread_member){.name = "weight_grad_s", .spread = &weight};
+  return bppsa_oracle_spread_put(object, BPPSA_ORACLE_LAYER_SPREADS + 2, members);
+}
+
 static json_t *layers_json(const bppsa_calibration *s) {
   json_t *list = json_array();
   bool ok = list != NULL;
@@ -19,6 +32,7 @@ static json_t *layers_json(const bppsa_calibration *s) {
     ok = ok && bppsa_json_put_real(object, "update_s", layer->update_s);
     ok = ok && (layer->scan_s < 0 || bppsa_json_put_real(object, "scan_s", layer->scan_s));
     ok = ok && (layer->product_s < 0 || bppsa_json_put_real(object, "product_s", layer->product_s));
+    ok = ok && put_spreads(s, l, object);
     object = bppsa_json_finish(object, ok);
     ok = object != NULL && json_array_append_new(list, object) == 0;
   }
@@ -69,6 +83,7 @@ static json_t *fits_json(const bppsa_calibration *s) {
     ok = ok && bppsa_json_put_real(object, "alpha_s", fit->link.alpha_s);
     ok = ok && bppsa_json_put_real(object, "bandwidth", 1 / fit->link.beta_s);
     ok = ok && bppsa_json_put_real(object, "residual", fit->residual);
+    ok = ok && bppsa_json_put(object, "spread", bppsa_oracle_spread_json(fit->spread));
     object = bppsa_json_finish(object, ok && bppsa_json_put(object, "points", points_json(fit)));
     ok = object != NULL && json_array_append_new(list, object) == 0;
   }

@@ -28,6 +28,11 @@ bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *s
                               .message_bytes = (double)t->message_bytes / batch,
                               .tile_gradient_bytes = (double)t->tile_bytes,
                               .weight_gradient_bytes = (double)t->weight_bytes};
+  const struct bppsa_step_ends *low = &costs->low, *high = &costs->high;
+  share.forward_spread = (bppsa_oracle_spread){low->forward_s / batch, high->forward_s / batch};
+  share.backward_spread = (bppsa_oracle_spread){low->backward_s / batch, high->backward_s / batch};
+  share.update_spread = (bppsa_oracle_spread){low->update_s, high->update_s};
+  share.exchange_spread = (bppsa_oracle_spread){low->exchange_s, high->exchange_s};
   snprintf(share.strategy, sizeof share.strategy, "%s", strategy);
   return share;
 }
@@ -50,11 +55,18 @@ bppsa_status bppsa_chain_model(const bppsa_chain *chain, const char *name, bppsa
   return BPPSA_OK;
 }
 
+bppsa_oracle_spread bppsa_chain_spread(const bppsa_chain_costs *costs, bppsa_schedule_cost cost, int64_t layer, double samples) {
+  return (bppsa_oracle_spread){costs->low[cost][layer] / samples, costs->high[cost][layer] / samples};
+}
+
 void bppsa_chain_layers(const bppsa_chain_costs *costs, double samples, bppsa_oracle_model *model) {
   for (int64_t l = 0; l < costs->layers; ++l) {
     bppsa_oracle_layer *layer = &model->layers[l];
     layer->forward_s = costs->cost[BPPSA_COST_FORWARD][l] / samples;
     layer->backward_s = costs->cost[BPPSA_COST_BACKWARD][l] / samples;
     layer->update_s = costs->cost[BPPSA_COST_STEP][l];
+    layer->forward_spread = bppsa_chain_spread(costs, BPPSA_COST_FORWARD, l, samples);
+    layer->backward_spread = bppsa_chain_spread(costs, BPPSA_COST_BACKWARD, l, samples);
+    layer->update_spread = bppsa_chain_spread(costs, BPPSA_COST_STEP, l, 1);
   }
 }

@@ -15,7 +15,9 @@ bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *s
 /* Makes a model of a recurrent chain, its head behind its layers, without times; the caller frees it with bppsa_oracle_model_free.
  * ERR_MEMORY. */
 bppsa_status bppsa_chain_model(const bppsa_chain *chain, const char *name, bppsa_oracle_model *model);
-/* Gives the model's layers, as many as the costs have, the times of micro-batches of `samples` samples. */
+/* Between which seconds a measured cost of a layer lies, for one of `samples` samples. */
+bppsa_oracle_spread bppsa_chain_spread(const bppsa_chain_costs *costs, bppsa_schedule_cost cost, int64_t layer, double samples);
+/* Gives the model's layers, as many as the costs have, the times of micro-batches of `samples` samples, with their spreads. */
 void bppsa_chain_layers(const bppsa_chain_costs *costs, double samples, bppsa_oracle_model *model);
 
 #endif

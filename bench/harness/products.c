@@ -121,6 +121,12 @@ void bppsa_product_solve(bppsa_product_fit *fit) {
     }
   }
   fit->residual = residual_of(fit, &fit->cost);
+  fit->spread = (bppsa_oracle_spread){0};
+  for (int64_t i = 0; i < fit->count; ++i) {
+    const bppsa_product_point *point = &fit->points[i];
+    fit->spread.low += point->low_s / point->median_s / (double)fit->count;
+    fit->spread.high += point->high_s / point->median_s / (double)fit->count;
+  }
 }
 
 /* ---- products ---- */
@@ -253,7 +259,7 @@ static bppsa_status time_calls(problem *p, bppsa_status (*call)(problem *), int6
 }
 
 /* The median over rounds of so many calls that a round is long enough; as many rounds as fit into the budget. */
-static bppsa_status time_product(problem *p, bppsa_status (*call)(problem *), double budget_s, double *median) {
+static bppsa_status time_product(problem *p, bppsa_status (*call)(problem *), double budget_s, bppsa_spread *found) {
   double seconds[ROUNDS], once = 0;
   int64_t calls = 1;
   for (;; calls *= 2) {
@@ -266,24 +272,27 @@ static bppsa_status time_product(problem *p, bppsa_status (*call)(problem *), do
   for (int64_t i = 0; i < rounds; ++i) {
     BPPSA_TRY(time_calls(p, call, calls, &seconds[i]));
   }
-  *median = bppsa_timing_of(rounds, seconds).median_s;
+  *found = bppsa_spread_of(rounds, seconds);
   return BPPSA_OK;
 }
 
 static bppsa_status measure_size(const bppsa_device *device, int64_t hidden, int64_t samples, bool quick, uint64_t seed,
                                  bppsa_product_fit fits[BPPSA_PRODUCTS]) {
   problem p = {.device = device, .hidden = hidden, .samples = samples};
-  double median[BPPSA_PRODUCTS] = {0};
+  bppsa_spread found[BPPSA_PRODUCTS] = {{0}};
   const double budget_s = quick ? 2e-3 : 0.1;
   bppsa_status status = make_problem(&p, seed);
   status = status == BPPSA_OK ? verify(&p) : status;
-  status = status == BPPSA_OK ? time_product(&p, join, budget_s, &median[BPPSA_PRODUCT_MATRICES]) : status;
-  status = status == BPPSA_OK ? time_product(&p, apply, budget_s, &median[BPPSA_PRODUCT_VECTOR]) : status;
+  status = status == BPPSA_OK ? time_product(&p, join, budget_s, &found[BPPSA_PRODUCT_MATRICES]) : status;
+  status = status == BPPSA_OK ? time_product(&p, apply, budget_s, &found[BPPSA_PRODUCT_VECTOR]) : status;
   release(&p);
   BPPSA_TRY(status);
   for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
-    fits[i].points[fits[i].count++] =
-        (bppsa_product_point){.hidden = (double)hidden, .samples = (double)samples, .median_s = median[i]};
+    fits[i].points[fits[i].count++] = (bppsa_product_point){.hidden = (double)hidden,
+                                                            .samples = (double)samples,
+                                                            .median_s = found[i].median,
+                                                            .low_s = found[i].low,
+                                                            .high_s = found[i].high};
   }
   return BPPSA_OK;
 }
@@ -324,6 +333,7 @@ static json_t *points_json(const bppsa_product_fit *fit) {
     ok = object != NULL && bppsa_json_put_integer(object, "hidden", (int64_t)point->hidden);
     ok = ok && bppsa_json_put_integer(object, "samples", (int64_t)point->samples);
     ok = ok && bppsa_json_put_real(object, "median_s", point->median_s);
+    ok = ok && bppsa_json_put_real(object, "low_s", point->low_s) && bppsa_json_put_real(object, "high_s", point->high_s);
     object = bppsa_json_finish(object, ok && bppsa_json_put_real(object, "fitted_s", point->fitted_s));
     ok = object != NULL && json_array_append_new(list, object) == 0;
   }
@@ -341,6 +351,7 @@ json_t *bppsa_product_fits_json(const bppsa_product_fit fits[BPPSA_PRODUCTS]) {
     ok = ok && bppsa_json_put_real(object, "entry_s", fit->cost.entry_s);
     ok = ok && bppsa_json_put_real(object, "term_s", fit->cost.term_s);
     ok = ok && bppsa_json_put_real(object, "residual", fit->residual);
+    ok = ok && bppsa_json_put(object, "spread", bppsa_oracle_spread_json(fit->spread));
     object = bppsa_json_finish(object, ok && bppsa_json_put(object, "points", points_json(fit)));
     ok = object != NULL && json_array_append_new(list, object) == 0;
   }

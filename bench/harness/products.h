@@ -4,25 +4,28 @@
 
 #include "core/device.h"
 #include "oracle/products.h"
+#include "oracle/spread.h"
 
 enum { BPPSA_PRODUCT_POINTS = 14, BPPSA_PRODUCT_SAMPLES = 16, BPPSA_PRODUCT_HIDDEN = 512 };
 
 typedef struct {
   double hidden, samples; /* H, and the samples of a call */
   double median_s;        /* of a call */
+  double low_s, high_s;   /* its spread (core/rounds.h) */
   double fitted_s;        /* by the fit's cost */
 } bppsa_product_point;
 
 typedef struct {
   bppsa_oracle_product product;
   bppsa_oracle_product_cost cost;
-  double residual; /* root of the mean square of fitted / measured - 1 */
+  double residual;            /* root of the mean square of fitted / measured - 1 */
+  bppsa_oracle_spread spread; /* means over the points: the ends over the medians */
   int64_t count;
   bppsa_product_point points[BPPSA_PRODUCT_POINTS];
 } bppsa_product_fit;
 
-/* Finds the cost, no part below 0, from the points' sizes and medians: least squares of relative errors. Sets cost, residual and
- * the points' fitted_s. count >= 1, medians above 0. */
+/* Finds the cost, no part below 0, from the points' sizes and medians: least squares of relative errors. Sets cost, residual,
+ * spread and the points' fitted_s. count >= 1, medians above 0. */
 void bppsa_product_solve(bppsa_product_fit *fit);
 
 /* Measures both products in f32 as a rank executes them (scan/transition.h), of H from 5 to 200, and of `hidden` too where it is

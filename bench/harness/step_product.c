@@ -13,7 +13,7 @@ enum { MOST_PASSES = 101 };
 typedef struct {
   bppsa_network_config config;
   bppsa_model *model;
-  double median_s;
+  bppsa_spread seconds;
 } contender;
 
 static bppsa_status make_array(const bppsa_network_shape *shape, bppsa_dtype dtype, double value, bppsa_view *view) {
@@ -37,7 +37,7 @@ static bppsa_status time_passes(const bppsa_network *network, contender *c, cons
     BPPSA_TRY(network->kind->family->backward(c->model, seed));
     seconds[i < 0 ? 0 : i] = bppsa_now() - start;
   }
-  c->median_s = bppsa_timing_of(passes, seconds).median_s;
+  c->seconds = bppsa_spread_of(passes, seconds);
   return BPPSA_OK;
 }
 
@@ -76,6 +76,13 @@ static bppsa_status compare(const char *scan, const bppsa_parameter *one, const 
 
 enum { BP, LINEAR, CHUNKED, CONTENDERS };
 
+/* What the passes of one method take longer than those of another one, over `parts`, and how far that spreads. */
+static double longer(const contender *than, const contender *c, double parts, bppsa_oracle_spread *spread) {
+  const double low = c->seconds.low - than->seconds.high, high = c->seconds.high - than->seconds.low;
+  *spread = (bppsa_oracle_spread){fmax(0, low) / parts, fmax(0, high) / parts};
+  return fmax(0, c->seconds.median - than->seconds.median) / parts;
+}
+
 static bppsa_status measure(const bppsa_network *network, const bppsa_device *device, uint64_t seed, int64_t passes,
                             contender contenders[CONTENDERS], bppsa_step_cost *cost) {
   const contender *bp = &contenders[BP], *linear = &contenders[LINEAR], *chunked = &contenders[CHUNKED];
@@ -93,8 +100,10 @@ static bppsa_status measure(const bppsa_network *network, const bppsa_device *de
     products += plan != NULL ? bppsa_scan_plan_totals(plan)->mm : 0;
   }
   const double batch = (double)bp->config.batch, layers = (double)bp->config.steps.layers;
-  cost->scan_s = fmax(0, linear->median_s - bp->median_s) / (batch * layers);
-  cost->product_s = products > 0 ? fmax(0, chunked->median_s - linear->median_s) / ((double)products * batch) : 0;
+  cost->scan_s = longer(bp, linear, batch * layers, &cost->scan_spread);
+  if (products > 0) {
+    cost->product_s = longer(linear, chunked, (double)products * batch, &cost->product_spread);
+  }
   return BPPSA_OK;
 }
 
@@ -108,7 +117,7 @@ bppsa_status bppsa_step_product_measure(const bppsa_network *network, const bpps
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: no recurrent network, expected one whose steps have Jacobians", network->name);
   }
   contender contenders[CONTENDERS];
-  bppsa_step_cost found = {0, 0};
+  bppsa_step_cost found = {0};
   for (int i = 0; i < CONTENDERS; ++i) {
     contenders[i] = (contender){.config = *config};
     contenders[i].config.method = methods[i];

@@ -4,11 +4,14 @@
 #define BPPSA_BENCH_HARNESS_STEP_PRODUCT_H
 
 #include "models/network.h"
+#include "oracle/spread.h"
 
 /* Seconds for one sample; 0 where nothing is paid. */
 typedef struct {
   double scan_s;    /* what the backward pass of a linear scan takes longer than that of BP, one layer */
   double product_s; /* what that of a chunked scan takes longer than that of a linear one, one product */
+  /* The differences of opposite ends of the passes' spreads (core/rounds.h). */
+  bppsa_oracle_spread scan_spread, product_spread;
 } bppsa_step_cost;
 
 /* The passes of both scans are verified against BP first. config->batch samples at once, on the device's threads; `passes` of each

@@ -30,6 +30,14 @@ static void test_errors(void **state) {
   assert_int_equal(access("calibrate_no.json", F_OK), -1);
 }
 
+/* The spread of a number has it between its ends. */
+static void check_spread(const json_t *object, const char *name, double middle) {
+  const json_t *pair = json_object_get(json_object_get(object, "spread"), name);
+  assert_int_equal(json_array_size(pair), 2);
+  assert_true(json_number_value(json_array_get(pair, 0)) >= 0 && json_number_value(json_array_get(pair, 0)) <= middle);
+  assert_true(json_number_value(json_array_get(pair, 1)) >= middle);
+}
+
 static void check_layers(const json_t *times, size_t count) {
   const json_t *layers = json_object_get(times, "layers");
   assert_int_equal(json_array_size(layers), count);
@@ -38,6 +46,10 @@ static void check_layers(const json_t *times, size_t count) {
     assert_true(get_real(layer, "forward_s") > 0 && get_real(layer, "backward_s") >= 0 && get_real(layer, "update_s") >= 0);
     assert_true(get_real(layer, "input_grad_s") >= 0 && get_real(layer, "weight_grad_s") >= 0);
     assert_true((get_real(layer, "input_grad_s") > 0) == (l > 0)); /* the gradient of the input is not computed */
+    static const char *const keys[] = {"forward_s", "backward_s", "update_s", "weight_grad_s"};
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
+      check_spread(layer, keys[k], get_real(layer, keys[k]));
+    }
   }
 }
 
@@ -50,6 +62,9 @@ static void check_shares(const json_t *times) {
     assert_true(get_real(share, "forward_s") > 0 && get_real(share, "backward_s") > 0 && get_real(share, "update_s") > 0);
     const bool all = strcmp(get_text(share, "strategy"), "data") == 0;
     assert_true((get_real(share, "ways") == 1) == all && (get_real(share, "exchange_s") > 0) == all);
+    check_spread(share, "forward_s", get_real(share, "forward_s"));
+    check_spread(share, "backward_s", get_real(share, "backward_s"));
+    check_spread(share, all ? "exchange_s" : "update_s", get_real(share, all ? "exchange_s" : "update_s"));
     assert_true((get_real(share, "allgathers") > 0) == !all && get_real(share, "weight_gradient_bytes") > 0);
   }
 }
@@ -69,14 +84,6 @@ static void check_products(const json_t *file) {
   }
 }
 
-/* The spread of a number has it between its ends. */
-static void check_spread(const json_t *object, const char *name, double middle) {
-  const json_t *pair = json_object_get(json_object_get(object, "spread"), name);
-  assert_int_equal(json_array_size(pair), 2);
-  assert_true(json_number_value(json_array_get(pair, 0)) > 0 && json_number_value(json_array_get(pair, 0)) <= middle);
-  assert_true(json_number_value(json_array_get(pair, 1)) >= middle);
-}
-
 /* Three ranks have a level of two and one of three, with six operations each; the file is what is shown. */
 static void test_file(void **state) {
   (void)state;
@@ -92,6 +99,8 @@ static void test_file(void **state) {
     assert_true(get_real(level, "slowdown") >= 1);
     check_spread(level, "slowdown", get_real(level, "slowdown"));
     check_spread(level, "messages", 1);
+    check_spread(level, "ordered_sum", 1);
+    check_spread(level, "stage_message", 1);
     assert_true(get_real(json_object_get(level, "ordered_sum"), "bandwidth") > 0);
     assert_true(get_real(json_object_get(level, "reduce_scatter"), "bandwidth") > 0);
     assert_true(get_real(level, "alpha_s") == get_real(json_object_get(level, "point_to_point"), "alpha_s"));
@@ -100,6 +109,8 @@ static void test_file(void **state) {
   assert_true(get_real(file, "efficiency") > 0 && get_real(file, "efficiency") <= 1 && get_real(file, "peak_flops") > 1e6);
   assert_string_equal(get_text(measured, "transport"), "threads");
   check_spread(file, "layers", 1);
+  check_spread(file, "product", 1);
+  check_spread(file, "apply", 1);
   const json_t *slowdowns = json_object_get(measured, "slowdowns");
   assert_int_equal(json_array_size(slowdowns), 2);
   assert_int_equal(get_integer(json_array_get(slowdowns, 1), "rounds"), 6);
@@ -141,6 +152,22 @@ static void test_costs(void **state) {
                "--save-costs: given beside --transport nccl, which measures no layers");
 }
 
+/* Takes every "spread" out of a document. */
+static void forget_spreads(json_t *value) {
+  const char *key;
+  json_t *member;
+  size_t i;
+  if (json_is_object(value)) {
+    (void)json_object_del(value, "spread");
+    json_object_foreach(value, key, member) {
+      forget_spreads(member);
+    }
+  }
+  json_array_foreach(value, i, member) {
+    forget_spreads(member);
+  }
+}
+
 /* The oracle takes the layers' times for the model that was measured, and says so; another model has none. */
 static void test_oracle(void **state) {
   (void)state;
@@ -151,6 +178,17 @@ static void test_oracle(void **state) {
   json_decref(document);
   run_result result = run("oracle lenet5 calibrate.json --strategy data");
   assert_non_null(strstr(result.out, "layers measured: "));
+  assert_non_null(strstr(result.out, "spread of epoch"));
+  release(&result);
+  json_t *old = NULL;
+  assert_int_equal(bppsa_json_load("calibrate.json", &old), BPPSA_OK);
+  forget_spreads(old);
+  assert_int_equal(json_dump_file(old, "calibrate_old.json", 0), 0);
+  json_decref(old);
+  result = run("oracle lenet5 calibrate_old.json --strategy data"); /* of a program that measured no spread of times */
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "layers measured: "));
+  assert_null(strstr(result.out, "spread of epoch"));
   release(&result);
   result = run("oracle vgg11 calibrate.json --strategy data");
   assert_int_equal(result.code, 0);
@@ -170,7 +208,8 @@ static void test_models(void **state) {
   assert_non_null(strstr(result.out, "2 ranks at once compute "));
   assert_non_null(strstr(result.out, " (6 rounds, 96.9 % sure)\n"));
   assert_non_null(strstr(result.out, "\nmessages among 2 ranks take "));
-  assert_non_null(strstr(result.out, "\nscan over ranks  a sample us  a number ns    a term ns  residual\nproduct  "));
+  assert_non_null(strstr(result.out, "\nscan over ranks  a sample us  a number ns    a term ns  residual  spread\nproduct  "));
+  assert_non_null(strstr(result.out, "\npasses through all layers take "));
   release(&result);
   FILE *file = fopen("calibrate_n.json", "w");
   assert_non_null(file);

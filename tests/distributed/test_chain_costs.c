@@ -181,6 +181,7 @@ static bppsa_status probe_rank(bppsa_comm *comm, void *context) {
   double *forward = costs->memory;
   CHECK(forward == costs->cost[BPPSA_COST_FORWARD] && forward[1] >= passes[FORWARD].seconds && forward[1] < 1);
   CHECK(costs->cost[BPPSA_COST_STEP][1] > 0 && costs->cost[BPPSA_COST_STEP][1] < 1);
+  CHECK(costs->low[BPPSA_COST_FORWARD][1] == forward[1] && costs->high[BPPSA_COST_FORWARD][1] == forward[1]); /* of one run */
   bppsa_chain_probe_forget(probe);
   forward[1] = 7;
   bppsa_chain_probe_times(probe, costs); /* no run */

@@ -192,6 +192,12 @@ static void measures(void **state) {
   config.ranks = RANKS;
   assert_int_equal(bppsa_comm_run(&config, measure_here, &m, NULL), BPPSA_OK);
   assert_true(m.whole[0].forward_s > 0 && m.whole[0].backward_s > 0 && m.whole[0].update_s > 0 && m.whole[0].exchange_s > 0);
+  for (int i = 0; i < 2; ++i) { /* both ends, which all ranks know */
+    const bppsa_step_costs *c = i == 0 ? &m.whole[1] : &m.part[1];
+    assert_true(c->low.forward_s > 0 && c->low.forward_s <= c->forward_s && c->high.forward_s >= c->forward_s);
+    assert_true(c->low.backward_s <= c->backward_s && c->high.backward_s >= c->backward_s && c->high.update_s >= c->update_s);
+    assert_true(c->low.exchange_s <= c->exchange_s && c->high.exchange_s >= c->exchange_s);
+  }
   assert_true(m.part[0].forward_s > 0 && m.part[0].traffic.allgathers == 2 && m.part[0].traffic.sums == 1);
   assert_true(m.part[0].exchange_s == 0);
   assert_int_equal(m.whole[0].traffic.weight_bytes, (4 * 2 * 9 + 4 + 5 * 192 + 5) * 4);

@@ -51,6 +51,7 @@ static void test_measured_layers(void **state) {
   assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_OK);
   assert_int_equal(bppsa_oracle_system_times("h200x4", &a.model), BPPSA_OK);
   assert_string_equal(a.model.measured, "");
+  assert_true(a.model.layers[0].forward_spread.high == 0); /* nor in files without one */
   assert_int_equal(bppsa_oracle_system_times("no_such.json", &a.model), BPPSA_ERR_ARGUMENT);
   bppsa_oracle_model_free(&a.model);
   refuse_times(TIMES("a"), "1 layers, expected the 2 of two");
@@ -69,6 +70,38 @@ static void test_measured_layers(void **state) {
                     "share 0: unknown member \"way\", expected strategy, ways, ranks, ");
   refuse_times_with(TIMES("a") "," TIMES("b"), ", \"shares\": [{\"strategy\": \"data\", \"ways\": 0}]",
                     "share 0: \"ways\": 0, expected a whole number from 1 to 1000000000");
+}
+
+#define SPREAD_TIMES(spread)                                                                                                     \
+  "{\"name\": \"a\", \"forward_s\": 1, \"backward_s\": 2, \"update_s\": 3, \"weight_grad_s\": 1, \"spread\": " spread            \
+  "}," TIMES("b")
+
+/* Measured times say between which seconds they lie, in the system's file and in the model's. */
+static void test_spreads_of_times(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  write_times("two", SPREAD_TIMES("{\"forward_s\": [0, 2], \"update_s\": [3, 3], \"weight_grad_s\": [0.5, 1]}"));
+  assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_OK);
+  near(a.model.layers[0].forward_spread.high, 2);
+  near(a.model.layers[0].update_spread.low, 3);
+  assert_true(a.model.layers[0].backward_spread.high == 0 && a.model.layers[1].forward_spread.high == 0);
+  json_t *document = bppsa_oracle_model_json(&a.model);
+  bppsa_oracle_model copy;
+  assert_int_equal(bppsa_oracle_model_parse("copy", document, &copy), BPPSA_OK);
+  assert_memory_equal(&copy.layers[0], &a.model.layers[0], sizeof copy.layers[0]);
+  bppsa_oracle_model_free(&copy);
+  json_decref(document);
+  write_times("two", TIMES("a") "," TIMES("b")); /* times of another file take their spreads with them */
+  assert_int_equal(bppsa_oracle_system_times(TIMES_FILE, &a.model), BPPSA_OK);
+  assert_true(a.model.layers[0].forward_spread.high == 0);
+  bppsa_oracle_model_free(&a.model);
+  refuse_times(SPREAD_TIMES("{\"forward_s\": [-1, 2]}"),
+               "layer 0: \"spread\": \"forward_s\": expected two numbers from 0 and up to 1e6, with 1 between them");
+  refuse_times(SPREAD_TIMES("{\"forward_s\": [2, 3]}"), "with 1 between them");
+  refuse_times(SPREAD_TIMES("{\"product_s\": [2, 3]}"),
+               "layer 0: \"spread\": \"product_s\": the spread of a time that is missing, expected the time too");
+  refuse_times(SPREAD_TIMES("{\"forwards\": [2, 3]}"), "layer 0: \"spread\": unknown member \"forwards\"");
+  refuse_times(SPREAD_TIMES("[1]"), "layer 0: \"spread\": expected a JSON object");
 }
 
 static void test_times_of_no_batch(void **state) {
@@ -207,6 +240,16 @@ static void test_spreads(void **state) {
     const bppsa_oracle_spread again[] = {copy.layer_spread, copy.levels[0].slowdown_spread, copy.levels[0].message_spread};
     assert_memory_equal(found, again, sizeof found);
   }
+  const bppsa_oracle_system more = read_system(LEVEL("{\"allreduce\": [0.5, 2]}")),
+                            products = read_system(LAYERS("{\"product\": [0.5, 3], \"apply\": [1, 1]}"));
+  near(more.levels[0].own_spread[BPPSA_OPERATION_ALLREDUCE].high, 2);
+  near(products.product_spread[BPPSA_PRODUCT_MATRICES].high, 3);
+  assert_true(bppsa_oracle_has_spread(&more) && bppsa_oracle_has_spread(&products));
+  json_t *document = bppsa_oracle_system_json(&products);
+  bppsa_oracle_system copy;
+  assert_int_equal(bppsa_oracle_system_parse("copy", document, &copy), BPPSA_OK);
+  json_decref(document);
+  assert_memory_equal(copy.product_spread, products.product_spread, sizeof copy.product_spread);
   near(read_system(texts[0]).levels[0].slowdown_spread.low, 1.25);
   near(read_system(texts[1]).levels[0].message_spread.high, 4);
   refuse_system(LAYERS("3"), "s: \"spread\": expected a JSON object");
@@ -409,9 +452,9 @@ static void test_bad_questions(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_measured_layers), cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_times_of_no_batch),
-      cmocka_unit_test(test_products),        cmocka_unit_test(test_bad_files),     cmocka_unit_test(test_fractions),
-      cmocka_unit_test(test_chains),          cmocka_unit_test(test_bad_questions), cmocka_unit_test(test_control_characters),
-      cmocka_unit_test(test_spreads),         cmocka_unit_test(test_warnings)};
+      cmocka_unit_test(test_measured_layers),    cmocka_unit_test(test_spreads_of_times), cmocka_unit_test(test_round_trip),
+      cmocka_unit_test(test_times_of_no_batch),  cmocka_unit_test(test_products),         cmocka_unit_test(test_bad_files),
+      cmocka_unit_test(test_fractions),          cmocka_unit_test(test_chains),           cmocka_unit_test(test_bad_questions),
+      cmocka_unit_test(test_control_characters), cmocka_unit_test(test_spreads),          cmocka_unit_test(test_warnings)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -473,6 +473,96 @@ static void test_shares(void **state) {
   bppsa_oracle_model_free(&a.model);
 }
 
+/* The layers' own spreads, in seconds: FW 0.5 + 4 to 2 + 6 ms, BW 2 + 4 to 2 + 10 ms; WU has none. One operation's spread counts
+ * before that of all. */
+static void test_measured_spread(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  assert_true(row_of(&a, "data", 2).spread_s.high == 0);
+  a.model.layers[0].forward_spread = (bppsa_oracle_spread){0.5e-3, 2e-3};
+  a.model.layers[1].forward_spread = (bppsa_oracle_spread){4e-3, 6e-3};
+  a.model.layers[1].backward_spread = (bppsa_oracle_spread){4e-3, 10e-3};
+  bppsa_oracle_row row = row_of(&a, "serial", 1);
+  near(row.spread_s.low, 100 * 10.5e-3 + 5 * 9e-3);
+  near(row.spread_s.high, 100 * 20e-3 + 5 * 9e-3);
+  row = row_of(&a, "data", 2); /* nothing is known of messages */
+  near(row.spread_s.high, 50 * 20e-3 + 5 * 9e-3 + row.communication_s);
+  row = row_of(&a, "pipeline", 2); /* who waits, waits for passes: FW takes 0.9 to 1.6 times, BW 6/7 to 12/7 */
+  near(row.spread_s.high, 8 / 5.0 * row.phase_s[BPPSA_PHASE_FORWARD] + 12 / 7.0 * row.phase_s[BPPSA_PHASE_BACKWARD] +
+                              row.phase_s[BPPSA_PHASE_UPDATE] + 12 / 7.0 * row.waiting_s + row.communication_s);
+  bppsa_oracle_level *level = &a.system.levels[0];
+  level->message_spread = (bppsa_oracle_spread){0.75, 1.5};
+  level->own_spread[BPPSA_OPERATION_ALLREDUCE] = (bppsa_oracle_spread){0.5, 4};
+  row = row_of(&a, "data", 2);
+  near(bppsa_oracle_time_at(&a.query, &row, BPPSA_END_MIDDLE, BPPSA_END_HIGH), row.compute_s + 4 * row.communication_s);
+  a.query.collective = BPPSA_COLLECTIVE_ORDERED;
+  row = row_of(&a, "data", 2);
+  near(bppsa_oracle_time_at(&a.query, &row, BPPSA_END_MIDDLE, BPPSA_END_HIGH), row.compute_s + 1.5 * row.communication_s);
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* A scan over time: BW takes 1 to 4 ms, the scan 0 to 3 ms longer; two processors multiply nothing. */
+static void test_spread_of_scans(void **state) {
+  (void)state;
+  asked a = named("gru", "h200x4", 16);
+  a.model.layers[0].backward_s = 2e-3;
+  a.model.layers[0].backward_spread = (bppsa_oracle_spread){1e-3, 4e-3};
+  a.model.layers[0].scan_s = 1e-3;
+  a.model.layers[0].scan_spread = (bppsa_oracle_spread){0, 3e-3};
+  a.model.layers[1].backward_s = 0;
+  bppsa_oracle_row row = row_of(&a, "time-chunked", 2);
+  near(row.phase_spread_s[BPPSA_PHASE_BACKWARD].low / row.phase_s[BPPSA_PHASE_BACKWARD], 1 / 3.0);
+  near(row.phase_spread_s[BPPSA_PHASE_BACKWARD].high / row.phase_s[BPPSA_PHASE_BACKWARD], 7 / 3.0);
+  row = row_of(&a, "time-bp", 2);
+  near(row.phase_spread_s[BPPSA_PHASE_BACKWARD].high / row.phase_s[BPPSA_PHASE_BACKWARD], 2);
+  /* Four of them multiply: products that take far longer than a walk, and twice as long at their end. */
+  a.model.layers[0].product_s = 1;
+  a.model.layers[0].product_spread = (bppsa_oracle_spread){1, 2};
+  row = row_of(&a, "time-chunked", 4);
+  assert_true(row.phase_spread_s[BPPSA_PHASE_BACKWARD].high > 1.99 * row.phase_s[BPPSA_PHASE_BACKWARD]);
+  a.system.levels[0].processors = 8;
+  a.system.product_spread[BPPSA_PRODUCT_MATRICES] = (bppsa_oracle_spread){1, 1e6};
+  a.system.products[BPPSA_PRODUCT_MATRICES].sample_s = 1;
+  assert_true(row_of(&a, "time-chunked", 8).spread_s.high < row_of(&a, "time-blelloch", 8).spread_s.high);
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* Shares were measured side by side, so the slowdown's spread is in theirs; and each by itself, so that one may be slow while
+ * another one is fast: 2 % more of a forward pass are overturned by spreads of 2 %, and not by those of a quarter per cent. */
+static void test_spread_of_shares(void **state) {
+  (void)state;
+  static const double spreads[] = {0.0025, 0.02};
+  bppsa_oracle_rows rows = {0};
+  for (int i = 0; i < 2; ++i) {
+    asked a = parse(two_layers, spread_out, 20);
+    bppsa_oracle_share shares[] = {share_of(SHARE("filter", "2", "2")), share_of(SHARE("channel", "2", "2"))};
+    shares[1].forward_s *= 1.02;
+    for (int k = 0; k < 2; ++k) {
+      bppsa_oracle_share *s = &shares[k];
+      s->forward_spread = (bppsa_oracle_spread){(1 - spreads[i]) * s->forward_s, (1 + spreads[i]) * s->forward_s};
+      s->backward_spread = (bppsa_oracle_spread){(1 - spreads[i]) * s->backward_s, (1 + spreads[i]) * s->backward_s};
+      s->update_spread = (bppsa_oracle_spread){s->update_s, s->update_s};
+    }
+    a.model.shares = shares;
+    a.model.share_count = 2;
+    const bppsa_oracle_row row = row_of(&a, "filter", 2);
+    near(row.spread_s.high, (1 + spreads[i]) * (row.phase_s[BPPSA_PHASE_FORWARD] + row.phase_s[BPPSA_PHASE_BACKWARD]) +
+                                row.phase_s[BPPSA_PHASE_UPDATE] + 3 * row.communication_s);
+    assert_int_equal(bppsa_oracle_ask(&a.query, "filter,channel", 2, 2, &rows), BPPSA_OK);
+    assert_int_equal(rows.best, 0);
+    assert_true(bppsa_oracle_may_be_fastest(&a.query, &rows, 0));
+    assert_int_equal(bppsa_oracle_may_be_fastest(&a.query, &rows, 1), i == 1);
+    /* Also where messages spread so far that the same strategy leads at both ends, and they are close in between only. */
+    bppsa_oracle_row *first = &rows.rows[0], *second = &rows.rows[1];
+    first->phase_spread_s[BPPSA_PHASE_COLLECTIVES].low = 0;
+    second->phase_spread_s[BPPSA_PHASE_COLLECTIVES].high *= 10;
+    assert_int_equal(bppsa_oracle_may_be_fastest(&a.query, &rows, 1), i == 1);
+    bppsa_oracle_rows_free(&rows);
+    a.model.shares = NULL;
+    bppsa_oracle_model_free(&a.model);
+  }
+}
+
 /* All divisors, in order; those of 2^24 cost about 2 * 2^12 divisions, which two loops over all numbers would not. */
 static void test_divisors(void **state) {
   (void)state;
@@ -602,6 +692,9 @@ int main(void) {
                                      cmocka_unit_test(test_measured_levels),
                                      cmocka_unit_test(test_spread),
                                      cmocka_unit_test(test_speedup),
+                                     cmocka_unit_test(test_measured_spread),
+                                     cmocka_unit_test(test_spread_of_scans),
+                                     cmocka_unit_test(test_spread_of_shares),
                                      cmocka_unit_test(test_shares),
                                      cmocka_unit_test(test_divisors),
                                      cmocka_unit_test(test_statements),

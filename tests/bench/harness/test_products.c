@@ -55,7 +55,12 @@ static void test_exact(void **state) {
 static void test_bounds(void **state) {
   (void)state;
   bppsa_product_fit fit = {.product = BPPSA_PRODUCT_VECTOR, .count = 2, .points = {{1, 1, 2, 0}, {2, 1, 1, 0}}};
+  fit.points[0].low_s = 1;
+  fit.points[0].high_s = 3;
+  fit.points[1].low_s = fit.points[1].high_s = 1;
   bppsa_product_solve(&fit);
+  near(fit.spread.low, (0.5 + 1) / 2);
+  near(fit.spread.high, (1.5 + 1) / 2);
   near(fit.cost.sample_s, 1.2);
   assert_true(fit.cost.entry_s == 0 && fit.cost.term_s == 0);
   near(fit.residual, sqrt(0.1));
@@ -68,6 +73,7 @@ static void check_fits(const bppsa_product_fit fits[BPPSA_PRODUCTS], int64_t cou
     assert_int_equal(fit->product, i);
     assert_int_equal(fit->count, count);
     assert_true(bppsa_oracle_product_measured(&fit->cost) && isfinite(fit->residual));
+    assert_true(fit->spread.low > 0 && fit->spread.low <= 1 && fit->spread.high >= 1 && isfinite(fit->spread.high));
     for (int64_t k = 0; k < count; ++k) {
       assert_true(fit->points[k].median_s > 0 && fit->points[k].fitted_s > 0);
     }

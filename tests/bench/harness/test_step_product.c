@@ -26,10 +26,12 @@ static bppsa_status measure(const char *name, bppsa_step_cost *cost) {
 
 static void test_networks(void **state) {
   (void)state;
-  bppsa_step_cost cost = {-1, -1};
+  bppsa_step_cost cost = {.scan_s = -1, .product_s = -1};
   assert_int_equal(measure("rnn", &cost), BPPSA_OK);
+  assert_true(cost.scan_spread.low <= cost.scan_s && cost.scan_spread.high >= cost.scan_s);
+  assert_true(cost.product_spread.low <= cost.product_s && cost.product_spread.high >= cost.product_s);
   assert_true(cost.product_s >= 0 && isfinite(cost.product_s) && cost.scan_s >= 0 && isfinite(cost.scan_s));
-  cost = (bppsa_step_cost){-1, -1};
+  cost = (bppsa_step_cost){.scan_s = -1, .product_s = -1};
   assert_int_equal(measure("lenet5", &cost), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "lenet5: no recurrent network"));
   assert_true(cost.scan_s == -1 && cost.product_s == -1);
