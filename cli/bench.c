@@ -8,6 +8,8 @@
 #include "cli/bench.h"
 #include "cli/ranks.h"
 #include "cli/setup.h"
+#include "jacobian/network.h"
+#include "oracle/oracle.h"
 
 /* The options with which every list ends. */
 #define RESULT_USES                                                                                                              \
@@ -349,6 +351,7 @@ static bppsa_status check_nonlinearity(const bppsa_cli *cli, const bppsa_network
 
 static bppsa_status setup_step(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
+  bppsa_setup_note_steps(cli, asked->point.config.seq_len);
   BPPSA_TRY(check_nonlinearity(cli, asked->point.kind));
   return asked->point.data != NULL
              ? BPPSA_OK
@@ -378,6 +381,9 @@ static bppsa_status setup_forms(const bppsa_cli *cli, bppsa_bench_settings *aske
 
 static bppsa_status setup_layers(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
+  if (asked->one_point) { /* rows of a sweep say what they take */
+    bppsa_setup_note_steps(cli, asked->point.config.seq_len);
+  }
   return setup_forms(cli, asked);
 }
 
@@ -387,6 +393,9 @@ static bppsa_status setup_crossover(const bppsa_cli *cli, bppsa_bench_settings *
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
   BPPSA_TRY(check_nonlinearity(cli, asked->point.kind));
   asked->longest = longest->given ? longest->integer : 0;
+  if (longest->given) {
+    bppsa_setup_note_steps(cli, asked->longest);
+  }
   asked->workers = workers->given ? workers->integer : 0;
   return BPPSA_OK;
 }
@@ -405,6 +414,12 @@ static bppsa_status setup_product(const bppsa_cli *cli, bppsa_bench_settings *as
   asked->right = right->text;
   asked->of_scan = up_levels->present;
   asked->scan = (bppsa_scan_method){BPPSA_SCAN_BLELLOCH, up_levels->integer, 0};
+  if (asked->of_scan) {
+    bppsa_named_op ops[BPPSA_NETWORK_OPS];
+    int64_t count;
+    BPPSA_TRY(bppsa_network_table("vgg11", ops, &count));
+    bppsa_setup_note_steps(cli, count);
+  }
   return BPPSA_OK;
 }
 
@@ -432,6 +447,9 @@ static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *as
   }
   asked->point.kind = network.kind;
   asked->point.config = bppsa_network_recurrent_config(&config);
+  if (length->given) {
+    bppsa_setup_note_steps(cli, asked->longest);
+  }
   return BPPSA_OK;
 }
 
@@ -442,11 +460,17 @@ static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *aske
   asked->point.init = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
   asked->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
   asked->nccl = bppsa_ranks_over_nccl(cli);
+  if (bppsa_ranks_first(asked->comm)) {
+    bppsa_setup_note_steps(cli, asked->point.config.seq_len);
+  }
   asked->shares = !split->given                      ? BPPSA_BENCH_SHARES_BOTH
                   : strcmp(split->text, "time") == 0 ? BPPSA_BENCH_SHARES_TIME
                                                      : BPPSA_BENCH_SHARES_BATCH;
   if (asked->shares == BPPSA_BENCH_SHARES_BATCH && strcmp(split->text, "batch") != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: '%s', expected time or batch", split->text);
+  }
+  if (asked->shares == BPPSA_BENCH_SHARES_BATCH && bppsa_cli_given(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: given beside --split batch, which has none, expected --split time");
   }
   return asked->micro_batches <= asked->point.config.batch
              ? BPPSA_OK
@@ -511,11 +535,14 @@ static bppsa_status setup_oracle(const bppsa_cli *cli, bppsa_bench_settings *ask
   asked->model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL)->text;
   asked->schemes = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text;
   asked->schedule.micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES)->integer;
+  BPPSA_TRY(bppsa_cli_given(cli, BPPSA_OPTION_MICRO_BATCHES) ? bppsa_oracle_check_option(asked->schemes, "--micro-batches")
+                                                             : BPPSA_OK);
   BPPSA_TRY(setup_batch(cli, asked));
   return bppsa_oracle_settings_complete(asked);
 }
 
 static bppsa_status setup_network(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  BPPSA_TRY(bppsa_setup_check_method(cli));
   asked->prune = bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real;
   asked->prune_method = (bppsa_prune_method)bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->choice;
   return setup_batch(cli, asked);

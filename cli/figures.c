@@ -129,7 +129,23 @@ static const char *stop_name(void *interrupt) {
   return bppsa_interrupt_name(interrupt);
 }
 
+/* Refuses options that the run has no use for. */
+static bppsa_status check_used(const bppsa_cli *cli) {
+  static const bppsa_option_use of_sequences[] = {BPPSA_USE(RESULTS),      BPPSA_USE(MODEL),      BPPSA_USE(SET),
+                                                  BPPSA_USE(PADDING),      BPPSA_USE(SEQ_LEN),    BPPSA_USE(BATCH),
+                                                  BPPSA_USE(HIDDEN),       BPPSA_USE(ITERATIONS), BPPSA_USE(REPEATS),
+                                                  BPPSA_USE(MEMORY_LIMIT), BPPSA_USE(COUNT)};
+  static const bppsa_option_use of_rows[] = {BPPSA_USE(REPEATS), BPPSA_USE(MEMORY_LIMIT), BPPSA_USE(COUNT)};
+  if (flag(cli, BPPSA_OPTION_CNN)) {
+    return bppsa_setup_refuse(cli, of_sequences, "beside --cnn, whose figures are of images, expected one of the two", "");
+  }
+  return flag(cli, BPPSA_OPTION_RESULTS)
+             ? bppsa_setup_refuse(cli, of_rows, "beside --results, which are measured already, expected one of the two", "")
+             : BPPSA_OK;
+}
+
 static bppsa_status setup(const bppsa_cli *cli, bppsa_figures_request *request) {
+  BPPSA_TRY(check_used(cli));
   const bool quick = flag(cli, BPPSA_OPTION_QUICK);
   const bppsa_option_value *results = bppsa_cli_value(cli, BPPSA_OPTION_RESULTS),
                            *iterations = bppsa_cli_value(cli, BPPSA_OPTION_ITERATIONS);

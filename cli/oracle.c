@@ -96,10 +96,16 @@ static bppsa_status ask(const bppsa_cli *cli, const bppsa_oracle_model *model, c
   const char *strategy = bppsa_cli_value(cli, BPPSA_OPTION_STRATEGY)->text;
   bppsa_oracle_query query;
   bppsa_oracle_rows rows;
+  const bool all = strcmp(strategy, "all") == 0;
   int64_t first = 1, last = 1;
   query_of(cli, model, system, &query);
+  for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    BPPSA_TRY(bppsa_cli_given(cli, use->option)
+                  ? bppsa_oracle_check_option(all ? NULL : strategy, bppsa_option_get(use->option)->name)
+                  : BPPSA_OK);
+  }
   BPPSA_TRY(bppsa_oracle_processors_parse(bppsa_cli_value(cli, BPPSA_OPTION_PROCESSORS)->text, system, &first, &last));
-  BPPSA_TRY(bppsa_oracle_ask(&query, strcmp(strategy, "all") == 0 ? NULL : strategy, first, last, &rows));
+  BPPSA_TRY(bppsa_oracle_ask(&query, all ? NULL : strategy, first, last, &rows));
   note_micro_batches(cli, &query, &rows);
   bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_oracle_rows_json(&query, &rows), &shown->text)
                                      : bppsa_oracle_text_table(&query, &rows, shown);
@@ -108,14 +114,8 @@ static bppsa_status ask(const bppsa_cli *cli, const bppsa_oracle_model *model, c
   return status;
 }
 
-/* Names are names: beside --list nothing but --json says anything. */
 static bppsa_status list(const bppsa_cli *cli, bppsa_text *shown) {
-  for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
-    if (use->option != BPPSA_OPTION_LIST && use->option != BPPSA_OPTION_JSON && bppsa_cli_given(cli, use->option)) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "oracle: %s given beside --list, expected --json alone",
-                        bppsa_option_get(use->option)->name);
-    }
-  }
+  BPPSA_TRY(bppsa_setup_alone(cli, BPPSA_OPTION_LIST));
   return bppsa_oracle_list(cli->to.json, shown);
 }
 

@@ -2,6 +2,7 @@
 #include "cli/ranks.h"
 #include "cli/setup_flops.h"
 #include "core/file.h"
+#include "distributed/split_time.h"
 #include "models/layer_plans.h"
 #include "models/plan_draw.h"
 
@@ -80,8 +81,11 @@ static bppsa_status run(bppsa_cli *cli) {
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &config));
   BPPSA_TRY(bppsa_device_parse(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, &device, &index));
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
-  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
   BPPSA_TRY(bppsa_ranks_split(cli, &network, config.batch, &split));
+  if (split.time > 1) {
+    bppsa_split_time_numbers(split.time, device == BPPSA_CUDA, config.steps.hidden, &config.method);
+  }
+  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
   bppsa_status status = bppsa_layer_plans_make(network.kind, &recurrent, device, &split, &plans);
   if (status == BPPSA_OK) {
     const bppsa_gradient_method method = bppsa_scan_plan_method(plans.plans[recurrent.layers - 1]);

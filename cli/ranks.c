@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/setup.h"
 #include "core/pool.h"
 
 /* ---- the work of a rank ---- */
@@ -60,16 +61,6 @@ static const bppsa_option_use of_files[] = {BPPSA_USE(RANK_MICRO_BATCHES), BPPSA
                                             BPPSA_SCHEDULE_USES,           BPPSA_USE(COUNT)};
 static const bppsa_option_use *const of_schedules = of_files + 1; /* ranks along time have micro-batches too */
 
-/* Refuses options of the list; the message goes on with `text` and `more`. */
-static bppsa_status refuse_all(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more) {
-  for (; list->option != BPPSA_OPTION_COUNT; ++list) {
-    if (bppsa_cli_given(cli, list->option)) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given %s%s", bppsa_option_get(list->option)->name, text, more);
-    }
-  }
-  return BPPSA_OK;
-}
-
 bool bppsa_ranks_over_nccl(const bppsa_cli *cli) {
   const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT);
   return transport->given && strcmp(transport->text, bppsa_comm_transport_name(BPPSA_COMM_NCCL)) == 0;
@@ -98,7 +89,7 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   *wanted = config->ranks > 0 || config->transport == BPPSA_COMM_MPI;
   const bppsa_option_use *const lists[] = {of_ranks, of_batches, of_schedules};
   for (int i = 0; !*wanted && i < 3; ++i) {
-    BPPSA_TRY(refuse_all(cli, lists[i], "without ranks, expected --ranks P too, or mpirun", ""));
+    BPPSA_TRY(bppsa_setup_refuse(cli, lists[i], "without ranks, expected --ranks P too, or mpirun", ""));
   }
   return BPPSA_OK;
 }
@@ -196,16 +187,16 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
   }
   const bool one = micros->given && bppsa_comm_size(comm) == 1 && !split->given, file = bppsa_rank_schedule_is_file(split->text);
   if (!asked && !one) {
-    return refuse_all(cli, of_schedules, "without a schedule, expected --split SCHEME of bppsa schedule --list too", "");
+    return bppsa_setup_refuse(cli, of_schedules, "without a schedule, expected --split SCHEME of bppsa schedule --list too", "");
   }
   const char *beside = one ? "--ranks 1 --micro-batches" : split->text;
-  BPPSA_TRY(refuse_all(cli, of_batches, "beside a schedule, expected --split batch, not ", beside));
-  BPPSA_TRY(
-      refuse_all(cli, of_scans, "for a scan beside a schedule, which has none, expected --split batch or time, not ", beside));
-  BPPSA_TRY(refuse_all(
+  BPPSA_TRY(bppsa_setup_refuse(cli, of_batches, "beside a schedule, expected --split batch, not ", beside));
+  BPPSA_TRY(bppsa_setup_refuse(cli, of_scans,
+                               "for a scan beside a schedule, which has none, expected --split batch or time, not ", beside));
+  BPPSA_TRY(bppsa_setup_refuse(
       cli, of_chunks, "for a scan beside a schedule, which has none, expected --split batch, time or interleaved, not ", beside));
   if (file) {
-    BPPSA_TRY(refuse_all(cli, of_files, "beside a schedule's file, expected in the first row of ", beside));
+    BPPSA_TRY(bppsa_setup_refuse(cli, of_files, "beside a schedule's file, expected in the first row of ", beside));
   }
   *schedule = (bppsa_rank_schedule){.split = one ? "gpipe" : split->text,
                                     .one_device = one,
@@ -236,8 +227,9 @@ bppsa_status bppsa_ranks_layers(const bppsa_cli *cli, const bppsa_comm *comm, bp
   }
   layers->config.group = group->given ? group->integer : 0;
   layers->config.reduction = reduction_of(cli);
-  return layers->split == NULL ? BPPSA_OK
-                               : refuse_all(cli, others, "beside ranks that share layers, expected --split batch, not ", split);
+  return layers->split == NULL
+             ? BPPSA_OK
+             : bppsa_setup_refuse(cli, others, "beside ranks that share layers, expected --split batch, not ", split);
 }
 
 bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split) {
@@ -259,6 +251,10 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   }
   BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
   BPPSA_TRY(bppsa_rank_network_check(&ranks->split, batch, what));
+  if (ranks->split.time > 1 && ranks->split.batch == 1 && reduction_of(cli) == BPPSA_REDUCTION_LIBRARY) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--reduction: library beside ranks that share time alone, which add up in their order, "
+                                          "expected --split batch, or time:P,batch:Q");
+  }
   ranks->nccl = bppsa_ranks_over_nccl(cli);
   ranks->parallel = bppsa_data_parallel_config_default();
   ranks->parallel.batch = batch;

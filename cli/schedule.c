@@ -116,12 +116,17 @@ static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *time
 
 /* ---- the three ways to be called ---- */
 
-static bppsa_status list_schemes(bppsa_cli *cli, bppsa_text *shown) {
+static bppsa_status list_schemes(const bppsa_cli *cli, bppsa_text *shown) {
+  BPPSA_TRY(bppsa_setup_alone(cli, BPPSA_OPTION_LIST));
   return cli->to.json ? bppsa_json_render(bppsa_schedule_list_json(), &shown->text) : bppsa_schedule_list_text(shown);
 }
 
 static bppsa_status compare(const bppsa_cli *cli, const char *names, bppsa_text *shown) {
+  static const bppsa_option_use of_one[] = {BPPSA_USE(SCHEME), BPPSA_USE(LOAD), BPPSA_USE(SVG),
+                                            BPPSA_USE(TRACE),  BPPSA_USE(CSV),  BPPSA_USE(COUNT)};
   bppsa_schedule_request r;
+  BPPSA_TRY(
+      bppsa_setup_refuse(cli, of_one, "beside --compare, which writes a table and no schedule, expected one of the two", ""));
   BPPSA_TRY(take_request(cli, names, &r));
   const bppsa_status status = bppsa_schedule_compare(&r, names, cli->to.json, shown);
   bppsa_schedule_request_free(&r);

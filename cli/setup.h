@@ -49,11 +49,20 @@ bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_network *network, b
 bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,
                                bppsa_model *model);
 /* Notes where a number was asked for that is larger than the one that is used: of an option; --up-levels or --chunks of the method
- * that was planned; --forward-chunks and --warm-up, or a speculative pass that is none (plan NULL: no forward pass has a plan).
- * Only the first rank calls them. */
+ * that was planned, which ranks along time may enlarge too; these of a command that runs all algorithms over so many steps, and the
+ * numbers of its forward pass; --forward-chunks and --warm-up, or a speculative pass that is none (plan NULL: no forward pass has a
+ * plan). Only the first rank calls them. */
 void bppsa_setup_note_larger(const bppsa_cli *cli, bppsa_option option, int64_t asked, int64_t used);
+void bppsa_setup_note_option(const bppsa_cli *cli, bppsa_option option, int64_t used);
 void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *method);
+void bppsa_setup_note_steps(const bppsa_cli *cli, int64_t steps);
 void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *plan);
+/* Refuse what would have no effect: options of a list, "--NAME: given TEXT MORE"; all options but --json beside one.
+ * ERR_ARGUMENT. */
+bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more);
+bppsa_status bppsa_setup_alone(const bppsa_cli *cli, bppsa_option alone);
+/* --method, which chooses thresholds of pruning, without pruning. ERR_ARGUMENT. */
+bppsa_status bppsa_setup_check_method(const bppsa_cli *cli);
 
 /* Prints a note about the file of --weights, unless it is "". */
 void bppsa_setup_note_weights(const bppsa_cli *cli, const char *note);

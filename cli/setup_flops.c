@@ -25,6 +25,7 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *requ
   if (bppsa_cli_value(cli, BPPSA_OPTION_MASK)->given && bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--mask: given beside --prune, expected one of them");
   }
+  BPPSA_TRY(bppsa_setup_check_method(cli));
   *request = (bppsa_flops_request){.network = cli->object,
                                    .mask = bppsa_cli_value(cli, BPPSA_OPTION_MASK)->text,
                                    .weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,

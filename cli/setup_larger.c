@@ -1,7 +1,8 @@
-/* Notes about numbers that were asked for and are larger than what is used. */
+/* Notes and refusals where the program does not take what was asked for as it was asked for. */
 #include <inttypes.h>
 #include <string.h>
 
+#include "bench/harness/output.h"
 #include "cli/setup.h"
 
 void bppsa_setup_note_larger(const bppsa_cli *cli, bppsa_option option, int64_t asked, int64_t used) {
@@ -11,32 +12,89 @@ void bppsa_setup_note_larger(const bppsa_cli *cli, bppsa_option option, int64_t 
   }
 }
 
-static void note_option(const bppsa_cli *cli, bppsa_option option, int64_t used) {
+void bppsa_setup_note_option(const bppsa_cli *cli, bppsa_option option, int64_t used) {
   const bppsa_option_value *value = bppsa_cli_value(cli, option);
-  bppsa_setup_note_larger(cli, option, value->given ? value->integer : used, used);
+  const int64_t asked = value->given ? value->integer : used;
+  bppsa_setup_note_larger(cli, option, asked, used);
+  if (asked < used) {
+    bppsa_output_note(&cli->to, "%s: %" PRId64 " asked for, %" PRId64 " used, as many as the ranks make",
+                      bppsa_option_get(option)->name, asked, used);
+  }
 }
 
 void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *method) {
   if (method->backward == BPPSA_BACKWARD_SCAN && method->scan.algorithm == BPPSA_SCAN_BLELLOCH) {
-    note_option(cli, BPPSA_OPTION_UP_LEVELS, method->scan.up_levels);
+    bppsa_setup_note_option(cli, BPPSA_OPTION_UP_LEVELS, method->scan.up_levels);
   }
   if (method->backward == BPPSA_BACKWARD_SCAN && method->scan.algorithm == BPPSA_SCAN_CHUNKED) {
-    note_option(cli, BPPSA_OPTION_CHUNKS, method->scan.chunks);
+    bppsa_setup_note_option(cli, BPPSA_OPTION_CHUNKS, method->scan.chunks);
   }
+}
+
+void bppsa_setup_note_steps(const bppsa_cli *cli, int64_t steps) {
+  static const bppsa_option of_forward[] = {BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_WARM_UP};
+  const bppsa_scan_method asked[] = {{BPPSA_SCAN_BLELLOCH, bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->integer, 0},
+                                     {BPPSA_SCAN_CHUNKED, 0, bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->integer}};
+  for (size_t i = 0; i < sizeof asked / sizeof *asked; ++i) {
+    const bppsa_gradient_method used = {.backward = BPPSA_BACKWARD_SCAN, .scan = bppsa_scan_method_clamp(&asked[i], steps)};
+    bppsa_setup_note_scan(cli, &used);
+  }
+  for (size_t i = 0; i < sizeof of_forward / sizeof *of_forward; ++i) {
+    const bppsa_option_value *value = bppsa_cli_value(cli, of_forward[i]);
+    bppsa_setup_note_larger(cli, of_forward[i], value->given ? value->integer : 0, steps);
+  }
+}
+
+/* Was one of the options given that only a speculative pass has? */
+static bool gives_speculative(const bppsa_cli *cli) {
+  static const bppsa_option of_chunks[] = {BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_WARM_UP, BPPSA_OPTION_TOLERANCE};
+  bool found = false;
+  for (size_t i = 0; i < sizeof of_chunks / sizeof *of_chunks; ++i) {
+    found = found || bppsa_cli_value(cli, of_chunks[i])->given;
+  }
+  return found;
 }
 
 void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *plan) {
   const bppsa_option_value *kind = bppsa_cli_value(cli, BPPSA_OPTION_FORWARD);
+  const bool automatic = kind->given && strcmp(kind->text, bppsa_forward_name(BPPSA_FORWARD_AUTO)) == 0;
   if (plan == NULL) {
     return;
   }
   if (plan->speculative) {
-    note_option(cli, BPPSA_OPTION_FORWARD_CHUNKS, plan->chunks);
-    note_option(cli, BPPSA_OPTION_WARM_UP, plan->warm_up);
-  } else if ((kind->given && strcmp(kind->text, bppsa_forward_name(BPPSA_FORWARD_SPECULATIVE)) == 0) ||
-             bppsa_cli_value(cli, BPPSA_OPTION_FORWARD_CHUNKS)->given || bppsa_cli_value(cli, BPPSA_OPTION_WARM_UP)->given) {
+    bppsa_setup_note_option(cli, BPPSA_OPTION_FORWARD_CHUNKS, plan->chunks);
+    bppsa_setup_note_option(cli, BPPSA_OPTION_WARM_UP, plan->warm_up);
+  } else if (automatic && gives_speculative(cli)) {
+    bppsa_output_note(&cli->to, "--forward: auto takes a sequential pass, which has no chunks, warm-up or tolerance");
+  } else if (gives_speculative(cli) || (kind->given && strcmp(kind->text, bppsa_forward_name(BPPSA_FORWARD_SPECULATIVE)) == 0)) {
     bppsa_output_note(&cli->to,
                       "--forward: speculative asked for, the pass is sequential, which is all that the number of steps, or "
                       "--tolerance 0, admits");
   }
+}
+
+bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more) {
+  for (; list->option != BPPSA_OPTION_COUNT; ++list) {
+    if (bppsa_cli_given(cli, list->option)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given %s%s", bppsa_option_get(list->option)->name, text, more);
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_alone(const bppsa_cli *cli, bppsa_option alone) {
+  for (const bppsa_option_use *use = cli->command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    if (use->option != alone && use->option != BPPSA_OPTION_JSON && bppsa_cli_given(cli, use->option)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s given beside %s, expected --json alone", cli->command->verb,
+                        bppsa_option_get(use->option)->name, bppsa_option_get(alone)->name);
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_check_method(const bppsa_cli *cli) {
+  const bppsa_option_value *prune = bppsa_cli_value(cli, BPPSA_OPTION_PRUNE);
+  return !bppsa_cli_given(cli, BPPSA_OPTION_METHOD) || prune->given || prune->real > 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--method: given without --prune, which it is of, expected --prune F too");
 }

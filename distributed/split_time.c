@@ -113,11 +113,14 @@ static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_c
 
 /* Do the layers run a scan over ranks? On a GPU a layer's own kernels take a rank through BP, linear and, with H up to
  * BPPSA_SCAN_FUSED_DIM, chunked: then gradients alone travel. */
-static bool scans_over_ranks(const split_network *s) {
-  const bppsa_gradient_method *method = &s->config.method;
-  const bool fused = s->gpu && (method->scan.algorithm == BPPSA_SCAN_LINEAR ||
-                                (method->scan.algorithm == BPPSA_SCAN_CHUNKED && s->config.hidden <= BPPSA_SCAN_FUSED_DIM));
+static bool scan_is_over_ranks(const bppsa_gradient_method *method, bool gpu, int64_t hidden) {
+  const bool fused = gpu && (method->scan.algorithm == BPPSA_SCAN_LINEAR ||
+                             (method->scan.algorithm == BPPSA_SCAN_CHUNKED && hidden <= BPPSA_SCAN_FUSED_DIM));
   return method->backward == BPPSA_BACKWARD_SCAN && !fused;
+}
+
+static bool scans_over_ranks(const split_network *s) {
+  return scan_is_over_ranks(&s->config.method, s->gpu, s->config.hidden);
 }
 
 /* Resolves AUTO. In units of a rank's own BP, the last rank of a pipeline waits (p - 1) / m, and a product costs about S. */
@@ -131,6 +134,20 @@ static bppsa_gradient_method choose(const split_network *s, const bppsa_recurren
     method.scan = bppsa_scan_method_of(BPPSA_SCAN_CHUNKED);
   }
   return method;
+}
+
+void bppsa_split_time_numbers(int64_t ranks, bool gpu, int64_t hidden, bppsa_gradient_method *method) {
+  const bppsa_scan_method all = bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH);
+  bppsa_scan_method *scan = &method->scan;
+  if (!scan_is_over_ranks(method, gpu, hidden)) {
+    return;
+  }
+  if (scan->algorithm == BPPSA_SCAN_CHUNKED && scan->chunks > 0) {
+    scan->chunks = ranks;
+  }
+  if (scan->algorithm == BPPSA_SCAN_BLELLOCH && scan->up_levels >= 0) {
+    scan->up_levels = bppsa_scan_method_clamp(&all, ranks).up_levels;
+  }
 }
 
 bppsa_gradient_method bppsa_split_time_method(const bppsa_model *model) {
@@ -368,6 +385,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   s->gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
   s->cell = cell;
   s->config.method = choose(s, config, split->micro_batches);
+  bppsa_split_time_numbers(s->ranks, s->gpu, config->hidden, &s->config.method);
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
   bppsa_status status = split_time_forward_method(s, device, &s->config.forward);

@@ -7,11 +7,15 @@
 
 #include "core/alloc.h"
 #include "oracle/strategies.h"
+#include "train/line.h"
 
-#define WEAK(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false
-#define STRONG(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, true
-#define SIMULATED WEAK(simulated)
-#define MIRRORED bppsa_oracle_simulated_limit, bppsa_oracle_mirrored, false
+enum { MICRO_BATCHES = 1, CHUNKS = 2, GROUP = 4 }; /* bits of bppsa_oracle_strategy's `takes` */
+
+#define WEAK(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false, 0
+#define STRONG(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, true, 0
+#define TAKING(name, takes) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false, takes
+#define SIMULATED TAKING(simulated, MICRO_BATCHES)
+#define MIRRORED bppsa_oracle_simulated_limit, bppsa_oracle_mirrored, false, MICRO_BATCHES
 
 static const bppsa_oracle_strategy strategies[] = {
     {"serial", "one processor", STRONG(serial)},
@@ -19,17 +23,17 @@ static const bppsa_oracle_strategy strategies[] = {
     {"spatial", "images cut over p, borders exchanged", WEAK(spatial)},
     {"filter", "output channels cut over p, an allgather a layer", STRONG(filter)},
     {"channel", "input channels cut over p, an allreduce a layer", STRONG(channel)},
-    {"data+filter", "filter in groups of p2, data between groups", WEAK(data_filter)},
-    {"data+spatial", "spatial in groups of p2, data between groups", WEAK(data_spatial)},
-    {"pipeline", "layers cut into p stages, ParaDL's formula", WEAK(pipeline)},
+    {"data+filter", "filter in groups of p2, data between groups", TAKING(data_filter, GROUP)},
+    {"data+spatial", "spatial in groups of p2, data between groups", TAKING(data_spatial, GROUP)},
+    {"pipeline", "layers cut into p stages, ParaDL's formula", TAKING(pipeline, MICRO_BATCHES)},
     /* Schemes of schedule/, under their ids. */
     {"model-parallel", "layers cut into p stages, one at a time, simulated", SIMULATED},
     {"gpipe", "the same, micro-batches one behind the other", SIMULATED},
     {"1f1b", "the same, forward and backward passes in turn", SIMULATED},
-    {"interleaved", "1f1b with several stages on each processor", WEAK(interleaved)},
+    {"interleaved", "1f1b with several stages on each processor", TAKING(interleaved, MICRO_BATCHES | CHUNKS)},
     {"zb-h1", "1f1b with weight gradients in the bubbles", SIMULATED},
     {"fast-forward", "gpipe with input gradients in front of weight gradients", SIMULATED},
-    {"modulo", "fast-forward with layer l on processor l mod p", WEAK(modulo)},
+    {"modulo", "fast-forward with layer l on processor l mod p", TAKING(modulo, MICRO_BATCHES)},
     {"gems", "two replicas in opposite directions", MIRRORED},
     {"chimera", "two pipelines in opposite directions", MIRRORED},
     {"pipedream", "no flush, stashed weights", SIMULATED},
@@ -227,6 +231,32 @@ static bppsa_status mark_list(const char *list, bool asked[STRATEGIES]) {
     list = comma != NULL ? comma + 1 : NULL;
   }
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_oracle_check_option(const char *list, const char *option) {
+  static const struct {
+    const char *name;
+    unsigned bit;
+  } options[] = {{"--micro-batches", MICRO_BATCHES}, {"--chunks", CHUNKS}, {"--group", GROUP}};
+  bool asked[STRATEGIES];
+  unsigned bit = 0;
+  bppsa_line takers = {.length = 0};
+  BPPSA_REQUIRE(option != NULL);
+  for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
+    bit = strcmp(options[i].name, option) == 0 ? options[i].bit : bit;
+  }
+  if (bit == 0 || mark_list(list, asked) != BPPSA_OK) {
+    return BPPSA_OK;
+  }
+  for (int64_t i = 0; i < STRATEGIES; ++i) {
+    if ((strategies[i].takes & bit) != 0 && asked[i]) {
+      return BPPSA_OK;
+    }
+    if ((strategies[i].takes & bit) != 0) {
+      bppsa_line_add(&takers, "%s%s", takers.length > 0 ? ", " : "", strategies[i].name);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given for %s, expected a strategy that takes it: %s", option, list, takers.text);
 }
 
 static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t last) {

@@ -25,11 +25,15 @@ typedef struct {
   const char *name, *summary;
   int64_t (*limit)(const bppsa_oracle_query *query, int64_t p, char reason[160]); /* reason: what the limit is */
   bppsa_status (*project)(const bppsa_oracle_query *query, bppsa_oracle_row *row);
-  bool strong; /* it scales strongly, whatever the query says */
+  bool strong;    /* it scales strongly, whatever the query says */
+  unsigned takes; /* bits: which options that not every strategy has */
 } bppsa_oracle_strategy;
 
 /* All strategies, NULL behind the last. */
 const bppsa_oracle_strategy *bppsa_oracle_strategy_at(int64_t i);
+/* Does a strategy of a list, "data" or "data,filter" (NULL: all), take an option, as "--group"? Unknown strategies are refused by
+ * bppsa_oracle_ask, and count as if they did. ERR_ARGUMENT. */
+bppsa_status bppsa_oracle_check_option(const char *list, const char *option);
 
 typedef struct {
   bppsa_oracle_row *rows; /* owned */

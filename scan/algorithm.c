@@ -241,6 +241,15 @@ bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm) {
   return (bppsa_scan_method){.algorithm = algorithm, .up_levels = -1};
 }
 
+bppsa_scan_method bppsa_scan_method_clamp(const bppsa_scan_method *method, int64_t jacobians) {
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(method->algorithm);
+  bppsa_scan_method from = *method, found = {.algorithm = method->algorithm};
+  if (row != NULL && row->number_of != NULL) {
+    *row->number_of(&found) = row->clamp(jacobians, *row->number_of(&from));
+  }
+  return found;
+}
+
 const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
   const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(algorithm);
   return row != NULL ? row->name : "unknown";

@@ -27,6 +27,8 @@ typedef struct {
 
 /* An algorithm with all its up-levels, or its default number of chunks. */
 bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm);
+/* The number that the method plans with for so many Jacobians, clamped; the others are 0. An unknown algorithm has none. */
+bppsa_scan_method bppsa_scan_method_clamp(const bppsa_scan_method *method, int64_t jacobians);
 
 /* "blelloch"; "unknown" for an algorithm that does not exist. */
 const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm);

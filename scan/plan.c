@@ -380,16 +380,6 @@ static bppsa_status check_magnitude(const bppsa_scan_config *c) {
   return BPPSA_OK;
 }
 
-/* Keeps the number that the method plans with, and clears the others. */
-static void resolve(bppsa_scan_plan *plan) {
-  const bppsa_scan_algorithm_row *row = plan->row;
-  bppsa_scan_method *method = &plan->config.method, found = {.algorithm = method->algorithm};
-  if (row->number_of != NULL) {
-    *row->number_of(&found) = row->clamp(plan->config.jacobians, *row->number_of(method));
-  }
-  *method = found;
-}
-
 static bppsa_status create_with(const bppsa_scan_config *config, const bppsa_scan_algorithm_row *row, bppsa_scan_plan **out) {
   bppsa_scan_plan *plan = bppsa_calloc(1, sizeof *plan);
   if (plan == NULL) {
@@ -411,7 +401,7 @@ static bppsa_status create_with(const bppsa_scan_config *config, const bppsa_sca
     }
     plan->config.dims = plan->dims;
   }
-  resolve(plan);
+  plan->config.method = bppsa_scan_method_clamp(&plan->config.method, plan->config.jacobians);
   plan->records = bppsa_calloc(BPPSA_SCAN_MOST_RECORDS, sizeof *plan->records);
   plan->levels = bppsa_calloc(BPPSA_SCAN_MOST_RECORDS, sizeof *plan->levels);
   if (status == BPPSA_OK && (plan->records == NULL || plan->levels == NULL || (config->dims != NULL && plan->dims == NULL))) {
