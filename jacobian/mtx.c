@@ -46,13 +46,22 @@ bppsa_status bppsa_csr_save_mtx(const char *path, const bppsa_csr *csr, bppsa_dt
 
 /* ---- reading ---- */
 
+typedef struct cursor cursor;
+
+/* A word of the head that says what the entries' values are. */
 typedef struct {
+  const char *name;
+  bool (*take)(cursor *c, double *value); /* NULL: entries have no values */
+  const char *expected;                   /* in an entry's line */
+} field;
+
+struct cursor {
   const char *path, *text; /* text ends with a 0 */
   int64_t size, at, line;
   int64_t begin; /* of the line that is read */
-  bool pattern;  /* entries have no values */
-  int mirror;    /* 0: every entry is in the file; 1, -1: of (i, j) and (j, i) one is, the other is the same, or its negative */
-} cursor;
+  const field *field;
+  int mirror; /* 0: every entry is in the file; 1, -1: of (i, j) and (j, i) one is, the other is the same, or its negative */
+};
 
 /* Refuses the line that is read, and quotes it. */
 static bppsa_status unexpected(const cursor *c, const char *expected) {
@@ -120,7 +129,31 @@ static bool take_value(cursor *c, double *value) {
   return good;
 }
 
-enum { WORD = 64 };
+/* Whole numbers up to this one have a float64 each. */
+static const int64_t most_whole = (int64_t)1 << 53;
+
+static bool take_unsigned(cursor *c, double *value) {
+  int64_t number;
+  const bool good = take_count(c, &number) && number <= most_whole && strchr(" \t\r\n", c->text[c->at]) != NULL;
+  *value = (double)number;
+  return good;
+}
+
+static bool take_integer(cursor *c, double *value) {
+  c->at += (int64_t)strspn(c->text + c->at, " \t");
+  const bool negative = c->text[c->at] == '-', sign = negative || c->text[c->at] == '+';
+  c->at += sign;
+  const bool good = isdigit((unsigned char)c->text[c->at]) && take_unsigned(c, value);
+  *value = negative && *value != 0 ? -*value : *value;
+  return good;
+}
+
+static const field fields[] = {
+    {"real", take_value, "a row, a column and a value that float64 has room for"},
+    {"integer", take_integer, "a row, a column and a whole number from -2^53 to 2^53, as the head says integer"},
+    {"unsigned-integer", take_unsigned, "a row, a column and a whole number from 0 to 2^53, as the head says unsigned-integer"},
+    {"pattern", NULL, "a row and a column alone, as the head says pattern"}};
+enum { FIELDS = sizeof fields / sizeof *fields, WORD = 64 };
 
 /* Reads a word of the first line in small letters, as much of it as there is room for; returns what stands behind it. */
 static const char *take_word(const char *at, char word[WORD]) {
@@ -138,36 +171,34 @@ static const char *take_word(const char *at, char word[WORD]) {
 /* The format's words may be in capitals. */
 static bppsa_status take_words(cursor *c) {
   static const char *const begin[] = {"%%matrixmarket", "matrix", "coordinate"};
-  static const char *const fields[] = {"real", "integer", "unsigned-integer", "pattern"};
   static const struct {
     const char *name;
     int mirror;
   } symmetries[] = {{"general", 0}, {"symmetric", 1}, {"skew-symmetric", -1}};
-  char field[WORD], symmetry[WORD];
+  char word[WORD], symmetry[WORD];
   const char *at = c->text + c->at;
-  bool known = false, right = true;
+  bool right = true;
   for (int i = 0; i < 3; ++i) {
-    at = take_word(at, field);
-    right = right && strcmp(field, begin[i]) == 0;
+    at = take_word(at, word);
+    right = right && strcmp(word, begin[i]) == 0;
   }
-  at = take_word(at, field);
+  at = take_word(at, word);
   (void)take_word(at, symmetry);
   if (!right || symmetry[0] == '\0') {
     return unexpected(c, "%%MatrixMarket matrix coordinate real|integer|pattern general|symmetric|skew-symmetric");
   }
-  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; ++i) {
-    known = known || strcmp(field, fields[i]) == 0;
+  for (int i = 0; i < FIELDS; ++i) {
+    c->field = strcmp(word, fields[i].name) == 0 ? &fields[i] : c->field;
   }
-  for (int i = 0; known && i < 3; ++i) {
+  for (int i = 0; c->field != NULL && i < 3; ++i) {
     if (strcmp(symmetry, symmetries[i].name) == 0) {
       c->mirror = symmetries[i].mirror;
-      c->pattern = strcmp(field, "pattern") == 0;
       return BPPSA_OK;
     }
   }
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                     "%s: line 1: '%s %s', expected real, integer or pattern, and general, symmetric or skew-symmetric", c->path,
-                    field, symmetry);
+                    word, symmetry);
 }
 
 static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *nnz) {
@@ -212,8 +243,8 @@ static bppsa_status take_entries(cursor *c, int64_t rows, int64_t cols, int64_t 
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: the file ends after %lld entries, expected %lld", c->path,
                         (long long)c->line, (long long)i, (long long)nnz);
     }
-    if (!take_count(c, &row) || !take_count(c, &col) || (!c->pattern && !take_value(c, &value)) || !end_line(c)) {
-      return unexpected(c, c->pattern ? "a row and a column" : "a row, a column and a value");
+    if (!take_count(c, &row) || !take_count(c, &col) || (c->field->take != NULL && !c->field->take(c, &value)) || !end_line(c)) {
+      return unexpected(c, c->field->expected);
     }
     if (row < 1 || row > rows || col < 1 || col > cols) {
       --c->line;
@@ -230,7 +261,7 @@ static bppsa_status take_entries(cursor *c, int64_t rows, int64_t cols, int64_t 
       entries[(*count)++] = (entry){col - 1, (int32_t)(row - 1), (int32_t)(c->line - 1), c->mirror * value};
     }
   }
-  return next_line(c) ? unexpected(c, "the end of the file after the last entry") : BPPSA_OK;
+  return next_line(c) ? unexpected(c, "the end of the file after as many entries as the head says") : BPPSA_OK;
 }
 
 /* By rows, columns and lines: qsort itself leaves the order of equal ones open. */

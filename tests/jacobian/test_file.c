@@ -192,6 +192,42 @@ static void test_bad_mtx(void **state) {
   bppsa_csr_matrix_free(&read);
 }
 
+/* What the head says of values holds for every entry. */
+static void test_values_of_mtx(void **state) {
+  (void)state;
+  static const struct {
+    const char *field, *wrong[10], *right, *expected;
+    double value;
+  } fields[] = {{"integer",
+                 {"1.5", "1e3", "2.0", "1e400", "inf", "nan", "0x10", "9007199254740993", "99999999999999999999999", "- 3"},
+                 "-9007199254740992",
+                 "a row, a column and a whole number from -2^53 to 2^53, as the head says integer",
+                 -9007199254740992.},
+                {"Unsigned-Integer",
+                 {"-3", "1.5", "9007199254740993", "+", "", "1 2"},
+                 "9007199254740992",
+                 "a row, a column and a whole number from 0 to 2^53, as the head says unsigned-integer",
+                 9007199254740992.},
+                {"pattern", {"1", "1.5", "x"}, "", "a row and a column alone, as the head says pattern", 1},
+                {"real", {"", "1 2", "1d3", "1e400"}, "+3", "a row, a column and a value that float64 has room for", 3}};
+  for (size_t f = 0; f < sizeof fields / sizeof *fields; ++f) {
+    char text[200], message[300];
+    bppsa_csr_matrix read = {0};
+    for (int i = 0; i < 10 && fields[f].wrong[i] != NULL; ++i) {
+      snprintf(text, sizeof text, "%%%%MatrixMarket matrix coordinate %s general\n2 2 1\n1 1 %s\n", fields[f].field,
+               fields[f].wrong[i]);
+      snprintf(message, sizeof message, MTX ": line 3: '1 1 %s', expected %s", fields[f].wrong[i], fields[f].expected);
+      refused(MTX, text, message);
+    }
+    snprintf(text, sizeof text, "%%%%MatrixMarket matrix coordinate %s general\n2 2 1\n1 1 %s\n", fields[f].field,
+             fields[f].right);
+    put_file(MTX, text, strlen(text));
+    assert_int_equal(bppsa_csr_load(MTX, &read), BPPSA_OK);
+    assert_true(((const double *)read.values)[0] == fields[f].value);
+    bppsa_csr_matrix_free(&read);
+  }
+}
+
 /* What SciPy writes of a symmetric matrix by itself, of a skew-symmetric one and of a pattern, and words in capitals: the whole
  * matrix is read, in the order of its rows. */
 static void test_symmetric_mtx(void **state) {
@@ -396,9 +432,10 @@ static void test_io(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_scipy),   cmocka_unit_test(test_bad_mtx),
-      cmocka_unit_test(test_symmetric_mtx), cmocka_unit_test(test_bad_npz), cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_forged_npz),    cmocka_unit_test(test_memory),  cmocka_unit_test(test_io)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_scipy),
+                                     cmocka_unit_test(test_bad_mtx),       cmocka_unit_test(test_values_of_mtx),
+                                     cmocka_unit_test(test_symmetric_mtx), cmocka_unit_test(test_bad_npz),
+                                     cmocka_unit_test(test_limits),        cmocka_unit_test(test_forged_npz),
+                                     cmocka_unit_test(test_memory),        cmocka_unit_test(test_io)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
