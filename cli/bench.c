@@ -252,6 +252,24 @@ static const bppsa_option_use uses_schedule[] = {
 
 /* ---- from options to settings ---- */
 
+/* Gives the weights to a model of one step before anything is timed: what is wrong with them is refused, and what is done to them
+ * is noted, once. */
+static bppsa_status try_weights(const bppsa_cli *cli, const bppsa_network *network, const bppsa_network_config *config,
+                                const bppsa_safetensors *file) {
+  bppsa_network_config one = *config;
+  bppsa_device *device = NULL;
+  bppsa_model *model = NULL;
+  one.batch = one.steps.seq_len = 1;
+  one.method.backward = BPPSA_BACKWARD_BP;
+  one.steps.forward = bppsa_forward_method_default();
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  bppsa_status status = bppsa_network_create(network, &one, device, &model);
+  status = status == BPPSA_OK ? bppsa_setup_model(cli, network, file, model) : status;
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+  return status;
+}
+
 /* Takes the network of --weights, whose layers must be such as all methods and rivals have. */
 static bppsa_status take_weights(const bppsa_cli *cli, bppsa_network *network, bppsa_network_config *config,
                                  bppsa_bench_settings *asked) {
@@ -269,6 +287,7 @@ static bppsa_status take_weights(const bppsa_cli *cli, bppsa_network *network, b
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %s: layers %s, expected layers with biases, in one direction", path,
                       config->steps.no_bias ? "without biases" : "in both directions");
   }
+  BPPSA_TRY(try_weights(cli, network, config, file));
   return !input->given || input->integer == config->input
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: %" PRId64 ", expected the %" PRId64 " of %s", input->integer,
@@ -444,6 +463,7 @@ static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *as
     BPPSA_TRY(bppsa_setup_weights(cli, &network, &config, &file));
     asked->weights = file;
     asked->weights_name = weights->text;
+    BPPSA_TRY(try_weights(cli, &network, &config, file));
   }
   asked->point.kind = network.kind;
   asked->point.config = bppsa_network_recurrent_config(&config);

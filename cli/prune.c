@@ -50,12 +50,13 @@ static bppsa_status output(const bppsa_cli *cli, const bppsa_masks *masks) {
   return status;
 }
 
-/* Notes that weights were widened before they were compared. */
-static void note_widened(const bppsa_cli *cli, const bppsa_weight_list *list, const bppsa_masks *masks) {
-  char note[BPPSA_WIDENED_NOTE] = "";
+/* Notes that weights were converted before they were compared. */
+static void note_converted(const bppsa_cli *cli, const bppsa_weight_list *list, const bppsa_masks *masks) {
+  char note[BPPSA_CONVERTED_NOTE] = "";
   for (int64_t i = 0; note[0] == '\0' && i < masks->count; ++i) {
     const bppsa_named_view *weight = &masks->weights[i];
-    (void)bppsa_weight_list_widened(bppsa_weight_list_origin(list, weight->name)->stored, weight->view.dtype, note);
+    (void)bppsa_weight_list_converted(bppsa_weight_list_origin(list, weight->name)->stored, &weight->view, weight->view.dtype,
+                                      note);
   }
   bppsa_setup_note_weights(cli, note);
 }
@@ -68,7 +69,7 @@ static bppsa_status prune(const bppsa_cli *cli, const bppsa_safetensors *file) {
   bppsa_status status = bppsa_masks_make((bppsa_prune_method)bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->choice,
                                          bppsa_cli_value(cli, BPPSA_OPTION_FRACTION)->real, list.count, list.tensors, &masks);
   if (status == BPPSA_OK) {
-    note_widened(cli, &list, &masks);
+    note_converted(cli, &list, &masks);
     status = output(cli, &masks);
   } else if (status != BPPSA_ERR_MEMORY) {
     status = bppsa_fail_prefix(status, "%s", path);

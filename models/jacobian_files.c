@@ -1,6 +1,7 @@
 #include "models/jacobian_files.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,13 @@ static bppsa_status keep(const loading *l, const bppsa_view *view, const char *w
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: shape %s, expected %" PRId64 " values", what,
                       bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape), count);
   }
+  for (int64_t i = 0; l->wanted->dtype == BPPSA_F32 && view->dtype == BPPSA_F64 && i < count; ++i) {
+    const double value = bppsa_view_get(view, i);
+    if (isfinite(value) && !isfinite((float)value)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: element %" PRId64 " is %g, beyond f32, expected --dtype f64 or smaller values",
+                        what, i, value);
+    }
+  }
   void *to = new_array(l->arrays, count, bppsa_dtype_size(l->wanted->dtype));
   if (to == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -56,7 +64,7 @@ static bppsa_status load(const loading *l, const char *option, const char *path,
   char what[300];
   snprintf(what, sizeof what, "%s: %s", option, path);
   if (path == l->files->weights) {
-    (void)bppsa_weight_list_widened(array.view.dtype, l->wanted->dtype, l->arrays->note);
+    (void)bppsa_weight_list_converted(array.view.dtype, &array.view, l->wanted->dtype, l->arrays->note);
   }
   bppsa_status status = bppsa_npy_to_reals(path, &array);
   status = status != BPPSA_OK ? status : keep(l, &array.view, what, count, data);
@@ -175,7 +183,8 @@ static bppsa_status find_tensor(const loading *l, const bppsa_weight_list *tenso
   snprintf(what, size, "--weights: %s: %s", l->files->weights, full);
   *view = bppsa_weight_list_find(tensors, full);
   if (*view != NULL && l->arrays->note[0] == '\0') {
-    (void)bppsa_weight_list_widened(bppsa_weight_list_origin(tensors, full)->stored, l->wanted->dtype, l->arrays->note);
+    const bppsa_list_origin *origin = bppsa_weight_list_origin(tensors, full);
+    (void)bppsa_weight_list_converted(origin->stored, *view, l->wanted->dtype, l->arrays->note);
   }
   return *view != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s missing, expected weights with PyTorch's names", what);
 }

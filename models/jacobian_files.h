@@ -17,7 +17,7 @@ enum { BPPSA_JACOBIAN_ARRAYS = 8 };
 typedef struct {
   void *arrays[BPPSA_JACOBIAN_ARRAYS]; /* owned */
   int count;
-  char note[BPPSA_WIDENED_NOTE]; /* what was done to the weights, or "" */
+  char note[BPPSA_CONVERTED_NOTE]; /* what was done to the weights, or "" */
 } bppsa_jacobian_arrays;
 
 /* Takes C, H, W from the shape of the input, [C,H,W], [C,H], [C] or a batch of one. ERR_ARGUMENT: no input, or another shape; ERR_*

@@ -1,5 +1,6 @@
 #include "models/weight_list.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,9 +220,22 @@ const bppsa_list_origin *bppsa_weight_list_origin(const bppsa_weight_list *list,
   return at >= 0 ? &list->origins[at] : NULL;
 }
 
-int bppsa_weight_list_widened(bppsa_dtype stored, bppsa_dtype dtype, char note[BPPSA_WIDENED_NOTE]) {
+/* Does an element differ from its f32? */
+static bool is_rounded(const bppsa_view *view, bppsa_dtype dtype) {
+  const int64_t count = dtype == BPPSA_F32 && view->dtype == BPPSA_F64 ? bppsa_view_count(view) : 0;
+  bool rounded = false;
+  for (int64_t i = 0; i < count && !rounded; ++i) {
+    const double value = bppsa_view_get(view, i);
+    rounded = isfinite(value) && (double)(float)value != value;
+  }
+  return rounded;
+}
+
+int bppsa_weight_list_converted(bppsa_dtype stored, const bppsa_view *view, bppsa_dtype dtype, char note[BPPSA_CONVERTED_NOTE]) {
+  const bool rounded = !is_half(stored) && is_rounded(view, dtype);
   note[0] = '\0';
-  return is_half(stored) ? snprintf(note, BPPSA_WIDENED_NOTE, "%s weights, converted to %s", bppsa_dtype_name(stored),
-                                    bppsa_dtype_name(dtype))
-                         : 0;
+  return is_half(stored) || rounded
+             ? snprintf(note, BPPSA_CONVERTED_NOTE, "%s weights, converted to %s%s", bppsa_dtype_name(stored),
+                        bppsa_dtype_name(dtype), rounded ? ", which rounds them" : "")
+             : 0;
 }

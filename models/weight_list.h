@@ -33,8 +33,9 @@ void bppsa_weight_list_free(bppsa_weight_list *list); /* a zeroed one is legal *
 /* The tensor of that name, or NULL, and what was done to it. */
 const bppsa_view *bppsa_weight_list_find(const bppsa_weight_list *list, const char *name);
 const bppsa_list_origin *bppsa_weight_list_origin(const bppsa_weight_list *list, const char *name);
-/* Writes "f16 weights, converted to f32" where weights of that type were widened to dtype, otherwise "". Returns the length. */
-#define BPPSA_WIDENED_NOTE 48
-int bppsa_weight_list_widened(bppsa_dtype stored, bppsa_dtype dtype, char note[BPPSA_WIDENED_NOTE]);
+/* Writes "f16 weights, converted to f32" where weights stored in another type are halves, or lose digits in dtype; otherwise "".
+ * view: the weights, of f32 or f64, or halves whose elements are not read. Returns the length. */
+#define BPPSA_CONVERTED_NOTE 64
+int bppsa_weight_list_converted(bppsa_dtype stored, const bppsa_view *view, bppsa_dtype dtype, char note[BPPSA_CONVERTED_NOTE]);
 
 #endif

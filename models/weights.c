@@ -363,24 +363,21 @@ static bool has_mask(const bppsa_network *network, const char *name) {
 /* Says what was done to the parameters' tensors that a user should know; all of them are in the list. */
 static void describe_changes(const bppsa_weights_request *request, const bppsa_model *model, const bppsa_weight_list *own,
                              const bppsa_network *network, char *note) {
-  const bppsa_list_origin *first = NULL;
   const char *pruned = NULL;
-  char widened[BPPSA_WIDENED_NOTE] = "";
+  char converted[BPPSA_CONVERTED_NOTE] = "";
   int64_t masks = 0;
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     const bppsa_list_origin *origin = bppsa_weight_list_origin(own, model->parameters[i].name);
-    first = first == NULL ? origin : first;
-    if (widened[0] == '\0') {
-      (void)bppsa_weight_list_widened(origin->stored, model->dtype, widened);
+    if (converted[0] == '\0') {
+      const bppsa_view *value = bppsa_weight_list_find(own, model->parameters[i].name);
+      (void)bppsa_weight_list_converted(origin->stored, value, model->dtype, converted);
     }
     if (origin->pruned && !has_mask(network, model->parameters[i].name)) {
       pruned = pruned == NULL ? model->parameters[i].name : pruned;
       ++masks;
     }
   }
-  const bool rounded = model->dtype == BPPSA_F32 && first->stored == BPPSA_F64;
-  const size_t used =
-      (size_t)snprintf(note, BPPSA_WEIGHTS_NOTE, "%s", rounded ? "f64 weights, rounded to f32 as --dtype f32 asks" : widened);
+  const size_t used = (size_t)snprintf(note, BPPSA_WEIGHTS_NOTE, "%s", converted);
   if (pruned != NULL && request->trains) {
     char more[48] = "";
     if (masks > 1) {

@@ -28,9 +28,9 @@ static void test_widened(void **state) {
   bppsa_safetensors_destroy(file);
 }
 
-static void assert_notes(run_result result, const char *path) {
+static void assert_notes(run_result result, const char *note) {
   char wanted[120];
-  snprintf(wanted, sizeof wanted, "bppsa: note: %s: f64 weights, rounded to f32 as --dtype f32 asks\n", path);
+  snprintf(wanted, sizeof wanted, "bppsa: note: %s\n", note);
   assert_int_equal(result.code, 0);
   assert_string_equal(result.err, wanted);
   release(&result);
@@ -38,12 +38,39 @@ static void assert_notes(run_result result, const char *path) {
 
 static void test_rounded(void **state) {
   (void)state;
-  assert_notes(run("eval rnn --weights W64.safetensors --dtype f32 " DATA), "W64.safetensors");
-  assert_notes(run("train rnn --weights W64.safetensors --dtype f32 " DATA " --iterations 1"), "W64.safetensors");
-  assert_notes(run(GRAD " --weights W64.safetensors --dtype f32"), "W64.safetensors");
+#define ROUNDED "f64 weights, converted to f32, which rounds them"
+#define TIMED " --seq-len 3 --batch 1 --repeats 1 --quick --threads 1"
+  assert_notes(run("eval rnn --weights W64.safetensors --dtype f32 " DATA), "W64.safetensors: " ROUNDED);
+  assert_notes(run("train rnn --weights W64.safetensors --dtype f32 " DATA " --iterations 1"), "W64.safetensors: " ROUNDED);
+  assert_notes(run(GRAD " --weights W64.safetensors --dtype f32"), "W64.safetensors: " ROUNDED);
+  assert_notes(run("bench rnn --weights W64.safetensors --dtype f32" TIMED), "W64.safetensors: " ROUNDED);
+  assert_notes(run("bench step --weights W64.safetensors --dtype f32" TIMED), "W64.safetensors: " ROUNDED);
+  assert_notes(run("bench forward --weights W64.safetensors --dtype f32" TIMED), "W64.safetensors: " ROUNDED);
+  assert_runs("bench rnn --weights W64.safetensors" TIMED);
   json_t *document = run_json("train rnn --weights W64.safetensors " DATA " --iterations 1 --json"); /* the weights' */
   assert_string_equal(get_text(json_object_get(document, "config"), "dtype"), "f64");
   json_decref(document);
+}
+
+/* Of float64 that f32 holds nothing is lost, and nothing is said; what f32 does not reach is refused. */
+static void test_jacobian_of_f64(void **state) {
+  (void)state;
+  double values[4] = {0.5, -2, 0.1f, 3};
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F64, 2, (int64_t[]){1, 4});
+#define LINEAR "jacobian linear --weights L.npy --in-shape 4,1,1 --out linear.npz"
+  assert_int_equal(bppsa_npy_save("L.npy", &view), BPPSA_OK);
+  assert_runs(LINEAR);
+  values[2] = 0.1;
+  assert_int_equal(bppsa_npy_save("L.npy", &view), BPPSA_OK);
+  assert_notes(run(LINEAR), "L.npy: " ROUNDED);
+  assert_runs(LINEAR " --dtype f64");
+  values[1] = 1e300;
+  assert_int_equal(bppsa_npy_save("L.npy", &view), BPPSA_OK);
+  assert_fails(2, "--weights: L.npy: element 1 is 1e+300, beyond f32, expected --dtype f64 or smaller values", LINEAR);
+  assert_runs(LINEAR " --dtype f64");
+  write_reals("one.npy", BPPSA_F32, 1, (int64_t[]){1});
+  assert_notes(run("jacobian rnn --weights W64.safetensors --input one.npy --out step.npz"), "W64.safetensors: " ROUNDED);
+  assert_runs("jacobian rnn --weights W64.safetensors --input one.npy --out step.npz --dtype f64");
 }
 
 /* Commands that make no model of the weights note what they widened, too. */
@@ -58,15 +85,17 @@ static void test_halves(void **state) {
                                         {"rnn.weight_ih_l0", bppsa_view_make(one, types[i], 2, rows)},
                                         {"rnn.bias_ih_l0", bppsa_view_make(one, types[i], 1, rows)},
                                         {"rnn.bias_hh_l0", bppsa_view_make(one, types[i], 1, rows)},
-                                        {"linear.weight", bppsa_view_make(one, types[i], 2, square)}};
+                                        {"linear.weight", bppsa_view_make(one, types[i], 2, square)},
+                                        {"linear.bias", bppsa_view_make(one, types[i], 1, rows)}};
     char says[80];
     snprintf(says, sizeof says, "half.safetensors: %s weights, converted to f32\n", i == 0 ? "f16" : "bf16");
-    assert_int_equal(bppsa_safetensors_save("half.safetensors", 5, tensors, 0, NULL), BPPSA_OK);
+    assert_int_equal(bppsa_safetensors_save("half.safetensors", 6, tensors, 0, NULL), BPPSA_OK);
     assert_noted(says, "prune --weights half.safetensors --fraction 0.5 --out masks.safetensors");
     assert_noted(says, "jacobian rnn --weights half.safetensors --input step.npy --out step.npz");
     assert_noted("bf16 weights, converted to f64" + (i == 0),
                  "jacobian rnn --weights half.safetensors --input step.npy --out step.npz --dtype f64");
   }
+  assert_notes(run("bench rnn --weights half.safetensors" TIMED), "half.safetensors: bf16 weights, converted to f32");
   const bppsa_view view = bppsa_view_make(one, BPPSA_F16, 2, square);
   assert_int_equal(bppsa_npy_save("half.npy", &view), BPPSA_OK);
   assert_noted("half.npy: f16 weights, converted to f32\n",
@@ -223,9 +252,10 @@ static void test_torch(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_widened),   cmocka_unit_test(test_rounded),       cmocka_unit_test(test_halves),
-      cmocka_unit_test(test_too_large), cmocka_unit_test(test_prefix),        cmocka_unit_test(test_missing),
-      cmocka_unit_test(test_proposed),  cmocka_unit_test(test_none_proposed), cmocka_unit_test(test_torch)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_widened),         cmocka_unit_test(test_rounded),
+                                     cmocka_unit_test(test_jacobian_of_f64), cmocka_unit_test(test_halves),
+                                     cmocka_unit_test(test_too_large),       cmocka_unit_test(test_prefix),
+                                     cmocka_unit_test(test_missing),         cmocka_unit_test(test_proposed),
+                                     cmocka_unit_test(test_none_proposed),   cmocka_unit_test(test_torch)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }
