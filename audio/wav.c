@@ -6,6 +6,7 @@
 #include "audio/libraries.h"
 #include "core/alloc.h"
 #include "core/io.h"
+#include "core/text.h"
 
 enum { LEAST_RATE = 4000, MOST_RATE = 384000, FORMAT_BYTES = 16, FULL_SCALE = 32768, CHANNELS = 2 };
 enum { MOST_CHUNKS = 4096 };
@@ -84,7 +85,9 @@ static bppsa_status read_head(walk *w) {
   w->big = memcmp(head, "RIFX", 4) == 0;
   w->wide = memcmp(head, "RF64", 4) == 0;
   if (!w->big && !w->wide && memcmp(head, "RIFF", 4) != 0) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: no WAV file, expected RIFF, RIFX or RF64", w->file.path);
+    char found[BPPSA_BEGINNING_TEXT];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: '%s', expected RIFF, RIFX or RF64, with which a WAV file begins",
+                      w->file.path, bppsa_text_beginning(head, sizeof head, found));
   }
   if (memcmp(head + 8, "WAVE", 4) != 0) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 8: a RIFF file of another kind, expected WAVE", w->file.path);

@@ -124,7 +124,7 @@ static const struct {
 enum { MEMBERS = sizeof members / sizeof members[0] };
 
 /* "name, op and slope": writes `count` words to a text with room for LIST_TEXT. */
-enum { LIST_TEXT = 160 };
+enum { LIST_TEXT = 160, SHOWN = 60 }; /* SHOWN: characters of a wrong name */
 static const char *list_text(const char *const *words, int count, char *text) {
   size_t used = 0;
   text[0] = '\0';
@@ -176,8 +176,9 @@ static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
       continue;
     }
     if (value == NULL || !members[m].read(value, layer)) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" %s, expected %s", bppsa_operator_name(kind), members[m].name,
-                        value == NULL ? "is missing" : "has another type", members[m].expected);
+      char found[BPPSA_JSON_FOUND];
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected %s", bppsa_operator_name(kind), members[m].name,
+                        bppsa_json_found(value, found), members[m].expected);
     }
     if (members[m].read == read_kernel && (POOLS >> kind & 1u) != 0) {
       memcpy(layer->op.stride, layer->op.kernel, sizeof layer->op.stride); /* unless the next member says otherwise */
@@ -201,10 +202,12 @@ static bppsa_status fail_operator(const char *word) {
 }
 
 static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
-  const char *word = json_string_value(json_object_get(object, "op"));
+  const json_t *value = json_object_get(object, "op");
+  const char *word = json_string_value(value);
   bppsa_operator kind;
   if (word == NULL) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "\"op\" is missing or no text, expected an operator's name");
+    char found[BPPSA_JSON_FOUND];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "\"op\": %s, expected an operator's name", bppsa_json_found(value, found));
   }
   if (bppsa_operator_parse(word, &kind) != BPPSA_OK || (NETWORKS >> kind & 1u) == 0) {
     return fail_operator(word);
@@ -216,13 +219,16 @@ static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
 
 /* Reads the layer's name, with which messages about other members begin. */
 static bppsa_status read_name(const char *where, const bppsa_cnn_network *network, json_t *object, bppsa_cnn_layer *layer) {
-  const char *name = json_string_value(json_object_get(object, "name"));
+  const json_t *value = json_object_get(object, "name");
+  const char *name = json_string_value(value);
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   const size_t length = name != NULL ? strspn(name, letters) : 0;
   if (length < 1 || length >= BPPSA_CNN_NAME || name[length] != '\0') {
+    char found[BPPSA_JSON_FOUND];
     return bppsa_fail(BPPSA_ERR_FORMAT,
-                      "%s: layer %lld: \"name\" is missing or no name, expected 1 to %d letters, digits, dots, dashes and _",
-                      where, (long long)network->count, BPPSA_CNN_NAME - 1);
+                      "%s: layer %lld: \"name\": %s%.*s%s, expected 1 to %d letters, digits, dots, dashes and _", where,
+                      (long long)network->count, name != NULL ? "'" : "", SHOWN,
+                      name != NULL ? name : bppsa_json_found(value, found), name != NULL ? "'" : "", BPPSA_CNN_NAME - 1);
   }
   for (int64_t i = 0; i < network->count; ++i) {
     if (strcmp(network->layers[i].name, name) == 0) {
@@ -238,7 +244,9 @@ static bppsa_status read_name(const char *where, const bppsa_cnn_network *networ
 static bppsa_status add_layer(const char *where, json_t *object, bppsa_cnn_network *network) {
   bppsa_cnn_layer layer = {0};
   if (!json_is_object(object)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer %lld is no object", where, (long long)network->count);
+    char found[BPPSA_JSON_FOUND];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer %lld: %s, expected an object", where, (long long)network->count,
+                      bppsa_json_found(object, found));
   }
   BPPSA_TRY(read_name(where, network, object, &layer));
   bppsa_status status = read_operator(object, &layer);
@@ -248,10 +256,12 @@ static bppsa_status add_layer(const char *where, json_t *object, bppsa_cnn_netwo
 
 /* Reads the input's shape and the list of layers. */
 static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network *network, json_t **layers) {
+  char found[BPPSA_JSON_FOUND];
   const char *key;
   json_t *value;
   if (!json_is_object(root)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: no JSON object, expected {\"input\": [C, H, W], \"layers\": [..]}", where);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s, expected {\"input\": [C, H, W], \"layers\": [..]}", where,
+                      bppsa_json_found(root, found));
   }
   static const char *const known[] = {"input", "layers", NULL};
   json_object_foreach(root, key, value) {
@@ -260,12 +270,14 @@ static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network
     }
   }
   if (!read_numbers(json_object_get(root, "input"), 3, network->in)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"input\" is missing or not three whole numbers, expected [C, H, W]", where);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"input\": %s, expected three whole numbers, [C, H, W]", where,
+                      bppsa_json_found(json_object_get(root, "input"), found));
   }
   *layers = json_object_get(root, "layers");
   const size_t count = json_array_size(*layers); /* 0 if it is no array */
   if (count < 1 || count > BPPSA_CNN_MOST_LAYERS) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\" is missing, empty or longer than %d", where, BPPSA_CNN_MOST_LAYERS);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\": %s, expected a list of 1 to %d", where, bppsa_json_found(*layers, found),
+                      BPPSA_CNN_MOST_LAYERS);
   }
   return bppsa_cnn_network_reserve((int64_t)count, network);
 }

@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/text.h"
 
 #define FILE_LIMIT ((int64_t)1 << 36)
 #define NPY ".npy"
@@ -45,6 +46,15 @@ static bppsa_status broken(const bppsa_archive *a, int64_t byte, const char *wha
   return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s", a->path, (long long)byte, what);
 }
 
+/* Refuses an archive that was cut, or a file of another kind. */
+static bppsa_status no_directory(const bppsa_archive *a) {
+  char found[BPPSA_BEGINNING_TEXT];
+  return a->size == 0 || memcmp(a->data, "PK", a->size < 2 ? 1 : 2) == 0
+             ? broken(a, a->size, "the archive ends without its directory, expected an NPZ file")
+             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: '%s', expected PK, with which an NPZ file begins", a->path,
+                          bppsa_text_beginning(a->data, a->size, found));
+}
+
 /* Offset of the end record, which a comment of up to 65535 bytes may follow; -1: the file has none. */
 static int64_t find_end(const bppsa_archive *a) {
   for (int64_t at = a->size - END; at >= 0 && at >= a->size - END - UINT16_MAX; --at) {
@@ -76,7 +86,7 @@ static bppsa_status read_entry(const bppsa_archive *a, int64_t end, int64_t *at,
 static bppsa_status read_directory(bppsa_archive *a) {
   const int64_t end = find_end(a);
   if (end < 0) {
-    return broken(a, a->size, "the archive ends without its directory, expected an NPZ file");
+    return no_directory(a);
   }
   int64_t at = get32(a->data + end + 16);
   a->count = get16(a->data + end + 10);

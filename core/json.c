@@ -94,6 +94,19 @@ bppsa_status bppsa_json_text(const json_t *value, int indent, int digits, char *
   return BPPSA_OK;
 }
 
+const char *bppsa_json_found(const json_t *value, char text[BPPSA_JSON_FOUND]) {
+  static const char *const types[] = {"an object", NULL, "a text", NULL, NULL, "true", "false", "null"};
+  const char *type = value == NULL ? "missing" : types[json_typeof(value)];
+  if (type != NULL) {
+    return type;
+  }
+  if (json_is_array(value)) {
+    snprintf(text, BPPSA_JSON_FOUND, "a list of %zu", json_array_size(value));
+    return text;
+  }
+  return bppsa_real_text(json_number_value(value), text);
+}
+
 json_t *bppsa_json_real(double value) {
   return isfinite(value) ? json_real(value) : json_null();
 }

@@ -41,6 +41,11 @@ bppsa_status bppsa_json_render(json_t *document, char **text);
  * which returns these also for text that is not UTF-8. */
 bool bppsa_json_out_of_memory(void);
 
+/* What a value is, for messages: its number, "a text", "a list of 3", "null", .., "missing" where there is none (NULL). Returns
+ * text or a constant. */
+#define BPPSA_JSON_FOUND 40
+const char *bppsa_json_found(const json_t *value, char text[BPPSA_JSON_FOUND]);
+
 /* A real, or null where JSON has no word for it (NaN and the infinities). NULL when out of memory. */
 json_t *bppsa_json_real(double value);
 

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/npy_internal.h"
 #include "core/number.h"
+#include "core/text.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and are read in place");
 
@@ -155,8 +156,8 @@ static bppsa_status take_shape(cursor *c, npy_header *header) {
       return unexpected(c, "',' or ')' in the shape");
     }
     if (header->ndim == BPPSA_MAX_DIMS) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: more than %d dimensions", c->path, (long long)(c->offset + c->at),
-                        BPPSA_MAX_DIMS);
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: more dimensions, expected at most %d", c->path,
+                        (long long)(c->offset + c->at), BPPSA_MAX_DIMS);
     }
     BPPSA_TRY(take_extent(c, &header->shape[header->ndim]));
     ++header->ndim;
@@ -235,7 +236,9 @@ static bppsa_status read_prefix(bppsa_file_reader *reader, int64_t *length, bool
   BPPSA_TRY(bppsa_file_reader_read(reader, prefix, 10));
   if (memcmp(prefix, "\x93NUMPY", 6) != 0) {
     *archive = memcmp(prefix, "PK\x03\x04", 4) == 0;
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: not an NPY file (it does not begin with \\x93NUMPY)", reader->path);
+    char found[BPPSA_BEGINNING_TEXT];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: '%s', expected \\x93NUMPY, with which an NPY file begins", reader->path,
+                      bppsa_text_beginning(prefix, 10, found));
   }
   if (prefix[6] < 1 || prefix[6] > 3 || prefix[7] != 0) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte 6: NPY version %d.%d, expected 1.0, 2.0 or 3.0", reader->path, prefix[6],

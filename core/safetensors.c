@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/text.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and are read in place");
 
@@ -306,9 +307,14 @@ static bppsa_status read_length(bppsa_file_reader *reader, int64_t *length) {
   const int64_t left = reader->size - HEADER_START;
   if (announced > (uint64_t)left || announced > (uint64_t)BPPSA_SAFETENSORS_HEADER_LIMIT) {
     unsigned char rest[256];
+    char found[BPPSA_BEGINNING_TEXT];
     const int64_t size = left < (int64_t)sizeof rest ? left : (int64_t)sizeof rest;
     BPPSA_TRY(bppsa_file_reader_read(reader, rest, size));
     BPPSA_TRY(refuse_torch(reader->path, announced, rest, size));
+    if (size > 0 && rest[0] != '{') {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: '%s', expected the length of a safetensors header, which begins with '{'",
+                        reader->path, bppsa_text_beginning(&announced, HEADER_START, found));
+    }
   }
   if (announced > (uint64_t)left) {
     return bppsa_fail(BPPSA_ERR_FORMAT,

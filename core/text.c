@@ -268,3 +268,17 @@ const char *bppsa_text_si(double value, const char *unit, char *text, size_t siz
   bppsa_print(text, size, "%.3g%s%s%s", value, between, prefixes[power], unit);
   return text;
 }
+
+/* ---- files of another kind ---- */
+
+const char *bppsa_text_beginning(const void *bytes, int64_t size, char text[BPPSA_BEGINNING_TEXT]) {
+  enum { SHOWN = 8 };
+  const unsigned char *byte = bytes;
+  size_t used = 0;
+  text[0] = '\0';
+  for (int64_t i = 0; i < size && i < SHOWN; ++i) {
+    const bool plain = byte[i] >= ' ' && byte[i] < 0x7f && byte[i] != '\\';
+    used += (size_t)snprintf(text + used, BPPSA_BEGINNING_TEXT - used, plain ? "%c" : "\\x%02x", byte[i]);
+  }
+  return text;
+}

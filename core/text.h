@@ -33,6 +33,10 @@ int64_t bppsa_text_order_mark(const char *text, int64_t size);
 /* ERR_FORMAT: the text of a file is UTF-16, as some programs write it: it begins with that mark, or one of its first two bytes is
  * 0. */
 bppsa_status bppsa_text_check_encoding(const char *path, const char *text, int64_t size);
+/* The first bytes of a file that is of another kind than was expected, for messages: "<!DOCTYP", "\x1f\x8b\x08\x00"; up to eight.
+ * Returns text. */
+#define BPPSA_BEGINNING_TEXT 33
+const char *bppsa_text_beginning(const void *bytes, int64_t size, char text[BPPSA_BEGINNING_TEXT]);
 /* ERR_MEMORY if some text was lost. */
 bppsa_status bppsa_text_check(const bppsa_text *text);
 

@@ -93,7 +93,7 @@ bppsa_status bppsa_jacobian_input_shape(const bppsa_jacobian_files *files, bppsa
   const int skip = view.ndim == 4 && view.shape[0] == 1;
   if (view.ndim - skip > 3 || view.ndim < 1) {
     char shape[BPPSA_SHAPE_TEXT];
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: shape %s, expected one sample [C,H,W]",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: %s: shape %s, expected one sample [C,H,W]", files->input,
                       bppsa_shape_text(view.ndim, view.shape, shape, sizeof shape));
   }
   for (int i = 0; i < 3; ++i) {
@@ -114,7 +114,7 @@ bppsa_status bppsa_jacobian_weight_shape(const bppsa_jacobian_files *files, bool
   }
   BPPSA_TRY(shape_of(files->weights, &view));
   if (view.ndim != (conv ? 4 : 2)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %d dimensions, expected %s", (int)view.ndim,
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %s: %d dimensions, expected %s", files->weights, (int)view.ndim,
                       conv ? "[Co,Ci/G,kh,kw]" : "[Co,C*H*W]");
   }
   if (!known_channels) {

@@ -15,15 +15,16 @@ typedef struct bppsa_network {
   const bppsa_network_kind *kind;
   const char *name;         /* the kind's, or the path of a network's file (borrowed) */
   bppsa_cnn_network layers; /* of a convolutional network; otherwise empty */
+  const char *mask_path;    /* borrowed, or NULL */
   bppsa_safetensors *mask;  /* the file of the masks, or NULL */
   int64_t mask_count;
   bppsa_named_view *masks;                 /* which weights stay, size mask_count; they view the file, or what lies behind them */
   bppsa_weight_gradients weight_gradients; /* of a convolutional network's BP */
 } bppsa_network;
 
-/* Opens the network `name`, a kind's name or the path of a network's file (ending in .json), which must outlive it, and the mask
- * of a convolutional network's weights at `mask_path` (NULL: none), a file of masks or one with pruned weights. ERR_ARGUMENT: an
- * unknown name, a file that is not there; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
+/* Opens the network `name`, a kind's name or the path of a network's file (ending in .json), and the mask of a convolutional
+ * network's weights at `mask_path` (NULL: none), a file of masks or one with pruned weights; both texts must outlive it.
+ * ERR_ARGUMENT: an unknown name, a file that is not there; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
 bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_network *network);
 void bppsa_network_close(bppsa_network *network); /* a zeroed one is legal */
 

@@ -74,6 +74,7 @@ static bppsa_status open_mask(const char *path, bppsa_network *network) {
   if (path == NULL) {
     return BPPSA_OK;
   }
+  network->mask_path = path;
   BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(path, &network->mask)));
   BPPSA_TRY(bppsa_weight_list_make(path, network->mask, BPPSA_LIST_MASKS, &pruned));
   const bppsa_status status = pruned.count > 0 ? copy_masks(pruned.count, pruned.tensors, network)
@@ -129,8 +130,12 @@ static const char *first_weight(const bppsa_network *network, char *text) {
 
 static bppsa_status create(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
                            bppsa_model **model) {
+  static const char of_mask[] = "mask '";
   const bppsa_cnn_config cnn = bppsa_network_cnn_config(network, config);
-  return bppsa_cnn_create(&network->layers, &cnn, device, model);
+  const bppsa_status status = bppsa_cnn_create(&network->layers, &cnn, device, model);
+  return status == BPPSA_OK || network->mask_path == NULL || strncmp(bppsa_last_error(), of_mask, sizeof of_mask - 1) != 0
+             ? status
+             : bppsa_fail_prefix(status, "%s", network->mask_path);
 }
 
 static bppsa_status init_model(bppsa_model *model, bppsa_init init, uint64_t seed) {

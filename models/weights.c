@@ -340,8 +340,8 @@ static bppsa_status check_finite(const char *path, const bppsa_parameter *parame
   for (int64_t k = 0; k < count; ++k) {
     const double value = bppsa_view_get(from, k);
     if (!isfinite(value)) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s holds a value that is not finite, expected finite weights", path,
-                        parameter->name);
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: element %" PRId64 " is %g, expected finite weights", path, parameter->name, k,
+                        value);
     }
     if (dtype == BPPSA_F32 && !isfinite((float)value)) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: element %" PRId64 " is %g, beyond %s, expected --dtype %s or smaller weights",

@@ -13,7 +13,8 @@ bool bppsa_oracle_is_file(const char *name) {
 
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names) {
   if (!json_is_object(object)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: expected a JSON object", where);
+    char found[BPPSA_JSON_FOUND];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s, expected a JSON object", where, bppsa_json_found(object, found));
   }
   const char *key;
   json_t *value;
@@ -36,21 +37,19 @@ bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const c
 }
 
 bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const char *name, size_t size, char *text) {
-  const char *value = json_string_value(json_object_get(object, name));
+  const json_t *member = json_object_get(object, name);
+  const char *value = json_string_value(member);
   if (value == NULL || value[0] == '\0' || strlen(value) >= size) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected a text of 1 to %zu characters", where, name, size - 1);
+    char found[BPPSA_JSON_FOUND], length[48];
+    snprintf(length, sizeof length, "a text of %zu", value != NULL ? strlen(value) : 0);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected a text of 1 to %zu characters", where, name,
+                      value != NULL ? length : bppsa_json_found(member, found), size - 1);
   }
   if (bppsa_has_control_characters(value)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": '%s', expected a text without control characters", where, name, value);
   }
   strcpy(text, value);
   return BPPSA_OK;
-}
-
-const char *bppsa_oracle_value_text(const json_t *value, char text[BPPSA_REAL_TEXT]) {
-  static const char *const types[] = {"an object", "a list", "a text", NULL, NULL, "true", "false", "null"};
-  const char *type = value == NULL ? "missing" : types[json_typeof(value)];
-  return type != NULL ? type : bppsa_real_text(json_number_value(value), text);
 }
 
 bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_t count, const bppsa_oracle_member *members) {
@@ -60,9 +59,9 @@ bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_
     const double number = json_number_value(value);
     const bool wrong = !json_is_number(value) || !isfinite(number) || number < m->low || number > m->high;
     if (value != NULL && (wrong || (m->whole && number != floor(number)))) {
-      char found[BPPSA_REAL_TEXT];
+      char found[BPPSA_JSON_FOUND];
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected a %snumber from %.10g to %.10g", where, m->name,
-                        bppsa_oracle_value_text(value, found), m->whole ? "whole " : "", m->low, m->high);
+                        bppsa_json_found(value, found), m->whole ? "whole " : "", m->low, m->high);
     }
     if (value != NULL) {
       *m->value = number;

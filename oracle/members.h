@@ -21,8 +21,6 @@ bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const c
 /* A required text that fits into `size` bytes with its final 0, is not empty, and has no control characters, because programs print
  * it. ERR_FORMAT names the member. */
 bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const char *name, size_t size, char *text);
-/* A JSON value in a few words, for messages: "1.5", "a list". Returns a constant or `text`. */
-const char *bppsa_oracle_value_text(const json_t *value, char text[BPPSA_REAL_TEXT]);
 /* Optional numbers within their ranges, both ends allowed. ERR_FORMAT names the member, its value and what was expected. */
 bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_t count, const bppsa_oracle_member *members);
 

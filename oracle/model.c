@@ -80,7 +80,7 @@ static bppsa_status read_extents(const char *where, const char *name, const json
   if (size < least || wrong != NULL) {
     char found[BPPSA_REAL_TEXT];
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected a list of %zu to %zu whole numbers from %d to %d", where, name,
-                      bppsa_oracle_value_text(wrong, found), least, most, low, INT32_MAX);
+                      bppsa_json_found(wrong, found), least, most, low, INT32_MAX);
   }
   return BPPSA_OK;
 }
@@ -119,7 +119,9 @@ static bppsa_status read_layer_extents(const char *where, const json_t *object, 
 }
 
 static bppsa_status read_kind(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
-  const char *text = json_string_value(json_object_get(object, "kind"));
+  const json_t *value = json_object_get(object, "kind");
+  const char *text = json_string_value(value);
+  char found[BPPSA_JSON_FOUND];
   for (int32_t kind = 0; text != NULL && kinds[kind] != NULL; ++kind) {
     if (strcmp(text, kinds[kind]) == 0) {
       layer->kind = (bppsa_layer_kind)kind;
@@ -127,7 +129,7 @@ static bppsa_status read_kind(const char *where, const json_t *object, bppsa_ora
     }
   }
   return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"kind\": %s, expected conv, linear, norm, elementwise, pool, add or recurrent", where,
-                    text != NULL ? text : "missing");
+                    text != NULL ? text : bppsa_json_found(value, found));
 }
 
 /* Are the positions of `in` and `out` what a window makes of each other? Where no padding is said, one that begins in front
@@ -281,8 +283,9 @@ bppsa_status bppsa_oracle_model_parse(const char *where, const json_t *document,
   BPPSA_TRY(bppsa_oracle_text(where, document, "name", BPPSA_ORACLE_NAME, made.name));
   BPPSA_TRY(bppsa_oracle_numbers(where, document, 1, &number));
   if (made.count < 1 || made.count > BPPSA_ORACLE_MOST_LAYERS) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\": %" PRId64 ", expected a list of 1 to %d layers", where, made.count,
-                      BPPSA_ORACLE_MOST_LAYERS);
+    char found[BPPSA_JSON_FOUND];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\": %s, expected a list of 1 to %d layers", where,
+                      bppsa_json_found(list, found), BPPSA_ORACLE_MOST_LAYERS);
   }
   made.samples = (int64_t)samples;
   made.layers = bppsa_calloc(made.count, sizeof *made.layers);

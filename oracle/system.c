@@ -215,8 +215,9 @@ bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document
   const json_t *levels = json_object_get(document, "levels");
   made.count = (int64_t)json_array_size(levels);
   if (made.count < 1 || made.count > BPPSA_ORACLE_MOST_LEVELS) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"levels\": %" PRId64 ", expected a list of 1 to %d levels", where, made.count,
-                      BPPSA_ORACLE_MOST_LEVELS);
+    char found[BPPSA_JSON_FOUND];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"levels\": %s, expected a list of 1 to %d levels", where,
+                      bppsa_json_found(levels, found), BPPSA_ORACLE_MOST_LEVELS);
   }
   for (int64_t i = 0; i < made.count; ++i) {
     char what[160];

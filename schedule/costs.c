@@ -19,9 +19,11 @@ static const char SAMPLES[] = "samples";
 #define RANGE "0 or more and at most 1e15" /* BPPSA_SCHEDULE_MOST_COST */
 #define NUMBER "a number, " RANGE
 
-static bppsa_status wrong_number(const char *path, const char *key, int64_t row) {
-  return row < 0 ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected " NUMBER ", or an array of them", path, key)
-                 : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s, row %" PRId64 ": expected " NUMBER, path, key, row);
+static bppsa_status wrong_number(const char *path, const char *key, int64_t row, const json_t *value) {
+  char text[BPPSA_JSON_FOUND];
+  const char *found = bppsa_json_found(value, text);
+  return row < 0 ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %s, expected " NUMBER ", or an array of them", path, key, found)
+                 : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s, row %" PRId64 ": %s, expected " NUMBER, path, key, row, found);
 }
 
 static bool good_number(const json_t *value) {
@@ -40,7 +42,7 @@ static bppsa_status take_array(const char *path, const char *key, const json_t *
     const json_t *value = json_array_get(rows, (size_t)row);
     if (!good_number(value)) {
       bppsa_free(costs);
-      return wrong_number(path, key, row);
+      return wrong_number(path, key, row, value);
     }
     costs[row] = json_number_value(value);
   }
@@ -111,7 +113,8 @@ static bppsa_status take_link(const char *path, const char *key, const json_t *v
     if (strcmp(key, links[i].name) == 0) {
       *taken = true;
       if (!good_number(value)) {
-        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected " NUMBER, path, key);
+        char found[BPPSA_JSON_FOUND];
+        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %s, expected " NUMBER, path, key, bppsa_json_found(value, found));
       }
       *(double *)((char *)c + links[i].offset) = json_number_value(value);
     }
@@ -122,9 +125,10 @@ static bppsa_status take_link(const char *path, const char *key, const json_t *v
 /* Takes the size of the micro-batches. */
 static bppsa_status take_samples(const char *path, const json_t *value, bppsa_schedule_config *c) {
   c->samples = json_integer_value(value); /* of anything else 0 */
-  return c->samples > 0
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a whole number, 1 or more: of a micro-batch", path, SAMPLES);
+  char found[BPPSA_JSON_FOUND];
+  return c->samples > 0 ? BPPSA_OK
+                        : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %s, expected a whole number, 1 or more: of a micro-batch", path,
+                                     SAMPLES, bppsa_json_found(value, found));
 }
 
 static bppsa_status take_costs(const char *path, const json_t *document, bppsa_schedule_config *c, double *costs[]) {
@@ -158,7 +162,7 @@ static bppsa_status take_costs(const char *path, const json_t *document, bppsa_s
     } else if (good_number(value)) {
       c->uniform[cost] = json_number_value(value);
     } else {
-      return wrong_number(path, key, -1);
+      return wrong_number(path, key, -1, value);
     }
   }
   return BPPSA_OK;

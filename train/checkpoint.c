@@ -223,7 +223,8 @@ static bppsa_status verify(const char *path, const bppsa_safetensors *file) {
   crc_text(crc, text);
   const char *stored = bppsa_safetensors_metadata(file, "crc32");
   if (stored == NULL || strcmp(stored, text) != 0) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata: checksum %s, expected %s", path, text, stored == NULL ? "one" : stored);
+    return stored == NULL ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata without crc32, expected a checkpoint, which has it", path)
+                          : bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata: checksum %s, expected %s", path, text, stored);
   }
   for (int64_t i = 0; i < bppsa_safetensors_count(file); ++i) {
     const bppsa_named_view *tensor = bppsa_safetensors_get(file, i);

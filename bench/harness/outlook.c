@@ -33,9 +33,10 @@ static bppsa_status take_rows(const char *where, const json_t *found, const char
 }
 
 /* Adds the rows of a line's document. */
-static bppsa_status add_line(const char *where, const char *text, int64_t size, const wanted_rows *wanted, json_t *rows) {
+static bppsa_status add_line(const char *where, const char *text, int64_t size, int64_t offset, const wanted_rows *wanted,
+                             json_t *rows) {
   json_t *document = NULL;
-  BPPSA_TRY(bppsa_input_status(bppsa_json_parse(where, text, size, &document)));
+  BPPSA_TRY(bppsa_input_status(bppsa_json_parse_at(where, text, size, offset, &document)));
   bppsa_status status = BPPSA_OK;
   if (!json_is_object(document)) {
     status = bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: no JSON object, expected the document of a benchmark", where);
@@ -53,9 +54,9 @@ static bppsa_status add_lines(const char *path, const char *text, int64_t size, 
     const int64_t to = end != NULL ? (int64_t)(end - text) : size;
     char where[320];
     next = to + 1;
-    snprintf(where, sizeof where, "--earlier: %.240s: line %" PRId64, path, ++number);
+    snprintf(where, sizeof where, "--earlier: %.240s: document %" PRId64, path, ++number);
     if (strspn(text + from, " \t\r") < (size_t)(to - from)) {
-      BPPSA_TRY(add_line(where, text + from, to - from, wanted, rows));
+      BPPSA_TRY(add_line(where, text + from, to - from, from, wanted, rows));
     }
   }
   return BPPSA_OK;

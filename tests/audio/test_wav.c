@@ -254,7 +254,7 @@ static void test_lies(void **state) {
     bppsa_status status;
     const char *text;
   } lies[] = {
-      {0, 0x67676F, 4, BPPSA_ERR_FORMAT, "byte 0: no WAV file"},
+      {0, 0x67676F, 4, BPPSA_ERR_FORMAT, "byte 0: 'ogg\\x00"},
       {8, 0x20495641, 4, BPPSA_ERR_FORMAT, "byte 8: a RIFF file of another kind"},
       {4, 4294770687, 4, BPPSA_ERR_FORMAT, "byte 4: the RIFF header announces 4294770687 bytes after it, but the file has 8036"},
       {4, 8037, 4, BPPSA_ERR_FORMAT, "byte 4: the RIFF header announces 8037"},

@@ -245,6 +245,9 @@ static void test_damage(void **state) {
   assert_int_equal(truncate(LATEST, 1000), 0);
   assert_int_equal(truncate("d/checkpoint.previous.safetensors", 0), 0);
   assert_fails(2, "no valid checkpoint", SMALL " --iterations 6 --checkpoint d --resume --log log.jsonl");
+  assert_runs(SMALL " --iterations 1 --save-weights " LATEST); /* weights are no checkpoint */
+  assert_fails(2, LATEST ": metadata without crc32, expected a checkpoint, which has it",
+               SMALL " --iterations 6 --checkpoint d --resume --log log.jsonl");
 }
 
 /* SIGTERM: the step is finished, a checkpoint saved, and the run can be resumed. */

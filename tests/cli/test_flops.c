@@ -283,7 +283,7 @@ static void test_masks(void **state) {
   assert_fails(2, "--mask: given beside --prune", "flops lenet5 --mask m.safetensors --prune 0.5");
   assert_fails(2, "--mask: given beside --prune", "plan lenet5 --mask m.safetensors --prune 0.5");
   assert_fails(2, "absent.safetensors", "flops lenet5 --mask absent.safetensors");
-  assert_fails(2, "mask 'conv1.weight': no weight of the network", "plan vgg11 --mask m.safetensors");
+  assert_fails(2, "m.safetensors: mask 'conv1.weight': no weight of the network", "plan vgg11 --mask m.safetensors");
   put_text("net.json", SMALL_NETWORK);
   put_weights("n.safetensors", "net.json", BPPSA_F32, 0);
   assert_runs("prune --weights n.safetensors --fraction 0.5 --out nm.safetensors");

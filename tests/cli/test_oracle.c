@@ -174,7 +174,7 @@ static void test_spread(void **state) {
   }
   write_file("oracle_busy.json",
              "{\"name\": \"busy\", \"peak_flops\": 1e9, \"memory_bytes\": 1e12, \"spread\": [1, 2], \"levels\": []}");
-  expect_error("oracle lenet5 oracle_busy.json", 2, "oracle_busy.json: \"spread\": expected a JSON object");
+  expect_error("oracle lenet5 oracle_busy.json", 2, "oracle_busy.json: \"spread\": a list of 2, expected a JSON object");
 }
 
 /* --list --json is one document, whose names the command takes. */

@@ -220,13 +220,14 @@ static void test_costs(void **state) {
     const char *text, *said;
   } files[] = {
       {"[1]", "no object"},
-      {"{\"forward\": [1, 2, -3, 4]}", "forward, row 2: expected a number, 0 or more"},
-      {"{\"forward\": [1, 2, \"x\", 4]}", "forward, row 2"},
+      {"{\"forward\": [1, 2, -3, 4]}", "forward, row 2: -3, expected a number, 0 or more"},
+      {"{\"forward\": [1, 2, \"x\", 4]}", "forward, row 2: a text, expected"},
       {"{\"forward\": [1, 2]}", "forward: 2 rows, expected 4"},
       {"{\"forwart\": 1}", "unknown key 'forwart', expected forward, input_grad, weight_grad, ...; did you mean forward?"},
-      {"{\"forward\": null}", "forward: expected a number, 0 or more and at most 1e15, or an array of them"},
-      {"{\"forward\": 1e308, \"backward\": 1e308}", "forward: expected a number, 0 or more and at most 1e15, or"},
-      {"{\"step\": [1, 1e16, 1, 1]}", "step, row 1: expected a number, 0 or more and at most 1e15"},
+      {"{\"samples\": 1.5}", "samples: 1.5, expected a whole number, 1 or more"},
+      {"{\"forward\": null}", "forward: null, expected a number, 0 or more and at most 1e15, or an array of them"},
+      {"{\"forward\": 1e308, \"backward\": 1e308}", "forward: 1e308, expected a number, 0 or more and at most 1e15, or"},
+      {"{\"step\": [1, 1e16, 1, 1]}", "step, row 1: 1e16, expected a number, 0 or more and at most 1e15"},
       {"{\"forward\": }", "line 1"}};
   for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
     write_bytes("C.json", files[i].text, strlen(files[i].text));

@@ -124,7 +124,8 @@ static void bad_headers(void **state) {
       {"{'descr': '|f4', 'fortran_order': False, 'shape': (1,), }", 4, BPPSA_ERR_UNSUPPORTED, "dtype '|f4'"},
       {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, BPPSA_ERR_UNSUPPORTED, "an array with fields"},
       {"{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 4, BPPSA_ERR_FORMAT, "needs 8 bytes, the file has 4"},
-      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 4, BPPSA_ERR_UNSUPPORTED, "more than 8"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 4, BPPSA_ERR_UNSUPPORTED,
+       "more dimensions, expected at most 8"},
       {"", 4, BPPSA_ERR_FORMAT, "byte 10: the header ends there, expected '{'"},
       {"[]", 4, BPPSA_ERR_FORMAT, "byte 10: found '[', expected '{'"},
       {"{}", 4, BPPSA_ERR_FORMAT, "without the key 'descr'"},
@@ -192,7 +193,7 @@ static void bad_prefixes(void **state) {
   assert_int_equal(load_made(size, &array), BPPSA_ERR_UNSUPPORTED);
   made[0] = 'x';
   assert_int_equal(load_made(size, &array), BPPSA_ERR_FORMAT);
-  assert_message("byte 0: not an NPY file");
+  assert_message("byte 0: 'xNUMPY\\x01\\x01', expected \\x93NUMPY, with which an NPY file begins");
   assert_int_equal(bppsa_npy_load("no_such.npy", &array), BPPSA_ERR_IO);
   assert_null(array.view.data);
 }

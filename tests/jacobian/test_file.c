@@ -294,6 +294,7 @@ static void test_bad_npz(void **state) {
     assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_FORMAT);
   }
   assert_message("the archive ends without its directory");
+  refused(NPZ, "<!DOCTYPE html>\n", NPZ ": byte 0: '<!DOCTYP', expected PK, with which an NPZ file begins");
   static const char name[] = "indptr.npy", other[] = "format.npy"; /* of equal length: the directory names a member twice */
   memcpy(bad, good, (size_t)size);
   for (long at = 0; at + (long)sizeof name <= size; ++at) {

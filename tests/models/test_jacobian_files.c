@@ -68,7 +68,7 @@ static void test_weight_shape(void **state) {
   assert_int_equal(bppsa_jacobian_weight_shape(&files, true, true, &conv), BPPSA_OK);
   assert_true(conv.out_channels == 7 && conv.kernel[0] == 4 && conv.kernel[1] == 4);
   assert_error(bppsa_jacobian_weight_shape(&files, false, false, &linear), BPPSA_ERR_ARGUMENT,
-               "--weights: 4 dimensions, expected [Co,C*H*W]");
+               "--weights: files_w.npy: 4 dimensions, expected [Co,C*H*W]");
   assert_int_equal(bppsa_jacobian_weight_shape(&none, true, true, &conv), BPPSA_OK);
   assert_error(bppsa_jacobian_weight_shape(&none, true, false, &conv), BPPSA_ERR_ARGUMENT, "--kernel: missing");
   assert_error(bppsa_jacobian_weight_shape(&none, false, true, &conv), BPPSA_ERR_ARGUMENT, "--out-channels: missing");

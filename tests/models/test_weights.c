@@ -157,7 +157,7 @@ static void test_values(void **state) {
   assert_message(PATH ": rnn.weight_hh_l0: element 2 is 1e+300, beyond f32, expected --dtype f64 or smaller weights");
   bppsa_view_set(tensor, 2, (double)NAN);
   assert_int_equal(bppsa_weights_set(&request, &l.network, l.file, model, NULL), BPPSA_ERR_FORMAT);
-  assert_message(PATH ": rnn.weight_hh_l0 holds a value that is not finite, expected finite weights");
+  assert_message(PATH ": rnn.weight_hh_l0: element 2 is nan, expected finite weights");
   assert_true(bppsa_view_get(&model->parameters[0].value, 0) == 0); /* untouched */
   bppsa_model_destroy(model);
   unload(&l);

@@ -191,11 +191,11 @@ static void test_products(void **state) {
   near(copy.products[BPPSA_PRODUCT_MATRICES].term_s * 1e11, 3);
   near(copy.products[BPPSA_PRODUCT_VECTOR].entry_s * 1e9, 4);
   assert_true(copy.products[BPPSA_PRODUCT_VECTOR].sample_s == 0 && copy.products[BPPSA_PRODUCT_VECTOR].term_s == 0);
-  refuse_system(PRODUCTS("[]"), "s: \"products\": expected a JSON object");
+  refuse_system(PRODUCTS("[]"), "s: \"products\": a list of 0, expected a JSON object");
   refuse_system(PRODUCTS("{\"produkt\": {}}"), "s: \"products\": unknown member \"produkt\", expected product, apply");
   refuse_system(PRODUCTS("{\"product\": " COST("1", "1", "1") "}"),
                 "s: products: \"apply\" missing, expected sample_s, entry_s and term_s");
-  refuse_system(PRODUCTS("{\"product\": 1}"), "s: products: \"product\": expected a JSON object");
+  refuse_system(PRODUCTS("{\"product\": 1}"), "s: products: \"product\": 1, expected a JSON object");
   refuse_system(PRODUCTS("{\"product\": {\"sample_s\": 1, \"entry_s\": 1}}"), "\"term_s\" missing, expected seconds");
   refuse_system(PRODUCTS("{\"product\": " COST("-1", "1", "1") "}"), "\"sample_s\": -1, expected a number from 0 to 1000000");
   refuse_system(PRODUCTS("{\"product\": " COST("1", "\"1\"", "1") "}"), "\"entry_s\": a text, expected a number");
@@ -252,7 +252,7 @@ static void test_spreads(void **state) {
   assert_memory_equal(copy.product_spread, products.product_spread, sizeof copy.product_spread);
   near(read_system(texts[0]).levels[0].slowdown_spread.low, 1.25);
   near(read_system(texts[1]).levels[0].message_spread.high, 4);
-  refuse_system(LAYERS("3"), "s: \"spread\": expected a JSON object");
+  refuse_system(LAYERS("3"), "s: \"spread\": 3, expected a JSON object");
   refuse_system(LAYERS("{\"slowdown\": [1, 2]}"), "s: \"spread\": unknown member \"slowdown\", expected layers");
   refuse_system(LEVEL("{\"layers\": [1, 2]}"), "s: level 0: \"spread\": unknown member \"layers\", expected slowdown, messages");
   refuse_system(LEVEL("{\"slowdown\": [2, 1]}"),
@@ -295,17 +295,21 @@ static void test_warnings(void **state) {
 
 static void test_bad_files(void **state) {
   (void)state;
-  refuse_model("[1]", "expected a JSON object");
-  refuse_model("{\"name\": \"m\", \"layers\": []}", "expected a list of 1 to");
+  refuse_model("[1]", "a list of 1, expected a JSON object");
+  refuse_model("{\"name\": \"m\", \"layers\": []}", "\"layers\": a list of 0, expected a list of 1 to");
+  refuse_model("{\"name\": \"m\", \"layers\": \"a\"}", "\"layers\": a text, expected a list of 1 to");
+  refuse_model("{\"name\": 3, \"layers\": [{}]}", "\"name\": 3, expected a text of 1 to");
+  refuse_model("{\"name\": \"\", \"layers\": [{}]}", "\"name\": a text of 0, expected a text of 1 to");
+  refuse_model("{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": 3}]}", "\"kind\": 3, expected conv");
   refuse_model("{\"layers\": [{}]}", "\"name\"");
   refuse_model("{\"name\": \"m\", \"layer\": [{}]}",
                "unknown member \"layer\", expected name, samples, layers; did you mean layers?");
   refuse_model("{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"konv\"}]}", "layer 0: \"kind\": konv");
   refuse_model(LAYER("\"in\": [1], \"out\": [-1]"), "layer 0: \"out\": -1, expected a list of 1 to 4 whole numbers from 1");
   refuse_model(LAYER("\"in\": [1], \"out\": [1.5]"), "layer 0: \"out\": 1.5, expected a list");
-  refuse_model(LAYER("\"in\": [1], \"out\": [1, 2, 3, 4, 5]"), "\"out\": a list, expected a list of 1 to 4");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1, 2, 3, 4, 5]"), "\"out\": a list of 5, expected a list of 1 to 4");
   refuse_model(LAYER("\"in\": [1], \"out\": [\"1\"]"), "\"out\": a text, expected");
-  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"kernel\": []"), "\"kernel\": a list, expected a list of 1 to 3");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"kernel\": []"), "\"kernel\": a list of 0, expected a list of 1 to 3");
   refuse_model(LAYER("\"out\": [1]"), "\"in\": missing, expected a list");
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": -1"), "layer 0: \"w\": -1, expected a whole number from 0 to");
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": \"1\""), "\"w\"");
@@ -334,7 +338,7 @@ static void test_bad_files(void **state) {
   refuse_model(LAYER("\"in\": [1, 2147483647, 2147483647, 4], \"out\": [1]"), "layer 0: \"in\": 1.84467e+19 elements");
   refuse_system("{\"name\": \"s\", \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\" missing");
   refuse_system("{\"name\": \"s\", \"peak_flops\": -1, \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\"");
-  refuse_system(SYSTEM(""), "\"levels\": 0");
+  refuse_system(SYSTEM(""), "\"levels\": a list of 0, expected");
   refuse_system("{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"memory_bandwidth\": 1e-300, \"levels\": [{}]}",
                 "s: \"memory_bandwidth\": 1e-300, expected 0 (no limit) or 1 to 1e+18 bytes a second");
   refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1}"), "\"bandwidth\" missing");

@@ -139,7 +139,7 @@ static void test_backward_and_link(void **state) {
   request = bppsa_schedule_request_default();
   put_file("request_costs.json", "{\"alpha\": [1]}", 14);
   assert_error(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_ERR_FORMAT,
-               "alpha: expected a number, 0 or more");
+               "alpha: a list of 1, expected a number, 0 or more");
   put_file("request_costs.json", "{\"alhpa\": 1}", 12);
   assert_error(bppsa_schedule_request_costs(&request, "request_costs.json"), BPPSA_ERR_FORMAT, "did you mean alpha?");
 }

@@ -1,5 +1,6 @@
 /* A pair of NPY files, kept in memory: X [N,T,I] or [N,C,H,W] as f32 or f64 (core/npy.h); Y is labels [N] or [N,T], converted to
  * int64, or real targets [N], [N,C], [N,T] or [N,T,C]. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,15 +211,16 @@ static bppsa_status check_labels(const char *path, const bppsa_view *y, const bp
   const int64_t count = bppsa_view_count(y), width = y->ndim == 2 ? y->shape[1] : 1;
   int64_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
-    int64_t label = INT64_MAX; /* a label that does not fit in int64 reads as the largest that does */
+    int64_t label = 0;
     const bool fits = bppsa_number_whole(y, i, &label);
     if (fits && options->ignores && label == options->ignored) {
       continue;
     }
     if (!fits || label < 0 || label >= INT32_MAX) {
-      char where[64];
+      char where[64], shown[24];
       const int64_t index[2] = {i / width, i % width};
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: label %lld at %s, expected 0 .. %lld", path, (long long)label,
+      snprintf(shown, sizeof shown, fits ? "%" PRId64 : "%" PRIu64, fits ? label : ((const int64_t *)y->data)[i]); /* of u64 */
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: label %s at %s, expected 0 .. %lld", path, shown,
                         bppsa_shape_text(y->ndim, index, where, sizeof where), (long long)INT32_MAX - 1);
     }
     largest = label > largest ? label : largest;
