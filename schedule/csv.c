@@ -262,12 +262,40 @@ static char *next_cell(const place *at, char **rest) {
   return cell;
 }
 
+static const char of_scheme[] = "scheme=ID of a scheme that --list names";
+
+/* Takes NAME=TEXT of the first row, each name once. */
+static bppsa_status take_field(const place *at, char *name, char *text, bool given[FIELDS], bppsa_schedule_config *c) {
+  int which = 0;
+  char expected[100];
+  while (which < FIELDS && strcmp(fields[which].name, name) != 0) {
+    ++which;
+  }
+  if (which == FIELDS) {
+    return bad_cell(at, name, "a name that --csv writes, such as stages");
+  }
+  if (given[which]) {
+    return bad_cell(at, name, "each name once");
+  }
+  given[which] = true;
+  if (set_field(&fields[which], text, c)) {
+    return BPPSA_OK;
+  }
+  if (fields[which].kind == REAL) {
+    snprintf(expected, sizeof expected, "a number of %s", name);
+  } else {
+    snprintf(expected, sizeof expected, "a whole number of %s from %" PRId64 " to %" PRId64, name, fields[which].least,
+             fields[which].most);
+  }
+  return bad_cell(at, text, expected);
+}
+
 /* Reads the first row. The memory of its cut is *cut, which the caller frees. */
 static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa_schedule_config *c, int64_t **cut) {
+  bool given[FIELDS] = {false};
   char *rest = row;
   for (char *cell = next_cell(at, &rest); cell != NULL; cell = next_cell(at, &rest)) {
     char *equals = strchr(cell, '=');
-    int which = 0;
     at->cell += 1;
     if (cell[0] == '\0' && at->cell > 1) { /* spreadsheets pad rows with empty cells */
       continue;
@@ -276,8 +304,9 @@ static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa
       return bad_cell(at, cell, "name=value");
     }
     *equals = '\0';
-    if (strcmp(cell, "scheme") == 0) {
+    if (strcmp(cell, "scheme") == 0 && *scheme == NULL) {
       *scheme = equals + 1;
+      BPPSA_TRY(bppsa_schedule_find(*scheme) != NULL ? BPPSA_OK : bad_cell(at, *scheme, of_scheme));
       continue;
     }
     if (strcmp(cell, "cut") == 0 && *cut == NULL) {
@@ -288,19 +317,10 @@ static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa
       c->cut = *cut;
       continue;
     }
-    while (which < FIELDS && strcmp(fields[which].name, cell) != 0) {
-      ++which;
-    }
-    if (which == FIELDS) {
-      return bad_cell(at, cell, "a name that --csv writes, such as stages");
-    }
-    if (!set_field(&fields[which], equals + 1, c)) {
-      return bad_cell(at, equals + 1, "a number in the range of its option");
-    }
+    BPPSA_TRY(strcmp(cell, "scheme") != 0 && strcmp(cell, "cut") != 0 ? take_field(at, cell, equals + 1, given, c)
+                                                                      : bad_cell(at, cell, "each name once"));
   }
-  return *scheme != NULL && bppsa_schedule_find(*scheme) != NULL
-             ? BPPSA_OK
-             : bad_cell(at, *scheme != NULL ? *scheme : "", "scheme=ID of a scheme that --list names");
+  return *scheme != NULL ? BPPSA_OK : bad_cell(at, "", of_scheme);
 }
 
 /* Reads an integer of at most nine digits, with an optional sign. */

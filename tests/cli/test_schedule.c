@@ -185,7 +185,7 @@ static void test_malformed(void **state) {
                {"hello", "row 1, cell 1: 'hello', expected name=value"},
                {"scheme=gpipee", "row 1, cell 1: 'gpipee', expected scheme=ID"},
                {"stages=4", "row 1"},
-               {"scheme=gpipe,stages=x", "row 1, cell 2: 'x', expected a number"},
+               {"scheme=gpipe,stages=x", "row 1, cell 2: 'x', expected a whole number of stages from 1 to 1000000"},
                {"scheme=gpipe,stages=0", "row 1, cell 2: '0'"},
                {"scheme=gpipe,wheels=4", "row 1, cell 2: 'wheels'"},
                {"scheme=chimera,stages=3", "row 1: stages: 3 for chimera"},

@@ -32,7 +32,8 @@ static void ranges(void **state) {
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; ++k) {
       bppsa_schedule *list = NULL;
       snprintf(row, sizeof row, "scheme=1f1b,stages=1,%s=%s", fields[i].name, bad[k]);
-      snprintf(says, sizeof says, FILE_NAME ": row 1, cell 3: '%s', expected a number in the range of its option", bad[k]);
+      snprintf(says, sizeof says, FILE_NAME ": row 1, cell 3: '%s', expected a whole number of %s from %s to %s", bad[k],
+               fields[i].name, fields[i].least, fields[i].most);
       assert_error(load(row, &list), BPPSA_ERR_FORMAT, says);
       assert_null(list);
     }
@@ -42,11 +43,28 @@ static void ranges(void **state) {
       bppsa_schedule *list = NULL;
       snprintf(row, sizeof row, "scheme=model-parallel,%s=%s", fields[i].name, most ? fields[i].most : fields[i].least);
       if (load(row, &list) != BPPSA_OK) { /* the scheme may refuse it, the reader does not */
-        assert_null(strstr(bppsa_last_error(), "in the range of its option"));
+        assert_null(strstr(bppsa_last_error(), "expected a whole number of"));
       }
       bppsa_schedule_destroy(list);
     }
   }
+}
+
+/* A name that stands twice would hide one of its values; a scheme is judged in its own cell. */
+static void names(void **state) {
+  (void)state;
+  static const char *const twice[] = {"stages=2,stages=3", "alpha=1,alpha=1", "stages=2,scheme=1f1b", "cut=1,cut=1"};
+  char row[100], says[160];
+  bppsa_schedule *list = NULL;
+  for (size_t i = 0; i < sizeof twice / sizeof *twice; ++i) {
+    snprintf(row, sizeof row, "scheme=gpipe,%s", twice[i]);
+    snprintf(says, sizeof says, ": row 1, cell 3: '%.*s', expected each name once",
+             (int)(strrchr(row, '=') - strrchr(row, ',') - 1), strrchr(row, ',') + 1);
+    assert_error(load(row, &list), BPPSA_ERR_FORMAT, says);
+  }
+  assert_error(load("scheme=gpype,stages=2,layers=2", &list), BPPSA_ERR_FORMAT,
+               "row 1, cell 1: 'gpype', expected scheme=ID of a scheme that --list names");
+  assert_null(list);
 }
 
 /* Real numbers are read as they are written, also with an exponent. */
@@ -171,8 +189,8 @@ static void spreadsheets(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ranges),     cmocka_unit_test(reals),
-                                     cmocka_unit_test(places),     cmocka_unit_test(zero_and_layers),
-                                     cmocka_unit_test(round_trip), cmocka_unit_test(spreadsheets)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranges),          cmocka_unit_test(names),      cmocka_unit_test(reals),       cmocka_unit_test(places),
+      cmocka_unit_test(zero_and_layers), cmocka_unit_test(round_trip), cmocka_unit_test(spreadsheets)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
