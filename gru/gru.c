@@ -16,6 +16,7 @@ const bppsa_cell bppsa_gru_cell = {
     .split = true,
     .split_from = 2, /* n */
     .separate_bias = true,
+    .far_biases = true,
     .saved = 4,
     .forward = {forward_f32, forward_f64},
     .backward = {backward_f32, backward_f64},

@@ -7,7 +7,7 @@
 
 /* BPPSA appendix E. saved: the signed halves of r and z, m = h_{t-1} W_hnᵀ + b_hn, and the code of n (gru/gru.h). */
 template <typename real> struct gru_unit {
-  enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, PAIR = 0, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
+  enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, PAIR = 0, FAR = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real r, z, m, n, h; /* as saved, and h of step t - 1 */
 
   __device__ static inline gru_unit load(const unit_place<real, ::gru_unit> &at, int i = 0) {
@@ -36,10 +36,26 @@ template <typename real> struct gru_unit {
   }
   __device__ static inline real forward(bool, const real pre[3], const real product[3], real before, real saved[4]) {
     const real r = half_of(pre[0] + product[0]), z = half_of(pre[1] + product[1]);
-    const tanh_parts<real> of(pre[2] + gate_of(r) * product[2]);
+    return keep(r, z, product[2], tanh_parts<real>(pre[2] + gate_of(r) * product[2]), before, saved);
+  }
+  /* The same with far parts of biases (recurrent/cell.h). Where m has one, it magnifies r's error, so r is computed in float64. */
+  __device__ static inline real forward_far(const real pre[3], const real product[3], const real far[3], real far_m, real before,
+                                            real saved[4]) {
+    const far_sum<real> to_r(pre[0] + product[0], far[0]), to_z(pre[1] + product[1], far[1]);
+    const real r = half_of_sum(to_r.sum, to_r.rest), z = half_of_sum(to_z.sum, to_z.rest), m = product[2] + far_m;
+    far_sum<real> to_n(pre[2] + gate_of(r) * m, far[2]);
+    if (sizeof(real) == 4 && far_m != 0) {
+      const double exact = 1 / (1 + exp(-((double)pre[0] + (double)product[0] + (double)far[0])));
+      const double sum = (double)pre[2] + (double)far[2] + exact * ((double)product[2] + (double)far_m);
+      to_n.sum = (real)sum;
+      to_n.rest = (real)(sum - (double)to_n.sum);
+    }
+    return keep(r, z, m, tanh_parts<real>::of_sum(to_n.sum, to_n.rest), before, saved);
+  }
+  __device__ static inline real keep(real r, real z, real m, const tanh_parts<real> &of, real before, real saved[4]) {
     saved[0] = r;
     saved[1] = z;
-    saved[2] = product[2];
+    saved[2] = m;
     saved[3] = of.code;
     return z * (before - of.n) + (signbit(z) ? before : of.n); /* the nearer of the two, and a part of their difference */
   }

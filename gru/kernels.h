@@ -2,7 +2,8 @@
  * kernels of core/simd.h. Internal.
  *
  * pre, delta_x and delta_h are [rows][3][n]. saved is [rows][4][n]: on entry to forward the recurrent products of r, z and m, then
- * the signed halves of r and z, m, and the code of n (core/simd_vectors.inc). The other arrays are [rows][n]. */
+ * the signed halves of r and z, m, and the code of n (core/simd_vectors.inc). far [3][n] and far_h [n] are those of
+ * recurrent/cell.h, where far_h is NULL if far is. The other arrays are [rows][n]. */
 #ifndef BPPSA_GRU_KERNELS_H
 #define BPPSA_GRU_KERNELS_H
 
@@ -11,7 +12,8 @@
 
 #define BPPSA_GRU_KERNELS(real, suffix)                                                                                          \
   typedef struct {                                                                                                               \
-    void (*forward)(int64_t rows, int64_t n, const real *pre, const real *before, real *saved, real *h);                         \
+    void (*forward)(int64_t rows, int64_t n, const real *pre, const real *before, const real *far, const real *far_h,            \
+                    real *saved, real *h);                                                                                       \
     /* delta_x, delta_h from g; and unless carried is NULL z g into it, or added to it */                                        \
     void (*backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta_x,               \
                      real *delta_h, bool add, real *carried);                                                                    \

@@ -3,7 +3,7 @@
  *
  * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: the signed halves
  * (core/simd_vectors.inc) of i and f, then g, that of o, and tanh(c). g and carried are gradients of states, [rows][2][n]: of h,
- * then of c. The other arrays are [rows][n]; `before` is c of the step before. */
+ * then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step before. */
 #ifndef BPPSA_LSTM_KERNELS_H
 #define BPPSA_LSTM_KERNELS_H
 
@@ -14,7 +14,8 @@ enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
 
 #define BPPSA_LSTM_KERNELS(real, suffix)                                                                                         \
   typedef struct {                                                                                                               \
-    void (*forward)(int64_t rows, int64_t n, const real *pre, const real *before, real *saved, real *h, real *c);                \
+    void (*forward)(int64_t rows, int64_t n, const real *pre, const real *before, const real *far, real *saved, real *h,         \
+                    real *c);                                                                                                    \
     /* delta from g; and unless carried is NULL, f ∘ δ into its second half, or added to it */                                \
     void (*backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta, bool add,       \
                      real *carried);                                                                                             \

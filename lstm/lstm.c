@@ -14,6 +14,7 @@ const bppsa_cell bppsa_lstm_cell = {
     .matrices = BPPSA_LSTM_MATRICES,
     .diagonal = true,
     .pair = true,
+    .far_biases = true,
     .saved = 5,
     .forward = {forward_f32, forward_f64},
     .backward = {backward_f32, backward_f64},

@@ -9,7 +9,7 @@
 
 /* The equations of lstm/lstm.h. saved: the signed halves of i and f, g, that of o, and tanh(c). */
 template <typename real> struct lstm_unit {
-  enum { MATRICES = 4, SAVED = 5, DIAGONAL = 1, SPLIT = 0, PAIR = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
+  enum { MATRICES = 4, SAVED = 5, DIAGONAL = 1, SPLIT = 0, PAIR = 1, FAR = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real i, f, g, o, out, h, c; /* as saved, out: tanh(c); h and c of step t - 1 */
 
   __device__ static inline lstm_unit load(const unit_place<real, ::lstm_unit> &at, int j = 0) {
@@ -39,10 +39,22 @@ template <typename real> struct lstm_unit {
     return gate_times(f, through);
   }
   __device__ static inline real forward(bool, const real pre[4], const real product[4], real *cell, real saved[5]) {
-    saved[0] = half_of(pre[0] + product[0]);
-    saved[1] = half_of(pre[1] + product[1]);
-    saved[2] = (real)tanh(pre[2] + product[2]);
-    saved[3] = half_of(pre[3] + product[3]);
+    const real halves[] = {half_of(pre[0] + product[0]), half_of(pre[1] + product[1]), half_of(pre[3] + product[3])};
+    return keep(halves, pre[2] + product[2], cell, saved);
+  }
+  /* The same with far parts of biases (recurrent/cell.h). */
+  __device__ static inline real forward_far(const real pre[4], const real product[4], const real far[4], real *cell,
+                                            real saved[5]) {
+    const far_sum<real> to_i(pre[0] + product[0], far[0]), to_f(pre[1] + product[1], far[1]), to_o(pre[3] + product[3], far[3]);
+    const real halves[] = {half_of_sum(to_i.sum, to_i.rest), half_of_sum(to_f.sum, to_f.rest), half_of_sum(to_o.sum, to_o.rest)};
+    return keep(halves, pre[2] + product[2] + far[2], cell, saved);
+  }
+  /* halves: of i, f and o */
+  __device__ static inline real keep(const real halves[3], real to_g, real *cell, real saved[5]) {
+    saved[0] = halves[0];
+    saved[1] = halves[1];
+    saved[2] = (real)tanh(to_g);
+    saved[3] = halves[2];
     *cell = gate_of(saved[1]) * *cell + gate_of(saved[0]) * saved[2];
     saved[4] = (real)tanh(*cell);
     return gate_of(saved[3]) * saved[4];

@@ -38,12 +38,14 @@ typedef struct {
   const void *w_hh;       /* [G·H][w_row] */
   const void *w_hh_t;     /* [H][w_row_t], its transpose */
   int64_t w_row, w_row_t; /* bppsa_dtype_padded of H and of G·H */
-  const void *b_hh;       /* [G·H] */
-  void *pre;   /* forward: [steps][b][G·H], x W_ihᵀ + b_ih (+ b_hh unless separate_bias); the cell may overwrite it */
-  void *h;     /* [steps + 1][b][H]: row t is h after step t of the window, row 0 the state before it */
-  void *c;     /* likewise c of a pair; otherwise NULL */
-  void *saved; /* [steps][b][saved·H]: row t - 1 is what forward keeps of step t for backward; NULL if `saved` is 0 */
-  void *g;     /* [steps + 1][b][S]: row t is the gradient of state t; the last row is given */
+  const void *b_hh;       /* [G·H]; forward of a cell with far_biases: their near parts */
+  const void *far;   /* forward of a cell with far_biases: [G·H], added to the sums of both products; NULL: all of it is 0 */
+  const void *far_h; /* likewise [(G - split_from)·H], added to h_{t-1} W_hhᵀ where the cell splits; NULL where far is */
+  void *pre;         /* forward: [steps][b][G·H], x W_ihᵀ + b_ih (+ b_hh unless separate_bias); the cell may overwrite it */
+  void *h;           /* [steps + 1][b][H]: row t is h after step t of the window, row 0 the state before it */
+  void *c;           /* likewise c of a pair; otherwise NULL */
+  void *saved;       /* [steps][b][saved·H]: row t - 1 is what forward keeps of step t for backward; NULL if `saved` is 0 */
+  void *g;           /* [steps + 1][b][S]: row t is the gradient of state t; the last row is given */
   /* backward: the other rows of g hold u_t, to which the carried gradient is added; otherwise they are undefined */
   bool injected;
   bool input;           /* backward: row 0 of g is wanted too */
@@ -67,7 +69,10 @@ typedef struct {
   bool split;         /* delta_h differs from delta_x */
   int64_t split_from; /* only in the gates from this one on */
   bool separate_bias; /* b_hh is not added to pre: the cell adds it to h_{t-1} W_hhᵀ */
-  int64_t saved;      /* H-vectors kept for each step and sample */
+  /* pre and b_hh have the near parts of the biases alone (core/far_bias.h), and the cell adds the far parts. Its gates then keep
+   * their digits however far the biases open or close them. */
+  bool far_biases;
+  int64_t saved; /* H-vectors kept for each step and sample */
   /* On a CPU, for BPPSA_F32 and BPPSA_F64. forward is always needed; backward for sequential BP and linear scans; coefficients
    * and deltas for the other scans. */
   bppsa_cell_fn forward[2]; /* pre, h_0 -> h_1 .. h_T, saved; of a pair also c_0 -> c_1 .. c_T */

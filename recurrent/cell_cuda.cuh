@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/check.cuh"
+#include "core/far_bias.h"
 #include "core/launch.cuh"
 #include "recurrent/cell.h"
 #include "scan/algorithm.h"
@@ -20,7 +21,7 @@ template <typename real> struct layer_arrays {
   const int64_t *pause;                /* passes left that are sequential: at 0 a sequential pass does nothing; NULL: it runs */
   const real *w_ih, *b_ih, *w_hh, *b_hh;
   const real *x;             /* [T][b][I] */
-  real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih; NULL: computed within the kernels from an input of size 1 */
+  real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih, as of sum_bias; NULL: computed within the kernels if I = 1 */
   real *h;                   /* [T+1][b][H] */
   real *cells;               /* likewise c of a pair */
   real *saved;               /* [T][b][SAVED][H] */
@@ -55,13 +56,54 @@ template <typename real, template <typename> class cell> struct unit_place {
   }
 };
 
-/* h_t of a unit from pre [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; *c_of, of a pair, is c_{t-1} on entry and c_t on return. */
+/* The part of a bias that sums of products begin with (core/far_bias.h). cuts: cell::FAR; otherwise it is all of the bias. */
+template <typename real> __device__ __forceinline__ real sum_bias(bool cuts, real bias) {
+  return cuts ? bppsa_near_bias(bias) : bias;
+}
+
+/* May unit j have biases with far parts? Most have none. */
+template <typename real> __device__ __forceinline__ bool unit_is_far(int gates, const layer_arrays<real> &c, int64_t j) {
+  bool far = false;
+  BPPSA_UNROLL
+  for (int k = 0; k < gates; ++k) {
+    far |= fabs(c.b_ih[k * c.hidden + j]) >= (real)BPPSA_LEAST_FAR || fabs(c.b_hh[k * c.hidden + j]) >= (real)BPPSA_LEAST_FAR;
+  }
+  return far;
+}
+
+/* A sum with a far part, rounded, and what that lacks of it. */
+template <typename real> struct far_sum {
+  real sum, rest;
+  __device__ __forceinline__ far_sum(real near, real far) : sum(near + far), rest(near - (sum - far)) {}
+};
+
+/* h_t of unit j from pre [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; *c_of, of a pair, is c_{t-1} on entry and c_t on return.
+ * is_far: it may have far parts, which are then read again. Most layers have none, so the loops that run most steps are given
+ * false by their authors, and layers with far parts leave them to the loops for the last steps. */
 template <typename real, template <typename> class cell>
-__device__ __forceinline__ real unit_forward(bool relu, const real *pre, const real *product, real h, real *c_of, real *saved) {
+__device__ __forceinline__ real unit_forward(const layer_arrays<real> &c, int64_t j, bool is_far, const real *pre,
+                                             const real *product, real h, real *c_of, real *saved) {
+  enum { K = cell<real>::MATRICES, SPLIT = cell<real>::SPLIT };
+  if constexpr (cell<real>::FAR) {
+    if (is_far) {
+      real far[K], far_h = 0;
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        const real of_h = (real)bppsa_far_bias(c.b_hh[k * c.hidden + j]);
+        far_h = of_h;
+        far[k] = (real)bppsa_far_bias(c.b_ih[k * c.hidden + j]) + (SPLIT && k + 1 == K ? 0 : of_h);
+      }
+      if constexpr (cell<real>::PAIR) {
+        return cell<real>::forward_far(pre, product, far, c_of, saved);
+      } else {
+        return cell<real>::forward_far(pre, product, far, far_h, h, saved);
+      }
+    }
+  }
   if constexpr (cell<real>::PAIR) {
-    return cell<real>::forward(relu, pre, product, c_of, saved);
+    return cell<real>::forward(c.relu, pre, product, c_of, saved);
   } else {
-    return cell<real>::forward(relu, pre, product, h, saved);
+    return cell<real>::forward(c.relu, pre, product, h, saved);
   }
 }
 
@@ -141,7 +183,7 @@ template <typename real> struct cell_launchers {
 /* The properties for which the kernels were made; they must agree with the cell's table. */
 struct cell_unit {
   int matrices, saved;
-  bool diagonal, split, pair;
+  bool diagonal, split, pair, far_biases;
 };
 
 struct bppsa_cell_cuda {

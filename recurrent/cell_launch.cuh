@@ -412,7 +412,7 @@ METHOD(bppsa_status, deltas)(cudaStream_t stream, const layer_arrays<real> &c) {
 
 template <template <typename> class cell> constexpr bppsa_cell_cuda bppsa_cell_make() {
   typedef cell<float> unit;
-  return {{unit::MATRICES, unit::SAVED, unit::DIAGONAL != 0, unit::SPLIT != 0, unit::PAIR != 0},
+  return {{unit::MATRICES, unit::SAVED, unit::DIAGONAL != 0, unit::SPLIT != 0, unit::PAIR != 0, unit::FAR != 0},
           chunk_launch<float, cell>::table(),
           chunk_launch<double, cell>::table()};
 }

@@ -11,6 +11,7 @@
 template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane {
   enum { GIVEN = ONE ? 1 : K, ROOM = ONE ? 1 : AHEAD };
   real w[K][HP], w_x[K], b_x[K], b_h[K], h, c;
+  bool is_far;              /* biases of the warp's units have far parts, which are not in b_x and b_h */
   real coming[ROOM][GIVEN]; /* pre of the next AHEAD steps; ONE: x of step lane % AHEAD in the next round */
   const real *input;
   real *h_to, *c_to, *saved_to;        /* c: of a pair */
@@ -27,9 +28,9 @@ __device__ __forceinline__ void forward_read(int i, int64_t hidden, forward_lane
   l->input += l->input_row;
 }
 
-/* h_t from h_{t-1} W_hhᵀ and pre_t, x. in: HP reals of shared memory. */
+/* h_t from h_{t-1} W_hhᵀ and pre_t, x. in: HP reals of shared memory. is_far: l's, or false where it is known to be false. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
-__device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int lane, const real x[], real *in,
+__device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int lane, bool is_far, const real x[], real *in,
                                              forward_lane<real, K, HP, AHEAD, ONE> *l) {
   enum { Q = quad<real>::SIZE, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
   real product[K], pre[K], saved[SAVED] = {};
@@ -52,7 +53,7 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
     product[k] = (part[0] + part[1]) + (part[2] + part[3]);
     pre[k] = ONE ? l->b_x[k] + l->w_x[k] * x[0] : x[k];
   }
-  l->h = unit_forward<real, cell>(c.relu, pre, product, l->h, &l->c, saved);
+  l->h = unit_forward<real, cell>(c, lane < c.hidden ? lane : 0, is_far, pre, product, l->h, &l->c, saved);
   *l->h_to = l->h;
   if constexpr (cell<real>::PAIR) {
     *l->c_to = l->c;
@@ -66,8 +67,8 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
   l->saved_to += l->saved_row;
 }
 
-/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps; otherwise
- * `left` steps are left. */
+/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, and no bias
+ * has a far part; otherwise `left` steps are left. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K>
 __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
                                               forward_lane<real, K, HP, AHEAD, ONE> *l) {
@@ -86,7 +87,7 @@ __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int l
       if (!ONE && (WHOLE || AHEAD + i < left)) {
         forward_read(i, c.hidden, l);
       }
-      forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, x, shared + i % 2 * HP, l);
+      forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, !WHOLE && l->is_far, x, shared + i % 2 * HP, l);
     }
   }
 }
@@ -102,10 +103,11 @@ __device__ __forceinline__ void forward_prepare(const layer_arrays<real> &c, int
     for (int r = 0; r < HP; ++r) {
       l->w[k][r] = r < hidden ? c.w_hh[(k * hidden + j) * hidden + r] : 0;
     }
-    l->b_h[k] = c.b_hh[k * hidden + j];
+    l->b_h[k] = sum_bias(cell<real>::FAR, c.b_hh[k * hidden + j]);
     l->w_x[k] = ONE ? c.w_ih[k * hidden + j] : 0;
-    l->b_x[k] = ONE ? c.b_ih[k * hidden + j] : 0;
+    l->b_x[k] = ONE ? sum_bias(cell<real>::FAR, c.b_ih[k * hidden + j]) : 0;
   }
+  l->is_far = cell<real>::FAR && __any_sync(0xffffffffu, unit_is_far(K, c, j)) != 0;
   l->state = c.batch * hidden;
   l->saved_row = l->state * cell<real>::SAVED;
   l->input_row = ONE ? AHEAD * c.batch : l->state * K;
@@ -135,7 +137,7 @@ __device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lan
       forward_read(i, c.hidden, l);
     }
   }
-  for (; left >= 2 * AHEAD; left -= AHEAD) {
+  for (; left >= 2 * AHEAD && !l->is_far; left -= AHEAD) {
     forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l);
   }
   for (; left > 0; left -= AHEAD) {
@@ -177,7 +179,7 @@ __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const
     real product[K], pre[K], saved[SAVED];
     BPPSA_UNROLL
     for (int k = 0; k < K; ++k) {
-      product[k] = c.b_hh[k * hidden + j];
+      product[k] = sum_bias(cell<real>::FAR, c.b_hh[k * hidden + j]);
       pre[k] = c.pre[(row * K + k) * hidden + j];
     }
     for (int64_t r = 0; r < hidden; ++r) {
@@ -187,7 +189,8 @@ __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const
       }
     }
     real of_c = cell<real>::PAIR ? cells_in[j] : 0;
-    out[j] = unit_forward<real, cell>(c.relu, pre, product, in[j], &of_c, saved);
+    const bool is_far = cell<real>::FAR && unit_is_far(K, c, j);
+    out[j] = unit_forward<real, cell>(c, j, is_far, pre, product, in[j], &of_c, saved);
     if constexpr (cell<real>::PAIR) {
       cells_out[j] = of_c;
     }

@@ -32,10 +32,21 @@ __device__ inline double with_code_bit(double v, bool bit) {
   return v;
 }
 
-/* From x to the signed half of σ(x). */
-template <typename real> __device__ inline real half_of(real x) {
-  const real e = exp(-fabs(x));
+/* e = exp(-|x|) of an x that lacks `rest`, a small number. It stays 0 where x is infinite and its rest no number. */
+template <typename real> __device__ inline real with_rest(real e, real x, real rest) {
+  return e > 0 ? e - e * copysign((real)1, x) * rest : e;
+}
+
+/* From x to the signed half of σ(x), of which e is exp(-|x|). */
+template <typename real> __device__ inline real half_of(real x, real e) {
   return copysign(kept_quotient(e, 1 + e), -x);
+}
+template <typename real> __device__ inline real half_of(real x) {
+  return half_of(x, exp(-fabs(x)));
+}
+/* Of an x that lacks `rest`. */
+template <typename real> __device__ inline real half_of_sum(real x, real rest) {
+  return half_of(x, with_rest(exp(-fabs(x)), x, rest));
 }
 
 /* Of a signed half: σ, 1 - σ, σ (1 - σ), and σ g, of which the product with a σ near 1 is g less a small part. */
@@ -57,9 +68,15 @@ template <typename real> struct tanh_parts {
   real n, code, slope;
 
   /* w = 4e / (1 + e), e = exp(-2|x|), of which 4e is exp(-2|x| + ln 4) where e is below the least normal number. */
-  __device__ inline explicit tanh_parts(real x) {
+  __device__ inline explicit tanh_parts(real x) : tanh_parts(x, exp(-fabs(x))) {}
+  /* Of an x that lacks `rest`. */
+  __device__ static inline tanh_parts of_sum(real x, real rest) {
+    return tanh_parts(x, with_rest(exp(-fabs(x)), x, rest));
+  }
+  /* root: exp(-|x|) */
+  __device__ inline tanh_parts(real x, real root) {
     if (fabs(x) > (real)0.55) {
-      const real f = 2 * exp(-fabs(x)), four = f * f, w = kept_quotient(four, 1 + four * (real)0.25);
+      const real f = 2 * root, four = f * f, w = kept_quotient(four, 1 + four * (real)0.25);
       n = copysign(1 - w * (real)0.5, x);
       code = with_code_bit(copysign(w, -x), true);
       slope = w - w * w * (real)0.25;

@@ -75,28 +75,28 @@ static void cell_block(const recurrent_network *n, bppsa_cell_fn function, int64
                        int64_t first, int64_t samples, void *const *columns, void *diagonal) {
   const recurrent_layer *layer = &n->layers[l];
   const int64_t passed = w->row * n->config.hidden, states = passed + (n->batch - w->samples) * n->config.hidden;
-  const bppsa_cell_block arrays = {.steps = w->steps,
-                                   .batch = w->samples,
-                                   .hidden = n->config.hidden,
-                                   .first = first,
-                                   .samples = samples,
-                                   .nonlinearity = n->config.nonlinearity,
-                                   .w_hh = n->w_hh,
-                                   .w_hh_t = n->w_hh_t,
-                                   .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
-                                   .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
-                                   .b_hh = parameter(n, l, B_HH)->value.data,
-                                   .pre = w->pre,
-                                   .h = bppsa_recurrent_offset(n, layer->h, states),
-                                   .c = bppsa_recurrent_offset(n, layer->c, states), /* NULL stays NULL */
-                                   .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
-                                   .g = w->g,
-                                   .injected = injected,
-                                   .input = w->input,
-                                   .delta_x = w->pre,
-                                   .delta_h = w->delta_h,
-                                   .columns = columns,
-                                   .diagonal = diagonal};
+  bppsa_cell_block arrays = {.steps = w->steps,
+                             .batch = w->samples,
+                             .hidden = n->config.hidden,
+                             .first = first,
+                             .samples = samples,
+                             .nonlinearity = n->config.nonlinearity,
+                             .w_hh = n->w_hh,
+                             .w_hh_t = n->w_hh_t,
+                             .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
+                             .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
+                             .pre = w->pre,
+                             .h = bppsa_recurrent_offset(n, layer->h, states),
+                             .c = bppsa_recurrent_offset(n, layer->c, states), /* NULL stays NULL */
+                             .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
+                             .g = w->g,
+                             .injected = injected,
+                             .input = w->input,
+                             .delta_x = w->pre,
+                             .delta_h = w->delta_h,
+                             .columns = columns,
+                             .diagonal = diagonal};
+  bppsa_recurrent_give_biases(n, l, &arrays);
   const unsigned mode = bppsa_flush_begin();
   function(&arrays);
   bppsa_flush_end(mode);
@@ -138,14 +138,10 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
 
 /* ---- forward ---- */
 
-/* Prepares W_ihᵀ, W_hhᵀ and b_ih (+ b_hh) of the layer for its forward pass. */
-static void prepare_weights(const recurrent_network *n, int64_t l) {
+/* Prepares W_ihᵀ, W_hhᵀ and the biases of the layer for its forward pass. */
+static void prepare_weights(recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
-  const bppsa_view *b_ih = &parameter(n, l, B_IH)->value, *b_hh = &parameter(n, l, B_HH)->value;
-  const bppsa_view bias = bppsa_view_make(n->bias, n->config.dtype, 1, &out);
-  for (int64_t i = 0; i < out; ++i) {
-    bppsa_view_set(&bias, i, bppsa_view_get(b_ih, i) + (n->cell->separate_bias ? 0 : bppsa_view_get(b_hh, i)));
-  }
+  bppsa_recurrent_cut_biases(n, l);
   const bppsa_linear from_x = linear(n, 0, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
   bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_hh_t, bppsa_dtype_padded(n->config.dtype, out));
   bppsa_linear_transpose(&from_x, parameter(n, l, W_IH)->value.data, n->w_t, out);
@@ -161,7 +157,7 @@ static void copy_output(const recurrent_network *n, int64_t row, int64_t rows) {
 }
 
 /* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
-static void forward_layer(const recurrent_network *n, int64_t l, const void *x) {
+static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
   const int64_t steps = window_steps(n), input = n->layers[l].input;
   prepare_weights(n, l);
   window w = whole(n);
@@ -715,7 +711,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
   } arrays[] = {{true, steps, batch, gates, &n->pre},
                 {true, steps + 1, batch, state, &n->g},
                 {true, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
-                {true, 1, 1, gates, &n->bias},
+                {true, 1, 4, gates, &n->bias},
                 {true, 1, widest, most, &n->w_t},
                 {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
                 {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},

@@ -235,12 +235,11 @@ bppsa_status find_kernels(recurrent_network *n) {
   const cell_unit &unit = n->gpu->cell->unit;
   if (unit.matrices != cell->gates || unit.matrices != cell->matrices || unit.saved != cell->saved ||
       unit.diagonal != cell->diagonal || unit.split != cell->split || unit.pair != cell->pair ||
-      (cell->split && !cell->separate_bias)) {
+      unit.far_biases != cell->far_biases || (cell->split && !cell->separate_bias)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "%s on a GPU: a unit of %d matrices, %d vectors saved, diagonal %d, split %d, pair %d, expected the "
-                      "table's, as many gates "
-                      "as matrices, and a separate bias where deltas are split",
-                      cell->name, unit.matrices, unit.saved, unit.diagonal, unit.split, unit.pair);
+                      "%s on a GPU: a unit of %d matrices, %d vectors saved, diagonal %d, split %d, pair %d, far biases %d, "
+                      "expected the table's, as many gates as matrices, and a separate bias where deltas are split",
+                      cell->name, unit.matrices, unit.saved, unit.diagonal, unit.split, unit.pair, unit.far_biases);
   }
   return BPPSA_OK;
 }
@@ -424,7 +423,7 @@ bppsa_status logits(recurrent_network *n) {
   int64_t rows;
   const void *h = head_input(n, &rows);
   BPPSA_TRY(OF_TYPE(n, apply_linear, n, rows, bppsa_recurrent_outputs(c), c->classes, h, head_place(n, 0, false),
-                    head_place(n, 1, false), n->logits));
+                    head_place(n, 1, false), false, n->logits));
   return n->ragged.active && c->loss_all ? bppsa_gpu_cut(n, NULL, c->classes, 0, n->logits, c->classes) : BPPSA_OK;
 }
 

@@ -123,10 +123,10 @@ template <typename real> bppsa_status product(const recurrent_network *n, produc
   return bppsa_cuda_check(cudaGetLastError(), "product: launch");
 }
 
-/* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in] */
+/* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in]; near: of the bias its near part alone */
 template <typename real>
 bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
-                          const void *bias, void *y) {
+                          const void *bias, bool near, void *y) {
   product_operands<real> p = {};
   p.m = rows;
   p.n = out;
@@ -135,6 +135,7 @@ bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, 
   p.b = (const real *)w;
   p.a_column = p.b_row = 1;
   p.bias = (const real *)bias;
+  p.near = near;
   p.c = (real *)y;
   return product(n, p, 1);
 }

@@ -55,7 +55,7 @@ typedef struct {
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
  *               columns  K x [T][B][H], of a pair one more, diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows)   of the present layer
+ *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows)   of the present layer
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
  *               dx [T][B][I], dh0 [L·D][B][S]   only with input gradients
  */
@@ -168,7 +168,8 @@ typedef struct {
   bppsa_parameter *zeros;   /* [L·D][2]: the biases of layers that have none, behind all parameters; otherwise NULL */
   void *values, *gradients; /* all parameters, one behind the other */
   void *pre, *delta_h, *g, *diagonal, *logits, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
-  void **columns; /* size K, of a pair K + 1 */
+  bool has_far, has_far_h; /* biases of the present layer have far parts; far_h (recurrent/cell.h) has some */
+  void **columns;          /* size K, of a pair K + 1 */
 } recurrent_network;
 
 /* Rows of `width` reals that are copied, or added, from an array to another one; a row of an array has so many reals. With `turned`
@@ -186,6 +187,11 @@ static inline const bppsa_parameter *bppsa_recurrent_parameter(const recurrent_n
   return which >= B_IH && n->zeros != NULL ? &n->zeros[2 * layer + which - B_IH]
                                            : &n->base.parameters[layer * bppsa_recurrent_layer_parameters(&n->config) + which];
 }
+
+/* Cuts the layer's biases for its forward pass on a CPU, and gives them to a block of it. n->bias begins with the one that is added
+ * to x W_ihᵀ. */
+void bppsa_recurrent_cut_biases(recurrent_network *n, int64_t l);
+void bppsa_recurrent_give_biases(const recurrent_network *n, int64_t l, bppsa_cell_block *block);
 
 /* Numbers in a state: H, or 2H of a pair. */
 static inline int64_t bppsa_recurrent_state_size(const recurrent_network *n) {

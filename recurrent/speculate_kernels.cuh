@@ -202,7 +202,7 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
     for (int k = 0; k < (ONE ? 1 : K); ++k) {
       x[k] = ONE ? c.x[row] : c.pre[(row * K + k) * hidden + j];
     }
-    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, x, shared + (t - begin) % 2 * HP, l);
+    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + (t - begin) % 2 * HP, l);
     bool same;
     const real distance = unit_distance<PAIR>(l->h, stored, l->c, stored_c, &same), size = l->h < 0 ? -l->h : l->h;
     const double largest = c.relu ? (double)warp_largest(size) : 1, unit = largest > 1 ? largest : 1;

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
     }
   }
   if (walks) {
-    wide_forward_prepare(c, l, i.b, at, cell<real>::SAVED, &f);
+    wide_forward_prepare(c, l, i.b, at, cell<real>::SAVED, cell<real>::FAR, &f);
     const int64_t from_end = ((from - 1) * c.batch + i.b) * (1 + PAIR) * c.hidden + i.j;
     f.h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[i.b * c.hidden + i.j] : 0;
     if constexpr (PAIR) {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
       f.c_to = c.cells + ((at + 1) * c.batch + i.b) * c.hidden + i.j;
     }
     f.quiet = begin - at;
-    wide_forward_run<true, real, cell>(c.relu, end - at, l, &f);
+    wide_forward_run<true, real, cell>(c, end - at, l, &f);
     if (i.writes) {
       s.ends[ANEW][i.slot * (1 + PAIR) * c.hidden + i.j] = f.h;
       if constexpr (PAIR) {
@@ -166,7 +166,7 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
     for (int k = 0; k < K; ++k) {
       product[k] = wide_sum<real, shape>(sums[k], l.part) + f->bias[k];
     }
-    f->h = unit_forward<real, cell>(c.relu, pre, product, f->h, &f->c, saved);
+    f->h = unit_forward<real, cell>(c, i.j, f->is_far, pre, product, f->h, &f->c, saved);
     bool same;
     distance = unit_distance<PAIR>(f->h, stored, f->c, stored_c, &same);
     distance = same ? -1 : distance;
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(shape::THREADS)
   real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * c.hidden] : 0;
   if (place_of_round(s.doubtful, in)[i.slot] != 0) { /* never of chunk 0 */
     unsigned exchanges = 0;
-    wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, &f);
+    wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, cell<real>::FAR, &f);
     f.h = place_of_round(s.ends, in)[before];
     f.c = PAIR ? place_of_round(s.ends, in)[before + PAIR * c.hidden] : 0;
     w = wide_walk_chunk<real, cell>(c, s, l, i, bppsa_cut(c.steps, s.chunks, i.p), bppsa_cut(c.steps, s.chunks, i.p + 1),
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(shape::THREADS)
        p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, i.b)) {
     const int64_t slot = p * c.batch + i.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
     if (!prepared) {
-      wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, &f);
+      wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, cell<real>::FAR, &f);
       prepared = true;
     }
     __syncwarp(); /* a unit's state was written by one of its threads */

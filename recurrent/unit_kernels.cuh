@@ -7,6 +7,7 @@
  *     enum DIAGONAL   1: e is present
  *     enum SPLIT      1: delta_h differs from delta_x
  *     enum PAIR       1: the state is a pair (h, c)
+ *     enum FAR        1: sums begin with near parts of biases, and forward_far adds the far ones (far_biases in recurrent/cell.h)
  *     enum AHEAD      steps that a walk loads ahead of their use
  *     enum EARLIER    1: h_{t-1} of a unit is what the unit of step t - 1 holds, so that a walk loads one step more
  *     load(at, i)               what the backward step t of the unit i behind that of a unit_place reads
@@ -15,6 +16,8 @@
  *     carried(g)                e ∘ g_t, of a pair e ∘ δ_t
  *     forward(relu, pre, product, before, saved)   h_t from pre_t [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; saved [SAVED];
  *                                                  of a pair `before` is a pointer to c_{t-1}, which becomes c_t
+ *     forward_far(pre, product, far, far_h, before, saved)   where FAR, of units that have far parts: far [K]; far_h is of a cell
+ *                                                  that splits alone, and belongs to the last gate's product
  */
 #ifndef BPPSA_RECURRENT_UNIT_KERNELS_CUH
 #define BPPSA_RECURRENT_UNIT_KERNELS_CUH

@@ -285,20 +285,20 @@ static void compute_window(const walk *w, group *g, int64_t steps) {
   gather(w, g, steps);
   const bppsa_linear from_x = {n->config.dtype, 1, steps * g->count, w->input, out, .unit = g->count};
   bppsa_linear_forward(&from_x, g->x, n->w_t, n->bias, g->pre);
-  const bppsa_cell_block block = {.steps = steps,
-                                  .batch = g->count,
-                                  .hidden = hidden,
-                                  .samples = g->count,
-                                  .nonlinearity = n->config.nonlinearity,
-                                  .w_hh = n->w_hh,
-                                  .w_hh_t = n->w_hh_t,
-                                  .w_row = bppsa_dtype_padded(n->config.dtype, hidden),
-                                  .w_row_t = bppsa_dtype_padded(n->config.dtype, out),
-                                  .b_hh = bppsa_recurrent_parameter(n, w->layer, B_HH)->value.data,
-                                  .pre = g->pre,
-                                  .h = g->states.h,
-                                  .c = g->states.c,
-                                  .saved = g->saved};
+  bppsa_cell_block block = {.steps = steps,
+                            .batch = g->count,
+                            .hidden = hidden,
+                            .samples = g->count,
+                            .nonlinearity = n->config.nonlinearity,
+                            .w_hh = n->w_hh,
+                            .w_hh_t = n->w_hh_t,
+                            .w_row = bppsa_dtype_padded(n->config.dtype, hidden),
+                            .w_row_t = bppsa_dtype_padded(n->config.dtype, out),
+                            .pre = g->pre,
+                            .h = g->states.h,
+                            .c = g->states.c,
+                            .saved = g->saved};
+  bppsa_recurrent_give_biases(n, w->layer, &block);
   const unsigned mode = bppsa_flush_begin();
   n->cell->forward[n->config.dtype == BPPSA_F64](&block);
   bppsa_flush_end(mode);

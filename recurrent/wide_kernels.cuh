@@ -240,20 +240,20 @@ __device__ __forceinline__ void wide_load(const layer_arrays<real> &c, const wid
 /* What a thread keeps during a forward pass. Addresses are those of the next reads and of this step's results. */
 template <typename real, int K, typename shape> struct wide_forward_lane {
   wide_weights<real, K, shape> w;
-  real bias[K], h, c;      /* c: of a pair */
-  real pre[WIDE_AHEAD][K]; /* of the next steps */
-  bool exists, writes;
+  real bias[K], h, c;          /* c: of a pair */
+  real pre[WIDE_AHEAD][K];     /* of the next steps */
+  bool exists, writes, is_far; /* is_far: biases of the block's units have far parts, which are not in `bias` */
   const real *pre_at;
   real *h_to, *c_to, *saved_to;
   int64_t hidden, state;
   int64_t quiet; /* steps whose results are not stored, before all others */
 };
 
-/* WIDE_AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all steps; otherwise `left` are left.
- * QUIET: the first steps are not stored. */
+/* WIDE_AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all steps, and no bias has a far part;
+ * otherwise `left` are left. QUIET: the first steps are not stored. */
 template <bool WHOLE, bool QUIET, typename real, template <typename> class cell, typename shape, int K>
-__device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsigned round, const wide_lane<real, shape> &l,
-                                                   wide_forward_lane<real, K, shape> *s) {
+__device__ __forceinline__ void wide_forward_round(const layer_arrays<real> &c, int64_t left, unsigned round,
+                                                   const wide_lane<real, shape> &l, wide_forward_lane<real, K, shape> *s) {
   enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD; ++i) {
@@ -273,7 +273,7 @@ __device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsi
       for (int k = 0; k < K; ++k) {
         product[k] = wide_sum<real, shape>(sums[k], l.part) + s->bias[k];
       }
-      s->h = unit_forward<real, cell>(relu, pre, product, s->h, &s->c, saved);
+      s->h = unit_forward<real, cell>(c, s->exists ? l.unit : 0, !WHOLE && s->is_far, pre, product, s->h, &s->c, saved);
       if (s->writes && (!QUIET || s->quiet <= 0)) {
         *s->h_to = s->h;
         if constexpr (cell<real>::PAIR) {
@@ -295,10 +295,10 @@ __device__ __forceinline__ void wide_forward_round(bool relu, int64_t left, unsi
   }
 }
 
-/* The thread's weights, and its place behind h_t of sample b, whose state is set by the caller. */
+/* The thread's weights, and its place behind h_t of sample b, whose state is set by the caller. saved, cuts: cell::SAVED, FAR. */
 template <typename real, int K, typename shape>
 __device__ __forceinline__ void wide_forward_prepare(const layer_arrays<real> &c, const wide_lane<real, shape> &l, int64_t b,
-                                                     int64_t t, int saved, wide_forward_lane<real, K, shape> *s) {
+                                                     int64_t t, int saved, bool cuts, wide_forward_lane<real, K, shape> *s) {
   s->exists = l.unit < c.hidden;
   s->writes = s->exists && l.same == 0;
   s->hidden = c.hidden;
@@ -310,13 +310,14 @@ __device__ __forceinline__ void wide_forward_prepare(const layer_arrays<real> &c
   wide_load<real, K, false>(c, l, &s->w);
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
-    s->bias[k] = c.b_hh[k * s->hidden + j];
+    s->bias[k] = sum_bias(cuts, c.b_hh[k * s->hidden + j]);
   }
+  s->is_far = cuts && __syncthreads_or(unit_is_far(K, c, j)) != 0;
 }
 
 /* Takes `left` steps, the first ones in a launch. */
 template <bool QUIET, typename real, template <typename> class cell, typename shape, int K>
-__device__ __forceinline__ void wide_forward_run(bool relu, int64_t left, const wide_lane<real, shape> &l,
+__device__ __forceinline__ void wide_forward_run(const layer_arrays<real> &c, int64_t left, const wide_lane<real, shape> &l,
                                                  wide_forward_lane<real, K, shape> *s) {
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD * K; ++i) {
@@ -324,11 +325,11 @@ __device__ __forceinline__ void wide_forward_run(bool relu, int64_t left, const 
   }
   s->pre_at += WIDE_AHEAD * K * s->state;
   unsigned round = 0;
-  for (; left >= 2 * WIDE_AHEAD; left -= WIDE_AHEAD, ++round) {
-    wide_forward_round<true, QUIET, real, cell>(relu, left, round, l, s);
+  for (; left >= 2 * WIDE_AHEAD && !s->is_far; left -= WIDE_AHEAD, ++round) {
+    wide_forward_round<true, QUIET, real, cell>(c, left, round, l, s);
   }
   for (; left > 0; left -= WIDE_AHEAD, ++round) {
-    wide_forward_round<false, QUIET, real, cell>(relu, left, round, l, s);
+    wide_forward_round<false, QUIET, real, cell>(c, left, round, l, s);
   }
 }
 
@@ -342,13 +343,13 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_forward(l
   }
   const wide_lane<real, shape> l(shared);
   wide_forward_lane<real, K, shape> s;
-  wide_forward_prepare(c, l, l.b, 0, cell<real>::SAVED, &s);
+  wide_forward_prepare(c, l, l.b, 0, cell<real>::SAVED, cell<real>::FAR, &s);
   s.h = c.h[l.b * s.hidden + (s.exists ? l.unit : 0)];
   if constexpr (cell<real>::PAIR) {
     s.c = c.cells[l.b * s.hidden + (s.exists ? l.unit : 0)];
     s.c_to = c.cells + s.state + l.b * s.hidden + (s.exists ? l.unit : 0);
   }
-  wide_forward_run<false, real, cell>(c.relu, c.steps, l, &s);
+  wide_forward_run<false, real, cell>(c, c.steps, l, &s);
   l.finish();
 }
 

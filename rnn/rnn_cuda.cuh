@@ -8,7 +8,7 @@
 
 /* δ_t = d ∘ g_t with d = f'(pre_t) from h_t; Jᵀ_t = W_hhᵀ diag(d). */
 template <typename real> struct rnn_unit {
-  enum { MATRICES = 1, SAVED = 0, DIAGONAL = 0, SPLIT = 0, PAIR = 0, AHEAD = sizeof(real) == 4 ? 8 : 4, EARLIER = 1 };
+  enum { MATRICES = 1, SAVED = 0, DIAGONAL = 0, SPLIT = 0, PAIR = 0, FAR = 0, AHEAD = sizeof(real) == 4 ? 8 : 4, EARLIER = 1 };
   real h; /* of step t */
 
   __device__ static inline rnn_unit load(const unit_place<real, ::rnn_unit> &at, int i = 0) {

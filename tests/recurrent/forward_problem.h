@@ -19,6 +19,7 @@ typedef struct {
   double scale;               /* of W_hh: times its default initialisation */
   bool orthogonal;            /* W_hh */
   bool from_zero;             /* no h0 */
+  bool far;                   /* biases of every third unit have far parts (core/far_bias.h) */
   const bppsa_model *weights; /* where the weights come from; NULL: random ones */
   bool bits;                  /* the input is of zeros and ones, as the bitstream's */
   int64_t spoiled, places[MOST_SPOILED];
@@ -63,6 +64,9 @@ static inline bppsa_model *make_forward_model(const forward_problem *p, const bp
     const bppsa_view *w = &model->parameters[i].value;
     for (int64_t j = 0; strstr(model->parameters[i].name, "weight_hh") != NULL && j < bppsa_view_count(w); ++j) {
       bppsa_view_set(w, j, p->scale * bppsa_view_get(w, j));
+    }
+    for (int64_t j = 0; p->far && strstr(model->parameters[i].name, "bias_") != NULL && j < bppsa_view_count(w); j += 3) {
+      bppsa_view_set(w, j, bppsa_view_get(w, j) + (double)(j % 7 - 3) * 1.7);
     }
     for (int64_t j = 0; p->weights != NULL && j < bppsa_view_count(w); ++j) {
       bppsa_view_set(w, j, bppsa_view_get(&p->weights->parameters[i].value, j));

@@ -287,6 +287,33 @@ static void test_random(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* With far parts of biases, which the cells add themselves, the parallel pass has the sequential one's bits as well. */
+static void test_far_biases(void **state) {
+  (void)state;
+  const bppsa_cell *const kinds[] = {&bppsa_gru_cell, &bppsa_lstm_cell};
+  bppsa_device *device = cpu_device(2);
+  for (size_t i = 0; i < 4; ++i) {
+    forward_problem p = forward_problem_default();
+    p.cell = kinds[i % 2];
+    p.config.dtype = i < 2 ? BPPSA_F32 : BPPSA_F64;
+    p.config.seq_len = 60;
+    p.config.hidden = 9;
+    p.config.batch = 3;
+    p.config.forward.chunks = 4;
+    p.config.forward.warm_up = 5;
+    p.config.forward.tolerance = 0;
+    p.far = true;
+    forward_problem sequential = p;
+    sequential.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+    forward_run run = run_forward(&p, device), reference = run_forward(&sequential, device);
+    assert_true(run.stats.speculated && !reference.stats.speculated);
+    assert_memory_equal(run.h[0], reference.h[0], (size_t)run.count * sizeof(double));
+    free_run(&run, device);
+    free_run(&reference, device);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* The same of an LSTM's pairs (h, c), of which both are verified; c has no bound. */
 static void test_random_pairs(void **state) {
   (void)state;
@@ -983,13 +1010,13 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random),           cmocka_unit_test(test_random_pairs),  cmocka_unit_test(test_default_weights),
-      cmocka_unit_test(test_errors),           cmocka_unit_test(test_short_warm_up), cmocka_unit_test(test_two_basins),
-      cmocka_unit_test(test_chaos_and_pauses), cmocka_unit_test(test_giving_up),     cmocka_unit_test(test_not_a_number),
-      cmocka_unit_test(test_threads),          cmocka_unit_test(test_smaller_batch), cmocka_unit_test(test_gradients),
-      cmocka_unit_test(test_exact_gradients),  cmocka_unit_test(test_plans),         cmocka_unit_test(test_exact_plans),
-      cmocka_unit_test(test_wide_plans),       cmocka_unit_test(test_pause_rule),    cmocka_unit_test(test_most_work),
-      cmocka_unit_test(test_work_of_plans),    cmocka_unit_test(test_costly_passes), cmocka_unit_test(test_texts),
-      cmocka_unit_test(test_wrong_requests),   cmocka_unit_test(test_out_of_memory)};
+      cmocka_unit_test(test_random),          cmocka_unit_test(test_random_pairs),     cmocka_unit_test(test_far_biases),
+      cmocka_unit_test(test_default_weights), cmocka_unit_test(test_errors),           cmocka_unit_test(test_short_warm_up),
+      cmocka_unit_test(test_two_basins),      cmocka_unit_test(test_chaos_and_pauses), cmocka_unit_test(test_giving_up),
+      cmocka_unit_test(test_not_a_number),    cmocka_unit_test(test_threads),          cmocka_unit_test(test_smaller_batch),
+      cmocka_unit_test(test_gradients),       cmocka_unit_test(test_exact_gradients),  cmocka_unit_test(test_plans),
+      cmocka_unit_test(test_exact_plans),     cmocka_unit_test(test_wide_plans),       cmocka_unit_test(test_pause_rule),
+      cmocka_unit_test(test_most_work),       cmocka_unit_test(test_work_of_plans),    cmocka_unit_test(test_costly_passes),
+      cmocka_unit_test(test_texts),           cmocka_unit_test(test_wrong_requests),   cmocka_unit_test(test_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

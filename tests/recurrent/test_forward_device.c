@@ -165,7 +165,7 @@ static void test_reseeding(void **state) {
 }
 
 /* Every cell in every type at every width of the kernels, as a first layer whose input is one number and as one behind it, with
- * tolerance 0, which leaves no bit to chance; with a NaN in the input. */
+ * tolerance 0, which leaves no bit to chance; with far parts of biases, with a NaN in the input. */
 static void test_exact(void **state) {
   (void)state;
   static const int64_t hidden[] = {1, 8, 13, 20, 32};
@@ -183,6 +183,7 @@ static void test_exact(void **state) {
     p.config.forward.rounds = (int64_t)(i % 5);
     p.scale = i % 3 == 2 ? 5 : 1;
     p.from_zero = i % 2 == 1;
+    p.far = i % 3 == 1;
     p.spoiled = i % 4 == 3;
     p.spoils[0] = NAN;
     p.places[0] = 40;
@@ -278,6 +279,7 @@ static void test_wide(void **state) {
     p.config.forward.tolerance = 0;
     p.config.forward.rounds = cases[i].rounds;
     p.scale = cases[i].scale;
+    p.far = i % 2 != 0;
     p.spoiled = cases[i].nan;
     p.spoils[0] = NAN;
     p.places[0] = 12;

@@ -3,8 +3,9 @@
  * instruction set's kernels; BPPSA_TEST_DEVICE names another device.
  *
  * Sample j has a seed for unit j alone, and W_hh is diagonal, so that every number of the biases' and weights' gradients is one
- * product. All numbers but biases are multiples of 1/16, so that pre-activations are not rounded, except r m next to a bias of n:
- * in half of the points m is 0. */
+ * product. In one test all numbers but biases are multiples of 1/16, so that pre-activations are not rounded, except r m next to a
+ * bias of n: in half of the points m is 0. In the other no number is a multiple of anything, and both biases of each gate take
+ * their turns. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ enum { MOST_GATES = 4, MOST_HIDDEN = 40 };
 /* One unit and sample: what goes in, and the gradients of x W_ihᵀ + b_ih, of h W_hhᵀ + b_hh and of the state, without what goes
  * through W_hh. rounded: by how many roundings of the type each gate's gradients may err, because a sum may cancel. */
 typedef struct {
-  double bias[MOST_GATES], w_ih, w_hh[MOST_GATES], x, h, c, seed;
-  long double to_x[MOST_GATES], to_h[MOST_GATES], own, own_c, rounded[MOST_GATES];
+  double bias[MOST_GATES], bias_hh[MOST_GATES], w_ih, w_hh[MOST_GATES], x, h, c, seed;
+  long double to_x[MOST_GATES], to_h[MOST_GATES], own, own_c, rounded[MOST_GATES], apart; /* apart: of a GRU h - n */
 } point;
 
 static long double sigmoid_of(long double x) {
@@ -41,7 +42,12 @@ static long double in(const point *p, int k) {
 }
 
 static long double product(const point *p, int k) {
-  return (long double)p->w_hh[k] * (long double)p->h;
+  return (long double)p->bias_hh[k] + (long double)p->w_hh[k] * (long double)p->h;
+}
+
+/* The sizes of what is added up, in units of the sum. */
+static long double cancelled(long double a, long double b) {
+  return (fabsl(a) + fabsl(b)) / fabsl(a + b);
 }
 
 /* The equations of gru/gru.h; h - n without cancellation where n is near 1 or -1. */
@@ -49,6 +55,7 @@ static void gru_reference(point *p) {
   const long double xr = in(p, 0) + product(p, 0), xz = in(p, 1) + product(p, 1), m = product(p, 2), g = (long double)p->seed;
   const long double r = sigmoid_of(xr), xn = in(p, 2) + r * m, e = expl(-2 * fabsl(xn)), h = (long double)p->h;
   const long double difference = xn > 1 ? h - 1 + 2 * e / (1 + e) : xn < -1 ? h + 1 - 2 * e / (1 + e) : h - tanhl(xn);
+  p->apart = difference;
   p->to_x[2] = g * sigmoid_of(-xz) * tanh_slope_of(xn);
   p->to_x[0] = p->to_h[0] = p->to_x[2] * m * r * sigmoid_of(-xr);
   p->to_x[1] = p->to_h[1] = g * difference * sigmoid_of(xz) * sigmoid_of(-xz);
@@ -79,11 +86,14 @@ typedef struct {
   void (*reference)(point *p);
 } kind;
 
+/* Numbers of a test: multiples of 1/16, or any of a type. */
+typedef enum { SIXTEENTHS, ANY_F32, ANY_F64 } numbers;
+
 static const kind gru = {&bppsa_gru_cell, {1, 1, 1, 0}, gru_reference};
 static const kind lstm = {&bppsa_lstm_cell, {1, 1, 0, 1}, lstm_reference};
 
 /* The i-th point: first each gate's bias from -80 to 80 by itself, then any biases at once. */
-enum { BY_ITSELF = 65, POINTS = 4 * BY_ITSELF + 140 };
+enum { BY_ITSELF = 65, POINTS = 4 * BY_ITSELF + 140, ANY_POINTS = 8 * BY_ITSELF + 140 };
 
 static double sixteenth(uint64_t *state, int most) {
   *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -112,6 +122,45 @@ static point make_point(const kind *k, int i) {
   return p;
 }
 
+/* From -most to most, but not near 0. */
+static double any(numbers of, uint64_t *state, double most) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  const double v = (2 * ((double)(*state >> 11) * 0x1p-53) - 1) * most, apart = v + (v < 0 ? -most : most) / 64;
+  return of == ANY_F32 ? (double)(float)apart : apart;
+}
+
+/* Likewise, with both biases, and digits to the type's end. m magnifies the roundings in r's sum; float64 rounds r m next to a
+ * bias, as above. */
+static point make_any_point(const kind *k, numbers of, int i) {
+  uint64_t state = (uint64_t)i + 770;
+  point p = {.w_ih = any(of, &state, 0.5), .x = any(of, &state, 1), .h = any(of, &state, 1), .c = any(of, &state, 1)};
+  p.seed = any(of, &state, 2);
+  for (int gate = 0; gate < k->cell->gates; ++gate) {
+    const bool both = k->wide[gate] && i >= 8 * BY_ITSELF;
+    p.w_hh[gate] = any(of, &state, 0.5);
+    p.bias[gate] = any(of, &state, both ? 40 : 1);
+    p.bias_hh[gate] = any(of, &state, both ? 40 : 0.5);
+  }
+  if (i < 8 * BY_ITSELF && k->wide[i / BY_ITSELF % 4]) {
+    double *bias = i < 4 * BY_ITSELF ? p.bias : p.bias_hh;
+    const double to = 2.5 * (i % BY_ITSELF - BY_ITSELF / 2) + any(of, &state, 0.03);
+    bias[i / BY_ITSELF % 4] = of == ANY_F32 ? (double)(float)to : to;
+  }
+  k->reference(&p);
+  if (k->cell->pair) { /* g, and 1 - g² of a rounded g */
+    const long double xg = in(&p, 2) + product(&p, 2);
+    p.rounded[0] = 4 * (fabsl(in(&p, 2)) + fabsl(product(&p, 2)) + 2) / fabsl(xg);
+    p.rounded[2] = 4 / tanh_slope_of(xg);
+    return p;
+  }
+  const long double m = product(&p, 2), xr = in(&p, 0) + product(&p, 0);
+  p.rounded[2] = (of == ANY_F64 ? p.rounded[0] : 0) + 4 * fabsl(m) * sigmoid_of(xr) * sigmoid_of(-xr);
+  p.rounded[0] = p.rounded[2];
+  p.rounded[0] += 2 * cancelled((long double)p.bias_hh[2], m - (long double)p.bias_hh[2]);
+  p.rounded[1] = p.rounded[2] + 4 * cancelled((long double)p.h, p.apart - (long double)p.h);
+  return p;
+}
+
 static const struct {
   bppsa_backward backward;
   bppsa_scan_algorithm algorithm;
@@ -128,6 +177,7 @@ typedef struct {
   bppsa_dtype dtype;
   int64_t hidden;
   size_t method;
+  numbers of;
 } setting;
 
 /* got against `expected`, a sum of terms with the absolute sum `size`. */
@@ -138,10 +188,11 @@ static void check(const setting *s, const point *p, const char *what, int gate, 
   const long double allowed =
       ((single ? 1e-6L : 1e-14L) + (gate < 0 ? 0 : p->rounded[gate]) * ulp) * size + (size == fabsl(expected) ? 0 : 4 * least);
   if (fabsl(expected) < least * (1 + 1e-6L) ? !(fabs(got) < 2 * least) : !(fabsl((long double)got - expected) <= allowed)) {
-    fail_msg("%s %s, method %d, vectors %s, %s of gate %d, biases %g %g %g %g, m %s: %.9g, expected %.9Lg: relative error %.2Lg",
+    fail_msg("%s %s, method %d, vectors %s, %s of gate %d, biases %g %g %g %g and %g %g %g %g, m %s: %.9g, expected %.9Lg: "
+             "relative error %.2Lg",
              s->kind->cell->name, bppsa_dtype_name(s->dtype), (int)s->method, bppsa_simd_get()->name, what, gate, p->bias[0],
-             p->bias[1], p->bias[2], p->bias[3], p->w_hh[2] == 0 ? "0" : "not 0", got, expected,
-             fabsl((long double)got - expected) / fabsl(expected));
+             p->bias[1], p->bias[2], p->bias[3], p->bias_hh[0], p->bias_hh[1], p->bias_hh[2], p->bias_hh[3],
+             p->w_hh[2] == 0 ? "0" : "not 0", got, expected, fabsl((long double)got - expected) / fabsl(expected));
   }
 }
 
@@ -181,6 +232,7 @@ static void set_parameters(const setting *s, bppsa_model *model, const point *po
       bppsa_view_set(&model->parameters[0].value, k * H + j, points[j].w_ih);
       bppsa_view_set(&model->parameters[1].value, (k * H + j) * H + j, points[j].w_hh[k]);
       bppsa_view_set(&model->parameters[2].value, k * H + j, points[j].bias[k]);
+      bppsa_view_set(&model->parameters[3].value, k * H + j, points[j].bias_hh[k]);
     }
   }
   assert_int_equal(bppsa_model_push(model), BPPSA_OK);
@@ -238,10 +290,9 @@ static void check_gradients(const setting *s, bppsa_model *model, const point *p
   bppsa_free(dh0);
 }
 
-static void check_points(const setting *s) {
+static bppsa_model *make_model(const setting *s) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   bppsa_model *model = NULL;
-  point points[MOST_HIDDEN];
   c.seq_len = 1;
   c.batch = c.hidden = s->hidden;
   c.no_head = c.input_gradients = true;
@@ -249,10 +300,19 @@ static void check_points(const setting *s) {
   c.method.backward = methods[s->method].backward;
   c.method.scan.algorithm = methods[s->method].algorithm;
   assert_int_equal(bppsa_recurrent_create(&c, s->kind->cell, s->device, &model), BPPSA_OK);
-  const int every = bppsa_device_get_kind(s->device) == BPPSA_CUDA ? 5 : 1; /* an emulated device takes its time */
-  for (int from = 0; from < POINTS; from += (int)s->hidden * every) {
+  return model;
+}
+
+static void check_points(const setting *s) {
+  point points[MOST_HIDDEN];
+  bppsa_model *model = make_model(s);
+  const int every =
+      bppsa_device_get_kind(s->device) == BPPSA_CUDA ? s->of == SIXTEENTHS ? 5 : 11 : 1; /* an emulated device takes its time */
+  const int count = s->of == SIXTEENTHS ? POINTS : ANY_POINTS;
+  for (int from = 0; from < count; from += (int)s->hidden * every) {
     for (int j = 0; j < s->hidden; ++j) {
-      points[j] = make_point(s->kind, (from + j * every) % POINTS);
+      const int i = (from + j * every) % count;
+      points[j] = s->of == SIXTEENTHS ? make_point(s->kind, i) : make_any_point(s->kind, s->of, i);
     }
     set_parameters(s, model, points);
     pass(s, model, points);
@@ -261,13 +321,14 @@ static void check_points(const setting *s) {
   bppsa_model_destroy(model);
 }
 
-static void check_cell(const kind *k) {
+static void check_cell(const kind *k, bool sixteenths) {
   static const char *const names[] = {"portable", "avx2", "avx512"};
   bppsa_device *device = test_device(1);
   const bool gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
   for (size_t m = 0; m < METHODS; ++m) {
     for (int d = 0; d < 2; ++d) { /* H: whole vectors and their ends; on a GPU the fused kernels, and those of larger layers */
       setting s = {.kind = k, .device = device, .dtype = d == 0 ? BPPSA_F32 : BPPSA_F64, .hidden = 37, .method = m};
+      s.of = sixteenths ? SIXTEENTHS : d == 0 ? ANY_F32 : ANY_F64;
       if (gpu) {
         s.hidden = (m + (size_t)d) % 2 == 0 ? 32 : MOST_HIDDEN;
         check_points(&s);
@@ -286,15 +347,81 @@ static void check_cell(const kind *k) {
 
 static void test_gru(void **state) {
   (void)state;
-  check_cell(&gru);
+  check_cell(&gru, true);
+}
+
+static void test_gru_rounded(void **state) {
+  (void)state;
+  check_cell(&gru, false);
 }
 
 static void test_lstm(void **state) {
   (void)state;
-  check_cell(&lstm);
+  check_cell(&lstm, true);
+}
+
+static void test_lstm_rounded(void **state) {
+  (void)state;
+  check_cell(&lstm, false);
+}
+
+/* Biases that grew in training and shrank again leave nothing behind: the gradients have the bits of a fresh model. */
+static void test_back_to_near(void **state) {
+  (void)state;
+  const kind *const kinds[] = {&gru, &lstm};
+  bppsa_device *device = test_device(1);
+  for (int i = 0; i < 4; ++i) {
+    const setting s = {.kind = kinds[i / 2], .device = device, .dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64, .hidden = 37};
+    point near[MOST_HIDDEN], far[MOST_HIDDEN];
+    for (int j = 0; j < s.hidden; ++j) {
+      near[j] = make_any_point(s.kind, ANY_F32, j % 8 * BY_ITSELF + BY_ITSELF / 2);
+      far[j] = make_any_point(s.kind, ANY_F32, 8 * BY_ITSELF + j);
+    }
+    bppsa_model *models[] = {make_model(&s), make_model(&s)};
+    set_parameters(&s, models[0], far);
+    pass(&s, models[0], far);
+    for (int m = 0; m < 2; ++m) {
+      set_parameters(&s, models[m], near);
+      pass(&s, models[m], near);
+    }
+    for (int p = 0; p < 4; ++p) {
+      const bppsa_view *got = &models[0]->parameters[p].gradient, *expected = &models[1]->parameters[p].gradient;
+      assert_memory_equal(got->data, expected->data, (size_t)bppsa_view_bytes(expected));
+    }
+    bppsa_model_destroy(models[0]);
+    bppsa_model_destroy(models[1]);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* A bias that is no number, or infinite, makes the states that it reaches what they are without far parts. */
+static void test_no_numbers(void **state) {
+  (void)state;
+  const kind *const kinds[] = {&gru, &lstm};
+  bppsa_device *device = test_device(1);
+  for (int i = 0; i < 4; ++i) {
+    setting s = {.kind = kinds[i / 2], .device = device, .dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64, .hidden = 3};
+    point points[MOST_HIDDEN];
+    for (int j = 0; j < s.hidden; ++j) {
+      points[j] = make_any_point(s.kind, ANY_F32, 8 * BY_ITSELF + j);
+      points[j].bias[1] = j == 0 ? (double)INFINITY : j == 1 ? -(double)INFINITY : (double)NAN;
+      points[j].bias_hh[1] = 7.25;
+    }
+    bppsa_model *model = make_model(&s);
+    set_parameters(&s, model, points);
+    pass(&s, model, points);
+    for (int j = 0; j < s.hidden; ++j) {
+      const double gradient = bppsa_view_get(&model->parameters[2].gradient, s.hidden + j);
+      assert_true(j == 2 ? isnan(gradient) : gradient == 0); /* of a gate that is open, or closed, for good */
+    }
+    bppsa_model_destroy(model);
+  }
+  bppsa_device_destroy(device);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gru), cmocka_unit_test(test_lstm)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gru),          cmocka_unit_test(test_lstm),
+                                     cmocka_unit_test(test_gru_rounded),  cmocka_unit_test(test_lstm_rounded),
+                                     cmocka_unit_test(test_back_to_near), cmocka_unit_test(test_no_numbers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
