@@ -92,7 +92,7 @@ static void test_halves(void **state) {
     assert_int_equal(bppsa_safetensors_save("half.safetensors", 6, tensors, 0, NULL), BPPSA_OK);
     assert_noted(says, "prune --weights half.safetensors --fraction 0.5 --out masks.safetensors");
     assert_noted(says, "jacobian rnn --weights half.safetensors --input step.npy --out step.npz");
-    assert_noted("bf16 weights, converted to f64" + (i == 0),
+    assert_noted(i == 0 ? "f16 weights, converted to f64" : "bf16 weights, converted to f64",
                  "jacobian rnn --weights half.safetensors --input step.npy --out step.npz --dtype f64");
   }
   assert_notes(run("bench rnn --weights half.safetensors" TIMED), "half.safetensors: bf16 weights, converted to f32");
