@@ -60,7 +60,9 @@ static void test_point(void **state) {
   const int lengths[] = {1, 2, 50};
   for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
     for (size_t t = 0; t < sizeof lengths / sizeof lengths[0]; ++t) {
-      json_t *document = run_json("bench rnn --json --seq-len %d %s %s", lengths[t], TINY, variants[v]);
+      run_result result = run("bench rnn --json --seq-len %d %s %s", lengths[t], TINY, variants[v]);
+      const bool fewer = lengths[t] < 50 && strstr(variants[v], "--chunks") != NULL; /* than asked for, which a note says */
+      json_t *document = fewer ? parse_noted_document(result) : parse_document(result);
       check_document(document, 2);
       assert_int_equal(get_integer(find_row(document, "bp"), "seq_len"), lengths[t]);
       json_decref(document);
