@@ -35,7 +35,7 @@ typedef struct {
   /* Seconds and bytes for a micro-batch, size L each: forward, input_grad, weight_grad, backward, step; activation, message,
    * gradient. The others are NULL. */
   const double *cost[BPPSA_COST_COUNT];
-  /* Between which seconds the medians lie (bppsa_spread, core/rounds.h), of those that are measured; otherwise NULL. */
+  /* Between which seconds the medians lie (bppsa_spread), of those that are measured; otherwise NULL. */
   const double *low[BPPSA_COST_COUNT], *high[BPPSA_COST_COUNT];
   double alpha, beta; /* seconds of a message, and of a byte; 0: there is one rank */
   double *memory;     /* owned: of all arrays */

@@ -11,8 +11,8 @@
  * (The paper's last equation of appendix E is this transposed Jacobian, although its left side does not say so.) So that no
  * gate is computed twice the forward pass keeps m, the signed halves of r and z (of a gate σ(x): σ where x < 0, σ - 1
  * elsewhere), and a code of n (n where it is small, elsewhere 1 - |n| with n's sign): every factor follows from them with all
- * its digits, also where z is near 0 or 1, r near 1, or n near 1 or -1. Large biases do not round pre-activations
- * (core/far_bias.h); docs/cells.md says how many digits one step's gradients have. The gates are stacked in the order r, z, n.
+ * its digits, also where z is near 0 or 1, r near 1, or n near 1 or -1. Large biases do not round pre-activations.
+ * The gates are stacked in the order r, z, n.
  */
 #ifndef BPPSA_GRU_GRU_H
 #define BPPSA_GRU_GRU_H

@@ -15,7 +15,7 @@
  *
  * So that no gate is computed twice the forward pass keeps g, tanh(c), and of i, f and o their signed halves (of a gate σ(x): σ
  * where x < 0, σ - 1 elsewhere), from which a gate, its distance from 1 and their product follow with all their digits however far
- * it is open or closed. Large biases do not round pre-activations (core/far_bias.h).
+ * it is open or closed. Large biases do not round pre-activations.
  * The gates are stacked in the order i, f, g, o.
  */
 #ifndef BPPSA_LSTM_LSTM_H

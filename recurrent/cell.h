@@ -69,8 +69,8 @@ typedef struct {
   bool split;         /* delta_h differs from delta_x */
   int64_t split_from; /* only in the gates from this one on */
   bool separate_bias; /* b_hh is not added to pre: the cell adds it to h_{t-1} W_hhᵀ */
-  /* pre and b_hh have the near parts of the biases alone (core/far_bias.h), and the cell adds the far parts. Its gates then keep
-   * their digits however far the biases open or close them. */
+  /* A large bias is cut in two: a whole number, its far part, and what is left. pre and b_hh have what is left alone, and the
+   * cell adds the far parts. Its gates then keep their digits however far the biases open or close them. */
   bool far_biases;
   int64_t saved; /* H-vectors kept for each step and sample */
   /* On a CPU, for BPPSA_F32 and BPPSA_F64. forward is always needed; backward for sequential BP and linear scans; coefficients

@@ -177,6 +177,14 @@ static void put_array(const char *path, int32_t ndim, const int64_t *shape, uint
   bppsa_free(values);
 }
 
+/* Succeeds, and says at most that float64 weights were rounded. */
+static void assert_jacobian(const char *line, const char *where) {
+  run_result result = run("jacobian %s %s", line, where);
+  assert_int_equal(result.code, 0);
+  assert_true(result.err[0] == '\0' || strstr(result.err, "f64 weights, converted to f32") != NULL);
+  release(&result);
+}
+
 /* The same bytes in the files. */
 static void test_jacobian(void **state) {
   (void)state;
@@ -193,8 +201,10 @@ static void test_jacobian(void **state) {
                                       "gru --weights J.safetensors --input js.npy"};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
     static char on_cpu[1 << 20], on_device[1 << 20];
-    assert_runs("jacobian %s --out H.mtx", lines[i]);
-    assert_runs("jacobian %s --out T.mtx %s", lines[i], device);
+    char where[64];
+    snprintf(where, sizeof where, "--out T.mtx %s", device);
+    assert_jacobian(lines[i], "--out H.mtx");
+    assert_jacobian(lines[i], where);
     const long bytes = get_file("H.mtx", on_cpu, sizeof on_cpu);
     assert_true(bytes > 0 && bytes < (long)sizeof on_cpu);
     assert_int_equal(get_file("T.mtx", on_device, sizeof on_device), bytes);
