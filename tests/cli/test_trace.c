@@ -220,7 +220,7 @@ static void test_refused(void **state) {
        "--costs: costs.json: of micro-batches of 2 samples, expected 4"},
       {"--ranks 2 --split gpipe --costs any.json",
        "--costs: any.json: no samples, expected \"samples\": 4, of the micro-batches whose seconds it has"},
-      {"--ranks 2 --split gpipe --costs half.json", "--costs: half.json: samples: expected a whole number, 1 or more"},
+      {"--ranks 2 --split gpipe --costs half.json", "--costs: half.json: samples: 0.5, expected a whole number, 1 or more"},
       {"--ranks 2 --split gpipe --costs wide.json",
        "--costs: wide.json: message: 368 bytes of layer 3, expected 352, as this run's network and --dtype make them"},
       {"--ranks 2 --split gpipe --costs deep.json", "--costs: deep.json: gradient: 164 bytes of layer 4, expected 160"},

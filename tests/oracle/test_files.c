@@ -101,7 +101,7 @@ static void test_spreads_of_times(void **state) {
   refuse_times(SPREAD_TIMES("{\"product_s\": [2, 3]}"),
                "layer 0: \"spread\": \"product_s\": the spread of a time that is missing, expected the time too");
   refuse_times(SPREAD_TIMES("{\"forwards\": [2, 3]}"), "layer 0: \"spread\": unknown member \"forwards\"");
-  refuse_times(SPREAD_TIMES("[1]"), "layer 0: \"spread\": expected a JSON object");
+  refuse_times(SPREAD_TIMES("[1]"), "layer 0: \"spread\": a list of 1, expected a JSON object");
 }
 
 static void test_times_of_no_batch(void **state) {

@@ -109,7 +109,7 @@ static void test_one_rank(void **state) {
 
 static void test_table(void **state) {
   (void)state;
-  run_result result = run(SMALL "--ranks 2 --repeats 1 --compare filter,serial");
+  run_result result = run("bench oracle --batch 4 --threads 1 --ranks 2 --repeats 1 --compare filter,serial");
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "lenet5, batches of 4\n2 ranks over threads"));
   assert_non_null(strstr(result.out, "milliseconds of an iteration, means of n; predicted from me"));
@@ -117,7 +117,7 @@ static void test_table(void **state) {
   assert_non_null(strstr(result.out, "\n  filter              4   10 "));
   assert_null(strstr(result.out, "spatial"));
   release(&result);
-  result = run(SMALL "--ranks 5 --repeats 1 --compare data");
+  result = run("bench oracle --batch 4 --threads 1 --ranks 5 --repeats 1 --compare data");
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, "  data           left out: ranks: 5, more than the 4 samples of a batch"));
   release(&result);
