@@ -390,7 +390,7 @@ static void qualifying_forward(void **state) {
   assert_true(get_real(find_phase(document, "forward", "slow"), "qualifying") == 0.06);
   json_decref(document);
   assert_fails(2, "--earlier: none.jsonl: cannot open: No such file", "bench rnn --seq-len 5 --earlier none.jsonl");
-  static const char *const lines[] = {"{\"bench\": ", "[1]"}, *const words[] = {"bad.jsonl: line 1: ",
+  static const char *const lines[] = {"{\"bench\": ", "[1]"}, *const words[] = {"bad.jsonl: document 1: line 1, ",
                                                                                 "expected the document of a benchmark"};
   for (size_t i = 0; i < 2; ++i) {
     write_bytes("bad.jsonl", lines[i], strlen(lines[i]));
