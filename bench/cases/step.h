@@ -47,7 +47,7 @@ struct bppsa_step_session {
   double *gradients;   /* the reference's, of all parameters one after the other */
   double *expected;    /* room for the weights of a parameter */
   double loss;         /* the reference's */
-  double conditioning; /* rounding errors of the loss's gradient over those of a number of its size; at least 1 */
+  double conditioning; /* the loss's gradient errs by so many roundings of its own size, at least 1 */
   int64_t reach;       /* steps that the gradient of the last step goes back */
   bppsa_outlook *outlook;
   bppsa_step_entry entries[BPPSA_STEP_METHODS], graphs[BPPSA_STEP_METHODS], guests[BPPSA_GUEST_METHODS];

@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "oracle/ends.h"
 
-/* The spreads of a layer's times, those of both gradients apart too. */
+/* Writes the spreads of a layer's times: forward, backward, and each of the two gradients by itself. */
 static bool put_spreads(const bppsa_calibration *s, int64_t l, json_t *object) {
   bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS + 2];
   const double batch = (double)s->request->batch;

@@ -146,7 +146,7 @@ static void add_slowdowns(const json_t *measured, bppsa_text *text) {
   }
 }
 
-/* How far the times of whole passes spread from one round to another, and those of a level's operations. */
+/* Adds lines that say between which times the rounds lie: of passes through all layers, and of each level's operations. */
 static void add_spreads(const json_t *document, bppsa_text *text) {
   const json_t *pair = json_object_get(json_object_get(document, "spread"), "layers"), *level;
   size_t i;

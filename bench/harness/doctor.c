@@ -160,7 +160,8 @@ typedef struct {
 } answers;
 
 /* Waits until the process has ended, or has not come to another probe for `patience_s` seconds and is killed. Returns the signal
- * that it died of by itself; 0: none, or where SIGCHLD is ignored nobody knows. */
+ * that ended the process. Returns 0 if it ended without one, if it was killed here, or if the caller ignores SIGCHLD, because then
+ * the system does not say. */
 static int wait_for(pid_t child, const answers *shared, double patience_s) {
   const struct timespec nap = {.tv_nsec = 2000000};
   int at = atomic_load(&shared->at), status = 0;
