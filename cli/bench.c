@@ -331,7 +331,7 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_bench_point *point) {
     return check_features(point, of_weights);
   }
   bppsa_dataset *dataset = NULL;
-  BPPSA_TRY(bppsa_setup_dataset(cli, NULL, point->config.loss_all, NULL, &dataset));
+  BPPSA_TRY(bppsa_setup_dataset_of(cli, point->data, NULL, point->config.loss_all, &dataset));
   point->config.input = dataset->input;
   point->config.classes = dataset->classes;
   point->config.seq_len = dataset->seq_len;

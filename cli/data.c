@@ -43,8 +43,7 @@ static bppsa_status convert(bppsa_cli *cli, const char *spec) {
   bppsa_dataset *dataset = NULL;
   BPPSA_TRY(bppsa_dtype_parse(bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->text, &dtype));
   BPPSA_TRY(bppsa_setup_device(cli, &device));
-  bppsa_status status =
-      bppsa_setup_dataset_of(cli, spec, device, bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->choice == 1, NULL, &dataset);
+  bppsa_status status = bppsa_setup_dataset_of(cli, spec, device, bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->choice == 1, &dataset);
   status = status == BPPSA_OK ? write_set(cli, device, dataset, dtype) : status;
   bppsa_dataset_destroy(dataset);
   bppsa_device_destroy(device);

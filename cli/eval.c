@@ -54,11 +54,12 @@ static bppsa_status prepare(const bppsa_cli *cli, bppsa_eval_run *e) {
   BPPSA_TRY(bppsa_setup_weights(cli, &e->network, &e->config, &e->file));
   BPPSA_TRY(bppsa_setup_objective(cli, e->file, &e->objective));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
-  BPPSA_TRY(bppsa_setup_dataset(cli, e->device, e->config.loss_all, &e->objective, &e->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, e->device, &e->config, &e->objective, &e->dataset));
   BPPSA_TRY(bppsa_eval_run_fit(e, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
                                bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real));
   if (bppsa_ranks_first(e->on.comm)) {
     bppsa_setup_note_option(cli, BPPSA_OPTION_BATCH, e->config.batch);
+    bppsa_setup_note_classes(cli, e->dataset);
   }
   if (e->on.comm == NULL) {
     return BPPSA_OK;

@@ -114,7 +114,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               SPAN(1, INT64_MAX), .otherwise = "bitstream 1000, others the files'"},
     [BPPSA_OPTION_INPUT_SIZE] = {"--input", BPPSA_INTEGER, BPPSA_GROUP_DATA, "I", NULL,
                                  "features of a bitstream's step: independent streams of one class", COUNT32_EXPECTED,
-                                 SPAN(1, INT32_MAX), .otherwise = "bitstream 1, others the files'"},
+                                 SPAN(1, INT32_MAX), .otherwise = "bitstream 1 or as the weights, others the files'"},
     [BPPSA_OPTION_BATCH] = {"--batch", BPPSA_INTEGER, BPPSA_GROUP_DATA, "B", "16", "samples of a batch", COUNT32_EXPECTED,
                             SPAN(1, INT32_MAX)},
     [BPPSA_OPTION_VALIDATION] = {"--validation", BPPSA_REAL, BPPSA_GROUP_DATA, "FRACTION", "0",

@@ -5,6 +5,7 @@
 
 #include "bench/harness/machine.h"
 #include "bench/harness/progress.h"
+#include "train/data/bitstream.h"
 #include "train/data/lengths.h"
 
 /* ---- networks ---- */
@@ -306,8 +307,9 @@ bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char
                           spec);
 }
 
-bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
-                                    const bppsa_objective *objective, bppsa_dataset **dataset) {
+/* The options of the command line; what `asked` has already stays. */
+static bppsa_status create_dataset(const bppsa_cli *cli, const char *spec, const bppsa_device *device,
+                                   const bppsa_dataset_options *asked, bppsa_dataset **dataset) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
   const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
   BPPSA_TRY(bppsa_setup_check_set(cli, spec));
@@ -318,25 +320,44 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
                                      .device = device,
                                      .progress = show_reading,
                                      .context = &line};
-  const bppsa_dataset_options options = {.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer, /* 0: not given */
-                                         .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
-                                         .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer,
-                                         .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
-                                         .labels_per_step = loss_all,
-                                         .real_targets = bppsa_objective_real(objective),
-                                         .binary = objective != NULL && objective->kind == BPPSA_LOSS_BINARY,
-                                         .ignores = objective != NULL && objective->ignores,
-                                         .ignored = objective != NULL ? objective->ignored : 0,
-                                         .audio = &audio};
+  bppsa_dataset_options options = *asked;
+  options.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer; /* 0: not given */
+  options.seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer;
+  options.input = input->given ? input->integer : asked->input;
+  options.seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  options.audio = &audio;
   const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text;
   const bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
   return bppsa_input_status(status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status);
 }
 
-bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
+bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
+                                    bppsa_dataset **dataset) {
+  return create_dataset(cli, spec, device, &(bppsa_dataset_options){.labels_per_step = loss_all}, dataset);
+}
+
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, const bppsa_network_config *config,
                                  const bppsa_objective *objective, bppsa_dataset **dataset) {
-  return bppsa_setup_dataset_of(cli, bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, device, loss_all, objective, dataset);
+  const char *spec = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, *weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
+  bppsa_dataset_options options = {.labels_per_step = config->loss_all,
+                                   .real_targets = bppsa_objective_real(objective),
+                                   .binary = objective->kind == BPPSA_LOSS_BINARY,
+                                   .ignores = objective->ignores,
+                                   .ignored = objective->ignored};
+  if (weights != NULL && strcmp(spec, "bitstream") == 0) {
+    options.input = config->input;
+    options.classes = config->classes < BPPSA_BITSTREAM_CLASSES ? config->classes : BPPSA_BITSTREAM_CLASSES;
+  }
+  return create_dataset(cli, spec, device, &options, dataset);
+}
+
+void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset) {
+  if (strcmp(dataset->ops->name, "bitstream") == 0 && dataset->classes < BPPSA_BITSTREAM_CLASSES) {
+    bppsa_output_note(&cli->to, "%s: weights for %" PRId64 " classes: the data are the bitstream's first %" PRId64 " of %d",
+                      bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, dataset->classes, dataset->classes,
+                      BPPSA_BITSTREAM_CLASSES);
+  }
 }
 
 /* ---- what is shown ---- */

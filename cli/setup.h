@@ -75,13 +75,15 @@ bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
 
 /* ---- data ---- */
 
-/* --data, --samples, --seq-len, --input, --seed, --set and --padding. The targets are those of the objective (NULL: labels). WAV
- * files are read on the threads of the device (NULL: on one), with progress on a terminal. */
-bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
+/* --data, --samples, --seq-len, --input, --seed, --set and --padding. The targets are those of the objective. WAV files are read on
+ * the threads of the device, with progress on a terminal. With --weights, whose sizes `config` has, the bitstream follows them: it
+ * has their features, unless --input says otherwise, and as many of its ten classes as they have; the note says the latter. */
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, const bppsa_network_config *config,
                                  const bppsa_objective *objective, bppsa_dataset **dataset);
-/* The same for the data set `spec`, whatever --data says. */
+void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset);
+/* The data set `spec`, whatever --data says; its samples have labels, one or one a step (device NULL: WAV files on one thread). */
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
-                                    const bppsa_objective *objective, bppsa_dataset **dataset);
+                                    bppsa_dataset **dataset);
 /* Only sequences that the program makes have an --input. ERR_ARGUMENT where `spec` names others. */
 bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char *spec);
 /* Only WAV files have a --set and a --padding. ERR_ARGUMENT where `spec` names no WAV files. */

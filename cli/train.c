@@ -119,7 +119,7 @@ static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
 }
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, run->config.loss_all, &run->objective, &run->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, &run->config, &run->objective, &run->dataset));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));
   BPPSA_TRY(setup_order(cli, run));
   run->epoch_samples = bppsa_order_samples(&run->train.order, run->split.train);
@@ -128,7 +128,9 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
                       "--batch: %" PRId64 ", more than the %" PRId64 " training samples, expected at most that many",
                       run->train.batch, run->epoch_samples);
   }
-  return bppsa_network_fit(&run->network, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset, &run->config);
+  BPPSA_TRY(bppsa_network_fit(&run->network, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset, &run->config));
+  bppsa_setup_note_classes(cli, run->dataset);
+  return BPPSA_OK;
 }
 
 /* Everything up to the choice of the method, which ranks along time make by themselves. */

@@ -235,6 +235,28 @@ static void test_none_proposed(void **state) {
 
 /* ---- torch.save ---- */
 
+/* The built-in data follow the weights: their features, and as many of the ten classes as they have. */
+static void test_bitstream_of_weights(void **state) {
+  (void)state;
+#define FEW "few.safetensors: weights for 2 classes: the data are the bitstream's first 2 of 10"
+  static float numbers[4] = {0.5f, -0.25f, 0.125f, 1};
+  const int64_t square[] = {2, 2}, wide[] = {2, 2}, rows[] = {2};
+  const bppsa_named_view tensors[] = {{"rnn.weight_hh_l0", bppsa_view_make(numbers, BPPSA_F32, 2, square)},
+                                      {"rnn.weight_ih_l0", bppsa_view_make(numbers, BPPSA_F32, 2, wide)},
+                                      {"rnn.bias_ih_l0", bppsa_view_make(numbers, BPPSA_F32, 1, rows)},
+                                      {"rnn.bias_hh_l0", bppsa_view_make(numbers, BPPSA_F32, 1, rows)},
+                                      {"linear.weight", bppsa_view_make(numbers, BPPSA_F32, 2, square)},
+                                      {"linear.bias", bppsa_view_make(numbers, BPPSA_F32, 1, rows)}};
+  assert_int_equal(bppsa_safetensors_save("few.safetensors", 6, tensors, 0, NULL), BPPSA_OK);
+  assert_notes(run("eval rnn --weights few.safetensors " DATA " --out few.npz"), FEW);
+  assert_notes(run("train rnn --weights few.safetensors --epochs 2 --ranks 2 " DATA), FEW);
+  assert_fails(2, "few.safetensors: weights for input size 2, expected 1 as in the data",
+               "eval rnn --weights few.safetensors --input 1 " DATA);
+  json_t *document = run_noted_json("eval rnn --weights few.safetensors --json --seq-len 300 --samples 600 --seed 3");
+  assert_in_range((int)(1000 * get_real(document, "loss")), 300, 1500); /* log 2 is what guessing gives */
+  json_decref(document);
+}
+
 static void test_torch(void **state) {
   (void)state;
   static const char zip[] = "PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\0M/data.pklFB\x14",
@@ -254,10 +276,16 @@ static void test_torch(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_widened),         cmocka_unit_test(test_rounded),
-                                     cmocka_unit_test(test_jacobian_of_f64), cmocka_unit_test(test_halves),
-                                     cmocka_unit_test(test_too_large),       cmocka_unit_test(test_prefix),
-                                     cmocka_unit_test(test_missing),         cmocka_unit_test(test_proposed),
-                                     cmocka_unit_test(test_none_proposed),   cmocka_unit_test(test_torch)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_widened),
+                                     cmocka_unit_test(test_rounded),
+                                     cmocka_unit_test(test_jacobian_of_f64),
+                                     cmocka_unit_test(test_halves),
+                                     cmocka_unit_test(test_too_large),
+                                     cmocka_unit_test(test_prefix),
+                                     cmocka_unit_test(test_missing),
+                                     cmocka_unit_test(test_proposed),
+                                     cmocka_unit_test(test_none_proposed),
+                                     cmocka_unit_test(test_bitstream_of_weights),
+                                     cmocka_unit_test(test_torch)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

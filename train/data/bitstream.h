@@ -1,18 +1,18 @@
 /* The random numbers of the bitstream task, for CPU and GPU.
  *
- * Sample s has class c = number s of the label stream, uniform in 0..9. Its bit t compares lane t % 4 of block (s, t / 4) of the
- * bit stream with (0.05 + 0.1 c) 2^32, rounded down. If a step has several features, each has its own stream and all have the same
- * class: the stream of feature i is number i << 8 behind the first.
+ * Sample s has class c = number s of the label stream, uniform in 0..9, or in 0..C-1 where a data set has C < 10 classes. Its bit t
+ * compares lane t % 4 of block (s, t / 4) of the bit stream with (0.05 + 0.1 c) 2^32, rounded down. If a step has several features,
+ * each has its own stream and all have the same class: the stream of feature i is number i << 8 behind the first.
  */
 #ifndef BPPSA_TRAIN_DATA_BITSTREAM_H
 #define BPPSA_TRAIN_DATA_BITSTREAM_H
 
 #include "core/philox.h"
 
-enum { BPPSA_BITSTREAM_CLASSES = 10 };
+enum { BPPSA_BITSTREAM_CLASSES = 10 /* at most */ };
 
-static inline BPPSA_HOST_DEVICE int64_t bppsa_bitstream_class(uint64_t seed, int64_t sample) {
-  return (int64_t)bppsa_random_below(seed, BPPSA_STREAM_LABELS, (uint64_t)sample, BPPSA_BITSTREAM_CLASSES);
+static inline BPPSA_HOST_DEVICE int64_t bppsa_bitstream_class(uint64_t seed, int64_t classes, int64_t sample) {
+  return (int64_t)bppsa_random_below(seed, BPPSA_STREAM_LABELS, (uint64_t)sample, (uint64_t)classes);
 }
 
 /* A bit is set if its random number is below this threshold. */

@@ -9,6 +9,7 @@
 #include "core/philox.h"
 #include "core/pool.h"
 #include "train/blocks.h"
+#include "train/data/bitstream.h"
 #include "train/data/dataset_internal.h"
 
 typedef bppsa_status (*dataset_create)(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
@@ -54,9 +55,14 @@ bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options 
   BPPSA_TRY(check_count("the number of samples", options->samples));
   BPPSA_TRY(check_count("the sequence length", options->seq_len));
   BPPSA_TRY(check_count("the size of a step", options->input));
-  if (options->input > 0 && strcmp(spec, "bitstream") != 0) {
+  const bool files = strcmp(spec, "bitstream") != 0;
+  if (options->input > 0 && files) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%.100s': steps of %" PRId64 " features, expected the files' own size", spec,
                       options->input);
+  }
+  if (options->classes != 0 && (files || options->classes < 1 || options->classes > BPPSA_BITSTREAM_CLASSES)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%.100s': %" PRId64 " classes, expected %s", spec, options->classes,
+                      files ? "the files' own number" : "1 .. 10");
   }
   const char *colon = strchr(spec, ':');
   const size_t length = colon == NULL ? strlen(spec) : (size_t)(colon - spec);

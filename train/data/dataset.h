@@ -82,6 +82,7 @@ typedef struct {
   int64_t samples;
   int64_t seq_len;      /* 0: 1000 for bitstream, that of the files for others */
   int64_t input;        /* 0: 1 for bitstream, that of the files for others, which accept no other number */
+  int64_t classes;      /* 0: 10 for bitstream, which has the first C classes otherwise; that of the files for others */
   uint64_t seed;        /* of the bits; of the order of WAV files */
   bool labels_per_step; /* a label for every step (loss all) */
   bool real_targets;    /* npy: Y holds real targets, not labels */

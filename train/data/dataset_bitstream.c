@@ -13,9 +13,9 @@ typedef struct {
 } bitstream;
 
 /* Writes bits first .. end-1 of one sample's feature to x[t * stride]; first is a multiple of 4. */
-static void sample_bits(uint64_t seed, int64_t sample, int64_t feature, int64_t first, int64_t end, bppsa_dtype dtype, void *x,
-                        int64_t stride) {
-  const uint32_t threshold = bppsa_bitstream_threshold(bppsa_bitstream_class(seed, sample));
+static void sample_bits(uint64_t seed, int64_t class, int64_t sample, int64_t feature, int64_t first, int64_t end,
+                        bppsa_dtype dtype, void *x, int64_t stride) {
+  const uint32_t threshold = bppsa_bitstream_threshold(class);
   for (int64_t t = first; t < end; t += 4) {
     uint32_t random[4];
     bppsa_bitstream_random(seed, sample, feature, t, random);
@@ -32,7 +32,7 @@ static void sample_bits(uint64_t seed, int64_t sample, int64_t feature, int64_t 
 
 typedef struct {
   uint64_t seed;
-  int64_t steps, count, features;
+  int64_t classes, steps, count, features;
   const int64_t *indices; /* size count */
   const bppsa_view *x;
 } batch_bits;
@@ -42,9 +42,10 @@ static void fill_steps(const void *context, int32_t worker, int64_t first, int64
   const int64_t last = bppsa_min(end * STEPS_PER_TASK, b->steps);
   (void)worker;
   for (int64_t s = 0; s < b->count; ++s) {
+    const int64_t class = bppsa_bitstream_class(b->seed, b->classes, b->indices[s]);
     for (int64_t i = 0; i < b->features; ++i) {
       char *column = (char *)b->x->data + (size_t)(s * b->features + i) * bppsa_dtype_size(b->x->dtype);
-      sample_bits(b->seed, b->indices[s], i, first * STEPS_PER_TASK, last, b->x->dtype, column, b->count * b->features);
+      sample_bits(b->seed, class, b->indices[s], i, first * STEPS_PER_TASK, last, b->x->dtype, column, b->count * b->features);
     }
   }
 }
@@ -57,7 +58,7 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
   if (labels != NULL) {
     const int64_t rows = dataset->labels_per_step ? steps : 1;
     for (int64_t s = 0; s < count; ++s) {
-      labels[s] = bppsa_bitstream_class(seed, indices[s]);
+      labels[s] = bppsa_bitstream_class(seed, dataset->classes, indices[s]);
     }
     for (int64_t i = count; i < rows * count; ++i) {
       labels[i] = labels[i - count];
@@ -69,7 +70,7 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
   enum { BIT_FLOPS = 24 }; /* a random bit takes as long as so many FLOP of a kernel */
   bppsa_parallel_for(threads, (steps + STEPS_PER_TASK - 1) / STEPS_PER_TASK,
                      bppsa_loop_work(BIT_FLOPS * (double)bppsa_view_count(x), 0), fill_steps,
-                     &(batch_bits){seed, steps, count, dataset->input, indices, x});
+                     &(batch_bits){seed, dataset->classes, steps, count, dataset->input, indices, x});
 }
 
 static void bitstream_destroy(bppsa_dataset *dataset) {
@@ -101,7 +102,7 @@ bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_o
                                .samples = options->samples == 0 ? DEFAULT_SAMPLES : options->samples,
                                .seq_len = options->seq_len == 0 ? DEFAULT_SEQ_LEN : options->seq_len,
                                .input = input,
-                               .classes = BPPSA_BITSTREAM_CLASSES,
+                               .classes = options->classes == 0 ? BPPSA_BITSTREAM_CLASSES : options->classes,
                                .labels_per_step = options->labels_per_step,
                                .identity = options->seed};
   made->seed = options->seed;

@@ -9,8 +9,8 @@ template <typename real>
 static void launch(cudaStream_t stream, const bppsa_dataset *dataset, uint64_t seed, int64_t count, const int64_t *indices,
                    void *x, int64_t *labels) {
   const int64_t work = (dataset->seq_len + 3) / 4 * count, blocks = (work + FILL_THREADS - 1) / FILL_THREADS;
-  BPPSA_LAUNCH(bppsa_bitstream_fill<real>, (unsigned)blocks, FILL_THREADS, 0, stream, seed, dataset->seq_len, count, indices,
-               (real *)x, labels, dataset->labels_per_step);
+  BPPSA_LAUNCH(bppsa_bitstream_fill<real>, (unsigned)blocks, FILL_THREADS, 0, stream, seed, dataset->classes, dataset->seq_len,
+               count, indices, (real *)x, labels, dataset->labels_per_step);
 }
 
 extern "C" bppsa_status bppsa_bitstream_queue(const bppsa_dataset *dataset, const bppsa_device *device, uint64_t seed,

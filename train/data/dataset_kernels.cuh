@@ -10,13 +10,13 @@
 /* Thread i makes four steps of sample i % count, from step 4 (i / count) on. x: [steps][count]; labels: [count], or
  * [steps][count]; either may be NULL. */
 template <typename real>
-__global__ void bppsa_bitstream_fill(uint64_t seed, int64_t steps, int64_t count, const int64_t *indices, real *x,
-                                     int64_t *labels, bool labels_per_step) {
+__global__ void bppsa_bitstream_fill(uint64_t seed, int64_t classes, int64_t steps, int64_t count, const int64_t *indices,
+                                     real *x, int64_t *labels, bool labels_per_step) {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, first = i / count * 4, s = i % count;
   if (first >= steps) {
     return;
   }
-  const int64_t c = bppsa_bitstream_class(seed, indices[s]), end = first + 4 < steps ? first + 4 : steps;
+  const int64_t c = bppsa_bitstream_class(seed, classes, indices[s]), end = first + 4 < steps ? first + 4 : steps;
   uint32_t random[4];
   bppsa_bitstream_random(seed, indices[s], 0, first, random);
   for (int64_t t = first; x != nullptr && t < end; ++t) {

@@ -130,7 +130,10 @@ static void gpu_batches_are_the_hosts(void **state) {
     const int64_t T = steps[k / 16], B = counts[k / 4 % 4], shape[3] = {T, B, 1}, rows = k % 2 == 1 ? T : 1;
     const bppsa_dtype dtype = k % 4 < 2 ? BPPSA_F32 : BPPSA_F64;
     const int64_t x_bytes = T * B * (int64_t)bppsa_dtype_size(dtype), label_bytes = rows * B * 8, beyond = 24;
-    bppsa_dataset *dataset = bitstream(5000, T, (uint64_t)k, k % 2 == 1);
+    const bppsa_dataset_options options = {
+        .samples = 5000, .seq_len = T, .seed = (uint64_t)k, .classes = k % 11, .labels_per_step = k % 2 == 1};
+    bppsa_dataset *dataset = NULL;
+    assert_int_equal(bppsa_dataset_create("bitstream", &options, &dataset), BPPSA_OK);
     char *host = malloc((size_t)(x_bytes + label_bytes)), *moved = malloc((size_t)(x_bytes + label_bytes + beyond));
     int64_t indices[16], *labels = calloc((size_t)(rows * B), sizeof *labels);
     for (int64_t i = 0; i < B; ++i) {
@@ -212,6 +215,38 @@ static void features_are_streams_of_one_class(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Of fewer classes than ten these are the first, each with its own rate, and drawn about as often as the others. */
+static void fewer_classes_are_the_first(void **state) {
+  (void)state;
+  enum { T = 512, N = 900, C = 3 };
+  const bppsa_dataset_options options = {.samples = N, .seq_len = T, .seed = 5, .classes = C};
+  bppsa_dataset *dataset = NULL;
+  assert_int_equal(bppsa_dataset_create("bitstream", &options, &dataset), BPPSA_OK);
+  assert_int_equal(dataset->classes, C);
+  int64_t indices[N], labels[N], drawn[C] = {0};
+  double ones[C] = {0};
+  float *x = calloc(T * N, sizeof *x);
+  assert_non_null(x);
+  for (int64_t s = 0; s < N; ++s) {
+    indices[s] = s;
+  }
+  const bppsa_view view = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){T, N, 1});
+  assert_int_equal(bppsa_dataset_fill(dataset, NULL, N, indices, &view, labels), BPPSA_OK);
+  for (int64_t s = 0; s < N; ++s) {
+    assert_in_range(labels[s], 0, C - 1);
+    ++drawn[labels[s]];
+    for (int64_t t = 0; t < T; ++t) {
+      ones[labels[s]] += x[t * N + s];
+    }
+  }
+  for (int c = 0; c < C; ++c) {
+    assert_in_range(drawn[c], N / C - 80, N / C + 80); /* more than five standard deviations */
+    assert_true(fabs(ones[c] / (double)(drawn[c] * T) - (0.05 + 0.1 * c)) < 0.01);
+  }
+  free(x);
+  bppsa_dataset_destroy(dataset);
+}
+
 static void bad_requests_are_named(void **state) {
   (void)state;
   static const struct {
@@ -223,6 +258,9 @@ static void bad_requests_are_named(void **state) {
                {"bitstream:5", {0}, "bitstream takes nothing after a colon"},
                {"bitstream", {.samples = -1}, "the number of samples is -1"},
                {"bitstream", {.input = -2}, "the size of a step is -2"},
+               {"bitstream", {.classes = 11}, "11 classes, expected 1 .. 10"},
+               {"bitstream", {.classes = -1}, "-1 classes, expected 1 .. 10"},
+               {"npy:x,y", {.classes = 2}, "2 classes, expected the files' own number"},
                {"npy:x.npy,y.npy", {.input = 2}, "steps of 2 features, expected the files' own size"},
                {"bitstream", {.seq_len = INT64_MAX}, "the sequence length is 9223372036854775807"},
                {"npy", {0}, "expected two files separated by one comma"},
@@ -326,6 +364,7 @@ int main(void) {
       cmocka_unit_test(samples_depend_on_seed_and_index_alone),
       cmocka_unit_test(gpu_batches_are_the_hosts),
       cmocka_unit_test(features_are_streams_of_one_class),
+      cmocka_unit_test(fewer_classes_are_the_first),
       cmocka_unit_test(bad_requests_are_named),
       cmocka_unit_test(bad_batches_are_refused),
       cmocka_unit_test(split_holds_out_the_last),
