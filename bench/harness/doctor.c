@@ -109,48 +109,68 @@ static void find_backend(const backend *wanted, char *found, size_t size) {
 
 /* ---- what has to be loaded to be found ---- */
 
-enum { PROBE_CUDNN = 0, PROBE_AUDIO, PROBE_TRANSPORTS, PROBE_BACKENDS, PROBES = PROBE_BACKENDS + BACKENDS };
+/* A probe writes its answer. Where it has none, `problem` says why, and stands in the place of an answer that may have been begun.
+ * `row`: of the backends. */
+typedef struct {
+  void (*answer)(bppsa_doctor *d, int row);
+  void (*answer_nothing)(bppsa_doctor *d, int row, const char *problem);
+} probe_functions;
 
-static void answer(bppsa_doctor *d, int probe) {
-  switch (probe) {
-  case PROBE_CUDNN:
-    bppsa_cudnn_probe(&d->cudnn);
-    break;
-  case PROBE_AUDIO:
-    bppsa_audio_probe(&d->audio);
-    break;
-  case PROBE_TRANSPORTS:
-    bppsa_comm_transports(d->transports);
-    break;
-  default:
-    find_backend(&backends[probe - PROBE_BACKENDS], d->found[probe - PROBE_BACKENDS], BPPSA_DOCTOR_PLACE);
+static void probe_cudnn(bppsa_doctor *d, int row) {
+  (void)row;
+  bppsa_cudnn_probe(&d->cudnn);
+}
+
+static void no_cudnn(bppsa_doctor *d, int row, const char *problem) {
+  (void)row;
+  d->cudnn = (bppsa_cudnn_report){.built = true};
+  snprintf(d->cudnn.detail, sizeof d->cudnn.detail, "%s", problem);
+}
+
+static void probe_audio(bppsa_doctor *d, int row) {
+  (void)row;
+  bppsa_audio_probe(&d->audio);
+}
+
+static void no_audio(bppsa_doctor *d, int row, const char *problem) {
+  (void)row;
+  d->audio = (bppsa_audio_report){.built = true};
+  snprintf(d->audio.detail, sizeof d->audio.detail, "%s", problem);
+}
+
+static void probe_transports(bppsa_doctor *d, int row) {
+  (void)row;
+  bppsa_comm_transports(d->transports);
+}
+
+/* Threads need no library. */
+static void no_transports(bppsa_doctor *d, int row, const char *problem) {
+  (void)row;
+  for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
+    bppsa_comm_transport_report *t = &d->transports[i];
+    *t = (bppsa_comm_transport_report){.name = bppsa_comm_transport_name((bppsa_comm_transport)i), .package = "", .built = true};
+    t->found = i == BPPSA_COMM_THREADS;
+    snprintf(t->detail, sizeof t->detail, "%s", t->found ? "" : problem);
   }
 }
 
-/* Writes why a probe has no answer where its answer belongs, over what it may have begun to write. */
-static void answer_nothing(bppsa_doctor *d, int probe, const char *problem) {
-  switch (probe) {
-  case PROBE_CUDNN:
-    d->cudnn = (bppsa_cudnn_report){.built = true};
-    snprintf(d->cudnn.detail, sizeof d->cudnn.detail, "%s", problem);
-    break;
-  case PROBE_AUDIO:
-    d->audio = (bppsa_audio_report){.built = true};
-    snprintf(d->audio.detail, sizeof d->audio.detail, "%s", problem);
-    break;
-  case PROBE_TRANSPORTS: /* threads need no library */
-    for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
-      bppsa_comm_transport_report *t = &d->transports[i];
-      *t =
-          (bppsa_comm_transport_report){.name = bppsa_comm_transport_name((bppsa_comm_transport)i), .package = "", .built = true};
-      t->found = i == BPPSA_COMM_THREADS;
-      snprintf(t->detail, sizeof t->detail, "%s", t->found ? "" : problem);
-    }
-    break;
-  default:
-    d->found[probe - PROBE_BACKENDS][0] = '\0';
-    snprintf(d->problem[probe - PROBE_BACKENDS], BPPSA_DOCTOR_PROBLEM, "%s", problem);
-  }
+static void probe_backend(bppsa_doctor *d, int row) {
+  find_backend(&backends[row], d->found[row], BPPSA_DOCTOR_PLACE);
+}
+
+static void no_backend(bppsa_doctor *d, int row, const char *problem) {
+  d->found[row][0] = '\0';
+  snprintf(d->problem[row], BPPSA_DOCTOR_PROBLEM, "%s", problem);
+}
+
+/* The first probes; each of the others is of a row of the backends. */
+static const probe_functions first_probes[] = {
+    {probe_cudnn, no_cudnn}, {probe_audio, no_audio}, {probe_transports, no_transports}};
+static const probe_functions backend_probe = {probe_backend, no_backend};
+enum { FIRST_PROBES = sizeof first_probes / sizeof first_probes[0], PROBES = FIRST_PROBES + BACKENDS };
+
+static const probe_functions *functions_of(int probe) {
+  return probe < FIRST_PROBES ? &first_probes[probe] : &backend_probe;
 }
 
 /* What the process that loads tells the one that waits: its pointers lead to static texts, which both have. */
@@ -187,7 +207,7 @@ static void probe_apart(answers *shared, double patience_s, char text[BPPSA_DOCT
   const pid_t child = fork();
   if (child == 0) {
     for (int i = atomic_load(&shared->at); i < PROBES; ++i) {
-      answer(&shared->report, i);
+      functions_of(i)->answer(&shared->report, i - FIRST_PROBES);
       atomic_store(&shared->at, i + 1);
     }
     _exit(0);
@@ -214,7 +234,7 @@ static void load_apart(double patience_s, bppsa_doctor *d) {
   if (shared == MAP_FAILED) {
     snprintf(problem, sizeof problem, "no memory to share with a process that loads it: %s", strerror(errno));
     for (int i = 0; i < PROBES; ++i) {
-      answer_nothing(d, i, problem);
+      functions_of(i)->answer_nothing(d, i - FIRST_PROBES, problem);
     }
     return;
   }
@@ -227,7 +247,8 @@ static void load_apart(double patience_s, bppsa_doctor *d) {
       probe_apart(shared, patience_s, problem);
     }
     if (problem[0] != '\0') {
-      answer_nothing(&shared->report, atomic_load(&shared->at), problem);
+      const int probe = atomic_load(&shared->at);
+      functions_of(probe)->answer_nothing(&shared->report, probe - FIRST_PROBES, problem);
       atomic_fetch_add(&shared->at, 1);
     }
   }
