@@ -204,7 +204,8 @@ static void test_models(void **state) {
   assert_non_null(strstr(result.out, "layers of gru, 1 samples at once"));
   assert_non_null(strstr(result.out, "allgather            2 "));
   assert_non_null(strstr(result.out, "reduce_scatter       2 "));
-  assert_non_null(strstr(result.out, "us a sample longer than BP, a product of two steps' Jacobians takes "));
+  assert_non_null(
+      strstr(result.out, " longer than BP, a product of two steps' Jacobians takes ")); /* with a spread, unless it takes none */
   assert_non_null(strstr(result.out, "2 ranks at once compute "));
   assert_non_null(strstr(result.out, " (6 rounds, 96.9 % sure)\n"));
   assert_non_null(strstr(result.out, "\nmessages among 2 ranks take "));
