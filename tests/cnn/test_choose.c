@@ -84,7 +84,9 @@ static void test_besides(void **state) {
   assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
   assert_int_equal(bppsa_cnn_network_builtin("lenet5", &network), BPPSA_OK);
   bp.largest = INT64_MAX; /* counted from 0 */
+  const int64_t live = bppsa_alloc_live();
   assert_int_equal(bppsa_cnn_count_bp(&network, NULL, true, device, &bp), BPPSA_OK);
+  assert_int_equal(bppsa_alloc_live(), live);
   const int64_t conv1 = 6 * 3 * 25 * 28 * 28, conv2 = 16 * 6 * 25 * 10 * 10, fc1 = 400 * 120, fc2 = 120 * 84;
   assert_true(bp.work.besides == (double)(2 * (conv1 + conv2 + fc1 + fc2)));
   assert_int_equal(bp.largest, 2 * conv2);
