@@ -148,6 +148,24 @@ static void test_errors(void **state) {
   bppsa_npz_writer_abort(NULL);
 }
 
+/* A message names the first twelve arrays, and counts the others. */
+static void test_many(void **state) {
+  (void)state;
+  enum { MANY = 15 };
+  static char names[MANY][2];
+  bppsa_npz_array many[MANY];
+  bppsa_npz_writer *writer = NULL;
+  bppsa_buffer array = {0};
+  for (int i = 0; i < MANY; ++i) {
+    names[i][0] = (char)('a' + i);
+    many[i] = (bppsa_npz_array){names[i], NULL, BPPSA_F64, 0, NULL, one};
+  }
+  assert_int_equal(bppsa_npz_writer_create(PATH, MANY, many, &writer), BPPSA_OK);
+  assert_int_equal(bppsa_npz_writer_commit(writer), BPPSA_OK);
+  assert_error(bppsa_npy_load(PATH ":x", &array), BPPSA_ERR_FORMAT,
+               PATH ": member x.npy missing, expected one of a, b, c, d, e, f, g, h, i, j, k, l and 3 more");
+}
+
 static bppsa_status write_anything(void *argument) {
   (void)argument;
   return write_all(UINT32_MAX);
@@ -181,8 +199,9 @@ static void test_io(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_read),   cmocka_unit_test(test_numpy),  cmocka_unit_test(test_layout),
-                                     cmocka_unit_test(test_errors), cmocka_unit_test(test_memory), cmocka_unit_test(test_io)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_read), cmocka_unit_test(test_numpy),  cmocka_unit_test(test_layout),
+                                     cmocka_unit_test(test_many), cmocka_unit_test(test_errors), cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_io)};
   (void)mkdir(DIR, 0777);
   for (int i = 0; i < 24; ++i) {
     floats[i] = (float)i / 4;

@@ -52,6 +52,9 @@ static void no_memory(void **state) {
     int64_t bytes = 0;
     assert_int_equal(bppsa_memory_available(device, &bytes), BPPSA_ERR_UNSUPPORTED);
     assert_message("expected a GPU");
+    assert_int_equal(bppsa_memory_cache(device, &bytes), BPPSA_ERR_UNSUPPORTED);
+    assert_message("cache: expected a GPU, not device cpu");
+    assert_int_equal(bytes, 0);
   }
   bppsa_device_destroy(device);
 }

@@ -106,6 +106,27 @@ static void places(void **state) {
   assert_int_equal(entries("rescue_tmp"), 0);
 }
 
+/* Fails in the folder that TMPDIR names, whose file system may be full too. */
+static bppsa_status save_elsewhere(const char *path, const void *context) {
+  return strncmp(path, rescue_folder, strlen(rescue_folder)) == 0 ? bppsa_fail(BPPSA_ERR_IO, "%s: full, too", path)
+                                                                  : bppsa_save_text(path, context);
+}
+
+/* A folder in which the file cannot be written is left as it was, and the next place is tried. */
+static void full_places(void **state) {
+  (void)state;
+  char place[300] = "";
+  assert_int_equal(bppsa_save_results(1, &(bppsa_result_file){FOLDER "/none/a", save_elsewhere, &content}), BPPSA_ERR_IO);
+  assert_true(
+      find_place("/none/a: cannot create a file in its directory: No such file or directory; it is in ", place, sizeof place));
+  assert_true(strncmp(place, "/tmp/bppsa-rescued-", 19) == 0);
+  assert_holds(place, "results");
+  assert_int_equal(unlink(place), 0);
+  *strrchr(place, '/') = '\0';
+  assert_int_equal(rmdir(place), 0);
+  assert_int_equal(entries("rescue_tmp"), 0);
+}
+
 /* All files are tried, and all failures are said. */
 static void several(void **state) {
   (void)state;
@@ -143,6 +164,7 @@ static void long_messages(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(nothing_is_lost, setup, teardown), cmocka_unit_test_setup_teardown(places, setup, teardown),
-      cmocka_unit_test_setup_teardown(several, setup, teardown), cmocka_unit_test_setup_teardown(long_messages, setup, teardown)};
+      cmocka_unit_test_setup_teardown(full_places, setup, teardown), cmocka_unit_test_setup_teardown(several, setup, teardown),
+      cmocka_unit_test_setup_teardown(long_messages, setup, teardown)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

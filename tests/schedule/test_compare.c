@@ -101,6 +101,28 @@ static void test_memory(void **state) {
   bppsa_timed_free(&timed);
 }
 
+/* Times that were measured are copied, or nothing is. */
+static void test_times_memory(void **state) {
+  (void)state;
+  bppsa_timed timed;
+  make("gpipe", 2, &timed);
+  const int64_t live = bppsa_alloc_live();
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  int64_t call = 0;
+  while (status == BPPSA_ERR_MEMORY) {
+    bppsa_schedule_times times = {0};
+    bppsa_alloc_fail_at(++call);
+    status = bppsa_schedule_times_of(timed.list, timed.times.start, timed.times.end, &times);
+    bppsa_alloc_fail_at(0);
+    assert_true(status == BPPSA_OK ? times.start != NULL : times.start == NULL && times.end == NULL);
+    bppsa_schedule_times_free(&times);
+    assert_int_equal(bppsa_alloc_live(), live);
+  }
+  assert_int_equal(status, BPPSA_OK);
+  assert_true(call > 2);
+  bppsa_timed_free(&timed);
+}
+
 static void test_null(void **state) {
   (void)state;
   bppsa_timed timed;
@@ -118,6 +140,7 @@ static void test_null(void **state) {
 int main(void) {
   count_json_memory();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_operations),
-                                     cmocka_unit_test(test_memory), cmocka_unit_test(test_null)};
+                                     cmocka_unit_test(test_memory), cmocka_unit_test(test_times_memory),
+                                     cmocka_unit_test(test_null)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
