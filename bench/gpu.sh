@@ -225,9 +225,13 @@ run_bench() { # run_bench X ARGUMENTS ..
   what=$1
   ! takes "$what" --time-limit || set -- "$@" --time-limit "$soft"
   ! takes "$what" --earlier || set -- "$@" --earlier "$lines"
+  references=$bundle/references/$name.safetensors
+  if [ -e "$references" ] && takes "$what" --references; then
+    set -- "$@" --references "$references"
+  fi
   timeout -k 5 "$hard" "$program" bench "$@" --device cuda --out "$scratch/document" >"$scratch/out" 2>&1 </dev/null
   judge "$name" $? $(($(date +%s) - began))
-  [ "$code" -eq 77 ] || grep 'left out' "$scratch/out"
+  [ "$code" -eq 77 ] || grep -e 'left out' -e 'note: --references' "$scratch/out"
 }
 run_python() { # run_python FILE ARGUMENTS ..
   export PYTHONPATH="$bundle/python"

@@ -32,7 +32,8 @@
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES,                          \
         {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_EARLIER},                       \
         {.option = BPPSA_OPTION_CUDNN_DTYPE}, {.option = BPPSA_OPTION_INPUT_GRADIENT}, {.option = BPPSA_OPTION_COLD},            \
-        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
+        {.option = BPPSA_OPTION_REFERENCES}, {.option = BPPSA_OPTION_SAVE_REFERENCES}, {.option = BPPSA_OPTION_REPEATS},         \
+        {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                              \
         {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
         {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
@@ -398,7 +399,25 @@ static bppsa_status setup_forms(const bppsa_cli *cli, bppsa_bench_settings *aske
   return bppsa_fail_prefix(bppsa_cold_cache(device, &asked->cold), "--cold");
 }
 
+/* --references and --save-references, beside which nothing is timed. */
+static bppsa_status setup_references(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  static const bppsa_option of_timing[] = {
+      BPPSA_OPTION_REFERENCES, BPPSA_OPTION_RIVALS,  BPPSA_OPTION_EARLIER,  BPPSA_OPTION_CUDNN_DTYPE,    BPPSA_OPTION_COLD,
+      BPPSA_OPTION_REPEATS,    BPPSA_OPTION_FORWARD, BPPSA_OPTION_WARM_UP,  BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_TOLERANCE,
+      BPPSA_OPTION_TIME_LIMIT, BPPSA_OPTION_CHUNKS,  BPPSA_OPTION_UP_LEVELS};
+  asked->references = bppsa_cli_value(cli, BPPSA_OPTION_REFERENCES)->text;
+  asked->save_references = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_REFERENCES)->text;
+  for (size_t i = 0; asked->save_references != NULL && i < sizeof of_timing / sizeof of_timing[0]; ++i) {
+    if (bppsa_cli_given(cli, of_timing[i])) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --save-references, which times nothing, expected one of them",
+                        bppsa_option_get(of_timing[i])->name);
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status setup_layers(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  BPPSA_TRY(setup_references(cli, asked));
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
   if (asked->one_point) { /* rows of a sweep say what they take */
     bppsa_setup_note_steps(cli, asked->point.config.seq_len);
@@ -616,6 +635,7 @@ static bppsa_status run_case(const bppsa_cli *cli, const bppsa_device *device, b
   bppsa_bench_settings asked = {.request = bppsa_setup_request(cli, device), .comm = comm};
   bppsa_network network = {0};
   bppsa_status status = setup(cli, &network, &asked);
+  kind = asked.save_references != NULL ? &bppsa_bench_case_references : kind;
   if (status == BPPSA_OK) {
     status = bppsa_ranks_first(comm) ? bppsa_bench_drive(kind, &asked.request, &asked) : kind->serve(&asked.request, &asked);
   }

@@ -19,8 +19,9 @@ typedef struct bppsa_bench_settings {
   bool one_point;          /* rnn, gru: the point alone, not a sweep */
   bool both_inits;         /* rnn, gru, step: every point with default and with orthogonal weights */
   const char *rivals;      /* rnn, gru, forward, step: a program whose methods take part (bench/rivals/guest.h); NULL: none */
-  bool cudnn_bf16;         /* rnn, gru, lstm: cuDNN's algorithms in bf16 take part too */
-  int64_t cold;            /* rnn, gru, lstm: bytes of the largest cache, which every pass finds cold; 0: as it is */
+  const char *references, *save_references; /* rnn, gru, lstm: files of references to read, to write; NULL: none */
+  bool cudnn_bf16;                          /* rnn, gru, lstm: cuDNN's algorithms in bf16 take part too */
+  int64_t cold;                 /* rnn, gru, lstm: bytes of the largest cache, which every pass finds cold; 0: as it is */
   const bppsa_network *network; /* lenet5, vgg11, schedule, oracle */
   const char *model;            /* oracle: the name of the network, or its file */
   int64_t batch;                /* lenet5, vgg11, scan, schedule, oracle: samples; forward: B of all rows; 0: its own choices */
@@ -54,6 +55,8 @@ typedef struct bppsa_bench_settings {
   extern const bppsa_bench_case bppsa_bench_case_##id;                                                                           \
   extern const char bppsa_bench_notes_##id[];
 #include "models/cells.inc"
+/* What rnn, gru and lstm do beside --save-references: they compute the references of their points, and time nothing. */
+extern const bppsa_bench_case bppsa_bench_case_references;
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
     bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc,
     bppsa_bench_case_forward, bppsa_bench_case_step, bppsa_bench_case_ranks, bppsa_bench_case_schedule, bppsa_bench_case_oracle;

@@ -28,6 +28,7 @@
  *              (bench/harness/cold.h), so that a backward pass does not find the states of its forward pass there either.
  *   error      Of rows in TF32 and bf16: the largest ‖g - ref‖ / ‖ref‖. Their residual is in units of what they round, or,
  *              where that is less, such that the bound is a tenth of the gradient: zeros in its place are never right.
+ *   reference  "file": from --references, which belongs to the very weights and inputs (rnn_saved.c); otherwise "computed".
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/residual.h), against sequential BP in
  *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
  *              graph's forward pass: of the gradients that a backward pass makes from its states.
@@ -46,7 +47,8 @@
 #include "scan/work.h"
 #include "train/data/dataset.h"
 
-#define BPPSA_BENCH_NAME 48 /* bytes of a row's name */
+#define BPPSA_BENCH_NAME 48    /* bytes of a row's name */
+#define BPPSA_BENCH_REASON 640 /* bytes of the reason why a reference was computed */
 
 /* The methods: the forward pass, BP, every scan of the table of algorithms (scan/algorithm.c) in its order, and auto. */
 typedef enum {
@@ -114,6 +116,8 @@ typedef struct {
   double hidden_zeros,
       hidden_subnormals;    /* fractions of the hidden states' gradients in the top layer, by the recurrence on a CPU */
   const bppsa_guest *guest; /* names the methods of --rivals; NULL: none */
+  bool reference_read;      /* from the file of --references; otherwise it was computed */
+  char reference_reason[BPPSA_BENCH_REASON]; /* why it was computed beside --references; "" without */
   bppsa_bench_row rows[BPPSA_BENCH_ROWS];
 } bppsa_bench_result;
 
@@ -138,21 +142,23 @@ typedef struct bppsa_bench_contestant {
 struct bppsa_bench_session {
   bppsa_bench *bench;
   bppsa_bench_point point;
-  const bppsa_device *device; /* where the point is measured; of the kind of the benchmark's device */
-  bool scans_only;            /* beside forward and bp only the scans, and neither graphs nor rivals */
-  bppsa_guest *guest;         /* the program of --rivals; NULL: none */
-  int64_t most_nodes;         /* launches of a pass of cuDNN's that is recorded; 0: any number */
+  const bppsa_device *device;    /* where the point is measured; of the kind of the benchmark's device */
+  bool scans_only;               /* beside forward and bp only the scans, and neither graphs nor rivals */
+  bppsa_guest *guest;            /* the program of --rivals; NULL: none */
+  int64_t most_nodes;            /* launches of a pass of cuDNN's that is recorded; 0: any number */
+  bppsa_safetensors *references; /* of --references; NULL: none */
   bppsa_bench_result result;
   bppsa_bench_column columns[BPPSA_BENCH_POINT_COLUMNS]; /* of the point's table */
   /* What follows is freed after the point. */
   bppsa_dataset *data;
   int64_t *indices;
-  void *x, *x64, *seed, *seed64;
+  void *x, *seed;
   double *gradients;      /* the reference's, of the layers' parameters one after the other */
   double *input_gradient; /* the reference's, where it is asked for; and room for one of the dtype, in host memory */
   void *dx;
   double *logits;
-  bppsa_model *holder;          /* has the parameters of rivals' networks in host memory */
+  double *hidden;               /* hidden_zeros and hidden_subnormals, where the reference is read or saved */
+  bppsa_model *holder;          /* a network of one step, for its parameters in host memory; NULL: none was needed */
   void *device_x, *device_seed; /* GPU */
   bppsa_view view_x, view_seed; /* on the device */
   bppsa_timeline *timeline;
@@ -167,8 +173,15 @@ struct bppsa_bench_session {
 
 /* Sets the weights of a model in host memory: to those of --weights where it is given, otherwise by --init. ERR_*. */
 bppsa_status bppsa_bench_set_weights(const bppsa_bench_session *s, bppsa_model *model);
+/* Makes the session's holder, unless there is one. ERR_*. */
+bppsa_status bppsa_bench_hold_weights(bppsa_bench_session *s);
+/* Makes x, the first B samples of the data, and the seed gradient, uniform in (-1, 1)/B, in host memory. ERR_*. */
+bppsa_status bppsa_bench_make_inputs(bppsa_bench_session *s);
+/* Views of x [T,B,I], and of the gradient of the last hidden states [B,H] or of all of them [T,B,H], in host memory. */
+bppsa_view bppsa_bench_x_view(const bppsa_bench_session *s);
+bppsa_view bppsa_bench_seed_view(const bppsa_bench_session *s);
 
-/* The functions of a case (driver.h). `enter_point` takes the session's point: it computes the reference, verifies all contestants
+/* The functions of a case (driver.h). `enter_point` takes the session's point: it finds the reference, verifies all contestants
  * and enters them. A row that does not fit into memory is refused and says why. `settle` fills in the times of the rows, destroys
  * the contestants, and on a GPU the bytes that each of them held become the memory of its rows. */
 bppsa_status bppsa_bench_enter_point(bppsa_bench *bench);
@@ -178,8 +191,9 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *row);
 void bppsa_bench_leave_point(bppsa_bench *bench);
 /* A point's table: what stands for a row that has no time, and the lines above and below. */
 extern const bppsa_bench_column bppsa_bench_point_columns[];
-const char *bppsa_bench_init_name(bppsa_init init);                   /* "orthogonal" */
-const char *bppsa_bench_weights_name(const bppsa_bench_point *point); /* the same, or the name of the file */
+const char *bppsa_bench_init_name(bppsa_init init);                       /* "orthogonal" */
+const char *bppsa_bench_weights_name(const bppsa_bench_point *point);     /* the same, or the name of the file */
+bool bppsa_bench_put_point(json_t *object, const bppsa_bench_session *s); /* the members that name it */
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size);
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench);
 bppsa_status bppsa_bench_print_below(bppsa_bench *bench);
@@ -206,6 +220,21 @@ bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s);
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s);
 /* A row that has nothing to show, with the reason. */
 void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
+
+/* ---- references (rnn_reference.c, rnn_saved.c) ---- */
+
+/* Bytes that computing the reference takes on the host, with the copy of its gradients. ERR_*. */
+bppsa_status bppsa_bench_count_reference(const bppsa_bench_session *s, int64_t *bytes);
+/* Computes the point's reference, for which the inputs are there. ERR_*. */
+bppsa_status bppsa_bench_compute_reference(bppsa_bench_session *s);
+/* Takes it from the file of --references, or computes it; the result says which, and a note says why. ERR_*. */
+bppsa_status bppsa_bench_find_reference(bppsa_bench_session *s);
+/* Counts the zeros among the gradients of the hidden states, by a model in host memory; NULL: by one of its own. ERR_*. */
+bppsa_status bppsa_bench_count_hidden(bppsa_bench_session *s, bppsa_model *model);
+/* Opens the file of --references, and checks every number in it. ERR_ARGUMENT, ERR_FORMAT, ERR_MEMORY. */
+bppsa_status bppsa_bench_open_references(const char *path, bppsa_safetensors **file);
+/* Looks for the point's reference in the file of the session; where it lacks it, the result has the reason. ERR_MEMORY. */
+bppsa_status bppsa_bench_read_reference(bppsa_bench_session *s);
 
 /* ---- verification (rnn_judge.c) ---- */
 
@@ -251,6 +280,9 @@ bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recur
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method);
 
 /* ---- sweeps (rnn_run.c) and growth (rnn_growth.c) ---- */
+
+/* The point of that index; false: there is none. */
+bool bppsa_bench_choose_point(const struct bppsa_bench_settings *asked, int64_t index, bppsa_bench_point *point);
 
 /* A sweep's points: T at one B, and B at one T. */
 typedef struct {

@@ -382,19 +382,11 @@ static bppsa_status add_guests(bppsa_bench_session *s) {
   return BPPSA_OK;
 }
 
-/* A network of one step, for its parameters alone. */
-static bppsa_status make_holder(bppsa_bench_session *s) {
-  bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
-  config.seq_len = config.batch = 1;
-  BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &s->holder));
-  return bppsa_bench_set_weights(s, s->holder);
-}
-
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s) {
   if (s->scans_only || (!s->bench->gpu && s->guest == NULL)) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(make_holder(s));
+  BPPSA_TRY(bppsa_bench_hold_weights(s));
   BPPSA_TRY(bppsa_outlook_create(s->bench->earlier, s->bench->report.rows, &s->point.config, &s->outlook));
   const bool guest_first = winner_among(s, BPPSA_BENCH_GUESTS, BPPSA_BENCH_ROWS) >= 0;
   for (int turn = 0; turn < 2; ++turn) {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/case.h"
 #include "core/decimal.h"
 #include "core/residual.h"
 #include "train/objective.h"
@@ -45,7 +45,7 @@ static bool put_count(json_t *object, const char *key, double value) {
   return fabs(value) < 9e15 ? bppsa_json_put_integer(object, key, (int64_t)value) : bppsa_json_put_real(object, key, value);
 }
 
-static bool put_point(json_t *object, const bppsa_bench_session *s) {
+bool bppsa_bench_put_point(json_t *object, const bppsa_bench_session *s) {
   const bppsa_recurrent_config *c = &s->point.config;
   bool ok = bppsa_json_put_integer(object, "seq_len", c->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
@@ -154,13 +154,14 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *object) {
   const bppsa_bench_session *s = session_of(line);
   const bppsa_bench_row *row = line->context;
   const int index = index_of(line);
-  bool ok = put_point(object, s) && bppsa_json_put_text(object, "method", line->method);
+  bool ok = bppsa_bench_put_point(object, s) && bppsa_json_put_text(object, "method", line->method);
   ok = ok && bppsa_json_put_text(object, "phase", line->phase);
   ok = ok && (!bppsa_bench_row_rival(index) || bppsa_json_put_bool(object, "rival", true));
   ok = ok && (!s->point.config.input_gradients || !bppsa_bench_row_backward(index) ||
               bppsa_json_put_bool(object, "input_gradient", row->input_gradient));
   ok = ok && (bppsa_bench_row_exact(index) || !row->measured || bppsa_json_put_real(object, "error", row->error));
   ok = ok && put_measurement(object, s->point.config.seq_len, row);
+  ok = ok && (!row->measured || bppsa_json_put_text(object, "reference", s->result.reference_read ? "file" : "computed"));
   ok = ok && put_ceilings(object, s, row, bppsa_bench_row_graph(index));
   if (bppsa_bench_row_backward(index) && row->measured) {
     ok = ok && put_gradients(object, s, row);
@@ -258,6 +259,12 @@ static bppsa_status show_cold(const bppsa_output *to, const bppsa_cold *cold) {
       bppsa_text_si((double)cold->cache, "B", cache, sizeof cache));
 }
 
+/* Where the reference comes from, beside --references. */
+static bppsa_status show_reference(const bppsa_bench *bench, const bppsa_bench_result *result) {
+  return result->reference_read ? bppsa_output_print(&bench->request->to, "reference: from %s\n", bench->asked->references)
+                                : bppsa_output_print(&bench->request->to, "reference: computed: %s\n", result->reference_reason);
+}
+
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   const bppsa_recurrent_config *c = &s->point.config;
@@ -276,6 +283,7 @@ bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   BPPSA_TRY(bppsa_output_print(&bench->request->to,
                                "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
                                c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_weights_name(&s->point)));
+  BPPSA_TRY(s->references != NULL ? show_reference(bench, &s->result) : BPPSA_OK);
   return s->cold.cache > 0 ? show_cold(&bench->request->to, &s->cold) : BPPSA_OK;
 }
 

@@ -12,6 +12,9 @@
       "weights and inputs. The residual is the largest |g - ref| / (|ref| eps sqrt(T)) over the parameters; where |ref| is\n"    \
       "too small for that, the smallest normal number takes the place of |ref| eps. A method whose residual is 30 or more\n"     \
       "is wrong: its row says so, it is not timed, and the program exits 1.\n"                                                   \
+      "--save-references computes these gradients and times nothing, for a run of the same points with --references.\n"          \
+      "There a reference is taken that was computed of the very weights, inputs and seed gradients, on whatever device; the\n"   \
+      "rows say whether it comes from the file or was computed, and a note says what the file lacks.\n"                          \
       "Beside --input-gradient backward passes compute the gradient of the input too, which is verified; rows of --rivals, "     \
       "whose\n"                                                                                                                  \
       "programs are not asked for it, say false. Beside --cold memory of twice the largest cache is written before every "       \
@@ -130,8 +133,7 @@ static bool choose_of_sweep(int64_t place, const bppsa_bench_sweep *sweep, bppsa
   return false;
 }
 
-/* The point of that index; false: there is none. */
-static bool choose(const bppsa_bench_settings *asked, int64_t index, bppsa_bench_point *point) {
+bool bppsa_bench_choose_point(const bppsa_bench_settings *asked, int64_t index, bppsa_bench_point *point) {
   const int64_t inits = asked->both_inits ? 2 : 1, place = index / inits;
   const bool quick = asked->request.quick;
   *point = asked->point;
@@ -156,10 +158,11 @@ static bppsa_status prepare(bppsa_bench *bench) {
                       bench->asked->cold, bench->memory_limit);
   }
   s->most_nodes = bench->asked->one_point && bench->request->time_limit_s == 0 ? 0 : MOST_NODES;
-  while (choose(bench->asked, bench->points, &s->point)) {
+  while (bppsa_bench_choose_point(bench->asked, bench->points, &s->point)) {
     ++bench->points;
   }
   BPPSA_TRY(bppsa_bench_read_earlier(bench, s->point.kind->name));
+  BPPSA_TRY(bench->asked->references == NULL ? BPPSA_OK : bppsa_bench_open_references(bench->asked->references, &s->references));
   return bench->asked->rivals == NULL ? BPPSA_OK
                                       : bppsa_guest_start(bench->asked->rivals, bppsa_device_get_threads(s->device),
                                                           bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
@@ -174,12 +177,13 @@ static bool put_versions(const bppsa_bench *bench, json_t *document) {
 static void release(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   bppsa_guest_stop(s->guest);
+  bppsa_safetensors_destroy(s->references);
 }
 
 static bppsa_status enter(bppsa_bench *bench, int64_t index, bool *more) {
   bppsa_bench_session *s = bench->session;
   const bppsa_recurrent_config *c = &s->point.config;
-  *more = choose(bench->asked, index, &s->point);
+  *more = bppsa_bench_choose_point(bench->asked, index, &s->point);
   if (!*more) {
     return BPPSA_OK;
   }

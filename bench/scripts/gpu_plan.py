@@ -32,8 +32,9 @@ CONSTANTS = {
     "winners_s": 3.6e-6,
     "others_s": 2.75e-4,
     "other_passes": 5,
-    # The references in float64 and float32 on the processor, a sample and step of an RNN with H = 20: three passes forward and two
-    # backward, of which one of each takes 36 ms at T = 30000, B = 16 on one core (rnn_cpu.json; float64 twice as long).
+    # The references that the bundle has not, in float64 and float32 on the processor, a sample and step of an RNN with H = 20:
+    # three passes forward and two backward, of which one of each takes 36 ms at T = 30000, B = 16 on one core (rnn_cpu.json;
+    # float64 twice as long).
     "reference_s": 2.7e-7,
     "sweep_s": 3e-5,  # two sweeps of --cold: 2 x 50 MB each, at half of the bandwidth of a copy; some 40 rows
     "rounds_twice": 1.5,  # rounds that are noisy run again
@@ -82,13 +83,19 @@ def predict_step(options):
     return c["start_s"] + inits * point + (c["step_rivals_s"] if "--rivals" in options else 0)
 
 
-def predict_layers(model, options, seen):
-    """`bench rnn`, `gru` or `lstm` at one point."""
+def has_reference(block, kind, words):
+    """Whether bench/scripts/gpu_references.py makes the references of a point for the bundle. With the loss on every step they have
+    the logits of every step, 1.3 MB at T = 1000, which take 20 ms to compute."""
+    return block == "A" and kind == "bench" and words[0] in CELLS and options_of(words).get("--loss") != "all"
+
+
+def predict_layers(model, options, seen, shipped):
+    """`bench rnn`, `gru` or `lstm` at one point; shipped: the bundle has its references."""
     c = CONSTANTS
     B, H, inits, repeats, steps, width, reference = shape_of(model, options)
     first = (model, B, H) not in seen
     seen.add((model, B, H))
-    point = reference + c["algorithm_s"] * (c["algorithms"] if first else c["winners"])
+    point = (0 if shipped else reference) + c["algorithm_s"] * (c["algorithms"] if first else c["winners"])
     point += c["algorithm_s"] * (8 if "--cudnn-dtype" in options else 0)
     point += c["sweep_s"] * (c["other_passes"] + repeats) * 40 if "--cold" in options else 0
     point += (c["own_s"] + c["winners_s"]) * steps * width * (c["other_passes"] + repeats * c["rounds_twice"])
@@ -106,7 +113,7 @@ def predict_tests(words):
     return times[0] + sum(times[1:]) / 2
 
 
-def predict(kind, words, budget, seen):
+def predict(block, kind, words, budget, seen):
     """Seconds, or None where nothing was measured."""
     if kind == "tests":
         return predict_tests(words)
@@ -116,7 +123,9 @@ def predict(kind, words, budget, seen):
         options = options_of(words)
         if any(word.startswith("%") and not os.path.exists(os.path.join(ROOT, word[1:])) for word in words):
             return budget  # of a program that does not exist
-        return predict_step(options) if words[0] == "step" else predict_layers(words[0], options, seen)
+        if words[0] == "step":
+            return predict_step(options)
+        return predict_layers(words[0], options, seen, has_reference(block, kind, words))
     return None
 
 
@@ -139,7 +148,7 @@ def show(points):
     seen, sums, order, late = set(), {}, [], []
     print(f"{'block':6}{'point':22}{'predicted':>10}{'at most':>9}")
     for block, name, budget, kind, words in points:
-        seconds = predict(kind, words, budget, seen)
+        seconds = predict(block, kind, words, budget, seen)
         print(f"{block:6}{name:22}{'-' if seconds is None else format(seconds, '.1f'):>10}{budget:>9}")
         if seconds is not None and seconds > budget:
             late.append(f"{name}: {seconds:.1f} s, expected at most {budget}")

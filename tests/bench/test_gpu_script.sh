@@ -147,8 +147,10 @@ while read -r test; do
   esac
 done <tests.txt
 printf 'test_cnn_device\ntest_recurrent_wide\n' >bundle/tests.txt
-echo --weights >bundle/also
+echo --weights --references >bundle/also
 cp -r "$source/bench/weights" bundle/
+mkdir bundle/references
+echo references >bundle/references/lstm_30000.safetensors
 
 # ---- the plan: every point, and it fits ----
 
@@ -171,6 +173,32 @@ check "it is not named" grep -q "error: late.txt: line 1: 'A twice', expected BL
 # Every point of block A says how far the weights' gradients are from those in float64: these benchmarks do.
 inexact=$(grep '^A ' "$points" | grep -v ' bench \(rnn\|gru\|lstm\|step\) ' || true)
 check "no error of the gradients: $inexact" [ -z "$inexact" ]
+
+# The bundle gets references of every point of block A that can have them; the plan leaves their time out. Those with the loss on
+# every step are too large.
+program saves <<'ENDS'
+echo "$*" >>"${0%/*}/saves.txt"
+while [ "$1" != --save-references ]; do shift; done
+echo references >"$2"
+ENDS
+mkdir made
+check "no references are made" "$source/bench/scripts/gpu_references.py" "$PWD/saves" made
+grep '^A [a-z0-9_]* [0-9]* bench \(rnn\|gru\|lstm\) ' "$points" | grep -v -e '--loss all' | cut -d ' ' -f 2 | sort >wanted.txt
+check "block A has no points with references" [ "$(wc -l <wanted.txt)" -ge 18 ]
+ls made/references | sed 's/\.safetensors$//' | sort | cmp - wanted.txt || check "references of other points are made" false
+options='--weights made/weights/gru_2000.safetensors --device cpu --save-references made/references/gru_trained.safetensors'
+check "references have other options than their point" grep -q "^bench gru --seq-len 1000 .* $options\$" saves.txt
+sed -n '/^A lstm_100000 /p' "$points" >one.txt
+sed 's/^A/B/' one.txt >two.txt
+predicted() { POINTS=$1 root/bench/gpu.sh --plan | awk '$2 == "lstm_100000" { print $3 }'; }
+check "the plan has the time of references that the bundle has: $(predicted one.txt) s, computed $(predicted two.txt) s" awk \
+  -v read="$(predicted one.txt)" -v computed="$(predicted two.txt)" 'BEGIN { exit !(read > 0 && read + 1 < computed) }'
+echo 'exit 3' | program saves
+code=0
+"$source/bench/scripts/gpu_references.py" "$PWD/saves" made >out.txt 2>&1 || code=$?
+check "a program that fails is no error: $code" [ "$code" -eq 1 ]
+check "what failed is not named" grep -q '^gpu_references.py: .* bench rnn --seq-len 100 .*: exit code 3, expected 0$' out.txt
+check "the bundle gets no references" grep -q '^python3 bench/scripts/gpu_references.py build/gpu/bppsa ' "$source/tools/gpu_bundle"
 
 # The bundle has the tests that come first.
 for test in $(sed -n 's/^N [a-z0-9_]* [0-9]* tests //p' "$points" | tr ' ' '\n' | grep -v =); do
@@ -214,6 +242,9 @@ check "the end of the archive is missing" sh -c 'tar -xOf results/results.tar po
 check "what results have is not said" grep -q '^skipped: a result has new_kernels cnn_tf32 rnn_100 rnn_1000 ' results/log.txt
 check "rivals are not judged by earlier points" \
   grep -q '^bench gru --seq-len 100 .*--time-limit 7 --earlier .*results/points.jsonl --device cuda --out ' bundle/calls
+check "references of the bundle are not taken" grep -q \
+  '^bench lstm --seq-len 30000 .* --references [^ ]*/bundle/references/lstm_30000.safetensors --device cuda ' bundle/calls
+check "references are taken that do not exist" [ "$(grep -c -e --references bundle/calls)" -eq 1 ]
 check "steps are not measured" \
   grep -q '^bench step --model lstm --seq-len 1000 .*--loss all .*--time-limit [0-9]* --earlier .* --device cuda ' bundle/calls
 check "a line has not what it needs" \
@@ -263,7 +294,7 @@ for left in 'step_rnn_trained: left out: bppsa bench step has no --weights' \
   check "not left out by name: $left" grep -q "^skipped: $left\$" results/log.txt
 done
 check "a point that is left out has a line" [ "$(names results/points.jsonl | grep -c -e trained -e pytorch || true)" -eq 0 ]
-echo --weights >bundle/also
+echo --weights >bundle/also # and no --references, which points do without
 rm bundle/no_pytorch
 run 0 SECONDS_IN_ALL=100000 BLOCKS='A E'
 check "a file that the bundle lacks is not named" \
@@ -369,12 +400,14 @@ if [ -n "$emulated" ]; then
   fresh
   mv bin/date date
   cp "$emulated" bundle/bppsa
+  rm -r bundle/references
   mkdir results
   row='"phase": "forward", "rival": true, "seq_len": 3, "batch": 2, "hidden": 3, "input": 1, "layers": 1, "dtype": "f32"'
   printf '{"bench": "rnn", "rows": [{"method": "cudnn_persist_dynamic", %s, "qualifying": 0.3}, %s]}\n' "$row" \
     "{\"method\": \"cudnn_standard\", $row, \"median_s\": 0.1}" >results/points.jsonl
   printf '%s\n' 'E step_6 60 bench step --model gru --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2' \
     'A rnn_6 60 bench rnn --seq-len 6 --batch 2 --hidden 3 --init default --repeats 2' >few.txt
+  check "no references are made" "$source/bench/scripts/gpu_references.py" "$emulated" bundle few.txt
   run 0 POINTS="$scratch/few.txt"
   tail -n 1 results/points.jsonl | tr '{' '\n' >rows.txt
   lost='"not run: 3.0 times as long as the fastest rival at T 3, predicted 600 ms", "predicted_s": 0.[56]'
@@ -384,6 +417,9 @@ if [ -n "$emulated" ]; then
   check "a step has no error" grep -q '"method": "auto_graph", .*"median_s": [0-9].*"residual": [0-9.e-]*, "ok": true' rows.txt
   check "a pass has no error" \
     grep -q '"method": "auto_graph", "phase": "backward", .*"residual": [0-9.e-]*, .*"ok": true' rows.txt
+  check "the GPU's rows have not the references that the processor made" \
+    grep -q '"method": "auto_graph", "phase": "backward", .*"reference": "file"' rows.txt
+  check "references are computed beside them" [ "$(grep -c '"reference": "computed"' rows.txt || true)" -eq 0 ]
   check "own rows are not timed" grep -q '"method": "chunked_graph".*"repeats": 2' rows.txt
   mv date bin/date
 fi

@@ -97,14 +97,44 @@ static void input_gradient_cold(void **state) {
   json_decref(document);
 }
 
+/* A processor saves the references of points on a GPU: own rows and cuDNN's have the same residuals as with computed ones. */
+static void references_of_a_processor(void **state) {
+  (void)state;
+  static const char *const points[] = {"rnn", "gru --loss all --layers 2", "lstm --input 2 --input-gradient"};
+  static const char shape[] = "--json --seq-len 12 --batch 2 --hidden 4 --init orthogonal --threads 1";
+  for (size_t p = 0; p < 3; ++p) {
+    json_t *saved = run_json("bench %s %s --device cpu --save-references references.safetensors", points[p], shape);
+    assert_int_equal(json_array_size(json_object_get(saved, "rows")), 1);
+    json_decref(saved);
+    json_t *computed = run_json("bench %s %s --repeats 1 --device cuda", points[p], shape);
+    json_t *read = run_json("bench %s %s --repeats 1 --device cuda --references references.safetensors", points[p], shape);
+    const json_t *a = json_object_get(computed, "rows"), *b = json_object_get(read, "rows");
+    assert_int_equal(json_array_size(a), json_array_size(b));
+    for (size_t i = 0; i < json_array_size(a); ++i) {
+      const json_t *first = json_array_get(a, i), *second = json_array_get(b, i);
+      if (json_object_get(second, "skipped") == NULL) {
+        assert_string_equal(get_text(first, "reference"), "computed");
+        assert_string_equal(get_text(second, "reference"), "file");
+        assert_true(!is_emulated(device) || get_real(first, "residual") == get_real(second, "residual"));
+      }
+      assert_true(json_equal(json_object_get(first, "hidden_zeros"), json_object_get(second, "hidden_zeros")) ||
+                  json_object_get(first, "hidden_zeros") == NULL);
+    }
+    assert_true(is_right(find_phase(read, "backward", "auto_graph")));
+    assert_true(!is_emulated(device) || is_right(find_phase(read, "backward", "cudnn_standard")));
+    json_decref(computed);
+    json_decref(read);
+  }
+}
+
 int main(void) {
   if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
     puts(bppsa_last_error());
     return 77;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(bf16), cmocka_unit_test(bf16_in_the_table), cmocka_unit_test(idle_graphs),
-                                     cmocka_unit_test(input_gradient_cold)};
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+                                     cmocka_unit_test(input_gradient_cold), cmocka_unit_test(references_of_a_processor)};
+  const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;
 }
