@@ -191,7 +191,7 @@ lacks() {
     for word in "$@"; do
       case $word in
       --*) [ -n "$lack" ] || takes "$1" "$word" || lack="bppsa bench $1 has no $word" ;;
-      %*.py) [ -n "$lack" ] || has_pytorch || lack="no PyTorch with CUDA in python3" ;;
+      %*.py) [ -n "$lack" ] || python3 -c '' >/dev/null 2>&1 || lack="no python3" ;; # which names the libraries that it lacks
       esac
     done
     ;;

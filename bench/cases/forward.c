@@ -6,6 +6,7 @@
 
 #include "bench/cases/forward.h"
 #include "bench/harness/machine.h"
+#include "bench/rivals/guest_bench.h"
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/clock.h"
@@ -430,14 +431,10 @@ static const bppsa_bench_work work = {.action = run_pass, .judge = judge},
 
 /* ---- points ---- */
 
-enum { PATIENCE_S = 900 }; /* for an answer of --rivals, which may compile first */
-
 static bppsa_status prepare(bppsa_bench *bench) {
   session *s = bench->session;
   BPPSA_TRY(bppsa_bench_read_earlier(bench, bench->asked->point.kind->name));
-  return bench->asked->rivals == NULL ? BPPSA_OK
-                                      : bppsa_guest_start(bench->asked->rivals, bppsa_device_get_threads(bench->device),
-                                                          bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
+  return bppsa_bench_start_guest(bench, bench->asked->rivals, &s->guest);
 }
 
 static bool put_versions(const bppsa_bench *bench, json_t *document) {

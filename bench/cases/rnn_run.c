@@ -4,6 +4,7 @@
 
 #include "bench/cases/case.h"
 #include "bench/harness/machine.h"
+#include "bench/rivals/guest_bench.h"
 #include "core/residual.h"
 
 #define NOTES(sweep)                                                                                                             \
@@ -76,7 +77,6 @@ static sweep_kind sweep_of(const bppsa_network_kind *kind) {
 static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, batches[] = {2, 4, 8, 16, 32, 64, 128, 256};
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};
 
-enum { PATIENCE_S = 900 };   /* for an answer of --rivals, which may compile first */
 enum { MOST_NODES = 16384 }; /* of a graph of cuDNN's where time is short: T = 3000 is recorded, T = 10000 is not */
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
@@ -163,9 +163,7 @@ static bppsa_status prepare(bppsa_bench *bench) {
   }
   BPPSA_TRY(bppsa_bench_read_earlier(bench, s->point.kind->name));
   BPPSA_TRY(bench->asked->references == NULL ? BPPSA_OK : bppsa_bench_open_references(bench->asked->references, &s->references));
-  return bench->asked->rivals == NULL ? BPPSA_OK
-                                      : bppsa_guest_start(bench->asked->rivals, bppsa_device_get_threads(s->device),
-                                                          bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
+  return bppsa_bench_start_guest(bench, bench->asked->rivals, &s->guest);
 }
 
 static bool put_versions(const bppsa_bench *bench, json_t *document) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/harness/machine.h"
+#include "bench/rivals/guest_bench.h"
 #include "core/alloc.h"
 #include "core/residual.h"
 #include "models/weights.h"
@@ -349,8 +350,6 @@ static bppsa_status enter_method(session *s, int method) {
 
 /* ---- points ---- */
 
-enum { PATIENCE_S = 900 }; /* for an answer of --rivals, which may compile first */
-
 static bppsa_status open_data(session *s) {
   const bppsa_bench_point *point = &s->bench->asked->point;
   const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[point->set], .padding = point->padding, .device = s->bench->host};
@@ -393,9 +392,7 @@ static bppsa_status prepare(bppsa_bench *bench) {
     s->indices[i] = i;
   }
   BPPSA_TRY(bppsa_bench_read_earlier(bench, asked->point.kind->name));
-  return asked->rivals == NULL ? BPPSA_OK
-                               : bppsa_guest_start(asked->rivals, bppsa_device_get_threads(bench->device),
-                                                   bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
+  return bppsa_bench_start_guest(bench, asked->rivals, &s->guest);
 }
 
 static bool put_versions(const bppsa_bench *bench, json_t *document) {

@@ -1,6 +1,7 @@
 #include "bench/rivals/guest.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -21,10 +22,11 @@ enum { LINE = 1 << 16, REASON = 240 };
 struct bppsa_guest {
   pid_t process;
   int socket; /* -1: the program is gone */
-  double patience_s, deadline;
-  json_t *first;       /* its first line */
-  char reason[REASON]; /* why it is gone */
-  size_t from, to;     /* bytes received and not yet taken */
+  bppsa_guest_waits waits;
+  double wait_s, deadline; /* of the answer that is awaited */
+  json_t *first;           /* its first line */
+  char reason[REASON];     /* why it is gone */
+  size_t from, to;         /* bytes received and not yet taken */
   char received[LINE];
 };
 
@@ -102,12 +104,20 @@ static bppsa_status await(bppsa_guest *guest, short events) {
       return BPPSA_OK;
     }
     if (left <= 0) {
-      return lose(guest, "gave no answer within %.0f s", guest->patience_s);
+      return lose(guest, "gave no answer within %.0f s%s", guest->wait_s,
+                  guest->wait_s < guest->waits.patience_s ? ": --time-limit was over" : "");
     }
     if (ready < 0 && errno != EINTR) {
       return lose(guest, "cannot be waited for: %s", strerror(errno));
     }
   }
+}
+
+/* From now on the answer is awaited. */
+static void begin_wait(bppsa_guest *guest, double time_s) {
+  const double most = time_s + 2 * guest->waits.grace_s + 1;
+  guest->wait_s = most < guest->waits.patience_s ? most : guest->waits.patience_s;
+  guest->deadline = bppsa_now() + guest->wait_s;
 }
 
 static bppsa_status send_bytes(bppsa_guest *guest, const void *data, size_t bytes) {
@@ -195,7 +205,7 @@ static bppsa_status take_first_line(bppsa_guest *guest, const char *program) {
   static const char expected[] =
       "expected a program whose first line is {\"guest\": 1, \"methods\": [names], \"versions\": {..}}, as of "
       "bench/rivals/recurrent.py";
-  guest->deadline = bppsa_now() + guest->patience_s;
+  begin_wait(guest, INFINITY);
   const bppsa_status status = receive_line(guest, &guest->first);
   if (status == BPPSA_ERR_UNSUPPORTED) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--rivals: %s: %s; %s", program, guest->reason, expected);
@@ -206,13 +216,14 @@ static bppsa_status take_first_line(bppsa_guest *guest, const char *program) {
                                                   guest->from < 60 ? (int)guest->from - 1 : 60, guest->received, expected);
 }
 
-bppsa_status bppsa_guest_start(const char *program, int threads, const char *device, double patience_s, bppsa_guest **guest) {
+bppsa_status bppsa_guest_start(const char *program, int threads, const char *device, const bppsa_guest_waits *waits,
+                               bppsa_guest **guest) {
   int ends[2];
   bppsa_guest *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  made->patience_s = patience_s;
+  made->waits = *waits;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     bppsa_free(made);
     return bppsa_fail(BPPSA_ERR_IO, "--rivals: %s: no socket for it: %s", program, strerror(errno));
@@ -276,12 +287,17 @@ static bppsa_status send_request(bppsa_guest *guest, json_t *request, int64_t co
   return status;
 }
 
-bppsa_status bppsa_guest_ask(bppsa_guest *guest, json_t *request, int64_t count, const bppsa_view *sent, int64_t bytes,
-                             void *received, json_t **answer) {
+double bppsa_guest_time(const bppsa_guest *guest) {
+  const double left = guest->waits.over - bppsa_now();
+  return guest->waits.over == 0 ? INFINITY : left > 0 ? left + guest->waits.grace_s : 0;
+}
+
+bppsa_status bppsa_guest_ask(bppsa_guest *guest, double time_s, json_t *request, int64_t count, const bppsa_view *sent,
+                             int64_t bytes, void *received, json_t **answer) {
   if (guest->socket < 0) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s", guest->reason);
   }
-  guest->deadline = bppsa_now() + guest->patience_s;
+  begin_wait(guest, time_s);
   BPPSA_TRY(send_request(guest, request, count, sent));
   json_t *found = NULL;
   BPPSA_TRY(receive_line(guest, &found));

@@ -11,7 +11,8 @@
  *           x [T,B,I]; the gradient of the last states [B,H], or of all states [T,B,H] with loss_on all; the layers' parameters by
  *           PyTorch's names, in PyTorch's layout, one after the other. What was entered before is forgotten.
  *   answer  {}
- *   asked   {"ask": "enter", "method"}: makes one forward and one backward pass
+ *   asked   {"ask": "enter", "method", "seconds"}: makes one forward and one backward pass; refuses when it has taken so many
+ *           seconds, which are there where the benchmark has a time limit
  *   answer  {"bytes"}: the top layer's states of the last step [B,H], and the gradients of all parameters, in their order
  *   asked   {"ask": "pass", "method"}
  *   answer  {"seconds": [forward, backward]}
@@ -38,9 +39,17 @@ enum { BPPSA_GUEST_METHODS = 16, BPPSA_GUEST_NAME = 40 /* bytes */ };
 
 typedef struct bppsa_guest bppsa_guest;
 
-/* Starts a program and takes its first line. It has patience_s seconds for every answer. ERR_ARGUMENT: it cannot be started, or
- * begins with something else; ERR_MEMORY. */
-bppsa_status bppsa_guest_start(const char *program, int threads, const char *device, double patience_s, bppsa_guest **guest);
+/* How long a program is waited for. No method is entered when the time is over. One that is being entered then is told to refuse
+ * after grace_s more; where it does not, the program is lost after another twice grace_s and a second. */
+typedef struct {
+  double patience_s; /* for any answer */
+  double over;       /* when the time is over, as bppsa_now says it; 0: never */
+  double grace_s;
+} bppsa_guest_waits;
+
+/* Starts a program and takes its first line. ERR_ARGUMENT: it cannot be started, or begins with something else; ERR_MEMORY. */
+bppsa_status bppsa_guest_start(const char *program, int threads, const char *device, const bppsa_guest_waits *waits,
+                               bppsa_guest **guest);
 /* Ends the program: closes its input, and kills it where it does not end within two seconds. NULL is legal. */
 void bppsa_guest_stop(bppsa_guest *guest);
 
@@ -49,11 +58,15 @@ const char *bppsa_guest_method(const bppsa_guest *guest, int method);
 /* Adds the versions of the guest's libraries to an object that describes the machine. False: no memory. */
 bool bppsa_guest_put_versions(const bppsa_guest *guest, json_t *device);
 
+/* The seconds that a method may take which is entered now: INFINITY where there is no limit, 0 where it is over. */
+double bppsa_guest_time(const bppsa_guest *guest);
+
 /* Sends a request, whose member "bytes" it sets, and the arrays; takes the answer (release it), and so many bytes behind it into
- * `received`. ERR_UNSUPPORTED: the answer is a refusal, or the program ended, was silent for too long or answered something else:
- * then it is killed, and every later request gets the same error. ERR_MEMORY. */
-bppsa_status bppsa_guest_ask(bppsa_guest *guest, json_t *request, int64_t count, const bppsa_view *sent, int64_t bytes,
-                             void *received, json_t **answer);
+ * `received`. The answer may take time_s, as bppsa_guest_time says it, or INFINITY. ERR_UNSUPPORTED: the answer is a refusal, or
+ * the program ended, was silent for too long or answered something else: then it is killed, and every later request gets the same
+ * error. ERR_MEMORY. */
+bppsa_status bppsa_guest_ask(bppsa_guest *guest, double time_s, json_t *request, int64_t count, const bppsa_view *sent,
+                             int64_t bytes, void *received, json_t **answer);
 
 /* ---- the three requests (guest_point.c) ---- */
 
@@ -70,7 +83,7 @@ typedef struct {
 
 /* Hands a point over. ERR_* of bppsa_guest_ask. */
 bppsa_status bppsa_guest_send_point(bppsa_guest *guest, const bppsa_guest_point *point);
-/* A method's first pass, whose results have so many bytes. ERR_* of bppsa_guest_ask. */
+/* A method's first pass, whose results have so many bytes. ERR_* of bppsa_guest_ask; ERR_UNSUPPORTED: the time is over. */
 bppsa_status bppsa_guest_enter(bppsa_guest *guest, const char *method, int64_t bytes, void *received);
 /* A pass that is timed: its forward part, and with parts 2 its backward part. ERR_* of bppsa_guest_ask; ERR_UNSUPPORTED: an answer
  * without these seconds. */

@@ -1,4 +1,5 @@
 /* What a rival's program is asked, in the words of bench/rivals/guest.h. */
+#include <math.h>
 #include <string.h>
 
 #include "bench/rivals/guest.h"
@@ -47,7 +48,7 @@ bppsa_status bppsa_guest_send_point(bppsa_guest *guest, const bppsa_guest_point 
     for (int64_t p = 0; p < point->parameter_count; ++p) {
       sent[2 + p] = point->parameters[p].value;
     }
-    status = bppsa_guest_ask(guest, request, point->parameter_count + 2, sent, 0, NULL, &answer);
+    status = bppsa_guest_ask(guest, INFINITY, request, point->parameter_count + 2, sent, 0, NULL, &answer);
   }
   json_decref(answer);
   json_decref(request);
@@ -55,28 +56,33 @@ bppsa_status bppsa_guest_send_point(bppsa_guest *guest, const bppsa_guest_point 
   return status;
 }
 
-/* Asks for something of one method; *answer must be released. */
-static bppsa_status ask_method(bppsa_guest *guest, const char *what, const char *method, int64_t bytes, void *received,
-                               json_t **answer) {
+/* Asks for something of one method, which may take that long; *answer must be released. */
+static bppsa_status ask_method(bppsa_guest *guest, const char *what, const char *method, double time_s, int64_t bytes,
+                               void *received, json_t **answer) {
   json_t *request = json_pack("{s:s, s:s}", "ask", what, "method", method);
-  if (request == NULL) {
+  if (request == NULL || (time_s < INFINITY && !bppsa_json_put_real(request, "seconds", time_s))) {
+    json_decref(request);
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: no memory for a request to the rivals' program");
   }
-  const bppsa_status status = bppsa_guest_ask(guest, request, 0, NULL, bytes, received, answer);
+  const bppsa_status status = bppsa_guest_ask(guest, time_s, request, 0, NULL, bytes, received, answer);
   json_decref(request);
   return status;
 }
 
 bppsa_status bppsa_guest_enter(bppsa_guest *guest, const char *method, int64_t bytes, void *received) {
   json_t *answer = NULL;
-  BPPSA_TRY(ask_method(guest, "enter", method, bytes, received, &answer));
+  const double time_s = bppsa_guest_time(guest);
+  if (time_s == 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--time-limit was over");
+  }
+  BPPSA_TRY(ask_method(guest, "enter", method, time_s, bytes, received, &answer));
   json_decref(answer);
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_guest_pass(bppsa_guest *guest, const char *method, int parts, double *seconds) {
   json_t *answer = NULL;
-  BPPSA_TRY(ask_method(guest, "pass", method, 0, NULL, &answer));
+  BPPSA_TRY(ask_method(guest, "pass", method, INFINITY, 0, NULL, &answer));
   const json_t *found = json_object_get(answer, "seconds");
   bool fine = json_array_size(found) == (size_t)parts;
   for (int i = 0; fine && i < parts; ++i) {

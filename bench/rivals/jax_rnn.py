@@ -62,7 +62,6 @@ class Lstm(recurrent.Jax):
         return states, layers
 
 
-METHODS = {"jax_rnn": False, "jax_rnn_reference": True}
+METHODS = {"jax_rnn": ("JAX", functools.partial(Lstm, False)), "jax_rnn_reference": ("JAX", functools.partial(Lstm, True))}
 if __name__ == "__main__":
-    recurrent.serve(__doc__, {name: ("JAX", functools.partial(Lstm, reference)) for name, reference in METHODS.items()},
-                    recurrent.import_jax)
+    recurrent.serve(__doc__, METHODS, "jax")

@@ -21,17 +21,24 @@ pytorch_graph is one CUDA graph of it. In front of each, weights and averages ar
 Backward computes the gradients of all weights, not the input's. On a GPU events in the stream time PyTorch's passes, cuDNN's TF32
 is off; JAX's products are exact there too, and the host times its passes from the call to the results, launches included. Where
 bench/rivals/setup has made its environment, the script runs in it; otherwise it uses what the interpreter has, and a library that
-is missing is refused with the command that installs it.
+is missing is refused with the command that installs it. The libraries are imported while the program goes on with its own: the
+first method that needs one waits for it.
 """
 import argparse
+import contextlib
 import functools
 import glob
 import importlib
+import importlib.metadata
 import json
 import os
 import signal
 import sys
+import threading
 import time
+import types
+
+from cells import cell_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 ENVIRONMENT = os.path.join(ROOT, "build", "rivals")  # as in bench/rivals/setup
@@ -61,7 +68,8 @@ def parse(description):
 
 
 def limit_threads(count):
-    """XLA takes as many threads as there are processors for the process, and has a switch for one thread."""
+    """OpenMP is PyTorch's. XLA takes as many threads as there are processors for the process, and has a switch for one thread."""
+    os.environ["OMP_NUM_THREADS"] = str(count)
     if count == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     elif count < len(os.sched_getaffinity(0)):
@@ -259,94 +267,23 @@ class StepReplay(Step):
 STEPS = {"pytorch": Step, "pytorch_graph": StepReplay}
 
 
-# ---- JAX: cells as functions of the weights (w_ih, w_hh, b_ih, b_hh) ----
+# ---- JAX ----
 
 
-def rnn_input(w, x):
-    return x @ w[0].T + (w[2] + w[3])
-
-
-def rnn_step(function, w, a, h):
-    return function(a + h @ w[1].T)
-
-
-def rnn_jacobian(function, w, a, h):
-    """d h' / d h, [..., H, H]."""
-    _, slope = jax.jvp(function, (a + h @ w[1].T,), (jnp.ones_like(h),))
-    return slope[..., None] * w[1]
-
-
-def gru_input(w, x):
-    return x @ w[0].T + w[2]
-
-
-def gru_gates(w, a, h):
-    """r, z, n and the product of n's recurrent weights with h."""
-    (xr, xz, xn), (hr, hz, hn) = jnp.split(a, 3, -1), jnp.split(h @ w[1].T + w[3], 3, -1)
-    r, z = jax.nn.sigmoid(xr + hr), jax.nn.sigmoid(xz + hz)
-    return r, z, jnp.tanh(xn + r * hn), hn
-
-
-def gru_step(w, a, h):
-    r, z, n, _ = gru_gates(w, a, h)
-    return n + z * (h - n)
-
-
-def gru_jacobian(w, a, h):
-    r, z, n, hn = gru_gates(w, a, h)
-    by_n = (1 - z) * (1 - n * n)
-    wr, wz, wn = jnp.split(w[1], 3)
-    product = (by_n * hn * r * (1 - r))[..., None] * wr + ((h - n) * z * (1 - z))[..., None] * wz + (by_n * r)[..., None] * wn
-    return product + z[..., None] * jnp.eye(h.shape[-1], dtype=h.dtype)
-
-
-def lstm_gates(w, a, s):
-    """i, f, g, o and c' of a state s, which is h in front of c."""
-    h, c = jnp.split(s, 2, -1)
-    i, f, g, o = jnp.split(a + h @ w[1].T, 4, -1)
-    i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
-    return i, f, g, o, c, f * c + i * g
-
-
-def lstm_step(w, a, s):
-    _, _, _, o, _, c = lstm_gates(w, a, s)
-    return jnp.concatenate([o * jnp.tanh(c), c], -1)
-
-
-def lstm_jacobian(w, a, s):
-    i, f, g, o, before, c = lstm_gates(w, a, s)
-    out, (wi, wf, wg, wo) = jnp.tanh(c), jnp.split(w[1], 4)
-    by_h = (g * i * (1 - i))[..., None] * wi + (before * f * (1 - f))[..., None] * wf + (i * (1 - g * g))[..., None] * wg
-    by_c = f[..., None] * jnp.eye(f.shape[-1], dtype=f.dtype)
-    bridge = (o * (1 - out * out))[..., None]
-    of_h = jnp.concatenate([bridge * by_h + (out * o * (1 - o))[..., None] * wo, bridge * by_c], -1)
-    return jnp.concatenate([of_h, jnp.concatenate([by_h, by_c], -1)], -2)
-
-
-def cell_of(model, nonlinearity):
-    """The input's part of a step, the step, and its Jacobian."""
-    if model == "gru":
-        return gru_input, gru_step, gru_jacobian
-    if model == "lstm":
-        return rnn_input, lstm_step, lstm_jacobian
-    function = {"tanh": jnp.tanh, "relu": jax.nn.relu}[nonlinearity]
-    return rnn_input, functools.partial(rnn_step, function), functools.partial(rnn_jacobian, function)
-
-
-def size_of(step):
-    """Numbers in a state, over H."""
-    return 2 if step is lstm_step else 1
+def jax_functions():
+    """For the cells."""
+    return types.SimpleNamespace(tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, concatenate=jnp.concatenate,
+                                 split=jnp.split, eye=jnp.eye, ones_like=jnp.ones_like, jvp=jax.jvp)
 
 
 def run_layers(cell, unroll, every, weights, x, whole=False):
     """h of the top layer: [T,B,H], or of the last step alone [B,H]. whole: of one layer the states, c behind h."""
-    take_input, step, _ = cell
     for i, w in enumerate(weights):
         keep = every or i + 1 < len(weights)
-        advance = lambda h, a, w=w, keep=keep: (lambda new: (new, new if keep else None))(step(w, a, h))
+        advance = lambda h, a, w=w, keep=keep: (lambda new: (new, new if keep else None))(cell.step(w, a, h))
         hidden = w[1].shape[1]
-        zero = jnp.zeros((x.shape[1], size_of(step) * hidden), x.dtype)
-        last, x = jax.lax.scan(advance, zero, take_input(w, x), unroll=unroll)
+        zero = jnp.zeros((x.shape[1], cell.width * hidden), x.dtype)
+        last, x = jax.lax.scan(advance, zero, cell.take_input(w, x), unroll=unroll)
         x = x[..., :hidden] if keep and not whole else x
     return x if every else last[..., :hidden]
 
@@ -358,13 +295,12 @@ def join(first, second):
 
 def scan_back(cell, w, x, states, seeds):
     """The gradients of one layer's weights and of its input, from those that enter at each step: g_{t-1} = J_t' g_t + s_{t-1}."""
-    take_input, step, jacobian = cell
     before = jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]])
-    matrices = jacobian(w, take_input(w, x), before)
+    matrices = cell.jacobian(w, cell.take_input(w, x), before)
     matrices = jnp.concatenate([matrices[1:], jnp.zeros_like(matrices[:1])])
     seeds = jnp.concatenate([seeds, jnp.zeros((*seeds.shape[:-1], states.shape[-1] - seeds.shape[-1]), seeds.dtype)], -1)
     g = jax.lax.associative_scan(join, (matrices, seeds), reverse=True)[1]
-    return jax.vjp(lambda w, x: step(w, take_input(w, x), before), w, x)[1](g)
+    return jax.vjp(lambda w, x: cell.step(w, cell.take_input(w, x), before), w, x)[1](g)
 
 
 def run_associative(cell, every, weights, x, seed):
@@ -383,7 +319,7 @@ def run_associative(cell, every, weights, x, seed):
 @functools.lru_cache(maxsize=None)  # compiled programs are kept with the function
 def programs(model, nonlinearity, every, unroll):
     """The forward pass, and both passes, which give the gradients of the weights."""
-    cell = cell_of(model, nonlinearity)
+    cell = cell_of(jax_functions(), model, nonlinearity)
     forward = functools.partial(run_layers, cell, unroll or 1, every)
     if unroll:
         both = lambda weights, x, seed: jax.vjp(lambda w: forward(w, x), weights)[1](seed)[0]
@@ -457,11 +393,28 @@ class Scan(Jax):
 # ---- the talk with the program ----
 
 
-class Server:
-    """Answers requests until there are no more."""
+@contextlib.contextmanager
+def at_most(seconds):
+    """Refuses what is inside when it has taken so long. None: it may take any time."""
 
-    def __init__(self, device, methods):
-        self.device, self.methods = device, methods  # {"name": ("library", what makes it of a point and a device)}
+    def stop(*_):
+        raise Refused("--time-limit was over before its first pass was")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Server:
+    """Answers requests until there are no more. The libraries are imported beside it."""
+
+    def __init__(self, options, methods, packages):
+        self.device, self.methods = options.device, methods
+        self.versions = dict(versions_of(packages))
+        self.imports = threading.Thread(target=import_libraries, args=(options, {library for library, _ in methods.values()}))
         self.input = os.fdopen(os.dup(0), "rb")
         self.output = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)  # what a library prints does not disturb the answers
@@ -490,6 +443,7 @@ class Server:
 
     def enter(self, method):
         library, make = self.methods[method]
+        self.imports.join()
         if library in MISSING:
             raise Refused(f"{library} is not installed ({MISSING[library]}): bench/rivals/setup installs it")
         point = self.read_point(*self.point)
@@ -498,7 +452,7 @@ class Server:
                 raise Refused("a training step is PyTorch's alone")
             make = STEPS[method]
         self.entered[method] = make(point, self.device)
-        self.send({}, self.entered[method].results())
+        return self.entered[method].results()
 
     def answer(self, request, data):
         asked, method = request["ask"], request.get("method")
@@ -506,14 +460,17 @@ class Server:
             self.point, self.entered = (request, data), {}
             self.send({})
         elif asked == "enter":
-            self.enter(method)
+            with at_most(request.get("seconds")):
+                results = self.enter(method)
+            self.send({}, results)
         elif asked == "pass":
             self.send({"seconds": self.entered[method].seconds()})
         else:
             raise Refused(f"asked for {asked}")
 
     def run(self):
-        self.send({"guest": 1, "methods": list(self.methods), "versions": VERSIONS})
+        self.imports.start()
+        self.send({"guest": 1, "methods": list(self.methods), "versions": self.versions})
         for line in iter(self.input.readline, b""):
             request = json.loads(line)
             data = self.input.read(request.get("bytes", 0))
@@ -529,7 +486,16 @@ def words_of(failed):
     return (str(failed).strip() or type(failed).__name__).splitlines()[0]
 
 
-MISSING, VERSIONS = {}, {}
+MISSING = {}  # why a library cannot be used
+
+
+def versions_of(packages):
+    """Of those that are installed, without an import."""
+    for name in packages:
+        try:
+            yield {"torch": "pytorch"}.get(name, name), importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
 
 
 def import_torch(options):
@@ -538,8 +504,6 @@ def import_torch(options):
         import numpy as np
         import torch
 
-        VERSIONS["pytorch"] = torch.__version__
-        torch.set_num_threads(options.threads)
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         if options.device == "cuda" and not torch.cuda.is_available():
             MISSING["PyTorch"] = "this one has no CUDA"
@@ -556,7 +520,6 @@ def import_jax(options):
         import jax.numpy as jnp
         import numpy as np
 
-        VERSIONS["jax"] = jax.__version__
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_default_matmul_precision", "highest")
     except Exception as missing:
@@ -568,30 +531,32 @@ def import_jax(options):
         MISSING["JAX"] = f"this one has no {'CUDA' if options.device == 'cuda' else options.device}: {words_of(missing)}"
 
 
+def import_libraries(options, libraries):
+    """One after the other: modules that two threads import at once may wait for each other."""
+    for library, load in {"PyTorch": import_torch, "JAX": import_jax}.items():
+        if library in libraries:
+            load(options)
+
+
 def need(module, package):
     """A module of a package that bench/rivals/setup does not install."""
     try:
-        found = importlib.import_module(module)
-    except (ImportError, OSError) as missing:
+        return importlib.import_module(module)
+    except Exception as missing:  # also of one that is broken, or that another version of a library breaks
         raise Refused(f"left out: needs {package} ({words_of(missing)})") from missing
-    VERSIONS[package] = getattr(sys.modules[package], "__version__", "unknown")
-    return found
 
 
-def serve(description, methods, *libraries):
-    """Runs a rival: these methods, of these libraries."""
+def serve(description, methods, *packages):
+    """Runs a rival: {"method": ("library", what makes it of a point and a device)}. packages: whose versions the document gets."""
     enter_environment()
     options = parse(description)
-    here = os.path.dirname(os.path.realpath(sys.argv[0]))  # files here are named as the packages that they import
-    sys.path[:] = [folder for folder in sys.path if os.path.realpath(folder) != here]
     limit_threads(options.threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends the talk
-    for load in libraries:
-        load(options)
-    Server(options.device, methods).run()
+    Server(options, methods, packages).run()
 
 
+METHODS = {"pytorch": ("PyTorch", PyTorch), "pytorch_graph": ("PyTorch", Replay),
+           **{f"jax_scan_{unroll}": ("JAX", functools.partial(Scan, unroll)) for unroll in UNROLLED},
+           "jax_associative_scan": ("JAX", functools.partial(Scan, 0))}
 if __name__ == "__main__":
-    serve(__doc__, {"pytorch": ("PyTorch", PyTorch), "pytorch_graph": ("PyTorch", Replay),
-                    **{f"jax_scan_{unroll}": ("JAX", functools.partial(Scan, unroll)) for unroll in UNROLLED},
-                    "jax_associative_scan": ("JAX", functools.partial(Scan, 0))}, import_torch, import_jax)
+    serve(__doc__, METHODS, "torch", "jax")

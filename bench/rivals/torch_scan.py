@@ -14,13 +14,13 @@ import functools
 import types
 
 import recurrent
+from cells import cell_of
 
 
-def name_functions():
-    """Gives the cells of recurrent.py, which are written with jax.numpy's names, PyTorch's functions."""
+def torch_functions():
+    """For the cells."""
     torch = recurrent.torch
-    recurrent.jax = types.SimpleNamespace(nn=types.SimpleNamespace(sigmoid=torch.sigmoid, relu=torch.relu))
-    recurrent.jnp = types.SimpleNamespace(tanh=torch.tanh, concatenate=torch.cat, split=torch.chunk)
+    return types.SimpleNamespace(tanh=torch.tanh, sigmoid=torch.sigmoid, relu=torch.relu, concatenate=torch.cat, split=torch.chunk)
 
 
 class Scan(recurrent.Autograd):
@@ -31,8 +31,7 @@ class Scan(recurrent.Autograd):
         except ImportError as missing:
             raise recurrent.Refused(f"left out: needs PyTorch >= 2.15, whose scan has gradients, this is {torch.__version__}"
                                     ) from missing
-        name_functions()
-        self.scan, self.cell = scan, recurrent.cell_of(point["model"], point.get("nonlinearity"))
+        self.scan, self.cell = scan, cell_of(torch_functions(), point["model"], point.get("nonlinearity"))
         if backend:
             torch._dynamo.config.capture_scalar_outputs = True  # the inductor's loop counts its steps in one
             torch._dynamo.reset()  # graphs of other points, whose number is limited
@@ -40,18 +39,18 @@ class Scan(recurrent.Autograd):
         super().__init__(point, device)
 
     def layer(self, x, *w):
-        take_input, step, _ = self.cell
         hidden = w[1].shape[1]
 
         def advance(h, a):
-            new = step(w, a, h)
+            new = self.cell.step(w, a, h)
             return new, new.clone()  # the scan's results may not share memory
 
-        zero = x.new_zeros((x.shape[1], recurrent.size_of(step) * hidden))
-        return self.scan(advance, zero, take_input(w, x))[1][..., :hidden]
+        zero = x.new_zeros((x.shape[1], self.cell.width * hidden))
+        return self.scan(advance, zero, self.cell.take_input(w, x))[1][..., :hidden]
 
 
-METHODS = {"torch_scan": None, "torch_scan_aot_eager": "aot_eager", "torch_scan_inductor": "inductor"}
+METHODS = {"torch_scan": ("PyTorch", functools.partial(Scan, None)),
+           "torch_scan_aot_eager": ("PyTorch", functools.partial(Scan, "aot_eager")),
+           "torch_scan_inductor": ("PyTorch", functools.partial(Scan, "inductor"))}
 if __name__ == "__main__":
-    recurrent.serve(__doc__, {name: ("PyTorch", functools.partial(Scan, backend)) for name, backend in METHODS.items()},
-                    recurrent.import_torch)
+    recurrent.serve(__doc__, METHODS, "torch")

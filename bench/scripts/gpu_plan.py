@@ -38,7 +38,9 @@ CONSTANTS = {
     "reference_s": 2.7e-7,
     "sweep_s": 3e-5,  # two sweeps of --cold: 2 x 50 MB each, at half of the bandwidth of a copy; some 40 rows
     "rounds_twice": 1.5,  # rounds that are noisy run again
-    "rivals_s": 16,  # guessed: to import PyTorch and JAX, and to compile ten programs
+    # Guessed: to enter all methods of bench/rivals/libraries.py, which imports PyTorch and JAX beside what comes before. On two
+    # busy cores (a GRU, T = 500, B = 64, H = 128) JAX's four scans took 33 s, torch_scan's methods 8, 18 and 41 s.
+    "rivals_s": 44,
     # A round of the eight rows of `bench step`, seconds a step, and the passes in front of the rounds: from the passes of
     # rnn_1000.json 165, 149, 95 and 83 us, queued and recorded. PyTorch's two rows take cuDNN's standard algorithm.
     "step_own_s": 1e-6,
@@ -89,8 +91,9 @@ def has_reference(block, kind, words):
     return block == "A" and kind == "bench" and words[0] in CELLS and options_of(words).get("--loss") != "all"
 
 
-def predict_layers(model, options, seen, shipped):
-    """`bench rnn`, `gru` or `lstm` at one point; shipped: the bundle has its references."""
+def predict_layers(model, options, seen, budget, shipped):
+    """`bench rnn`, `gru` or `lstm` at one point; shipped: the bundle has its references. Rivals that take longer to begin than the
+    point has are left out of it."""
     c = CONSTANTS
     B, H, inits, repeats, steps, width, reference = shape_of(model, options)
     first = (model, B, H) not in seen
@@ -100,7 +103,8 @@ def predict_layers(model, options, seen, shipped):
     point += c["sweep_s"] * (c["other_passes"] + repeats) * 40 if "--cold" in options else 0
     point += (c["own_s"] + c["winners_s"]) * steps * width * (c["other_passes"] + repeats * c["rounds_twice"])
     point += c["others_s"] * steps * max(1, width / 4) * c["other_passes"] * (1 if first else 0)
-    return c["start_s"] + inits * point + (c["rivals_s"] if "--rivals" in options else 0)
+    own = c["start_s"] + inits * point
+    return max(own, min(own + c["rivals_s"], budget)) if "--rivals" in options else own
 
 
 def predict_tests(words):
@@ -125,7 +129,7 @@ def predict(block, kind, words, budget, seen):
             return budget  # of a program that does not exist
         if words[0] == "step":
             return predict_step(options)
-        return predict_layers(words[0], options, seen, has_reference(block, kind, words))
+        return predict_layers(words[0], options, seen, budget, has_reference(block, kind, words))
     return None
 
 

@@ -52,7 +52,8 @@ echo 'exit 1' | program bin/nvidia-smi
 program bin/python3 <<'END'
 case "$*" in
 *nvidia*) exit 1 ;;
--c*) [ ! -e "${0%/*}/../bundle/no_pytorch" ] || exit 1 ;;
+*torch.cuda*) [ ! -e "${0%/*}/../bundle/no_pytorch" ] || exit 1 ;;
+-c*) [ ! -e "${0%/*}/../bundle/no_python" ] || exit 1 ;;
 *) exec "${0%/*}/../bundle/bppsa" "$@" ;;
 esac
 END
@@ -164,6 +165,11 @@ code=0
 POINTS=late.txt root/bench/gpu.sh --plan >out.txt || code=$?
 check "a point without enough time is no error: $code" [ "$code" -eq 1 ]
 check "it is not named" grep -q '^too long: rnn_100000: [0-9.]* s, expected at most 3$' out.txt
+sed 's/^C h128_b64 [0-9]* /C h128_b64 6 /' "$points" >late.txt # rivals are left out by its time, what it measures itself is not
+code=0
+POINTS=late.txt root/bench/gpu.sh --plan >out.txt || code=$?
+check "a point without time for its own rows is no error: $code" [ "$code" -eq 1 ]
+check "it is not named" grep -q '^too long: h128_b64: [0-9.]* s, expected at most 6$' out.txt
 echo 'A twice' >late.txt
 code=0
 POINTS=late.txt root/bench/gpu.sh --plan >out.txt 2>&1 || code=$?
@@ -287,15 +293,21 @@ check "a block that was not asked for has run" [ "$(grep -c -v '^bench rnn' bund
 # What a point needs and does not exist leaves it out by name.
 rm bundle/also bundle/weights/gru_500.safetensors
 touch bundle/no_pytorch
-run 0 SECONDS_IN_ALL=100000 BLOCKS='A E P L'
+run 0 SECONDS_IN_ALL=100000 BLOCKS='A E P'
 for left in 'step_rnn_trained: left out: bppsa bench step has no --weights' \
-  'rnn_trained: left out: bppsa bench rnn has no --weights' 'python_tests: left out: no PyTorch with CUDA in python3' \
-  'step_gru_pytorch: left out: no PyTorch with CUDA in python3' 'flashrnn: left out: no PyTorch with CUDA in python3'; do
+  'rnn_trained: left out: bppsa bench rnn has no --weights' 'python_tests: left out: no PyTorch with CUDA in python3'; do
   check "not left out by name: $left" grep -q "^skipped: $left\$" results/log.txt
 done
-check "a point that is left out has a line" [ "$(names results/points.jsonl | grep -c -e trained -e pytorch || true)" -eq 0 ]
-echo --weights >bundle/also # and no --references, which points do without
+check "a point that is left out has a line" [ "$(names results/points.jsonl | grep -c trained || true)" -eq 0 ]
+check "a rival that says which library it lacks keeps its point away" grep -q '"point": "step_gru_pytorch", ' results/points.jsonl
 rm bundle/no_pytorch
+touch bundle/no_python
+run 0 SECONDS_IN_ALL=100000 BLOCKS=C
+for point in h128_b64 h128_b64_lstm; do
+  check "without Python $point is not left out by name" grep -q "^skipped: $point: left out: no python3\$" results/log.txt
+done
+echo --weights >bundle/also # and no --references, which points do without
+rm bundle/no_python
 run 0 SECONDS_IN_ALL=100000 BLOCKS='A E'
 check "a file that the bundle lacks is not named" \
   grep -q '^skipped: step_gru_trained_500: left out: no weights/gru_500.safetensors in the bundle$' results/log.txt

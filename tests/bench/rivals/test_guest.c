@@ -9,6 +9,7 @@
 
 #include "bench/rivals/guest.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 
 #define SELF "/proc/self/exe"
 #define POINT "--seq-len 6 --batch 2 --hidden 3 --init default --repeats 2 --threads 1 --rivals " SELF
@@ -145,6 +146,13 @@ static void answer(const json_t *request, const json_t *point, const float *data
     say(is_mode("refuses") ? "{\"refused\": \"no such shape\"}\n" : "{}\n");
   } else if (strcmp(asked, "enter") == 0 && strcmp(method, "none") == 0) {
     say("{\"refused\": \"not installed: run this\"}\n");
+  } else if (strcmp(asked, "enter") == 0 && is_mode("hangs")) {
+    sleep(60);
+  } else if (strcmp(asked, "enter") == 0 && is_mode("heeds")) { /* what it is told about the time */
+    const double seconds = json_number_value(json_object_get(request, "seconds"));
+    const bool told = seconds > 0 && seconds < 3;
+    (void)usleep(told ? (useconds_t)(1e6 * seconds) : 0);
+    say(told ? "{\"refused\": \"gave up in time\"}\n" : "{\"refused\": \"not told\"}\n");
   } else if (strcmp(asked, "enter") == 0 && is_mode("one") && ++entered > 1) {
     say("{\"refused\": \"one was enough\"}\n");
   } else if (strcmp(asked, "enter") == 0) {
@@ -175,7 +183,7 @@ static int be_guest(void) {
   }
   say(is_mode("garbage")   ? "hello\n"
       : is_mode("unnamed") ? "{\"guest\": 1}\n"
-      : is_mode("two") || is_mode("one")
+      : is_mode("two") || is_mode("one") || is_mode("heeds")
           ? "{\"guest\": 1, \"methods\": [\"slow\", \"plain\"], \"versions\": {}}\n"
           : "{\"guest\": 1, \"methods\": [\"plain\", \"none\"], \"versions\": {\"plain\": \"4.5\"}}\n");
   for (;;) {
@@ -473,10 +481,45 @@ static void patience(void **state) {
   (void)state;
   bppsa_guest *guest = NULL;
   set_mode("silent");
-  assert_int_equal(bppsa_guest_start(SELF, 1, "cpu", 0.05, &guest), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_guest_start(SELF, 1, "cpu", &(bppsa_guest_waits){.patience_s = 0.05}, &guest), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "gave no answer within 0 s"));
   assert_null(guest);
   bppsa_guest_stop(NULL);
+}
+
+/* A method that does not heed the limit is lost behind it, which is said; nothing is entered then. */
+static void limit(void **state) {
+  (void)state;
+  float x[6] = {0};
+  bppsa_guest *guest = NULL;
+  set_mode("hangs");
+  const double over = bppsa_now() + 1;
+  const bppsa_guest_waits waits = {.patience_s = 900, .over = over, .grace_s = 0.01};
+  assert_int_equal(bppsa_guest_start(SELF, 1, "cpu", &waits, &guest), BPPSA_OK);
+  assert_true(bppsa_guest_time(guest) > 0.01 && bppsa_guest_time(guest) < 1.01);
+  assert_int_equal(bppsa_guest_enter(guest, "plain", sizeof x, x), BPPSA_ERR_UNSUPPORTED);
+  assert_non_null(strstr(bppsa_last_error(), "the rivals' program gave no answer within "));
+  assert_non_null(strstr(bppsa_last_error(), " s: --time-limit was over"));
+  assert_true(bppsa_now() > over + 0.03 && bppsa_now() < over + 30);
+  assert_true(bppsa_guest_time(guest) == 0);
+  assert_int_equal(bppsa_guest_enter(guest, "plain", sizeof x, x), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(), "--time-limit was over");
+  bppsa_guest_stop(guest);
+}
+
+/* A method that is being entered when the limit is over gives up; the next one does not begin, and the project's rows are
+ * measured. Without a limit nothing is said about the time. */
+static void limit_of_a_point(void **state) {
+  (void)state;
+  set_mode("heeds");
+  json_t *document = run_json("bench rnn --json --seq-len 6 --init default --time-limit 2 " SHAPE);
+  assert_string_equal(get_text(find_phase(document, "backward", "slow"), "skipped"), "gave up in time");
+  assert_string_equal(get_text(find_phase(document, "backward", "plain"), "skipped"), "--time-limit was over");
+  assert_int_equal(get_integer(find_phase(document, "backward", "bp"), "repeats"), 2);
+  json_decref(document);
+  document = run_json(FORWARD);
+  assert_string_equal(get_text(find_row(json_object_get(document, "left_out"), "plain"), "reason"), "not told");
+  json_decref(document);
 }
 
 /* Every allocation fails once: one line, exit code 1 or a row that says so, and nothing is held. */
@@ -501,8 +544,10 @@ int main(int count, char **arguments) {
     return be_guest();
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(right),       cmocka_unit_test(forward_passes),     cmocka_unit_test(steps), cmocka_unit_test(two_points),
-      cmocka_unit_test(qualifying),  cmocka_unit_test(qualifying_forward), cmocka_unit_test(wrong), cmocka_unit_test(failures),
-      cmocka_unit_test(first_lines), cmocka_unit_test(patience),           cmocka_unit_test(memory)};
+      cmocka_unit_test(right),           cmocka_unit_test(forward_passes), cmocka_unit_test(steps),
+      cmocka_unit_test(two_points),      cmocka_unit_test(qualifying),     cmocka_unit_test(qualifying_forward),
+      cmocka_unit_test(wrong),           cmocka_unit_test(failures),       cmocka_unit_test(first_lines),
+      cmocka_unit_test(patience),        cmocka_unit_test(memory),         cmocka_unit_test(limit),
+      cmocka_unit_test(limit_of_a_point)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -16,7 +16,7 @@ fail() {
 }
 
 # A Python without the libraries: the copy finds no environment beside it, and modules of these names refuse to be imported.
-cp "$source/bench/rivals/recurrent.py" bench/rivals/
+cp "$source/bench/rivals/recurrent.py" "$source/bench/rivals/cells.py" bench/rivals/
 for module in numpy torch jax; do
   echo 'raise ImportError("none in this test")' >"none/$module.py"
 done
@@ -77,6 +77,16 @@ printf '%s\n' '{"ask": "enter", "method": "jax_scan_1"}' '{"ask": "enter", "meth
 for words in 'JAX is not installed (jaxlib is too old)' 'PyTorch is not installed (of another numpy)'; do
   grep -q "\"refused\": \"$words: " lines.txt || fail "a broken library: $(cat lines.txt)"
 done
+
+# The first line waits for no import, and a time limit ends the wait for one.
+mkdir -p slow
+echo 'import time; time.sleep(1)' >slow/torch.py
+echo >slow/numpy.py
+echo '{"ask": "enter", "method": "torch_scan", "seconds": 0.1}' |
+  PYTHONPATH=$scratch/slow python3 "$source/bench/rivals/torch_scan.py" >lines.txt || fail "exit code $?: a slow library"
+grep -q '^{"guest": 1, "methods": \["torch_scan", ' lines.txt || fail "no first line: $(cat lines.txt)"
+tail -n 1 lines.txt | grep -q '^{"refused": "--time-limit was over before its first pass was"}$' ||
+  fail "a slow library: $(cat lines.txt)"
 
 # PyTorch's graphs, with a GPU that is played on the processor: passes come first, on a side stream, and nothing that autograd knows
 # of them is left when a capture begins; the graphs are then replayed, two a pass, one a step.

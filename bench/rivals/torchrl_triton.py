@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torchrl's Triton kernels in the rounds of `bench gru` and `bench lstm`, as bench/rivals/recurrent.py takes part in them.
 
-    build/cuda/bppsa bench gru --device cuda --rivals bench/rivals/torchrl.py [--seq-len 500 --batch 64 --hidden 128]
+    build/cuda/bppsa bench gru --device cuda --rivals bench/rivals/torchrl_triton.py [--seq-len 500 --batch 64 --hidden 128]
 
 They are what torchrl's GRUModule and LSTMModule with recurrent_backend="triton" call: one kernel runs all steps of a pass up to
 some 256 units, and Triton tunes it at its first call. They are on a GPU alone, in float32, and read the batch first: the input is
@@ -35,7 +35,7 @@ class Triton(recurrent.Autograd):
         return self.kernel(x, *self.begins, *w, self.resets)[0]
 
 
-METHODS = {"torchrl_triton": "ieee", "torchrl_triton_tf32x3": "tf32x3"}
+METHODS = {"torchrl_triton": ("PyTorch", functools.partial(Triton, "ieee")),
+           "torchrl_triton_tf32x3": ("PyTorch", functools.partial(Triton, "tf32x3"))}
 if __name__ == "__main__":
-    recurrent.serve(__doc__, {name: ("PyTorch", functools.partial(Triton, precision)) for name, precision in METHODS.items()},
-                    recurrent.import_torch)
+    recurrent.serve(__doc__, METHODS, "torch", "torchrl")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """FlashRNN's CUDA kernels in the rounds of `bench rnn`, `gru` and `lstm`, as bench/rivals/recurrent.py takes part in them.
 
-    TORCH_EXTENSIONS_DIR=DIRECTORY build/cuda/bppsa bench lstm --device cuda --rivals bench/rivals/flashrnn.py
+    TORCH_EXTENSIONS_DIR=DIRECTORY build/cuda/bppsa bench lstm --device cuda --rivals bench/rivals/flashrnn_cuda.py
 
 The package is pip's flashrnn (1.0.8 has been looked at). It compiles its kernels for a shape when they are first called, for
 minutes, and needs a GPU for that: so the script takes part where TORCH_EXTENSIONS_DIR has kernels that were made beforehand (call
@@ -47,7 +47,7 @@ class Flash(recurrent.Autograd):
         return self.run(inputs, matrix, biases)[0][0, :, :, 0]
 
 
-METHODS = {"flashrnn_fused": "cuda_fused", "flashrnn": "cuda"}
+METHODS = {"flashrnn_fused": ("PyTorch", functools.partial(Flash, "cuda_fused")),
+           "flashrnn": ("PyTorch", functools.partial(Flash, "cuda"))}
 if __name__ == "__main__":
-    recurrent.serve(__doc__, {name: ("PyTorch", functools.partial(Flash, backend)) for name, backend in METHODS.items()},
-                    recurrent.import_torch)
+    recurrent.serve(__doc__, METHODS, "torch", "flashrnn")
