@@ -242,8 +242,11 @@ static void test_input(void **state) {
   json_t *document =
       run_json("eval gru --weights wide.safetensors --input 3 --seq-len 8 --batch 4 --samples 40 --threads 1 --json");
   assert_int_equal(get_integer(document, "samples"), 40);
+  json_t *same = run_json("eval gru --weights wide.safetensors --seq-len 8 --batch 4 --samples 40 --threads 1 --json");
+  assert_true(json_equal(document, same)); /* the bitstream has as many features as the weights */
+  json_decref(same);
   json_decref(document);
-  run_result narrow = run("eval gru --weights wide.safetensors --seq-len 8 --batch 4 --samples 40 --threads 1");
+  run_result narrow = run("eval gru --weights wide.safetensors --input 1 --seq-len 8 --batch 4 --samples 40 --threads 1");
   assert_int_equal(narrow.code, 2); /* weights of 3, a bitstream of 1 */
   release(&narrow);
   assert_fails(2, "--input: given beside --data npy:a,b", "train rnn --input 2 --data npy:a,b --iterations 1");

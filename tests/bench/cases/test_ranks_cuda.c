@@ -5,7 +5,8 @@
 #include "comm/comm.h"
 #include "core/device.h"
 
-#define SMALL "--seq-len 7 --batch 2 --hidden 3 --input 2 --repeats 1 --micro-batches 2 --threads 1 --json"
+#define SMALL "--seq-len 7 --batch 2 --hidden 3 --input 2 --repeats 1 --threads 1 --json"
+#define ALONG_TIME SMALL " --micro-batches 2"
 
 static bool nccl;
 
@@ -38,7 +39,8 @@ static void check_rows(const json_t *document, size_t count) {
 static void along_time(void **state) {
   (void)state;
   for (int t = 0; t <= (nccl ? 1 : 0); ++t) {
-    json_t *document = run_json("bench ranks --split time --ranks 3 --device cuda %s " SMALL, t == 1 ? "--transport nccl" : "");
+    json_t *document =
+        run_json("bench ranks --split time --ranks 3 --device cuda %s " ALONG_TIME, t == 1 ? "--transport nccl" : "");
     check_rows(document, 3 + 3 * 4);
     assert_int_equal(get_integer(find_row(document, "gru", "time", "bp", 3), "all_messages"), 2 * 2 + 2 * 2 + 2);
     assert_int_equal(get_integer(find_row(document, "gru", "time", "chunked", 3), "all_messages"), 2 * 2 + 2 * 2 + 2);
@@ -52,7 +54,7 @@ static void along_time(void **state) {
 static void speculative(void **state) {
   (void)state;
   json_t *document = run_json("bench ranks --split time --ranks 3 --device cuda --forward speculative --forward-chunks 3 "
-                              "--warm-up 2 " SMALL);
+                              "--warm-up 2 " ALONG_TIME);
   const json_t *alone = find_row(document, "gru", "alone", "bp-speculative", 1);
   check_rows(document, 4 + 3 * 4 * 2);
   for (int64_t ranks = 1; ranks <= 3; ++ranks) {
@@ -62,7 +64,7 @@ static void speculative(void **state) {
   }
   json_decref(document);
   document = run_json("bench ranks --split time --ranks 2 --model lstm --device cuda --forward speculative --forward-chunks 3 "
-                      "--warm-up 2 " SMALL);
+                      "--warm-up 2 " ALONG_TIME);
   assert_true(get_integer(find_row(document, "lstm", "time", "bp-speculative", 2), "mended") > 0);
   json_decref(document);
 }
