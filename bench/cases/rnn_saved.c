@@ -299,7 +299,7 @@ static bppsa_status finish(bppsa_bench *bench) {
   const char *path = bench->asked->save_references;
   BPPSA_TRY(bppsa_save_results(1, &(bppsa_result_file){path, save, made}));
   for (int64_t i = 0; !to->json && i < made->count; ++i) {
-    const double seconds = json_real_value(json_object_get(json_array_get(bench->report.rows, (size_t)i), "took_s"));
+    const double seconds = json_number_value(json_object_get(json_array_get(bench->report.rows, (size_t)i), "took_s"));
     char time[24];
     BPPSA_TRY(bppsa_output_print(to, "%s: %s\n", made->points[i].key, bppsa_bench_time_text(seconds, time, sizeof time)));
   }
