@@ -412,17 +412,18 @@ class Kept(Passes):
     def test_after_the_backward_pass(self):
         layer, x = bppsa.torch.LSTM(1, 20), torch.randn(1000, 16, 1)
         output = 1000 * 16 * 20 * 4
+        steps = 40  # the allocator itself may keep what one pass takes, 16 MB: that must be little beside them
         for what, limit in (("loss", output), ("detached", 2 * output), ("row", 2 * output)):
             for _ in range(3):
                 layer(x)[0].sum().backward()
             kept, before = [], self.resident()
-            for _ in range(12):
+            for _ in range(steps):
                 states = layer(x)[0]
                 loss = states.sum()
                 loss.backward()
                 kept.append({"loss": loss, "detached": states.detach(), "row": states[-1, 0].detach()}[what])
                 del states, loss
-            self.assertLess((self.resident() - before) / 12, limit, what)
+            self.assertLess((self.resident() - before) / steps, limit, what)
 
     def test_a_loss_keeps_no_memory_of_a_module(self):
         """Nor can it be told from one whose module is there: a graph that is retained still has its backward pass."""
