@@ -28,8 +28,8 @@ static const char document[] =
     "  \"slowdowns\": [{\"ranks\": 2, \"median\": 1.5, \"low\": 1.25, \"high\": 1.75, \"rounds\": 9, \"confidence\": 0.96}]}}";
 
 static const char *const lines[] = {
-    "fc                         1.000   -10+25%       2.000     -0+0%       0.000                 1.000                 0.500    "
-    "      \n",
+    ("fc                         1.000   -10+25%       2.000     -0+0%       0.000                 1.000                 0.500"
+     "          \n"),
     "fc: a scan takes 1.000 us a sample longer than BP, a product of two steps' Jacobians takes 2.000 us a sample -100+100%\n",
     "data                 1      2       4.000   -25+50%       2.000                 1.000                 8.000    -0+12%\n",
     "apply                  1.000        1.000       0.0000     1.0 %  0.95..1.20\n",

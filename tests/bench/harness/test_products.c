@@ -54,7 +54,9 @@ static void test_exact(void **state) {
  * minimises (c/2 - 1)^2 + (c - 1)^2, at (1/2 + 1) / (1/4 + 1) = 1.2. It is 40 % below and 20 % above: sqrt((0.16 + 0.04) / 2). */
 static void test_bounds(void **state) {
   (void)state;
-  bppsa_product_fit fit = {.product = BPPSA_PRODUCT_VECTOR, .count = 2, .points = {{1, 1, 2, 0}, {2, 1, 1, 0}}};
+  bppsa_product_fit fit = {.product = BPPSA_PRODUCT_VECTOR,
+                           .count = 2,
+                           .points = {{.hidden = 1, .samples = 1, .median_s = 2}, {.hidden = 2, .samples = 1, .median_s = 1}}};
   fit.points[0].low_s = 1;
   fit.points[0].high_s = 3;
   fit.points[1].low_s = fit.points[1].high_s = 1;
