@@ -225,7 +225,7 @@ void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
 
 /* Bytes that computing the reference takes on the host, with the copy of its gradients. ERR_*. */
 bppsa_status bppsa_bench_count_reference(const bppsa_bench_session *s, int64_t *bytes);
-/* Computes the point's reference, for which the inputs are there. ERR_*. */
+/* Computes the point's reference from the inputs that the session holds. ERR_*. */
 bppsa_status bppsa_bench_compute_reference(bppsa_bench_session *s);
 /* Takes it from the file of --references, or computes it; the result says which, and a note says why. ERR_*. */
 bppsa_status bppsa_bench_find_reference(bppsa_bench_session *s);

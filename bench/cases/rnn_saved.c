@@ -2,8 +2,8 @@
  *
  * A safetensors file. Its metadata have "bppsa_references", the version of the format, and an entry for each point: the key says
  * what the point is ("rnn, T 1000, B 16, .., init default"), the value the CRC-32 of its weights, of x, of the seed gradient, and
- * of the numbers of the reference. These are tensors in f64 with names "KEY: PART". A reference is taken where key and checksums
- * are those of the point that is measured, so that it belongs to the very weights and inputs, whatever made them. */
+ * of the numbers of the reference. These are tensors in f64 with names "KEY: PART". A point takes a reference only if it has the
+ * same key and the same checksums: then the reference was computed from the same weights and inputs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 #define MARK "bppsa_references" /* the key of the format's version */
 #define FORMAT "1"
 
-/* Of the layers' parameters, of the last or all steps [B,C], of zeros and subnormals among the hidden gradients, of x. The last
- * one is there beside --input-gradient alone. */
+/* The parts of a reference: the gradients of the layers' parameters, the logits of the last or of all steps, the shares of zeros
+ * and of subnormals among the hidden gradients, and, with --input-gradient, the gradient of x. */
 enum { GRADIENTS = 0, LOGITS, HIDDEN, INPUT_GRADIENT, PARTS };
 static const char *const part_names[PARTS] = {"gradients", "logits", "hidden", "input_gradient"};
 

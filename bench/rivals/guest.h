@@ -12,7 +12,7 @@
  *           PyTorch's names, in PyTorch's layout, one after the other. What was entered before is forgotten.
  *   answer  {}
  *   asked   {"ask": "enter", "method", "seconds"}: makes one forward and one backward pass; refuses when it has taken so many
- *           seconds, which are there where the benchmark has a time limit
+ *           seconds. The request has them only where the benchmark has a time limit.
  *   answer  {"bytes"}: the top layer's states of the last step [B,H], and the gradients of all parameters, in their order
  *   asked   {"ask": "pass", "method"}
  *   answer  {"seconds": [forward, backward]}

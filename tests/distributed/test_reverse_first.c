@@ -30,7 +30,7 @@ typedef struct {
 
 static bppsa_status search_on(bppsa_comm *comm, void *context) {
   const search_case *c = context;
-  const bppsa_model_ops ops = {.name = "stub", .delay = put_off};
+  const bppsa_model_ops ops = {.name = "model", .delay = put_off};
   bppsa_model model = {.ops = &ops};
   bppsa_reverse_first search;
   bool changed, tried[BPPSA_REVERSE_FIRST_MOST + 1] = {false};
