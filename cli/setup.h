@@ -75,13 +75,15 @@ bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
 
 /* ---- data ---- */
 
-/* --data, --samples, --seq-len, --input, --seed, --set and --padding. The targets are those of the objective. WAV files are read on
- * the threads of the device, with progress on a terminal. With --weights, whose sizes `config` has, the bitstream follows them: it
- * has their features, unless --input says otherwise, and as many of its ten classes as they have; the note says the latter. */
+/* Opens the data set that --data, --samples, --seq-len, --input, --seed, --set and --padding name. Its targets are the objective's.
+ * WAV files are read on the threads of the device, with progress on a terminal. With --weights, whose sizes `config` has, the
+ * bitstream gets as many features as the weights, unless --input says otherwise, and as many of its ten classes. The note says
+ * when these are fewer than ten. */
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, const bppsa_network_config *config,
                                  const bppsa_objective *objective, bppsa_dataset **dataset);
 void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset);
-/* The data set `spec`, whatever --data says; its samples have labels, one or one a step (device NULL: WAV files on one thread). */
+/* Opens the data set `spec`, whatever --data says. Its samples have labels, one or one a step (device NULL: WAV files on one
+ * thread). */
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
                                     bppsa_dataset **dataset);
 /* Only sequences that the program makes have an --input. ERR_ARGUMENT where `spec` names others. */
