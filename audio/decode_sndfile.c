@@ -1,12 +1,12 @@
-/* Decoding by libsndfile, which reads through core/file. */
+/* Decoding by libsndfile, which reads through core/files/file. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "audio/libraries.h"
 #include "audio/load.h"
-#include "core/alloc.h"
-#include "core/io.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
 
 struct bppsa_decoder {
   bppsa_file_reader *file;

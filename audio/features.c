@@ -4,7 +4,7 @@
 #include <zlib.h>
 
 #include "audio/wav.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 struct bppsa_features {
   const bppsa_mfcc_plan *plan;

@@ -1,7 +1,7 @@
 /* libavutil's transform of real data in float64. */
 #include "audio/libraries.h"
 #include "audio/load.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 struct bppsa_fft {
   const bppsa_audio_functions *library;

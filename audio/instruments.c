@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/philox.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
 
 enum {
   FRAMES = BPPSA_INSTRUMENT_FRAMES,

@@ -34,8 +34,9 @@ void bppsa_instrument_play(bppsa_instrument_workspace *workspace, uint64_t seed,
 typedef void (*bppsa_instruments_progress)(void *context, int64_t done, int64_t total);
 
 /* Writes files 0 .. files - 1 into a directory, which is created if it does not exist, on `threads` threads. Each file is
- * complete or absent (core/file.h). ERR_ARGUMENT: files is not in 1 .. 1000000, or a class folder of the directory already holds
- * WAV files (nothing is written then, because two sets would mix); ERR_IO, ERR_MEMORY: files written before the failure stay. */
+ * complete or absent (core/files/file.h). ERR_ARGUMENT: files is not in 1 .. 1000000, or a class folder of the directory already
+ * holds WAV files (nothing is written then, because two sets would mix); ERR_IO, ERR_MEMORY: files written before the failure
+ * stay. */
 bppsa_status bppsa_instruments_write(const char *directory, int64_t files, uint64_t seed, int32_t threads,
                                      bppsa_instruments_progress progress, void *context);
 

@@ -10,12 +10,12 @@
 #include "audio/instruments.h"
 #include "audio/names.h"
 #include "audio/wav.h"
-#include "core/alloc.h"
-#include "core/directory.h"
-#include "core/file.h"
-#include "core/io.h"
-#include "core/path.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/compute/pool.h"
+#include "core/files/directory.h"
+#include "core/files/file.h"
+#include "core/files/path.h"
 
 enum { MOST_FILES = 1000000 };
 

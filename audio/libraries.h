@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "audio/audio.h"
-#include "core/file.h"
+#include "core/files/file.h"
 
 /* ---- decoding ---- */
 

@@ -7,7 +7,7 @@
 #include <samplerate.h>
 #include <sndfile.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* The functions that are called: each becomes a member of the table below, and is looked up by its name. */
 #define BPPSA_SNDFILE_FUNCTIONS(with)                                                                                            \

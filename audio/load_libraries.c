@@ -4,7 +4,7 @@
 
 #include "audio/libraries.h"
 #include "audio/load.h"
-#include "core/library.h"
+#include "core/compute/library.h"
 
 #define TEXT_OF(value) #value
 #define TEXT(value) TEXT_OF(value)

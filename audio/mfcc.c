@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "audio/libraries.h"
-#include "core/alloc.h"
-#include "core/simd.h"
+#include "core/base/alloc.h"
+#include "core/compute/simd.h"
 
 enum { BANDS = BPPSA_MEL_BANDS, GROUP = 4 }; /* GROUP: frames whose bands are summed together */
 #define LEAST_POWER 1e-10

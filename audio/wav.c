@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "audio/libraries.h"
-#include "core/alloc.h"
-#include "core/io.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/base/text.h"
 
 enum { LEAST_RATE = 4000, MOST_RATE = 384000, FORMAT_BYTES = 16, FULL_SCALE = 32768, CHANNELS = 2 };
 enum { MOST_CHUNKS = 4096 };

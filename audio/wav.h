@@ -34,7 +34,7 @@ typedef struct {
  * frame); ERR_UNSUPPORTED: more than two channels, a rate out of range, a build without audio; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_wav_read(const char *path, int64_t least, int64_t frames, float *samples, bppsa_wav_info *info);
 
-/* Writes stereo 16-bit samples [frames][2] at 44.1 kHz, atomically (core/file.h). Works in builds without audio too. */
+/* Writes stereo 16-bit samples [frames][2] at 44.1 kHz, atomically (core/files/file.h). Works in builds without audio too. */
 bppsa_status bppsa_wav_write(const char *path, int64_t frames, const int16_t *samples);
 
 #ifdef __cplusplus

@@ -43,7 +43,7 @@
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = RECURRENT_USES(BPPSA_OPTIONS_##functions);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 static const bppsa_option_use uses_crossover[] = {
     {.option = BPPSA_OPTION_MODEL},
@@ -595,7 +595,7 @@ static const struct {
   bppsa_status (*setup)(const bppsa_cli *cli, bppsa_bench_settings *asked);
 } benchmarks[] = {
 #define CELL(id, words, functions, rate, sweep) {#id, setup_layers},
-#include "models/cells.inc"
+#include "networks/cells.inc"
     {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network},     {"product", setup_product},
     {"scan", setup_batch},          {"threads", setup_threads}, {"mfcc", setup_mfcc},         {"forward", setup_forward},
     {"step", setup_step},           {"ranks", setup_ranks},     {"schedule", setup_schedule}, {"oracle", setup_oracle}};
@@ -667,7 +667,7 @@ static bppsa_status run(bppsa_cli *cli) {
                                                   .run = run}
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   BENCH(id, id, id, "", "Verifies and times forward, BP and every scan algorithm of " words);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 BENCH(crossover, crossover, crossover, " --workers 1000", "Maps where the scan beats sequential BP, here and for P workers");
 BENCH(lenet5, cnn, lenet5, "", "Verifies and times LeNet-5: forward, BP and every sparse scan");
 BENCH(vgg11, cnn, vgg11, "", "Verifies and times the pruned VGG-11: forward, BP and sparse scans");

@@ -1,12 +1,12 @@
 /* `bppsa calibrate`: measures this machine for `bppsa oracle`. */
-#include "bench/harness/calibrate.h"
+#include "calibrate/calibrate.h"
 
 #include <string.h>
 
 #include "cli/ranks.h"
 #include "cli/setup.h"
-#include "core/alloc.h"
-#include "core/rescue.h"
+#include "core/base/alloc.h"
+#include "core/files/rescue.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true, .help = "lenet5, vgg11, rnn, gru, lstm or a network's file [lenet5]"},

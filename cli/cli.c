@@ -5,31 +5,31 @@
 #include "bppsa_version.h"
 #include "cli/command.h"
 #include "cli/ranks.h"
-#include "models/network_kind.h"
+#include "networks/network_kinds.h"
 
 #define OBJECT_LIMIT 16 /* the most objects of one verb, and the most verbs */
 
 static const bppsa_command *const commands[] = {
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_train_##id,
-#include "models/cells.inc"
+#include "networks/cells.inc"
     &bppsa_command_train_lenet5,
     &bppsa_command_train_vgg11,
     &bppsa_command_train_file,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_eval_##id,
-#include "models/cells.inc"
+#include "networks/cells.inc"
     &bppsa_command_eval_lenet5,
     &bppsa_command_eval_vgg11,
     &bppsa_command_eval_file,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_grad_##id,
-#include "models/cells.inc"
+#include "networks/cells.inc"
     &bppsa_command_grad_lenet5,
     &bppsa_command_grad_vgg11,
     &bppsa_command_grad_file,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_plan_##id,
-#include "models/cells.inc"
+#include "networks/cells.inc"
     &bppsa_command_plan_lenet5,
     &bppsa_command_plan_vgg11,
     &bppsa_command_plan_file,
@@ -39,7 +39,7 @@ static const bppsa_command *const commands[] = {
     &bppsa_command_data_cifar10,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_bench_##id,
-#include "models/cells.inc"
+#include "networks/cells.inc"
     &bppsa_command_bench_crossover,
     &bppsa_command_bench_mfcc,
     &bppsa_command_bench_forward,
@@ -64,7 +64,7 @@ static const bppsa_command *const commands[] = {
     &bppsa_command_jacobian_flatten,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_jacobian_##id,
-#include "models/cells.inc"
+#include "networks/cells.inc"
     &bppsa_command_flops_vgg11,
     &bppsa_command_flops_lenet5,
     &bppsa_command_flops_file,

@@ -12,7 +12,7 @@
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err);
 /* The same in a process that is somebody else's. Training and figures end as by SIGINT or SIGTERM once *told is that signal's
  * number, which another thread may set at any moment; 0: go on. The signals that they catch reach the process's own handlers too
- * (bench/harness/interrupt.h). */
+ * (terminal/interrupt.h). */
 int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int *told);
 
 #endif

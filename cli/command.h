@@ -4,11 +4,11 @@
 
 #include <stdio.h>
 
-#include "bench/harness/interrupt.h"
-#include "bench/harness/output.h"
 #include "cli/options.h"
-#include "core/json.h"
-#include "core/view.h"
+#include "core/base/view.h"
+#include "core/files/json.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
 
 typedef struct bppsa_command bppsa_command;
 
@@ -49,7 +49,7 @@ extern const bppsa_command bppsa_command_plan_lenet5, bppsa_command_plan_vgg11, 
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   extern const bppsa_command bppsa_command_train_##id, bppsa_command_eval_##id, bppsa_command_grad_##id,                         \
       bppsa_command_plan_##id, bppsa_command_bench_##id, bppsa_command_jacobian_##id;
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 /* All commands, NULL-terminated, those of one verb together. */
 const bppsa_command *const *bppsa_commands(void);

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "audio/instruments.h"
-#include "bench/harness/progress.h"
 #include "cli/setup.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
+#include "terminal/progress.h"
 #include "train/data/cifar10.h"
 #include "train/data/report.h"
 

@@ -1,5 +1,5 @@
 /* `bppsa doctor`: what this build and this machine offer, and the package that brings what is missing. */
-#include "bench/harness/doctor.h"
+#include "calibrate/doctor.h"
 #include "cli/setup.h"
 
 static const bppsa_option_use uses[] = {

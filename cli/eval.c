@@ -1,8 +1,8 @@
 /* `bppsa eval MODEL`: loss and accuracy of trained weights on a data set. */
 #include "cli/ranks.h"
 #include "cli/setup.h"
-#include "models/eval_report.h"
-#include "models/eval_run.h"
+#include "runs/eval_report.h"
+#include "runs/eval_run.h"
 
 #define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
 
@@ -23,7 +23,7 @@
     }                                                                                                                            \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
@@ -123,7 +123,7 @@ static bppsa_status run(bppsa_cli *cli) {
                                                  .run = run}
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   EVAL(id, #id, "a data set", #id " --weights W.safetensors --samples 1000 --seed 1", uses_##id);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 EVAL(lenet5, "lenet5", "images", "lenet5 --weights W.safetensors --data cifar10:cifar", uses_cnn);
 EVAL(vgg11, "vgg11", "images", "vgg11 --weights W.safetensors --data cifar10:cifar", uses_cnn);
 EVAL(file, BPPSA_NETWORK_FILE, "images", "net.json --weights W.safetensors --data cifar10:cifar", uses_cnn);

@@ -1,10 +1,10 @@
 /* `bppsa figures`: the options, and the summary of the files that were written (figures/figures.h). */
 #include "figures/figures.h"
 
-#include "bench/harness/interrupt.h"
 #include "bppsa_version.h"
 #include "cli/setup.h"
-#include "core/residual.h"
+#include "core/measure/residual.h"
+#include "terminal/interrupt.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_OUT,

@@ -1,7 +1,7 @@
 /* `bppsa grad MODEL`: the gradients of one batch, written as a safetensors file. */
 #include "cli/ranks.h"
 #include "cli/setup.h"
-#include "models/gradients.h"
+#include "runs/gradients.h"
 
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
@@ -20,7 +20,7 @@
     }                                                                                                                            \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
@@ -166,7 +166,7 @@ static bppsa_status run(bppsa_cli *cli) {
       .uses = (takes),                                                                                                           \
       .run = run}
 #define CELL(id, words, functions, rate, sweep) GRAD(id, #id, #id, "scan", uses_##id);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 GRAD(lenet5, "lenet5", "lenet5", "sparse scan", uses_cnn);
 GRAD(vgg11, "vgg11", "vgg11", "sparse scan", uses_cnn);
 GRAD(file, BPPSA_NETWORK_FILE, "net.json", "sparse scan", uses_cnn);

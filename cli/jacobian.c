@@ -1,10 +1,10 @@
 /* `bppsa jacobian OPERATOR`: the transposed Jacobian of one operator, to a file and in numbers. */
 #include <string.h>
 
-#include "bench/harness/machine.h"
 #include "cli/setup.h"
 #include "jacobian/file.h"
-#include "models/jacobian_files.h"
+#include "runs/jacobian_files.h"
+#include "terminal/machine.h"
 
 #define COMMON                                                                                                                   \
   {.option = BPPSA_OPTION_OUT, .metavar = "J.npz|J.mtx", .help = "where the matrix goes: SciPy's sparse NPZ, or Matrix Market"}, \
@@ -49,7 +49,7 @@ static const bppsa_option_use uses_average[] = {
         {.option = BPPSA_OPTION_C0, .help = "likewise the cell state [H] of an LSTM"}, only COMMON                               \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = STEP(BPPSA_OPTIONS_##functions);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 static const char notes[] =
     "Rows are inputs and columns outputs, both in the order [C][H][W]. Without --input (and without --weights where an operator "
@@ -249,4 +249,4 @@ COMMAND(avgpool2d, "an average pool", uses_average, "--in-shape 64,32,32 --kerne
 COMMAND(flatten, "flatten", uses_plain, "--in-shape 16,5,5", notes);
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   COMMAND(id, "a step of " words, uses_##id, "--weights W.safetensors --input X.npy --h0 H.npy --out J.npz", notes_step);
-#include "models/cells.inc"
+#include "networks/cells.inc"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "core/file.h"
+#include "core/files/file.h"
 
 /* Ends the processes of a job of MPI that has failed. Where ranks are threads that hang, it ends this process at once, because they
  * would go on while exit destroys what they use; their files would stay, so it removes them. Otherwise it returns the code. */

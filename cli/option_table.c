@@ -3,7 +3,7 @@
 
 #include "cli/options.h"
 #include "comm/comm.h"
-#include "models/network_kind.h"
+#include "networks/network_kinds.h"
 
 #define SPAN(from, to) .least = (from), .most = (to)
 #define COUNT_EXPECTED "a whole number, 1 or more"

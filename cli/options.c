@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decimal.h"
+#include "core/base/decimal.h"
 
 static bool parse_integer(const char *text, int64_t *value) {
   const char *digits = text[0] == '-' ? text + 1 : text;

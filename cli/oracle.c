@@ -3,8 +3,8 @@
 
 #include "cli/setup.h"
 #include "cli/this_machine.h"
-#include "core/alloc.h"
-#include "core/file.h"
+#include "core/base/alloc.h"
+#include "core/files/file.h"
 #include "oracle/oracle.h"
 
 static const bppsa_option_use uses[] = {

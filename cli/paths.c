@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "core/directory.h"
-#include "core/npy.h"
-#include "core/path.h"
-#include "models/network_kind.h"
+#include "core/files/directory.h"
+#include "core/files/npy.h"
+#include "core/files/path.h"
+#include "networks/network_kinds.h"
 #include "train/data/cifar10.h"
 
 /* Refuses an output that is the file at `path`, which `what` gives. */

@@ -1,10 +1,10 @@
 /* `bppsa plan MODEL`: the scan plan of a model, as a table, as JSON, as a drawing. */
 #include "cli/ranks.h"
 #include "cli/setup_flops.h"
-#include "core/file.h"
-#include "distributed/split_time.h"
-#include "models/layer_plans.h"
-#include "models/plan_draw.h"
+#include "core/files/file.h"
+#include "distributed/time/split_time.h"
+#include "runs/layer_plans.h"
+#include "runs/plan_draw.h"
 
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
@@ -21,7 +21,7 @@
     }                                                                                                                            \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 /* The options of convolutional networks. Their plan is made over the patterns that hold for any input. */
 static const bppsa_option_use uses_cnn[] = {
@@ -108,7 +108,7 @@ static bppsa_status run(bppsa_cli *cli) {
                                                    .uses = uses_##name,                                                          \
                                                    .run = run}
 #define CELL(id, words, functions, rate, sweep) PLAN_RECURRENT(id);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 /* ---- convolutional networks ---- */
 

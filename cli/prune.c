@@ -1,7 +1,7 @@
 /* `bppsa prune`: decides which weights of a network stay, and writes them as a file of masks. */
 #include "cli/setup.h"
-#include "models/masks.h"
-#include "models/weight_list.h"
+#include "networks/masks.h"
+#include "networks/weight_list.h"
 
 static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_FRACTION, .required = true},
                                         {.option = BPPSA_OPTION_METHOD},

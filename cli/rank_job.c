@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 /* A stream that passes on what is written to it, until it is closed. */
 typedef struct {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/setup.h"
-#include "core/pool.h"
+#include "core/compute/pool.h"
 
 /* ---- the work of a rank ---- */
 

@@ -4,9 +4,9 @@
 
 #include "cli/rank_job.h"
 #include "distributed/job.h"
-#include "models/rank_layers.h"
-#include "models/rank_network.h"
-#include "models/rank_schedule.h"
+#include "runs/rank_layers.h"
+#include "runs/rank_network.h"
+#include "runs/rank_schedule.h"
 
 /* The options of a command that runs on ranks. */
 #define BPPSA_RANKS_USES                                                                                                         \

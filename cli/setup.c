@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "bench/harness/machine.h"
-#include "bench/harness/progress.h"
+#include "terminal/machine.h"
+#include "terminal/progress.h"
 #include "train/data/bitstream.h"
 #include "train/data/lengths.h"
 

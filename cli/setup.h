@@ -3,11 +3,11 @@
 #define BPPSA_CLI_SETUP_H
 
 #include "cli/command.h"
-#include "core/device.h"
-#include "core/text.h"
-#include "models/network.h"
-#include "models/planner.h"
-#include "models/weights.h"
+#include "core/base/text.h"
+#include "core/compute/device.h"
+#include "networks/named_network.h"
+#include "networks/planner.h"
+#include "networks/weights.h"
 #include "train/data/dataset.h"
 #include "train/objective.h"
 
@@ -18,7 +18,7 @@
 #define BPPSA_IMAGES_LOSS_HELP "last: cross-entropy; mse, bce: mean squared error, binary cross-entropy of real targets"
 #define BPPSA_REFUSE_HELP "refuse a network that needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]"
 
-/* The options that a cell with these functions has beyond those of all cells (models/cells.inc). */
+/* The options that a cell with these functions has beyond those of all cells (networks/cells.inc). */
 #define BPPSA_OPTIONS_TANH
 #define BPPSA_OPTIONS_TANH_OR_RELU {.option = BPPSA_OPTION_NONLINEARITY},
 

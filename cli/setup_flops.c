@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "bench/harness/machine.h"
-#include "core/file.h"
+#include "core/files/file.h"
+#include "terminal/machine.h"
 
 static bppsa_status parse_levels(const char *text, bppsa_scan_method *scan) {
   bppsa_option_value number;

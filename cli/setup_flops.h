@@ -3,7 +3,7 @@
 #define BPPSA_CLI_SETUP_FLOPS_H
 
 #include "cli/setup.h"
-#include "models/flops.h"
+#include "runs/flops.h"
 
 #define BPPSA_PRUNED_MASK_HELP "which weights stay, as prune writes it; the others stay out of the patterns"
 

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "bench/harness/output.h"
 #include "cli/setup.h"
+#include "terminal/output.h"
 
 void bppsa_setup_note_larger(const bppsa_cli *cli, bppsa_option option, int64_t asked, int64_t used) {
   if (asked > used) {

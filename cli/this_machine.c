@@ -4,14 +4,14 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "bench/harness/calibrate.h"
 #include "bppsa_version.h"
+#include "calibrate/calibrate.h"
 #include "cli/ranks.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/file.h"
-#include "core/pool.h"
-#include "models/cache_directory.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/compute/pool.h"
+#include "core/files/file.h"
+#include "networks/cache_directory.h"
 #include "recurrent/recurrent.h"
 
 enum { LEAST_RANKS = 2, MOST_RANKS = 16 };

@@ -1,7 +1,7 @@
-/* The system this-machine of bppsa oracle: the machine at hand, as a quick calibration (bench/harness/calibrate.h) finds it.
+/* The system this-machine of bppsa oracle: the machine at hand, as a quick calibration (calibrate/calibrate.h) finds it.
  *
  * It is measured when it is first asked for, on as many ranks as there are processors, 2 to 16, a thread each, and kept in the
- * cache (models/cache_directory.h) as this-machine-MODEL.json, a system file like others. A file of another processor, another
+ * cache (networks/cache_directory.h) as this-machine-MODEL.json, a system file like others. A file of another processor, another
  * number of ranks or another build of the program is measured anew, and so is one that cannot be read. Models that the program
  * does not train go by FLOPs, on what was measured with lenet5. */
 #ifndef BPPSA_CLI_THIS_MACHINE_H

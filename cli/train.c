@@ -1,15 +1,15 @@
-/* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. models/train_show.c says what is shown. */
+/* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. runs/train_show.c says what is shown. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/progress.h"
 #include "cli/ranks.h"
 #include "cli/setup.h"
 #include "cli/train_options.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "distributed/agree.h"
-#include "models/train_show.h"
+#include "runs/train_show.h"
+#include "terminal/progress.h"
 
 /* The options of all networks: method and length; how the learning rate changes; machine, ranks, files. */
 #define LOOP_USES                                                                                                                \
@@ -42,7 +42,7 @@
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
@@ -258,7 +258,7 @@ static bool stop(void *context) {
 }
 
 /* Trains until the end, or until SIGINT or SIGTERM ends the run after its step; a second signal kills the program
- * (bench/harness/interrupt.h). */
+ * (terminal/interrupt.h). */
 static bppsa_status train_interruptible(bppsa_interrupt *interrupt, bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
   const bool catches = bppsa_ranks_first(run->on.comm) || bppsa_comm_get_transport(run->on.comm) == BPPSA_COMM_MPI;
   bool stops = bppsa_interrupt_pending(interrupt); /* the process was told so before the run began */
@@ -369,7 +369,7 @@ static const char cnn_notes[] =
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   TRAIN(id, #id, words " by sequential BP or by the scan", #id " --seq-len 100 --samples 3200 --epochs 3", SIGNAL_NOTES,         \
         uses_##id);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 TRAIN(lenet5, "lenet5", "LeNet-5 by sequential BP or by the sparse scan", "lenet5 --data cifar10:cifar --lr 0.01 --epochs 3",
       cnn_notes, uses_cnn);
 TRAIN(vgg11, "vgg11", "VGG-11 by sequential BP or by the sparse scan", "vgg11 --data cifar10:cifar --backward bp --lr 0.01",

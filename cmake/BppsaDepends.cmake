@@ -6,7 +6,7 @@ pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib>=1.2.9)
 
-# The library loads OpenBLAS when it first needs it (core/blas.c) and needs only cblas.h here. It must be OpenBLAS, because
+# The library loads OpenBLAS when it first needs it (core/compute/blas.c) and needs only cblas.h here. It must be OpenBLAS, because
 # the library sets its number of threads. Linking a test program shows that it is installed.
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES PkgConfig::OPENBLAS)

@@ -4,7 +4,7 @@
 
 #include "cnn/cnn_internal.h"
 #include "cnn/pass.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 typedef struct {
   bppsa_chain base;

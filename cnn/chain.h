@@ -1,10 +1,10 @@
-/* Convolutional networks as a chain of layers (core/chain.h), for pipelines. */
+/* Convolutional networks as a chain of layers (core/compute/chain.h), for pipelines. */
 #ifndef BPPSA_CNN_CHAIN_H
 #define BPPSA_CNN_CHAIN_H
 
 #include "cnn/network.h"
-#include "core/chain.h"
-#include "core/device.h"
+#include "core/compute/chain.h"
+#include "core/compute/device.h"
 
 #ifdef __cplusplus
 extern "C" {

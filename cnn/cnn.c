@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
-#include "core/buffer.h"
+#include "core/compute/device_buffer.h"
 
 static void *at(const cnn *n, void *array, int64_t reals) {
   return (char *)array + reals * (int64_t)bppsa_dtype_size(n->config.dtype);

@@ -18,8 +18,8 @@
 #define BPPSA_CNN_CNN_H
 
 #include "cnn/network.h"
-#include "core/device.h"
-#include "core/model.h"
+#include "core/compute/device.h"
+#include "core/compute/model.h"
 #include "scan/scan.h"
 
 #ifdef __cplusplus

@@ -4,9 +4,9 @@
 
 #include "cnn/choose.h"
 #include "cnn/cnn_internal.h"
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "core/number.h"
+#include "core/base/alloc.h"
+#include "core/base/number.h"
+#include "core/compute/memory.h"
 
 bppsa_cnn_config bppsa_cnn_config_default(void) {
   return (bppsa_cnn_config){.batch = 256, .dtype = BPPSA_F32, .method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};

@@ -1,5 +1,5 @@
 /* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions run in cuDNN (conv_cudnn.h), linear
- * operators in core/linear_kernels.cuh, the others in layer_kernels.cuh.
+ * operators in core/compute/linear_kernels.cuh, the others in layer_kernels.cuh.
  *
  * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and the rest of the backward pass does not
  * need them. On a second stream of lower priority they use what the chain of input gradients, the critical path, leaves idle. An
@@ -7,10 +7,10 @@
 #include "cnn/cnn_internal.h"
 #include "cnn/conv_cudnn.h"
 #include "cnn/layer_kernels.cuh"
-#include "core/alloc.h"
-#include "core/check.cuh"
-#include "core/linear_kernels.cuh"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/check.cuh"
+#include "core/compute/linear_kernels.cuh"
+#include "core/compute/memory.h"
 
 /* The samples of a linear operator's weight gradient are summed in parts: so many that they fill a GPU of about 130
  * multiprocessors twice, with at least LEAST_SAMPLES samples each. */

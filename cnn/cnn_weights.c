@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
 
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
   BPPSA_REQUIRE(model != NULL);

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/flush.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/flush.h"
+#include "core/compute/pool.h"
 
 enum {
   COLUMN_REALS = 1 << 14, /* a block's column matrix stays in the second-level cache */
@@ -99,7 +99,7 @@ static void span(const bppsa_op *op, int axis, int64_t t, int64_t count, int64_t
 }
 
 #define EACH_REAL "cnn/conv.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 void bppsa_conv_forward(const bppsa_conv *conv, int64_t batch, const void *x, const void *weights, const void *bias,
                         void *scratch, void *y) {

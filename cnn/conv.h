@@ -10,7 +10,7 @@
 #ifndef BPPSA_CNN_CONV_H
 #define BPPSA_CNN_CONV_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "jacobian/op.h"
 
 typedef struct {

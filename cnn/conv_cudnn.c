@@ -2,8 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/alloc.h"
-#include "core/library_cudnn.h"
+#include "core/base/alloc.h"
+#include "core/compute/library_cudnn.h"
 
 struct bppsa_cudnn_queue {
   const cudnn_library *library;

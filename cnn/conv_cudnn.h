@@ -11,7 +11,7 @@
 #ifndef BPPSA_CNN_CONV_CUDNN_H
 #define BPPSA_CNN_CONV_CUDNN_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "jacobian/op.h"
 
 #ifdef __cplusplus

@@ -11,7 +11,7 @@
  * others, of which two at a time are needed, one is at the other end and its neighbour directly above the stack.
  */
 #include "cnn/cnn_internal.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 bool bppsa_cnn_reuses(const cnn *n) {
   return n->gpu == NULL && n->config.method.backward == BPPSA_BACKWARD_BP && bppsa_device_get_kind(n->device) == BPPSA_CPU;

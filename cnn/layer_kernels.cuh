@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "core/launch.cuh"
+#include "core/compute/launch.cuh"
 #include "jacobian/op.h"
 
 /* A thread computes CNN_ROUNDS values, CNN_THREADS apart, so that as many loads are in flight at once. */

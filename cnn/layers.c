@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/flush.h"
-#include "core/pool.h"
+#include "core/compute/flush.h"
+#include "core/compute/pool.h"
 
 enum {
   BLOCK = 4096, /* values of an elementwise task */
@@ -55,7 +55,7 @@ static int64_t block_values(const bppsa_layer_call *call, int64_t task) {
 }
 
 #define EACH_REAL "cnn/layers.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 void bppsa_layer_forward(const bppsa_layer_call *call, const void *x, int32_t *places, void *y) {
   (call->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(call, x, places, y);

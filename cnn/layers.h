@@ -6,7 +6,7 @@
 #ifndef BPPSA_CNN_LAYERS_H
 #define BPPSA_CNN_LAYERS_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "jacobian/op.h"
 
 typedef struct {

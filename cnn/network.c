@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cnn/network_internal.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/network.h"
 
 static const struct {

@@ -30,7 +30,7 @@
 #ifndef BPPSA_CNN_NETWORK_H
 #define BPPSA_CNN_NETWORK_H
 
-#include "core/model.h"
+#include "core/compute/model.h"
 #include "jacobian/op.h"
 
 #ifdef __cplusplus

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cnn/network_internal.h"
-#include "core/json.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/files/json.h"
 
 /* The operators that have a member, one bit each. */
 #define OF(kind) (1u << BPPSA_OPERATOR_##kind)

@@ -4,7 +4,7 @@
 
 #include "cnn/conv.h"
 #include "cnn/network.h"
-#include "core/linear.h"
+#include "core/compute/linear.h"
 
 typedef struct {
   const bppsa_cnn_layer *about;

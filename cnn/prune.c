@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 enum { DIGIT_BITS = 16, DIGITS = 1 << DIGIT_BITS };
 

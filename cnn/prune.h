@@ -9,7 +9,7 @@
 #ifndef BPPSA_CNN_PRUNE_H
 #define BPPSA_CNN_PRUNE_H
 
-#include "core/view.h"
+#include "core/base/view.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 #include "cnn/work.h"
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/jacobian.h"
 
 double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr *const *patterns) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "comm/comm_internal.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 extern char **environ;
 

@@ -27,9 +27,9 @@
 #ifndef BPPSA_COMM_COMM_H
 #define BPPSA_COMM_COMM_H
 
-#include "core/device.h"
-#include "core/status.h"
-#include "core/view.h"
+#include "core/base/status.h"
+#include "core/base/view.h"
+#include "core/compute/device.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 #define BPPSA_COMM_COMM_INTERNAL_H
 
 #include "comm/comm.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 typedef enum {
   BPPSA_COMM_SEND = 0,

@@ -22,7 +22,7 @@
 
 #include "comm/comm_internal.h"
 #include "comm/mpi_module.h"
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 /* ---- the module ---- */
 

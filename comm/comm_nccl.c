@@ -17,7 +17,7 @@
 
 #include "comm/comm_internal.h"
 #include "comm/library_nccl.h"
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 enum { KEPT = 31 }; /* the first messages of a sequence, which are recorded one by one */
 

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "comm/threads_internal.h"
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 enum { COPY_AT_ONCE = 4096 }; /* up to so many bytes are copied while the mutex is held: that costs less than locking it again */
 

@@ -4,7 +4,7 @@
 
 #include <nccl.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* The NCCL functions that are called. Each becomes a member of the table below and is looked up when NCCL is loaded. */
 #define NCCL_FUNCTIONS(with)                                                                                                     \

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "comm/comm_internal.h"
-#include "core/accumulate.h"
-#include "core/cut.h"
-#include "core/memory.h"
+#include "core/base/cut.h"
+#include "core/compute/accumulate.h"
+#include "core/compute/memory.h"
 
 enum { MOST_LEVELS = 63 };
 

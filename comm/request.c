@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "comm/comm_internal.h"
-#include "core/clock.h"
-#include "core/memory.h"
+#include "core/base/clock.h"
+#include "core/compute/memory.h"
 
 static const char *const kind_names[BPPSA_COMM_KIND_COUNT] = {"send",           "recv",      "broadcast", "allreduce",
                                                               "reduce-scatter", "allgather", "gather",    "barrier"};

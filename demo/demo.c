@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/device.h"
-#include "core/rounds.h"
+#include "core/base/clock.h"
+#include "core/compute/device.h"
+#include "core/measure/rounds.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "train/data/dataset.h"

@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 static bppsa_status compare(const char *where, int64_t ranks, int64_t count, const char *const *names, const int64_t *all) {
   for (int64_t at = count; at < ranks * count; ++at) {

@@ -3,7 +3,7 @@
 #define BPPSA_DISTRIBUTED_AGREE_H
 
 #include "comm/comm.h"
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
 
 /* Gathers `count` numbers of every rank: *all [ranks][count], which the caller frees with bppsa_free. Those that have a name must
  * be equal: ERR_ARGUMENT names the first rank that differs from rank 0, the same on every rank; `where` begins the message. names:

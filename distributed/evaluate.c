@@ -1,6 +1,6 @@
 #include "distributed/evaluate.h"
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "distributed/evaluate_internal.h"
 
 enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */

@@ -3,7 +3,7 @@
 #define BPPSA_DISTRIBUTED_EVALUATE_H
 
 #include "comm/comm.h"
-#include "core/model.h"
+#include "core/compute/model.h"
 #include "distributed/reduction.h"
 #include "train/evaluate.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 /* ---- the split ---- */
 

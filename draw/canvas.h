@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 typedef struct {
   const char *colour; /* "#rrggbb", of lines and outlines */

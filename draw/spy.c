@@ -3,8 +3,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
-#include "core/file.h"
+#include "core/base/alloc.h"
+#include "core/files/file.h"
 
 enum { MOST = 1024, NONE = 0, ZERO = 1, VALUE = 2 };
 

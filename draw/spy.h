@@ -2,7 +2,7 @@
 #ifndef BPPSA_DRAW_SPY_H
 #define BPPSA_DRAW_SPY_H
 
-#include "core/view.h"
+#include "core/base/view.h"
 
 /* Writes a PNG of at most 1024 x 1024 pixels of the matrix whose row r has the entries row_ptr[r] .. row_ptr[r + 1] - 1; entry k
  * is in column col[k] and has the real values[k]. A pixel stands for a rectangle of the matrix: yellow if it has an entry that is

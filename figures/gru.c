@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "audio/features.h"
-#include "core/rounds.h"
+#include "core/measure/rounds.h"
 #include "figures/data.h"
 #include "figures/measured.h"
 

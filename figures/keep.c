@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
-#include "core/rescue.h"
+#include "core/base/alloc.h"
+#include "core/files/rescue.h"
 
 /* ---- the configuration ---- */
 

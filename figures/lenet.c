@@ -4,12 +4,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/harness/machine.h"
-#include "core/io.h"
+#include "core/base/io.h"
 #include "figures/data.h"
 #include "figures/dataset.h"
 #include "figures/keep.h"
-#include "models/train_report.h"
+#include "runs/train_report.h"
+#include "terminal/machine.h"
 #include "train/data/cifar10.h"
 #include "train/trainer.h"
 

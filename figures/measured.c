@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/rounds.h"
+#include "core/measure/rounds.h"
 #include "scan/method.h"
 
 /* ---- methods ---- */

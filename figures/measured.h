@@ -2,7 +2,7 @@
 #ifndef BPPSA_FIGURES_MEASURED_H
 #define BPPSA_FIGURES_MEASURED_H
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "scan/algorithm.h"
 
 /* The methods in the tables: "bp", the algorithms of a scan (scan/algorithm.h) with auto as the last one, and "pytorch", which has

@@ -2,10 +2,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "bench/harness/machine.h"
 #include "figures/data.h"
-#include "models/flops.h"
-#include "models/jacobian_matrix.h"
+#include "runs/flops.h"
+#include "runs/jacobian_matrix.h"
+#include "terminal/machine.h"
 
 /* ---- figure 5 ---- */
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "figures/oracle.h"
 #include "oracle/oracle.h"
 

@@ -2,8 +2,8 @@
 #ifndef BPPSA_FIGURES_OUT_OF_ORDER_H
 #define BPPSA_FIGURES_OUT_OF_ORDER_H
 
-#include "core/json.h"
-#include "core/status.h"
+#include "core/base/status.h"
+#include "core/files/json.h"
 
 /* The name of the run that makes these figures, and what the documents say under "bench". */
 #define BPPSA_FIGURES_OUT_OF_ORDER "out_of_order"

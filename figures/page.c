@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/file.h"
+#include "core/base/alloc.h"
+#include "core/files/file.h"
 #include "figures/figure.h"
 #include "figures/verdict.h"
 

@@ -4,7 +4,7 @@
 #include "figures/data.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/network.h"
-#include "models/plan_draw.h"
+#include "runs/plan_draw.h"
 
 static void plan_csv(const bppsa_scan_plan *plan, bppsa_text *text) {
   bppsa_scan_iterator iterator = {0};

@@ -2,8 +2,8 @@
 #ifndef BPPSA_FIGURES_RANKS_H
 #define BPPSA_FIGURES_RANKS_H
 
-#include "core/json.h"
-#include "core/status.h"
+#include "core/base/status.h"
+#include "core/files/json.h"
 
 /* The name of the run that makes these figures, and of the benchmark. */
 #define BPPSA_FIGURES_RANKS "ranks"

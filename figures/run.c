@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 
 #include "bench/cases/case.h"
-#include "core/alloc.h"
-#include "core/io.h"
-#include "core/path.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/files/path.h"
 #include "figures/forward.h"
 #include "figures/keep.h"
 #include "figures/measured.h"

@@ -2,8 +2,8 @@
 #ifndef BPPSA_FIGURES_STALENESS_H
 #define BPPSA_FIGURES_STALENESS_H
 
-#include "core/json.h"
-#include "core/status.h"
+#include "core/base/status.h"
+#include "core/files/json.h"
 
 /* The name of the run that makes these figures, and what the documents say under "bench". */
 #define BPPSA_FIGURES_STALENESS "staleness"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rounds.h"
+#include "core/measure/rounds.h"
 #include "figures/data.h"
 #include "figures/measured.h"
 

@@ -2,8 +2,8 @@
 #ifndef BPPSA_FIGURES_VERDICT_H
 #define BPPSA_FIGURES_VERDICT_H
 
-#include "core/json.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/files/json.h"
 
 /* Writes in sentences which method wins on the machine that measured; ignores noisy points. */
 void bppsa_figures_verdict(const json_t *document, bppsa_text *text);

@@ -1,12 +1,12 @@
 /* The GRU cell: its table. */
 #include "gru/gru.h"
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "gru/gru_internal.h"
 #include "gru/kernels.h"
 
 #define EACH_REAL "gru/gru.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 const bppsa_cell bppsa_gru_cell = {
     .name = "gru",

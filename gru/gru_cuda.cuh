@@ -1,9 +1,9 @@
-/* A unit of the GRU on a GPU (recurrent/unit_kernels.cuh). */
+/* A unit of the GRU on a GPU (recurrent/gpu/unit_kernels.cuh). */
 #ifndef BPPSA_GRU_GRU_CUDA_CUH
 #define BPPSA_GRU_GRU_CUDA_CUH
 
-#include "recurrent/cell_cuda.cuh"
-#include "recurrent/kept.cuh"
+#include "recurrent/gpu/cell_cuda.cuh"
+#include "recurrent/gpu/kept.cuh"
 
 /* BPPSA appendix E. saved: the signed halves of r and z, m = h_{t-1} W_hnᵀ + b_hn, and the code of n (gru/gru.h). */
 template <typename real> struct gru_unit {

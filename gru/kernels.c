@@ -1,6 +1,6 @@
 #include "gru/kernels.h"
 
-#include "core/simd.h"
+#include "core/compute/simd.h"
 
 const bppsa_gru_kernels *bppsa_gru_kernels_get(void) {
   static const bppsa_gru_kernels *const tables[BPPSA_SIMD_ISAS] = {

@@ -1,8 +1,8 @@
 /* The elementwise part of a GRU's step (gru/gru.h) in one pass over memory, compiled for every instruction set and chosen like the
- * kernels of core/simd.h. Internal.
+ * kernels of core/compute/simd.h. Internal.
  *
  * pre, delta_x and delta_h are [rows][3][n]. saved is [rows][4][n]: on entry to forward the recurrent products of r, z and m, then
- * the signed halves of r and z, m, and the code of n (core/simd_vectors.inc). far [3][n] and far_h [n] are those of
+ * the signed halves of r and z, m, and the code of n (core/compute/simd_vectors.inc). far [3][n] and far_h [n] are those of
  * recurrent/cell.h, where far_h is NULL if far is. The other arrays are [rows][n]. */
 #ifndef BPPSA_GRU_KERNELS_H
 #define BPPSA_GRU_KERNELS_H
@@ -28,7 +28,7 @@ typedef struct {
   bppsa_gru_f64 f64;
 } bppsa_gru_kernels;
 
-/* The kernels of the instruction set that core/simd.h has chosen. */
+/* The kernels of the instruction set that core/compute/simd.h has chosen. */
 const bppsa_gru_kernels *bppsa_gru_kernels_get(void);
 
 extern const bppsa_gru_kernels bppsa_gru_portable, bppsa_gru_avx2, bppsa_gru_avx512;

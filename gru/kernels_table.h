@@ -1,10 +1,10 @@
 /* Both real types and the table of one instruction set: TABLE is its name, SIMD_BYTES the size of its vectors, GRU_SIDES the number
  * of vectors that go through tanh and the logistic function together. */
-#include "core/simd_vectors.h"
+#include "core/compute/simd_vectors.h"
 #include "gru/kernels.h"
 
 #define EACH_REAL "gru/kernels.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 #define FUNCTIONS(suffix)                                                                                                        \
   { .forward = forward_##suffix, .backward = backward_##suffix, .coefficients = coefficients_##suffix }

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory_internal.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory_internal.h"
 #include "jacobian/apply_internal.h"
 #include "jacobian/gpu_cost.h"
 

@@ -2,7 +2,7 @@
 #ifndef BPPSA_JACOBIAN_APPLY_H
 #define BPPSA_JACOBIAN_APPLY_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "jacobian/csr.h"
 
 #ifdef __cplusplus

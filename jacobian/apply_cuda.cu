@@ -1,5 +1,5 @@
 /* Launches of mat-vecs on a GPU. */
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 #include "jacobian/apply_internal.h"
 #include "jacobian/apply_kernels.cuh"
 

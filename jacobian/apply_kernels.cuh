@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "core/launch_group.cuh"
+#include "core/compute/launch_group.cuh"
 
 enum { APPLY_THREADS = 128 }; /* of a block */
 

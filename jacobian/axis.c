@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/jacobian_internal.h"
 
 /* The outputs X that input position x reaches: from the first X with s X >= x + p - d (k - 1) on, those with s X + d t = x + p

@@ -4,9 +4,9 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/pool.h"
-#include "core/stream.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
+#include "core/compute/stream.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/kernels.h"
 
@@ -231,4 +231,4 @@ bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask) 
 }
 
 #define EACH_REAL "jacobian/conv.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"

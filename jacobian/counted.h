@@ -2,7 +2,7 @@
  * every multiply-add, or multiplication, of the innermost loop; otherwise they call the kernels. tests/jacobian/counted links such
  * a build. Internal.
  *
- * Include after core/real.h. A counting build defines bppsa_multiply_adds in one place.
+ * Include after core/compute/real.h. A counting build defines bppsa_multiply_adds in one place.
  */
 #ifndef BPPSA_JACOBIAN_COUNTED_H
 #define BPPSA_JACOBIAN_COUNTED_H
@@ -49,7 +49,7 @@ BPPSA_COUNTED_LOOPS(double, f64)
 #define SCATTER16 R(counted_scatter16)
 #define SCATTER32 R(counted_scatter32)
 #else
-#include "core/blas.h"
+#include "core/compute/blas.h"
 
 #define COUNT_MULTIPLY_ADD() ((void)0)
 #define SMALL_GEMM KERNELS->gemm

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
 #include "jacobian/counted.h"
 
 static bppsa_status check_shape(int64_t rows, int64_t cols, int64_t nnz) {

@@ -11,7 +11,7 @@
 #ifndef BPPSA_JACOBIAN_CSR_H
 #define BPPSA_JACOBIAN_CSR_H
 
-#include "core/view.h"
+#include "core/base/view.h"
 
 #ifdef __cplusplus
 extern "C" {

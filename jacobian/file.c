@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/file.h"
+#include "core/base/alloc.h"
+#include "core/files/file.h"
 
 void bppsa_csr_matrix_free(bppsa_csr_matrix *matrix) {
   if (matrix == NULL) {

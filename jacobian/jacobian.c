@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/jacobian_internal.h"
 
 typedef void (*fill_fn)(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);

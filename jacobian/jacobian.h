@@ -13,7 +13,7 @@
 #ifndef BPPSA_JACOBIAN_JACOBIAN_H
 #define BPPSA_JACOBIAN_JACOBIAN_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "jacobian/csr.h"
 #include "jacobian/op.h"
 

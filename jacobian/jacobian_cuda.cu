@@ -1,7 +1,7 @@
 /* Generators on a GPU. Creation puts index arrays into GPU memory; a fill is one launch or two. */
-#include "core/alloc.h"
-#include "core/check.cuh"
-#include "core/memory_internal.h"
+#include "core/base/alloc.h"
+#include "core/compute/check.cuh"
+#include "core/compute/memory_internal.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/jacobian_kernels.cuh"
 #include "jacobian/step_table.cuh"

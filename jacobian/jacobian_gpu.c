@@ -1,6 +1,6 @@
 /* Arrays that tell the kernel of a convolution or linear operator on a GPU what to do, made on the host. jacobian_kernels.cuh
  * explains their use. */
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/jacobian_internal.h"
 
 /* Sorts positions by class (counting sort). */

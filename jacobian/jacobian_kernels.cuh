@@ -11,8 +11,8 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "core/launch.cuh"
-#include "core/squash.h"
+#include "core/compute/launch.cuh"
+#include "core/compute/squash.h"
 
 /* N reals that one instruction moves. */
 template <typename real, int N> struct alignas(N * sizeof(real)) jacobian_pack { real v[N]; };

@@ -1,6 +1,6 @@
 #include "jacobian/kernels.h"
 
-#include "core/simd.h"
+#include "core/compute/simd.h"
 
 const bppsa_jacobian_kernels *bppsa_jacobian_kernels_get(void) {
   static const bppsa_jacobian_kernels *const tables[BPPSA_SIMD_ISAS] = {

@@ -1,4 +1,4 @@
-/* Loops of this folder that gain from wide vectors, compiled for every instruction set and chosen as in core/simd.h. They
+/* Loops of this folder that gain from wide vectors, compiled for every instruction set and chosen as in core/compute/simd.h. They
  * compare, select, multiply and add, and round after each multiplication and addition, so the bits are the same on all processors
  * and GPUs. Internal.
  */
@@ -11,7 +11,7 @@
   typedef struct {                                                                                                               \
     /* y[i] = 0 where x[i] <= 0, else 1: NaN gives 1 */                                                                          \
     void (*relu)(int64_t count, const real *x, real *y);                                                                         \
-    /* y[i] = 1 - tanh(x[i])², and s (1 - s) of the logistic function s (core/squash.h) */                                      \
+    /* y[i] = 1 - tanh(x[i])², and s (1 - s) of the logistic function s (core/compute/squash.h) */                              \
     void (*tanh_slope)(int64_t count, const real *x, real *y);                                                                   \
     void (*sigmoid_slope)(int64_t count, const real *x, real *y);                                                                \
     /* Two input rows a, b of windows of 2 x 2: 1 at each window's largest value, else 0 (jacobian.h says which of equals) */    \
@@ -31,9 +31,9 @@ typedef struct {
   bppsa_jacobian_f64 f64;
 } bppsa_jacobian_kernels;
 
-/* The kernels of the instruction set that core/simd.h has chosen. */
+/* The kernels of the instruction set that core/compute/simd.h has chosen. */
 const bppsa_jacobian_kernels *bppsa_jacobian_kernels_get(void);
-/* The kernels of one real type, for a file that includes core/real.h. */
+/* The kernels of one real type, for a file that includes core/compute/real.h. */
 #define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->REAL_FIELD)
 
 extern const bppsa_jacobian_kernels bppsa_jacobian_portable, bppsa_jacobian_avx2, bppsa_jacobian_avx512;

@@ -3,11 +3,11 @@
 #include <immintrin.h>
 #endif
 
-#include "core/squash.h"
+#include "core/compute/squash.h"
 #include "jacobian/kernels.h"
 
 #define EACH_REAL "jacobian/kernels.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 #define FUNCTIONS(suffix)                                                                                                        \
   {                                                                                                                              \

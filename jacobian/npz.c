@@ -1,11 +1,11 @@
-/* SciPy's sparse matrices: NPZ files (core/npz.h) with the members indices, indptr, format, shape and data. */
+/* SciPy's sparse matrices: NPZ files (core/files/npz.h) with the members indices, indptr, format, shape and data. */
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/archive.h"
-#include "core/npy.h"
-#include "core/npz.h"
+#include "core/base/alloc.h"
+#include "core/files/archive.h"
+#include "core/files/npy.h"
+#include "core/files/npz.h"
 #include "jacobian/file.h"
 
 #define MEMBER_LIMIT ((int64_t)UINT32_MAX)

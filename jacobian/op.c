@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 static const char *const names[BPPSA_OPERATOR_COUNT] = {
     [BPPSA_OPERATOR_CONV2D] = "conv2d",       [BPPSA_OPERATOR_LINEAR] = "linear",

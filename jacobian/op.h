@@ -6,7 +6,7 @@
 #ifndef BPPSA_JACOBIAN_OP_H
 #define BPPSA_JACOBIAN_OP_H
 
-#include "core/view.h"
+#include "core/base/view.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/kernels.h"
 
@@ -32,4 +32,4 @@ bool bppsa_jacobian_pool_is_plain(const bppsa_op *op) {
 }
 
 #define EACH_REAL "jacobian/pool.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/product_internal.h"
 
 bppsa_product_config bppsa_product_config_default(void) {

@@ -22,7 +22,7 @@
 #ifndef BPPSA_JACOBIAN_PRODUCT_H
 #define BPPSA_JACOBIAN_PRODUCT_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "jacobian/csr.h"
 
 #ifdef __cplusplus

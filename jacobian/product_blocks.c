@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/product_internal.h"
 
 /* ---- patterns ---- */

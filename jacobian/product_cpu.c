@@ -1,8 +1,8 @@
 /* Numeric products on the CPU. */
 #include <string.h>
 
-#include "core/flush.h"
-#include "core/pool.h"
+#include "core/compute/flush.h"
+#include "core/compute/pool.h"
 #include "jacobian/kernels.h"
 #include "jacobian/product_internal.h"
 
@@ -22,4 +22,4 @@ static int64_t all_tiles(const bppsa_product *p) {
 }
 
 #define EACH_REAL "jacobian/product.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"

@@ -1,10 +1,10 @@
 /* Launches of planned products on a GPU. product_gpu.c lays out what they are given.
  *
  * Passes that are queued together do not depend on each other. Those of one kernel whose blocks have the same shape are items of
- * one launch, as many as a launch holds (core/launch_group.cuh). So a level of a scan takes one launch for each kind of product, or
- * a few: `slots` has classes of rows, and `conv` packs first.
+ * one launch, as many as a launch holds (core/compute/launch_group.cuh). So a level of a scan takes one launch for each kind of
+ * product, or a few: `slots` has classes of rows, and `conv` packs first.
  */
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 #include "jacobian/product_kernels.cuh"
 
 namespace {

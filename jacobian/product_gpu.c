@@ -9,8 +9,8 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory_internal.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory_internal.h"
 #include "jacobian/product_internal.h"
 
 enum { MOST_CONV_SAMPLES = 16 };

@@ -147,7 +147,7 @@ void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_valu
 
 /* ---- on a GPU (product_gpu.c: plans; product_cuda.cu or product_nocuda.c: passes) ---- */
 
-/* Products that share a launch at most: items of a group (core/launch_group.cuh), by kernel. */
+/* Products that share a launch at most: items of a group (core/compute/launch_group.cuh), by kernel. */
 enum {
   PRODUCT_COLUMNS_TOGETHER = 56,
   PRODUCT_ROWS_TOGETHER = 42,

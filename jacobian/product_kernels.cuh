@@ -1,6 +1,6 @@
 /* Numeric passes of planned products on a GPU: one launch for a pass; `slots` takes one for each class of rows, `conv` one more for
  * packing. Passes that are queued together share their launches. What a kernel's comment says of its blocks holds for the blocks of
- * one item (core/launch_group.cuh), whose units are samples.
+ * one item (core/compute/launch_group.cuh), whose units are samples.
  *
  * Every sum runs in one fixed order. Products are rounded before they are added where the CPU rounds them too (slots, diagonal),
  * so those kinds have the CPU's bits, except for subnormal numbers, which the CPU takes for 0. Padding of a tile cannot turn
@@ -9,7 +9,7 @@
 #ifndef BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
 #define BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
 
-#include "core/launch_group.cuh"
+#include "core/compute/launch_group.cuh"
 #include "jacobian/product_internal.h"
 
 /* Values of samples: sample s begins at data + s * stride. */

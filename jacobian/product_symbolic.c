@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
 #include "jacobian/product_internal.h"
 
 #define MOST_MARKED ((int64_t)1 << 24) /* columns that can be marked; with more columns all rows are sorted */

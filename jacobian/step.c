@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
 #include "jacobian/jacobian_internal.h"
 
 static int64_t gates_of(const bppsa_op *op) {
@@ -79,4 +79,4 @@ bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask) 
 }
 
 #define EACH_REAL "jacobian/step.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"

@@ -2,7 +2,7 @@
 #ifndef BPPSA_JACOBIAN_STEP_KERNELS_CUH
 #define BPPSA_JACOBIAN_STEP_KERNELS_CUH
 
-#include "core/launch.cuh"
+#include "core/compute/launch.cuh"
 #include "jacobian/step_table.cuh"
 
 /* sums[k] += (W v)[k·H + unit], in the order of v, for the thread's unit (its lane) and sample (its row). Tiles of W and of the

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 
 enum { STEP_TILE = 32, STEP_ROWS = 8 }; /* a block has STEP_TILE · STEP_ROWS threads */
 

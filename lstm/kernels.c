@@ -1,6 +1,6 @@
 #include "lstm/kernels.h"
 
-#include "core/simd.h"
+#include "core/compute/simd.h"
 
 const bppsa_lstm_kernels *bppsa_lstm_kernels_get(void) {
   static const bppsa_lstm_kernels *const tables[BPPSA_SIMD_ISAS] = {

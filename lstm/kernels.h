@@ -1,9 +1,9 @@
 /* The elementwise part of an LSTM's step (lstm/lstm.h) in one pass over memory, compiled for every instruction set and chosen like
- * the kernels of core/simd.h. Internal.
+ * the kernels of core/compute/simd.h. Internal.
  *
  * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: the signed halves
- * (core/simd_vectors.inc) of i and f, then g, that of o, and tanh(c). g and carried are gradients of states, [rows][2][n]: of h,
- * then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step before. */
+ * (core/compute/simd_vectors.inc) of i and f, then g, that of o, and tanh(c). g and carried are gradients of states, [rows][2][n]:
+ * of h, then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step before. */
 #ifndef BPPSA_LSTM_KERNELS_H
 #define BPPSA_LSTM_KERNELS_H
 
@@ -30,7 +30,7 @@ typedef struct {
   bppsa_lstm_f64 f64;
 } bppsa_lstm_kernels;
 
-/* The kernels of the instruction set that core/simd.h has chosen. */
+/* The kernels of the instruction set that core/compute/simd.h has chosen. */
 const bppsa_lstm_kernels *bppsa_lstm_kernels_get(void);
 
 extern const bppsa_lstm_kernels bppsa_lstm_portable, bppsa_lstm_avx2, bppsa_lstm_avx512;

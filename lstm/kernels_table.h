@@ -1,9 +1,9 @@
 /* Both real types and the table of one instruction set: TABLE is its name, SIMD_BYTES the size of its vectors. */
-#include "core/simd_vectors.h"
+#include "core/compute/simd_vectors.h"
 #include "lstm/kernels.h"
 
 #define EACH_REAL "lstm/kernels.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 #define FUNCTIONS(suffix)                                                                                                        \
   { .forward = forward_##suffix, .backward = backward_##suffix, .coefficients = coefficients_##suffix }

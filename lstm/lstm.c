@@ -1,12 +1,12 @@
 /* The LSTM cell: its table. */
 #include "lstm/lstm.h"
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "lstm/kernels.h"
 #include "lstm/lstm_internal.h"
 
 #define EACH_REAL "lstm/lstm.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 const bppsa_cell bppsa_lstm_cell = {
     .name = "lstm",

@@ -1,11 +1,11 @@
-/* A unit of the LSTM on a GPU (recurrent/unit_kernels.cuh). */
+/* A unit of the LSTM on a GPU (recurrent/gpu/unit_kernels.cuh). */
 #ifndef BPPSA_LSTM_LSTM_CUDA_CUH
 #define BPPSA_LSTM_LSTM_CUDA_CUH
 
 #include <math.h>
 
-#include "recurrent/cell_cuda.cuh"
-#include "recurrent/kept.cuh"
+#include "recurrent/gpu/cell_cuda.cuh"
+#include "recurrent/gpu/kept.cuh"
 
 /* The equations of lstm/lstm.h. saved: the signed halves of i and f, g, that of o, and tanh(c). */
 template <typename real> struct lstm_unit {

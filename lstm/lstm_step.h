@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-#include "core/squash.h"
+#include "core/compute/squash.h"
 
 #define EACH_REAL "lstm/lstm_step.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 #endif

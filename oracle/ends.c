@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "core/decimal.h"
+#include "core/base/decimal.h"
 
 bool bppsa_oracle_has_spread(const bppsa_oracle_system *system) {
   bool found = bppsa_oracle_spread_known(system->layer_spread);

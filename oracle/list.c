@@ -1,5 +1,5 @@
 /* The names of models, systems and strategies, as text and as JSON. */
-#include "core/json.h"
+#include "core/files/json.h"
 #include "oracle/oracle.h"
 
 static const char *strategy_name(int64_t i) {

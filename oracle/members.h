@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#include "core/json.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/files/json.h"
 
 typedef struct {
   const char *name;

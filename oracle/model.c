@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "oracle/members.h"
 
 static const char *const kinds[] = {"conv", "linear", "norm", "elementwise", "pool", "add", "recurrent", NULL};

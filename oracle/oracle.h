@@ -11,7 +11,7 @@
 #ifndef BPPSA_ORACLE_ORACLE_H
 #define BPPSA_ORACLE_ORACLE_H
 
-#include "core/text.h"
+#include "core/base/text.h"
 #include "oracle/ends.h"
 #include "oracle/query.h"
 

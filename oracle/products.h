@@ -1,10 +1,10 @@
-/* Products of the scan over ranks (distributed/scan.h), as a system has measured them: seconds by the size of the gradients, H, and
- * the number of samples. */
+/* Products of the scan over ranks (distributed/time/scan_ranks.h), as a system has measured them: seconds by the size of the
+ * gradients, H, and the number of samples. */
 #ifndef BPPSA_ORACLE_PRODUCTS_H
 #define BPPSA_ORACLE_PRODUCTS_H
 
-#include "core/json.h"
-#include "core/status.h"
+#include "core/base/status.h"
+#include "core/files/json.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/decimal.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
 #include "oracle/oracle.h"
 
 /* ---- the verdict ---- */

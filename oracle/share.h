@@ -1,4 +1,4 @@
-/* What was measured of a rank's step where ranks share a model (bppsa calibrate, distributed/step_costs.h): a part of a layer
+/* What was measured of a rank's step where ranks share a model (bppsa calibrate, calibrate/step_costs.h): a part of a layer
  * seldom takes a part of its time, so projections for that machine take these times instead. */
 #ifndef BPPSA_ORACLE_SHARE_H
 #define BPPSA_ORACLE_SHARE_H

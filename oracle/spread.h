@@ -2,7 +2,7 @@
 #ifndef BPPSA_ORACLE_SPREAD_H
 #define BPPSA_ORACLE_SPREAD_H
 
-#include "core/json.h"
+#include "core/files/json.h"
 
 /* Between which two numbers a measured one lies. */
 typedef struct {

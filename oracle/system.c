@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/text.h"
+#include "core/base/text.h"
 #include "oracle/members.h"
 
 /* ParaDL's cluster (section 5.1): nodes of 4 V100, NVLink with 20 GB/s; 17 nodes a rack, each on two InfiniBand links of 12.5 GB/s

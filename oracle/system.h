@@ -23,8 +23,8 @@
  *   spread                   of a level {"slowdown": [1.3, 1.6], "messages": [0.9, 1.2], "allreduce": [0.8, 1.1], ..}, of the
  *                            system {"layers": [0.97, 1.1], "product": [0.9, 1.3], "apply": [0.9, 1.2]}: between which numbers the
  *                            slowdown lies, and which factors make messages, one operation, layers and products as fast and as slow
- *                            as they were measured (bppsa_spread_of, core/rounds.h); default: not known. Measured times of layers
- *                            and shares have a "spread" of their own, in seconds
+ *                            as they were measured (bppsa_spread_of, core/measure/rounds.h); default: not known. Measured times of
+ *                            layers and shares have a "spread" of their own, in seconds
  *   products                 seconds of the products of the scan over ranks (oracle/products.h); default: by their FLOPs
  *   measured, layer_times, fits, product_fits   what bppsa calibrate adds: when and on what it measured, the times of a model's
  *                            layers (bppsa_oracle_system_times), and the measurements behind alpha, beta and products
@@ -50,7 +50,7 @@ typedef enum {
   BPPSA_OPERATION_ORDERED_SUM,
   BPPSA_OPERATION_ALLGATHER,
   BPPSA_OPERATION_REDUCE_SCATTER,
-  BPPSA_OPERATION_STAGE_MESSAGE, /* as the executor of schedules waits for it (distributed/pipeline.h) */
+  BPPSA_OPERATION_STAGE_MESSAGE, /* as the executor of schedules waits for it (distributed/pipeline/pipeline.h) */
   BPPSA_OPERATIONS
 } bppsa_oracle_operation;
 

@@ -33,8 +33,8 @@ static int64_t limit(const bppsa_oracle_query *q, char reason[160]) {
 }
 
 /* What an iteration's backward pass of one recurrent layer adds to a walk through a processor's own steps at its end, as
- * distributed/scan.h has it. The first processor has the seed, and walks through its steps first, while those between it and
- * the last one multiply theirs; two processors multiply nothing. Then the gradient passes on:
+ * distributed/time/scan_ranks.h has it. The first processor has the seed, and walks through its steps first, while those between it
+ * and the last one multiply theirs; two processors multiply nothing. Then the gradient passes on:
  *
  *   chunked   from each to the next, (p - 2) apply + (p - 1) messages of a vector
  *   blelloch  r = ceil(log2 p) rounds: a product is joined r - 2 times and sent r - 1 times, the last time while the gradient

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/text.h"
 #include "oracle/members.h"
 #include "oracle/system.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "cnn/network.h"
-#include "core/alloc.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/text.h"
 #include "oracle/members.h"
 #include "oracle/model.h"
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <zlib.h>
 
-#include "core/library.h"
+#include "core/compute/library.h"
 #include "python/native.h"
 
 /* with(type, name, parameters, arguments) for every function that the library calls and that returns something. */

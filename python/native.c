@@ -1,5 +1,5 @@
-/* Scans, layers and commands for python/bppsa/_native.py. Every copy is one of core/memory.h, which a processor does at once and a
- * GPU when its stream comes to it. */
+/* Scans, layers and commands for python/bppsa/_native.py. Every copy is one of core/compute/memory.h, which a processor does at
+ * once and a GPU when its stream comes to it. */
 #include "python/native.h"
 
 #include <pthread.h>
@@ -9,9 +9,9 @@
 #include "bppsa_version.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "models/network_kind.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
+#include "networks/network_kinds.h"
 #include "recurrent/recurrent.h"
 #include "scan/scan.h"
 

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum { BPPSA_PYTHON_WEIGHTS = 4 }; /* W_ih, W_hh, b_ih, b_hh */
 
@@ -49,8 +49,8 @@ void bppsa_python_scan_destroy(bppsa_python_scan *scan);
 typedef struct bppsa_python_layer bppsa_python_layer;
 
 /* One layer of the cell "rnn", "gru", .. without a head. sizes: T, B, I, H. method: the text form of a gradient method
- * (scan/method.h). forward: how states are computed (recurrent/forward.h). threads, gpu, stream: as above. ERR_ARGUMENT: no such
- * cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
+ * (scan/method.h). forward: how states are computed (recurrent/parallel_forward.h). threads, gpu, stream: as above. ERR_ARGUMENT:
+ * no such cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
                                        const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
                                        bppsa_python_layer **layer);

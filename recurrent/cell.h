@@ -18,7 +18,7 @@
 #ifndef BPPSA_RECURRENT_CELL_H
 #define BPPSA_RECURRENT_CELL_H
 
-#include "core/view.h"
+#include "core/base/view.h"
 #include "jacobian/op.h"
 
 #ifdef __cplusplus

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "recurrent/recurrent_internal.h"
 
 enum { NETWORKS = 3, PARAMETERS = MOST_PARAMETERS + HEAD_PARAMETERS /* of one layer and the head */ };

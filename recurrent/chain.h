@@ -1,5 +1,5 @@
-/* Recurrent networks as a chain of layers (core/chain.h), for pipelines: a recurrent layer, over all of its time, is a layer of the
- * chain, and the head is the last.
+/* Recurrent networks as a chain of layers (core/compute/chain.h), for pipelines: a recurrent layer, over all of its time, is a
+ * layer of the chain, and the head is the last.
  *
  *     in of layer 0   x [T,b,I]
  *     between layers  h_0 .. h_T [T+1,b,H], where h_0 = 0; and their gradients, in the same places
@@ -8,7 +8,7 @@
 #ifndef BPPSA_RECURRENT_CHAIN_H
 #define BPPSA_RECURRENT_CHAIN_H
 
-#include "core/chain.h"
+#include "core/compute/chain.h"
 #include "recurrent/recurrent.h"
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
-/* When a network's parallel forward passes pause (recurrent/forward.h). */
+/* When a network's parallel forward passes pause (recurrent/parallel_forward.h). */
 #ifndef BPPSA_RECURRENT_PAUSE_H
 #define BPPSA_RECURRENT_PAUSE_H
 
-#include "core/host_device.h"
-#include "recurrent/forward.h"
+#include "core/base/host_device.h"
+#include "recurrent/parallel_forward.h"
 
 /* Does a speculative pass gain too little on its path? path and possible as in bppsa_forward_stats. */
 static inline BPPSA_HOST_DEVICE bool bppsa_forward_pause_fails(int64_t path, int64_t possible) {

@@ -1,10 +1,10 @@
-/* Recurrent networks: checks, and the order of a pass. The device's backend computes it (recurrent_cpu.c, recurrent_cuda.cu);
- * recurrent_create.c creates networks. */
+/* Recurrent networks: checks, and the order of a pass. The device's backend computes it (layers_cpu.c, layers_cuda.cu);
+ * create_network.c creates networks. */
 #include "recurrent/recurrent.h"
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "recurrent/recurrent_internal.h"
 
 const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {

@@ -34,10 +34,10 @@
 #ifndef BPPSA_RECURRENT_RECURRENT_H
 #define BPPSA_RECURRENT_RECURRENT_H
 
-#include "core/device.h"
-#include "core/model.h"
+#include "core/compute/device.h"
+#include "core/compute/model.h"
 #include "recurrent/cell.h"
-#include "recurrent/forward.h"
+#include "recurrent/parallel_forward.h"
 #include "scan/scan.h"
 
 #ifdef __cplusplus
@@ -49,8 +49,8 @@ const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity); /* "tanh" 
 typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
 
 /* What a caller does at the two ends of a layer's time in a backward pass, so that gradients can come from later steps and go to
- * earlier ones (distributed/split_time.h). g [T+1][b][S], in the device's memory: row t is the gradient of state t. On a GPU the
- * work of both is queued on its stream, or waits for it. An error ends the pass. */
+ * earlier ones (distributed/time/split_time.h). g [T+1][b][S], in the device's memory: row t is the gradient of state t. On a GPU
+ * the work of both is queued on its stream, or waits for it. An error ends the pass. */
 typedef struct {
   void *context;
   /* Before the layer's pass: u_t in row t, g_T in row T; the rows may be changed. NULL: nothing. */

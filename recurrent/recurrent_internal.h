@@ -2,8 +2,8 @@
 #ifndef BPPSA_RECURRENT_RECURRENT_INTERNAL_H
 #define BPPSA_RECURRENT_RECURRENT_INTERNAL_H
 
-#include "core/linear.h"
-#include "recurrent/forward.h"
+#include "core/compute/linear.h"
+#include "recurrent/parallel_forward.h"
 #include "recurrent/recurrent.h"
 
 #ifdef __cplusplus
@@ -79,8 +79,8 @@ typedef struct {
   double distance; /* the largest difference between that state and the stored one */
 } bppsa_walk_found;
 
-/* The parallel forward pass (recurrent/forward.h). Arrays are NULL where the plan is sequential. On a GPU they belong to a network
- * that holds a part of a sequence; otherwise the GPU goes through the phases by itself (recurrent/speculate.cuh). */
+/* The parallel forward pass (recurrent/parallel_forward.h). Arrays are NULL where the plan is sequential. On a GPU they belong to a
+ * network that holds a part of a sequence; otherwise the GPU goes through the phases by itself (recurrent/gpu/speculate.cuh). */
 typedef struct {
   bppsa_forward_plan plan;
   bppsa_forward_stats stats; /* of the latest pass */
@@ -98,14 +98,14 @@ typedef struct {
   void *scratch;       /* [workers], the arrays of a group of lanes; on a GPU their states, [window + 1][most_lanes][S] */
   void *doubtful;      /* [B][C] bytes: the chunk begins in this part and must be verified */
   void *paths;         /* int64: [B], dependent steps of each sample in all layers so far; then [B], for reseeding */
-  void *totals;        /* double: what the lanes of a phase did, see recurrent_forward_cpu.c */
+  void *totals;        /* double: what the lanes of a phase did, see speculate_cpu.c */
   void *reseeded;      /* [B] bytes: the layer's later chunks began anew */
   void *seeds;         /* [B][S]: the states from which they did */
   /* What crosses the ends of this part, bppsa_walk_crossing and states: [chunks that cross · B], then [B] last states */
   void *in, *out, *states_in, *states_out;
 } recurrent_forward;
 
-/* Samples of their own lengths (recurrent_ragged.c): a stretch of time in which the same samples run, the last ones of those sorted
+/* Samples of their own lengths (ragged.c): a stretch of time in which the same samples run, the last ones of those sorted
  * by length; and a sample's place among these. */
 typedef struct {
   int64_t first, steps; /* steps first + 1 .. first + steps */
@@ -117,7 +117,7 @@ typedef struct {
   int64_t length, sample;
 } recurrent_place;
 
-/* Arrays are NULL where the network takes no lengths. On a GPU (recurrent_sequences_cuda.cu) arrays are not packed: they have all
+/* Arrays are NULL where the network takes no lengths. On a GPU (sequences_cuda.cu) arrays are not packed: they have all
  * steps of all samples, in the caller's order, with zeros behind the ends; x, packed, ends and (in host memory) place exist. */
 typedef struct {
   bool active;                /* the present batch has lengths: on a CPU, lengths that are not all T */
@@ -132,7 +132,7 @@ typedef struct {
   void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
 } recurrent_ragged;
 
-/* Of a network with two directions (recurrent_directions.c), rows in the order of time; otherwise NULL. */
+/* Of a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
 typedef struct {
   void *top;    /* [T·B][2H], outputs of the top level; with a loss on the last step [B][2H], each direction's last states */
   void *above;  /* [T·B][2H], the gradient of the present level's outputs; of `top` before it */
@@ -277,7 +277,7 @@ struct recurrent_backend {
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
 
-/* ---- samples of their own lengths (recurrent_ragged.c) ---- */
+/* ---- samples of their own lengths (ragged.c) ---- */
 
 /* Are the rows of the present batch packed? */
 static inline bool bppsa_ragged_packed(const recurrent_network *n) {
@@ -326,7 +326,7 @@ void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, i
 /* The row, among the packed ones, of the same sample's step as far from its end as this row's is from its beginning. */
 int64_t bppsa_ragged_mirror(const recurrent_network *n, int64_t row);
 
-/* ---- two directions (recurrent_directions.c) ---- */
+/* ---- two directions (directions.c) ---- */
 
 bppsa_status bppsa_sides_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_sides_free(recurrent_network *n);
@@ -349,7 +349,7 @@ bppsa_status bppsa_sides_add(recurrent_network *n, int64_t l, void *rows);
 /* `pass_down` of two directions */
 bppsa_status bppsa_sides_pass_down(recurrent_network *n, int64_t l);
 
-/* ---- dropout (recurrent_dropout.c) ---- */
+/* ---- dropout (dropout.c) ---- */
 
 /* Does layer l read what is left of the states below it? */
 static inline bool bppsa_recurrent_drops(const recurrent_network *n, int64_t l) {

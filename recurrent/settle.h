@@ -1,4 +1,4 @@
-/* Where a walk that mends stops (recurrent/forward.h), on a CPU and on a GPU.
+/* Where a walk that mends stops (recurrent/parallel_forward.h), on a CPU and on a GPU.
  *
  * A walk looks at how far its new states are from the stored ones. That they have come as close as the tolerance may be the last
  * of it: where the network is about to leave an unstable state, a distance of two roundings becomes two hundred times as large
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 
 /* A distance stays small if it is within the tolerance twice, STEPS or more apart, and in between never above GROWTH tolerances. */
 enum { BPPSA_SETTLE_STEPS = 16, BPPSA_SETTLE_GROWTH = 4 };

@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/flush.h"
-#include "core/pool.h"
-#include "core/stream.h"
+#include "core/compute/flush.h"
+#include "core/compute/pool.h"
+#include "core/compute/stream.h"
 
 #define EACH_REAL "recurrent/walk.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 enum { GROUP = BPPSA_WALK_GROUP };
 

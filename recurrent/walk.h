@@ -1,10 +1,10 @@
-/* Lanes of a parallel forward pass, and how they walk (recurrent/forward.h). Internal.
+/* Lanes of a parallel forward pass, and how they walk (recurrent/parallel_forward.h). Internal.
  *
  * A lane is a sample in a chunk that walks from some step on. A group of lanes is a batch for the cell's own forward function:
  * their inputs are gathered, a window of steps is computed at once, and the results are written to their places in the
  * layer's arrays, lane by lane. Lanes that have arrived leave the group, the others move together. On a CPU groups are shared
  * among threads; a group of lanes, and with it every bit, depends on the plan and on values alone. On a GPU all lanes of a phase
- * are one group, and the kernels of its sequential pass compute the window (recurrent/walk_gpu.c).
+ * are one group, and the kernels of its sequential pass compute the window (recurrent/gpu/walk_gpu.c).
  *
  * A lane of a round starts from a copy of the end of the chunk in front of it, which another lane may overwrite meanwhile;
  * within its own chunk it alone reads and writes.
@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#include "core/cut.h"
+#include "core/base/cut.h"
 #include "recurrent/recurrent_internal.h"
 #include "recurrent/settle.h"
 

@@ -4,7 +4,7 @@
 #include "rnn/rnn_internal.h"
 
 #define EACH_REAL "rnn/rnn.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 const bppsa_cell bppsa_rnn_cell = {
     .name = "rnn",

@@ -1,10 +1,10 @@
-/* A unit of the RNN on a GPU (recurrent/unit_kernels.cuh). */
+/* A unit of the RNN on a GPU (recurrent/gpu/unit_kernels.cuh). */
 #ifndef BPPSA_RNN_RNN_CUDA_CUH
 #define BPPSA_RNN_RNN_CUDA_CUH
 
 #include <math.h>
 
-#include "recurrent/cell_cuda.cuh"
+#include "recurrent/gpu/cell_cuda.cuh"
 
 /* δ_t = d ∘ g_t with d = f'(pre_t) from h_t; Jᵀ_t = W_hhᵀ diag(d). */
 template <typename real> struct rnn_unit {

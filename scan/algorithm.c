@@ -12,8 +12,8 @@
 
 #include <math.h>
 
-#include "core/cut.h"
-#include "core/text.h"
+#include "core/base/cut.h"
+#include "core/base/text.h"
 #include "scan/algorithm_internal.h"
 
 void bppsa_scan_add_record(bppsa_scan_records *to, bppsa_scan_level record) {

@@ -5,7 +5,7 @@
 #ifndef BPPSA_SCAN_ALGORITHM_INTERNAL_H
 #define BPPSA_SCAN_ALGORITHM_INTERNAL_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "scan/algorithm.h"
 #include "scan/level.h"
 #include "scan/slot.h"

@@ -46,7 +46,8 @@ static const costs table[] = {
         },
 };
 
-/* ---- the kernels of a recurrent layer on a GPU (recurrent/chunk_kernels.cuh): measured on an H200 (docs/gpu.md, "Measured") ----
+/* ---- the kernels of a recurrent layer on a GPU (recurrent/gpu/chunk_kernels.cuh): measured on an H200 (docs/gpu.md, "Measured")
+ * ----
  *
  * Cycles of f32 at 1.98 GHz, from the times of single kernels (ncu, warm caches) at T = 1000 and 10 000, B = 16:
  *
@@ -77,14 +78,14 @@ static const cycles fused_cycles[][2][2] = {
     [CARRY] = {{{236, 236, 560, 0}, {236, 236, 560, 0}}, {{450, 450, 900, 0}, {450, 450, 900, 0}}},
     [WALK] = {{{128, 128, 86, 1680}, {316, 316, 391, 3470}}, {{168, 168, 122, 4080}, {445, 445, 414, 2150}}},
 };
-/* The same of transitions and carries of pairs (recurrent/pair_kernels.cuh), H = 20 and H = 32. few was not measured: alone,
+/* The same of transitions and carries of pairs (recurrent/gpu/pair_kernels.cuh), H = 20 and H = 32. few was not measured: alone,
  * halved. A carry takes 1450 cycles a chunk while the products fit in the second-level cache, as at T = 1000, and 2240 at T = 10
  * 000. */
 static const cycles pair_cycles[][2] = {
     [TRANSITION] = {{10400, 20840, 4260, 0}, {20500, 20500, 20500, 0}},
     [CARRY] = {{1450, 1450, 1500, 0}, {1140, 1140, 3200, 0}},
 };
-/* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): BPPSA_SCAN_WALK_SIZES, for each K = 1 and K = 3. alone:
+/* The same of a walk through a wide layer (recurrent/gpu/wide_kernels.cuh): BPPSA_SCAN_WALK_SIZES, for each K = 1 and K = 3. alone:
  * measured at H = 64 and 256, and at H = 512 of K = 1; the others are replayed cycles times 1.1 to 1.3, the ratio of their
  * neighbours. busy: issue slots of all warps of all blocks, replayed. blocks: of a cluster. */
 static const struct {

@@ -3,7 +3,7 @@
 #ifndef BPPSA_SCAN_HELD_CUH
 #define BPPSA_SCAN_HELD_CUH
 
-#include "core/launch.cuh"
+#include "core/compute/launch.cuh"
 #include "scan/scan_numbers.cuh"
 
 /* The product of some elements for one sample: row r is 2^e[r] times what is stored. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "scan/algorithm_internal.h"
 
 /* The row of a method's algorithm; for an unknown algorithm a row that has only a name. */

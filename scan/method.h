@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 #include "scan/algorithm.h"
 
 #ifdef __cplusplus

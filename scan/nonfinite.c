@@ -1,8 +1,8 @@
 /* Finds the first number of a scan's operands that is not finite. A GPU's arrays are copied to the host piece by piece. */
 #include <math.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "scan/scan_internal.h"
 
 enum { PIECE = 1 << 14 /* reals copied at once */ };

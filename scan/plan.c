@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "scan/algorithm_internal.h"
 #include "scan/plan_internal.h"
 

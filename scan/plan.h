@@ -22,8 +22,8 @@
 #ifndef BPPSA_SCAN_PLAN_H
 #define BPPSA_SCAN_PLAN_H
 
-#include "core/device.h"
-#include "core/view.h"
+#include "core/base/view.h"
+#include "core/compute/device.h"
 #include "jacobian/product.h"
 #include "scan/level.h"
 #include "scan/method.h"

@@ -1,5 +1,5 @@
 /* The candidates of `auto`, and the choice among them. */
-#include "core/memory.h"
+#include "core/compute/memory.h"
 #include "scan/algorithm_internal.h"
 #include "scan/plan_internal.h"
 

@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/apply.h"
 #include "scan/plan_internal.h"
 

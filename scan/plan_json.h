@@ -2,7 +2,7 @@
 #ifndef BPPSA_SCAN_PLAN_JSON_H
 #define BPPSA_SCAN_PLAN_JSON_H
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "scan/plan.h"
 
 #define BPPSA_PLAN_STEPS 10000 /* longer plans are given as totals and levels only */

@@ -7,7 +7,7 @@
 #ifndef BPPSA_SCAN_SCAN_H
 #define BPPSA_SCAN_SCAN_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 #include "scan/plan.h"
 
 #ifdef __cplusplus

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/flush.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/flush.h"
+#include "core/compute/pool.h"
 #include "scan/scan_internal.h"
 
 /* Are the record's products made with samples as lanes? Products of recurrent leaves are. */
@@ -42,7 +42,7 @@ static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level
 }
 
 #define EACH_REAL "scan/scan_cpu.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 static bppsa_status cpu_execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
   const bppsa_scan_cpu *cpu = (const bppsa_scan_cpu *)executor;

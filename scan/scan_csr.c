@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "scan/scan_internal.h"
 
 typedef struct {

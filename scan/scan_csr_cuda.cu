@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/check.cuh"
-#include "core/memory_internal.h"
+#include "core/base/alloc.h"
+#include "core/compute/check.cuh"
+#include "core/compute/memory_internal.h"
 #include "jacobian/apply.h"
 #include "scan/scan_internal.h"
 

@@ -1,7 +1,7 @@
 /* The scan on a GPU: allocates memory when the executor is made, then makes one launch for each record of the plan. */
-#include "core/alloc.h"
-#include "core/check.cuh"
-#include "core/memory_internal.h"
+#include "core/base/alloc.h"
+#include "core/compute/check.cuh"
+#include "core/compute/memory_internal.h"
 #include "scan/algorithm_internal.h"
 #include "scan/scan_internal.h"
 #include "scan/scan_kernels.cuh"

@@ -14,7 +14,7 @@
 #ifndef BPPSA_SCAN_SCAN_KERNELS_CUH
 #define BPPSA_SCAN_SCAN_KERNELS_CUH
 
-#include "core/launch.cuh"
+#include "core/compute/launch.cuh"
 #include "scan/held.cuh"
 #include "scan/slot.h"
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "core/launch.cuh"
+#include "core/compute/launch.cuh"
 
 enum {
   SCAN_WINDOW = 24,       /* rows of products are rescaled outside 2^±WINDOW */

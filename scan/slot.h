@@ -3,7 +3,7 @@
 #ifndef BPPSA_SCAN_SLOT_H
 #define BPPSA_SCAN_SLOT_H
 
-#include "core/cut.h"
+#include "core/base/cut.h"
 
 typedef enum {
   BPPSA_SLOT_NONE = 0, /* the algorithm holds no products */

@@ -4,11 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/blas.h"
-#include "core/flush.h"
-#include "core/memory.h"
-#include "core/view.h"
+#include "core/base/alloc.h"
+#include "core/base/view.h"
+#include "core/compute/blas.h"
+#include "core/compute/flush.h"
+#include "core/compute/memory.h"
 #include "jacobian/apply.h"
 #include "scan/transition_internal.h"
 
@@ -77,7 +77,7 @@ static bppsa_transition_sizes sizes_of(const bppsa_transition_shape *s) {
 /* ---- arithmetic ---- */
 
 #define EACH_REAL "scan/transition.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 bppsa_status bppsa_transition_received(bppsa_transition *t) {
   BPPSA_REQUIRE(t != NULL);

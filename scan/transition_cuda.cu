@@ -1,5 +1,5 @@
 /* Transitions on a GPU: sizes of launches, and the launches. */
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 #include "scan/transition_internal.h"
 #include "scan/transition_kernels.cuh"
 

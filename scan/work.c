@@ -1,6 +1,6 @@
 #include "scan/work.h"
 
-#include "core/decimal.h"
+#include "core/base/decimal.h"
 
 #include <stdio.h>
 

@@ -15,7 +15,7 @@
 #ifndef BPPSA_SCAN_WORK_H
 #define BPPSA_SCAN_WORK_H
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "scan/plan.h"
 
 #ifdef __cplusplus

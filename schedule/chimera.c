@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/alloc.h"
-#include "core/cut.h"
+#include "core/base/alloc.h"
+#include "core/base/cut.h"
 #include "schedule/schedule_internal.h"
 
 /* A forward or backward pass on a worker. */

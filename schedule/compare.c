@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/decimal.h"
-#include "core/json.h"
+#include "core/base/decimal.h"
+#include "core/files/json.h"
 
 bppsa_schedule_summary bppsa_schedule_summarise(const bppsa_timed *timed) {
   const bppsa_schedule *list = timed->list;

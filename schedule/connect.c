@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 /* A transfer of a tensor. */

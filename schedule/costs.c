@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/json.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/text.h"
+#include "core/files/json.h"
 #include "schedule/timed.h"
 
 /* The link's numbers, members of a configuration. */

@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/decimal.h"
-#include "core/file.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
+#include "core/base/text.h"
+#include "core/files/file.h"
 #include "schedule/schedule_internal.h"
 #include "schedule/timed.h"
 

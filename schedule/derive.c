@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 #define TABLE_LIMIT ((int64_t)1 << 27)

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/decimal.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
 #include "draw/canvas.h"
 #include "schedule/timed.h"
 

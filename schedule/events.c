@@ -1,5 +1,5 @@
 /* A binary heap of events. */
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 static bool precedes(const bppsa_event *a, const bppsa_event *b) {

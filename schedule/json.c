@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "schedule/timed.h"
 
 enum { MOST_JSON_OPS = 100000, MOST_JSON_NUMBERS = 1 << 23 };

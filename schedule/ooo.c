@@ -4,7 +4,7 @@
  * A free worker takes, of the operations that are ready, the one with the highest priority. Fast-forwarding (figure 13) is the
  * priority F > I > W, modulo allocation I > F > W; of equals the earlier micro-batch comes first.
  */
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 /* ---- list scheduling: no worker is idle while an operation is ready ---- */

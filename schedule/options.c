@@ -1,7 +1,7 @@
 /* Options that not every scheme takes. */
 #include <string.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "schedule/request.h"
 #include "schedule/schedule_internal.h"
 

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 /* A slice of a layer's SYNC. */

@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 /* Ends an iteration on a stage: synchronises with the other copies, updates. */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "schedule/request.h"
 
 enum { MOST_ROWS = 32 };

@@ -1,6 +1,6 @@
 #include "schedule/request.h"
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 enum { MOST_SCHEMES = 64, JACOBIANS = 16 /* of each worker of a scan */ };

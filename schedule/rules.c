@@ -1,7 +1,7 @@
 /* The validator's rules of completeness, order and transfers, and those of scans. */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/check.h"
 
 static int64_t larger(int64_t a, int64_t b) {

@@ -2,7 +2,7 @@
  * the order of every lane. */
 #include <math.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/check.h"
 
 static bool is_pass(const bppsa_schedule_op *op) {

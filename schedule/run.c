@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 typedef struct {

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/cut.h"
+#include "core/base/alloc.h"
+#include "core/base/cut.h"
 #include "schedule/schedule_internal.h"
 
 typedef struct {

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/cut.h"
+#include "core/base/alloc.h"
+#include "core/base/cut.h"
 #include "schedule/schedule_internal.h"
 
 #define CHIMERA "Li and Hoefler 2021 (Chimera)"

@@ -1,7 +1,7 @@
 /* Creates and frees schedules with their times, and writes their files. */
 #include "schedule/timed.h"
 
-#include "core/file.h"
+#include "core/files/file.h"
 
 bppsa_status bppsa_timed_create(bppsa_schedule *list, bppsa_timed *timed) {
   *timed = (bppsa_timed){.list = list};

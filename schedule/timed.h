@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "core/text.h"
+#include "core/base/text.h"
 #include "schedule/schedule.h"
 
 /* A valid schedule and its simulated times. */

@@ -1,7 +1,7 @@
 /* Chrome's trace format, which Perfetto reads. Values of "ph": X a span, s and f the ends of an arrow, C a counter, M a name. */
 #include <inttypes.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/timed.h"
 
 /* A group, and the numbers that tell its events from those of the groups in front of it. */

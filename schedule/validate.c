@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/decimal.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
 #include "schedule/check.h"
 
 bool bppsa_checker_broken(bppsa_checker *c, int64_t op, const char *format, ...) {

@@ -2,7 +2,7 @@
  * sees. */
 #include <math.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
 bppsa_schedule_op bppsa_schedule_op_make(bppsa_schedule_kind kind, int64_t worker, int64_t replica, int64_t stage, int64_t layer,

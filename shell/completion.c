@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "models/network_kind.h"
+#include "networks/network_kinds.h"
 #include "shell/shell.h"
 
 const char *bppsa_shell_verb(int index) {

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "train/blocks.h"
 
 static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {

@@ -2,8 +2,8 @@
 #ifndef BPPSA_TRAIN_BATCH_H
 #define BPPSA_TRAIN_BATCH_H
 
-#include "core/buffer.h"
-#include "core/model.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/model.h"
 #include "train/data/dataset.h"
 #include "train/gpu.h"
 #include "train/line.h"

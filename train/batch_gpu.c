@@ -1,6 +1,6 @@
 /* A batch of a GPU model: its memory, and the work that is queued for it. */
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "train/batch.h"
 #include "train/loss_internal.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "core/device.h"
+#include "core/compute/device.h"
 
 enum { BPPSA_BLOCKS = 64 };
 

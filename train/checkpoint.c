@@ -12,10 +12,10 @@
 #include <zlib.h>
 
 #include "bppsa_version.h"
-#include "core/alloc.h"
-#include "core/file.h"
-#include "core/io.h"
-#include "core/rescue.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/files/file.h"
+#include "core/files/rescue.h"
 
 #define FORMAT "1" /* version of the file format, under "bppsa_checkpoint" */
 

@@ -15,7 +15,7 @@
 #ifndef BPPSA_TRAIN_CHECKPOINT_H
 #define BPPSA_TRAIN_CHECKPOINT_H
 
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
 
 #ifdef __cplusplus
 extern "C" {

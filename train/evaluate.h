@@ -3,9 +3,9 @@
 #ifndef BPPSA_TRAIN_EVALUATE_H
 #define BPPSA_TRAIN_EVALUATE_H
 
-#include "core/device.h"
-#include "core/model.h"
-#include "recurrent/forward.h"
+#include "core/compute/device.h"
+#include "core/compute/model.h"
+#include "recurrent/parallel_forward.h"
 #include "train/data/dataset.h"
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/decimal.h"
+#include "core/base/decimal.h"
 
 void bppsa_line_add(bppsa_line *line, const char *format, ...) {
   const size_t room = sizeof line->text - line->length;

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
-#include "core/file.h"
-#include "core/io.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/files/file.h"
 #include "train/blocks.h"
 #include "train/line.h"
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/status.h"
-#include "recurrent/forward.h"
+#include "core/base/status.h"
+#include "recurrent/parallel_forward.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,7 +15,7 @@ extern "C" {
 enum { BPPSA_MOST_AHEAD = 8 };
 
 /* How far weights that are 1 .. ahead updates old, and predictions that were made so many updates ahead, are from the weights of a
- * step (distributed/staleness.h). */
+ * step (distributed/pipeline/staleness.h). */
 typedef struct {
   int64_t ahead;                      /* 0: not compared */
   double stale[BPPSA_MOST_AHEAD];     /* root mean square; NaN: no weights are that old */

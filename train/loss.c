@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/host_device.h"
-#include "core/memory.h"
-#include "core/pool.h"
+#include "core/base/host_device.h"
+#include "core/compute/memory.h"
+#include "core/compute/pool.h"
 #include "train/blocks.h"
 #include "train/loss_internal.h"
 
@@ -17,7 +17,7 @@ static bool is_left_out(const bppsa_loss_job *job, int64_t row) {
 }
 
 #define EACH_REAL "train/loss.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 enum { ROWS_PER_BLOCK = 16, LINE = 256 /* bytes between parts of GPU memory */ };
 

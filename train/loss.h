@@ -10,8 +10,8 @@
 #ifndef BPPSA_TRAIN_LOSS_H
 #define BPPSA_TRAIN_LOSS_H
 
-#include "core/device.h"
-#include "core/view.h"
+#include "core/base/view.h"
+#include "core/compute/device.h"
 
 #ifdef __cplusplus
 extern "C" {

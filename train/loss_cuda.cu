@@ -1,6 +1,6 @@
 /* The loss on a GPU: one launch if a block holds all rows, otherwise two; one more before them counts rows if some may be left
  * out. */
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 #include "train/loss_internal.h"
 #include "train/loss_kernels.cuh"
 

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "core/device.h"
-#include "core/view.h"
+#include "core/base/view.h"
+#include "core/compute/device.h"
 #include "train/gpu.h"
 
 #ifdef __cplusplus

@@ -5,12 +5,12 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "core/host_device.h"
-#include "core/launch.cuh"
+#include "core/base/host_device.h"
+#include "core/compute/launch.cuh"
 #include "train/gpu.h"
 
 #define EACH_REAL "train/loss_row.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 enum { LOSS_THREADS = 128 }; /* rows in a block */
 

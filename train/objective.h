@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 
 /* The errors: of labels, and of real targets. Without a loss the caller brings the gradient of the outputs. */
 typedef enum {

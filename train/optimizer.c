@@ -5,18 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/buffer.h"
-#include "core/host_device.h"
-#include "core/memory.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/base/host_device.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
+#include "core/compute/pool.h"
 #include "train/blocks.h"
 #include "train/optimizer_internal.h"
 
 enum { ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 256 /* bytes between parts of GPU memory */ };
 
 #define EACH_REAL "train/optimizer.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 static const struct {
   const char *name;

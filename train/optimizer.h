@@ -11,8 +11,8 @@
 #ifndef BPPSA_TRAIN_OPTIMIZER_H
 #define BPPSA_TRAIN_OPTIMIZER_H
 
-#include "core/device.h"
-#include "core/model.h"
+#include "core/compute/device.h"
+#include "core/compute/model.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 /* The update on a GPU: one launch if a block holds all parameters, otherwise two. */
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 #include "train/blocks.h"
 #include "train/optimizer_internal.h"
 #include "train/optimizer_kernels.cuh"

@@ -11,12 +11,12 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "core/host_device.h"
-#include "core/launch.cuh"
+#include "core/base/host_device.h"
+#include "core/compute/launch.cuh"
 #include "train/gpu.h"
 
 #define EACH_REAL "train/optimizer_element.inc"
-#include "core/each_real.inc"
+#include "core/base/each_real.inc"
 
 enum { UPDATE_THREADS = 256, UPDATE_WARP = 32, UPDATE_BLOCKS = 64 /* that sum squares; at most UPDATE_THREADS */ };
 

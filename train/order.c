@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/npy.h"
+#include "core/files/npy.h"
 #include "train/data/dataset.h"
 
 bppsa_status bppsa_order_load(const char *path, bppsa_buffer *indices, bppsa_order *order) {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/buffer.h"
+#include "core/compute/device_buffer.h"
 
 #ifdef __cplusplus
 extern "C" {

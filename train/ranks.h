@@ -8,7 +8,7 @@
 #ifndef BPPSA_TRAIN_RANKS_H
 #define BPPSA_TRAIN_RANKS_H
 
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
 #include "train/batch.h"
 #include "train/evaluate.h"
 #include "train/log.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/decimal.h"
-#include "core/json.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
+#include "core/files/json.h"
 #include "train/trainer_internal.h"
 
 enum { STORED = 7, STEPS_BETWEEN = 100 /* checkpoints of a run by iterations, where nothing else is said */ };

@@ -6,9 +6,9 @@
  */
 #include <math.h>
 
-#include "core/alloc.h"
-#include "core/graph.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/graph.h"
+#include "core/compute/memory.h"
 #include "train/optimizer_internal.h"
 #include "train/trainer_internal.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "train/blocks.h"
 #include "train/evaluate_internal.h"
 #include "train/trainer_internal.h"

@@ -10,9 +10,9 @@
 #ifndef BPPSA_TRAIN_TRAINER_H
 #define BPPSA_TRAIN_TRAINER_H
 
-#include "core/device.h"
-#include "core/model.h"
-#include "core/safetensors.h"
+#include "core/compute/device.h"
+#include "core/compute/model.h"
+#include "core/files/safetensors.h"
 #include "train/data/dataset.h"
 #include "train/evaluate.h"
 #include "train/log.h"

@@ -2,7 +2,7 @@
 #ifndef BPPSA_TRAIN_TRAINER_INTERNAL_H
 #define BPPSA_TRAIN_TRAINER_INTERNAL_H
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "train/batch.h"
 #include "train/checkpoint.h"
 #include "train/ranks.h"

@@ -2,7 +2,7 @@
 #ifndef BPPSA_TRAIN_UPDATE_H
 #define BPPSA_TRAIN_UPDATE_H
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "train/trainer.h"
 
 /* "adam, lr 0.001, cosine to 0 over 10 epochs, 100 steps of warm-up, weight decay 0.01". Returns text. */

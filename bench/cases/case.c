@@ -6,7 +6,7 @@ const bppsa_bench_case *bppsa_bench_case_find(const char *name) {
   static const bppsa_bench_case *const cases[] = {
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_bench_case_##id,
-#include "models/cells.inc"
+#include "networks/cells.inc"
       &bppsa_bench_case_crossover, &bppsa_bench_case_lenet5,   &bppsa_bench_case_vgg11,   &bppsa_bench_case_product,
       &bppsa_bench_case_scan,      &bppsa_bench_case_jacobian, &bppsa_bench_case_threads, &bppsa_bench_case_mfcc,
       &bppsa_bench_case_forward,   &bppsa_bench_case_step,     &bppsa_bench_case_ranks,   &bppsa_bench_case_schedule,

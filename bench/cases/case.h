@@ -6,7 +6,7 @@
 #include "bench/harness/driver.h"
 #include "cnn/prune.h"
 #include "comm/comm.h"
-#include "models/network.h"
+#include "networks/named_network.h"
 #include "schedule/schedule.h"
 
 /* ranks: what its ranks share in the rows. */
@@ -54,7 +54,7 @@ typedef struct bppsa_bench_settings {
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   extern const bppsa_bench_case bppsa_bench_case_##id;                                                                           \
   extern const char bppsa_bench_notes_##id[];
-#include "models/cells.inc"
+#include "networks/cells.inc"
 /* What rnn, gru and lstm do beside --save-references: they compute the references of their points, and time nothing. */
 extern const bppsa_bench_case bppsa_bench_case_references;
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,

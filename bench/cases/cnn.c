@@ -5,18 +5,18 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
 #include "cnn/work.h"
-#include "core/alloc.h"
-#include "core/buffer.h"
-#include "core/clock.h"
-#include "core/decimal.h"
-#include "core/memory.h"
-#include "core/philox.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/decimal.h"
+#include "core/base/philox.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
+#include "core/measure/residual.h"
 #include "jacobian/jacobian.h"
-#include "models/masks.h"
+#include "networks/masks.h"
 #include "scan/work.h"
+#include "terminal/machine.h"
 
 const char bppsa_bench_notes_cnn[] =
     "In f32. The row forward is the pass from the images to the logits. All other rows are backward passes: they compute the\n"

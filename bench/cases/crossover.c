@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
-#include "core/decimal.h"
-#include "core/residual.h"
+#include "core/base/decimal.h"
+#include "core/measure/residual.h"
+#include "terminal/machine.h"
 
 static const char model_text[] = "time(p) = c max(critical, total / p): total FLOP of the batch, critical FLOP of one sample's "
                                  "longest chain of products, c seconds a "

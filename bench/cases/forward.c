@@ -5,15 +5,15 @@
 #include <string.h>
 
 #include "bench/cases/forward.h"
-#include "bench/harness/machine.h"
 #include "bench/rivals/guest_bench.h"
-#include "core/alloc.h"
-#include "core/buffer.h"
-#include "core/clock.h"
-#include "core/memory.h"
-#include "core/philox.h"
-#include "core/residual.h"
-#include "models/weights.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/philox.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
+#include "core/measure/residual.h"
+#include "networks/weights.h"
+#include "terminal/machine.h"
 
 const char bppsa_bench_notes_forward[] =
     "A speculative forward pass cuts T steps into chunks. The chunks run at the same time, each from a guessed state, and are\n"

@@ -3,7 +3,7 @@
 #define BPPSA_BENCH_CASES_FORWARD_H
 
 #include "bench/cases/case.h"
-#include "core/buffer.h"
+#include "core/compute/device_buffer.h"
 
 typedef enum { BPPSA_PASS_SEQUENTIAL, BPPSA_PASS_SPECULATIVE, BPPSA_PASSES } bppsa_pass_kind;
 

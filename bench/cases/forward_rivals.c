@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "bench/cases/forward.h"
-#include "core/alloc.h"
-#include "core/cudnn.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/compute/cudnn.h"
+#include "core/measure/residual.h"
 
 typedef bppsa_forward_session session;
 typedef bppsa_forward_entry entry;

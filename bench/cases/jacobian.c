@@ -5,12 +5,12 @@
 
 #include "bench/cases/case.h"
 #include "bench/cases/product_case.h"
-#include "bench/harness/machine.h"
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "core/philox.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
+#include "core/measure/residual.h"
 #include "jacobian/network.h"
+#include "terminal/machine.h"
 
 const char bppsa_bench_notes_jacobian[] =
     "Operators of VGG-11 on 3 x 32 x 32 in f32, one sample. The phase values fills a pattern that was planned before; csr\n"

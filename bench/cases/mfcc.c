@@ -7,10 +7,10 @@
 #include "audio/features.h"
 #include "audio/instruments.h"
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/measure/residual.h"
+#include "terminal/machine.h"
 
 const char bppsa_bench_notes_mfcc[] =
     "First the features are held against those of a plain program with the same definitions: a radix-2 transform, dense\n"

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/pool.h"
-#include "core/residual.h"
+#include "core/compute/pool.h"
+#include "core/measure/residual.h"
 #include "train/line.h"
 
 const char bppsa_bench_notes_oracle[] =

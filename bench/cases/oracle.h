@@ -5,10 +5,10 @@
 #define BPPSA_BENCH_CASES_ORACLE_H
 
 #include "bench/cases/case.h"
-#include "bench/harness/links.h"
-#include "bench/harness/measured.h"
-#include "models/train_run.h"
+#include "calibrate/links.h"
+#include "calibrate/measured.h"
 #include "oracle/oracle.h"
+#include "runs/train_run.h"
 
 enum { BPPSA_ORACLE_MOST_LINKS = 5, BPPSA_ORACLE_MOST_TURNS = 128, BPPSA_ORACLE_ITERATIONS = 10 /* of a turn, that count */ };
 
@@ -23,7 +23,7 @@ typedef struct {
 const bppsa_oracle_runnable *bppsa_oracle_runnables(int64_t *count);
 
 /* The time of an iteration that was measured, by what rank 0 spent it on: the passes of a record, and of ranks that share layers
- * also the phases of distributed/layer_split.h. */
+ * also the phases of distributed/layers/layer_split.h. */
 enum { BPPSA_ORACLE_PASSES = 3, BPPSA_ORACLE_PARTS = BPPSA_ORACLE_PASSES + BPPSA_LAYER_PHASES };
 const char *bppsa_oracle_part_name(int part); /* "forward" */
 

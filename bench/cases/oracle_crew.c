@@ -1,6 +1,6 @@
 /* The ranks of `bench oracle`: the orders that rank 0 gives, one strategy at a time. */
 #include "bench/cases/oracle.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 typedef enum { MAKE = 0, VERIFY, TURN, DISMISS } what;
 typedef struct {

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "bench/cases/oracle.h"
-#include "core/alloc.h"
-#include "core/philox.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/measure/residual.h"
 
 static const bppsa_oracle_runnable runnables[] = {
     {.strategy = "serial", .split = ""},
@@ -34,7 +34,7 @@ static bool first(const bppsa_oracle_entry *e) {
 
 /* ---- images ---- */
 
-enum { IMAGES = 247 }; /* a stream of core/philox.h */
+enum { IMAGES = 247 }; /* a stream of core/base/philox.h */
 /* Far above the weights: what a step leaves of them is the gradients, negative and this many times as large. */
 static const double VERIFYING_RATE = 1e6;
 

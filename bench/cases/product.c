@@ -6,11 +6,11 @@
 
 #include "bench/cases/case.h"
 #include "bench/cases/product_case.h"
-#include "bench/harness/machine.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/memory.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/compute/memory.h"
+#include "core/measure/residual.h"
+#include "terminal/machine.h"
 
 static const bppsa_product_rival *const no_rivals[] = {NULL};
 bppsa_product_rival_list bppsa_product_rivals = no_rivals;

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/philox.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
 
 /* ---- cases ---- */
 

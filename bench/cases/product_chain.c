@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "bench/cases/product_case.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/network.h"
 #include "scan/plan.h"
 

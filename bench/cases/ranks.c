@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "bench/cases/ranks_model.h"
-#include "core/alloc.h"
-#include "core/buffer.h"
-#include "core/decimal.h"
-#include "core/pool.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/pool.h"
+#include "core/measure/residual.h"
 
 const char bppsa_bench_notes_ranks[] =
     "Two networks: the recurrent one that --model names, and LeNet-5. A pass is one forward and one backward pass of a batch, "

@@ -4,7 +4,7 @@
 #define BPPSA_BENCH_CASES_RANKS_H
 
 #include "bench/cases/case.h"
-#include "distributed/data_parallel.h"
+#include "distributed/batch/data_parallel.h"
 
 /* What the ranks of an entry share. */
 typedef enum { BPPSA_RANKS_ALONE = 0, BPPSA_RANKS_TIME, BPPSA_RANKS_BATCH } bppsa_ranks_share_of;

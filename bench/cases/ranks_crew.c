@@ -5,16 +5,16 @@
 #include <string.h>
 
 #include "bench/cases/ranks.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/memory.h"
-#include "core/philox.h"
-#include "core/rounds.h"
-#include "distributed/split_time.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
+#include "core/measure/rounds.h"
+#include "distributed/time/split_time.h"
 
 /* ---- numbers ---- */
 
-enum { INPUTS = 240, SEEDS = 241 }; /* streams of core/philox.h */
+enum { INPUTS = 240, SEEDS = 241 }; /* streams of core/base/philox.h */
 
 void bppsa_ranks_fill(const bppsa_ranks_subject *s, uint64_t seed, bool inputs, int64_t from_step, int64_t first,
                       const bppsa_view *view) {

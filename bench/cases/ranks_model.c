@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "distributed/reduction.h"
 #include "schedule/schedule.h"
 

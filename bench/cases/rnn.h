@@ -1,7 +1,7 @@
 /* What `bench rnn`, `gru` and `crossover` share. At each point one network runs every method: the project's, on a GPU each of
  * them as a CUDA graph, cuDNN's algorithms, and the methods of the program that --rivals names. All make the same two passes,
- * forward and backward. The time of a pass lies between two marks in the device's queue (core/timeline.h); a graph contains its
- * marks (bench/harness/recording.h); the program of --rivals times its own. The driver (bench/harness/driver.h) verifies every
+ * forward and backward. The time of a pass lies between two marks in the device's queue (core/measure/timeline.h); a graph contains
+ * its marks (bench/harness/recording.h); the program of --rivals times its own. The driver (bench/harness/driver.h) verifies every
  * contestant when it is entered, and times all of them in rounds.
  *
  * What a row's numbers mean (`bppsa bench rnn --help` says it to people):
@@ -22,14 +22,16 @@
  *   underflow  Set where 1 % or more of the gradients of the hidden states are zero or subnormal: default weights forget, and the
  *              time of a backward pass is then partly one of computing with zeros, or slowly with subnormal numbers. Marked *.
  *   path       Beside --forward speculative or auto: the dependent steps of the first pass, of a batch's slowest sample, and
- *   work       the steps that it computed, over the steps of a sequential pass (recurrent/forward.h). The row's FLOP are those of a
+ *   work       the steps that it computed, over the steps of a sequential pass (recurrent/parallel_forward.h). The row's FLOP are
+ *   those of a
  *              sequential pass all the same.
  *   cold       Beside --cold, before every pass memory is written that takes twice as much as the largest cache
  *              (bench/harness/cold.h), so that a backward pass does not find the states of its forward pass there either.
  *   error      Of rows in TF32 and bf16: the largest ‖g - ref‖ / ‖ref‖. Their residual is in units of what they round, or,
  *              where that is less, such that the bound is a tenth of the gradient: zeros in its place are never right.
  *   reference  "file": from --references, which belongs to the very weights and inputs (rnn_saved.c); otherwise "computed".
- *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/residual.h), against sequential BP in
+ *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/measure/residual.h), against sequential
+ *   BP in
  *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
  *              graph's forward pass: of the gradients that a backward pass makes from its states.
  */
@@ -41,9 +43,9 @@
 #include "bench/harness/driver.h"
 #include "bench/rivals/guest.h"
 #include "bench/rivals/rnn_cudnn.h"
-#include "core/peak.h"
-#include "core/text.h"
-#include "models/network.h"
+#include "core/base/text.h"
+#include "core/measure/peak.h"
+#include "networks/named_network.h"
 #include "scan/work.h"
 #include "train/data/dataset.h"
 

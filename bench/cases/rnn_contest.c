@@ -1,6 +1,6 @@
 /* The contestants' passes, and what they held. */
 #include "bench/cases/rnn.h"
-#include "core/memory.h"
+#include "core/compute/memory.h"
 
 /* ---- passes ---- */
 

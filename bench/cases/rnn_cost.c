@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench/cases/rnn.h"
-#include "core/residual.h"
+#include "core/measure/residual.h"
 
 /* Of a scan or auto. */
 static bppsa_scan_algorithm algorithm_of(bppsa_bench_method method) {

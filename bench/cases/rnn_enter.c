@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/cudnn.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/compute/cudnn.h"
+#include "core/compute/memory.h"
 #include "train/objective.h"
 
 /* ---- rows ---- */

@@ -5,7 +5,7 @@
 
 #include "bench/cases/rnn.h"
 
-#include "core/decimal.h"
+#include "core/base/decimal.h"
 
 enum { LEAST_T = 100, LEAST_POINTS = 3, MOST_POINTS = 32 };
 

@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "bench/cases/rnn.h"
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
+#include "core/measure/residual.h"
 
 void bppsa_bench_judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_bench_row *row) {
   bppsa_bench_count count = {0};

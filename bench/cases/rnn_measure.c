@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "core/philox.h"
-#include "models/weights.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
+#include "networks/weights.h"
+#include "terminal/machine.h"
 
 enum { SEED_STREAM = BPPSA_STREAM_TEST + 100 };
 

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "core/alloc.h"
-#include "core/buffer.h"
+#include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 
 static bppsa_recurrent_config config_of(const bppsa_bench_session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);

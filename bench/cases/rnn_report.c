@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "core/decimal.h"
-#include "core/residual.h"
+#include "core/base/decimal.h"
+#include "core/measure/residual.h"
 #include "train/objective.h"
 
 static const char *phase_name(int row) {

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
 #include "bench/rivals/guest_bench.h"
-#include "core/residual.h"
+#include "core/measure/residual.h"
+#include "terminal/machine.h"
 
 #define NOTES(sweep)                                                                                                             \
   sweep                                                                                                                          \
@@ -54,7 +54,7 @@
   "Without --seq-len, --batch, --hidden and --input: the shapes of the data sets S (T 259, I 38), M (T 517, I 24) and L\n"       \
   "(T 1034, I 12) that IRMAS gives, filled with noise of variance 1, at B = 16, 32 and 64, H = 20.\n"
 #define CELL(id, words, functions, rate, sweep) const char bppsa_bench_notes_##id[] = NOTES(SWEEP_##sweep);
-#include "models/cells.inc"
+#include "networks/cells.inc"
 
 /* What a kind's sweep goes over: the lengths and the batches of tables 4 and 5, or the shapes of table 6. */
 typedef enum { LENGTHS = 0, SETS } sweep_kind;
@@ -65,7 +65,7 @@ static sweep_kind sweep_of(const bppsa_network_kind *kind) {
     sweep_kind sweep;
   } sweeps[] = {
 #define CELL(id, words, functions, rate, sweep) {#id, sweep},
-#include "models/cells.inc"
+#include "networks/cells.inc"
   };
   size_t i = 0;
   while (i + 1 < sizeof sweeps / sizeof sweeps[0] && strcmp(sweeps[i].name, kind->name) != 0) {
@@ -240,4 +240,4 @@ static bppsa_status finish(bppsa_bench *bench) {
                                                   .above = bppsa_bench_print_above,                                              \
                                                   .below = bppsa_bench_print_below,                                              \
                                                   .finish = finish};
-#include "models/cells.inc"
+#include "networks/cells.inc"

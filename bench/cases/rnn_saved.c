@@ -10,10 +10,10 @@
 #include <zlib.h>
 
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/rescue.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/files/rescue.h"
+#include "terminal/machine.h"
 
 #define MARK "bppsa_references" /* the key of the format's version */
 #define FORMAT "1"

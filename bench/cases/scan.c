@@ -4,16 +4,16 @@
 #include <string.h>
 
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/memory.h"
-#include "core/philox.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
+#include "core/measure/residual.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/network.h"
 #include "scan/scan.h"
 #include "scan/work.h"
+#include "terminal/machine.h"
 
 const char bppsa_bench_notes_scan[] =
     "The chain of LeNet-5's ten operators on 3 x 32 x 32 in f32, with random values. All samples share the Jacobians of\n"

@@ -6,10 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/decimal.h"
-#include "core/pool.h"
-#include "core/rescue.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
+#include "core/compute/pool.h"
+#include "core/files/rescue.h"
 
 const char bppsa_bench_notes_schedule[] =
     "A network trains on noise by every scheme of bppsa schedule --list that has micro-batches, one list at a time, all schemes "

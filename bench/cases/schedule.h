@@ -4,7 +4,7 @@
 #define BPPSA_BENCH_CASES_SCHEDULE_H
 
 #include "bench/cases/case.h"
-#include "distributed/chain_costs.h"
+#include "distributed/pipeline/chain_costs.h"
 #include "schedule/timed.h"
 
 enum { BPPSA_SCHEDULE_SCHEMES = 64, BPPSA_SCHEDULE_SIZES = 16, BPPSA_SCHEDULE_VERIFIED = 2 /* passes */ };

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "bench/cases/schedule.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/pool.h"
-#include "core/text.h"
-#include "distributed/pipeline_train.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/text.h"
+#include "core/compute/pool.h"
+#include "distributed/pipeline/pipeline_train.h"
 
 /* ---- micro-batches of one size ---- */
 

@@ -6,11 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/machine.h"
 #include "bench/rivals/guest_bench.h"
-#include "core/alloc.h"
-#include "core/residual.h"
-#include "models/weights.h"
+#include "core/base/alloc.h"
+#include "core/measure/residual.h"
+#include "networks/weights.h"
+#include "terminal/machine.h"
 #include "train/objective.h"
 
 const char bppsa_bench_notes_step[] =

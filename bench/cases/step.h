@@ -3,8 +3,8 @@
 #define BPPSA_BENCH_CASES_STEP_H
 
 #include "bench/cases/case.h"
-#include "core/buffer.h"
-#include "core/memory.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
 #include "train/batch.h"
 #include "train/optimizer_internal.h"
 

@@ -1,6 +1,6 @@
 /* The rivals of `bench step`: the methods of --rivals; and cuDNN, by name. */
 #include "bench/cases/step.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 typedef bppsa_step_session session;
 typedef bppsa_step_entry entry;

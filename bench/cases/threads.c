@@ -8,12 +8,12 @@
 #include <time.h>
 
 #include "bench/cases/case.h"
-#include "bench/harness/machine.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/decimal.h"
-#include "core/philox.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/decimal.h"
+#include "core/base/philox.h"
+#include "core/compute/pool.h"
+#include "terminal/machine.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 

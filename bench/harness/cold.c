@@ -4,8 +4,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "core/memory.h"
-#include "core/pool.h"
+#include "core/compute/memory.h"
+#include "core/compute/pool.h"
 
 enum { LINE = 64, PIECE = 1 << 16 }; /* bytes */
 

@@ -5,7 +5,7 @@
 #ifndef BPPSA_BENCH_HARNESS_COLD_H
 #define BPPSA_BENCH_HARNESS_COLD_H
 
-#include "core/device.h"
+#include "core/compute/device.h"
 
 typedef struct {
   int64_t cache;  /* bytes of the device's largest cache; 0: caches stay as they are, and the functions do nothing */

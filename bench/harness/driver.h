@@ -1,6 +1,7 @@
 /* Runs a benchmark. A benchmark is a descriptor: what it prepares, which contenders each of its points has, what a row of each of
  * them says. All the rest is the same for all of them and is done here: the document, the host beside a GPU, the limits of memory
- * and time, verification before timing (core/rounds.h), recordings on a GPU, rows, the table, what is left out, the verdict.
+ * and time, verification before timing (core/measure/rounds.h), recordings on a GPU, rows, the table, what is left out, the
+ * verdict.
  *
  * The order of a run: prepare; what the machine can do; the head of the table; for each point enter, rounds, settle, rows, leave;
  * finish; the document; release.
@@ -11,12 +12,12 @@
 #ifndef BPPSA_BENCH_HARNESS_DRIVER_H
 #define BPPSA_BENCH_HARNESS_DRIVER_H
 
-#include "bench/harness/limits.h"
 #include "bench/harness/outlook.h"
-#include "bench/harness/progress.h"
 #include "bench/harness/recording.h"
 #include "bench/harness/report.h"
-#include "bench/harness/table.h"
+#include "calibrate/limits.h"
+#include "terminal/progress.h"
+#include "terminal/table.h"
 
 typedef struct bppsa_bench bppsa_bench;
 
@@ -27,7 +28,7 @@ typedef struct {
       clear; /* makes the results of an earlier pass 0, so that a pass that does nothing is found; NULL: not needed */
   /* The residual of the latest pass, which is over. ERR_UNSUPPORTED refuses the contender. */
   bppsa_status (*judge)(void *context, double *residual);
-  bppsa_qualifying qualifies; /* of rivals (core/rounds.h) */
+  bppsa_qualifying qualifies; /* of rivals (core/measure/rounds.h) */
 } bppsa_bench_work;
 
 enum { BPPSA_BENCH_METHOD = 80, BPPSA_BENCH_PHASE = 16, BPPSA_BENCH_LABEL = 120 };
@@ -105,7 +106,7 @@ struct bppsa_bench {
   bool gpu;
   int64_t memory_limit; /* bytes */
   double deadline;      /* of the monotonic clock; 0: none */
-  double qualify;       /* rivals qualify by this factor (core/rounds.h): 2 on a GPU and beside --time-limit, otherwise 0 */
+  double qualify; /* rivals qualify by this factor (core/measure/rounds.h): 2 on a GPU and beside --time-limit, otherwise 0 */
   bppsa_machine_limits limits; /* where the benchmark needs them */
   bppsa_bench_report report;
   json_t *left_out;

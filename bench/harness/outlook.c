@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/table.h"
-#include "core/alloc.h"
-#include "core/file.h"
+#include "core/base/alloc.h"
+#include "core/files/file.h"
+#include "terminal/table.h"
 
 /* ---- files of earlier runs ---- */
 

@@ -1,14 +1,15 @@
 /* What earlier points say about a rival, so that no time goes into passes that are known to lose.
  *
  * Points are of one shape when they differ in T and in their weights alone. A rival's time at a point is the sum over its phases of
- * their medians, or of the single pass by which it did not qualify (core/rounds.h). A rival that took more than twice as long as
- * the fastest one at a shorter T of the shape is lost at longer ones. What is predicted for it is its time at the longest shorter
- * T, times the ratio of the lengths. Earlier points are the rows that the run has made, and those of files that --earlier names.
+ * their medians, or of the single pass by which it did not qualify (core/measure/rounds.h). A rival that took more than twice as
+ * long as the fastest one at a shorter T of the shape is lost at longer ones. What is predicted for it is its time at the longest
+ * shorter T, times the ratio of the lengths. Earlier points are the rows that the run has made, and those of files that --earlier
+ * names.
  */
 #ifndef BPPSA_BENCH_HARNESS_OUTLOOK_H
 #define BPPSA_BENCH_HARNESS_OUTLOOK_H
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "recurrent/recurrent.h"
 
 /* A rival whose qualifying pass takes more than so many times as long as the fastest rival's is not timed in rounds, and makes no

@@ -4,9 +4,9 @@
 #ifndef BPPSA_BENCH_HARNESS_RECORDING_H
 #define BPPSA_BENCH_HARNESS_RECORDING_H
 
-#include "core/graph.h"
-#include "core/rounds.h"
-#include "core/timeline.h"
+#include "core/compute/graph.h"
+#include "core/measure/rounds.h"
+#include "core/measure/timeline.h"
 
 /* Sentences for the notes of benchmarks that time both. */
 #define BPPSA_BENCH_QUEUED_NOTE                                                                                                  \

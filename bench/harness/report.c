@@ -4,13 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/machine.h"
 #include "bppsa_version.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/memory.h"
-#include "core/rescue.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/compute/memory.h"
+#include "core/files/rescue.h"
+#include "core/measure/residual.h"
+#include "terminal/machine.h"
 
 bppsa_status bppsa_bench_no_room(void) {
   return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");

@@ -2,9 +2,9 @@
 #ifndef BPPSA_BENCH_HARNESS_REPORT_H
 #define BPPSA_BENCH_HARNESS_REPORT_H
 
-#include "bench/harness/output.h"
-#include "core/device.h"
-#include "core/rounds.h"
+#include "core/compute/device.h"
+#include "core/measure/rounds.h"
+#include "terminal/output.h"
 
 typedef struct {
   bppsa_output to;

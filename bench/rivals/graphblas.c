@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench/rivals/rivals.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 typedef struct {
   GrB_Matrix a, b, c;

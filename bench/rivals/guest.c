@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/json.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/files/json.h"
 
 enum { LINE = 1 << 16, REASON = 240 };
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "bench/rivals/guest.h"
-#include "core/alloc.h"
-#include "core/json.h"
+#include "core/base/alloc.h"
+#include "core/files/json.h"
 #include "train/objective.h"
 
 static bool describe(const bppsa_guest_point *point, json_t *request) {

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "core/library.h"
+#include "core/compute/library.h"
 
 #define TEXT_OF(value) #value
 #define TEXT(value) TEXT_OF(value)

@@ -4,7 +4,7 @@
 
 #include <cublas_v2.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* The functions that are called. Each becomes a member of the table below and is looked up by its name. The header's short names,
  * such as cublasCreate, are macros for these. */

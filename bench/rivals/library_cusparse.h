@@ -5,7 +5,7 @@
 #define DISABLE_CUSPARSE_DEPRECATED /* without this, calls of SpGEMMreuse give warnings */
 #include <cusparse.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* SpGEMMreuse is deprecated after CUDA 13.0, whose cuSPARSE is 12.6; the next major version does not have it. */
 #define BPPSA_CUSPARSE_REUSE (CUSPARSE_VER_MAJOR <= 12)

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "bench/rivals/rivals.h"
-#include "core/alloc.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
 
 typedef struct {
   const bppsa_csr *a, *b;

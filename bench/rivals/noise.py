@@ -1,4 +1,4 @@
-"""The noise rule of core/rounds.h for rows that a script measures."""
+"""The noise rule of core/measure/rounds.h for rows that a script measures."""
 import statistics
 
 SPREAD = 1.25

@@ -11,8 +11,8 @@
  */
 #include "bench/cases/product_case.h"
 #include "bench/rivals/library_cublas.h"
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 
 /* Parts of GPU memory: reals A [rows][depth], B [depth][cols], C [rows][cols]; the library's workspace. */
 enum { A, B, C, WORKSPACE, PARTS };

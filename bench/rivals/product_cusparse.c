@@ -8,8 +8,8 @@
 
 #include "bench/cases/product_case.h"
 #include "bench/rivals/library_cusparse.h"
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 
 enum { ROOMS = 9 }; /* pieces of GPU memory: */
 enum { FIRST_BUFFER = 0, BUFFERS = 5, C_COLUMNS = BUFFERS, C_VALUES };

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/library_cudnn.h"
-#include "core/memory.h"
-#include "core/number.h"
+#include "core/base/alloc.h"
+#include "core/base/number.h"
+#include "core/compute/library_cudnn.h"
+#include "core/compute/memory.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "rnn/rnn.h"

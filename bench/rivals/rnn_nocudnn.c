@@ -1,6 +1,6 @@
 /* Stands in for rnn_cudnn.c in a build without cuDNN. */
 #include "bench/rivals/rnn_cudnn.h"
-#include "core/cudnn.h"
+#include "core/compute/cudnn.h"
 
 static bppsa_status without(void) {
   bppsa_cudnn_report report;

@@ -28,7 +28,7 @@ from program import add_program, plain_parser
 GOAL, PUBLISHED = 0.9, 0.8674  # of rows with at most two ranks; the mean of ParaDL's table of accuracies
 CASES = [("lenet5", 64, 10), ("vgg11", 4, 10)]  # model, mini-batch, turns of ten iterations
 RANKS = (1, 2, 4)
-NOISY = 1.25  # median over minimum, as core/rounds.h has it
+NOISY = 1.25  # median over minimum, as core/measure/rounds.h has it
 COMPUTING = ("forward", "backward", "update", "wait")  # phases of a projection; the others are messages and collectives
 
 

@@ -14,7 +14,7 @@ import sys
 
 SHAPES = [(1000, 16), (10000, 16), (10000, 1)]  # (T, B), H = 20
 WORKERS = [10 ** (k / 10) for k in range(51)]
-SPREAD = 1.25  # as in core/rounds.h
+SPREAD = 1.25  # as in core/measure/rounds.h
 
 
 def rows_of(document, seq_len, batch):

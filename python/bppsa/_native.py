@@ -72,7 +72,7 @@ _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("sc
 _layer_create, _layer_tape, _layer_forward = _function("layer_create"), _function("layer_tape"), _function("layer_forward")
 _layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_destroy")
 
-# The codes of core/status.h whose cause is the request: argument, shape, unsupported, format.
+# The codes of core/base/status.h whose cause is the request: argument, shape, unsupported, format.
 _REQUEST = frozenset([1, 2, 4, 7])
 
 

@@ -8,8 +8,8 @@
 
 #include "audio/instruments.h"
 #include "audio/wav.h"
-#include "core/alloc.h"
-#include "core/directory.h"
+#include "core/base/alloc.h"
+#include "core/files/directory.h"
 #include "tests/support/io_fault.h"
 #include "tests/support/support.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "audio/mfcc.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/support/support.h"
 
 enum { SAMPLES = 132300, MOST_FEATURES = 19 };

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "audio/wav.h"
-#include "core/alloc.h"
-#include "core/io.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
 #include "tests/audio/wav_bytes.h"
 #include "tests/support/io_fault.h"
 #include "tests/support/support.h"

@@ -4,9 +4,9 @@
 
 #include "tests/cli/run_cli.h"
 
-#include "core/npy.h"
-#include "core/philox.h"
-#include "core/safetensors.h"
+#include "core/base/philox.h"
+#include "core/files/npy.h"
+#include "core/files/safetensors.h"
 
 enum { T = 7, B = 3, H = 4, CLASSES = 10 };
 

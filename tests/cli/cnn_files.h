@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "cnn/cnn.h"
-#include "core/npy.h"
-#include "core/safetensors.h"
+#include "core/files/npy.h"
+#include "core/files/safetensors.h"
 #include "tests/cli/run_cli.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/support/count.h"
 
 enum { MAX_ARGUMENTS = 64, LINE_BYTES = 2048 };

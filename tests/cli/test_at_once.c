@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 
 #include "comm/comm.h"
-#include "core/clock.h"
-#include "core/io.h"
+#include "core/base/clock.h"
+#include "core/base/io.h"
 #include "tests/cli/batch_files.h"
 
 /* ---- at once ---- */

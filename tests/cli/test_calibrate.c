@@ -1,7 +1,7 @@
 /* `bppsa calibrate`: a system file that `bppsa oracle` reads, and one line for what cannot be. */
 #include "tests/cli/run_cli.h"
 
-#include "core/json.h"
+#include "core/files/json.h"
 
 static void expect_error(const char *line, const char *part) {
   run_result result = run("%s", line);

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/npy.h"
-#include "core/safetensors.h"
+#include "core/files/npy.h"
+#include "core/files/safetensors.h"
 #include "tests/support/support.h"
 
 #define SMALL "--seq-len 20 --samples 64 --hidden 6"

@@ -2,7 +2,7 @@
 #include "tests/cli/run_cli.h"
 
 #include "audio/audio.h"
-#include "core/npy.h"
+#include "core/files/npy.h"
 #include "tests/audio/wav_bytes.h"
 
 #define REFUSED(text, ...) assert_fails(2, text, __VA_ARGS__)

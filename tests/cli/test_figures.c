@@ -1,7 +1,7 @@
 /* `plan --svg` and `figures`: drawings that are XML with one node a product, files, and the page. */
 #include "tests/cli/batch_files.h"
 
-#include "core/json.h"
+#include "core/files/json.h"
 
 /* ---- XML ---- */
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 
 #define SWEEP "--quick --repeats 1 --iterations 1 --threads 1"
 

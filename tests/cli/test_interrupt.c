@@ -1,4 +1,4 @@
-/* Ends by signals (bench/harness/interrupt.h): the first is noted, the second kills, several runs
+/* Ends by signals (terminal/interrupt.h): the first is noted, the second kills, several runs
  * catch at once, what was ignored stays so, and a process that is somebody else's keeps its own handlers. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* siginfo_t */
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/harness/interrupt.h"
+#include "terminal/interrupt.h"
 
 /* How a child ends that runs `body`. */
 static int status_of(void (*body)(void)) {

@@ -1,8 +1,8 @@
 /* `jacobian` and `flops`: files, numbers, wrong requests. */
 #include <math.h>
 
-#include "core/npy.h"
-#include "core/safetensors.h"
+#include "core/files/npy.h"
+#include "core/files/safetensors.h"
 #include "jacobian/file.h"
 #include "jacobian/op.h"
 #include "tests/cli/run_cli.h"

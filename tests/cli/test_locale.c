@@ -2,8 +2,8 @@
  * In the test's own process, whose locale has a decimal comma, the commands write the same files too. */
 #include <unistd.h>
 
-#include "core/rounds.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/measure/rounds.h"
 #include "scan/work.h"
 #include "tests/cli/batch_files.h"
 #include "tests/support/locale.h"

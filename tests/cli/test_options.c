@@ -3,8 +3,8 @@
 
 #include "cli/command.h"
 #include "cli/options.h"
-#include "core/status.h"
-#include "models/network_kind.h"
+#include "core/base/status.h"
+#include "networks/network_kinds.h"
 #include "scan/method.h"
 
 static bppsa_status parse(bppsa_option option, const char *text, bppsa_option_value *value) {

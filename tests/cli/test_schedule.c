@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 
 enum { OPTION = 40 };
 

@@ -1,8 +1,8 @@
 /* `bppsa oracle MODEL this-machine`: measured once, kept in a file, and measured anew where the file is none of this machine. */
 #include "tests/cli/run_cli.h"
 
-#include "core/json.h"
-#include "core/pool.h"
+#include "core/compute/pool.h"
+#include "core/files/json.h"
 #include "tests/support/folder.h"
 
 #define CACHE "this_machine_cache"

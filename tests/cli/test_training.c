@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cli/command.h"
-#include "models/network_kind.h"
+#include "networks/network_kinds.h"
 
 #define SMALL "train rnn --seq-len 12 --samples 48 --hidden 4 --threads 2"
 

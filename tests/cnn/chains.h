@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cnn/cnn.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "tests/core/helpers.h"
 #include "tests/jacobian/forward.h"
 #include "tests/support/support.h"

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "core/buffer.h"
-#include "core/memory.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
 #include "tests/cnn/chains.h"
 
 enum { MOST_PARAMETERS = 64 };

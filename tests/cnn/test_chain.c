@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cnn/chain.h"
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "tests/cnn/chains.h"
 
 enum { BATCH = 3, MOST_LAYERS = 12, MOST_PARAMETERS = 2 * MOST_LAYERS };

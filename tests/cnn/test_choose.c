@@ -3,7 +3,7 @@
 #include "cnn/choose.h"
 
 #include "cnn/work.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/cnn/problems.h"
 
 /* A fraction of every weight but the head's, spread evenly. */

@@ -1,7 +1,7 @@
 /* Convolutional networks on a device against the processor's: logits, gradients of every parameter and of the input, masks,
  * captured passes, two streams.
  * BPPSA_TEST_DEVICE names the device. On the SIMT machine cuDNN is the stand-in of tests/simt/cudnn. */
-#include "core/graph.h"
+#include "core/compute/graph.h"
 #include "tests/cnn/problems.h"
 
 static bppsa_device *device, *host;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "comm/ordered.h"
-#include "core/alloc.h"
-#include "core/clock.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
 
 enum { MOST = 200000 }; /* elements of the longest array; an allreduce cuts it into several pieces */
 

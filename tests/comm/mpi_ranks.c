@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/comm/cases.h"
 
 #define HAS(words) (strstr(bppsa_last_error(), words) != NULL)

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "comm/ordered.h"
-#include "core/alloc.h"
-#include "core/clock.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/compute/memory.h"
 #include "tests/comm/cases.h"
 #include "tests/support/support.h"
 

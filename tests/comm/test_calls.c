@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "comm/ordered.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/comm/operations.h"
 
 enum { MOST_TOGETHER = 4, MOST_MESSAGES = 12, NEVER = 32000 /* a tag */ };

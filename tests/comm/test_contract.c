@@ -1,7 +1,7 @@
 /* Runs the cases that every transport must pass (cases.c) over threads, with 1 to 9 and with 17 ranks. */
 #include "tests/comm/cases.h"
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/support/support.h"
 
 static void every_case(void **state) {

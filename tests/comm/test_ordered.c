@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "comm/ordered.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/comm/cases.h"
 #include "tests/support/support.h"
 

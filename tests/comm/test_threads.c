@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/alloc.h"
-#include "core/clock.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
 #include "tests/comm/cases.h"
 #include "tests/support/support.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/alloc.h"
-#include "core/status.h"
+#include "core/base/alloc.h"
+#include "core/base/status.h"
 
 /* Replaces the file's contents, without the library. */
 static inline void put_file(const char *path, const void *data, size_t bytes) {

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "cnn/chain.h"
-#include "core/alloc.h"
-#include "core/cut.h"
-#include "distributed/layer_split.h"
+#include "core/base/alloc.h"
+#include "core/base/cut.h"
+#include "distributed/layers/layer_split.h"
 #include "tests/comm/cases.h"
 #include "tests/support/support.h"
 

@@ -40,8 +40,8 @@
 #include "bppsa_version.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
-#include "core/device.h"
-#include "core/safetensors.h"
+#include "core/compute/device.h"
+#include "core/files/safetensors.h"
 #include "tests/support/runs.h"
 
 enum { RANKS = 4, STEPS = 60, GRACE = 10, UNSTRUCK = 3 };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "distributed/split_time.h"
+#include "core/base/alloc.h"
+#include "distributed/time/split_time.h"
 #include "rnn/rnn.h"
 
 typedef struct {

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/npy.h"
-#include "distributed/data_parallel.h"
-#include "models/network.h"
+#include "core/base/alloc.h"
+#include "core/files/npy.h"
+#include "distributed/batch/data_parallel.h"
+#include "networks/named_network.h"
 #include "tests/comm/cases.h"
 #include "tests/support/support.h"
 

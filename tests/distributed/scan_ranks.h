@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "distributed/scan.h"
-#include "distributed/scan_rounds.h"
+#include "distributed/time/scan_messages.h"
+#include "distributed/time/scan_ranks.h"
 #include "tests/comm/cases.h"
 #include "tests/scan/scan_problem.h"
 
@@ -57,7 +57,7 @@ static void expected_traffic(const job *j, int64_t ranks, int64_t *messages, int
   *bytes = tree ? levels * vector + inner * (product + vector + r) : (q - 1) * vector;
 }
 
-/* This rank's messages, those of the list (distributed/scan_rounds.h): how many, and how many bytes. */
+/* This rank's messages, those of the list (distributed/time/scan_messages.h): how many, and how many bytes. */
 static bppsa_status compare_messages(const job *j, const bppsa_comm *comm, const bppsa_comm_counters *counters) {
   const bppsa_scan_config *c = &j->p->config;
   const int64_t r = (int64_t)bppsa_dtype_size(c->dtype), vector = c->batch * c->dim * r, rows = c->dim + c->affine;

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "distributed/scan.h"
-#include "distributed/scan_rounds.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
+#include "distributed/time/scan_messages.h"
+#include "distributed/time/scan_ranks.h"
 #include "tests/comm/cases.h"
 
 typedef struct {

@@ -5,9 +5,9 @@
 
 #include <pthread.h>
 
-#include "core/buffer.h"
-#include "core/memory.h"
-#include "distributed/split_time.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
+#include "distributed/time/split_time.h"
 #include "tests/comm/cases.h"
 #include "tests/support/gru_reference.h"
 #include "tests/support/rnn_reference.h"

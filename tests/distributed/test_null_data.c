@@ -1,6 +1,6 @@
 /* Views without data, and no view at all, for every kind of model and for the weights of a pipeline: ERR_ARGUMENT, no crash. */
-#include "distributed/layer_split.h"
-#include "distributed/split_time.h"
+#include "distributed/layers/layer_split.h"
+#include "distributed/time/split_time.h"
 #include "rnn/rnn.h"
 #include "tests/distributed/pipeline_case.h"
 

@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "cnn/network.h"
-#include "core/archive.h"
-#include "core/json.h"
-#include "core/npy.h"
-#include "core/safetensors.h"
+#include "core/files/archive.h"
+#include "core/files/json.h"
+#include "core/files/npy.h"
+#include "core/files/safetensors.h"
 #include "jacobian/file.h"
 #include "oracle/model.h"
 #include "schedule/timed.h"

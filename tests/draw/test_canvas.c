@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/core/helpers.h"
 
 static void draw_all(bppsa_canvas *canvas) {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/core/helpers.h"
 #include "tests/support/io_fault.h"
 

@@ -4,7 +4,7 @@
 
 #include "tests/cli/run_cli.h"
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "figures/figure.h"
 
 typedef struct {

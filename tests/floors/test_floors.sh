@@ -10,7 +10,7 @@ plant() { # plant FILE: writes standard input to the file of a fresh tree
   rm -rf "$tree"
   mkdir -p "$tree/core" "$tree/scan" "$tree/rnn" "$tree/gru" "$tree/train" "$tree/cli" "$tree/bench" "$tree/tests/cli" "$tree/tools"
   printf '%s\n' '# comment' 'core 0' 'scan 2' 'rnn 4' 'gru 4' 'train 5' 'cli 11' 'bench 11' 'tests 12' >"$tree/tools/floors"
-  printf '%s\n' '#include <stdio.h>' '#include "core/status.h"' '/* printf(1) and "free(2)" */' \
+  printf '%s\n' '#include <stdio.h>' '#include "core/base/status.h"' '/* printf(1) and "free(2)" */' \
     'void f(void) { snprintf(0, 0, "exit(1)"); table->free(0); table.abort(1); bppsa_free(0); }' >"$tree/core/good.c"
   printf '%s\n' '#include <stdlib.h>' 'void *g(void) { return malloc(1); }' >"$tree/core/alloc.c"
   printf '%s\n' '#include "scan/scan.h"' 'int main(void) { printf("x"); exit(1); }' >"$tree/cli/good.c"
@@ -48,7 +48,7 @@ printf 'void *f(void) { return 1 ? malloc(1) : 0; }\n' | plant scan/m.c && expec
 printf 'void *f(void) { return calloc(1, 1); }\n' | plant scan/c.c && expect 1 'scan/c.c:1: the library calls calloc'
 printf 'void f(void) { g(x), free(x); }\n' | plant scan/f.c && expect 1 'scan/f.c:1: the library calls free'
 printf 'int f(void) { return t->read(0) + rename("a", "b"); }\n' | plant core/r.c && expect 1 'core/r.c:1: the library calls rename'
-printf 'int f(void) { return open("a", 0); }\n' | plant core/io.c && expect 0 ""
+printf 'int f(void) { return open("a", 0); }\n' | plant core/base/io.c && expect 0 ""
 decimal='a decimal number in the host'
 printf 'void f(void) { for (;;) snprintf(t, 9, "%%g", x); }\n' | plant scan/g.c && expect 1 "scan/g.c:1: $decimal"
 printf 'void f(void) { snprintf(t, 9, "%%%%g"); }\n' | plant scan/g.c && expect 0 ""

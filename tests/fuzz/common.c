@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
-#include "core/io.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
 
 enum { LENGTH = 3, PATHS = 4 };
 

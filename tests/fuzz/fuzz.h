@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 #define FUZZ_PARTS 8
 
@@ -59,8 +59,8 @@ bool fuzz_seed(int index, fuzz_bytes *seed);
 const char *fuzz_path(const char *name);
 const char *fuzz_file(const char *name, const void *data, size_t size);
 
-/* The same as a file that the library alone can open, by its calls of core/io.h, and only to read: no call to the operating system
- * is made. The bytes are borrowed until the next call or fuzz_memory_close. */
+/* The same as a file that the library alone can open, by its calls of core/base/io.h, and only to read: no call to the operating
+ * system is made. The bytes are borrowed until the next call or fuzz_memory_close. */
 const char *fuzz_memory(const void *data, size_t size);
 void fuzz_memory_close(void);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/fuzz/fuzz.h"
 #include "train/data/cifar10.h"
 #include "train/data/dataset.h"

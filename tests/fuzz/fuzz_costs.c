@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/timed.h"
 #include "tests/fuzz/fuzz.h"
 

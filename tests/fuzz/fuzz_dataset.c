@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/npy.h"
+#include "core/base/alloc.h"
+#include "core/files/npy.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 #include "train/data/lengths.h"

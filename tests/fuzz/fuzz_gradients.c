@@ -1,8 +1,8 @@
-/* Reader: models/gradients.c: the batch of `bppsa grad`. The parts are headers and elements of the input, the labels or targets,
+/* Reader: runs/gradients.c: the batch of `bppsa grad`. The parts are headers and elements of the input, the labels or targets,
  * and the initial state; options: the loss or none, the network, the dtype. The gradients are then computed. */
 #include <string.h>
 
-#include "models/gradients.h"
+#include "runs/gradients.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 

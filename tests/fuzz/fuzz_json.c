@@ -1,8 +1,8 @@
-/* Reader: core/json.c. The part is a text. Odd options: what was read is written and read again. */
+/* Reader: core/files/json.c. The part is a text. Odd options: what was read is written and read again. */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/json.h"
+#include "core/base/alloc.h"
+#include "core/files/json.h"
 #include "tests/fuzz/fuzz.h"
 
 bppsa_status fuzz_run(const fuzz_input *input) {

@@ -1,11 +1,12 @@
-/* Reader: what a rank reads from another one in a pipeline, distributed/pipeline_messages.c: the header in front of every message.
- * Each part is the header of one; it is compared for every message of the list, and only the one that is expected passes. Even
- * options: the headers are made right first, and then the part is laid over them by exclusive or, so that single bits differ. */
+/* Reader: what a rank reads from another one in a pipeline, distributed/pipeline/pipeline_messages.c: the header in front of every
+ * message. Each part is the header of one; it is compared for every message of the list, and only the one that is expected passes.
+ * Even options: the headers are made right first, and then the part is laid over them by exclusive or, so that single bits
+ * differ. */
 #include <string.h>
 
 #include "cnn/chain.h"
-#include "core/alloc.h"
-#include "distributed/pipeline_internal.h"
+#include "core/base/alloc.h"
+#include "distributed/pipeline/pipeline_internal.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char network_text[] =

@@ -1,10 +1,10 @@
-/* Readers: cnn/network_json.c, the operators' shape rules behind it (jacobian/op.c), and models/flops.c. The first part is a
+/* Readers: cnn/network_json.c, the operators' shape rules behind it (jacobian/op.c), and runs/flops.c. The first part is a
  * network file; odd options: its Jacobians are counted too, within little memory; bit 1: with the values of images and labels,
  * whose headers and elements are the other parts. */
 #include <string.h>
 
 #include "cnn/network.h"
-#include "models/flops.h"
+#include "runs/flops.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 

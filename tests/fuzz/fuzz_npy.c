@@ -1,8 +1,8 @@
-/* Reader: core/npy.c. Options: 0 the part is a file; 1, 2, 3 the first part is the header's text behind magic, version 1, 2 or 3
- * and its length, the second the elements. 4 more: parsed where it lies only, and not read as a file too. */
+/* Reader: core/files/npy.c. Options: 0 the part is a file; 1, 2, 3 the first part is the header's text behind magic, version 1, 2
+ * or 3 and its length, the second the elements. 4 more: parsed where it lies only, and not read as a file too. */
 #include <string.h>
 
-#include "core/npy.h"
+#include "core/files/npy.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 

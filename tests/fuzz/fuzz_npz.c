@@ -1,10 +1,10 @@
-/* Readers: core/archive.c, core/npy_archive.c, jacobian/npz.c, jacobian/file.c. Options: 0 the part is a file. Otherwise five parts
- * are the members, in SciPy's order, of an archive that is made of them with right checksums; bit 1: deflated; bit 2: the lengths
- * in the directory are those that the sixth part gives. */
+/* Readers: core/files/archive.c, core/files/npy_archive.c, jacobian/npz.c, jacobian/file.c. Options: 0 the part is a file.
+ * Otherwise five parts are the members, in SciPy's order, of an archive that is made of them with right checksums; bit 1: deflated;
+ * bit 2: the lengths in the directory are those that the sixth part gives. */
 #include <string.h>
 #include <zlib.h>
 
-#include "core/npy.h"
+#include "core/files/npy.h"
 #include "jacobian/file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/json.h"
+#include "core/base/alloc.h"
+#include "core/files/json.h"
 #include "oracle/oracle.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,8 +1,9 @@
-/* Reader: models/plan_cache.c, recurrent/forward_text.c, and the JSON form of methods (scan/method.c). The part is plans.json. */
+/* Reader: networks/plan_cache.c, recurrent/parallel_forward_text.c, and the JSON form of methods (scan/method.c). The part is
+ * plans.json. */
 #include <string.h>
 #include <sys/stat.h>
 
-#include "models/plan_cache.h"
+#include "networks/plan_cache.h"
 #include "tests/fuzz/fuzz.h"
 
 bppsa_status fuzz_run(const fuzz_input *input) {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 #include "tests/train/tiny_model.h"

@@ -1,9 +1,9 @@
-/* Reader: core/safetensors.c. Options: 0 the part is a file; 1 the first part is the header, whose length is put in front, the
- * second the tensors' bytes. */
+/* Reader: core/files/safetensors.c. Options: 0 the part is a file; 1 the first part is the header, whose length is put in front,
+ * the second the tensors' bytes. */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/safetensors.h"
+#include "core/base/alloc.h"
+#include "core/files/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 

@@ -2,7 +2,7 @@
  * written, and reads as the same operations with the same times. */
 #include <string.h>
 
-#include "core/text.h"
+#include "core/base/text.h"
 #include "schedule/timed.h"
 #include "tests/fuzz/fuzz.h"
 

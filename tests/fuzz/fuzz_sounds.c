@@ -1,5 +1,5 @@
-/* Reader: train/data/dataset_audio.c, core/directory.c, audio/features.c: a directory of classes. The first part has the names of
- * files, one a line, CLASS/NAME; the second is the sound that all of them hold, 16-bit samples. */
+/* Reader: train/data/dataset_audio.c, core/files/directory.c, audio/features.c: a directory of classes. The first part has the
+ * names of files, one a line, CLASS/NAME; the second is the sound that all of them hold, 16-bit samples. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "audio/audio.h"
 #include "audio/wav.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/fuzz/fuzz.h"
 #include "train/data/dataset.h"
 

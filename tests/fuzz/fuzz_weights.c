@@ -1,12 +1,12 @@
-/* Readers: models/weights.c with the networks' inference of sizes, models/weight_list.c, models/masks.c,
- * models/network_convolutional.c. The parts are the header and the bytes of a safetensors file, and the text of --prefix; options:
+/* Readers: networks/weights.c with the networks' inference of sizes, networks/weight_list.c, networks/masks.c,
+ * networks/convolutional_family.c. The parts are the header and the bytes of a safetensors file, and the text of --prefix; options:
  * which network, what is asked for, whether the file is a mask. */
 #include <string.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
-#include "models/masks.h"
-#include "models/weights.h"
+#include "core/base/alloc.h"
+#include "networks/masks.h"
+#include "networks/weights.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 

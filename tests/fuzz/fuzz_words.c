@@ -1,16 +1,16 @@
 /* Readers of words: methods (scan/method.c), devices, dtypes, transports, optimisers, rates, operators, schemes, data sets, forward
- * passes (recurrent/forward.c), splits (distributed/job.c), numbers of processors (oracle/system.c). The part is the word. What
- * is read is written and read again where it has a text form. */
+ * passes (recurrent/parallel_forward.c), splits (distributed/job.c), numbers of processors (oracle/system.c). The part is the word.
+ * What is read is written and read again where it has a text form. */
 #include <string.h>
 
 #include "comm/comm.h"
-#include "core/device.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/compute/device.h"
 #include "distributed/job.h"
 #include "jacobian/op.h"
-#include "models/network_kind.h"
+#include "networks/network_kinds.h"
 #include "oracle/system.h"
-#include "recurrent/forward.h"
+#include "recurrent/parallel_forward.h"
 #include "scan/method.h"
 #include "schedule/schedule.h"
 #include "tests/fuzz/fuzz.h"

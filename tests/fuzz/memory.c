@@ -1,10 +1,10 @@
-/* A file in memory. The linker hands the library's calls of core/io.h to the functions __wrap_.. below (CMakeLists.txt), which
+/* A file in memory. The linker hands the library's calls of core/base/io.h to the functions __wrap_.. below (CMakeLists.txt), which
  * answer for this file, and pass every other on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "core/io.h"
+#include "core/base/io.h"
 #include "tests/fuzz/fuzz.h"
 
 /* The numbers of its descriptors begin where the operating system's end. */

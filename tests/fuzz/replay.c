@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MUTATIONS = 300, CUTS = 2000, MOST = 1 << 16, PATH = 1024 };

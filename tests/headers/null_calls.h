@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 typedef struct {
   const char *name; /* NULL: the end */

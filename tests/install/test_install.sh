@@ -35,7 +35,7 @@ if find "$prefix/include" -name '*_internal.h' | grep .; then
   fail "internal headers are installed"
 fi
 
-for header in audio/instruments.h core/blas.h core/host_device.h core/philox.h core/text.h; do
+for header in audio/instruments.h core/compute/blas.h core/base/host_device.h core/base/philox.h core/base/text.h; do
   [ -f "$source/$header" ] || fail "$header does not exist, expected a header to look for"
   [ ! -e "$prefix/include/bppsa/$header" ] || fail "$header is installed, expected it to serve the library alone"
 done
@@ -64,7 +64,7 @@ FILENAME ~ /named$/ {
   }
 }
 END { exit bad }' "$work/files" "$work/installed" "$work/named" || fail "expected headers that name installed files alone"
-[ -f "$prefix/include/bppsa/core/status.h" ] || fail "core/status.h is not installed under include/bppsa"
+[ -f "$prefix/include/bppsa/core/status.h" ] || fail "core/base/status.h is not installed under include/bppsa"
 
 cmake -S "$source/examples" -B "$work/cmake" "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_PREFIX_PATH=$prefix" >"$work/cmake.log" ||
   fail "$(cat "$work/cmake.log")"

@@ -2,8 +2,8 @@
 #ifndef BPPSA_TESTS_JACOBIAN_PROBLEMS_H
 #define BPPSA_TESTS_JACOBIAN_PROBLEMS_H
 
-#include "core/alloc.h"
-#include "core/philox.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
 #include "gru/gru.h"
 #include "jacobian/jacobian.h"
 #include "lstm/lstm.h"

@@ -1,5 +1,5 @@
 /* Jacobians counted without making them: against those that the generators make, and for sizes that are too large to make. */
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "jacobian/jacobian.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"

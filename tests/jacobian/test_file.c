@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/npz.h"
+#include "core/files/npz.h"
 #include "jacobian/file.h"
 #include "tests/core/helpers.h"
 #include "tests/support/io_fault.h"

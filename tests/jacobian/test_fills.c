@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph.h"
-#include "core/memory.h"
-#include "core/simd.h"
+#include "core/compute/graph.h"
+#include "core/compute/memory.h"
+#include "core/compute/simd.h"
 #include "tests/core/helpers.h"
 #include "tests/jacobian/problems.h"
 #include "tests/support/support.h"

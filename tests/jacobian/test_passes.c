@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/graph.h"
-#include "core/memory.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
+#include "core/compute/graph.h"
+#include "core/compute/memory.h"
 #include "jacobian/apply.h"
 #include "jacobian/product.h"
 #include "tests/core/helpers.h"

@@ -1,7 +1,7 @@
 /* On the device that CTest names: the memory that plans of products hold, limits on it, and what happens where it runs out. */
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/compute/memory.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"
 #include "tests/core/helpers.h"

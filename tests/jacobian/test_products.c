@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/memory.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"
 #include "tests/core/helpers.h"

@@ -1,7 +1,7 @@
 /* Operators, patterns and products that are refused, each with the value and what was expected. */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/csr.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"

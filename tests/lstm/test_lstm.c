@@ -8,7 +8,7 @@
 
 static const cell_reference cell = LSTM_REFERENCE;
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "recurrent/recurrent_internal.h"
 #include "tests/support/cell_tests.h"
 
@@ -119,7 +119,7 @@ static void add_loss(const problem *p, const run *r, int64_t b, int64_t t, doubl
   }
 }
 
-/* A gate, of which the forward pass keeps the signed half (core/simd_vectors.inc). */
+/* A gate, of which the forward pass keeps the signed half (core/compute/simd_vectors.inc). */
 static double gate_of(float half) {
   return signbit(half) ? 1 + (double)half : (double)half;
 }

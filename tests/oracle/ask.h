@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "oracle/oracle.h"
 
 /* D = 100. FW = 1 + 4 ms, BW = 2 + 5 ms, WU = 3 + 6 ms; sum |w| = 288, sum |bi| = 10; |x| + |y| = 384 + 640 = 1024. */

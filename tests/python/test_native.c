@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "models/network_kind.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
+#include "networks/network_kinds.h"
 #include "recurrent/recurrent.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "recurrent/forward.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
+#include "recurrent/parallel_forward.h"
 #include "recurrent/recurrent.h"
 #include "tests/support/support.h"
 
@@ -19,7 +19,7 @@ typedef struct {
   double scale;               /* of W_hh: times its default initialisation */
   bool orthogonal;            /* W_hh */
   bool from_zero;             /* no h0 */
-  bool far;                   /* biases of every third unit have far parts (core/far_bias.h) */
+  bool far;                   /* biases of every third unit have far parts (core/compute/far_bias.h) */
   const bppsa_model *weights; /* where the weights come from; NULL: random ones */
   bool bits;                  /* the input is of zeros and ones, as the bitstream's */
   int64_t spoiled, places[MOST_SPOILED];

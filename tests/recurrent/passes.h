@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "recurrent/recurrent.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"

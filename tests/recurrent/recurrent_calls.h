@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "recurrent/recurrent.h"
 #include "tests/support/calls.h"
 #include "tests/support/support.h"

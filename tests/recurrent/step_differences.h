@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "jacobian/op.h"
 #include "tests/support/support.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/support/invented_cell.h"
 #include "tests/support/support.h"
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/buffer.h"
-#include "core/philox.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/compute/device_buffer.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/chain.h"

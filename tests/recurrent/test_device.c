@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/graph.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/graph.h"
+#include "core/compute/memory.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/recurrent.h"

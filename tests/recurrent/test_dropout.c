@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/chain.h"

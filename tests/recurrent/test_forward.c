@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/json.h"
+#include "core/base/alloc.h"
+#include "core/files/json.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/pause.h"

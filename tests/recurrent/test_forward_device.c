@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph.h"
+#include "core/compute/graph.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "rnn/rnn.h"

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "core/alloc.h"
-#include "core/json.h"
-#include "recurrent/forward.h"
+#include "core/base/alloc.h"
+#include "core/files/json.h"
+#include "recurrent/parallel_forward.h"
 #include "tests/support/json_memory.h"
 
 static void assert_document(json_t *found, const char *expected) {

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "core/simd.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
+#include "core/compute/simd.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/recurrent.h"

@@ -1,6 +1,6 @@
 /* Samples of their own lengths, and dropout, on a device against the processor's sequential BP in float64, for every way a device
  * computes them, in one direction and in both. What stands behind a sample's end is not read. BPPSA_TEST_DEVICE names it. */
-#include "core/graph.h"
+#include "core/compute/graph.h"
 #include "tests/recurrent/device_problem.h"
 #include "tests/support/length.h"
 

@@ -1,7 +1,7 @@
 /* Recurrent networks, batches and files of weights that are refused, each with what was expected. */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "recurrent/chain.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"

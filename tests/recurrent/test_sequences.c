@@ -2,8 +2,8 @@
  * the library, by BP and by every scan, on test_device(); a cell without kernels runs on the CPU. */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/recurrent.h"

@@ -1,8 +1,8 @@
-/* Wide layers on a device: the sequential passes in one launch each (recurrent/wide_kernels.cuh), and what runs in their place
+/* Wide layers on a device: the sequential passes in one launch each (recurrent/gpu/wide_kernels.cuh), and what runs in their place
  * where the device has no room for them. BPPSA_TEST_DEVICE names the device. */
 #include <stdlib.h>
 
-#include "core/graph.h"
+#include "core/compute/graph.h"
 #include "tests/recurrent/device_problem.h"
 
 enum { LARGE = 100 }; /* layers above are tested without their weight gradients */

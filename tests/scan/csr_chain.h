@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/memory.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
 #include "jacobian/jacobian.h"
 #include "scan/scan.h"
 #include "tests/core/helpers.h"

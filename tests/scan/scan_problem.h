@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "scan/scan.h"
 #include "tests/support/support.h"
 

@@ -1,7 +1,7 @@
 /* On a GPU, emulated or real: scans of sparse chains as recordings. */
 #include <stdio.h>
 
-#include "core/graph.h"
+#include "core/compute/graph.h"
 #include "tests/scan/csr_chain.h"
 
 /* A scan of a chain by Blelloch, and what it runs on. */

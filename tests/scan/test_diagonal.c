@@ -2,8 +2,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "scan/scan.h"
 #include "tests/support/support.h"
 

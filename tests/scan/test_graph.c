@@ -2,9 +2,9 @@
  * the capture. */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/graph.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/graph.h"
+#include "core/compute/memory.h"
 #include "scan/scan.h"
 #include "tests/support/support.h"
 

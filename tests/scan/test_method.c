@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/json.h"
+#include "core/base/alloc.h"
+#include "core/files/json.h"
 #include "scan/method.h"
 #include "tests/core/helpers.h"
 #include "tests/support/json_memory.h"

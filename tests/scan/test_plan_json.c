@@ -1,7 +1,7 @@
 /* A scan plan as JSON: every number of a step and of the totals, and no document with a gap when memory runs out. */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "scan/plan_json.h"
 #include "tests/support/json_memory.h"
 #include "tests/support/support.h"

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule.h"
 
 static bppsa_schedule_op *find(bppsa_schedule *list, int kind, int64_t which) {

@@ -1,5 +1,5 @@
 /* Schemes in one table, and schedules as JSON when memory runs out. */
-#include "core/json.h"
+#include "core/files/json.h"
 #include "schedule/compare.h"
 #include "tests/core/helpers.h"
 #include "tests/support/json_memory.h"

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/text.h"
 #include "schedule/schedule_internal.h"
 #include "schedule/timed.h"
 #include "tests/core/helpers.h"

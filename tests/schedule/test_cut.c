@@ -8,9 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/philox.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/base/text.h"
 #include "schedule/schedule_internal.h"
 #include "schedule/timed.h"
 

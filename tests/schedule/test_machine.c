@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "schedule/schedule.h"
 
 static bppsa_schedule_config sized(int64_t d, int64_t n) {

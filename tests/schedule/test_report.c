@@ -1,5 +1,5 @@
 /* Schedules and schemes as texts, and the list of schemes as JSON. */
-#include "core/json.h"
+#include "core/files/json.h"
 #include "schedule/report.h"
 #include "tests/core/helpers.h"
 

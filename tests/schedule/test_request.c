@@ -1,5 +1,5 @@
 /* Requests for schedules: what is left to the scheme, files of costs, several schemes for one model. */
-#include "core/json.h"
+#include "core/files/json.h"
 #include "schedule/compare.h"
 #include "schedule/schedule_internal.h"
 #include "tests/core/helpers.h"

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/text.h"
 #include "schedule/timed.h"
 #include "tests/core/helpers.h"
 #include "tests/support/length.h"

@@ -7,11 +7,11 @@ written=$(cat */*.cu */*.cuh */*/*.cu */*/*.cuh | tr '\n' ' ' | sed 's|__launch_
   grep -o '__global__ [^(;{]*(' | sed 's/ *($//; s/.*[ *]//' | sort)
 listed=$(sed '/^[#-]/d; s/ .*//' tests/simt/kernels.txt | sort)
 # Linked from an archive, a member that defines a missing function defines the others for a second time.
-stand_ins=$(cat core/device_nocuda.c core/memory_nocuda.c |
+stand_ins=$(cat core/compute/device_nocuda.c core/compute/memory_nocuda.c |
   grep -o '^[a-z].*[ *]bppsa_cuda_[a-z_]*(' | grep -o 'bppsa_cuda_[a-z_]*')
 for name in $stand_ins; do
   grep -q "^[a-z].*[ *]$name(" tests/simt/nccl/gpu.c || {
-    echo "check_kernels: tests/simt/nccl/gpu.c: no $name, expected every function of core/device_nocuda.c and core/memory_nocuda.c"
+    echo "check_kernels: tests/simt/nccl/gpu.c: no $name, expected every function of core/compute/device_nocuda.c and core/compute/memory_nocuda.c"
     exit 1
   }
 done

@@ -139,7 +139,7 @@ void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
 #define BPPSA_UNROLL
 #define BPPSA_UNROLL_BY(n)
-/* Clusters of blocks, core/cluster.cuh in C++. */
+/* Clusters of blocks, core/compute/cluster.cuh in C++. */
 struct cluster_gate {
   int missing;                 /* bytes of this phase; negative: they came before it was said how many are expected */
   unsigned short told, phases; /* whether it was said; phases that are over */
@@ -156,7 +156,7 @@ template <typename real> void cluster_send(cluster_far far, unsigned at, real va
   simt_send(far.place + at, &value, sizeof value, (cluster_gate *)(far.place + gate));
 }
 void cluster_gate_wait(cluster_gate *gate, unsigned parity);
-/* For groups of launches (core/launch_group.cuh): a small device, so that launches which exceed it show. */
+/* For groups of launches (core/compute/launch_group.cuh): a small device, so that launches which exceed it show. */
 #define BPPSA_GRID_CONSTANT(...) const __VA_ARGS__ &
 #define BPPSA_MOST_BLOCKS 300
 

@@ -47,7 +47,7 @@ check("--mutations" in tests.tests["fuzz_replay_json"]["command"], "arguments ar
 # a folder's tests are its label's, without scripts; kernels have those on the emulated GPU
 own = tests.of("scan", "scan/scan.c")
 check({"test_scan_scan", "test_counted_flops", "simt_scan_scan"} <= set(own), "scan's own tests")
-check({"test_campaign_ranks_rnn", "test_list_mutants"} <= set(tests.of("distributed", "distributed/scan.c")), "distributed's tests")
+check({"test_campaign_ranks_rnn", "test_list_mutants"} <= set(tests.of("distributed", "distributed/time/scan_ranks.c")), "distributed's tests")
 check("test_kill_resume" not in tests.of("train", "train/loss.c"), "scripts are the rest")
 check("test_lstm_lstm" in tests.of("recurrent", "recurrent/chain.c"), "cells test what recurrent/ computes")
 check(all(name.startswith("simt_") for name in tests.of("scan", "scan/scan_kernels.cuh")), "kernels on the emulated GPU")
@@ -56,9 +56,9 @@ check(all(name.startswith("simt_") for name in tests.of("scan", "scan/scan_kerne
 word = next(iter(tests.tests["fuzz_refuse_all"]["programs"]))
 check(tests.run("fuzz_refuse_all", {}, 60) == "passed", "fuzz_refuse_all passes by its output")
 check(tests.run("fuzz_refuse_all", {word: "/bin/true"}, 60) == "failed", "a program that says nothing fails")
-word = next(iter(tests.tests["test_core_status"]["programs"]))
-check(tests.run("test_core_status", {word: "/bin/true"}, 60) == "passed", "exit code 0 passes")
-check(tests.run("test_core_status", {word: "/bin/false"}, 60) == "failed", "exit code 1 fails")
+word = next(iter(tests.tests["test_core_base_status"]["programs"]))
+check(tests.run("test_core_base_status", {word: "/bin/true"}, 60) == "passed", "exit code 0 passes")
+check(tests.run("test_core_base_status", {word: "/bin/false"}, 60) == "failed", "exit code 1 fails")
 
 # what is known to be equal, and what an earlier run has judged
 listed = mutate.known_survivors()[0]
@@ -70,7 +70,7 @@ check(mutate.is_known(mutant, [listed]), "a listed mutant is known")
 check(not mutate.is_known(mutant[:4] + ("other",), [listed]), "another one is not")
 
 # an earlier run's rows, whose lines have moved since
-path = "core/cut.h"
+path = "core/base/cut.h"
 some = [mutant for mutant in mutate.all_mutants(["core"]) if mutant[1] == path]
 texts = mutate.mutants_by_text(some)
 text, single = next((text, found[0]) for text, found in sorted(texts.items()) if len(found) == 1)

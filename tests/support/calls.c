@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
 #include "tests/support/length.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/support.h"

@@ -16,9 +16,9 @@
 
 #include <cmocka.h>
 
-#include "core/device.h"
-#include "core/status.h"
-#include "core/view.h"
+#include "core/base/status.h"
+#include "core/base/view.h"
+#include "core/compute/device.h"
 #include "tests/support/dice.h"
 
 typedef struct {

@@ -2,7 +2,7 @@
 #ifndef BPPSA_TESTS_SUPPORT_CELL_SENSITIVITY_H
 #define BPPSA_TESTS_SUPPORT_CELL_SENSITIVITY_H
 
-#include "core/cut.h"
+#include "core/base/cut.h"
 #include "tests/support/cell_problem.h"
 #include "tests/support/dice.h"
 

@@ -2,7 +2,7 @@
 #ifndef BPPSA_TESTS_SUPPORT_DICE_H
 #define BPPSA_TESTS_SUPPORT_DICE_H
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 
 typedef struct {
   uint64_t seed, drawn;

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "core/io.h"
+#include "core/base/io.h"
 
 typedef struct {
   int64_t first, last; /* the calls that fail, from 1; 0: none */

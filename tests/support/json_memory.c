@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
-/* In front of a block: whether it is core/alloc's or malloc's. */
+/* In front of a block: whether it is core/base/alloc's or malloc's. */
 enum { FRONT = 16 };
 
 static _Thread_local bool parsing;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 
 bool at_full_length(void) {
   const char *length = getenv("BPPSA_TEST_LENGTH");

@@ -1,4 +1,4 @@
-/* A folder of the test's own for files that are rescued (core/rescue.h). */
+/* A folder of the test's own for files that are rescued (core/files/rescue.h). */
 #ifndef BPPSA_TESTS_SUPPORT_RESCUE_FOLDER_H
 #define BPPSA_TESTS_SUPPORT_RESCUE_FOLDER_H
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 
 enum { RUN_WORDS = 64 }; /* room for the words of a command line, and NULL */
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "core/philox.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
 
 static double value_at(bppsa_dtype dtype, const void *array, int64_t i) {
   return dtype == BPPSA_F32 ? (double)((const float *)array)[i] : ((const double *)array)[i];

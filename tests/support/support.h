@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "core/device.h"
-#include "core/view.h"
+#include "core/base/view.h"
+#include "core/compute/device.h"
 
 /* ‖got - ref‖ / (‖ref‖ ε k), ε and `got` of the dtype; where ‖ref‖ is below the smallest normal number over ε,
  * ‖got - ref‖ / (k · smallest normal) instead. Below 30 is a pass. Infinite when anything is not finite. */

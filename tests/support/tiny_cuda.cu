@@ -1,7 +1,7 @@
 /* The tiny model on a GPU: one block, with every number as the CPU computes it. */
 #include <math.h>
 
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 #include "tests/support/tiny_gpu.h"
 
 enum { TINY_THREADS = 64 };

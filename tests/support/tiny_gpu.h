@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "core/device.h"
+#include "core/compute/device.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
 
 enum { FORGE_ENTRIES = 128 };
 

@@ -26,7 +26,7 @@
 #include <jansson.h>
 
 #include "bppsa_version.h"
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
 #include "tests/support/runs.h"
 
 #define CHECKPOINT "run"

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/core/helpers.h"
 #include "tests/support/folder.h"
 #include "tests/support/io_fault.h"

@@ -5,7 +5,7 @@
 
 #include "cnn/cnn.h"
 #include "cnn/network_internal.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "lstm/lstm.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"

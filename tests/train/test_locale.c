@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-#include "core/alloc.h"
-#include "core/decimal.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "core/text.h"
+#include "core/base/alloc.h"
+#include "core/base/decimal.h"
+#include "core/base/text.h"
+#include "core/files/file.h"
+#include "core/files/json.h"
 #include "jacobian/file.h"
 #include "schedule/timed.h"
 #include "tests/support/locale.h"

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "train/log.h"
 
 #define PATH "train_log.jsonl"

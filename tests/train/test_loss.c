@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
-#include "core/philox.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/compute/memory.h"
 #include "tests/support/support.h"
 #include "train/loss.h"
 

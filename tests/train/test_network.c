@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "cnn/cnn.h"
-#include "core/alloc.h"
-#include "core/npy.h"
+#include "core/base/alloc.h"
+#include "core/files/npy.h"
 #include "gru/gru.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"

@@ -1,5 +1,5 @@
 /* The order of samples: the visits of an epoch, and orders that are refused. */
-#include "core/npy.h"
+#include "core/files/npy.h"
 #include "tests/core/helpers.h"
 #include "train/data/dataset.h"
 #include "train/order.h"

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "core/npy.h"
+#include "core/files/npy.h"
 #include "tests/support/support.h"
 #include "tests/train/tiny_model.h"
 #include "train/ranks.h"

@@ -11,10 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/buffer.h"
-#include "core/memory.h"
-#include "core/model.h"
+#include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
+#include "core/compute/model.h"
 #include "tests/support/tiny_gpu.h"
 
 enum { TINY_VALUES, TINY_GRADIENTS, TINY_FEATURES, TINY_LOGITS, TINY_BUFFERS, TINY_GAP = 3 };

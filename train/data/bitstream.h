@@ -7,7 +7,7 @@
 #ifndef BPPSA_TRAIN_DATA_BITSTREAM_H
 #define BPPSA_TRAIN_DATA_BITSTREAM_H
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 
 enum { BPPSA_BITSTREAM_CLASSES = 10 /* at most */ };
 

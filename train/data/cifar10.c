@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/alloc.h"
-#include "core/file.h"
-#include "core/io.h"
-#include "core/philox.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/base/philox.h"
+#include "core/compute/pool.h"
+#include "core/files/file.h"
 
 enum { LEAST = 10, MOST = 10000000, CHUNK = 256 };
 

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/philox.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/base/philox.h"
+#include "core/compute/pool.h"
 #include "train/blocks.h"
 #include "train/data/bitstream.h"
 #include "train/data/dataset_internal.h"

@@ -21,8 +21,8 @@
 #define BPPSA_TRAIN_DATA_DATASET_H
 
 #include "audio/mfcc.h"
-#include "core/device.h"
-#include "core/view.h"
+#include "core/base/view.h"
+#include "core/compute/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -120,9 +120,9 @@ bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device
 bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, const int64_t *indices,
                                    const bppsa_view *targets);
 
-/* Makes the same batch on a GPU; indices, x and labels are in GPU memory. The work is queued (core/device.h) and may be recorded.
- * The caller checks the indices. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL). ERR_ARGUMENT,
- * ERR_SHAPE, ERR_CUDA. */
+/* Makes the same batch on a GPU; indices, x and labels are in GPU memory. The work is queued (core/compute/device.h) and may be
+ * recorded. The caller checks the indices. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL).
+ * ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
 bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                  const bppsa_view *x, int64_t *labels);
 

@@ -15,9 +15,9 @@
 #include "audio/features.h"
 #include "audio/instruments.h"
 #include "audio/names.h"
-#include "core/alloc.h"
-#include "core/directory.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
+#include "core/files/directory.h"
 #include "train/blocks.h"
 #include "train/data/dataset_internal.h"
 

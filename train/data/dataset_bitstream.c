@@ -1,6 +1,6 @@
 /* The bitstream task, BPPSA eq. 8. bitstream.h defines its random numbers. */
-#include "core/alloc.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
 #include "train/blocks.h"
 #include "train/data/bitstream.h"
 #include "train/data/dataset_internal.h"

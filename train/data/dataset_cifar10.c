@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
-#include "core/file.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
+#include "core/files/file.h"
 #include "train/blocks.h"
 #include "train/data/cifar10.h"
 #include "train/data/dataset_internal.h"

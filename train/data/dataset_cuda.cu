@@ -1,5 +1,5 @@
 /* Batches made on a GPU. */
-#include "core/check.cuh"
+#include "core/compute/check.cuh"
 #include "train/data/dataset_internal.h"
 #include "train/data/dataset_kernels.cuh"
 

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "core/launch.cuh"
+#include "core/compute/launch.cuh"
 #include "train/data/bitstream.h"
 
 /* Thread i makes four steps of sample i % count, from step 4 (i / count) on. x: [steps][count]; labels: [count], or

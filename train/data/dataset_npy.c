@@ -1,15 +1,15 @@
-/* A pair of NPY files, kept in memory: X [N,T,I] or [N,C,H,W] as f32 or f64 (core/npy.h); Y is labels [N] or [N,T], converted to
- * int64, or real targets [N], [N,C], [N,T] or [N,T,C]. */
+/* A pair of NPY files, kept in memory: X [N,T,I] or [N,C,H,W] as f32 or f64 (core/files/npy.h); Y is labels [N] or [N,T], converted
+ * to int64, or real targets [N], [N,C], [N,T] or [N,T,C]. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
-#include "core/npy.h"
-#include "core/number.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/base/number.h"
+#include "core/compute/pool.h"
+#include "core/files/npy.h"
 #include "train/blocks.h"
 #include "train/data/dataset_internal.h"
 #include "train/loss.h"

@@ -1,9 +1,9 @@
 /* Writes a data set as a pair of NPY files, a few samples at a time. */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/npy.h"
-#include "core/pool.h"
+#include "core/base/alloc.h"
+#include "core/compute/pool.h"
+#include "core/files/npy.h"
 #include "train/blocks.h"
 #include "train/data/dataset.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/alloc.h"
-#include "core/npy.h"
+#include "core/base/alloc.h"
+#include "core/files/npy.h"
 
 static bppsa_status check(const char *path, const bppsa_view *view, int64_t samples, int64_t steps) {
   BPPSA_TRY(bppsa_view_check_shape(path, view, "one length a sample", 1, &samples));

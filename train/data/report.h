@@ -2,8 +2,8 @@
 #ifndef BPPSA_TRAIN_DATA_REPORT_H
 #define BPPSA_TRAIN_DATA_REPORT_H
 
-#include "core/json.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/files/json.h"
 #include "train/data/dataset.h"
 
 /* A data set of sequences that bppsa_dataset_write wrote with this dtype to two files. JSON: NULL when out of memory;

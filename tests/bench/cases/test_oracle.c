@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "bench/cases/oracle.h"
-#include "core/residual.h"
+#include "core/measure/residual.h"
 #include "tests/comm/cases.h"
 
 #define SMALL "bench oracle --batch 4 --micro-batches 2 --threads 1 "

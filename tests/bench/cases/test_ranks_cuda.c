@@ -3,7 +3,7 @@
 #include "tests/cli/run_cli.h"
 
 #include "comm/comm.h"
-#include "core/device.h"
+#include "core/compute/device.h"
 
 #define SMALL "--seq-len 7 --batch 2 --hidden 3 --input 2 --repeats 1 --threads 1 --json"
 #define ALONG_TIME SMALL " --micro-batches 2"

@@ -6,8 +6,8 @@
 #include <math.h>
 
 #include "bench/cases/case.h"
-#include "core/alloc.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/measure/residual.h"
 
 #define TINY "--batch 3 --hidden 4 --init default --repeats 2 --threads 2"
 

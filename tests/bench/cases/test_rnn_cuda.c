@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "bench/cases/case.h"
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "jacobian/jacobian.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"

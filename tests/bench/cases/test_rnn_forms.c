@@ -3,8 +3,8 @@
 #include "tests/cli/batch_files.h"
 
 #include "bench/cases/case.h"
-#include "core/alloc.h"
-#include "core/residual.h"
+#include "core/base/alloc.h"
+#include "core/measure/residual.h"
 #include "tests/support/support.h"
 
 #define SHAPE "--seq-len 10 --batch 3 --hidden 4 --init default --repeats 1 --threads 1"

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <zlib.h>
 
-#include "core/file.h"
+#include "core/files/file.h"
 #include "tests/support/io_fault.h"
 
 #define SHAPE "--seq-len 9 --batch 3 --hidden 4 --threads 1"

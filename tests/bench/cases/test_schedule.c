@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "bench/cases/schedule.h"
-#include "core/pool.h"
+#include "core/compute/pool.h"
 #include "tests/comm/cases.h"
 
 #define SMALL "bench schedule --layers 4 --hidden 3 --seq-len 5 --input 2 --batch 8 --threads 1 --quick "

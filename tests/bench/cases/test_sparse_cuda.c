@@ -4,9 +4,9 @@
 #include "tests/support/support.h"
 
 #include "bench/cases/product_case.h"
-#include "bench/harness/limits.h"
 #include "bench/harness/recording.h"
-#include "core/philox.h"
+#include "calibrate/limits.h"
+#include "core/base/philox.h"
 
 static bppsa_device *device;
 

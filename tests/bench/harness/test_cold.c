@@ -1,6 +1,6 @@
 /* Memory that is written so that caches are cold. */
 #include "bench/harness/cold.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/support/support.h"
 
 /* The fewest copies that take twice as much as the cache; none where caches stay as they are. */

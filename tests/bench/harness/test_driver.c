@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "bench/harness/driver.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 /* A pass that does what the test says. */
 typedef struct {

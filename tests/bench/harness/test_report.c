@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "bench/harness/report.h"
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "tests/support/rescue_folder.h"
 
 static bppsa_device *device;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "bench/rivals/guest.h"
-#include "core/alloc.h"
-#include "core/clock.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
 
 #define SELF "/proc/self/exe"
 #define POINT "--seq-len 6 --batch 2 --hidden 3 --init default --repeats 2 --threads 1 --rivals " SELF

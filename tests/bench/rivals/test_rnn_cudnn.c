@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "bench/rivals/rnn_cudnn.h"
-#include "core/alloc.h"
-#include "core/cudnn.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/cudnn.h"
+#include "core/compute/memory.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/recurrent.h"

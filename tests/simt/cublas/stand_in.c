@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "bench/rivals/library_cublas.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 struct stand_in {
   cudaStream_t stream;

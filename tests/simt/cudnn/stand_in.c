@@ -22,9 +22,9 @@
 #include <string.h>
 
 #include "bench/rivals/rnn_cudnn.h"
-#include "core/alloc.h"
-#include "core/cudnn.h"
-#include "core/library_cudnn.h"
+#include "core/base/alloc.h"
+#include "core/compute/cudnn.h"
+#include "core/compute/library_cudnn.h"
 #include "tests/simt/cudnn/stand_in.h"
 
 enum { GAP = 3, GATES = 4, SLOPES = 2 * GATES + 2 };
@@ -491,7 +491,7 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
   return run(handle, backward_weights, &p);
 }
 
-/* ---- instead of core/library_cudnn.c ---- */
+/* ---- instead of core/compute/library_cudnn.c ---- */
 
 #define ADDRESS(function) .function = function,
 

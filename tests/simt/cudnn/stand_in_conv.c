@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "tests/simt/cudnn/stand_in.h"
 
 #define CHOSEN 1 /* the algorithm, of three types */

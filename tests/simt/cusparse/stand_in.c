@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "bench/rivals/library_cusparse.h"
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 enum { MOST_ROWS = 1000 };
 

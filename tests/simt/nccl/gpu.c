@@ -1,11 +1,11 @@
-/* Sixteen GPUs without kernels, whose memory is the host's, in the place of core/device_nocuda.c and core/memory_nocuda.c:
- * enough for what moves arrays. Unlike the SIMT machine, several threads may use them. */
+/* Sixteen GPUs without kernels, whose memory is the host's, in the place of core/compute/device_nocuda.c and
+ * core/compute/memory_nocuda.c: enough for what moves arrays. Unlike the SIMT machine, several threads may use them. */
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/device.h"
-#include "core/memory_internal.h"
+#include "core/base/alloc.h"
+#include "core/compute/device.h"
+#include "core/compute/memory_internal.h"
 
 void bppsa_cuda_probe(bppsa_cuda_report *report) {
   *report = (bppsa_cuda_report){.built = true, .runtime = 13000, .driver = 13000, .devices = 16, .kernel_checked = true};

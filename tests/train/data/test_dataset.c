@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "core/alloc.h"
-#include "core/memory.h"
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "tests/support/support.h"
 #include "train/data/dataset.h"
 

@@ -8,8 +8,8 @@
 
 #include "audio/features.h"
 #include "audio/instruments.h"
-#include "core/alloc.h"
-#include "core/io.h"
+#include "core/base/alloc.h"
+#include "core/base/io.h"
 #include "tests/audio/wav_bytes.h"
 #include "tests/support/io_fault.h"
 #include "tests/support/support.h"

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/alloc.h"
-#include "core/npy.h"
+#include "core/base/alloc.h"
+#include "core/files/npy.h"
 #include "train/data/dataset.h"
 
 #define X_PATH "train_dataset_x.npy"

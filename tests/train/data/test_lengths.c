@@ -1,7 +1,7 @@
 /* The lengths of a data set's samples: files, identity, refusals; the loss of rows in front of the samples' ends. */
 #include <math.h>
 
-#include "core/npy.h"
+#include "core/files/npy.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 #include "train/data/lengths.h"

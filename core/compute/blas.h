@@ -1,0 +1,60 @@
+/* CBLAS. Every call uses one thread; the project's own threads call it in parallel.
+ *
+ * OpenBLAS is loaded when it is first needed, not with the program, because it starts threads and maps buffers when it is loaded.
+ * core/compute/blas.c loads it in a way that starts no threads. Debian's flavours share one SONAME, so the flavour is known only at
+ * run time.
+ */
+#ifndef BPPSA_CORE_COMPUTE_BLAS_H
+#define BPPSA_CORE_COMPUTE_BLAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Loads OpenBLAS. ERR_LIBRARY: it is not found, or is the OpenMP flavour, which cannot be held to one thread, or the serial
+ * one, which does not guarantee that several threads may call it; ERR_MEMORY: no address space for its first work buffer (129
+ * MiB). May be called often, and by several threads. */
+bppsa_status bppsa_blas_start(void);
+
+/* Starts OpenBLAS and holds it to one thread until bppsa_blas_release has been called as often; every device holds it as long as
+ * the device exists. OpenBLAS has one number of threads for the whole process: a program that uses OpenBLAS itself gets one thread
+ * during that time, and its own number again when the last device is destroyed. ERR_LIBRARY, ERR_MEMORY: as above. */
+bppsa_status bppsa_blas_hold(void);
+void bppsa_blas_release(void);
+
+/* Starts OpenBLAS and returns its name and core type, e.g. "OpenBLAS 0.3.21 ... SkylakeX"; "no OpenBLAS" if it cannot be loaded. */
+const char *bppsa_blas_description(void);
+
+/* C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta C, row-major; lda, ldb, ldc are row lengths in elements. Extents must fit in 31
+ * bits (plans check this); m, n or k of 0 is legal. beta = 0 does not read C. Starts OpenBLAS; if that fails, C is filled with
+ * NaN, which cannot happen in a program that has a device. At most 64 calls run at the same time, and each takes 129 MiB of
+ * address space; if none is left, calls wait for each other. */
+void bppsa_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                    const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+void bppsa_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                    const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+
+/* The number of samples to compute at once when `threads` share a batch and each sample is a row of A in a product with B [k,n].
+ * Blocks are large, because a step's samples are neighbours in memory. The project's kernels give a row the same bits whatever
+ * other rows are computed with it; CBLAS does not guarantee that, so sizes that go to CBLAS have a fixed block. */
+int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k);
+/* Do the project's kernels compute a product with B [k,n]? Then a row has the same bits whatever other rows are beside it. */
+bool bppsa_matmul_in_order(int64_t n, int64_t k);
+
+/* C[m,n] = init + A B. init (row length init_row) is NULL for 0, c itself to accumulate, or a bias with init_row = 0. A(i, p) =
+ * a[i a_row + p a_step] with a_row = 1 or a_step = 1; B(p, j) = b[p ldb + j]. The project's kernels (core/compute/simd.h), whose
+ * order is fixed, compute small B, and CBLAS large B; the choice depends on n and k alone. */
+void bppsa_matmul_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb,
+                      const float *init, int64_t init_row, float *c, int64_t ldc);
+void bppsa_matmul_f64(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_step, const double *b,
+                      int64_t ldb, const double *init, int64_t init_row, double *c, int64_t ldc);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,146 @@
+/* Clusters of thread blocks, which run at the same time and write to each other's shared memory (sm_90 and later).
+ *
+ *     BPPSA_LAUNCH_CLUSTER(kernel, cluster, blocks, threads, shared_bytes, stream, arguments ...);    `cluster` blocks each
+ *     cluster_fits(kernel, cluster, threads, shared_bytes, &fits)                      does the GPU have room for such a cluster?
+ *
+ * Numbers travel with the news that they have arrived. A gate stands in shared memory; it opens once for every phase, when as many
+ * bytes as were expected have arrived:
+ *
+ *     cluster_gate_make(gate)            one thread, before a cluster_meet()
+ *     cluster_gate_expect(gate, bytes)   one thread, once for each phase; it may be late, then the gate waits for it
+ *     cluster_find(mine, rank)           the place in block `rank` of the cluster that `mine` is in this block
+ *     cluster_send(far, at, value, gate) value goes `at` bytes behind that place, and is counted `gate` bytes behind it
+ *     cluster_gate_wait(gate, parity)    waits for the phases 0, 2, .. (parity 0) or 1, 3, .. (parity 1) in turn
+ *
+ * A block whose architecture has no clusters must not be launched in one.
+ */
+#ifndef BPPSA_CORE_COMPUTE_CLUSTER_CUH
+#define BPPSA_CORE_COMPUTE_CLUSTER_CUH
+
+#include "core/compute/check.cuh"
+#include "core/compute/launch.cuh"
+
+#ifndef BPPSA_LAUNCH_CLUSTER
+#define BPPSA_LAUNCH_CLUSTER(kernel, cluster, blocks, threads, shared_bytes, stream, ...)                                        \
+  cluster_launch((kernel), (cluster), (blocks), (threads), (shared_bytes), (stream), __VA_ARGS__)
+
+typedef unsigned long long cluster_gate;
+struct cluster_far {
+  unsigned address; /* in the cluster's window of shared memory */
+};
+
+/* cudaLaunchKernelEx takes an address of the attribute, which must outlive it. */
+struct cluster_config {
+  cudaLaunchAttribute attribute;
+  cudaLaunchConfig_t config;
+  cluster_config(unsigned cluster, unsigned blocks, unsigned threads, size_t shared, cudaStream_t stream)
+      : attribute(), config() {
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+  cluster_config(const cluster_config &) = delete;
+};
+
+/* The error is cudaGetLastError's, as after any launch. */
+template <typename... P, typename... A>
+void cluster_launch(void (*kernel)(P...), unsigned cluster, unsigned blocks, unsigned threads, size_t shared, cudaStream_t stream,
+                    const A &...arguments) {
+  const cluster_config c(cluster, blocks, threads, shared, stream);
+  (void)cudaLaunchKernelEx(&c.config, kernel, P(arguments)...);
+}
+
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 900
+#define CLUSTER_PTX(...) asm volatile(__VA_ARGS__)
+#else
+#define CLUSTER_PTX(...) __trap()
+#endif
+#else
+#define CLUSTER_PTX(...)
+#endif
+
+__device__ __forceinline__ unsigned cluster_address(const void *shared) {
+  return (unsigned)__cvta_generic_to_shared(shared);
+}
+
+/* A barrier of all threads of the cluster, behind which all of them see what was written in front of it. */
+__device__ __forceinline__ void cluster_meet() {
+  CLUSTER_PTX("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_gate_make(cluster_gate *gate) {
+  CLUSTER_PTX("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(cluster_address(gate))
+              : "memory");
+}
+
+__device__ __forceinline__ void cluster_gate_expect(cluster_gate *gate, unsigned bytes) {
+  CLUSTER_PTX("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(cluster_address(gate)), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ cluster_far cluster_find(const void *mine, unsigned rank) {
+  cluster_far far = {0};
+  CLUSTER_PTX("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(far.address) : "r"(cluster_address(mine)), "r"(rank));
+  return far;
+}
+
+__device__ __forceinline__ void cluster_send(cluster_far far, unsigned at, float value, unsigned gate) {
+  CLUSTER_PTX("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(far.address + at),
+              "r"(__float_as_uint(value)), "r"(far.address + gate)
+              : "memory");
+}
+
+__device__ __forceinline__ void cluster_send(cluster_far far, unsigned at, double value, unsigned gate) {
+  CLUSTER_PTX("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(far.address + at),
+              "l"(__double_as_longlong(value)), "r"(far.address + gate)
+              : "memory");
+}
+
+__device__ __forceinline__ void cluster_gate_wait(cluster_gate *gate, unsigned parity) {
+  unsigned open = 1;
+  do {
+    CLUSTER_PTX("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                "selp.u32 %0, 1, 0, p;\n\t}"
+                : "=r"(open)
+                : "r"(cluster_address(gate)), "r"(parity)
+                : "memory");
+  } while (open == 0);
+}
+#endif
+
+/* More than eight blocks are the GPU's choice, which the kernel must be allowed, as more than 48 KiB of shared memory are.
+ * ERR_CUDA: the GPU does not answer. */
+template <typename F>
+bppsa_status cluster_fits(F *kernel, unsigned cluster, unsigned threads, size_t shared, int device, bool *fits) {
+  enum { PORTABLE = 8 };
+  int has = 0, clusters = 0, most = 0;
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&has, cudaDevAttrClusterLaunch, device), "clusters of blocks"));
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                             "clusters of blocks: shared memory"));
+  cudaFuncAttributes code = {};
+  BPPSA_TRY(bppsa_cuda_check(cudaFuncGetAttributes(&code, kernel), "clusters of blocks: code"));
+  if (has != 0 && shared <= (size_t)most &&
+      code.ptxVersion >= 90) { /* code for older GPUs runs on this one too, without clusters */
+    BPPSA_TRY(bppsa_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+                               "clusters of blocks: shared memory"));
+    const cluster_config c(cluster, cluster, threads, shared, NULL);
+    if (cluster > PORTABLE) {
+      BPPSA_TRY(bppsa_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                                 "clusters of blocks: more than eight"));
+    }
+    if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &c.config) != cudaSuccess) {
+      (void)cudaGetLastError(); /* a size that this GPU refuses is an answer */
+      clusters = 0;
+    }
+  }
+  *fits = clusters > 0;
+  return BPPSA_OK;
+}
+
+#endif

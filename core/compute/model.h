@@ -1,0 +1,163 @@
+/* The contract between a network and its callers: the training loop, `grad`, `eval`, the schedule executor.
+ *
+ * A model takes a batch and gives logits; it takes the loss's gradient with respect to the logits (the seed) and
+ * gives the gradients of its parameters. It never sees a loss, an optimiser or a data set.
+ *
+ *     forward(x, h0)  ->  logits [B, C] or [T, B, C]        (borrowed, valid until the next forward)
+ *     backward(seed)  ->  parameters[i].gradient, input gradient, h0 gradient
+ *
+ * A model on a GPU takes x, h0 and the seed in GPU memory, and returns its logits and input gradients in GPU memory. Its passes are
+ * queued on the device's stream (core/compute/device.h) and may still run when they return. Its parameters' views are in host
+ * memory: they are copies. bppsa_model_push copies values to the GPU; bppsa_model_pull copies values or gradients from the GPU.
+ *
+ * All views are contiguous and of the model's dtype. Batches may be smaller than the planned one. x is borrowed until the
+ * backward pass (and any search for a non-finite value) is over, the seed until the next forward.
+ */
+#ifndef BPPSA_CORE_COMPUTE_MODEL_H
+#define BPPSA_CORE_COMPUTE_MODEL_H
+
+#include "core/base/view.h"
+#include "core/compute/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A weight or bias. Both views are owned by the model. */
+typedef struct {
+  const char *name; /* as in PyTorch, e.g. "rnn.weight_hh_l0" */
+  bppsa_view value;
+  bppsa_view gradient; /* same shape */
+} bppsa_parameter;
+
+/* The first non-finite value of the latest forward or backward pass, in the order in which it appeared. */
+typedef struct {
+  /* "hidden state", "logits", "gradient of the hidden state"; or "value of", "gradient of", followed by name. Static */
+  const char *what;
+  const char *name; /* the parameter's name, or NULL */
+  int64_t layer;    /* from 0; -1: none */
+  int64_t step;     /* time step from 1 (0: the initial state); -1: none */
+  int64_t sample;   /* index in the batch, from 0; -1: none */
+} bppsa_nonfinite;
+
+typedef struct bppsa_model bppsa_model;
+
+/* The layers, and their parameters, whose gradients come last; the first ones of the model. possible: the layers for which that
+ * can be, given the memory. */
+typedef struct {
+  int64_t layers, parameters, possible;
+} bppsa_delayed;
+
+typedef struct {
+  const char *name; /* "rnn" */
+
+  /* x: [b, ...] in the model's shape, b <= planned batch ([T, b, I] for recurrent models). h0: [L, b, H], of an LSTM [L, b, 2H],
+   * or NULL for zeros or a model without state. ERR_SHAPE. */
+  bppsa_status (*forward)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
+
+  /* The same for samples of their own lengths, 1 .. T, size b, in host memory: only so many steps of each are computed, logits on
+   * the last step are those at its length, and logits, states and gradients behind it are 0. NULL, or ERR_ARGUMENT: the model
+   * cannot. */
+  bppsa_status (*forward_lengths)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
+                                  bppsa_view *logits);
+
+  /* seed: of the shape of the preceding forward pass's logits. Overwrites every parameter's gradient. */
+  bppsa_status (*backward)(bppsa_model *model, const bppsa_view *seed);
+
+  /* The gradients of x and h0 in the latest backward pass (borrowed). ERR_UNSUPPORTED unless the model was created with input
+   * gradients. h0 may be NULL. */
+  bppsa_status (*input_gradients)(bppsa_model *model, bppsa_view *x, bppsa_view *h0);
+
+  /* Searches activations and gradients; true, with *where filled, if something is not finite. */
+  bool (*find_nonfinite)(bppsa_model *model, bppsa_nonfinite *where);
+
+  void (*destroy)(bppsa_model *model);
+  /* bppsa_model_drop. NULL: the model drops nothing. */
+  void (*drop)(bppsa_model *model, int64_t step, const int64_t *samples);
+  void (*forget)(bppsa_model *model);        /* bppsa_model_forget. NULL: the model keeps nothing of the caller's */
+  bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
+  /* bppsa_model_delay, with a checked k. NULL: the model cannot. */
+  bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
+  /* The model that knows how the forward passes are computed (recurrent/parallel_forward.h); NULL: this one. */
+  const bppsa_model *(*inner)(const bppsa_model *model);
+} bppsa_model_ops;
+
+/* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1
+ * are complete: once for every parameter, or not at all. */
+typedef struct {
+  void (*ready)(void *context, int64_t first, int64_t count); /* NULL: nothing is called */
+  void *context;
+} bppsa_gradient_listener;
+
+struct bppsa_model {
+  const bppsa_model_ops *ops;
+  bppsa_dtype dtype;
+  int64_t parameter_count;
+  bppsa_parameter *parameters; /* size parameter_count, in PyTorch's order */
+  int64_t classes;             /* C, the logits' last extent */
+  /* Scan products found useless and redone step by step since creation (scan/scan.h); bppsa_model_update_redone brings it up to
+   * date. */
+  int64_t redone;
+  bppsa_gradient_listener listener; /* set by the caller; a model on a GPU ignores it */
+
+  const bppsa_device *device; /* NULL: the host; the fields below are then 0 */
+  /* GPU memory, owned: the parameters one behind the other, at the same distances as their views; gaps hold 0 */
+  void *device_values, *device_gradients;
+  int64_t reals; /* reals in each, with gaps */
+};
+
+/* A forward pass of the whole samples, or where `lengths` is not NULL of so many steps of each. ERR_UNSUPPORTED: the model takes no
+ * lengths. Errors of ops->forward. */
+bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
+                                 bppsa_view *logits);
+
+/* Says that the next forward passes are of this step of training, and which samples they have (size b, borrowed until the passes
+ * are over): a model with dropout leaves out numbers chosen by these alone, so that neither threads nor ranks nor a resumption
+ * change them. samples NULL: nothing is left out, as before the first call. A model on a GPU reads samples and lengths when the
+ * queued work runs: a recorded pass finds those that stand in the same memory then, and the step of the latest call. */
+void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples);
+
+/* Forgets the latest passes and all that callers have lent: x, seed, lengths, a tape, the samples of bppsa_model_drop. That memory
+ * may then be freed. Until the next forward pass the model refuses backward passes and input gradients, and finds nothing that is
+ * not finite but in its parameters. */
+void bppsa_model_forget(bppsa_model *model);
+
+/* For models on a GPU; nothing to do for others. ERR_CUDA. */
+bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies values from the views to the GPU */
+bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* copies values, or gradients, from the GPU to the views */
+bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
+
+/* Copies values into the parameters by name, converting f32 <-> f64, and pushes them to a GPU. `where` names the source in
+ * messages. Names that the model does not have are ignored. ERR_FORMAT: a parameter is missing or not f32/f64, or a finite
+ * value is beyond f32; ERR_SHAPE: its shape disagrees; ERR_CUDA. Nothing is changed on failure. */
+bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
+
+/* Puts off the weight gradients of the first k layers that have weights (k < 0: of none, >= their number: of all but the head's):
+ * later backward passes compute them last, the first layer's first ("reverse first-k" of ooo-backprop, Algorithm 2). No bit
+ * changes. Until then the output gradients of these layers are kept, so a model puts off no more layers than it was made with
+ * memory for (the algorithm's k <- min(max_k, k)); *delayed says how many. ERR_UNSUPPORTED: the model computes weight gradients
+ * together with the gradients between layers. */
+bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
+
+/* True, with *where filled, if a parameter's value (gradient = false) or gradient is not finite. Looks at the views as they are. */
+bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where);
+
+/* Multiplies all gradients in host memory by the factor, in double. */
+void bppsa_model_scale_gradients(const bppsa_model *model, double factor);
+
+/* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the latest pass. */
+bppsa_status bppsa_model_fail_nonfinite(bppsa_model *model, const char *what);
+
+void bppsa_model_destroy(bppsa_model *model); /* NULL is legal */
+
+/* For models: tells the listener, if there is one, that gradients are complete. */
+static inline void bppsa_model_ready(const bppsa_model *model, int64_t first, int64_t count) {
+  if (model->listener.ready != NULL) {
+    model->listener.ready(model->listener.context, first, count);
+  }
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

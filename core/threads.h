@@ -1,7 +1,0 @@
-/* The largest number of threads, for devices and for the pool. */
-#ifndef BPPSA_CORE_THREADS_H
-#define BPPSA_CORE_THREADS_H
-
-#define BPPSA_MAX_THREADS 4096
-
-#endif

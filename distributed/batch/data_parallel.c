@@ -1,0 +1,391 @@
+#include "distributed/batch/data_parallel.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/cut.h"
+#include "core/compute/memory.h"
+#include "distributed/agree.h"
+#include "distributed/batch/buckets.h"
+#include "distributed/batch/reverse_first.h"
+#include "distributed/evaluate_internal.h"
+#include "train/ranks.h"
+
+struct bppsa_data_parallel {
+  bppsa_comm *comm;  /* of the ranks that share a batch */
+  bppsa_comm *world; /* of all ranks; the same unless there are ranks along time */
+  bppsa_model *model;
+  bppsa_data_parallel_config config;
+  int64_t block; /* samples */
+  bppsa_buckets *buckets;
+  bppsa_reverse_first search;
+  bool noted; /* the training loop has nothing to report */
+  char order[BPPSA_REVERSE_FIRST_TEXT + 40];
+  bppsa_train_ranks ranks;
+};
+
+/* ---- what follows from the configuration ---- */
+
+bppsa_data_parallel_config bppsa_data_parallel_config_default(void) {
+  return (bppsa_data_parallel_config){.batch = BPPSA_DATA_PARALLEL_BLOCK, .bucket_bytes = 1 << 20, .tag = 1024};
+}
+
+int64_t bppsa_data_parallel_block(const bppsa_data_parallel_config *config, int32_t ranks) {
+  const int64_t share = (config->batch - 1) / ranks + 1, blocks = (config->batch - 1) / BPPSA_DATA_PARALLEL_BLOCK + 1;
+  return config->reduction == BPPSA_REDUCTION_ORDERED && config->time == NULL && ranks <= blocks ? BPPSA_DATA_PARALLEL_BLOCK
+                                                                                                 : share;
+}
+
+bool bppsa_data_parallel_same_bits(const bppsa_data_parallel_config *config, int32_t ranks) {
+  return config->reduction == BPPSA_REDUCTION_ORDERED && config->time == NULL &&
+         bppsa_data_parallel_block(config, ranks) == BPPSA_DATA_PARALLEL_BLOCK;
+}
+
+const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, bppsa_comm_transport transport, int32_t ranks,
+                                     char *text, size_t size) {
+  char time[64] = "", groups[32] = "";
+  if (config->time != NULL && config->micro_batches > 1) {
+    snprintf(groups, sizeof groups, "%" PRId64 " groups, ", config->micro_batches);
+  }
+  if (config->time != NULL) {
+    snprintf(time, sizeof time, "%d ranks along time, %s", bppsa_comm_size(config->time), groups);
+  }
+  if (config->reduction == BPPSA_REDUCTION_ORDERED) {
+    snprintf(text, size, "%sa tree over blocks of %" PRId64 " samples", time, bppsa_data_parallel_block(config, ranks));
+  } else {
+    snprintf(text, size, "%sthe allreduce of %s over %d ranks", time, bppsa_comm_transport_name(transport), ranks);
+  }
+  return text;
+}
+
+/* ---- blocks ---- */
+
+static int64_t blocks_of(const bppsa_data_parallel_config *config, int64_t size, int32_t ranks, int64_t count) {
+  return config->reduction == BPPSA_REDUCTION_ORDERED ? (count - 1) / size + 1 : ranks;
+}
+
+void bppsa_data_parallel_share(const bppsa_data_parallel *dp, int64_t count, int64_t *first, int64_t *blocks, int64_t *all) {
+  const int64_t ranks = bppsa_comm_size(dp->comm), rank = bppsa_comm_rank(dp->comm);
+  *all = blocks_of(&dp->config, dp->block, (int32_t)ranks, count);
+  *first = bppsa_cut(*all, ranks, rank);
+  *blocks = bppsa_cut(*all, ranks, rank + 1) - *first;
+}
+
+/* The first sample of a block of a batch of `count` samples, or, behind the last block, the end. The library adds one block of each
+ * rank, whatever its size, which may be 0. */
+static int64_t block_first(const bppsa_data_parallel_config *config, int64_t size, int32_t ranks, int64_t block, int64_t count) {
+  if (config->reduction == BPPSA_REDUCTION_LIBRARY) {
+    return bppsa_cut(count, ranks, block);
+  }
+  return block * size < count ? block * size : count;
+}
+
+static int64_t block_begin(const bppsa_data_parallel *dp, int64_t count, int64_t block) {
+  return block_first(&dp->config, dp->block, bppsa_comm_size(dp->comm), block, count);
+}
+
+int64_t bppsa_data_parallel_first(const bppsa_data_parallel_config *config, int64_t block, int32_t ranks, int64_t rank,
+                                  int64_t count) {
+  return block_first(config, block, ranks, bppsa_cut(blocks_of(config, block, ranks, count), ranks, rank), count);
+}
+
+/* Computes this rank's blocks. */
+static bppsa_status compute_blocks(bppsa_data_parallel *dp, int64_t count, int64_t first, int64_t end,
+                                   bppsa_data_parallel_block_fn block, void *context) {
+  for (int64_t b = first; b < end; ++b) {
+    const int64_t from = block_begin(dp, count, b), to = block_begin(dp, count, b + 1);
+    bppsa_data_parallel_sums sums = {0};
+    bppsa_buckets_begin_block(dp->buckets);
+    BPPSA_TRY(block(context, from, to - from, &sums));
+    BPPSA_TRY(bppsa_buckets_end_block(dp->buckets, &sums));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_data_parallel_compute(bppsa_data_parallel *dp, int64_t count, bppsa_data_parallel_block_fn block,
+                                         void *context, bppsa_data_parallel_sums *sums) {
+  BPPSA_REQUIRE(dp != NULL && block != NULL && sums != NULL);
+  if (count < 1 || count > dp->config.batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data parallelism: a batch of %" PRId64 " samples, expected 1 .. %" PRId64, count,
+                      dp->config.batch);
+  }
+  int64_t first, blocks, all;
+  bppsa_data_parallel_share(dp, count, &first, &blocks, &all);
+  if (block_begin(dp, count, first) == block_begin(dp, count, first + blocks)) {
+    blocks = 0; /* an empty share */
+  }
+  BPPSA_TRY(bppsa_buckets_begin(dp->buckets, all, first, blocks));
+  const bppsa_status status = compute_blocks(dp, count, first, first + blocks, block, context);
+  dp->model->listener = (bppsa_gradient_listener){0};
+  BPPSA_TRY(status);
+  return bppsa_buckets_finish(dp->buckets, sums);
+}
+
+/* ---- the training loop's functions ---- */
+
+/* A batch of the training loop. */
+typedef struct {
+  bppsa_batch *batch;
+  int64_t count;
+  const int64_t *indices;
+  bppsa_train_record *record;
+} step_of;
+
+static bppsa_status stage(const step_of *s, int64_t first, int64_t count) {
+  memcpy(s->batch->indices, s->indices + first, (size_t)count * sizeof *s->indices);
+  BPPSA_TRY(bppsa_batch_stage(s->batch, count));
+  s->batch->first = first;
+  return bppsa_batch_queue_fill(s->batch);
+}
+
+static bppsa_status train_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
+  step_of *s = context;
+  bppsa_model *model = s->batch->model;
+  bppsa_loss_result loss;
+  const int64_t redone = model->redone;
+  BPPSA_TRY(stage(s, first, count));
+  double start = bppsa_now();
+  BPPSA_TRY(bppsa_batch_forward(s->batch));
+  BPPSA_TRY(model->device != NULL ? bppsa_device_wait(model->device) : BPPSA_OK); /* until here it has only been queued */
+  s->record->forward_s += bppsa_now() - start;
+  BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
+  start = bppsa_now();
+  BPPSA_TRY(model->ops->backward(model, &s->batch->dlogits));
+  BPPSA_TRY(bppsa_model_update_redone(model));
+  s->record->backward_s += bppsa_now() - start;
+  *sums = (bppsa_data_parallel_sums){loss.loss, (double)loss.correct, (double)loss.rows, (double)(model->redone - redone)};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums) {
+  BPPSA_REQUIRE(dp != NULL && sums != NULL);
+  const int64_t count = sizeof *sums / sizeof(double);
+  const bppsa_view view = bppsa_view_make(sums, BPPSA_F64, 1, &count);
+  return dp->config.time != NULL ? bppsa_comm_allreduce(dp->config.time, BPPSA_COMM_SUM, &view) : BPPSA_OK;
+}
+
+/* Multiplies all gradients, on whichever device they are. */
+static bppsa_status scale_gradients(bppsa_model *model, double factor) {
+  BPPSA_TRY(bppsa_model_pull(model, true));
+  bppsa_model_scale_gradients(model, factor);
+  return model->device == NULL ? BPPSA_OK
+                               : bppsa_memory_put(model->device, model->device_gradients, model->parameters[0].gradient.data,
+                                                  model->reals * (int64_t)bppsa_dtype_size(model->dtype));
+}
+
+static bppsa_status change_order(bppsa_data_parallel *dp);
+
+static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices,
+                                     bppsa_train_record *record, bppsa_loss_result *loss) {
+  bppsa_data_parallel *dp = context;
+  bppsa_data_parallel_sums sums;
+  step_of step = {batch, count, indices, record};
+  bppsa_comm_at(dp->world, "training step", record->step);
+  record->forward_s = record->backward_s = 0;
+  const double start = bppsa_now();
+  BPPSA_TRY(bppsa_data_parallel_compute(dp, count, train_block, &step, &sums));
+  BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
+  const double seconds = bppsa_now() - start;
+  record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
+  *loss = (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows};
+  const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->dataset->seq_len : 1);
+  if (sums.rows > 0 && sums.rows < all) { /* the blocks divided by all rows, also by those whose label is ignored */
+    loss->loss *= all / sums.rows;
+    BPPSA_TRY(scale_gradients(dp->model, all / sums.rows));
+  }
+  record->loss = loss->loss;
+  record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
+  record->redone = (int64_t)sums.redone;
+  bool changed = false;
+  if (count < dp->config.batch) { /* the last batch of an epoch: its time says nothing about full ones */
+    return BPPSA_OK;
+  }
+  const bool measured = dp->search.running;
+  BPPSA_TRY(bppsa_reverse_first_measured(&dp->search, dp->world, seconds, &changed));
+  dp->noted = dp->noted && !(measured && !dp->search.running);
+  return changed ? change_order(dp) : BPPSA_OK;
+}
+
+/* Computes this rank's blocks again, and describes the first that is not finite. Nothing is sent. */
+static bppsa_status describe_own(bppsa_data_parallel *dp, const step_of *s, bool backward, const char *otherwise,
+                                 bppsa_line *line) {
+  int64_t first, blocks, all;
+  bppsa_data_parallel_share(dp, s->count, &first, &blocks, &all);
+  for (int64_t b = first; b < first + blocks; ++b) {
+    const int64_t from = block_begin(dp, s->count, b), to = block_begin(dp, s->count, b + 1);
+    bppsa_loss_result loss;
+    bppsa_nonfinite found;
+    if (to == from) {
+      continue;
+    }
+    BPPSA_TRY(stage(s, from, to - from));
+    BPPSA_TRY(bppsa_batch_forward(s->batch));
+    BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
+    if (backward) {
+      BPPSA_TRY(dp->model->ops->backward(dp->model, &s->batch->dlogits));
+      BPPSA_TRY(bppsa_model_pull(dp->model, true));
+    }
+    if (line->length > 0) { /* the ranks along time compute all blocks together */
+      continue;
+    }
+    if (!isfinite(loss.loss) || (backward && (dp->model->ops->find_nonfinite(dp->model, &found) ||
+                                              bppsa_model_parameter_nonfinite(dp->model, true, &found)))) {
+      bppsa_batch_describe_nonfinite(s->batch, otherwise, line);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices, bool backward,
+                                       const char *otherwise, bppsa_line *line) {
+  bppsa_data_parallel *dp = context;
+  const step_of step = {batch, count, indices, NULL};
+  bppsa_line own = {.length = 0};
+  BPPSA_TRY(describe_own(dp, &step, backward, otherwise, &own));
+  /* The lowest rank that found something tells the others; if none did, only the sum overflowed. */
+  const int64_t one = 1, size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->world);
+  int64_t teller = own.length > 0 ? bppsa_comm_rank(dp->world) : none;
+  const bppsa_view number = bppsa_view_make(&teller, BPPSA_I64, 1, &one), text = bppsa_view_make(own.text, BPPSA_U8, 1, &size);
+  BPPSA_TRY(bppsa_comm_allreduce(dp->world, BPPSA_COMM_MIN, &number));
+  if (teller == none) {
+    bppsa_line_add(line, "non-finite %s of the batch, all its parts being finite", otherwise);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_comm_broadcast(dp->world, (int32_t)teller, &text));
+  bppsa_line_add(line, "%s", own.text);
+  return BPPSA_OK;
+}
+
+static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
+  const bppsa_data_parallel *dp = context;
+  bppsa_comm_at(dp->world, "the evaluation", -1);
+  return bppsa_ranks_evaluate_batch(dp->world, dp->comm, batch, first, count, result);
+}
+
+static bppsa_status agree(void *context, int64_t step, bool *stop) {
+  const bppsa_data_parallel *dp = context;
+  return bppsa_ranks_agree_stop(dp->world, step, stop);
+}
+
+const char *bppsa_data_parallel_order(bppsa_data_parallel *dp) {
+  char text[BPPSA_REVERSE_FIRST_TEXT];
+  snprintf(dp->order, sizeof dp->order, "weight gradients that come last: %s", bppsa_reverse_first_text(&dp->search, text));
+  return dp->order;
+}
+
+/* Tells what the search has found, and from the start on that k is smaller than it was to be. */
+static const char *note(void *context) {
+  bppsa_data_parallel *dp = context;
+  const bool known = dp->noted;
+  dp->noted = true;
+  return known ? NULL : bppsa_data_parallel_order(dp);
+}
+
+static bppsa_status share(void *context, int64_t count, const bppsa_named_view *tensors) {
+  const bppsa_data_parallel *dp = context;
+  return bppsa_ranks_copy(dp->world, count, tensors);
+}
+
+/* ---- creation ---- */
+
+static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, const bppsa_data_parallel_config *config) {
+  const int32_t ranks = bppsa_comm_size(comm);
+  if (model->device != NULL && bppsa_comm_get_device(comm) != model->device) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data parallelism: the model is on %s, expected a communicator for its arrays",
+                      bppsa_device_get_name(model->device));
+  }
+  if (config->batch < 1 || config->bucket_bytes < 1 || config->reverse_first < -1 || config->tag < 0 ||
+      (unsigned)config->reduction > BPPSA_REDUCTION_LIBRARY) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "data parallelism: batch %" PRId64 ", buckets of %" PRId64 " bytes, reverse first %" PRId64
+                      ", tag %d, expected 1 or more, 1 or more, -1 or more, 0 or more",
+                      config->batch, config->bucket_bytes, config->reverse_first, config->tag);
+  }
+  if (ranks > config->batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many",
+                      ranks, config->batch);
+  }
+  const bppsa_forward_plan *forward = bppsa_forward_plan_of(model);
+  return forward == NULL || !forward->speculative || bppsa_data_parallel_block(config, ranks) >= config->batch
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                          "data parallelism: speculative forward passes of parts of a batch, whose samples would decide about "
+                          "pauses, expected whole batches, or sequential passes");
+}
+
+/* Makes the buckets for the present k. */
+static bppsa_status change_order(bppsa_data_parallel *dp) {
+  int64_t first, blocks, all;
+  bppsa_delayed delayed = {0};
+  bppsa_buckets *buckets = NULL;
+  if (dp->config.reverse_first != 0) {
+    BPPSA_TRY(bppsa_model_delay(dp->model, dp->search.k, &delayed));
+  }
+  bppsa_data_parallel_share(dp, dp->config.batch, &first, &blocks, &all);
+  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed.parameters, all, &buckets));
+  bppsa_buckets_destroy(dp->buckets);
+  dp->buckets = buckets;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, const bppsa_data_parallel_config *config,
+                                        bppsa_data_parallel **made) {
+  BPPSA_REQUIRE(comm != NULL && model != NULL && config != NULL && made != NULL);
+  BPPSA_TRY(check(comm, model, config));
+  bppsa_data_parallel *dp = bppsa_calloc(1, sizeof *dp);
+  if (dp == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *dp = (bppsa_data_parallel){
+      .comm = comm, .world = config->time != NULL ? config->world : comm, .model = model, .config = *config};
+  dp->block = bppsa_data_parallel_block(config, bppsa_comm_size(comm));
+  dp->ranks = (bppsa_train_ranks){.context = dp,
+                                  .first = bppsa_comm_rank(dp->world) == 0,
+                                  .cut = config->time != NULL,
+                                  .first_step = config->first_step,
+                                  .steps = config->steps,
+                                  .capacity = dp->block,
+                                  .forward_backward = forward_backward,
+                                  .describe_nonfinite = describe_nonfinite,
+                                  .evaluate = evaluate,
+                                  .agree = agree,
+                                  .note = note,
+                                  .share = share};
+  bppsa_status status = bppsa_reverse_first_begin(comm, model, config->reverse_first, &dp->search);
+  status = status == BPPSA_OK ? change_order(dp) : status;
+  dp->noted = config->reverse_first < 0 ? dp->search.most == dp->search.possible : dp->search.k == config->reverse_first;
+  if (status != BPPSA_OK) {
+    bppsa_data_parallel_destroy(dp);
+    return status;
+  }
+  *made = dp;
+  return BPPSA_OK;
+}
+
+void bppsa_data_parallel_destroy(bppsa_data_parallel *dp) {
+  if (dp == NULL) {
+    return;
+  }
+  bppsa_buckets_destroy(dp->buckets);
+  bppsa_free(dp);
+}
+
+const bppsa_train_ranks *bppsa_data_parallel_ranks(const bppsa_data_parallel *dp) {
+  return &dp->ranks;
+}
+
+int64_t bppsa_data_parallel_reverse_first(const bppsa_data_parallel *dp) {
+  return dp->search.running ? -1 : dp->search.k;
+}
+
+int64_t bppsa_data_parallel_reverse_first_most(const bppsa_data_parallel *dp) {
+  return dp->search.most;
+}
+
+int64_t bppsa_data_parallel_buckets(const bppsa_data_parallel *dp) {
+  return bppsa_buckets_count(dp->buckets);
+}

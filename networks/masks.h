@@ -1,0 +1,30 @@
+/* Masks of a network's weights, which say which weights pruning leaves. */
+#ifndef BPPSA_NETWORKS_MASKS_H
+#define BPPSA_NETWORKS_MASKS_H
+
+#include "cnn/prune.h"
+#include "core/base/text.h"
+#include "core/base/view.h"
+#include "core/files/json.h"
+
+typedef struct {
+  int64_t count;
+  bppsa_named_view *weights; /* borrowed tensors that are pruned, size count */
+  bppsa_named_view *masks;   /* bool, under the weights' names */
+  uint8_t **bytes;           /* the masks' data */
+  bppsa_prune_layer *layers;
+} bppsa_masks;
+
+/* Prunes every tensor NAME.weight of two extents or more. ERR_FORMAT: there is no such tensor; ERR_* of bppsa_prune. */
+bppsa_status bppsa_masks_make(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *tensors,
+                              bppsa_masks *masks);
+void bppsa_masks_free(bppsa_masks *masks); /* a zeroed one is legal */
+
+/* A row a tensor: weights, kept, channels, empty_channels, threshold. NULL when out of memory. */
+json_t *bppsa_masks_json(const bppsa_masks *masks);
+/* The sums of the rows as fields of a JSON object. */
+bool bppsa_masks_put_total(json_t *object, const bppsa_masks *masks);
+/* The same as a table for people. */
+void bppsa_masks_text(const bppsa_masks *masks, bppsa_text *text);
+
+#endif

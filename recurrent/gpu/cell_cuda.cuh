@@ -1,0 +1,196 @@
+/* What a cell gives a recurrent network on a GPU: for each real type a table of launchers, and the arrays that they take.
+ * recurrent/gpu/cell_launch.cuh makes the table from what a unit of the cell computes, in rnn/rnn_cuda.cu, gru/gru_cuda.cu and
+ * lstm/lstm_cuda.cu. All work is queued on the stream. */
+#ifndef BPPSA_RECURRENT_GPU_CELL_CUDA_CUH
+#define BPPSA_RECURRENT_GPU_CELL_CUDA_CUH
+
+#include <stdint.h>
+
+#include "core/compute/check.cuh"
+#include "core/compute/far_bias.h"
+#include "core/compute/launch.cuh"
+#include "recurrent/cell.h"
+#include "scan/algorithm.h"
+
+enum { CHUNK_HIDDEN = BPPSA_SCAN_FUSED_DIM }; /* the largest H of the fused kernels */
+
+/* One layer's arrays, in GPU memory. NULL: the array does not exist or is not wanted. There are b samples in each step. */
+template <typename real> struct layer_arrays {
+  int64_t steps, batch, hidden, input; /* T, b, H, I */
+  bool relu;                           /* the nonlinearity is ReLU */
+  const int64_t *pause;                /* passes left that are sequential: at 0 a sequential pass does nothing; NULL: it runs */
+  const real *w_ih, *b_ih, *w_hh, *b_hh;
+  const real *x;             /* [T][b][I] */
+  real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih, as of sum_bias; NULL: computed within the kernels if I = 1 */
+  real *h;                   /* [T+1][b][H] */
+  real *cells;               /* likewise c of a pair */
+  real *saved;               /* [T][b][SAVED][H] */
+  const real *last;          /* [b][S]: g_T, where S is H, of a pair 2H: the gradient of h in front of that of c */
+  real *g;                   /* [T+1][b][S]: u_t on entry; g_t on return */
+  bool injected, want_input; /* u_t is given; g_0 is wanted */
+  bool store_g;              /* g_1 .. g_{T-1} are wanted */
+  real *delta_x, *delta_h;   /* [T][b][G·H] */
+  real *columns[BPPSA_CELL_MATRICES + 1], *diagonal; /* [T][b][H]: d_k, of a pair one more, and e */
+};
+
+/* The addresses of a unit's numbers of step t; its h_{t-1} is h[past]. */
+template <typename real, template <typename> class cell> struct unit_place {
+  const real *h;         /* h_t, where cell::EARLIER; otherwise h_{t-1} */
+  const real *cells;     /* c_{t-1} of a pair */
+  const real *saved;     /* vectors `hidden` apart */
+  int64_t state, hidden; /* reals between two steps of h; H */
+  unit_place() = default;
+  __device__ unit_place(const layer_arrays<real> &c, int64_t past, int64_t unit)
+      : h(c.h + past + (cell<real>::EARLIER ? c.batch * c.hidden : 0)), cells(cell<real>::PAIR ? c.cells + past : NULL),
+        saved(cell<real>::SAVED > 0 ? c.saved + cell<real>::SAVED * (past - unit) + unit : NULL), state(c.batch * c.hidden),
+        hidden(c.hidden) {}
+  /* To step t - 1. */
+  __device__ void back() {
+    h -= state;
+    if (cell<real>::PAIR) {
+      cells -= state;
+    }
+    if (cell<real>::SAVED > 0) {
+      saved -= cell<real>::SAVED * state;
+    }
+  }
+};
+
+/* The part of a bias that sums of products begin with (core/compute/far_bias.h). cuts: cell::FAR; otherwise it is all of the
+ * bias. */
+template <typename real> __device__ __forceinline__ real sum_bias(bool cuts, real bias) {
+  return cuts ? bppsa_near_bias(bias) : bias;
+}
+
+/* May unit j have biases with far parts? Most have none. */
+template <typename real> __device__ __forceinline__ bool unit_is_far(int gates, const layer_arrays<real> &c, int64_t j) {
+  bool far = false;
+  BPPSA_UNROLL
+  for (int k = 0; k < gates; ++k) {
+    far |= fabs(c.b_ih[k * c.hidden + j]) >= (real)BPPSA_LEAST_FAR || fabs(c.b_hh[k * c.hidden + j]) >= (real)BPPSA_LEAST_FAR;
+  }
+  return far;
+}
+
+/* A sum with a far part, rounded, and what that lacks of it. */
+template <typename real> struct far_sum {
+  real sum, rest;
+  __device__ __forceinline__ far_sum(real near, real far) : sum(near + far), rest(near - (sum - far)) {}
+};
+
+/* h_t of unit j from pre [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; *c_of, of a pair, is c_{t-1} on entry and c_t on return.
+ * is_far: it may have far parts, which are then read again. Most layers have none, so the loops that run most steps are given
+ * false by their authors, and layers with far parts leave them to the loops for the last steps. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ real unit_forward(const layer_arrays<real> &c, int64_t j, bool is_far, const real *pre,
+                                             const real *product, real h, real *c_of, real *saved) {
+  enum { K = cell<real>::MATRICES, SPLIT = cell<real>::SPLIT };
+  if constexpr (cell<real>::FAR) {
+    if (is_far) {
+      real far[K], far_h = 0;
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        const real of_h = (real)bppsa_far_bias(c.b_hh[k * c.hidden + j]);
+        far_h = of_h;
+        far[k] = (real)bppsa_far_bias(c.b_ih[k * c.hidden + j]) + (SPLIT && k + 1 == K ? 0 : of_h);
+      }
+      if constexpr (cell<real>::PAIR) {
+        return cell<real>::forward_far(pre, product, far, c_of, saved);
+      } else {
+        return cell<real>::forward_far(pre, product, far, far_h, h, saved);
+      }
+    }
+  }
+  if constexpr (cell<real>::PAIR) {
+    return cell<real>::forward(c.relu, pre, product, c_of, saved);
+  } else {
+    return cell<real>::forward(c.relu, pre, product, h, saved);
+  }
+}
+
+/* What a unit makes of its gradients in a step backward, g of h and, of a pair, g_c of c. */
+template <typename real, template <typename> class cell> struct unit_back {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  real to_h[K]; /* gradients of h_{t-1} W_hhᵀ; of x W_ihᵀ too, but for the last gate: */
+  real to_x;
+  real own, own_c; /* the part of the gradients of step t - 1 that does not go through W_hh */
+
+  __device__ __forceinline__ unit_back(const cell<real> &unit, bool relu, real g, real g_c) {
+    real d[K + PAIR], e, d_x, through = g; /* of a pair δ, and the last gate is between h and h */
+    unit.factors(relu, d, &e, &d_x);
+    if constexpr (PAIR) {
+      through = g_c + d[K] * g;
+    }
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      to_h[k] = d[k] * (PAIR && k + 1 == K ? g : through);
+    }
+    to_x = d_x * g;
+    own = PAIR ? 0 : unit.carried(through);
+    own_c = PAIR ? unit.carried(through) : 0;
+  }
+};
+
+/* Chunks of a layer's steps (chunk_kernels.cuh). */
+template <typename real> struct chunk_arrays {
+  int64_t chunks;      /* P, cut by bppsa_cut */
+  int64_t links;       /* the products, of the first chunks: P - 1; P where g_0 is to be known before the walk */
+  int multiprocessors; /* of the GPU */
+  int shared_most;     /* bytes of shared memory that a block of it can have */
+  /* [links][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r]. Of a pair
+   * [links][b][2 HP][2 HP], stored by rows: those of h in front of those of c. */
+  real *products;
+  int32_t *exponents; /* [links][b][S], S = H, of a pair 2H */
+  real *norms;        /* likewise: the largest entry of each row */
+  real *offsets;      /* [links][b][S]: the results of walks from 0; NULL unless gradients are injected */
+  real *carried;      /* [links + 1][b][S]: g at the beginning of chunk p; of chunk P it is g_0 */
+  bool from_zero;     /* walk: from 0 to `offsets`, and writes nothing else */
+  /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: sums of dW_hh, db_hh, db_ih, dW_ih over the warps of each block; NULL: not
+   * wanted. */
+  real *partials;
+  unsigned long long *redone;
+};
+
+template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/gpu/speculate.cuh */
+
+/* All functions: ERR_CUDA: the launch failed. */
+template <typename real> struct cell_launchers {
+  /* Asks for more shared memory than 48 KiB, once for each device. wide: H > CHUNK_HIDDEN, and forward and walk run on this device
+   * all the same (wide_kernels.cuh). most_cluster: as of speculate_arrays. */
+  bppsa_status (*prepare)(int64_t hidden, int device, int shared_most, bool *wide, int *most_cluster);
+  /* Compute h_1 .. h_T and what is saved: forward for H <= CHUNK_HIDDEN or `wide`, forward_wide for any H with w_t [H][G·H], the
+   * transpose of W_hh. */
+  bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
+  bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
+  /* The same in parallel, or, during a pause, sequentially; w_t NULL where forward computes the layer. first and last: of the
+   * pass's layers. */
+  bppsa_status (*speculate)(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t,
+                            int shared_most, int64_t rounds, bool first, bool last);
+  /* For a scan: coefficients computes d_k and e; deltas computes delta_x and delta_h from g. */
+  bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
+  bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);
+  /* The fused backward pass, H <= CHUNK_HIDDEN. With more than one chunk: products computes transitions, and what injected
+   * gradients give from the beginning of a chunk to its end; then carry the gradients at the beginnings of chunks, to s.carried,
+   * from g_T, which products does not read. walk: goes through all chunks, or through one chunk as sequential
+   * BP; where layers are `wide`, through one chunk only, and without sums. */
+  bppsa_status (*products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  bool (*sums)(int64_t hidden);                     /* can a walk sum weight gradients, because they fit into registers? */
+  int64_t (*padded_hidden)(int64_t hidden);         /* HP */
+  int64_t (*blocks)(int64_t chunks, int64_t batch); /* blocks of a walk; each has its own partial sums */
+};
+
+/* The properties for which the kernels were made; they must agree with the cell's table. */
+struct cell_unit {
+  int matrices, saved;
+  bool diagonal, split, pair, far_biases;
+};
+
+struct bppsa_cell_cuda {
+  cell_unit unit;
+  cell_launchers<float> f32;
+  cell_launchers<double> f64;
+};
+
+#endif

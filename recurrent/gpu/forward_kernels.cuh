@@ -1,0 +1,243 @@
+/* Forward passes of a recurrent layer: for H <= 32 a warp for each sample, with W_hh in registers; for any H a block for each
+ * sample. */
+#ifndef BPPSA_RECURRENT_GPU_FORWARD_KERNELS_CUH
+#define BPPSA_RECURRENT_GPU_FORWARD_KERNELS_CUH
+
+#include "core/compute/launch.cuh"
+#include "recurrent/gpu/cell_cuda.cuh"
+#include "recurrent/gpu/lanes.cuh"
+
+/* What a lane keeps in registers: rows of weights, the state, inputs that are being read, and the addresses of the next ones. */
+template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane {
+  enum { GIVEN = ONE ? 1 : K, ROOM = ONE ? 1 : AHEAD };
+  real w[K][HP], w_x[K], b_x[K], b_h[K], h, c;
+  bool is_far;              /* biases of the warp's units have far parts, which are not in b_x and b_h */
+  real coming[ROOM][GIVEN]; /* pre of the next AHEAD steps; ONE: x of step lane % AHEAD in the next round */
+  const real *input;
+  real *h_to, *c_to, *saved_to;        /* c: of a pair */
+  int64_t input_row, state, saved_row; /* reals from one step to the next in each array */
+};
+
+/* Reads the inputs of step i in the next round; ONE: those of all its steps, each in the lanes of its number. */
+template <typename real, int K, int HP, int AHEAD, bool ONE>
+__device__ __forceinline__ void forward_read(int i, int64_t hidden, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  BPPSA_UNROLL
+  for (int k = 0; k < l->GIVEN; ++k) {
+    l->coming[i][k] = l->input[k * hidden];
+  }
+  l->input += l->input_row;
+}
+
+/* h_t from h_{t-1} W_hhᵀ and pre_t, x. in: HP reals of shared memory. is_far: l's, or false where it is known to be false. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int lane, bool is_far, const real x[], real *in,
+                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { Q = quad<real>::SIZE, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
+  real product[K], pre[K], saved[SAVED] = {};
+  quad<real> rows[HP / Q];
+  if (lane < c.hidden) {
+    in[lane] = l->h;
+  }
+  __syncwarp();
+  BPPSA_UNROLL
+  for (int q = 0; q < HP / Q; ++q) { /* all reads are in flight before the first is used */
+    rows[q] = ((const quad<real> *)in)[q];
+  }
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    real part[4] = {l->b_h[k], 0, 0, 0};
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      part[r % 4] += rows[r / Q].v[r % Q] * l->w[k][r];
+    }
+    product[k] = (part[0] + part[1]) + (part[2] + part[3]);
+    pre[k] = ONE ? l->b_x[k] + l->w_x[k] * x[0] : x[k];
+  }
+  l->h = unit_forward<real, cell>(c, lane < c.hidden ? lane : 0, is_far, pre, product, l->h, &l->c, saved);
+  *l->h_to = l->h;
+  if constexpr (cell<real>::PAIR) {
+    *l->c_to = l->c;
+    l->c_to += l->state;
+  }
+  BPPSA_UNROLL
+  for (int v = 0; v < cell<real>::SAVED; ++v) {
+    l->saved_to[v * c.hidden] = saved[v];
+  }
+  l->h_to += l->state;
+  l->saved_to += l->saved_row;
+}
+
+/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, and no bias
+ * has a far part; otherwise `left` steps are left. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K>
+__device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
+                                              forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const real given = l->coming[0][0];
+  if (ONE && (WHOLE || AHEAD + lane % AHEAD < left)) {
+    forward_read(0, c.hidden, l);
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < AHEAD; ++i) {
+    if (WHOLE || i < left) {
+      real x[K];
+      BPPSA_UNROLL
+      for (int k = 0; k < l->GIVEN; ++k) {
+        x[k] = ONE ? __shfl_sync(0xffffffffu, given, i) : l->coming[ONE ? 0 : i][k];
+      }
+      if (!ONE && (WHOLE || AHEAD + i < left)) {
+        forward_read(i, c.hidden, l);
+      }
+      forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, !WHOLE && l->is_far, x, shared + i % 2 * HP, l);
+    }
+  }
+}
+
+/* A lane's weights, and the distances between its steps. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_prepare(const layer_arrays<real> &c, int lane, real *shared,
+                                                forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      l->w[k][r] = r < hidden ? c.w_hh[(k * hidden + j) * hidden + r] : 0;
+    }
+    l->b_h[k] = sum_bias(cell<real>::FAR, c.b_hh[k * hidden + j]);
+    l->w_x[k] = ONE ? c.w_ih[k * hidden + j] : 0;
+    l->b_x[k] = ONE ? sum_bias(cell<real>::FAR, c.b_ih[k * hidden + j]) : 0;
+  }
+  l->is_far = cell<real>::FAR && __any_sync(0xffffffffu, unit_is_far(K, c, j)) != 0;
+  l->state = c.batch * hidden;
+  l->saved_row = l->state * cell<real>::SAVED;
+  l->input_row = ONE ? AHEAD * c.batch : l->state * K;
+  if (lane >= hidden && lane < HP) {
+    shared[lane] = shared[HP + lane] = 0;
+  }
+}
+
+/* Goes to the step behind h_t of sample b. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_seek(const layer_arrays<real> &c, int lane, int64_t b, int64_t t,
+                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, row = t * c.batch + b;
+  l->input = ONE ? c.x + row + lane % AHEAD * c.batch : c.pre + row * K * hidden + j;
+  l->h_to = c.h + (row + c.batch) * hidden + j;
+  l->c_to = cell<real>::PAIR ? c.cells + (row + c.batch) * hidden + j : NULL;
+  l->saved_to = cell<real>::SAVED > 0 ? c.saved + row * cell<real>::SAVED * hidden + j : NULL;
+}
+
+/* Takes `left` steps from where the lane is. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
+                                            forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  BPPSA_UNROLL
+  for (int i = 0; i < l->ROOM; ++i) {
+    if ((ONE ? lane % AHEAD : i) < left) {
+      forward_read(i, c.hidden, l);
+    }
+  }
+  for (; left >= 2 * AHEAD && !l->is_far; left -= AHEAD) {
+    forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l);
+  }
+  for (; left > 0; left -= AHEAD) {
+    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, l);
+  }
+}
+
+/* Takes sample b through all steps. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_sample(const layer_arrays<real> &c, int lane, int64_t b, real *shared,
+                                               forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t first = b * c.hidden + (lane < c.hidden ? lane : 0);
+  forward_prepare<real, cell>(c, lane, shared, l);
+  forward_seek<real, cell>(c, lane, b, 0, l);
+  l->h = c.h[first];
+  l->c = cell<real>::PAIR ? c.cells[first] : 0;
+  forward_run<real, cell>(c, lane, c.steps, shared, l);
+}
+
+/* h_1 .. h_T with a warp for each sample and a lane for each unit, whose rows of W_hh are in registers; lanes beyond H do the
+ * same as lane 0. ONE: an input of size 1, whose products are computed here. shared: 2 · HP reals. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  BPPSA_SHARED(real, memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  forward_sample<real, cell>(c, (int)threadIdx.x, blockIdx.x, launch_held(memory), &l);
+}
+
+/* h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H], and what is saved to
+ * saved [SAVED][H]; c of a pair stays in the GPU's memory, where a thread reads its numbers from cells_in [H] and writes them to
+ * cells_out [H], which may be the same array. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const real *w, int64_t row, const real *in, real *out,
+                                              const real *cells_in, real *cells_out, real *saved_to) {
+  enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
+  const int64_t hidden = c.hidden;
+  for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+    real product[K], pre[K], saved[SAVED];
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      product[k] = sum_bias(cell<real>::FAR, c.b_hh[k * hidden + j]);
+      pre[k] = c.pre[(row * K + k) * hidden + j];
+    }
+    for (int64_t r = 0; r < hidden; ++r) {
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        product[k] += in[r] * w[(r * K + k) * hidden + j];
+      }
+    }
+    real of_c = cell<real>::PAIR ? cells_in[j] : 0;
+    const bool is_far = cell<real>::FAR && unit_is_far(K, c, j);
+    out[j] = unit_forward<real, cell>(c, j, is_far, pre, product, in[j], &of_c, saved);
+    if constexpr (cell<real>::PAIR) {
+      cells_out[j] = of_c;
+    }
+    BPPSA_UNROLL
+    for (int v = 0; v < cell<real>::SAVED; ++v) {
+      saved_to[v * hidden + j] = saved[v];
+    }
+  }
+}
+
+/* Where W_hhᵀ is read from: `copy`, in shared memory, if it fits. A barrier follows. */
+template <typename real>
+__device__ __forceinline__ const real *held_weights(int64_t count, const real *w_t, bool fits, real *copy) {
+  for (int64_t at = threadIdx.x; fits && at < count; at += blockDim.x) {
+    copy[at] = w_t[at];
+  }
+  return fits ? copy : w_t;
+}
+
+/* For any H: a block for each sample, whose threads share the units. w_t [H][G·H]: W_hhᵀ, in shared memory if it fits. shared:
+ * 2 · H reals, and those of w_t if it fits. */
+template <typename real, template <typename> class cell>
+__global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w_t, bool fits) {
+  enum { K = cell<real>::MATRICES };
+  BPPSA_SHARED(real, shared);
+  const int64_t b = blockIdx.x, hidden = c.hidden;
+  real *in = shared, *out = shared + hidden;
+  if (c.pause != NULL && *c.pause == 0) { /* the states have been computed in parallel */
+    return;
+  }
+  const real *w = held_weights(hidden * K * hidden, w_t, fits, shared + 2 * hidden);
+  for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+    in[j] = c.h[b * hidden + j];
+  }
+  __syncthreads();
+  for (int64_t t = 0; t < c.steps; ++t) {
+    const int64_t row = t * c.batch + b;
+    forward_units<real, cell>(c, w, row, in, out, c.cells + row * hidden, c.cells + (row + c.batch) * hidden,
+                              c.saved + row * cell<real>::SAVED * hidden);
+    for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+      c.h[(row + c.batch) * hidden + j] = out[j];
+    }
+    __syncthreads();
+    real *swap = in;
+    in = out;
+    out = swap;
+  }
+}
+
+#endif

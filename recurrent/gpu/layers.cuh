@@ -1,0 +1,228 @@
+/* The inside of recurrent networks on a GPU: what layers_cuda.cu and passes_cuda.cu share. */
+#ifndef BPPSA_RECURRENT_GPU_LAYERS_CUH
+#define BPPSA_RECURRENT_GPU_LAYERS_CUH
+
+#include "core/base/alloc.h"
+#include "core/compute/check.cuh"
+#include "core/compute/linear_kernels.cuh"
+#include "core/compute/memory_internal.h"
+#include "recurrent/gpu/cell_cuda.cuh"
+#include "recurrent/gpu/speculate.cuh"
+#include "recurrent/recurrent_internal.h"
+
+enum { MOST_BLOCKS = INT32_MAX };
+
+/* Arrays of the parallel forward pass (speculate_arrays), which a GPU goes through by itself. */
+struct speculate_memory {
+  void *ends[2], *doubtful[2], *aside, *steps, *found, *gaps, *paths, *report;
+};
+
+/* And of one whose phases run on the host (recurrent/walk.h): what lanes are told and have found; a window of their inputs and of
+ * what their steps save. Its states are n->forward.scratch. */
+struct walk_memory {
+  void *items, *found, *inputs, *saved;
+};
+
+struct recurrent_gpu {
+  speculate_memory speculate;
+  walk_memory walk;
+  const bppsa_cell_cuda *cell;
+  const bppsa_device *device;
+  int32_t index;
+  int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
+  int most_cluster;                 /* as of speculate_arrays */
+  bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
+  cudaStream_t stream;
+  void *memory;
+  int64_t chunks;     /* fused: P; 1 for BP */
+  int64_t links;      /* their products, all of them where g_0 leaves the network (config.ends) */
+  bool prepared;      /* the present layer's products have been queued */
+  bool carried;       /* and the gradients between its chunks */
+  bool sums;          /* the walk sums weight gradients */
+  const void *last;   /* g_T of the top layer if it is not in g, otherwise NULL */
+  int64_t *lengths;   /* [B], of the present samples */
+  int64_t *drawn;     /* [1 + B]: the step of training, and the samples' numbers in the data set */
+  int64_t *drop_step; /* page-locked host memory: the step, which is copied to `drawn` when the work runs */
+  void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone;
+};
+
+namespace {
+
+inline int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+inline int64_t size_of(const recurrent_network *n) {
+  return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+inline void *offset(const recurrent_network *n, const void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)base + reals * size_of(n);
+}
+
+/* Bytes of all samples' states. */
+inline int64_t state_bytes(const recurrent_network *n) {
+  return n->batch * bppsa_recurrent_state_size(n) * size_of(n);
+}
+
+/* The cell's launchers for a real type. */
+template <typename real> const cell_launchers<real> &launchers(const recurrent_network *n);
+template <> inline const cell_launchers<float> &launchers(const recurrent_network *n) {
+  return n->gpu->cell->f32;
+}
+template <> inline const cell_launchers<double> &launchers(const recurrent_network *n) {
+  return n->gpu->cell->f64;
+}
+
+/* Calls a launcher without arrays, for the network's dtype. */
+#define LAUNCH(n, name, ...)                                                                                                     \
+  ((n)->config.dtype == BPPSA_F32 ? launchers<float>(n).name(__VA_ARGS__) : launchers<double>(n).name(__VA_ARGS__))
+
+/* Calls f<real>(..) for the network's dtype. */
+#define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
+
+/* A parameter's value or gradient in GPU memory. */
+inline void *place_of(const recurrent_network *n, int64_t layer, int64_t which, bool gradient) {
+  const bppsa_parameter *first = n->base.parameters, *p = bppsa_recurrent_parameter(n, layer, which);
+  const int64_t distance = (char *)p->value.data - (char *)first->value.data;
+  return (char *)(gradient ? n->base.device_gradients : n->base.device_values) + distance;
+}
+
+inline int64_t top_of(const recurrent_network *n) {
+  return bppsa_recurrent_layers(&n->config) - 1;
+}
+
+/* A parameter of the head, or its gradient. */
+inline void *head_place(const recurrent_network *n, int64_t which, bool gradient) {
+  return place_of(n, top_of(n) + 1, which, gradient);
+}
+
+/* Is layer l, in either direction, the first one? */
+inline bool is_first(const recurrent_network *n, int64_t l) {
+  return bppsa_recurrent_level(n, l) == 0;
+}
+
+/* Is the first layer's input of size 1, so that its products are computed within the sweeps? */
+inline bool is_one(const recurrent_network *n) {
+  return n->config.input == 1 && n->config.hidden <= CHUNK_HIDDEN;
+}
+
+/* Is delta_x of layer l read by other work? */
+inline bool wants_delta_x(const recurrent_network *n, int64_t l) {
+  return !n->gpu->sums || !is_first(n, l) || n->config.input > 1 || n->config.input_gradients;
+}
+template <typename real> bppsa_status product(const recurrent_network *n, product_operands<real> p, int64_t parts) {
+  const int64_t rows = divide_up(p.m, PRODUCT_TILE), columns = divide_up(p.n + p.ones, PRODUCT_TILE);
+  if (columns * parts > 65535) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product on a GPU: %lld columns, expected at most %d", (long long)p.n,
+                      65535 / (int)parts * PRODUCT_TILE);
+  }
+  p.k_part = divide_up(p.k, parts);
+  BPPSA_LAUNCH(bppsa_linear_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
+               2 * PRODUCT_DEPTH * (PRODUCT_TILE + 1) * sizeof(real), n->gpu->stream, p, (int)columns);
+  return bppsa_cuda_check(cudaGetLastError(), "product: launch");
+}
+
+/* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in]; near: of the bias its near part alone */
+template <typename real>
+bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
+                          const void *bias, bool near, void *y) {
+  product_operands<real> p = {};
+  p.m = rows;
+  p.n = out;
+  p.k = p.b_column = p.a_row = in;
+  p.a = (const real *)x;
+  p.b = (const real *)w;
+  p.a_column = p.b_row = 1;
+  p.bias = (const real *)bias;
+  p.near = near;
+  p.c = (real *)y;
+  return product(n, p, 1);
+}
+
+/* The input of layer l in the present batch. */
+inline const void *input_of(const recurrent_network *n, int64_t l) {
+  if (l == 0) {
+    return n->ragged.active ? n->ragged.x : n->x;
+  }
+  return n->config.bidirectional || bppsa_recurrent_drops(n, l) ? n->layers[l].below
+                                                                : offset(n, n->layers[l - 1].h, n->batch * n->config.hidden);
+}
+
+template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n, int64_t l) {
+  layer_arrays<real> c = {};
+  const bppsa_recurrent_config *config = &n->config;
+  c.steps = config->seq_len;
+  c.batch = n->batch;
+  c.hidden = config->hidden;
+  c.input = n->layers[l].input;
+  c.relu = config->nonlinearity == BPPSA_NONLINEARITY_RELU;
+  c.w_ih = (const real *)place_of(n, l, W_IH, false);
+  c.w_hh = (const real *)place_of(n, l, W_HH, false);
+  c.b_ih = (const real *)place_of(n, l, B_IH, false);
+  c.b_hh = (const real *)place_of(n, l, B_HH, false);
+  c.x = (const real *)input_of(n, l);
+  c.pre = is_first(n, l) && is_one(n) ? NULL : (real *)n->pre;
+  c.h = (real *)n->layers[l].h;
+  c.cells = (real *)n->layers[l].c;
+  c.saved = (real *)n->layers[l].saved;
+  c.g = (real *)n->g;
+  c.last = l == top_of(n) && n->gpu->last != NULL ? (const real *)n->gpu->last
+                                                  : c.g + c.steps * c.batch * bppsa_recurrent_state_size(n);
+  c.injected = bppsa_recurrent_injected(n, l);
+  c.want_input = config->input_gradients || config->ends.after != NULL;
+  c.store_g = true;
+  c.delta_x = (real *)n->pre;
+  c.delta_h = (real *)n->delta_h;
+  for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
+    c.columns[k] = (real *)n->columns[k];
+  }
+  c.diagonal = (real *)n->diagonal;
+  return c;
+}
+
+/* Copies a part of states, H numbers of each row, between arrays whose rows are `to_row` and `from_row` numbers apart. */
+inline bppsa_status copy_part(const recurrent_network *n, int64_t rows, const void *from, int64_t from_row, void *to,
+                              int64_t to_row, const char *what) {
+  const int64_t hidden = n->config.hidden, width = hidden * size_of(n);
+  if (from_row == hidden && to_row == hidden) {
+    return bppsa_cuda_check(cudaMemcpyAsync(to, from, (size_t)(rows * width), cudaMemcpyDeviceToDevice, n->gpu->stream), what);
+  }
+  return bppsa_cuda_check(cudaMemcpy2DAsync(to, (size_t)(to_row * size_of(n)), from, (size_t)(from_row * size_of(n)),
+                                            (size_t)width, (size_t)rows, cudaMemcpyDeviceToDevice, n->gpu->stream),
+                          what);
+}
+
+} // namespace
+
+/* ---- forward passes (passes_cuda.cu), as in recurrent_backend ---- */
+
+bppsa_status bppsa_gpu_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_gpu_forward(recurrent_network *n, const void *h0);
+bppsa_status bppsa_gpu_forward_look(recurrent_network *n);
+bppsa_status bppsa_gpu_forward_tell(recurrent_network *n);
+bppsa_status bppsa_gpu_forward_window(recurrent_network *n, int64_t layer, bool guesses, int64_t count, int64_t steps);
+
+/* ---- samples of their own lengths, and dropout (sequences_cuda.cu) ---- */
+
+bppsa_status bppsa_gpu_sequences_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_gpu_sequences_allocate(recurrent_network *n); /* what is in host memory */
+void bppsa_gpu_sequences_free(recurrent_network *n);
+/* Queues what a forward pass begins with: lengths, samples and step go to the GPU, and the input's rows are cut. */
+bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n);
+/* Copies rows [T][b] of so many numbers, with 0 behind the samples' ends; from NULL: writes the zeros alone. */
+bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to,
+                           int64_t to_row);
+bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l); /* of layer l, and what it saves */
+/* As bppsa_ragged_gather_ends and bppsa_ragged_scatter_ends, of rows [T][b]. */
+bppsa_status bppsa_gpu_gather_ends(const recurrent_network *n, const void *rows, int64_t row, int64_t width, void *ends,
+                                   int64_t end_row);
+bppsa_status bppsa_gpu_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_row, int64_t row, int64_t width,
+                                    void *rows);
+/* As bppsa_recurrent_drop; rows begin so many numbers apart. */
+bppsa_status bppsa_gpu_drop_rows(const recurrent_network *n, int64_t l, const void *from, int64_t from_row, void *to,
+                                 int64_t to_row);
+bppsa_status bppsa_gpu_drop(const recurrent_network *n, int64_t l, const void *rows, void *left);
+void bppsa_gpu_tell_step(recurrent_network *n, int64_t step);
+
+#endif

@@ -1,0 +1,85 @@
+/* Samples of their own lengths, and dropout, on a GPU. Arrays have all steps of all samples; behind a sample's end there are
+ * zeros. */
+#ifndef BPPSA_RECURRENT_GPU_SEQUENCE_KERNELS_CUH
+#define BPPSA_RECURRENT_GPU_SEQUENCE_KERNELS_CUH
+
+#include <stdint.h>
+
+#include "core/base/philox.h"
+#include "core/compute/launch.cuh"
+
+/* Rows of `width` numbers of an array [T][b], which begin from_row and to_row numbers apart. */
+template <typename real> struct sequence_rows {
+  const int64_t *lengths; /* [b] */
+  const real *from;       /* NULL: the rows of a sample's steps stay as they are */
+  real *to;
+  int64_t count, width, from_row, to_row, batch; /* count: of numbers */
+};
+
+/* Copies the rows of a sample's steps, and writes 0 behind its end. */
+template <typename real> __global__ void bppsa_sequence_cut(sequence_rows<real> r) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < r.count) {
+    const int64_t row = at / r.width, i = at % r.width;
+    const bool runs = row / r.batch < r.lengths[row % r.batch];
+    real *to = r.to + row * r.to_row + i;
+    if (!runs) {
+      *to = 0;
+    } else if (r.from != nullptr) {
+      *to = r.from[row * r.from_row + i];
+    }
+  }
+}
+
+/* The rows of the samples' last steps, and an array [b] of them. */
+template <typename real> struct sequence_ends {
+  const int64_t *lengths;
+  real *rows, *ends;
+  int64_t count, width, row, end_row, batch; /* count: of numbers */
+  bool back;                                 /* from ends to rows */
+};
+
+template <typename real> __global__ void bppsa_sequence_ends(sequence_ends<real> e) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < e.count) {
+    const int64_t b = at / e.width, i = at % e.width;
+    real *inside = e.rows + ((e.lengths[b] - 1) * e.batch + b) * e.row + i, *outside = e.ends + b * e.end_row + i;
+    if (e.back) {
+      *inside = *outside;
+    } else {
+      *outside = *inside;
+    }
+  }
+}
+
+/* Rows of an array [T][b], as above. */
+template <typename real> struct drop_rows {
+  const int64_t *drawn; /* the step of training, then the samples' numbers in the data set [b] */
+  const real *from;
+  real *to;
+  int64_t count, blocks, width, from_row, to_row, batch, steps; /* count: of blocks of four numbers; blocks: of a row */
+  uint64_t seed, stream;                                        /* stream: of step 0 */
+  double dropout;
+};
+
+/* As dropout.c: a block of four random numbers a thread. */
+template <typename real> __global__ void bppsa_recurrent_drop(drop_rows<real> r) {
+  enum { NUMBERS = 4 };
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= r.count) {
+    return;
+  }
+  const int64_t row = at / r.blocks, block = at % r.blocks, step = row / r.batch;
+  const uint64_t sample = (uint64_t)r.drawn[1 + row % r.batch];
+  const double most = r.dropout * 0x1p32;
+  const real scale = (real)(1 / (1 - r.dropout));
+  uint32_t random[NUMBERS];
+  bppsa_random_block(r.seed, r.stream + ((uint64_t)r.drawn[0] << 32),
+                     (sample * (uint64_t)r.steps + (uint64_t)step) * (uint64_t)r.blocks + (uint64_t)block, random);
+  for (int i = 0; i < NUMBERS && block * NUMBERS + i < r.width; ++i) {
+    const int64_t unit = block * NUMBERS + i;
+    r.to[row * r.to_row + unit] = (double)random[i] >= most ? r.from[row * r.from_row + unit] * scale : 0;
+  }
+}
+
+#endif

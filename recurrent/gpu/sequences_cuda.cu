@@ -1,0 +1,166 @@
+/* Samples of their own lengths, and dropout, on a GPU.
+ *
+ * All samples of a batch run at the same time, so that the longest one says how long a pass takes. Every sample goes through all T
+ * steps: from inputs that are 0 behind its end, and with gradients that are 0 behind it. What it makes of them is replaced by
+ * zeros, layer by layer, before something reads it.
+ *
+ * The lengths, and the samples and the step of training that dropout draws by, are read from the caller's memory when the queued
+ * work runs, so that a recorded pass finds the present ones.
+ */
+#include "core/compute/memory.h"
+#include "recurrent/gpu/layers.cuh"
+#include "recurrent/gpu/sequence_kernels.cuh"
+
+enum { THREADS = 256 };
+
+namespace {
+
+unsigned blocks_of(int64_t count) {
+  return (unsigned)divide_up(count, THREADS);
+}
+
+cudaStream_t stream_of(const recurrent_network *n) {
+  return n->gpu->stream;
+}
+
+template <typename real>
+bppsa_status cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to, int64_t to_row) {
+  sequence_rows<real> r = {};
+  r.lengths = n->gpu->lengths;
+  r.from = (const real *)from;
+  r.to = (real *)to;
+  r.count = n->config.seq_len * n->batch * width;
+  r.width = width;
+  r.from_row = from_row;
+  r.to_row = to_row;
+  r.batch = n->batch;
+  BPPSA_LAUNCH(bppsa_sequence_cut<real>, blocks_of(r.count), THREADS, 0, stream_of(n), r);
+  return bppsa_cuda_check(cudaGetLastError(), "samples of their own lengths: launch");
+}
+
+template <typename real>
+bppsa_status move_ends(const recurrent_network *n, void *rows, int64_t row, int64_t width, void *ends, int64_t end_row,
+                       bool back) {
+  sequence_ends<real> e = {};
+  e.lengths = n->gpu->lengths;
+  e.rows = (real *)rows;
+  e.ends = (real *)ends;
+  e.count = n->batch * width;
+  e.width = width;
+  e.row = row;
+  e.end_row = end_row;
+  e.batch = n->batch;
+  e.back = back;
+  BPPSA_LAUNCH(bppsa_sequence_ends<real>, blocks_of(e.count), THREADS, 0, stream_of(n), e);
+  return bppsa_cuda_check(cudaGetLastError(), "samples of their own lengths: launch");
+}
+
+template <typename real>
+bppsa_status drop(const recurrent_network *n, int64_t l, const void *from, int64_t from_row, void *to, int64_t to_row) {
+  enum { NUMBERS = 4 };
+  drop_rows<real> r = {};
+  r.drawn = n->gpu->drawn;
+  r.from = (const real *)from;
+  r.to = (real *)to;
+  r.width = bppsa_recurrent_outputs(&n->config);
+  r.blocks = divide_up(r.width, NUMBERS);
+  r.count = n->config.seq_len * n->batch * r.blocks;
+  r.from_row = from_row;
+  r.to_row = to_row;
+  r.batch = n->batch;
+  r.steps = n->config.seq_len;
+  r.seed = n->config.dropout_seed;
+  r.stream = bppsa_recurrent_drop_stream(n, l);
+  r.dropout = n->config.dropout;
+  BPPSA_LAUNCH(bppsa_recurrent_drop<real>, blocks_of(r.count), THREADS, 0, stream_of(n), r);
+  return bppsa_cuda_check(cudaGetLastError(), "dropout: launch");
+}
+
+} // namespace
+
+/* ---- memory ---- */
+
+bppsa_status bppsa_gpu_sequences_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t outputs = bppsa_recurrent_outputs(c), widest = n->base.classes > outputs ? n->base.classes : outputs;
+  const int64_t size = (int64_t)sizeof(int64_t);
+  if (c->lengths) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, c->input, &n->ragged.x, bytes));
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, widest, &n->ragged.packed, bytes));
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, 1, c->batch, c->hidden, &n->ragged.ends, bytes));
+    BPPSA_TRY(visit((void **)&n->gpu->lengths, c->batch * size, bytes));
+  }
+  return c->dropout > 0 ? visit((void **)&n->gpu->drawn, (1 + c->batch) * size, bytes) : BPPSA_OK;
+}
+
+bppsa_status bppsa_gpu_sequences_allocate(recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  if (c->lengths) {
+    n->ragged.place = (recurrent_place *)bppsa_calloc(c->batch, sizeof *n->ragged.place);
+    BPPSA_TRY(n->ragged.place != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY);
+  }
+  return c->dropout > 0 ? bppsa_memory_alloc_staging(n->gpu->device, sizeof *n->gpu->drop_step, (void **)&n->gpu->drop_step)
+                        : BPPSA_OK;
+}
+
+void bppsa_gpu_sequences_free(recurrent_network *n) {
+  bppsa_free(n->ragged.place);
+  if (n->gpu->drop_step != NULL) {
+    bppsa_memory_free_staging(n->gpu->device, n->gpu->drop_step);
+  }
+}
+
+/* ---- passes ---- */
+
+void bppsa_gpu_tell_step(recurrent_network *n, int64_t step) {
+  if (n->gpu->drop_step != NULL) {
+    *n->gpu->drop_step = step;
+  }
+}
+
+bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n) {
+  const bppsa_device *device = n->gpu->device;
+  const int64_t size = (int64_t)sizeof(int64_t), input = n->config.input;
+  if (n->config.dropout > 0 && n->drop_samples != NULL) {
+    BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->drawn, n->gpu->drop_step, size));
+    BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->drawn + 1, n->drop_samples, n->batch * size));
+  }
+  if (!n->ragged.active) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->lengths, n->ragged.lengths, n->batch * size));
+  return bppsa_gpu_cut(n, n->x, input, input, n->ragged.x, input);
+}
+
+bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to,
+                           int64_t to_row) {
+  return OF_TYPE(n, cut, n, from, width, from_row, to, to_row);
+}
+
+bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l) {
+  const recurrent_layer *layer = &n->layers[l];
+  const int64_t hidden = n->config.hidden, saved = n->cell->saved * hidden, first = n->batch * hidden;
+  BPPSA_TRY(bppsa_gpu_cut(n, NULL, hidden, 0, offset(n, layer->h, first), hidden));
+  BPPSA_TRY(layer->c != NULL ? bppsa_gpu_cut(n, NULL, hidden, 0, offset(n, layer->c, first), hidden) : BPPSA_OK);
+  return layer->saved != NULL ? bppsa_gpu_cut(n, NULL, saved, 0, layer->saved, saved) : BPPSA_OK;
+}
+
+bppsa_status bppsa_gpu_gather_ends(const recurrent_network *n, const void *rows, int64_t row, int64_t width, void *ends,
+                                   int64_t end_row) {
+  return OF_TYPE(n, move_ends, n, (void *)rows, row, width, ends, end_row, false);
+}
+
+bppsa_status bppsa_gpu_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_row, int64_t row, int64_t width,
+                                    void *rows) {
+  return OF_TYPE(n, move_ends, n, rows, row, width, (void *)ends, end_row, true);
+}
+
+bppsa_status bppsa_gpu_drop_rows(const recurrent_network *n, int64_t l, const void *from, int64_t from_row, void *to,
+                                 int64_t to_row) {
+  return OF_TYPE(n, drop, n, l, from, from_row, to, to_row);
+}
+
+bppsa_status bppsa_gpu_drop(const recurrent_network *n, int64_t l, const void *rows, void *left) {
+  const int64_t width = bppsa_recurrent_outputs(&n->config);
+  return bppsa_gpu_drop_rows(n, l, rows, width, left, width);
+}

@@ -1,0 +1,510 @@
+/* The forward pass in parallel over time (recurrent/parallel_forward.h), for H <= 32: a warp for each chunk and sample, with W_hh
+ * in registers as in forward_kernels.cuh. The host never waits: every kernel finds in memory what those before it left to do.
+ *
+ *     speculate     every chunk from W steps early
+ *     mend          the first round: verifies the chunks that are doubtful and walks through those that do not fit
+ *     rest          one launch for all that follows, the warps of a cluster of blocks for each sample:
+ *                     the chunks behind the first one that moved far begin anew from its end
+ *                     further rounds, while there is something doubtful
+ *                     the tail, by one warp: what is still doubtful, one chunk after the other
+ *                     during a pause instead of all others, by one warp: the sequential pass
+ *                     it sums up what was done, and decides about pauses
+ *
+ * Every round reads the last states and the doubts that the round before it left of each chunk, and writes new ones to another
+ * place. Wider layers (speculate_any.cuh, speculate_wide.cuh) have a launch for each of these phases. */
+#ifndef BPPSA_RECURRENT_GPU_SPECULATE_KERNELS_CUH
+#define BPPSA_RECURRENT_GPU_SPECULATE_KERNELS_CUH
+
+#include <string.h>
+
+#include "core/base/cut.h"
+#include "core/compute/cluster.cuh"
+#include "recurrent/gpu/forward_kernels.cuh"
+#include "recurrent/gpu/speculate.cuh"
+#include "recurrent/pause.h"
+#include "recurrent/settle.h"
+
+template <typename real> __device__ __forceinline__ real distance_of(real a, real b) {
+  return a > b ? a - b : b - a;
+}
+
+__device__ __forceinline__ bool same_bits(float a, float b) {
+  return __float_as_int(a) == __float_as_int(b);
+}
+__device__ __forceinline__ bool same_bits(double a, double b) {
+  return __double_as_longlong(a) == __double_as_longlong(b);
+}
+
+/* How far the new state of a unit is from the stored one: h, and of a pair c, which has no bound, relative to max(1, |c|). 0 where
+ * both have the same bits; NaN where they cannot be compared. */
+template <bool PAIR, typename real>
+__device__ __forceinline__ real unit_distance(real h, real stored, real c, real stored_c, bool *same) {
+  *same = same_bits(h, stored) && (!PAIR || same_bits(c, stored_c));
+  real distance = *same ? 0 : distance_of(h, stored);
+  if (PAIR && !*same) {
+    const real size = c < 0 ? -c : c, of_c = distance_of(c, stored_c) / (size > 1 ? size : 1);
+    distance = of_c > distance || of_c != of_c ? of_c : distance;
+  }
+  return distance;
+}
+
+/* One of the two places of ends and doubts. An index that is no constant would put all of the kernel's parameters on the stack. */
+template <typename T> __device__ __forceinline__ T *place_of_round(T *const places[2], int place) {
+  return place == 0 ? places[0] : places[1];
+}
+
+/* The first chunk from `from` on for which `is` holds; C: none. A warp asks for 32 chunks at once. The same in all its lanes. */
+template <typename predicate>
+__device__ __forceinline__ int64_t first_chunk(int64_t from, int64_t chunks, int lane, const predicate &is) {
+  for (; from < chunks; from += WARP_LANES) {
+    const int64_t chunk = from + lane;
+    const unsigned found = __ballot_sync(0xffffffffu, chunk < chunks && is(chunk));
+    int64_t first = from;
+    for (unsigned left = found; found != 0 && (left & 1) == 0; left >>= 1) {
+      ++first;
+    }
+    if (found != 0) {
+      return first;
+    }
+  }
+  return chunks;
+}
+
+/* The first chunk of sample b that moved far in the first round; C: none. */
+template <typename real>
+__device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b) {
+  const int *found = s.found + s.chunks * c.batch;
+  return first_chunk(0, s.chunks, lane,
+                     [&](int64_t chunk) { return chunk > 0 && (found[chunk * c.batch + b] & SPECULATE_FAR) != 0; });
+}
+
+/* The next chunk of sample b, from `from` on, that the rounds left doubtful; C: none. */
+template <typename real>
+__device__ __forceinline__ int64_t next_doubtful(const speculate_arrays<real> &s, int in, int64_t from, int lane, int64_t batch,
+                                                 int64_t b) {
+  const int *doubtful = place_of_round(s.doubtful, in);
+  return first_chunk(from, s.chunks, lane, [&](int64_t chunk) { return doubtful[chunk * batch + b] != 0; });
+}
+
+/* The tail writes what it did with the chunks that it walks through. This clears a chunk's numbers beforehand. */
+template <typename real>
+__device__ __forceinline__ void clear_tail(const speculate_arrays<real> &s, int64_t slot, int64_t batch) {
+  const int64_t item = (SPECULATE_PHASES - 1) * s.chunks * batch + slot;
+  s.steps[item] = s.found[item] = 0;
+}
+
+/* Chunk p of sample b from W steps early. ANEW: of the chunks from `from` on, none of which begins in front of that chunk, whose
+ * first state follows from the end of the chunk in front of it; the chunks before it are left as they are. */
+template <bool ANEW, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void speculate_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t p,
+                                                int64_t b, int64_t from, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { PAIR = cell<real>::PAIR };
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, slot = p * c.batch + b;
+  const int64_t begin = bppsa_cut(c.steps, s.chunks, p), end = bppsa_cut(c.steps, s.chunks, p + 1);
+  const int64_t least = ANEW ? bppsa_cut(c.steps, s.chunks, from) : 0,
+                from_end = ((from - 1) * c.batch + b) * (1 + PAIR) * hidden + j;
+  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
+  l->h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[b * hidden + j] : 0;
+  if constexpr (PAIR) {
+    l->c = ANEW ? s.ends[1][from_end + hidden] : at == 0 ? c.cells[b * hidden + j] : 0;
+  }
+  const int64_t state = l->state, saved_row = l->saved_row;
+  forward_seek<real, cell>(c, lane, b, at, l);
+  l->h_to = s.aside + slot * (1 + PAIR + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
+  l->c_to = l->h_to + hidden;
+  l->saved_to = l->h_to + (1 + PAIR) * hidden;
+  l->state = l->saved_row = 0;
+  forward_run<real, cell>(c, lane, begin - at, shared, l);
+  __syncwarp();
+  l->state = state;
+  l->saved_row = saved_row;
+  forward_seek<real, cell>(c, lane, b, begin, l);
+  forward_run<real, cell>(c, lane, end - begin, shared, l);
+  s.ends[ANEW][slot * (1 + PAIR) * hidden + j] = l->h;
+  if constexpr (PAIR) {
+    s.ends[ANEW][(2 * slot + 1) * hidden + j] = l->c;
+  }
+  s.doubtful[ANEW][slot] = at > least;
+  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + slot;
+  s.steps[item] = (int)(end - at);
+  s.found[item] = 0;
+}
+
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  BPPSA_SHARED(real, memory);
+  const int lane = (int)threadIdx.x;
+  const int64_t slot = blockIdx.x;
+  real *shared = launch_held(memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  const bool idle = s.report->pause.left > 0;
+  if (slot == 0 && lane == 0) {
+    s.report->idle = idle;
+  }
+  if (idle) {
+    return;
+  }
+  s.gaps[slot] = 0;
+  clear_tail(s, slot, c.batch);
+  forward_prepare<real, cell>(c, lane, shared, &l);
+  speculate_chunk<false, real, cell>(c, s, lane, slot / c.batch, slot % c.batch, 0, shared, &l);
+}
+
+/* Is every unit of a warp the same as the stored one, or at most as far away as a tolerance relative to `size`? */
+template <typename real> __device__ __forceinline__ bool warp_within(bool same, real distance, double size, double tolerance) {
+  const double most = tolerance * size; /* infinite where a state has overflowed: then only bits count */
+  return !__any_sync(0xffffffffu, !(same || (tolerance > 0 && isfinite(most) && (double)distance <= most)));
+}
+
+/* Does a walk stop at step t? is_within(tolerance): is the new state as close to the stored one, for all threads alike? It is asked
+ * twice at most, in a loop, so that its code and registers are there once. since: as of bppsa_walk_settles. */
+template <typename real, typename test>
+__device__ __forceinline__ bool walk_stops(const speculate_arrays<real> &s, bool first, int64_t t, const test &is_within,
+                                           int64_t *since) {
+  double tolerance = first ? s.accept : s.stop;
+  bool within = false, other = true; /* other: within one rounding, or near */
+  BPPSA_UNROLL_BY(1)
+  for (int asked = 0; asked < 2; ++asked) {
+    const bool answer = is_within(tolerance);
+    within = asked == 0 ? answer : within;
+    other = asked == 0 ? other : answer;
+    if (first || (!within && *since == BPPSA_SETTLE_NEVER)) {
+      break;
+    }
+    tolerance = within ? s.settled : BPPSA_SETTLE_GROWTH * s.stop;
+  }
+  return first ? within : bppsa_walk_settles(within && other, within, within || other, t, since);
+}
+
+/* What a walk through a chunk found. */
+template <typename real> struct walked {
+  int steps, found;
+  double gap;
+};
+
+/* Walks from h_begin in l until new and stored states agree, or to the end of the chunk. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane,
+                                                   int64_t b, int64_t begin, int64_t end, real *shared,
+                                                   forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { PAIR = cell<real>::PAIR };
+  walked<real> w = {};
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
+  int64_t since = BPPSA_SETTLE_NEVER;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = t * c.batch + b;
+    real x[K];
+    forward_seek<real, cell>(c, lane, b, t, l);
+    real *place = l->h_to, *place_c = l->c_to;
+    const real stored = *place, stored_c = PAIR ? *place_c : 0;
+    BPPSA_UNROLL
+    for (int k = 0; k < (ONE ? 1 : K); ++k) {
+      x[k] = ONE ? c.x[row] : c.pre[(row * K + k) * hidden + j];
+    }
+    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + (t - begin) % 2 * HP, l);
+    bool same;
+    const real distance = unit_distance<PAIR>(l->h, stored, l->c, stored_c, &same), size = l->h < 0 ? -l->h : l->h;
+    const double largest = c.relu ? (double)warp_largest(size) : 1, unit = largest > 1 ? largest : 1;
+    const auto is_within = [=](double tolerance) { return warp_within(same, distance, unit, tolerance); };
+    ++w.steps;
+    if (walk_stops(s, t == begin, t, is_within, &since)) {
+      *place = stored; /* and what was saved with this step belongs to the state in front of it */
+      if constexpr (PAIR) {
+        *place_c = stored_c;
+      }
+      w.gap = (double)warp_largest(distance);
+      return w;
+    }
+    w.found |= SPECULATE_CHANGED;
+    if (t + 1 == end) {
+      w.found |= SPECULATE_REACHED | ((double)warp_largest(distance) > s.far ? SPECULATE_FAR : 0);
+    }
+  }
+  return w;
+}
+
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void prepare_once(const layer_arrays<real> &c, int lane, real *shared, bool *prepared,
+                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  if (!*prepared) {
+    forward_prepare<real, cell>(c, lane, shared, l);
+    *prepared = true;
+  }
+}
+
+/* A round, in phase `phase`, for chunk p of sample b. `in`: where the ends and doubts before it are. *prepared: the lane has its
+ * weights. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t p,
+                                           int64_t b, int phase, int in, real *shared, bool *prepared,
+                                           forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { PAIR = cell<real>::PAIR };
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, slot = p * c.batch + b, item = phase * s.chunks * c.batch + slot;
+  const int64_t end = slot * (1 + PAIR) * hidden + j, before = (slot - c.batch) * (1 + PAIR) * hidden + j;
+  walked<real> w = {};
+  real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * hidden] : 0;
+  if (place_of_round(s.doubtful, in)[slot] != 0) { /* never of chunk 0 */
+    prepare_once<real, cell>(c, lane, shared, prepared, l);
+    l->h = place_of_round(s.ends, in)[before];
+    l->c = PAIR ? place_of_round(s.ends, in)[before + PAIR * hidden] : 0;
+    w = walk_chunk<real, cell>(c, s, lane, b, bppsa_cut(c.steps, s.chunks, p), bppsa_cut(c.steps, s.chunks, p + 1), shared, l);
+    last = (w.found & SPECULATE_REACHED) != 0 ? l->h : last;
+    last_c = (w.found & SPECULATE_REACHED) != 0 ? l->c : last_c;
+  }
+  place_of_round(s.ends, 1 - in)[end] = last;
+  if constexpr (PAIR) {
+    place_of_round(s.ends, 1 - in)[end + hidden] = last_c;
+  }
+  if (p + 1 < s.chunks) {
+    place_of_round(s.doubtful, 1 - in)[slot + c.batch] = (w.found & SPECULATE_REACHED) != 0;
+  }
+  if (p == 0) {
+    place_of_round(s.doubtful, 1 - in)[slot] = 0;
+  }
+  s.steps[item] = w.steps;
+  s.found[item] = w.found;
+  s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
+}
+
+/* The first round, which most chunks have no other behind. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  BPPSA_SHARED(real, memory);
+  const int64_t slot = blockIdx.x;
+  real *shared = launch_held(memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  bool prepared = false;
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  mend_chunk<real, cell>(c, s, (int)threadIdx.x, slot / c.batch, slot % c.batch, 1, 0, shared, &prepared, &l);
+}
+
+/* What is still doubtful of sample b, one chunk after the other. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void tail_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
+                                            int in, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
+  bool goes_on = false;
+  forward_prepare<real, cell>(c, lane, shared, l);
+  for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, b); p < s.chunks;
+       p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, b)) {
+    const int64_t slot = p * c.batch + b, item = (SPECULATE_PHASES - 1) * s.chunks * c.batch + slot,
+                  begin = bppsa_cut(c.steps, s.chunks, p);
+    if (!goes_on) {
+      __syncwarp(); /* states that other lanes wrote are not read, but the buffer is written again */
+      l->h = c.h[(begin * c.batch + b) * hidden + j];
+      l->c = cell<real>::PAIR ? c.cells[(begin * c.batch + b) * hidden + j] : 0;
+    }
+    const walked<real> w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, l);
+    __syncwarp();
+    goes_on = (w.found & SPECULATE_REACHED) != 0;
+    s.steps[item] = w.steps;
+    s.found[item] = w.found;
+    s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
+  }
+}
+
+/* A round's number belongs to its phase. */
+__device__ __forceinline__ int round_of(int phase) {
+  return phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
+}
+
+/* Adds what the phases in `ran` did with sample b to the sums of the pass, a warp together: a lane has every 32nd chunk. */
+template <typename real>
+__device__ __forceinline__ void sum_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
+                                           unsigned ran, bool first) {
+  speculate_sums *sums = &s.report->sums;
+  int64_t path = first ? 0 : s.paths[b], all = 0;
+  int changed = 0, round = 0;
+  bool anew = false, tail = false;
+  double gap = 0;
+  BPPSA_UNROLL_BY(4)
+  for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
+    const double accepted = s.gaps[p * c.batch + b];
+    gap = accepted > gap ? accepted : gap;
+  }
+  BPPSA_UNROLL_BY(1)
+  for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
+    const bool is_tail = phase == SPECULATE_PHASES - 1;
+    int longest = 0, steps = 0, here = 0;
+    if ((ran >> phase & 1) == 0) {
+      continue;
+    }
+    BPPSA_UNROLL_BY(4)
+    for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
+      const int64_t item = (phase * s.chunks + p) * c.batch + b;
+      const int taken = s.steps[item], found = s.found[item];
+      longest = taken > longest ? taken : longest;
+      steps += taken;
+      here += (found & SPECULATE_CHANGED) != 0;
+    }
+    const int64_t sum = warp_sum((int64_t)steps);
+    path += is_tail ? sum : (int64_t)warp_largest(longest);
+    all += sum;
+    round = here > 0 && !is_tail ? round_of(phase) : round;
+    changed += here;
+    anew = phase == SPECULATE_ANEW ? sum > 0 : anew;
+    tail = is_tail ? sum > 0 : tail;
+  }
+  changed = warp_sum(changed);
+  round = warp_largest(round);
+  gap = warp_largest(gap);
+  if (lane == 0) {
+    s.paths[b] = path;
+    (void)atomicAdd(&sums->steps, (unsigned long long)all);
+    (void)atomicAdd(&sums->mended, (unsigned long long)changed);
+    (void)atomicAdd(&sums->reseeded, anew ? 1ull : 0ull);
+    (void)atomicAdd(&sums->tails, tail ? 1ull : 0ull);
+    (void)atomicMax(&sums->path, (long long)path);
+    (void)atomicMax(&sums->rounds, (long long)round);
+    (void)atomicMax(&sums->gap, (long long)__double_as_longlong(gap));
+  }
+}
+
+/* A warp tells what it has to tell of sample b; ran: the phases that there were, a bit for each, none during a pause. The warp
+ * that is the last of the last layer writes the report, and decides about pauses. */
+template <typename real>
+__device__ __forceinline__ void report_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
+                                              unsigned ran, bool first, bool last) {
+  speculate_report *r = s.report;
+  if (ran != 0) {
+    sum_sample(c, s, lane, b, ran, first);
+  }
+  __syncwarp(); /* all lanes know whether there is a pause, which may be about to end */
+  if (lane != 0) {
+    return;
+  }
+  __threadfence(); /* others see this sample's numbers in the sums before they see that it is counted */
+  if (atomicAdd(&r->sums.samples, 1ull) + 1 < (unsigned long long)c.batch) {
+    return;
+  }
+  __threadfence(); /* this warp sees the numbers of all samples that are counted */
+  r->sums.samples = 0;
+  if (!last) {
+    return;
+  }
+  const volatile speculate_sums *sums = &r->sums;
+  speculate_report report = {};
+  report.pause = r->pause;
+  report.idle = r->idle;
+  if (ran == 0) {
+    --report.pause.left;
+  } else {
+    report.path = sums->path;
+    report.rounds = sums->rounds;
+    report.mended = (int64_t)sums->mended;
+    report.reseeded = (int64_t)sums->reseeded;
+    report.tails = (int64_t)sums->tails;
+    report.steps = (int64_t)sums->steps;
+    report.speculated = 1;
+    report.gap = __longlong_as_double(sums->gap);
+    report.pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(report.path, s.possible), report.pause);
+  }
+  *r = report; /* with sums of 0 */
+}
+
+/* Tells what the phases in `ran` did with each sample, a warp for each. */
+template <typename real>
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, unsigned ran, bool first, bool last) {
+  const int me = (int)threadIdx.x;
+  const int64_t b = (int64_t)blockIdx.x * (CHUNK_THREADS / WARP_LANES) + me / WARP_LANES;
+  const bool paused = s.report->pause.left > 0;
+  if (b < c.batch) {
+    report_sample(c, s, me % WARP_LANES, b, paused ? 0 : ran, first, last);
+  }
+}
+
+/* Is a chunk of sample b doubtful? The same in all lanes of a warp, which read at once. */
+template <typename real>
+__device__ __forceinline__ bool any_doubtful(const speculate_arrays<real> &s, int in, int lane, int64_t batch, int64_t b) {
+  const int *doubtful = place_of_round(s.doubtful, in);
+  int any = 0;
+  BPPSA_UNROLL_BY(4)
+  for (int64_t p = lane; p < s.chunks; p += WARP_LANES) {
+    any |= doubtful[p * batch + b];
+  }
+  return __any_sync(0xffffffffu, any) != 0;
+}
+
+/* At most, warps and threads of a block, and blocks of a sample. */
+enum { REST_WARPS = 8, REST_THREADS = REST_WARPS * WARP_LANES, REST_CLUSTER = 8 };
+
+/* A barrier of a sample's warps, behind which each sees what all have written. */
+__device__ __forceinline__ void rest_meet(int cluster) {
+  if (cluster > 1) {
+    cluster_meet();
+  } else {
+    __syncthreads();
+  }
+}
+
+/* All that the first round left to do, `cluster` blocks for each sample, whose warps take its chunks in turn. Most samples have
+ * nothing left; so this is one launch, whose phases end at barriers of a sample's own warps: speculation anew, further rounds, the
+ * tail by one of the warps, and what there is to tell. During a pause the one warp takes the sample through all steps. Every phase
+ * reads the weights again, so that registers hold them only during a phase. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(REST_THREADS, 1)
+    bppsa_recurrent_rest(layer_arrays<real> c, speculate_arrays<real> s, int cluster, int rounds, bool first, bool last) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  typedef forward_lane<real, K, HP, AHEAD, ONE> lane_of;
+  BPPSA_SHARED(real, memory);
+  const int lane = (int)threadIdx.x % WARP_LANES, of_block = (int)threadIdx.x / WARP_LANES;
+  const int64_t each = blockDim.x / WARP_LANES, warps = cluster * each;
+  const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * each + of_block;
+  real *shared = launch_held(memory + of_block * 2 * HP);
+  const bool idle = s.report->idle != 0; /* the last warp may change pause.left while others have not read it */
+  int in = rounds > 0;                   /* where the latest ends and doubts are */
+  bool doubtful = any_doubtful(s, in, lane, c.batch, b);
+  unsigned ran = 0;
+  if (idle && warp == 0) {
+    lane_of l = {};
+    forward_sample<real, cell>(c, lane, b, shared, &l);
+  } else if (!idle) {
+    ran = rounds > 0 ? 3 : 1;
+    const int64_t from = doubtful && rounds > 0 ? first_far(c, s, lane, b) + 1 : s.chunks;
+    if (from < s.chunks) {
+      lane_of l = {};
+      bool prepared = false;
+      rest_meet(cluster); /* all have looked for doubts before they change */
+      for (int64_t p = warp; p < s.chunks; p += warps) {
+        if (p < from) {
+          const int64_t item = (SPECULATE_ANEW * s.chunks + p) * c.batch + b;
+          s.steps[item] = s.found[item] = 0;
+        } else {
+          prepare_once<real, cell>(c, lane, shared, &prepared, &l);
+          speculate_chunk<true, real, cell>(c, s, lane, p, b, from, shared, &l);
+          __syncwarp();
+        }
+      }
+      ran |= 1u << SPECULATE_ANEW;
+      rest_meet(cluster);
+      doubtful = any_doubtful(s, in, lane, c.batch, b);
+    }
+    for (int phase = SPECULATE_ANEW + 1; doubtful && round_of(phase) <= rounds; ++phase) {
+      lane_of l = {};
+      bool prepared = false;
+      for (int64_t p = warp; p < s.chunks; p += warps) {
+        mend_chunk<real, cell>(c, s, lane, p, b, phase, in, shared, &prepared, &l);
+        __syncwarp();
+      }
+      in = 1 - in;
+      ran |= 1u << phase;
+      rest_meet(cluster);
+      doubtful = any_doubtful(s, in, lane, c.batch, b);
+    }
+    if (warp == 0 && doubtful) {
+      lane_of l = {};
+      tail_sample<real, cell>(c, s, lane, b, in, shared, &l);
+      ran |= 1u << (SPECULATE_PHASES - 1);
+    }
+  }
+  if (warp == 0) {
+    report_sample(c, s, lane, b, ran, first, last);
+  }
+}
+
+#endif

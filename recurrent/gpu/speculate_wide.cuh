@@ -1,0 +1,272 @@
+/* The parallel forward pass (recurrent/parallel_forward.h) of a wide layer, 32 < H <= 512: the phases of speculate_kernels.cuh,
+ * with a block or a cluster of blocks for each chunk and sample, as wide_kernels.cuh has one for each sample. A step is computed as
+ * there, so that it has the bits of the sequential pass.
+ *
+ * A walk that mends needs to know of all units whether their new states agree with the stored ones. Each unit hands out, beside its
+ * new state, how far it is from the stored one; so every warp of every block decides by the same numbers, one step later, when it
+ * has received them. By then the step is stored already: if it turns out to agree, its units put the stored state back. */
+#ifndef BPPSA_RECURRENT_GPU_SPECULATE_WIDE_CUH
+#define BPPSA_RECURRENT_GPU_SPECULATE_WIDE_CUH
+
+#include "recurrent/gpu/speculate_kernels.cuh"
+#include "recurrent/gpu/wide_kernels.cuh"
+
+/* The shape of a walk: two numbers of each unit travel, its state and a distance. */
+template <typename real, int K, int SIZE> struct wide_walk_shape : wide_shape<real, K, SIZE, false> {
+  typedef wide_shape<real, K, SIZE, false> base;
+  static constexpr int COUNT = 2 * base::HP, GATES = WIDE_AHEAD * COUNT * (int)sizeof(real),
+                       WEIGHTS = GATES + WIDE_AHEAD * (int)sizeof(cluster_gate),
+                       SHARED = WEIGHTS + K * base::LENT * base::UNITS * base::THREADS * (int)sizeof(real);
+};
+
+/* A thread's place among the chunks and samples. `first`: it writes what there is once for a chunk and sample. */
+template <typename real, typename shape> struct wide_item {
+  int64_t slot, p, b, j;
+  bool exists, writes, first;
+
+  __device__ __forceinline__ wide_item(const layer_arrays<real> &c, const wide_lane<real, shape> &l) {
+    slot = l.b;
+    p = slot / c.batch;
+    b = slot % c.batch;
+    exists = l.unit < c.hidden;
+    writes = exists && l.same == 0;
+    j = exists ? l.unit : 0;
+    first = threadIdx.x == 0 && blockIdx.x % shape::CLUSTER == 0;
+  }
+};
+
+/* ANEW: as of speculate_chunk. */
+template <typename real, template <typename> class cell, typename shape, bool ANEW>
+__global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  const wide_lane<real, shape> l(shared);
+  const wide_item<real, shape> i(c, l);
+  wide_forward_lane<real, K, shape> f;
+  const int64_t from = ANEW ? first_far(c, s, (int)threadIdx.x % WARP_LANES, i.b) + 1 : 0,
+                least = ANEW && from < s.chunks ? bppsa_cut(c.steps, s.chunks, from) : 0;
+  const int64_t begin = bppsa_cut(c.steps, s.chunks, i.p), end = bppsa_cut(c.steps, s.chunks, i.p + 1);
+  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
+  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + i.slot;
+  const bool walks = i.p >= from;
+  if (i.first) {
+    s.found[item] = 0;
+    s.steps[item] = walks ? (int)(end - at) : 0;
+    if (walks) {
+      s.doubtful[ANEW][i.slot] = at > least;
+    }
+    if (!ANEW) {
+      s.gaps[i.slot] = 0;
+      clear_tail(s, i.slot, c.batch);
+    }
+  }
+  if (walks) {
+    wide_forward_prepare(c, l, i.b, at, cell<real>::SAVED, cell<real>::FAR, &f);
+    const int64_t from_end = ((from - 1) * c.batch + i.b) * (1 + PAIR) * c.hidden + i.j;
+    f.h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[i.b * c.hidden + i.j] : 0;
+    if constexpr (PAIR) {
+      f.c = ANEW ? s.ends[1][from_end + c.hidden] : at == 0 ? c.cells[i.b * c.hidden + i.j] : 0;
+      f.c_to = c.cells + ((at + 1) * c.batch + i.b) * c.hidden + i.j;
+    }
+    f.quiet = begin - at;
+    wide_forward_run<true, real, cell>(c, end - at, l, &f);
+    if (i.writes) {
+      s.ends[ANEW][i.slot * (1 + PAIR) * c.hidden + i.j] = f.h;
+      if constexpr (PAIR) {
+        s.ends[ANEW][(2 * i.slot + 1) * c.hidden + i.j] = f.c;
+      }
+    }
+  }
+  l.finish();
+}
+
+/* The largest of HP numbers, or 0; NaN is passed over. The same in all threads. SIZE: of their absolute values. */
+template <bool SIZE, int HP, typename real> __device__ __forceinline__ real wide_largest(const real *numbers) {
+  real largest = 0;
+  BPPSA_UNROLL
+  for (int at = 0; at < HP / WARP_LANES; ++at) {
+    const real given = numbers[at * WARP_LANES + (int)threadIdx.x % WARP_LANES];
+    const real number = SIZE && given < 0 ? -given : given;
+    largest = number > largest ? number : largest;
+  }
+  return warp_largest(largest);
+}
+
+/* Do all units agree to a tolerance? in: their states, and HP behind, how far each is from the stored one; negative: the same bits,
+ * as of places without a unit. */
+template <typename real, typename shape>
+__device__ __forceinline__ bool wide_agrees(const layer_arrays<real> &c, const real *in, double tolerance) {
+  const real *distances = in + shape::HP;
+  const double size = c.relu ? (double)wide_largest<true, shape::HP>(in) : 1;
+  const double most = tolerance * (size > 1 ? size : 1); /* infinite where a state has overflowed: then only bits count */
+  const bool near = tolerance > 0 && isfinite(most);
+  bool differs = false;
+  BPPSA_UNROLL
+  for (int at = 0; at < shape::HP / WARP_LANES; ++at) {
+    const real distance = distances[at * WARP_LANES + (int)threadIdx.x % WARP_LANES];
+    differs |= !(distance < 0 || (near && (double)distance <= most));
+  }
+  return !__any_sync(0xffffffffu, differs);
+}
+
+/* Walks from f->h through a chunk until new and stored states agree, or to its end. exchanges: how often numbers have been handed
+ * out in this launch. Distances of units with the same bits are -1, which counts as 0. */
+template <typename real, template <typename> class cell, typename shape, int K>
+__device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s,
+                                        const wide_lane<real, shape> &l, const wide_item<real, shape> &i, int64_t begin,
+                                        int64_t end, unsigned *exchanges, wide_forward_lane<real, K, shape> *f) {
+  enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1, PAIR = cell<real>::PAIR };
+  walked<real> w = {};
+  real stored = 0, stored_c = 0, distance = -1;
+  int64_t since = BPPSA_SETTLE_NEVER;
+  for (int64_t t = begin; t <= end; ++t) {
+    const int buffer = (int)(*exchanges % WIDE_AHEAD);
+    const real *in = l.in + buffer * shape::COUNT;
+    real *place = c.h + (t * c.batch + i.b) * c.hidden + i.j; /* of the state that is handed out */
+    l.hand_out(buffer, 0, i.exists ? f->h : 0);
+    l.hand_out(buffer, 1, i.exists ? distance : -1);
+    l.await(buffer, *exchanges / WIDE_AHEAD);
+    ++*exchanges;
+    if (t > begin) {
+      const auto is_within = [&](double tolerance) { return wide_agrees<real, shape>(c, in, tolerance); };
+      const bool agrees = walk_stops(s, t == begin + 1, t, is_within, &since);
+      const real most = agrees || t == end ? wide_largest<false, shape::HP>(in + shape::HP) : 0;
+      if (agrees) {
+        if (i.writes) {
+          *place = stored; /* and what was saved with this step belongs to the state in front of it */
+          if constexpr (PAIR) {
+            c.cells[(t * c.batch + i.b) * c.hidden + i.j] = stored_c;
+          }
+        }
+        w.gap = (double)most;
+        return w;
+      }
+      w.found |= SPECULATE_CHANGED;
+      if (t == end) {
+        w.found |= SPECULATE_REACHED | ((double)most > s.far ? SPECULATE_FAR : 0);
+        return w;
+      }
+    }
+    place += c.batch * c.hidden;
+    stored = i.exists ? *place : 0;
+    real *place_c = PAIR ? c.cells + (place - c.h) : NULL;
+    if constexpr (PAIR) {
+      stored_c = i.exists ? *place_c : 0;
+    }
+    real sums[K][shape::UNITS] = {}, product[K], pre[K], saved[SAVED];
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      pre[k] = c.pre[((t * c.batch + i.b) * K + k) * c.hidden + i.j];
+    }
+    wide_multiply<false, real, K, shape>(in, l.part, f->w, sums);
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      product[k] = wide_sum<real, shape>(sums[k], l.part) + f->bias[k];
+    }
+    f->h = unit_forward<real, cell>(c, i.j, f->is_far, pre, product, f->h, &f->c, saved);
+    bool same;
+    distance = unit_distance<PAIR>(f->h, stored, f->c, stored_c, &same);
+    distance = same ? -1 : distance;
+    ++w.steps;
+    if (i.writes) {
+      *place = f->h;
+      if constexpr (PAIR) {
+        *place_c = f->c;
+      }
+      BPPSA_UNROLL
+      for (int v = 0; v < cell<real>::SAVED; ++v) {
+        c.saved[((t * c.batch + i.b) * SAVED + v) * c.hidden + i.j] = saved[v];
+      }
+    }
+  }
+  return w;
+}
+
+/* As bppsa_recurrent_mend. */
+template <typename real, template <typename> class cell, typename shape>
+__global__ void __launch_bounds__(shape::THREADS)
+    bppsa_recurrent_wide_mend(layer_arrays<real> c, speculate_arrays<real> s, int phase, int in) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  const wide_lane<real, shape> l(shared);
+  const wide_item<real, shape> i(c, l);
+  const int64_t item = phase * s.chunks * c.batch + i.slot;
+  wide_forward_lane<real, K, shape> f;
+  walked<real> w = {};
+  const int64_t end = i.slot * (1 + PAIR) * c.hidden + i.j, before = (i.slot - c.batch) * (1 + PAIR) * c.hidden + i.j;
+  real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * c.hidden] : 0;
+  if (place_of_round(s.doubtful, in)[i.slot] != 0) { /* never of chunk 0 */
+    unsigned exchanges = 0;
+    wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, cell<real>::FAR, &f);
+    f.h = place_of_round(s.ends, in)[before];
+    f.c = PAIR ? place_of_round(s.ends, in)[before + PAIR * c.hidden] : 0;
+    w = wide_walk_chunk<real, cell>(c, s, l, i, bppsa_cut(c.steps, s.chunks, i.p), bppsa_cut(c.steps, s.chunks, i.p + 1),
+                                    &exchanges, &f);
+    last = (w.found & SPECULATE_REACHED) != 0 ? f.h : last;
+    last_c = (w.found & SPECULATE_REACHED) != 0 ? f.c : last_c;
+  }
+  if (i.writes) {
+    place_of_round(s.ends, 1 - in)[end] = last;
+    if constexpr (PAIR) {
+      place_of_round(s.ends, 1 - in)[end + c.hidden] = last_c;
+    }
+  }
+  if (i.first) {
+    if (i.p + 1 < s.chunks) {
+      place_of_round(s.doubtful, 1 - in)[i.slot + c.batch] = (w.found & SPECULATE_REACHED) != 0;
+    }
+    if (i.p == 0) {
+      place_of_round(s.doubtful, 1 - in)[i.slot] = 0;
+    }
+    s.steps[item] = w.steps;
+    s.found[item] = w.found;
+    s.gaps[i.slot] = w.gap > s.gaps[i.slot] ? w.gap : s.gaps[i.slot];
+  }
+  l.finish();
+}
+
+/* As tail_sample. */
+template <typename real, template <typename> class cell, typename shape>
+__global__ void __launch_bounds__(shape::THREADS)
+    bppsa_recurrent_wide_tail(layer_arrays<real> c, speculate_arrays<real> s, int in) {
+  enum { K = cell<real>::MATRICES, PHASE = SPECULATE_PHASES - 1 };
+  BPPSA_SHARED(real, shared);
+  if (s.report->pause.left > 0) {
+    return;
+  }
+  const wide_lane<real, shape> l(shared);
+  const wide_item<real, shape> i(c, l); /* slot = b: one for each sample */
+  wide_forward_lane<real, K, shape> f;
+  const int lane = (int)threadIdx.x % WARP_LANES;
+  bool goes_on = false, prepared = false;
+  unsigned exchanges = 0;
+  for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, i.b); p < s.chunks;
+       p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, i.b)) {
+    const int64_t slot = p * c.batch + i.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
+    if (!prepared) {
+      wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, cell<real>::FAR, &f);
+      prepared = true;
+    }
+    __syncwarp(); /* a unit's state was written by one of its threads */
+    f.h = goes_on ? f.h : c.h[(begin * c.batch + i.b) * c.hidden + i.j];
+    if constexpr (cell<real>::PAIR) {
+      f.c = goes_on ? f.c : c.cells[(begin * c.batch + i.b) * c.hidden + i.j];
+    }
+    const walked<real> w = wide_walk_chunk<real, cell>(c, s, l, i, begin, bppsa_cut(c.steps, s.chunks, p + 1), &exchanges, &f);
+    goes_on = (w.found & SPECULATE_REACHED) != 0;
+    if (i.first) {
+      s.steps[item] = w.steps;
+      s.found[item] = w.found;
+      s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
+    }
+  }
+  l.finish();
+}
+
+#endif

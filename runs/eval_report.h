@@ -1,0 +1,14 @@
+/* Describes the result of an evaluation, for people and as JSON. */
+#ifndef BPPSA_RUNS_EVAL_REPORT_H
+#define BPPSA_RUNS_EVAL_REPORT_H
+
+#include "core/base/text.h"
+#include "core/files/json.h"
+#include "train/evaluate.h"
+
+json_t *bppsa_evaluation_json(const bppsa_evaluation *result); /* NULL when out of memory */
+/* held_out: the samples are held out of training. classes: accuracy means something. out: the file of outputs, NULL without. */
+bppsa_status bppsa_evaluation_text(const bppsa_evaluation *result, bool held_out, bool classes, const char *out,
+                                   bppsa_text *text);
+
+#endif

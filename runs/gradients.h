@@ -1,0 +1,63 @@
+/* The gradients of one batch, read from files: every parameter's, the input's, the initial state's, and the loss. */
+#ifndef BPPSA_RUNS_GRADIENTS_H
+#define BPPSA_RUNS_GRADIENTS_H
+
+#include "core/base/text.h"
+#include "core/compute/device_buffer.h"
+#include "networks/planner.h"
+#include "runs/rank_network.h"
+#include "train/objective.h"
+
+/* All pointers are owned. The caller sets the first six members. */
+typedef struct {
+  bppsa_network network;
+  bppsa_network_config config;
+  bppsa_chosen chosen; /* where the choice of the method comes from */
+  bppsa_objective objective;
+  bppsa_safetensors *file; /* of the weights */
+  bppsa_device *device;
+  bppsa_model *model;    /* with its weights, created once the batch is loaded */
+  bppsa_rank_network on; /* its ranks, set by the caller */
+  /* [T,B,I] or [B,C,H,W]; int64 [B] or [T,B], or real targets like the logits (both on the host), or without a loss the gradient
+   * of the top layer's states, [T,B,H] or of the last ones [B,H]; the initial state [L,B,H], of an
+   * LSTM [L,B,2H] with h in front of c, or empty */
+  bppsa_buffer x, labels, h0;
+  int64_t *lengths;            /* of the samples, [B], or NULL */
+  bppsa_buffer seed;           /* like the logits */
+  bppsa_buffer dx, dh0;        /* gradients of x and h0, on the host */
+  bppsa_buffer halves[2];      /* of an LSTM with an initial state: the gradients of h and c by themselves, [L,B,H] */
+  bppsa_forward_stats forward; /* of the pass, where states are computed in parallel; otherwise passes is 0 */
+  double loss;                 /* NaN without a loss */
+  float loss_f32;
+  int64_t count;             /* tensors of the result */
+  bppsa_named_view *tensors; /* every parameter's gradient, input, h0 (an LSTM's c0 too), the loss if there is one: borrowed */
+} bppsa_gradients;
+
+/* The paths of a batch's NPY files. */
+typedef struct {
+  const char *input;
+  const char *labels;      /* labels or targets; without a loss NULL */
+  const char *grad_output; /* without a loss: the gradient of the states */
+  const char *h0, *c0;     /* NULL: zeros */
+  const char *lengths;     /* of the samples; NULL: all have T steps */
+} bppsa_gradients_files;
+
+/* Loads a batch and takes its sizes into the configuration, without a loss also whether the gradient is of every step.
+ * ERR_ARGUMENT: a label or target out of range, a file that is not there, c0 of a network that has none; ERR_SHAPE, ERR_FORMAT,
+ * ERR_MEMORY. */
+bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_gradients *gradients);
+/* A forward and a backward pass of the model. ERR_NUMERIC names the first value that is not finite; ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_gradients_compute(bppsa_gradients *gradients);
+/* The same on ranks: each computes its part of the batch with its part of the network. Every rank gets the loss and the parameters'
+ * gradients of the whole batch, and rank 0 those of x and h0; the others may not save them. Collective. ERR_COMM too. */
+bppsa_status bppsa_gradients_compute_on_ranks(const bppsa_rank_network *ranks, bppsa_gradients *gradients);
+void bppsa_gradients_free(bppsa_gradients *gradients); /* a zeroed one is legal */
+
+/* Saves the tensors. ERR_IO, ERR_MEMORY. */
+bppsa_status bppsa_gradients_save(const bppsa_gradients *gradients, const char *path);
+/* The document of `bppsa grad`, NULL when out of memory; and its table of norms for people, which ends with the loss and the path
+ * of the file that has the tensors. */
+json_t *bppsa_gradients_json(const bppsa_gradients *gradients);
+void bppsa_gradients_text(const bppsa_gradients *gradients, const char *path, bppsa_text *text);
+
+#endif
