@@ -14,6 +14,7 @@
 #include "comm/comm.h"
 #include "comm/ordered.h"
 #include "core/base/alloc.h"
+#include "core/base/buffer.h"
 #include "core/base/status.h"
 #include "core/base/threads.h"
 #include "core/base/view.h"

@@ -14,6 +14,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/philox.h"
+#include "core/compute/device_buffer.h"
 #include "core/files/npy.h"
 
 /* ---- weights ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 #include "core/files/npy.h"
 #include "runs/gradients_internal.h"
 #include "train/data/lengths.h"

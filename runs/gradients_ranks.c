@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 #include "core/compute/memory.h"
 #include "runs/gradients.h"
 #include "runs/gradients_internal.h"

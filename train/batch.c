@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 #include "core/compute/memory.h"
 #include "train/blocks.h"
 

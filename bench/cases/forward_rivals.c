@@ -5,6 +5,7 @@
 #include "bench/cases/forward.h"
 #include "core/base/alloc.h"
 #include "core/compute/cudnn.h"
+#include "core/compute/device_buffer.h"
 #include "core/measure/residual.h"
 
 typedef bppsa_forward_session session;

@@ -8,6 +8,7 @@
 
 #include "bench/rivals/guest_bench.h"
 #include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 #include "core/measure/residual.h"
 #include "networks/weights.h"
 #include "terminal/machine.h"

@@ -1,6 +1,7 @@
 /* The rivals of `bench step`: the methods of --rivals; and cuDNN, by name. */
 #include "bench/cases/step.h"
 #include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 
 typedef bppsa_step_session session;
 typedef bppsa_step_entry entry;

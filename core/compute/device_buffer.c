@@ -15,7 +15,7 @@ bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, 
     bppsa_memory_free(device, data);
     return status;
   }
-  *buffer = (bppsa_buffer){.view = bppsa_view_make(data, dtype, ndim, shape), .device = device};
+  *buffer = (bppsa_buffer){.view = bppsa_view_make(data, dtype, ndim, shape), .device = device, .release = bppsa_memory_free};
   buffer->view.device = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
   return BPPSA_OK;
 }
@@ -47,12 +47,4 @@ bppsa_status bppsa_buffer_fetch(const bppsa_device *device, const bppsa_view *vi
   }
   *copy = made;
   return BPPSA_OK;
-}
-
-void bppsa_buffer_free(bppsa_buffer *buffer) {
-  if (buffer == NULL) {
-    return;
-  }
-  bppsa_memory_free(buffer->device, buffer->view.data);
-  *buffer = (bppsa_buffer){0};
 }

@@ -1,18 +1,13 @@
-/* Owning buffers: one allocation on a device, described by a contiguous view. */
+/* Owning buffers (core/base/buffer.h) on a device. */
 #ifndef BPPSA_CORE_COMPUTE_DEVICE_BUFFER_H
 #define BPPSA_CORE_COMPUTE_DEVICE_BUFFER_H
 
-#include "core/base/view.h"
+#include "core/base/buffer.h"
 #include "core/compute/device.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct {
-  bppsa_view view;            /* view.data is owned */
-  const bppsa_device *device; /* where its memory is, borrowed; NULL: the host */
-} bppsa_buffer;
 
 /* Zeroed memory on the device (NULL: the host). The caller frees it with bppsa_buffer_free.
  * The device must outlive it. ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
@@ -22,8 +17,6 @@ bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, 
 bppsa_status bppsa_buffer_move(const bppsa_device *device, bppsa_buffer *buffer);
 /* Copies a contiguous view of the device's memory to host memory. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_buffer_fetch(const bppsa_device *device, const bppsa_view *view, bppsa_buffer *copy);
-/* Frees the memory and zeroes the struct. A zeroed or already freed buffer is legal. */
-void bppsa_buffer_free(bppsa_buffer *buffer);
 
 #ifdef __cplusplus
 }

@@ -361,7 +361,7 @@ bppsa_status bppsa_npy_to_whole(const char *path, bppsa_buffer *array) {
   BPPSA_REQUIRE(path != NULL && array != NULL);
   const bppsa_view *view = &array->view;
   bppsa_buffer whole = {0};
-  BPPSA_TRY(bppsa_buffer_create(NULL, BPPSA_I64, view->ndim, view->shape, &whole));
+  BPPSA_TRY(bppsa_buffer_make(BPPSA_I64, view->ndim, view->shape, &whole));
   for (int64_t i = 0; i < bppsa_view_count(view); ++i) {
     if (!bppsa_number_whole(view, i, (int64_t *)whole.view.data + i)) {
       bppsa_buffer_free(&whole);
@@ -391,7 +391,7 @@ bppsa_status bppsa_npy_load_reals(const char *path, bppsa_dtype dtype, bppsa_buf
   const bool real = loaded.view.dtype == BPPSA_F32 || loaded.view.dtype == BPPSA_F64;
   bppsa_status status = real ? BPPSA_OK : replace(path, dtype, &loaded);
   if (status == BPPSA_OK) {
-    status = bppsa_buffer_create(NULL, dtype, loaded.view.ndim, loaded.view.shape, &converted);
+    status = bppsa_buffer_make(dtype, loaded.view.ndim, loaded.view.shape, &converted);
   }
   if (status == BPPSA_OK) {
     status = bppsa_view_convert(&loaded.view, &converted.view);

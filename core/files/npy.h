@@ -8,7 +8,7 @@
 #ifndef BPPSA_CORE_FILES_NPY_H
 #define BPPSA_CORE_FILES_NPY_H
 
-#include "core/compute/device_buffer.h"
+#include "core/base/buffer.h"
 
 #ifdef __cplusplus
 extern "C" {

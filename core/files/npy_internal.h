@@ -2,7 +2,7 @@
 #ifndef BPPSA_CORE_FILES_NPY_INTERNAL_H
 #define BPPSA_CORE_FILES_NPY_INTERNAL_H
 
-#include "core/compute/device_buffer.h"
+#include "core/base/buffer.h"
 
 enum { BPPSA_NPY_CODES = 12 };
 

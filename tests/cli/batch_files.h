@@ -5,6 +5,7 @@
 #include "tests/cli/run_cli.h"
 
 #include "core/base/philox.h"
+#include "core/compute/device_buffer.h"
 #include "core/files/npy.h"
 #include "core/files/safetensors.h"
 

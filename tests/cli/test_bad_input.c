@@ -1,4 +1,5 @@
 /* Requests that are wrong: one line on standard error, exit 2, and no file made or changed. */
+#include "core/compute/device_buffer.h"
 #include "tests/cli/batch_files.h"
 
 #define GRAD "grad rnn --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors"

@@ -8,14 +8,16 @@ failures=0
 
 plant() { # plant FILE: writes standard input to the file of a fresh tree
   rm -rf "$tree"
-  mkdir -p "$tree/core" "$tree/scan" "$tree/rnn" "$tree/gru" "$tree/train" "$tree/cli" "$tree/bench" "$tree/tests/cli" "$tree/tools"
-  printf '%s\n' '# comment' 'core 0' 'scan 2' 'rnn 4' 'gru 4' 'train 5' 'cli 11' 'bench 11' 'tests 12' >"$tree/tools/floors"
+  mkdir -p "$tree/core/base" "$tree/core/files" "$tree/core/compute"
+  mkdir -p "$tree/scan" "$tree/rnn" "$tree/gru" "$tree/train" "$tree/cli" "$tree/bench" "$tree/tests/cli" "$tree/tools"
+  printf '%s\n' '# comment' 'core 0' 'core/base 1' 'core/files 2' 'core/compute 2' 'scan 2' 'rnn 4' 'gru 4' 'train 5' \
+    'cli 11' 'bench 11' 'tests 12' >"$tree/tools/floors"
   printf '%s\n' '#include <stdio.h>' '#include "core/base/status.h"' '/* printf(1) and "free(2)" */' \
-    'void f(void) { snprintf(0, 0, "exit(1)"); table->free(0); table.abort(1); bppsa_free(0); }' >"$tree/core/good.c"
-  printf '%s\n' '#include <stdlib.h>' 'void *g(void) { return malloc(1); }' >"$tree/core/alloc.c"
+    'void f(void) { snprintf(0, 0, "exit(1)"); table->free(0); table.abort(1); bppsa_free(0); }' >"$tree/core/base/good.c"
+  printf '%s\n' '#include <stdlib.h>' 'void *g(void) { return malloc(1); }' >"$tree/core/base/alloc.c"
   printf '%s\n' '#include "scan/scan.h"' 'int main(void) { printf("x"); exit(1); }' >"$tree/cli/good.c"
   printf '%s\n' '#include "cli/cli.h"' >"$tree/tests/cli/test_good.c"
-  printf '%s\n' '#ifdef BPPSA_WITH_CUDA' '#endif' >"$tree/core/device.c"
+  printf '%s\n' '#ifdef BPPSA_WITH_CUDA' '#endif' >"$tree/core/compute/device.c"
   mkdir -p "$tree/$(dirname "$1")"
   cat >"$tree/$1"
 }
@@ -37,6 +39,14 @@ printf '#  include <train/loss.h>\n' | plant rnn/up.h && expect 1 'rnn/up.h:1: i
 printf '#include "gru/gru.h"\n' | plant rnn/side.c && expect 1 'rnn/side.c:1: includes "gru/gru.h" sideways'
 printf '#include "tests/support/x.h"\n' | plant cli/up.c && expect 1 'cli/up.c:1: includes "tests/support/x.h" upwards'
 printf '#include "bench/x.h"\n' | plant cli/side.c && expect 1 'cli/side.c:1: includes "bench/x.h" sideways'
+printf '#include "core/files/x.h"\n' | plant core/base/up.c &&
+  expect 1 'core/base/up.c:1: includes "core/files/x.h" upwards, from floor 1 of its folder to floor 2'
+printf '#include "core/base/x.h"\n' | plant core/up.c &&
+  expect 1 'core/up.c:1: includes "core/base/x.h" upwards, from floor 0 of its folder to floor 1'
+printf '#include "core/compute/x.h"\n' | plant core/files/side.c &&
+  expect 1 'core/files/side.c:1: includes "core/compute/x.h" sideways, of another room on its floor'
+printf '#include "core/base/x.h"\n#include "core/files/y.h"\n' | plant core/files/down.c && expect 0 ""
+printf '#include "core/compute/x.h"\n' | plant scan/use.c && expect 0 ""
 printf '#include "scan.h"\n' | plant scan/bare.c && expect 1 'scan/bare.c:1: includes "scan.h" without its folder'
 printf '#include "../core/x.h"\n' | plant scan/dots.c && expect 1 'scan/dots.c:1: includes "../core/x.h"'
 printf 'int x;\n#if BPPSA_WITH_CUDA\n#endif\n' | plant scan/cuda.c && expect 1 'scan/cuda.c:2: BPPSA_WITH_* outside'

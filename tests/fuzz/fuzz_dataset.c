@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 #include "core/files/npy.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"

@@ -64,7 +64,7 @@ FILENAME ~ /named$/ {
   }
 }
 END { exit bad }' "$work/files" "$work/installed" "$work/named" || fail "expected headers that name installed files alone"
-[ -f "$prefix/include/bppsa/core/status.h" ] || fail "core/base/status.h is not installed under include/bppsa"
+[ -f "$prefix/include/bppsa/core/base/status.h" ] || fail "core/base/status.h is not installed under include/bppsa"
 
 cmake -S "$source/examples" -B "$work/cmake" "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_PREFIX_PATH=$prefix" >"$work/cmake.log" ||
   fail "$(cat "$work/cmake.log")"

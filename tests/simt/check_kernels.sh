@@ -11,7 +11,7 @@ stand_ins=$(cat core/compute/device_nocuda.c core/compute/memory_nocuda.c |
   grep -o '^[a-z].*[ *]bppsa_cuda_[a-z_]*(' | grep -o 'bppsa_cuda_[a-z_]*')
 for name in $stand_ins; do
   grep -q "^[a-z].*[ *]$name(" tests/simt/nccl/gpu.c || {
-    echo "check_kernels: tests/simt/nccl/gpu.c: no $name, expected every function of core/compute/device_nocuda.c and core/compute/memory_nocuda.c"
+    echo "check_kernels: tests/simt/nccl/gpu.c: no $name, expected every function of core/compute/{device,memory}_nocuda.c"
     exit 1
   }
 done

@@ -47,7 +47,8 @@ check("--mutations" in tests.tests["fuzz_replay_json"]["command"], "arguments ar
 # a folder's tests are its label's, without scripts; kernels have those on the emulated GPU
 own = tests.of("scan", "scan/scan.c")
 check({"test_scan_scan", "test_counted_flops", "simt_scan_scan"} <= set(own), "scan's own tests")
-check({"test_campaign_ranks_rnn", "test_list_mutants"} <= set(tests.of("distributed", "distributed/time/scan_ranks.c")), "distributed's tests")
+of_ranks = tests.of("distributed", "distributed/time/scan_ranks.c")
+check({"test_campaign_ranks_rnn", "test_list_mutants"} <= set(of_ranks), "distributed's tests")
 check("test_kill_resume" not in tests.of("train", "train/loss.c"), "scripts are the rest")
 check("test_lstm_lstm" in tests.of("recurrent", "recurrent/chain.c"), "cells test what recurrent/ computes")
 check(all(name.startswith("simt_") for name in tests.of("scan", "scan/scan_kernels.cuh")), "kernels on the emulated GPU")

@@ -2,6 +2,7 @@
  * the versions of weights of asynchronous ones against a replay of the papers' rules; peak activations against the simulator. (The
  * file is long because replays, peaks and faults follow the same lists.) */
 #include "core/base/cut.h"
+#include "core/compute/device_buffer.h"
 #include "tests/distributed/pipeline_case.h"
 
 /* The most activations that each worker has held, counted by the executor, against the simulator. */
