@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+import program
 import results_file
 
 try:
@@ -31,8 +32,6 @@ except ImportError as missing:
     sys.exit(2)
 
 ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
-COMMIT = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                        text=True, check=False).stdout.strip()
 sys.path.append(os.path.join(ROOT, "bench", "rivals"))
 import noise  # noqa: E402
 
@@ -239,9 +238,8 @@ def main():
     torch.set_num_threads(options.threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     document = {"bench": "python_layers", "torch": torch.__version__, "python": sys.version.split()[0],
-                "bppsa": bppsa.__version__, "commit": COMMIT,
-                "threads": options.threads,
-                "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "bppsa": bppsa.__version__, "commit": program.commit(),
+                "threads": options.threads, "date": program.now(),
                 "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu"}
     if options.around:
         document["around"] = [around(cell, 20, options) for cell in ("RNN", "GRU", "LSTM")]
