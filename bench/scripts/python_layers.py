@@ -4,8 +4,8 @@
     PYTHONPATH=build/cpu/python python3 bench/scripts/python_layers.py --out layers.json [--threads 1] [--device cuda]
 
 It runs tests/python/test_torch.py with many random configurations (gradients against torch.nn's float64 autograd) and many calls
-(memory), then times a forward and a backward pass of both as a drop-in, at T = 1000, B = 16 and H = 20 and 128, what the
-library's own passes take of ours, and what PyTorch's autograd alone adds to them. The passes take turns; bench/rivals/noise.py says
+(memory). Then it times a forward and a backward pass of both, at T = 1000, B = 16 and H = 20 and 128, the library's own passes
+within bppsa.torch, and what PyTorch's autograd alone adds to them. The passes take turns; bench/rivals/noise.py says
 which rows are noisy. On a GPU, where torch.nn is cuDNN without TF32, a pass ends when the GPU has nothing left to do. Exits 1
 where a test fails.
 """
