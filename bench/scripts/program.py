@@ -1,7 +1,8 @@
-"""What scripts share: their options, arrays in files, random images, a run of the program, and where and when it ran."""
+"""What scripts share: their options, arrays, images and networks in files, a run of the program, and where and when it ran."""
 import argparse
 import array
 import datetime
+import json
 import os
 import platform
 import random
@@ -69,6 +70,25 @@ def images(folder, samples):
         save_npy(x, "<f4", (samples, 3, 32, 32), (draw.uniform(-1, 1) for _ in range(samples * 3 * 32 * 32)))
         save_npy(y, "<i8", (samples,), (draw.randrange(10) for _ in range(samples)))
     return "npy:%s,%s" % (x, y)
+
+
+def synthetic_images(o, samples):
+    """the data set of so many synthetic images, which the program makes"""
+    folder = os.path.join(o.folder, "images")
+    if not os.path.exists(folder):
+        run(o, "data", "cifar10", "--synthetic", "--samples", samples, "--seed", 1, "--out", folder)
+    return "cifar10:" + folder
+
+
+def linear_layers(o, name, count, width, function):
+    """the path of a network of so many linear layers on images"""
+    path = os.path.join(o.folder, name + ".json")
+    layers = []
+    for i in range(1, count + 1):
+        layers += [{"name": "fc%d" % i, "op": "linear", "out": width}, {"name": "%s%d" % (function, i), "op": function}]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"input": [3, 32, 32], "layers": layers + [{"name": "head", "op": "linear", "out": 10}]}, file)
+    return path
 
 
 def run(o, *arguments, before=()):
