@@ -9,7 +9,6 @@
 #include "core/base/philox.h"
 #include "core/measure/rounds.h"
 #include "distributed/pipeline/pipeline_internal.h"
-#include "schedule/timed.h"
 
 /* ---- noise ---- */
 
@@ -269,40 +268,4 @@ bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain
   }
   bppsa_comm_destroy(group);
   return status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view) : status;
-}
-
-/* ---- all of it ---- */
-
-/* sums: size L, or NULL. */
-static bppsa_status write_file(const bppsa_chain_costs *costs, const double *sums, char **text) {
-  bppsa_schedule_config config = bppsa_schedule_config_default();
-  bppsa_chain_costs_set(costs, &config);
-  config.cost[BPPSA_COST_SYNC] = sums;
-  config.rows[BPPSA_COST_SYNC] = sums != NULL ? costs->layers : 0;
-  bppsa_text written = {0};
-  const bppsa_status status = bppsa_schedule_costs_write(&config, &written);
-  if (status != BPPSA_OK) {
-    bppsa_text_free(&written);
-    return status;
-  }
-  *text = written.text;
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_chain_measure_file(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how, char **text) {
-  BPPSA_REQUIRE(comm != NULL && chain != NULL && text != NULL);
-  const int64_t ranks = bppsa_comm_size(comm);
-  char *made = NULL;
-  double *sums = bppsa_calloc(chain->layers, sizeof *sums);
-  bppsa_chain_costs costs = {.layers = 0};
-  bppsa_status status = sums != NULL ? bppsa_chain_measure(comm, chain, how, &costs) : BPPSA_ERR_MEMORY;
-  status = status == BPPSA_OK ? bppsa_chain_measure_link(comm, &costs.alpha, &costs.beta) : status;
-  status = status == BPPSA_OK ? bppsa_chain_measure_sync(comm, chain, ranks, sums) : status;
-  status = status == BPPSA_OK && bppsa_comm_rank(comm) == 0 ? write_file(&costs, ranks == 2 ? sums : NULL, &made) : status;
-  bppsa_chain_costs_free(&costs);
-  bppsa_free(sums);
-  if (status == BPPSA_OK) {
-    *text = made;
-  }
-  return status;
 }
