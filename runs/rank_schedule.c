@@ -434,56 +434,34 @@ const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *te
   return text;
 }
 
-/* The first layer of every stage, size stages. */
-static bppsa_status first_layers(const bppsa_schedule *list, int64_t **first) {
-  int64_t *found = bppsa_calloc(list->stages, sizeof *found);
-  if (found == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t stage = 0; stage < list->stages; ++stage) {
-    found[stage] = list->config.layers;
-  }
-  for (int64_t id = 0; id < list->count; ++id) {
-    const bppsa_schedule_op *op = &list->ops[id];
-    if (op->kind == BPPSA_KIND_F && op->layer < found[op->stage]) {
-      found[op->stage] = op->layer;
-    }
-  }
-  *first = found;
-  return BPPSA_OK;
-}
-
 void bppsa_rank_schedule_text(const bppsa_rank_schedule *s, bppsa_text *text) {
   const bppsa_schedule *list = s->list;
-  int64_t *first = NULL;
-  if (first_layers(list, &first) != BPPSA_OK) {
-    text->failed = true;
-    return;
-  }
   bppsa_text_add(text, "%s%s%s", s->split, bppsa_rank_schedule_is_file(s->split) ? ", " : "",
                  bppsa_rank_schedule_is_file(s->split) ? list->scheme->id : "");
   if (!list->scheme->data_parallel && list->stages > 1) {
     bppsa_text_add(text, ", %" PRId64 " stages from layers", list->stages);
     for (int64_t stage = 0; stage < list->stages; ++stage) {
-      bppsa_text_add(text, "%s%" PRId64, stage > 0 ? ", " : " ", first[stage]);
+      bppsa_text_add(text, "%s%" PRId64, stage > 0 ? ", " : " ", bppsa_schedule_layer_of(list, stage));
     }
   }
   bppsa_text_add(text, ", %" PRId64 " micro-batches of %" PRId64 " samples", bppsa_pipeline_train_micros(list), s->samples);
   if (!bppsa_rank_schedule_synchronous(s)) {
     bppsa_text_add(text, ", a flush every %" PRId64 " steps", list->rounds);
   }
-  bppsa_free(first);
 }
 
 bool bppsa_rank_schedule_put(json_t *object, const bppsa_rank_schedule *s) {
   const bppsa_schedule *list = s->list;
   const int64_t stages = list->scheme->data_parallel ? 1 : list->stages;
-  int64_t *first = NULL;
-  bool ok = first_layers(list, &first) == BPPSA_OK && bppsa_json_put_text(object, "split", s->split);
+  int64_t *cut = bppsa_calloc(stages, sizeof *cut);
+  for (int64_t stage = 1; cut != NULL && stage < stages; ++stage) {
+    cut[stage - 1] = bppsa_schedule_layer_of(list, stage);
+  }
+  bool ok = cut != NULL && bppsa_json_put_text(object, "split", s->split);
   ok = ok && bppsa_json_put_text(object, "scheme", list->scheme->id);
   ok = ok && bppsa_json_put_integer(object, "workers", list->workers) && bppsa_json_put_integer(object, "stages", stages);
-  ok = ok && bppsa_json_put_shape(object, "cut", (int32_t)(stages - 1), first + 1);
-  bppsa_free(first);
+  ok = ok && bppsa_json_put_shape(object, "cut", (int32_t)(stages - 1), cut);
+  bppsa_free(cut);
   ok = ok && bppsa_json_put_integer(object, "micro_batches", bppsa_pipeline_train_micros(list));
   ok = ok && bppsa_json_put_integer(object, "samples", s->samples);
   return ok && bppsa_json_put_integer(object, "flush_every", list->rounds);

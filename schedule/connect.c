@@ -242,6 +242,28 @@ static bppsa_status group_syncs(bppsa_schedule *list) {
   return status;
 }
 
+bppsa_status bppsa_schedule_pair(const bppsa_schedule *list, const bool *counts, int32_t **send, int32_t **recv) {
+  BPPSA_REQUIRE(list != NULL && send != NULL && recv != NULL);
+  const size_t bytes = (size_t)list->groups * sizeof **send;
+  int32_t *sends = bppsa_alloc(bytes), *recvs = bppsa_alloc(bytes);
+  if (sends == NULL || recvs == NULL) {
+    bppsa_free(sends);
+    bppsa_free(recvs);
+    return BPPSA_ERR_MEMORY;
+  }
+  memset(sends, 0xff, bytes); /* -1 */
+  memset(recvs, 0xff, bytes);
+  for (int64_t id = list->count - 1; id >= 0; --id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    if ((counts == NULL || counts[id]) && op->group >= 0) {
+      (op->kind == BPPSA_KIND_RECV ? recvs : sends)[op->group] = (int32_t)id;
+    }
+  }
+  *send = sends;
+  *recv = recvs;
+  return BPPSA_OK;
+}
+
 /* ---- the steps ---- */
 
 /* Makes room for the whole order, and puts operations that wait for each other behind the rest. */
