@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "core/base/alloc.h"
+#include "distributed/agree.h"
 
 /* ---- the split ---- */
 
@@ -81,13 +82,12 @@ bppsa_status bppsa_rank_split_groups(bppsa_comm *comm, const bppsa_rank_split *s
 
 bppsa_status bppsa_job_agree(bppsa_comm *comm, bppsa_status status) {
   BPPSA_REQUIRE(comm != NULL);
-  const int64_t one = 1, none = bppsa_comm_size(comm);
+  const int64_t none = bppsa_comm_size(comm);
   const int32_t rank = bppsa_comm_rank(comm);
   int64_t failed = status == BPPSA_OK ? none : rank;
   char message[512]; /* waiting sets the last error */
   snprintf(message, sizeof message, "%s", status == BPPSA_OK ? "" : bppsa_last_error());
-  const bppsa_view view = bppsa_view_make(&failed, BPPSA_I64, 1, &one);
-  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MIN, &view));
+  BPPSA_TRY(bppsa_ranks_reduce(comm, BPPSA_COMM_MIN, BPPSA_I64, 1, &failed));
   if (failed == none) {
     return BPPSA_OK;
   }
@@ -106,11 +106,10 @@ bppsa_status bppsa_job_compare(bppsa_comm *comm, int argc, char *const *argv) {
     sum = crc32_z(sum, (const Bytef *)argv[i], strlen(argv[i]) + 1);
   }
   int64_t mine = (int64_t)sum, first = mine, least = mine, rank = bppsa_comm_rank(comm);
-  bppsa_view view = bppsa_view_make(&first, BPPSA_I64, 1, &one);
+  const bppsa_view view = bppsa_view_make(&first, BPPSA_I64, 1, &one);
   BPPSA_TRY(bppsa_comm_broadcast(comm, 0, &view));
   least = mine == first ? bppsa_comm_size(comm) : rank;
-  view.data = &least;
-  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MIN, &view));
+  BPPSA_TRY(bppsa_ranks_reduce(comm, BPPSA_COMM_MIN, BPPSA_I64, 1, &least));
   return least == bppsa_comm_size(comm)
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT,

@@ -163,9 +163,9 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
 
 bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums) {
   BPPSA_REQUIRE(dp != NULL && sums != NULL);
-  const int64_t count = sizeof *sums / sizeof(double);
-  const bppsa_view view = bppsa_view_make(sums, BPPSA_F64, 1, &count);
-  return dp->config.time != NULL ? bppsa_comm_allreduce(dp->config.time, BPPSA_COMM_SUM, &view) : BPPSA_OK;
+  return dp->config.time != NULL
+             ? bppsa_ranks_reduce(dp->config.time, BPPSA_COMM_SUM, BPPSA_F64, sizeof *sums / sizeof(double), sums)
+             : BPPSA_OK;
 }
 
 /* Multiplies all gradients, on whichever device they are. */
@@ -247,10 +247,10 @@ static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_
   bppsa_line own = {.length = 0};
   BPPSA_TRY(describe_own(dp, &step, backward, otherwise, &own));
   /* The lowest rank that found something tells the others; if none did, only the sum overflowed. */
-  const int64_t one = 1, size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->world);
+  const int64_t size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->world);
   int64_t teller = own.length > 0 ? bppsa_comm_rank(dp->world) : none;
-  const bppsa_view number = bppsa_view_make(&teller, BPPSA_I64, 1, &one), text = bppsa_view_make(own.text, BPPSA_U8, 1, &size);
-  BPPSA_TRY(bppsa_comm_allreduce(dp->world, BPPSA_COMM_MIN, &number));
+  const bppsa_view text = bppsa_view_make(own.text, BPPSA_U8, 1, &size);
+  BPPSA_TRY(bppsa_ranks_reduce(dp->world, BPPSA_COMM_MIN, BPPSA_I64, 1, &teller));
   if (teller == none) {
     bppsa_line_add(line, "non-finite %s of the batch, all its parts being finite", otherwise);
     return BPPSA_OK;

@@ -8,7 +8,8 @@
 #include "core/base/clock.h"
 #include "core/base/philox.h"
 #include "core/measure/rounds.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/agree.h"
+#include "distributed/pipeline/pipeline_executor.h"
 
 /* ---- noise ---- */
 
@@ -259,7 +260,6 @@ static bppsa_status time_layer(bppsa_comm *comm, const bppsa_chain *chain, int64
 bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain, int64_t ranks, double *seconds) {
   BPPSA_REQUIRE(comm != NULL && chain != NULL && ranks >= 1 && ranks <= bppsa_comm_size(comm) && seconds != NULL);
   const bool member = bppsa_comm_rank(comm) < ranks;
-  const bppsa_view view = bppsa_view_make(seconds, BPPSA_F64, 1, &chain->layers);
   bppsa_comm *group = NULL;
   bppsa_status status = bppsa_comm_split(comm, member ? 0 : -1, 0, &group);
   memset(seconds, 0, (size_t)chain->layers * sizeof *seconds);
@@ -267,5 +267,5 @@ bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain
     status = time_layer(group, chain, l, &seconds[l]);
   }
   bppsa_comm_destroy(group);
-  return status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view) : status;
+  return status == BPPSA_OK ? bppsa_ranks_reduce(comm, BPPSA_COMM_MAX, BPPSA_F64, chain->layers, seconds) : status;
 }

@@ -6,7 +6,7 @@
 #include "core/base/clock.h"
 #include "core/measure/rounds.h"
 #include "distributed/pipeline/chain_costs.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_executor.h"
 #include "schedule/timed.h"
 
 enum { LEAST_RUNS = 3, MOST_RUNS = 101, KEPT_RUNS = 512 };

@@ -125,8 +125,7 @@ static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const 
   memset(t->counts, 0, (size_t)numbers * sizeof *t->counts);
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_pipeline_run(t->pipeline, &data, t->losses));
-  const bppsa_view counts = bppsa_view_make(t->counts, BPPSA_F64, 1, &numbers);
-  BPPSA_TRY(bppsa_comm_allreduce(t->base.comm, BPPSA_COMM_SUM, &counts));
+  BPPSA_TRY(bppsa_ranks_reduce(t->base.comm, BPPSA_COMM_SUM, BPPSA_F64, numbers, t->counts));
   t->all_s = bppsa_now() - start;
   t->forward_s = forward_seconds(t);
   return BPPSA_OK;
