@@ -63,40 +63,30 @@ static const char *asked(const bppsa_rank_schedule *s, char *text, size_t size) 
 }
 enum { ASKED = 300 };
 
-static bppsa_status refuse(const bppsa_rank_schedule *s, const char *option, const char *why, const char *expected) {
-  char text[ASKED];
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside %s, %s, expected %s", option, asked(s, text, sizeof text), why,
-                    expected);
-}
-
 static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_train_config *train,
                           const bppsa_dataset *dataset, const bppsa_network_config *config) {
-  if (train->clip_norm > 0) {
-    return refuse(s, "--clip-norm", "whose stages update before the norm of all gradients is known", "none");
-  }
-  if (network->mask_count > 0) {
-    return refuse(s, network->mask != NULL ? "--mask" : "--weights with masks", "whose stages have whole weights", "none");
-  }
-  if (network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER) {
-    return refuse(s, "--weight-gradients second-stream", "whose list says when they are computed", "in-order");
-  }
-  if (dataset->ignores) {
-    return refuse(s, "--ignore-label", "whose micro-batches count all rows", "none");
-  }
-  if (config->method.backward == BPPSA_BACKWARD_SCAN) {
-    return refuse(s, "--backward scan", "whose stages propagate back layer by layer", "--backward bp");
-  }
-  if (config->steps.bidirectional) {
-    return refuse(s, "--bidirectional", "whose layers have one direction", "none");
-  }
-  if (config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
-    return refuse(s, "--forward speculative", "whose layers compute step by step", "sequential or auto");
-  }
-  if (config->steps.dropout > 0) {
-    return refuse(s, "--dropout", "whose layers run without it", "0");
-  }
-  if (config->steps.lengths) {
-    return refuse(s, "--lengths", "whose samples have one length", "none");
+  const struct {
+    bool given;
+    const char *option, *why, *expected;
+  } refused[] = {{train->clip_norm > 0, "--clip-norm", "whose stages update before the norm of all gradients is known", "none"},
+                 {network->mask_count > 0, network->mask != NULL ? "--mask" : "--weights with masks",
+                  "whose stages have whole weights", "none"},
+                 {network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER, "--weight-gradients second-stream",
+                  "whose list says when they are computed", "in-order"},
+                 {dataset->ignores, "--ignore-label", "whose micro-batches count all rows", "none"},
+                 {config->method.backward == BPPSA_BACKWARD_SCAN, "--backward scan", "whose stages propagate back layer by layer",
+                  "--backward bp"},
+                 {config->steps.bidirectional, "--bidirectional", "whose layers have one direction", "none"},
+                 {config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE, "--forward speculative",
+                  "whose layers compute step by step", "sequential or auto"},
+                 {config->steps.dropout > 0, "--dropout", "whose layers run without it", "0"},
+                 {config->steps.lengths, "--lengths", "whose samples have one length", "none"}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
+    char text[ASKED];
+    if (refused[i].given) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside %s, %s, expected %s", refused[i].option,
+                        asked(s, text, sizeof text), refused[i].why, refused[i].expected);
+    }
   }
   return BPPSA_OK;
 }
