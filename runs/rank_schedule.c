@@ -219,14 +219,9 @@ static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, d
     parts[l] = s->chain->layer[l].flops;
     parts[layers + l] = s->chain->layer[l].parameters > 0 ? parts[l] : 0;
   }
-  const struct {
-    bppsa_schedule_cost cost;
-    const double *each;
-  } given[] = {{BPPSA_COST_FORWARD, parts}, {BPPSA_COST_INPUT_GRAD, parts}, {BPPSA_COST_WEIGHT_GRAD, parts + layers}};
-  for (size_t i = 0; i < sizeof given / sizeof *given; ++i) {
-    c->cost[given[i].cost] = given[i].each;
-    c->rows[given[i].cost] = layers;
-  }
+  c->cost[BPPSA_COST_FORWARD] = c->cost[BPPSA_COST_INPUT_GRAD] = parts;
+  c->cost[BPPSA_COST_WEIGHT_GRAD] = parts + layers;
+  c->rows[BPPSA_COST_FORWARD] = c->rows[BPPSA_COST_INPUT_GRAD] = c->rows[BPPSA_COST_WEIGHT_GRAD] = layers;
 }
 
 /* Makes the list of a scheme. flops: [2][L] */
@@ -282,7 +277,7 @@ static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *
   }
   const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, flops);
   bppsa_free(flops);
-  /* messages of the schedule itself say "layers: ..": they come from --split and the options beside it */
+  /* messages of the schedule itself begin with "layers: .."; these layers come from --split and the options beside it */
   char text[ASKED];
   return status == BPPSA_ERR_ARGUMENT && strncmp(bppsa_last_error(), "--", 2) != 0
              ? bppsa_fail_prefix(status, "%s", asked(s, text, sizeof text))
@@ -411,7 +406,7 @@ static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
 
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
   const int64_t parts = bppsa_pipeline_parts(s->list), micros = bppsa_pipeline_train_micros(s->list) * parts;
-  if (bppsa_rank_schedule_synchronous(s)) { /* halves round as micro-batches of half the size do */
+  if (bppsa_rank_schedule_synchronous(s)) { /* halves are rounded as micro-batches of half the size */
     snprintf(text, size, "a tree over %" PRId64 " micro-batches of %" PRId64 " samples", micros, s->samples / parts);
   } else {
     bppsa_line options = {.length = 0};

@@ -102,6 +102,21 @@ const bppsa_pipeline_data *bppsa_chain_noise_data(const bppsa_chain_noise *noise
   return &noise->data;
 }
 
+/* ---- bytes ---- */
+
+double bppsa_chain_message(const bppsa_chain *chain, int64_t samples, int64_t layer) {
+  return (double)(samples * chain->layer[layer].out * (int64_t)bppsa_dtype_size(chain->dtype) + PIPELINE_HEADER);
+}
+
+double bppsa_chain_gradient(const bppsa_chain *chain, int64_t layer) {
+  const bppsa_chain_layer *of = &chain->layer[layer];
+  double bytes = 0;
+  for (int64_t i = of->first_parameter; i < of->first_parameter + of->parameters; ++i) {
+    bytes += (double)bppsa_view_bytes(&chain->parameters[i].value);
+  }
+  return bytes;
+}
+
 /* ---- the link ---- */
 
 enum { SHORT_BYTES = PIPELINE_HEADER, LONG_BYTES = 1 << 20, SHORT_ROUNDS = 401, LONG_ROUNDS = 101 };
@@ -228,19 +243,9 @@ static bppsa_status time_sums(const layer_sum *s, double *median) {
   return BPPSA_OK;
 }
 
-/* Reals of a layer's parameters. */
-static int64_t parameters_of(const bppsa_chain *chain, int64_t layer) {
-  const bppsa_chain_layer *about = &chain->layer[layer];
-  int64_t count = 0;
-  for (int64_t i = 0; i < about->parameters; ++i) {
-    count += bppsa_view_count(&chain->parameters[about->first_parameter + i].value);
-  }
-  return count;
-}
-
 static bppsa_status time_layer(bppsa_comm *comm, const bppsa_chain *chain, int64_t layer, double *median) {
-  const int64_t count = parameters_of(chain, layer);
   const size_t real = bppsa_dtype_size(chain->dtype);
+  const int64_t count = (int64_t)bppsa_chain_gradient(chain, layer) / (int64_t)real;
   if (count == 0) {
     return BPPSA_OK;
   }

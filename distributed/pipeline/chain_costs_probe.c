@@ -1,4 +1,4 @@
-/* The costs of a chain's layers: two lists that the executor runs on one rank; and a file of all costs. */
+/* The costs of a chain's layers, from two lists that the executor runs on one rank; and a file of all costs. */
 #include <math.h>
 #include <string.h>
 
@@ -44,22 +44,9 @@ void bppsa_chain_costs_set(const bppsa_chain_costs *costs, bppsa_schedule_config
   }
 }
 
-/* One of the costs' own arrays, which they let others read alone. */
+/* An array of the costs, to be written; others may only read it. */
 static double *own(bppsa_chain_costs *costs, const double *array) {
   return costs->memory + (array - costs->memory);
-}
-
-double bppsa_chain_message(const bppsa_chain *chain, int64_t samples, int64_t layer) {
-  return (double)(samples * chain->layer[layer].out * (int64_t)bppsa_dtype_size(chain->dtype) + PIPELINE_HEADER);
-}
-
-double bppsa_chain_gradient(const bppsa_chain *chain, int64_t layer) {
-  const bppsa_chain_layer *of = &chain->layer[layer];
-  double bytes = 0;
-  for (int64_t i = of->first_parameter; i < of->first_parameter + of->parameters; ++i) {
-    bytes += (double)bppsa_view_bytes(&chain->parameters[i].value);
-  }
-  return bytes;
 }
 
 static bppsa_status make_costs(const bppsa_chain *chain, int64_t samples, bppsa_chain_costs *costs) {

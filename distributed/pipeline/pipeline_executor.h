@@ -61,8 +61,6 @@ static inline pipeline_worker *pipeline_local(const bppsa_pipeline *p, int64_t w
 bppsa_status bppsa_pipeline_transfer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool begin, bool *done);
 /* Compares the header of a message, PIPELINE_HEADER bytes aligned for int64_t, with the list, of the RECV `id`. */
 bppsa_status bppsa_pipeline_check_header(const bppsa_pipeline *p, int64_t id, int64_t micro, const void *bytes);
-/* The same for the header of a message within this rank. */
-bppsa_status bppsa_pipeline_check_tag(const bppsa_pipeline *p, int64_t id, int64_t micro);
 /* Keeps a promise (pipeline_streams.h); context: the executor. */
 bppsa_status bppsa_pipeline_keep(void *context, const pipeline_due *due);
 /* Compares a view of each of the chain's parameters, and of an optimiser's state (NULL: none), with the chain's. */

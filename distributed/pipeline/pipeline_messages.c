@@ -16,6 +16,7 @@ typedef struct {
   bppsa_pipeline *p;
   pipeline_worker *w;
   int64_t id;
+  bool sends;
   int32_t partner;
   pipeline_worker *local; /* the partner's worker; NULL: it is on another rank */
   pipeline_array array;
@@ -25,6 +26,7 @@ typedef struct {
 
 static transfer transfer_of(bppsa_pipeline *p, pipeline_worker *w, int64_t id) {
   transfer t = {.p = p, .w = w, .id = id, .partner = pipeline_partner_of(&p->plan, id)};
+  t.sends = p->plan.list->ops[id].kind == BPPSA_KIND_SEND;
   t.local = pipeline_local(p, p->plan.list->ops[t.partner].worker);
   t.array = bppsa_pipeline_array_sent(&p->plan, id, &t.layer);
   t.span = pipeline_span_of(&p->plan, &p->plan.list->ops[id]);
@@ -80,11 +82,6 @@ bppsa_status bppsa_pipeline_check_header(const bppsa_pipeline *p, int64_t id, in
                     text_of(&expected), expected.layer, expected.micro, expected.update, expected.version);
 }
 
-bppsa_status bppsa_pipeline_check_tag(const bppsa_pipeline *p, int64_t id, int64_t micro) {
-  const int64_t first = pipeline_span_of(&p->plan, &p->plan.list->ops[id]).first;
-  return bppsa_pipeline_check_header(p, id, micro, bppsa_pipeline_header(&p->streams, id, micro - first));
-}
-
 /* Queues the copy of a header of a message within this rank, to (`put`) or from its place in staging memory. */
 static bppsa_status move_header(const transfer *t, int64_t micro, bool put) {
   pipeline_streams *streams = &t->p->streams;
@@ -107,22 +104,20 @@ static bppsa_status move_header(const transfer *t, int64_t micro, bool put) {
 /* Messages between two workers arrive in order; the messages of other workers on the same ranks have other tags. */
 static int32_t tag_of(const transfer *t) {
   const pipeline_plan *plan = &t->p->plan;
-  const bool sends = plan->list->ops[t->id].kind == BPPSA_KIND_SEND;
-  const bppsa_schedule_op *from = &plan->list->ops[sends ? t->id : t->partner],
-                          *to = &plan->list->ops[sends ? t->partner : t->id];
+  const bppsa_schedule_op *ops = plan->list->ops;
+  const bppsa_schedule_op *from = &ops[t->sends ? t->id : t->partner], *to = &ops[t->sends ? t->partner : t->id];
   const int64_t most = (plan->list->workers + plan->ranks - 1) / plan->ranks; /* workers on a rank */
   const int64_t pair = from->worker / plan->ranks * most + to->worker / plan->ranks;
   return plan->config.tag + (int32_t)(plan->layers + 2 * pair + (t->array == PIPELINE_GRADIENTS));
 }
 
-/* Begins the message of a micro-batch. begin: bppsa_comm_isend or bppsa_comm_irecv. */
-static bppsa_status begin_message(const transfer *t, int64_t micro, bppsa_comm_request **requests,
-                                  bppsa_status (*begin)(bppsa_comm *comm, int32_t rank, int32_t tag, const bppsa_view *view,
-                                                        bppsa_comm_request **request)) {
+/* Begins the message of a micro-batch. */
+static bppsa_status begin_message(const transfer *t, int64_t micro, bppsa_comm_request **requests) {
   const pipeline_plan *plan = &t->p->plan;
   const int64_t words = (bytes_of(t) + 7) / 8, other = pipeline_rank_of(plan, plan->list->ops[t->partner].worker);
   const bppsa_view view = pipeline_view_of(plan, slot_of(t, t->w, micro)->block->memory, BPPSA_I64, 1, &words);
-  return begin(plan->comm, (int32_t)other, tag_of(t), &view, &requests[micro - t->span.first]);
+  return (t->sends ? bppsa_comm_isend : bppsa_comm_irecv)(plan->comm, (int32_t)other, tag_of(t), &view,
+                                                          &requests[micro - t->span.first]);
 }
 
 static bppsa_status begin_send(const transfer *t, bppsa_comm_request **requests) {
@@ -138,7 +133,7 @@ static bppsa_status begin_send(const transfer *t, bppsa_comm_request **requests)
     }
     const header about = header_sent(t, micro);
     BPPSA_TRY(bppsa_memory_put(p->plan.chain->device, slot->block->memory, &about, sizeof about));
-    BPPSA_TRY(t->local == NULL ? begin_message(t, micro, requests, bppsa_comm_isend) : BPPSA_OK);
+    BPPSA_TRY(t->local == NULL ? begin_message(t, micro, requests) : BPPSA_OK);
   }
   return t->local != NULL ? bppsa_pipeline_queued(&p->streams, t->id) : BPPSA_OK;
 }
@@ -148,7 +143,7 @@ static bppsa_status begin_recv(const transfer *t, bppsa_comm_request **requests)
     BPPSA_TRY(bppsa_pipeline_take(&t->w->arrays, t->id, t->array, micro, t->layer));
     if (t->local == NULL) {
       BPPSA_TRY(bppsa_pipeline_use_here(&t->p->streams, slot_of(t, t->w, micro)));
-      BPPSA_TRY(begin_message(t, micro, requests, bppsa_comm_irecv));
+      BPPSA_TRY(begin_message(t, micro, requests));
     }
   }
   return BPPSA_OK;
@@ -164,7 +159,10 @@ static bppsa_status take_over_micro(const transfer *t, int64_t micro) {
   if (!streams->on) {
     return bppsa_memory_queue_copy(t->p->plan.chain->device, to->block->memory, bytes, source->block->memory, bytes, bytes, 1);
   }
-  const pipeline_due due = {.what = PIPELINE_TAG, .op = (int32_t)t->id, .micro = micro};
+  const pipeline_due due = {.what = PIPELINE_TAG,
+                            .op = (int32_t)t->id,
+                            .micro = micro,
+                            .header = bppsa_pipeline_header(streams, t->id, micro - t->span.first)};
   BPPSA_TRY(bppsa_pipeline_use(streams, t->id, source, false));
   BPPSA_TRY(bppsa_pipeline_use(streams, t->id, to, true));
   BPPSA_TRY(bppsa_pipeline_queue(streams, t->id, &call));
@@ -203,13 +201,12 @@ static bppsa_status check_message(const transfer *t) {
 
 bppsa_status bppsa_pipeline_transfer(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool begin, bool *done) {
   const transfer t = transfer_of(p, w, id);
-  const bool sends = p->plan.list->ops[id].kind == BPPSA_KIND_SEND;
-  bppsa_comm_request **requests = &w->requests[sends ? 0 : p->plan.most_micros + 1];
+  bppsa_comm_request **requests = &w->requests[t.sends ? 0 : p->plan.most_micros + 1];
   if (begin) {
-    BPPSA_TRY(sends ? begin_send(&t, requests) : begin_recv(&t, requests));
+    BPPSA_TRY(t.sends ? begin_send(&t, requests) : begin_recv(&t, requests));
   }
   *done = true;
-  if (t.local != NULL && sends) {
+  if (t.local != NULL && t.sends) {
     *done = p->run.taken[id];
   } else if (t.local != NULL) {
     BPPSA_TRY(take_over(&t, done));
@@ -221,5 +218,5 @@ bppsa_status bppsa_pipeline_transfer(bppsa_pipeline *p, pipeline_worker *w, int6
     }
     *done = *done && over;
   }
-  return *done && !sends ? check_message(&t) : BPPSA_OK;
+  return *done && !t.sends ? check_message(&t) : BPPSA_OK;
 }

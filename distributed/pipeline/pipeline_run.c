@@ -266,7 +266,7 @@ bppsa_status bppsa_pipeline_keep(void *context, const pipeline_due *due) {
   }
   return due->what == PIPELINE_ADD
              ? bppsa_pipeline_sum_add(&p->plan, &p->weights.sums[due->layer], due->micro, due->block->memory)
-         : due->what == PIPELINE_TAG ? bppsa_pipeline_check_tag(p, due->op, due->micro)
+         : due->what == PIPELINE_TAG ? bppsa_pipeline_check_header(p, due->op, due->micro, due->header)
                                      : BPPSA_OK;
 }
 

@@ -48,6 +48,7 @@ typedef struct {
   enum { PIPELINE_ADD = 0, PIPELINE_TAG, PIPELINE_LOADED, PIPELINE_JUDGED } what;
   int32_t op;
   int64_t micro, layer;
+  const void *header;  /* of a message within this rank */
   pipeline_pool *pool; /* of `block`, which it gets back; NULL: there is none */
   pipeline_block *block;
   pipeline_block *staged; /* of pipeline_streams.judged, likewise; or NULL */

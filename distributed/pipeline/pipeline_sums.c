@@ -8,26 +8,20 @@
 
 /* ---- creation ---- */
 
-/* Marks the ranks that hold a layer, and counts them. mark: size plan->ranks. */
-static void find_group(const pipeline_plan *plan, int64_t layer, bool *mark, int64_t *ranks) {
-  memset(mark, 0, (size_t)plan->ranks * sizeof *mark);
-  *ranks = 0;
-  for (int64_t replica = 0; replica < plan->list->replicas; ++replica) {
-    const int32_t worker = plan->holder[replica * plan->layers + layer];
-    if (worker >= 0 && !mark[pipeline_rank_of(plan, worker)]) {
-      mark[pipeline_rank_of(plan, worker)] = true;
-      ++*ranks;
-    }
-  }
-}
-
-/* Splits a communicator for every layer that several ranks hold: sums of different layers end in any order, and the collective
- * operations of one communicator must come in the same order on all of its ranks. marks: [layers][ranks]. */
+/* Marks the ranks that hold each layer, and splits a communicator for every layer that several hold: sums of different layers
+ * end in any order, and the collective operations of one communicator must come in the same order on all of its ranks. marks:
+ * [layers][ranks], false. */
 static bppsa_status make_groups(const pipeline_plan *plan, pipeline_sum *sums, bool *marks) {
   for (int64_t layer = 0; layer < plan->layers; ++layer) {
     bool *mark = &marks[layer * plan->ranks];
-    int64_t ranks;
-    find_group(plan, layer, mark, &ranks);
+    int64_t ranks = 0;
+    for (int64_t replica = 0; replica < plan->list->replicas; ++replica) {
+      const int32_t worker = plan->holder[replica * plan->layers + layer];
+      if (worker >= 0 && !mark[pipeline_rank_of(plan, worker)]) {
+        mark[pipeline_rank_of(plan, worker)] = true;
+        ++ranks;
+      }
+    }
     if (ranks > 1 && plan->chain->layer[layer].parameters > 0) {
       bppsa_comm *host = bppsa_comm_get_host(plan->comm); /* communicators of NCCL may not go on side by side */
       BPPSA_TRY(bppsa_comm_split(host, mark[plan->rank] ? 0 : -1, (int32_t)plan->rank, &sums[layer].comm));
