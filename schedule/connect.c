@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
   const bppsa_schedule *from;
   bppsa_schedule *list;   /* the new list */
-  bppsa_schedule_run run; /* a simulation of the old list, whose order is complete */
+  bppsa_schedule_run run; /* a simulation of the old list, with all operations in its order */
   int32_t *place;         /* the new id of each old operation */
   bppsa_events ready;     /* results to be sent, by the time at which they are ready */
   int32_t *leaving;       /* transfers of operation i's result: leaving[i] .. leaving[i + 1] - 1; size count + 1 */
@@ -34,8 +34,8 @@ typedef struct {
 
 /* ---- transfers ---- */
 
-/* Chains of the dependencies on each operation, the first reader first: head[operation], then next[dependency]. latest: of each
- * worker its latest transfer so far. */
+/* Chains of the dependencies on each operation, the first reader first: head[operation], then next[dependency]. latest: the latest
+ * transfer to each worker so far. */
 typedef struct {
   int32_t *head, *next, *latest;
 } readers;
