@@ -1,6 +1,7 @@
 #include "distributed/evaluate.h"
 
 #include "core/base/alloc.h"
+#include "distributed/agree.h"
 #include "distributed/evaluate_internal.h"
 
 enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
@@ -29,11 +30,10 @@ bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *world, const bppsa_comm *com
   if (parts == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_view view = bppsa_view_make(parts, BPPSA_F64, 1, &numbers);
   bppsa_batch_sums sums = {0};
   bppsa_status status = evaluate_own(comm, batch, first, count, all, parts, &sums.forward);
   /* exact without ranks along time: at most one of the terms is not 0 */
-  status = status == BPPSA_OK ? bppsa_comm_allreduce(world, BPPSA_COMM_SUM, &view) : status;
+  status = status == BPPSA_OK ? bppsa_ranks_reduce(world, BPPSA_COMM_SUM, BPPSA_F64, numbers, parts) : status;
   for (int64_t i = 0; i < all; ++i) {
     sums.loss += parts[i * PART_NUMBERS];
     sums.correct += (int64_t)parts[i * PART_NUMBERS + 1];

@@ -4,7 +4,7 @@
 
 #include "core/base/host_device.h"
 #include "core/compute/memory.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_weights.h"
 #include "distributed/pipeline/predict_internal.h"
 #include "train/optimizer_internal.h"
 

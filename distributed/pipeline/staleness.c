@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_weights.h"
 
 /* Call number t, from 0, has the weights W_t. A ring of n copies keeps what n calls have made: the copy that call t - n wrote is
  * read by call t, and then overwritten. */
