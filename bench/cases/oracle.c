@@ -260,8 +260,7 @@ static bppsa_status print_head(const bppsa_bench *bench) {
 }
 
 static bppsa_status finish(bppsa_bench *bench) {
-  session *s = bench->session;
-  return bppsa_oracle_crew_dismiss(&s->crew);
+  return bppsa_crew_dismiss(bench->asked->comm);
 }
 
 static void release(bppsa_bench *bench) {

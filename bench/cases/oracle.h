@@ -1,10 +1,10 @@
-/* What the files of `bench oracle` share. Rank 0 drives the benchmark; the other ranks wait for its orders (a broadcast over all
- * ranks) and carry out their part of each: oracle_crew.c. oracle_strategy.c has what a rank measures, predicts and trains of one
- * strategy, oracle.c the descriptor. */
+/* What the files of `bench oracle` share: oracle_crew.c has the orders that rank 0 gives (crew.h), oracle_strategy.c what a rank
+ * measures, predicts and trains of one strategy, oracle.c the descriptor. */
 #ifndef BPPSA_BENCH_CASES_ORACLE_H
 #define BPPSA_BENCH_CASES_ORACLE_H
 
 #include "bench/cases/case.h"
+#include "bench/cases/crew.h"
 #include "calibrate/links.h"
 #include "calibrate/measured.h"
 #include "oracle/oracle.h"
@@ -91,12 +91,12 @@ bppsa_status bppsa_oracle_entry_turn(bppsa_oracle_entry *entry);
 typedef struct {
   bppsa_oracle_ground ground;
   bppsa_oracle_entry entry;
+  double residual; /* of the latest verification */
 } bppsa_oracle_crew;
 
 bppsa_status bppsa_oracle_crew_make(bppsa_oracle_crew *crew, int64_t runnable);
 bppsa_status bppsa_oracle_crew_verify(bppsa_oracle_crew *crew, double *residual);
 bppsa_status bppsa_oracle_crew_turn(bppsa_oracle_crew *crew);
-bppsa_status bppsa_oracle_crew_dismiss(bppsa_oracle_crew *crew); /* the others return from serving */
 /* What the other ranks do. */
 bppsa_status bppsa_oracle_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked);
 

@@ -453,7 +453,7 @@ static bppsa_status print_above(bppsa_bench *bench) {
 
 static bppsa_status finish(bppsa_bench *bench) {
   BPPSA_TRY(bench->request->to.json ? BPPSA_OK : bppsa_bench_show_noisy(&bench->request->to, bench->rows.noisy));
-  return bppsa_ranks_crew_dismiss(&((session *)bench->session)->crew);
+  return bppsa_crew_dismiss(bench->asked->comm);
 }
 
 static void release(bppsa_bench *bench) {

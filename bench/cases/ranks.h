@@ -1,9 +1,10 @@
-/* What the files of `bench ranks` share. Rank 0 drives the benchmark; the other ranks wait for its orders (a broadcast over all
- * ranks) and carry out their part of each: ranks_crew.c. ranks.c has the descriptor, ranks_model.h the predictions. */
+/* What the files of `bench ranks` share: ranks_crew.c has the orders that rank 0 gives (crew.h), ranks.c the descriptor,
+ * ranks_model.h the predictions. */
 #ifndef BPPSA_BENCH_CASES_RANKS_H
 #define BPPSA_BENCH_CASES_RANKS_H
 
 #include "bench/cases/case.h"
+#include "bench/cases/crew.h"
 #include "distributed/batch/data_parallel.h"
 
 /* What the ranks of an entry share. */
@@ -70,6 +71,8 @@ typedef struct {
   bppsa_ranks_subject *subjects; /* size BPPSA_RANKS_NETWORKS */
   int64_t subject;               /* whose parts there are */
   bppsa_ranks_part *parts;       /* size BPPSA_RANKS_ENTRIES */
+  double ping_s;                 /* of the latest ping */
+  bppsa_ranks_report report;     /* rank 0: of the latest count */
 } bppsa_ranks_crew;
 
 /* Opens the networks, lists the rows and splits the communicators; collective. Free it on failure too. ERR_*. */
@@ -86,7 +89,6 @@ bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew); /* all parts */
 /* The median time, of `rounds`, of a message of so many bytes from rank 0 to rank 1, which is half of one there and back. With
  * `broadcast`: of one from rank 0 to all others and a message of a byte back from the last one. ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, bool broadcast, int64_t bytes, int64_t rounds, double *seconds);
-bppsa_status bppsa_ranks_crew_dismiss(bppsa_ranks_crew *crew); /* the others return from serving */
 
 /* What the other ranks do. */
 bppsa_status bppsa_ranks_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked);

@@ -255,19 +255,15 @@ static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part 
 
 /* ---- orders ---- */
 
-typedef enum { MAKE = 0, PASS, COUNT, GATHER, DROP, PING, DISMISS } what;
-typedef struct {
-  int64_t what, subject, entry, broadcast, bytes, rounds;
-} order;
-enum { ORDER = sizeof(order) / sizeof(int64_t) };
-
 /* Makes this rank's part of an entry, if it has one. */
-static bppsa_status make_part(bppsa_ranks_crew *crew, const order *o) {
+static bppsa_status make(void *context, const int64_t *numbers) {
   static bppsa_status (*const makers[])(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) = {make_alone, make_along_time,
                                                                                               make_data_parallel};
-  const bppsa_ranks_entry *e = &crew->subjects[o->subject].entries[o->entry];
-  bppsa_ranks_part *p = &crew->parts[o->entry];
-  crew->subject = o->subject;
+  const int64_t subject = numbers[0], entry = numbers[1];
+  bppsa_ranks_crew *crew = context;
+  const bppsa_ranks_entry *e = &crew->subjects[subject].entries[entry];
+  bppsa_ranks_part *p = &crew->parts[entry];
+  crew->subject = subject;
   if (bppsa_comm_rank(crew->world) >= e->ranks) {
     return BPPSA_OK;
   }
@@ -279,7 +275,7 @@ static bppsa_status make_part(bppsa_ranks_crew *crew, const order *o) {
 }
 
 /* Brings the counts of the entry's ranks to rank 0, as their maxima and sums: two reductions. */
-static bppsa_status gather(bppsa_ranks_part *p, bppsa_ranks_report *report) {
+static bppsa_status gather(const bppsa_ranks_part *p, bppsa_ranks_report *report) {
   const int64_t count = BPPSA_RANKS_COUNTS;
   bppsa_ranks_report made;
   memcpy(made.most, p->counts, sizeof made.most);
@@ -291,14 +287,30 @@ static bppsa_status gather(bppsa_ranks_part *p, bppsa_ranks_report *report) {
   return BPPSA_OK;
 }
 
-static void drop(bppsa_ranks_crew *crew) {
+static bppsa_status pass(void *context, const int64_t *entry) {
+  bppsa_ranks_crew *crew = context;
+  bppsa_ranks_part *p = &crew->parts[*entry];
+  return p->model != NULL ? timed_work(crew, p) : BPPSA_OK;
+}
+
+static bppsa_status count(void *context, const int64_t *entry) {
+  bppsa_ranks_crew *crew = context;
+  bppsa_ranks_part *p = &crew->parts[*entry];
+  BPPSA_TRY(p->model != NULL ? counted_work(crew, p) : BPPSA_OK);
+  return p->model != NULL ? gather(p, &crew->report) : BPPSA_OK;
+}
+
+static bppsa_status drop(void *context, const int64_t *none) {
+  bppsa_ranks_crew *crew = context;
+  (void)none;
   for (int64_t i = BPPSA_RANKS_ENTRIES - 1; crew->parts != NULL && i >= 0; --i) {
     free_part(crew->device, &crew->parts[i]);
   }
+  return BPPSA_OK;
 }
 
 /* Rank 0 sends to rank 1 and back. */
-static bppsa_status ping(bppsa_comm *world, const bppsa_view *view) {
+static bppsa_status ping_one(bppsa_comm *world, const bppsa_view *view) {
   const int32_t rank = bppsa_comm_rank(world);
   if (rank == 0) {
     BPPSA_TRY(bppsa_comm_send(world, 1, 0, view));
@@ -319,100 +331,70 @@ static bppsa_status ping_all(bppsa_comm *world, const bppsa_view *view) {
   return rank == 0 ? bppsa_comm_recv(world, last, 0, &answer) : BPPSA_OK;
 }
 
-static bppsa_status time_rounds(const bppsa_ranks_crew *crew, const order *o, void *buffer, double *seconds) {
-  bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &o->bytes);
-  view.device = bppsa_device_get_kind(crew->device);
-  for (int64_t i = 0; i < o->rounds; ++i) {
+static bppsa_status time_rounds(const bppsa_ranks_crew *crew, bool broadcast, const bppsa_view *view, int64_t rounds,
+                                double *seconds) {
+  for (int64_t i = 0; i < rounds; ++i) {
     const double start = bppsa_now();
-    BPPSA_TRY(o->broadcast ? ping_all(crew->arrays, &view) : ping(crew->arrays, &view));
-    seconds[i] = (bppsa_now() - start) / (o->broadcast ? 1 : 2);
+    BPPSA_TRY(broadcast ? ping_all(crew->arrays, view) : ping_one(crew->arrays, view));
+    seconds[i] = (bppsa_now() - start) / (broadcast ? 1 : 2);
   }
   return BPPSA_OK;
 }
 
 /* Messages from and to the device's memory. */
-static bppsa_status time_messages(const bppsa_ranks_crew *crew, const order *o, double *median) {
-  void *buffer = NULL;
-  double *seconds = bppsa_calloc(o->rounds, sizeof *seconds);
-  bppsa_status status = seconds == NULL ? BPPSA_ERR_MEMORY : bppsa_memory_alloc(crew->device, o->bytes, &buffer);
-  status = status == BPPSA_OK ? bppsa_memory_clear(crew->device, buffer, o->bytes) : status;
-  status = status == BPPSA_OK ? time_rounds(crew, o, buffer, seconds) : status;
-  *median = status == BPPSA_OK ? bppsa_timing_of(o->rounds, seconds).median_s : 0;
-  bppsa_memory_free(crew->device, buffer);
+static bppsa_status ping(void *context, const int64_t *numbers) {
+  const int64_t bytes = numbers[1], rounds = numbers[2];
+  bppsa_ranks_crew *crew = context;
+  bppsa_view view = bppsa_view_make(NULL, BPPSA_U8, 1, &bytes);
+  double *seconds = bppsa_calloc(rounds, sizeof *seconds);
+  view.device = bppsa_device_get_kind(crew->device);
+  bppsa_status status = seconds == NULL ? BPPSA_ERR_MEMORY : bppsa_memory_alloc(crew->device, bytes, &view.data);
+  status = status == BPPSA_OK ? bppsa_memory_clear(crew->device, view.data, bytes) : status;
+  status = status == BPPSA_OK ? time_rounds(crew, numbers[0] != 0, &view, rounds, seconds) : status;
+  crew->ping_s = status == BPPSA_OK ? bppsa_timing_of(rounds, seconds).median_s : 0;
+  bppsa_memory_free(crew->device, view.data);
   bppsa_free(seconds);
   return status;
 }
 
-/* This rank's share of an order. median: of PING, report: of GATHER. */
-static bppsa_status carry_out(bppsa_ranks_crew *crew, const order *o, double *median, bppsa_ranks_report *report) {
-  bppsa_ranks_part *p = &crew->parts[o->entry];
-  switch ((what)o->what) {
-  case MAKE:
-    return make_part(crew, o);
-  case PASS:
-    return p->model != NULL ? timed_work(crew, p) : BPPSA_OK;
-  case COUNT:
-    return p->model != NULL ? counted_work(crew, p) : BPPSA_OK;
-  case GATHER:
-    return p->model != NULL ? gather(p, report) : BPPSA_OK;
-  case DROP:
-    drop(crew);
-    return BPPSA_OK;
-  case PING:
-    return time_messages(crew, o, median);
-  default:
-    return BPPSA_OK;
-  }
-}
+enum { MAKE = 0, PASS, COUNT, DROP, PING };
+static const bppsa_crew_action actions[] = {
+    [MAKE] = {make, false}, [PASS] = {pass, false}, [COUNT] = {count, false}, [DROP] = {drop, false}, [PING] = {ping, false}};
 
-static bppsa_status hear(bppsa_comm *world, order *o) {
-  const int64_t count = ORDER;
-  const bppsa_view view = bppsa_view_make(o, BPPSA_I64, 1, &count);
-  return bppsa_comm_broadcast(world, 0, &view);
-}
-
-static bppsa_status give(bppsa_ranks_crew *crew, order o, double *median, bppsa_ranks_report *report) {
-  BPPSA_TRY(hear(crew->world, &o));
-  return carry_out(crew, &o, median, report);
+static bppsa_status order(bppsa_ranks_crew *crew, int64_t action, int64_t first, int64_t second, int64_t third) {
+  return bppsa_crew_order(crew->world, actions, crew, action, (const int64_t[BPPSA_CREW_NUMBERS]){first, second, third});
 }
 
 bppsa_status bppsa_ranks_crew_make(bppsa_ranks_crew *crew, int64_t subject, int64_t entry) {
-  return give(crew, (order){.what = MAKE, .subject = subject, .entry = entry}, NULL, NULL);
+  return order(crew, MAKE, subject, entry, 0);
 }
 
 bppsa_status bppsa_ranks_crew_pass(bppsa_ranks_crew *crew, int64_t entry, double *seconds) {
-  BPPSA_TRY(give(crew, (order){.what = PASS, .entry = entry}, NULL, NULL));
+  BPPSA_TRY(order(crew, PASS, entry, 0, 0));
   *seconds = crew->parts[entry].reduced_s;
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_ranks_crew_count(bppsa_ranks_crew *crew, int64_t entry, bppsa_ranks_report *report) {
-  BPPSA_TRY(give(crew, (order){.what = COUNT, .entry = entry}, NULL, NULL));
-  return give(crew, (order){.what = GATHER, .entry = entry}, NULL, report);
+  BPPSA_TRY(order(crew, COUNT, entry, 0, 0));
+  *report = crew->report;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew) {
-  return give(crew, (order){.what = DROP}, NULL, NULL);
+  return order(crew, DROP, 0, 0, 0);
 }
 
 bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, bool broadcast, int64_t bytes, int64_t rounds, double *seconds) {
-  return give(crew, (order){.what = PING, .broadcast = broadcast, .bytes = bytes, .rounds = rounds}, seconds, NULL);
-}
-
-bppsa_status bppsa_ranks_crew_dismiss(bppsa_ranks_crew *crew) {
-  return give(crew, (order){.what = DISMISS}, NULL, NULL);
+  BPPSA_TRY(order(crew, PING, broadcast, bytes, rounds));
+  *seconds = crew->ping_s;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_ranks_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked) {
   bppsa_ranks_crew crew;
-  order o = {.what = MAKE};
-  bppsa_ranks_report report;
-  double median;
   bppsa_status status = bppsa_ranks_crew_open(asked, request->device, &crew);
-  while (status == BPPSA_OK && o.what != DISMISS) {
-    status = hear(crew.world, &o);
-    status = status == BPPSA_OK ? carry_out(&crew, &o, &median, &report) : status;
-  }
+  status = status == BPPSA_OK ? bppsa_crew_serve(crew.world, actions, &crew) : status;
   bppsa_ranks_crew_close(&crew);
   return status;
 }
@@ -556,7 +538,7 @@ bppsa_status bppsa_ranks_crew_open(const struct bppsa_bench_settings *asked, con
 }
 
 void bppsa_ranks_crew_close(bppsa_ranks_crew *crew) {
-  drop(crew);
+  (void)drop(crew, NULL);
   for (int64_t g = crew->group_count - 1; g >= 0; --g) {
     bppsa_comm_destroy(crew->groups[g]);
   }

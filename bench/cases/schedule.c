@@ -393,7 +393,7 @@ static bppsa_status finish(bppsa_bench *bench) {
     const bppsa_status reported = bppsa_bench_finish(&bench->report);
     return reported != BPPSA_OK ? reported : written;
   }
-  return bppsa_schedule_crew_dismiss(&s->crew);
+  return bppsa_crew_dismiss(bench->asked->comm);
 }
 
 static void release(bppsa_bench *bench) {

@@ -1,9 +1,10 @@
-/* What the files of `bench schedule` share. Rank 0 drives the benchmark; the other ranks wait for its orders (a broadcast over all
- * ranks) and carry out their part of each: schedule_crew.c. schedule.c has the descriptor. */
+/* What the files of `bench schedule` share. schedule_crew.c has the orders that rank 0 gives (crew.h), schedule.c the
+ * descriptor. */
 #ifndef BPPSA_BENCH_CASES_SCHEDULE_H
 #define BPPSA_BENCH_CASES_SCHEDULE_H
 
 #include "bench/cases/case.h"
+#include "bench/cases/crew.h"
 #include "distributed/pipeline/chain_costs.h"
 #include "schedule/timed.h"
 
@@ -77,7 +78,6 @@ bppsa_status bppsa_schedule_crew_make(bppsa_schedule_crew *crew, int64_t entry);
 bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry, bool timed);
 /* Of rank 0 alone: makes the predictions from the costs that were measured between the passes. ERR_* of the simulator. */
 bppsa_status bppsa_schedule_crew_settle(bppsa_schedule_crew *crew);
-bppsa_status bppsa_schedule_crew_dismiss(bppsa_schedule_crew *crew); /* the others return from serving */
 
 /* What the other ranks do. */
 bppsa_status bppsa_schedule_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked);

@@ -340,18 +340,6 @@ static bppsa_status take_times(bppsa_schedule_entry *e) {
   return bppsa_schedule_times_of(list, start, end, &e->fastest);
 }
 
-/* All ranks begin together. What the passes cost is measured in front, so that both meet the same machine. */
-static bppsa_status make_pass(bppsa_schedule_crew *crew, bppsa_schedule_entry *e, bool timed) {
-  const bppsa_view shared = bppsa_view_make(e->shared, BPPSA_F64, 1, &e->shared_count);
-  BPPSA_TRY(timed ? bppsa_chain_probe_run(e->size->probe) : BPPSA_OK);
-  BPPSA_TRY(bppsa_comm_barrier(crew->world));
-  BPPSA_TRY(bppsa_pipeline_run(e->pipeline, bppsa_chain_noise_data(e->size->noise), e->losses));
-  e->runs++;
-  fill_shared(crew, e);
-  BPPSA_TRY(bppsa_comm_allreduce(crew->world, BPPSA_COMM_SUM, &shared));
-  return bppsa_comm_rank(crew->world) == 0 ? take_times(e) : BPPSA_OK;
-}
-
 double bppsa_schedule_peak(const bppsa_schedule_entry *e) {
   const bppsa_schedule *list = e->predicted.list;
   double most = 0;
@@ -382,67 +370,53 @@ double bppsa_schedule_residual(const bppsa_schedule_entry *e, int64_t run) {
 
 /* ---- orders ---- */
 
-typedef enum { MAKE = 0, PASS, DISMISS } what;
-typedef struct {
-  int64_t what, entry, timed;
-} order;
-enum { ORDER = sizeof(order) / sizeof(int64_t) };
-
-static bool is_refusal(bppsa_status status) {
-  return status == BPPSA_ERR_ARGUMENT || status == BPPSA_ERR_UNSUPPORTED;
-}
-
-/* This rank's share of an order. A list that cannot be made is one on no rank: *refusal says why. */
-static bppsa_status carry_out(bppsa_schedule_crew *crew, const order *o, bppsa_status *refusal) {
-  bppsa_schedule_entry *e = &crew->entries[o->entry];
-  *refusal = BPPSA_OK;
-  if (o->what == MAKE) {
-    const bppsa_status status = make_entry(crew, e);
-    if (status != BPPSA_OK) {
-      free_entry(e);
-    }
-    *refusal = is_refusal(status) ? status : BPPSA_OK;
-    return is_refusal(status) ? BPPSA_OK : status;
+static bppsa_status make(void *context, const int64_t *entry) {
+  bppsa_schedule_crew *crew = context;
+  bppsa_schedule_entry *e = &crew->entries[*entry];
+  const bppsa_status status = make_entry(crew, e);
+  if (status != BPPSA_OK) {
+    free_entry(e);
   }
-  return o->what == PASS ? make_pass(crew, e, o->timed != 0) : BPPSA_OK;
+  return status;
 }
 
-static bppsa_status hear(bppsa_comm *world, order *o) {
-  const int64_t count = ORDER;
-  const bppsa_view view = bppsa_view_make(o, BPPSA_I64, 1, &count);
-  return bppsa_comm_broadcast(world, 0, &view);
+/* All ranks begin together. What the passes cost is measured in front, so that both meet the same machine. */
+static bppsa_status pass(void *context, const int64_t *numbers) {
+  bppsa_schedule_crew *crew = context;
+  bppsa_schedule_entry *e = &crew->entries[numbers[0]];
+  const bppsa_view shared = bppsa_view_make(e->shared, BPPSA_F64, 1, &e->shared_count);
+  BPPSA_TRY(numbers[1] != 0 ? bppsa_chain_probe_run(e->size->probe) : BPPSA_OK);
+  BPPSA_TRY(bppsa_comm_barrier(crew->world));
+  BPPSA_TRY(bppsa_pipeline_run(e->pipeline, bppsa_chain_noise_data(e->size->noise), e->losses));
+  e->runs++;
+  fill_shared(crew, e);
+  BPPSA_TRY(bppsa_comm_allreduce(crew->world, BPPSA_COMM_SUM, &shared));
+  return bppsa_comm_rank(crew->world) == 0 ? take_times(e) : BPPSA_OK;
 }
 
-static bppsa_status give(bppsa_schedule_crew *crew, order o) {
-  bppsa_status refusal;
-  BPPSA_TRY(hear(crew->world, &o));
-  BPPSA_TRY(carry_out(crew, &o, &refusal));
-  return refusal;
+enum { MAKE = 0, PASS };
+static const bppsa_crew_action actions[] = {[MAKE] = {make, true}, [PASS] = {pass, false}};
+
+static bppsa_status order(bppsa_schedule_crew *crew, int64_t action, int64_t entry, bool timed) {
+  return bppsa_crew_order(crew->world, actions, crew, action, (const int64_t[BPPSA_CREW_NUMBERS]){entry, timed});
 }
 
 bppsa_status bppsa_schedule_crew_make(bppsa_schedule_crew *crew, int64_t entry) {
-  return give(crew, (order){.what = MAKE, .entry = entry});
+  return order(crew, MAKE, entry, false);
 }
 
 bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry, bool timed) {
-  return give(crew, (order){.what = PASS, .entry = entry, .timed = timed});
-}
-
-bppsa_status bppsa_schedule_crew_dismiss(bppsa_schedule_crew *crew) {
-  return give(crew, (order){.what = DISMISS});
+  return order(crew, PASS, entry, timed);
 }
 
 bppsa_status bppsa_schedule_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked) {
   bppsa_schedule_crew *crew = bppsa_calloc(1, sizeof *crew);
-  order o = {.what = MAKE};
-  bppsa_status refusal, status = crew == NULL ? BPPSA_ERR_MEMORY : bppsa_schedule_crew_open(asked, request->device, crew);
-  while (status == BPPSA_OK && o.what != DISMISS) {
-    status = hear(crew->world, &o);
-    status = status == BPPSA_OK ? carry_out(crew, &o, &refusal) : status;
+  if (crew == NULL) {
+    return BPPSA_ERR_MEMORY;
   }
-  if (crew != NULL) {
-    bppsa_schedule_crew_close(crew);
-  }
+  bppsa_status status = bppsa_schedule_crew_open(asked, request->device, crew);
+  status = status == BPPSA_OK ? bppsa_crew_serve(crew->world, actions, crew) : status;
+  bppsa_schedule_crew_close(crew);
   bppsa_free(crew);
   return status;
 }
