@@ -28,7 +28,7 @@ typedef struct {
   const char *missing; /* stands where the member is missing or null; NULL: "-" */
   /* Writes the cell in the place of `kind`, from the benchmark's own `context`; returns text. NULL: `kind` decides. */
   const char *(*write)(const void *context, const json_t *row, char *text, size_t size);
-} bppsa_bench_column;
+} bppsa_table_column;
 
 /* The columns of a timing, in milliseconds: median, minimum, maximum, repeats. */
 #define BPPSA_COLUMN_TIMES(median_width, other_width, count_width, places)                                                       \
@@ -44,20 +44,20 @@ typedef struct {
   }
 
 /* One row of a table; the list ends with a column without a heading. `end` stands behind the row. ERR_IO. */
-bppsa_status bppsa_bench_print_row(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
+bppsa_status bppsa_table_print_row(const bppsa_output *to, const bppsa_table_column *columns, const void *context,
                                    const json_t *row, const char *end);
 /* The text columns with which a row begins, and a note in the place of all others. ERR_IO. */
-bppsa_status bppsa_bench_print_note(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
+bppsa_status bppsa_table_print_note(const bppsa_output *to, const bppsa_table_column *columns, const void *context,
                                     const json_t *row, const char *note);
-bppsa_status bppsa_bench_print_headings(const bppsa_output *to, const bppsa_bench_column *columns);
+bppsa_status bppsa_table_print_headings(const bppsa_output *to, const bppsa_table_column *columns);
 /* The text columns whose members the object has, and the reason why it has no row. ERR_IO. */
-bppsa_status bppsa_bench_print_left_out(const bppsa_output *to, const bppsa_bench_column *columns, const json_t *object);
+bppsa_status bppsa_table_print_left_out(const bppsa_output *to, const bppsa_table_column *columns, const json_t *object);
 
 /* "1.23 ms", as a TIME cell. Returns text. */
-const char *bppsa_bench_time_text(double seconds, char *text, size_t size);
+const char *bppsa_table_time_text(double seconds, char *text, size_t size);
 /* The same for sentences: a cell has a blank behind "s". */
-const char *bppsa_bench_time_words(double seconds, char *text, size_t size);
+const char *bppsa_table_time_words(double seconds, char *text, size_t size);
 /* What stands in the place of the numbers of a rival that did not qualify, after its single pass. Returns text. */
-const char *bppsa_bench_qualifying_text(double seconds, char *text, size_t size);
+const char *bppsa_table_qualifying_text(double seconds, char *text, size_t size);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef BPPSA_BENCH_CASES_CASE_H
 #define BPPSA_BENCH_CASES_CASE_H
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 #include "bench/harness/driver.h"
 #include "cnn/prune.h"
 #include "comm/comm.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/forward.h"
+#include "bench/cases/bench_forward.h"
 #include "core/base/alloc.h"
 #include "core/compute/cudnn.h"
 #include "core/compute/device_buffer.h"

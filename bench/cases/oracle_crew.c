@@ -1,5 +1,5 @@
 /* The ranks of `bench oracle`: the orders that rank 0 gives, one strategy at a time. */
-#include "bench/cases/oracle.h"
+#include "bench/cases/bench_oracle.h"
 #include "core/base/alloc.h"
 
 static bppsa_status make(void *context, const int64_t *runnable) {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/cases/oracle.h"
+#include "bench/cases/bench_oracle.h"
 #include "core/base/alloc.h"
 #include "core/base/philox.h"
 #include "core/measure/residual.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/cases/ranks.h"
+#include "bench/cases/bench_ranks.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/philox.h"

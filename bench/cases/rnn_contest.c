@@ -1,5 +1,5 @@
 /* The contestants' passes, and what they held. */
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 #include "core/compute/memory.h"
 
 /* ---- passes ---- */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 #include "core/measure/residual.h"
 
 /* Of a scan or auto. */

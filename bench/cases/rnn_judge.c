@@ -2,7 +2,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
 #include "core/measure/residual.h"

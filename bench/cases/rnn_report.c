@@ -218,7 +218,7 @@ static const char *write_method(const void *context, const json_t *object, char 
 /* All columns that a table may have. Before the last one come the columns of parallel forward passes, and then the columns of
  * a GPU; `above` leaves out what a point does not have. */
 enum { FORWARD_COLUMNS = 2, GPU_COLUMNS = 4 };
-const bppsa_bench_column bppsa_bench_point_columns[] = {
+const bppsa_table_column bppsa_bench_point_columns[] = {
     {.heading = "phase    method", .write = write_name}, /* as wide as the longest name */
     {.heading = "median", .width = 10, .kind = BPPSA_COLUMN_MARKED_TIME, .key = "median_s"},
     {.heading = "min", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "min_s"},
@@ -295,7 +295,7 @@ const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, s
   if (!row->measured) {
     snprintf(text, size, "skipped: %s", row->reason);
   } else if (row->qualifying > 0) {
-    bppsa_bench_qualifying_text(row->qualifying, text, size);
+    bppsa_table_qualifying_text(row->qualifying, text, size);
   } else {
     bppsa_print(text, size, "not timed: its residual is %.2f%s", row->residual, bppsa_bench_wrong(is_right(row)));
   }
@@ -394,7 +394,7 @@ static bppsa_status show_duel(const bppsa_output *to, const bppsa_bench_result *
     const bppsa_bench_row *row = &result->rows[best[side]];
     seconds[side] = seconds_of(row, both);
     bppsa_bench_row_name(result->guest, best[side], names[side], sizeof names[side]);
-    bppsa_bench_time_text(seconds[side], times[side], sizeof times[side]);
+    bppsa_table_time_text(seconds[side], times[side], sizeof times[side]);
     if (row->time.noisy || (both && row->forward.noisy)) {
       return bppsa_output_print(to, "  %s: no comparison with the rivals: noisy: %s\n", what, names[side]);
     }

@@ -301,7 +301,7 @@ static bppsa_status finish(bppsa_bench *bench) {
   for (int64_t i = 0; !to->json && i < made->count; ++i) {
     const double seconds = json_number_value(json_object_get(json_array_get(bench->report.rows, (size_t)i), "took_s"));
     char time[24];
-    BPPSA_TRY(bppsa_output_print(to, "%s: %s\n", made->points[i].key, bppsa_bench_time_text(seconds, time, sizeof time)));
+    BPPSA_TRY(bppsa_output_print(to, "%s: %s\n", made->points[i].key, bppsa_table_time_text(seconds, time, sizeof time)));
   }
   return to->json ? BPPSA_OK
                   : bppsa_output_print(to, "%" PRId64 " reference%s in %s\n", made->count, made->count == 1 ? "" : "s", path);

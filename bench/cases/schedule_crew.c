@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/schedule.h"
+#include "bench/cases/bench_schedule.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/text.h"

@@ -1,5 +1,5 @@
 /* The rivals of `bench step`: the methods of --rivals; and cuDNN, by name. */
-#include "bench/cases/step.h"
+#include "bench/cases/bench_step.h"
 #include "core/base/alloc.h"
 #include "core/compute/device_buffer.h"
 

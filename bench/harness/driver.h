@@ -12,9 +12,9 @@
 #ifndef BPPSA_BENCH_HARNESS_DRIVER_H
 #define BPPSA_BENCH_HARNESS_DRIVER_H
 
+#include "bench/harness/bench_report.h"
 #include "bench/harness/outlook.h"
 #include "bench/harness/recording.h"
-#include "bench/harness/report.h"
 #include "calibrate/limits.h"
 #include "terminal/progress.h"
 #include "terminal/table.h"
@@ -62,7 +62,7 @@ typedef struct {
   /* The members that name what has no row: "method", "phase", or another one for the point; NULL-terminated. NULL: nothing is
    * ever left out. */
   const char *const *names;
-  const bppsa_bench_column *columns;                               /* NULL: rows are not shown to people */
+  const bppsa_table_column *columns;                               /* NULL: rows are not shown to people */
   bppsa_status (*prepare)(bppsa_bench *bench);                     /* what all points need */
   bool (*put_members)(const bppsa_bench *bench, json_t *document); /* of the document, besides rows; NULL: none */
   bppsa_status (*head)(const bppsa_bench *bench);                  /* prints the lines above the table */
@@ -112,7 +112,7 @@ struct bppsa_bench {
   json_t *left_out;
   json_t *earlier;                     /* rows of earlier runs, by which rivals are judged (outlook.h); NULL: none */
   const bppsa_bench_keeper *keeper;    /* NULL: rows go to a document and a table */
-  const bppsa_bench_column *columns;   /* the case's; a case may set others for a point, before its rows */
+  const bppsa_table_column *columns;   /* the case's; a case may set others for a point, before its rows */
   bppsa_bench_count_rows rows;         /* what was measured so far */
   int64_t needed;                      /* bytes: the least that a refused line needs; 0: none lacks memory */
   char reason[BPPSA_CONTENDER_REASON]; /* of the first line that was refused for another reason */
