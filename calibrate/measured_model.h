@@ -1,4 +1,4 @@
-/* What ranks measure of a model on this machine, as the oracle takes it. */
+/* Turns what ranks measured on this machine into the oracle's models and shares. */
 #ifndef BPPSA_CALIBRATE_MEASURED_MODEL_H
 #define BPPSA_CALIBRATE_MEASURED_MODEL_H
 
@@ -15,7 +15,7 @@ bppsa_oracle_share bppsa_step_share(const bppsa_step_costs *costs, const char *s
 /* Makes a model of a recurrent chain, its head behind its layers, without times; the caller frees it with bppsa_oracle_model_free.
  * ERR_MEMORY. */
 bppsa_status bppsa_chain_model(const bppsa_chain *chain, const char *name, bppsa_oracle_model *model);
-/* Between which seconds a measured cost of a layer lies, for one of `samples` samples. */
+/* The range of a layer's cost in seconds for one sample; the cost was measured with `samples` of them. */
 bppsa_oracle_spread bppsa_chain_spread(const bppsa_chain_costs *costs, bppsa_schedule_cost cost, int64_t layer, double samples);
 /* Gives the model's layers, as many as the costs have, the times of micro-batches of `samples` samples, with their spreads. */
 void bppsa_chain_layers(const bppsa_chain_costs *costs, double samples, bppsa_oracle_model *model);

@@ -55,7 +55,7 @@ static bool solve(int n, double a[PARTS][PARTS], double b[PARTS], double x[PARTS
   return true;
 }
 
-/* What the parts of a cost, one second each, make of a point, over its measured time. */
+/* The time of a point if this part of the cost were one second and the others 0, over its measured time. */
 static double feature(const bppsa_product_fit *fit, int64_t i, int part) {
   bppsa_oracle_product_cost one = {0, 0, 0};
   *part_of(&one, part) = 1;
@@ -157,7 +157,7 @@ static void release(problem *p) {
   bppsa_free(p->useless);
 }
 
-/* Numbers of variance `variance`. */
+/* Draws numbers of variance `variance`. */
 static float *draw(int64_t count, double variance, uint64_t seed, uint64_t stream) {
   float *numbers = bppsa_calloc(count, sizeof *numbers);
   for (int64_t i = 0; numbers != NULL && i < count; ++i) {

@@ -32,8 +32,8 @@ bppsa_recurrent_config bppsa_figures_config(const bppsa_figures *f) {
 
 /* ---- before anything is measured ---- */
 
-/* The benchmarks whose figures are drawn from results alone: the name of benchmark and run, what writes them, and the check of
- * their rows. */
+/* The benchmarks whose figures are drawn from results alone: the name of benchmark and run, who writes them, the check of their
+ * rows. */
 typedef struct {
   const char *bench, *writer;
   bppsa_status (*check)(const char *path, const json_t *rows);
@@ -43,7 +43,7 @@ static const drawn_only drawn[] = {{BPPSA_FIGURES_RANKS, "bench ranks", bppsa_ra
                                    {BPPSA_FIGURES_STALENESS, "bench/scripts/spectrain.py", bppsa_staleness_rows_check},
                                    {BPPSA_FIGURES_OUT_OF_ORDER, "bench/scripts/out_of_order.py", bppsa_out_of_order_rows_check}};
 
-/* Which of them the results are of; NULL: none. */
+/* The one of them that wrote the results; NULL: none. */
 static const drawn_only *find_drawn(const bppsa_figures *f) {
   const char *bench = json_string_value(json_object_get(f->document, "bench"));
   for (size_t i = 0; bench != NULL && i < sizeof drawn / sizeof drawn[0]; ++i) {
@@ -87,11 +87,11 @@ static bppsa_status check_bench(const bppsa_figures *f, const char *path) {
                     line.text);
 }
 
-/* What follows a figure's name in the names of its files. */
+/* The ends of the names of a figure's files. */
 static const char *const suffixes[] = {".csv", ".svg", ".gp", ".png", ".json"};
-enum { SUFFIXES = sizeof suffixes / sizeof suffixes[0], DRAWN = SUFFIXES - 1 /* the last is of kept measurements */ };
+enum { SUFFIXES = sizeof suffixes / sizeof suffixes[0], DRAWN = SUFFIXES - 1 /* .json has kept measurements and is not drawn */ };
 
-/* Refuses results that lie where one of the figures or pages goes. (DIR/results.json is written too, and keeps what it has.) */
+/* Refuses results in a file that a figure or page would overwrite. (DIR/results.json may be given: it keeps its rows.) */
 static bppsa_status check_overwritten(const bppsa_figures *f, const char *results) {
   char path[BPPSA_FIGURES_PATH];
   bool same = false;

@@ -1,5 +1,5 @@
-/* The page of the oracle: projections of ParaDL's models on its cluster, as bars and lines, and beside what the paper's text
- * publishes. The paper prints its figures' numbers nowhere else. */
+/* The page of the oracle: projections of ParaDL's models on its cluster, as bars and lines, beside the numbers that the paper's
+ * text gives; it prints no others. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -7,7 +7,7 @@
 #include "figures/oracle_figures.h"
 #include "oracle/oracle.h"
 
-/* Opens model and system, asks, and hands the answer on. */
+/* A question to the oracle with its answer. */
 typedef struct {
   bppsa_oracle_model model;
   bppsa_oracle_system system;
@@ -68,12 +68,12 @@ bppsa_status bppsa_make_oracle(bppsa_figures *f, const bppsa_figure *figure, bpp
 
 /* ---- curves beside published numbers ---- */
 
-/* Halo exchange over gradient exchange. */
+/* The time of the halo exchange divided by that of the gradient exchange. */
 static double halo_share(const bppsa_oracle_row *row) {
   return row->phase_s[BPPSA_PHASE_HALO] / row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE];
 }
 
-/* The update's share of computing. */
+/* The time of the update divided by that of all computing. */
 static double update_share(const bppsa_oracle_row *row) {
   return row->phase_s[BPPSA_PHASE_UPDATE] / row->compute_s;
 }
@@ -88,7 +88,7 @@ static void add_point(bppsa_text *csv, const char *curve, int64_t x, double proj
   bppsa_text_add(csv, "\n");
 }
 
-/* What the text says: one point, or a level over all x. */
+/* Adds what the paper's text says: a point, or a horizontal line over all x. */
 static void add_published(const bppsa_oracle_curve *c, const bppsa_oracle_curves *of, bppsa_text *csv) {
   if (c->published > 0) {
     add_point(csv, c->says, c->published_at > 0 ? c->published_at : of->first, NAN, c->published);
@@ -98,7 +98,7 @@ static void add_published(const bppsa_oracle_curve *c, const bppsa_oracle_curves
   }
 }
 
-/* A line of slope -1 through the curve's first point: perfect scaling. */
+/* Adds perfect scaling: a line of slope -1 through the curve's first point. */
 static void add_perfect(const bppsa_oracle_curve *c, const bppsa_oracle_curves *of, double first, bppsa_text *csv) {
   if (c->perfect) {
     add_point(csv, c->says, of->first, NAN, first);
@@ -111,7 +111,7 @@ static bppsa_status add_curve(const bppsa_oracle_curve *c, const bppsa_oracle_cu
   double first = NAN;
   for (int64_t x = of->first; x <= of->last; x *= 2) {
     const int64_t p = of->over_batch ? 1 : x;
-    /* With one sample for a node, as many samples as nodes. */
+    /* strong scaling: the samples of a node times the number of nodes */
     const int64_t batch = of->over_batch ? x : c->samples_of_node > 0 ? c->samples_of_node * (p / of->first) : c->batch;
     answer a;
     const bppsa_status status = ask(c->model, c->strategy, batch, of->over_batch || c->samples_of_node > 0, 0, p, p, &a);

@@ -170,7 +170,7 @@ static json_t *groups_of(const json_t *rows, const char *study) {
   return ok ? groups : NULL;
 }
 
-/* What a number is taken from: a field of a row, or (key NULL) a column of one of its epochs. */
+/* Where a number is found: in a field of a row or, if key is NULL, in a column of one of its epochs. */
 typedef struct {
   const char *key;
   size_t epoch, column;
@@ -181,7 +181,7 @@ static double value_of(const json_t *row, const source *from) {
                            : number_of(json_array_get(json_array_get(json_object_get(row, "epochs"), from->epoch), from->column));
 }
 
-/* Of the rows of a group. */
+/* Mean, deviation and range of a number over the rows of a group. */
 static spread spread_of(const json_t *group, source from) {
   spread s = {.low = (double)INFINITY, .high = -(double)INFINITY};
   double sum = 0, squares = 0;
@@ -205,7 +205,7 @@ static spread spread_of(const json_t *group, source from) {
   return s;
 }
 
-/* What the table shows of a run. */
+/* The fields of a run that the table shows. */
 static const char *const best[] = {"min_train_loss", "min_validation_loss", "max_validation_accuracy"};
 
 static void add_headings(bppsa_figure_content *made) {
@@ -218,7 +218,7 @@ static void add_headings(bppsa_figure_content *made) {
   bppsa_text_add(&made->csv, "\n");
 }
 
-/* A group's task and scheme. */
+/* Adds a group's task and scheme. */
 static void add_cells(bppsa_text *csv, const json_t *group) {
   const json_t *row = json_array_get(group, 0);
   bppsa_text_add(csv, "%s,%s", bppsa_measured_text(row, "task"), bppsa_measured_text(row, "scheme"));
@@ -262,7 +262,7 @@ bppsa_status bppsa_make_staleness_table(bppsa_figures *f, const bppsa_figure *fi
   return BPPSA_OK;
 }
 
-/* A line for each epoch of the group's first run. */
+/* Adds a line for each epoch of the group's first run. */
 static void add_epochs(const json_t *group, bppsa_text *csv) {
   enum { LOSS = 1, ACCURACY = 2 /* columns of an epoch */ };
   for (size_t epoch = 0; epoch < json_array_size(json_object_get(json_array_get(group, 0), "epochs")); ++epoch) {

@@ -31,7 +31,7 @@ const char *bppsa_table_time_text(double seconds, char *text, size_t size) {
   return text;
 }
 
-/* "~", "*" or both: the row's time is noisy, and one of gradients that underflow. */
+/* "~" if the row's time is noisy, "*" if its gradients underflow, or both. */
 static const char *mark_of(const json_t *row) {
   static const char *const marks[] = {"", "~", "*", "~*"};
   return marks[json_is_true(json_object_get(row, "noisy")) + 2 * json_is_true(json_object_get(row, "underflow"))];

@@ -60,7 +60,7 @@ typedef struct {
   double logits_residual; /* of the forward pass in front of its backward passes */
 } method_model;
 
-/* A pass, which has a row, and on a GPU a second row as a graph. */
+/* A pass has a row, and on a GPU a second one as a graph. */
 typedef struct {
   method_model *m;
   bool backward;
@@ -74,12 +74,12 @@ struct session {
   const bppsa_bench *bench;
   const bppsa_network *network;
   bppsa_masks masks;          /* which weights pruning leaves, under the holder's names */
-  bppsa_buffer x[2], seed[2]; /* [0]: f32 on the device; [1]: the same numbers in f64 on the host */
+  bppsa_buffer x[2], seed[2]; /* index 0: f32 on the device; 1: the same numbers in f64 on the host */
   bppsa_model *holder;        /* has the weights in f32 */
   bppsa_model *reference;     /* f64, BP, on the host */
   bppsa_view reference_logits;
-  bppsa_work bp, unpruned; /* FLOPs of BP over the weights that pruning leaves; over all weights, which the rows of BP compute */
-  int64_t held;            /* bytes of the models' products */
+  bppsa_work bp, unpruned; /* FLOPs of BP: bp over the weights that pruning leaves, unpruned (the rows of BP) over all */
+  int64_t held;            /* bytes that the models' products hold */
   method_model list[METHODS];
   pass passes[METHODS + 1]; /* the first: forward */
 };
@@ -318,7 +318,7 @@ static bppsa_status enter_forward(bppsa_bench *bench, method_model *m) {
   return enter_pass(bench, &s->passes[0], "forward");
 }
 
-/* The forward pass in front of a method's backward passes is held against the reference, too. */
+/* Compares the forward pass that precedes a method's backward passes with the reference. */
 static bppsa_status verify_forward(method_model *m) {
   pass forward = {.m = m};
   BPPSA_TRY(queue_forward(&forward));

@@ -61,7 +61,7 @@ typedef struct {
   int64_t device_count;
   map *at; /* of the point: the map, row and column of its cell */
   int64_t row, column;
-  bool left_out; /* the cell, by the deadline */
+  bool left_out; /* the deadline left the cell out */
   int64_t map_count;
   map maps[MOST_MAPS];
 } crossover;
@@ -288,7 +288,7 @@ static bool find_cell(crossover *x, int64_t cell) {
   return false;
 }
 
-/* A point is a cell on one of the devices. A cell that was begun is finished, also behind the deadline. */
+/* A point is a cell on one of the devices. A cell that was begun is finished even after the deadline. */
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   crossover *x = bench->session;
   const int64_t cell = point / x->device_count, device = point % x->device_count;
@@ -316,7 +316,7 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   return bppsa_bench_enter_point(bench);
 }
 
-/* Who wins the cell, as measured on the benchmark's device, and as predicted from the last device. */
+/* Decides who wins the cell, as measured on the benchmark's device and as predicted from the last device. */
 static bppsa_status settle(bppsa_bench *bench) {
   crossover *x = bench->session;
   const int64_t workers = bench->asked->workers;
@@ -342,7 +342,7 @@ static void release(bppsa_bench *bench) {
   bppsa_device_destroy(((crossover *)bench->session)->single);
 }
 
-/* A cell is a ratio of two rows, so that a quarter of the seconds of bench rnn suffices. */
+/* A cell is a ratio of two rows, so a quarter of the seconds of bench rnn suffices. */
 const bppsa_bench_case bppsa_bench_case_crossover = {.name = "crossover",
                                                      .session = sizeof(crossover),
                                                      .budget_s = 0.5,

@@ -47,7 +47,7 @@ const char bppsa_bench_notes_forward[] =
 enum { ROWS = 1024, CYCLE = 200 }; /* rows of a one-step network; passes of a mean */
 enum { ORDERS = 4 };               /* of a network's units, the given one among them */
 
-/* The largest T·B·H² of a mean, and of a batch that was not asked for. */
+/* The largest T·B·H² of a point for which a mean is taken, and of a batch that nobody asked for. */
 static const double mean_size = 2e8, point_size = 1.2e9;
 
 static const struct {
@@ -67,7 +67,7 @@ enum { INITS = sizeof inits / sizeof inits[0], LENGTHS = 3, WIDTHS = 3, BATCHES 
 
 /* ---- points ---- */
 
-/* Which of `count` values stands at a place of the sweep; a value that was asked for is the only one. */
+/* Chooses one of `count` values by the place in the sweep; a value that was asked for is the only one. */
 static int64_t pick(int64_t asked, const int64_t *values, int64_t count, int64_t *place) {
   const int64_t at = asked > 0 ? 0 : *place % count;
   *place /= asked > 0 ? 1 : count;
@@ -98,7 +98,7 @@ static bool choose(session *s, const bppsa_bench_settings *asked, int64_t point,
   }
   *init = point % INITS;
   s->init = inits[*init].name;
-  int64_t left = point / INITS; /* places that are taken, and come first */
+  int64_t left = point / INITS; /* how many places of the sweep come before it */
   for (int64_t place = 0; place_sizes(asked, place, &s->config); ++place) {
     const bool taken = asked->batch > 0 || s->config.batch == 1 || size_of(&s->config) <= point_size;
     if (taken && left-- == 0) {
@@ -240,14 +240,14 @@ static void draw_order(int64_t hidden, uint64_t seed, int64_t *order) {
   }
 }
 
-/* Copies the weights of all layers to a network whose unit j is unit order[j] of the other one. */
+/* Copies the weights of all layers so that unit j becomes unit order[j] of the first network. */
 static bppsa_status reorder_weights(const bppsa_model *from, int64_t layers, int64_t hidden, const int64_t *order,
                                     bppsa_model *to) {
   enum { W_IH, W_HH, OF_LAYER = 4 };
   for (int64_t i = 0; i < OF_LAYER * layers; ++i) {
     const bppsa_view *w = &from->parameters[i].value;
     const int64_t columns = i % OF_LAYER <= W_HH ? w->shape[1] : 1;
-    const bool by_units = i % OF_LAYER == W_HH || (i % OF_LAYER == W_IH && i > 0); /* columns are units, of the layer below too */
+    const bool by_units = i % OF_LAYER == W_HH || (i % OF_LAYER == W_IH && i > 0); /* columns are units too */
     for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
       const int64_t row = k / columns, column = k % columns, gate = row / hidden;
       const int64_t taken = (gate * hidden + order[row % hidden]) * columns + (by_units ? order[column] : column);
@@ -285,13 +285,13 @@ static bppsa_status find_reordered(session *s, const bppsa_model *model) {
 
 /* ---- verification ---- */
 
-/* Numbers in a state: H, or those of a pair. */
+/* How many numbers a state has: H, or 2H for a pair. */
 static int64_t state_size(const session *s) {
   return (s->bench->asked->point.kind->cell->pair ? 2 : 1) * s->config.hidden;
 }
 
-/* States [rows][S], the inputs of the steps behind them [rows][I], and what the pass made of them [rows][H]: h, and c of pairs or
- * NULL. */
+/* The states before some steps [rows][S], the inputs of these steps [rows][I], and the states that the pass made of them [rows][H]:
+ * h, and c of pairs or NULL. */
 typedef struct {
   int64_t rows;
   const double *before, *in, *h, *c;
@@ -304,7 +304,7 @@ static void add_worst(const bppsa_view *got, const double *expected, bool relati
   }
 }
 
-/* One step of the rows, by a network whose batch they are. */
+/* Makes one step of all rows at once: they are the batch of the network `step`. */
 static bppsa_status step_rows(bppsa_model *step, const bppsa_recurrent_config *c, int64_t size, const step_of_rows *r,
                               double *worst) {
   const int64_t rows = r->rows;
@@ -375,7 +375,7 @@ static bppsa_status run_pass(void *context) {
   return bppsa_recurrent_forward_layers(e->model, &e->s->in.view, NULL);
 }
 
-/* The mean of passes with their pauses. */
+/* Measures the mean of CYCLE passes; after one that fails, the next ones do not speculate. */
 static bppsa_status time_failing(entry *e) {
   const bppsa_forward_pause none = {0};
   BPPSA_TRY(bppsa_forward_pause_set(e->model, &none));
@@ -412,7 +412,7 @@ static bppsa_status judge(void *context, double *residual) {
   bppsa_free(first);
   bppsa_free(cells);
   const bool right = *residual < s->bench->kind->bound, fails = bppsa_forward_fails(plan, &e->stats);
-  const bool known = isfinite(e->mean_s); /* of the queued passes; a recording has none */
+  const bool known = isfinite(e->mean_s); /* measured of queued passes; a recording has no such mean */
   if (status == BPPSA_OK && right && fails && !known && size_of(&s->config) <= mean_size) {
     BPPSA_TRY(time_failing(&s->entries[BPPSA_PASS_SEQUENTIAL]));
     status = time_failing(e);
@@ -420,7 +420,7 @@ static bppsa_status judge(void *context, double *residual) {
   return status;
 }
 
-/* A pass of zeros, whose states are others. */
+/* Makes a pass over zeros, whose states differ from those of the inputs. */
 static bppsa_status clear_pass(void *context) {
   const entry *e = context;
   return bppsa_recurrent_forward_layers(e->model, &e->s->zero.view, NULL);

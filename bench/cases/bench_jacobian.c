@@ -34,10 +34,10 @@ typedef struct {
   bppsa_jacobian *j, *reference; /* reference: the same on the host; it is j unless the device is a GPU */
   float *x, *weights, *values;   /* in host memory */
   bppsa_jacobian_operands operands;
-  void *moved[3]; /* x, weights and values of a GPU */
+  void *moved[3]; /* x, weights and values in a GPU's memory */
   bppsa_jacobian_operands moved_operands;
-  double difference; /* of the host's values from the forward operator: max |J x - f(x)| / max |f(x)| */
-  int64_t differing; /* the most values of a fill on the GPU that differ from the host's */
+  double difference; /* how far the host's values are from the forward operator: max |J x - f(x)| / max |f(x)| */
+  int64_t differing; /* the largest number of values in a fill on the GPU that differ from the host's */
 } session;
 
 /* ---- verification ---- */
@@ -186,7 +186,7 @@ static bppsa_status prepare_operands(session *p, uint64_t seed) {
   return move(p);
 }
 
-/* The values of the latest fill against the forward operator, or on a GPU against the host's, which are. */
+/* Compares the latest fill with the forward operator; on a GPU with the host's values, which have passed that test. */
 static bppsa_status judge(void *context, double *residual) {
   session *p = context;
   BPPSA_TRY(p->bench->gpu ? compare_values(p) : compare_outputs(p));
@@ -199,7 +199,7 @@ static const bppsa_bench_work values_work = {.action = run_values, .clear = clea
 
 /* ---- rows ---- */
 
-/* bytes: what is written. */
+/* bytes: those that a fill writes. */
 static bool put(const bppsa_bench_entrant *e, json_t *row) {
   const session *p = e->context;
   const bppsa_csr *csr = bppsa_jacobian_pattern(p->j);

@@ -32,7 +32,7 @@ typedef struct {
   bppsa_mfcc_plan *plan;
   bppsa_mfcc_workspace *workspace;
   float *values;     /* [frames][features] */
-  double *reference; /* likewise */
+  double *reference; /* of the plain version; the same shape */
 } session;
 
 /* ---- the plain version ---- */
@@ -192,7 +192,7 @@ static bppsa_status verify(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-/* A pass: the features, and the transforms alone. */
+/* Times a pass: the features, then the transforms alone. */
 static bppsa_status make_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const session *s = context;
   const double start = bppsa_now();

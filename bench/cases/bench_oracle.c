@@ -29,7 +29,7 @@ typedef struct {
   bppsa_bench *bench;
   bppsa_oracle_crew crew;
   int64_t runnable; /* of the present point */
-  int64_t turns;    /* that count; the warm-up is none */
+  int64_t turns;    /* turns that count; the warm-up does not */
   bool warm;
   bppsa_oracle_turn turn[BPPSA_ORACLE_MOST_TURNS]; /* the latest ones */
 } session;
@@ -162,9 +162,9 @@ static json_t *phases_json(const session *s) {
   return bppsa_json_finish(object, ok);
 }
 
-enum { UPDATE = 2 }; /* a pass */
+enum { UPDATE = 2 }; /* the index of the update among the passes */
 
-/* Passes and update without what travels: of ranks that share layers, and where nothing travels. */
+/* The time of passes and update without exchanges: known for ranks that share layers, and where nothing is exchanged. */
 static double computed_s(const session *s) {
   const bool apart = s->crew.entry.what->split[0] == '\0';
   const size_t update = offsetof(bppsa_oracle_turn, part_s) + UPDATE * sizeof(double),
@@ -174,7 +174,7 @@ static double computed_s(const session *s) {
                    : (double)NAN;
 }
 
-/* The mean of what is computed, and the best turn's time for what travels. NaN where ranks do not know the two apart. */
+/* The mean time of computing plus the shortest exchange of all turns. NaN where ranks do not measure the two apart. */
 static double best_s(const session *s) {
   double exchanged = INFINITY;
   for (int64_t i = 0; i < s->turns; ++i) {

@@ -10,24 +10,24 @@
 #include "oracle/oracle.h"
 #include "runs/train_run.h"
 
-enum { BPPSA_ORACLE_MOST_LINKS = 5, BPPSA_ORACLE_MOST_TURNS = 128, BPPSA_ORACLE_ITERATIONS = 10 /* of a turn, that count */ };
+enum { BPPSA_ORACLE_MOST_LINKS = 5, BPPSA_ORACLE_MOST_TURNS = 128, BPPSA_ORACLE_ITERATIONS = 10 /* that count in a turn */ };
 
 /* A strategy of the oracle that ranks can execute. */
 typedef struct {
-  const char *strategy, *split; /* of bppsa_oracle_strategy_at, of train --split; "": train without ranks */
+  const char *strategy, *split; /* names for bppsa_oracle_strategy_at and for train --split; "": train without ranks */
   int64_t least;                /* ranks */
-  bool halves;                  /* two groups share the batch */
+  bool halves;                  /* the ranks form two groups that share the batch */
 } bppsa_oracle_runnable;
 
-/* The table; `count` of them. */
+/* The table of runnable strategies, with their number in *count. */
 const bppsa_oracle_runnable *bppsa_oracle_runnables(int64_t *count);
 
-/* The time of an iteration that was measured, by what rank 0 spent it on: the passes of a record, and of ranks that share layers
- * also the phases of distributed/layers/layer_split.h. */
+/* The parts of an iteration's time on rank 0: the three passes of a record and, for ranks that share layers, the phases of
+ * distributed/layers/layer_split.h. */
 enum { BPPSA_ORACLE_PASSES = 3, BPPSA_ORACLE_PARTS = BPPSA_ORACLE_PASSES + BPPSA_LAYER_PHASES };
 const char *bppsa_oracle_part_name(int part); /* "forward" */
 
-/* A turn: the means of its iterations, and what the oracle makes of its measurements. */
+/* A turn: the mean times of its iterations, and what the oracle predicts from its measurements. */
 typedef struct {
   double measured_s, predicted_s, part_s[BPPSA_ORACLE_PARTS], phase_s[BPPSA_PHASE_COUNT];
 } bppsa_oracle_turn;
@@ -37,17 +37,17 @@ typedef struct {
   bppsa_link_probe *probe;
 } bppsa_oracle_probe;
 
-/* What every strategy needs: the settings, and the gradients that one device finds. */
+/* What all strategies share: the settings, and the reference gradients of one device. */
 typedef struct {
   const struct bppsa_bench_settings *asked;
   const bppsa_device *device;
   bppsa_comm *world;
   int64_t at_once; /* ranks that have a processor each */
-  /* There are more. A wait for a processor is rare and long: what ranks and links take is then a mean over passes, of which such
-   * waits are a part, and otherwise a median, of which they are none. */
+  /* There are more ranks than that. Waits for a processor are rare and long, so the times of ranks and links are then means, which
+   * include such waits; otherwise they are medians, which ignore them. */
   bool crowded;
   bppsa_dataset *images;
-  bppsa_model *reference; /* rank 0: in float64, after the step by which strategies are verified */
+  bppsa_model *reference; /* rank 0: the float64 model after the step that verifies strategies */
 } bppsa_oracle_ground;
 
 /* A strategy on this rank. */
@@ -59,15 +59,15 @@ typedef struct {
   bppsa_train_run run; /* the training that is measured */
   bppsa_model *whole;  /* the weights with which parts are measured */
   bppsa_comm *group, *among;
-  bppsa_step_probe *step; /* of all strategies but pipelines */
+  bppsa_step_probe *step; /* for all strategies but pipelines */
   bppsa_oracle_probe links[BPPSA_ORACLE_MOST_LINKS];
   int64_t link_count;
-  bppsa_chain *chain; /* of pipelines, with values and noise */
+  bppsa_chain *chain; /* for pipelines, with values and noise */
   bppsa_view *values;
   bppsa_chain_noise *noise;
   bppsa_oracle_model model;
   bppsa_oracle_system system;
-  int64_t cuts, cut[BPPSA_ORACLE_MOST_CUTS]; /* of the pipeline that is trained */
+  int64_t cuts, cut[BPPSA_ORACLE_MOST_CUTS]; /* the cut of the pipeline that is trained */
   char cut_text[8 * BPPSA_ORACLE_MOST_CUTS];
   bppsa_oracle_turn latest;                                       /* rank 0 */
   double part_s[BPPSA_ORACLE_PARTS], began_s[BPPSA_LAYER_PHASES]; /* rank 0: sums of the present turn */
@@ -78,13 +78,13 @@ bppsa_status bppsa_oracle_ground_open(const struct bppsa_bench_settings *asked, 
                                       bppsa_oracle_ground *ground);
 void bppsa_oracle_ground_close(bppsa_oracle_ground *ground); /* a zeroed one is legal */
 
-/* All collective. ERR_ARGUMENT, ERR_UNSUPPORTED of the first: these ranks cannot execute the strategy. */
+/* These are collective. The first fails with ERR_ARGUMENT or ERR_UNSUPPORTED if the ranks cannot execute the strategy. */
 bppsa_status bppsa_oracle_entry_open(const bppsa_oracle_ground *ground, const bppsa_oracle_runnable *what,
                                      bppsa_oracle_entry *entry);
 void bppsa_oracle_entry_close(bppsa_oracle_entry *entry); /* a zeroed one is legal */
-/* A step from the initial weights, whose gradients rank 0 holds against the reference's. */
+/* Makes a step from the initial weights; rank 0 compares its gradients with the reference's. */
 bppsa_status bppsa_oracle_entry_verify(bppsa_oracle_entry *entry, double *residual);
-/* Calibrates, predicts and trains: rank 0 has the turn in `latest`. */
+/* Calibrates, predicts and trains; rank 0 finds the turn in `latest`. */
 bppsa_status bppsa_oracle_entry_turn(bppsa_oracle_entry *entry);
 
 /* The orders of rank 0; every rank carries them out. */
@@ -97,7 +97,7 @@ typedef struct {
 bppsa_status bppsa_oracle_crew_make(bppsa_oracle_crew *crew, int64_t runnable);
 bppsa_status bppsa_oracle_crew_verify(bppsa_oracle_crew *crew, double *residual);
 bppsa_status bppsa_oracle_crew_turn(bppsa_oracle_crew *crew);
-/* What the other ranks do. */
+/* The other ranks serve rank 0 until it dismisses them. */
 bppsa_status bppsa_oracle_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked);
 
 #endif

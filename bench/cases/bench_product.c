@@ -34,7 +34,7 @@ const char bppsa_bench_notes_product[] =
     "computes once the structure of C is known (numeric). Where neither factor has a gap, there are rows of cuBLAS.\n"
     "The program bppsa-rivals, which is built on machines that have SuiteSparse:GraphBLAS, LIBXSMM or PETSc, adds their rows.\n";
 
-#define KEPT 0.03 /* of the weights of VGG-11's scan */
+#define KEPT 0.03 /* fraction of the weights that VGG-11's scan keeps */
 
 typedef struct session session;
 
@@ -47,7 +47,7 @@ typedef struct {
 /* A kind of the project's products, or a rival, for the current case. All exist at once, so that they can take turns. */
 typedef struct {
   session *s;
-  bppsa_product *product; /* of a kind of the project's; or */
+  bppsa_product *product; /* the project's product; or */
   rival_run rival;
   double plan_s;
   double flops;          /* 2 for each matching pair of entries */
@@ -57,14 +57,14 @@ typedef struct {
 
 struct session {
   const bppsa_bench *bench;
-  bppsa_product_chain *chain; /* where the products of a scan are the cases */
+  bppsa_product_chain *chain; /* if the cases are the products of a scan; otherwise NULL */
   /* the current case */
   bppsa_product_case c;
-  bppsa_csr pattern; /* of C, a copy */
+  bppsa_csr pattern; /* a copy of C's pattern */
   double *sums, *magnitudes;
   float *values;            /* of C */
   void *left, *right, *out; /* values of A, B and C on the device; on a processor they are the case's own */
-  multiplier *list;         /* size limit */
+  multiplier *list;         /* `limit` elements */
   int count, limit;
 };
 
@@ -79,7 +79,7 @@ static double worst_residual(const session *s) {
 
 /* ---- rows ---- */
 
-/* Seconds that the FLOPs and the bytes take at least. */
+/* The least seconds that the FLOPs take; the next function: that the bytes take. */
 static double compute_s(const multiplier *m) {
   return m->flops / m->s->bench->limits.peak;
 }
@@ -203,7 +203,7 @@ static const bppsa_bench_work rival_work = {.action = run_rival, .clear = clear_
 static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {
   void *state = NULL;
   (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not for this case",
-                   r->rival->name); /* for a rival that refuses without a message */
+                   r->rival->name); /* the message of a rival that refuses without one */
   BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->bench->device), &state));
   const double start = bppsa_now();
   const bppsa_status planned = r->rival->plan != NULL ? r->rival->plan(state) : BPPSA_OK;

@@ -35,7 +35,7 @@ const char bppsa_bench_notes_ranks[] =
 /* A row. */
 typedef struct {
   struct session *s;
-  int64_t index; /* of the entry */
+  int64_t index; /* the entry's index */
   bppsa_ranks_report report;
   bppsa_forward_stats stats; /* of the first pass, if its plan is speculative */
   double model_s;
@@ -45,7 +45,7 @@ typedef struct session {
   bppsa_bench *bench;
   bppsa_ranks_crew crew;
   bppsa_link link, collective;
-  bppsa_device *host;     /* where the reference computes, with the threads of a rank */
+  bppsa_device *host;     /* computes the reference, with as many threads as a rank */
   bppsa_model *reference; /* float64, by BP, on one rank */
   bppsa_buffer x, seed;   /* its numbers */
   lead *leads;            /* size BPPSA_RANKS_ENTRIES */
@@ -87,7 +87,7 @@ static void free_reference(session *s) {
   bppsa_buffer_free(&s->seed);
 }
 
-/* A pass of all its ranks, counted; the residual is that of rank 0's gradients. */
+/* Makes and counts a pass of all ranks; the residual is that of rank 0's gradients. */
 static bppsa_status verify(void *context, double *residual) {
   lead *l = context;
   session *s = l->s;
@@ -118,7 +118,7 @@ static const char *name_share(bppsa_ranks_share_of share) {
   return names[share];
 }
 
-/* What an entry cannot do; the reason is the last error. */
+/* Can the ranks compute this entry? If not, the reason is the last error. */
 static bool possible(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *e) {
   if (e->share == BPPSA_RANKS_BATCH && e->ranks > subject->config.batch) {
     (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%d ranks, more than the %" PRId64 " samples of the batch", e->ranks,
@@ -143,7 +143,7 @@ static bppsa_status enter_entry(bppsa_bench *bench, int64_t subject, int64_t ind
   return bppsa_bench_enter_contender(bench, &contender, l, e->name, name_share(e->share), NULL);
 }
 
-/* Does the device run the network, for which a GPU may lack a library? If not the reason is the last error. */
+/* Can the device run the network? A GPU may lack a library for it. If not, the reason is the last error. */
 static bool runs(const session *s, const bppsa_ranks_subject *subject) {
   bppsa_model *model = NULL;
   bppsa_network_config config = subject->config;
@@ -160,8 +160,8 @@ static bool runs(const session *s, const bppsa_ranks_subject *subject) {
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   session *s = bench->session;
   *more = point < BPPSA_RANKS_NETWORKS;
-  BPPSA_TRY(bppsa_ranks_crew_drop(&s->crew));                                     /* of the point before */
-  if (!*more || (point > 0 && bench->asked->shares == BPPSA_BENCH_SHARES_TIME)) { /* images have no time to share */
+  BPPSA_TRY(bppsa_ranks_crew_drop(&s->crew));                                     /* frees the parts of the previous point */
+  if (!*more || (point > 0 && bench->asked->shares == BPPSA_BENCH_SHARES_TIME)) { /* images have no steps to share */
     bench->idle = true;
     return BPPSA_OK;
   }
@@ -197,12 +197,12 @@ static const bppsa_bench_entrant *alone(const bppsa_bench *bench, const char *na
   return NULL;
 }
 
-/* What one row of a rank alone takes longer than another; 0 where one of them has no time. */
+/* How much longer one row of a single rank takes than another; 0 if one of them has no time. */
 static double longer(const bppsa_bench_entrant *one, const bppsa_bench_entrant *other) {
   return one != NULL && other != NULL ? fmax(0, one->contender.timing[0].median_s - other->contender.timing[0].median_s) : 0;
 }
 
-/* Products of the local chunked scan, which the linear one does not make. */
+/* Counts the products of the local chunked scan; the linear one makes none. */
 static int64_t count_products(const bppsa_bench_entrant *chunked) {
   const session *s = chunked->bench->session;
   const bppsa_model *model = s->crew.parts[((const lead *)chunked->context)->index].model;
@@ -226,8 +226,8 @@ static const bppsa_bench_entrant *alone_in_parallel(const bppsa_bench *bench) {
   return NULL;
 }
 
-/* What is known of a forward pass in parallel: a phase for the guesses, one for each round and a last one that mends nothing, and
- * those that not every pass has. */
+/* Fills in what is known of a parallel forward pass. Its phases are one for the guesses, one for each round, a last one that
+ * repairs nothing, and some that not every pass has. */
 static void put_parallel(const bppsa_bench_entrant *e, bppsa_ranks_costs *costs) {
   const lead *l = e != NULL ? e->context : NULL;
   const bppsa_forward_stats *f = l != NULL ? &l->stats : NULL;
@@ -291,7 +291,7 @@ static bppsa_status predict(const bppsa_bench_entrant *e, const bppsa_ranks_cost
 
 static bppsa_status settle(bppsa_bench *bench) {
   const bppsa_bench_entrant *bp = alone(bench, "bp");
-  if (bp == NULL) { /* it is wrong: the rows say so */
+  if (bp == NULL) { /* BP itself was wrong, as its row says */
     return BPPSA_OK;
   }
   bppsa_ranks_costs costs = costs_of(bp);
@@ -386,7 +386,7 @@ static bppsa_status measure_link(session *s, bool broadcast, bppsa_link *link) {
   return BPPSA_OK;
 }
 
-/* A broadcast without the message that answers it, for each of the levels of a tree over all ranks. */
+/* Measures a message, and a broadcast without the message that answers it, per level of a tree over all ranks. */
 static bppsa_status measure_links(session *s) {
   double levels = 0;
   if (bppsa_comm_size(s->crew.world) < 2) {

@@ -15,13 +15,13 @@ typedef struct {
   bppsa_ranks_share_of share; /* ALONE: one rank without communicators */
   int32_t ranks;
   bppsa_gradient_method method;
-  bppsa_forward_method forward; /* of TIME and ALONE */
-  const char *scheme;    /* of data parallelism, as in schedule/: "wait-free", "priority", "reverse-first-k"; NULL otherwise */
+  bppsa_forward_method forward; /* if share is TIME or ALONE */
+  const char *scheme; /* for data parallelism a scheme of schedule/: "wait-free", "priority", "reverse-first-k"; otherwise NULL */
   int64_t reverse_first; /* k */
   char name[40];         /* "blelloch", "blelloch-speculative", "reverse-first-2" */
 } bppsa_ranks_entry;
 
-/* What a rank counted in one pass. In the report of an entry: of the rank that sends most, or of all ranks together. */
+/* The counts of one pass. A report has the largest count of any rank, and the sum over all ranks. */
 enum {
   BPPSA_RANKS_MESSAGES = 0, /* sent */
   BPPSA_RANKS_BYTES,
@@ -37,15 +37,15 @@ typedef struct {
 /* A rank's part of an entry. */
 typedef struct {
   const bppsa_ranks_entry *entry;
-  bppsa_comm *group; /* of the entry's ranks; NULL: it has no part, or is alone */
+  bppsa_comm *group; /* the entry's ranks; NULL: this rank has no part, or is alone */
   bppsa_model *model;
   bppsa_data_parallel *parallel; /* BATCH */
-  int64_t count;                 /* blocks of samples that it computes one after the other */
+  int64_t count;                 /* number of blocks of samples, which the rank computes one after the other */
   bppsa_view *x;                 /* of each block */
   void **seeds;
-  int64_t before;                     /* bytes that the rank, or its GPU, held before */
+  int64_t before;                     /* bytes that the rank or its GPU held before the part was made */
   double forward_s, backward_s;       /* the fastest passes of an entry that is alone */
-  double reduced_s;                   /* the latest pass, of the slowest rank */
+  double reduced_s;                   /* seconds of the slowest rank in the latest pass */
   int64_t counts[BPPSA_RANKS_COUNTS]; /* of the latest counted pass */
 } bppsa_ranks_part;
 
@@ -63,13 +63,13 @@ typedef struct {
   const struct bppsa_bench_settings *asked;
   const bppsa_device *device;
   bppsa_comm *world;
-  bppsa_comm *arrays; /* of all ranks, for arrays of the device: the world, or NCCL */
-  int64_t gpus;       /* that the ranks of a node compute on; 0: processors */
+  bppsa_comm *arrays; /* all ranks, for arrays in the device's memory: the world, or one over NCCL */
+  int64_t gpus;       /* number of GPUs on which the ranks of a node compute; 0: they compute on processors */
   int64_t group_count;
   int32_t sizes[BPPSA_RANKS_GROUPS]; /* 1, 2, 4, .. and all ranks */
   bppsa_comm *groups[BPPSA_RANKS_GROUPS];
   bppsa_ranks_subject *subjects; /* size BPPSA_RANKS_NETWORKS */
-  int64_t subject;               /* whose parts there are */
+  int64_t subject;               /* the network whose entries have parts now */
   bppsa_ranks_part *parts;       /* size BPPSA_RANKS_ENTRIES */
   double ping_s;                 /* of the latest ping */
   bppsa_ranks_report report;     /* rank 0: of the latest count */
@@ -79,28 +79,28 @@ typedef struct {
 bppsa_status bppsa_ranks_crew_open(const struct bppsa_bench_settings *asked, const bppsa_device *device, bppsa_ranks_crew *crew);
 void bppsa_ranks_crew_close(bppsa_ranks_crew *crew);
 
-/* The orders of rank 0; each is carried out by all ranks that have a part in it. After an error of one of them the crew can only be
+/* These are orders of rank 0, carried out by all ranks that have a part in the entry. After an error the crew can only be
  * closed. */
 bppsa_status bppsa_ranks_crew_make(bppsa_ranks_crew *crew, int64_t subject, int64_t entry);
 bppsa_status bppsa_ranks_crew_pass(bppsa_ranks_crew *crew, int64_t entry, double *seconds); /* of the slowest rank */
-/* A pass whose messages are counted, and the memory that its ranks hold. */
+/* Makes a pass, and counts its messages and the memory that its ranks hold. */
 bppsa_status bppsa_ranks_crew_count(bppsa_ranks_crew *crew, int64_t entry, bppsa_ranks_report *report);
-bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew); /* all parts */
-/* The median time, of `rounds`, of a message of so many bytes from rank 0 to rank 1, which is half of one there and back. With
- * `broadcast`: of one from rank 0 to all others and a message of a byte back from the last one. ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew); /* frees all parts */
+/* Measures the median time, over `rounds`, of a message from rank 0 to rank 1 (half of one there and back) or, with `broadcast`, of
+ * a broadcast by rank 0 and a message of one byte back from the last rank. ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, bool broadcast, int64_t bytes, int64_t rounds, double *seconds);
 
-/* What the other ranks do. */
+/* The other ranks serve rank 0 until it dismisses them. */
 bppsa_status bppsa_ranks_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked);
 
-/* The samples that a rank's model takes at once in an entry of data parallelism. */
+/* How many samples a rank's model takes at once in an entry of data parallelism. */
 int64_t bppsa_ranks_block(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *entry);
-/* Fills the part of a batch that begins with step from_step and sample first, both from 0: inputs, noise of variance 1, or the seed
- * of the logits, noise over the rows of the loss. A number depends on the seed and its place in the whole batch alone. view:
- * [steps][samples][..] or, of what has no steps, [samples][..]. */
+/* Fills the part of a batch that begins with step from_step and sample first, both counted from 0. inputs: noise of variance 1;
+ * otherwise the gradients of the logits: noise divided by the number of rows of the loss. A number depends only on the seed and its
+ * place in the whole batch. view: [steps][samples][..] or, of what has no steps, [samples][..]. */
 void bppsa_ranks_fill(const bppsa_ranks_subject *subject, uint64_t seed, bool inputs, int64_t from_step, int64_t first,
                       const bppsa_view *view);
-/* The network's configuration of gradients as an entry wants them. */
+/* The network's configuration for the gradients of an entry. */
 bppsa_network_config bppsa_ranks_config(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *entry);
 
 #endif

@@ -50,7 +50,7 @@
 #include "train/data/dataset.h"
 
 #define BPPSA_BENCH_NAME 48    /* bytes of a row's name */
-#define BPPSA_BENCH_REASON 640 /* bytes of the reason why a reference was computed */
+#define BPPSA_BENCH_REASON 640 /* bytes of the text that says why a reference was computed */
 
 /* The methods: the forward pass, BP, every scan of the table of algorithms (scan/algorithm.c) in its order, and auto. */
 typedef enum {
@@ -74,7 +74,7 @@ enum {
   BPPSA_BENCH_ROWS = BPPSA_BENCH_GUESTS + 2 * BPPSA_GUEST_METHODS
 };
 
-/* One network. A method sets the configuration's backward and algorithm; up_levels and chunks are for blelloch and chunked. */
+/* One network. A method sets the configuration's backward and algorithm; blelloch takes up_levels, chunked takes chunks. */
 typedef struct {
   const bppsa_network_kind *kind;
   bppsa_recurrent_config config;
@@ -88,24 +88,23 @@ typedef struct {
 
 /* One row: a phase by a method. */
 typedef struct {
-  bool measured;                       /* verified; a row whose residual is too large has no time */
+  bool measured;                       /* the row was verified; one whose residual is too large has no time */
   char reason[BPPSA_CONTENDER_REASON]; /* why it was skipped */
   int64_t memory;                      /* bytes: held by the model when measured, otherwise what it would need at least */
   bppsa_timing time;
-  bppsa_timing forward; /* of the forward passes in front of this method's backward passes */
-  double qualifying;    /* s: the single pass of a rival that did not qualify; 0: it did, or need not */
+  bppsa_timing forward; /* of the forward passes that precede this method's backward passes */
+  double qualifying;    /* s: the single pass of a rival that did not qualify; 0: it qualified, or did not have to */
   double residual;
-  double error;        /* the relative error that the residual stands for */
-  bool input_gradient; /* computed, and verified */
+  double error;        /* the residual as a relative error */
+  bool input_gradient; /* the input's gradient was computed and verified */
   double flops, bytes;
-  double predicted; /* seconds by the cost model (scan/cost.c), of the project's backward rows; of a rival that is not run,
-                             * by its earlier times, of both its passes; 0: none */
+  double predicted; /* seconds: by the cost model (scan/cost.c) for own backward rows; a lost rival's both passes; 0: none */
   double zeros, subnormals; /* fractions of the parameters' gradients */
-  int64_t nodes;            /* of a graph: kernels, copies and fills of the pass */
+  int64_t nodes;            /* a graph's kernels, copies and fills */
   int64_t redone;           /* held products that one pass found useless and redid step by step */
   bool plan;                /* the following are set */
   bppsa_scan_method method;
-  bppsa_work work, bp;    /* of all layers, of one sample: the method's, and that of BP */
+  bppsa_work work, bp;    /* FLOPs and bytes of all layers for one sample: the method's, and BP's */
   int64_t critical_steps; /* products on the critical path */
   double workspace;       /* bytes of products held */
   bool planned;           /* the following are set: forward rows of the project where --forward is not sequential */
@@ -114,12 +113,11 @@ typedef struct {
 } bppsa_bench_row;
 
 typedef struct {
-  bppsa_peak peak; /* of the device */
-  double hidden_zeros,
-      hidden_subnormals;    /* fractions of the hidden states' gradients in the top layer, by the recurrence on a CPU */
-  const bppsa_guest *guest; /* names the methods of --rivals; NULL: none */
-  bool reference_read;      /* from the file of --references; otherwise it was computed */
-  char reference_reason[BPPSA_BENCH_REASON]; /* why it was computed beside --references; "" without */
+  bppsa_peak peak;                        /* of the device */
+  double hidden_zeros, hidden_subnormals; /* fractions of the top layer's hidden gradients, counted by the recurrence on a CPU */
+  const bppsa_guest *guest;               /* names the methods of --rivals; NULL: none */
+  bool reference_read;                    /* from the file of --references; otherwise it was computed */
+  char reference_reason[BPPSA_BENCH_REASON]; /* why it was computed in spite of --references; "" without that option */
   bppsa_bench_row rows[BPPSA_BENCH_ROWS];
 } bppsa_bench_result;
 
@@ -130,28 +128,28 @@ typedef struct bppsa_bench_session bppsa_bench_session;
 
 typedef struct bppsa_bench_contestant {
   bppsa_bench_session *session;
-  int forward, backward;                /* rows of the result; forward -1: the pass is no row of its own */
-  struct bppsa_bench_contestant *plain; /* of a graph: who runs the same passes without it; NULL otherwise */
-  bppsa_model *model;                   /* the project's; or */
-  bppsa_view dx;                        /* where a plain one's model has the gradient of the input, once it was judged */
-  bppsa_cudnn_network *rival;           /* cuDNN's; a graph shares model or rival with its plain contestant; or */
-  const char *guest;                    /* a method of the session's guest */
-  bppsa_bench_recording recordings[2];  /* of a graph: forward, backward */
-  double unit;                          /* of its residuals, in rounding errors of the dtype */
+  int forward, backward;                /* its rows in the result; forward -1: the forward pass has no row */
+  struct bppsa_bench_contestant *plain; /* a graph: who runs the same passes without it; otherwise NULL */
+  bppsa_model *model;                   /* the project's model, or */
+  bppsa_view dx;                        /* of a plain contestant: the input's gradient in its model, set when it is judged */
+  bppsa_cudnn_network *rival;           /* cuDNN's network; a graph shares model or rival with its plain contestant */
+  const char *guest;                    /* or the name of a method of the guest */
+  bppsa_bench_recording recordings[2];  /* a graph's forward and backward pass */
+  double unit;                          /* the unit of its residuals, in rounding errors of the dtype */
 } bppsa_bench_contestant;
 
-/* What the driver holds for these benchmarks. The first members are set before a point is entered. */
+/* The session of these benchmarks, which the driver holds. The first members are set before a point is entered. */
 struct bppsa_bench_session {
   bppsa_bench *bench;
   bppsa_bench_point point;
   const bppsa_device *device;    /* where the point is measured; of the kind of the benchmark's device */
-  bool scans_only;               /* beside forward and bp only the scans, and neither graphs nor rivals */
+  bool scans_only;               /* the contestants are forward, bp and the scans; no graphs, no rivals */
   bppsa_guest *guest;            /* the program of --rivals; NULL: none */
-  int64_t most_nodes;            /* launches of a pass of cuDNN's that is recorded; 0: any number */
+  int64_t most_nodes;            /* the most launches of a pass of cuDNN that is recorded; 0: any number */
   bppsa_safetensors *references; /* of --references; NULL: none */
   bppsa_bench_result result;
   bppsa_table_column columns[BPPSA_BENCH_POINT_COLUMNS]; /* of the point's table */
-  /* What follows is freed after the point. */
+  /* The following members are freed after the point. */
   bppsa_dataset *data;
   int64_t *indices;
   void *x, *seed;
@@ -168,7 +166,7 @@ struct bppsa_bench_session {
   bppsa_outlook *outlook;              /* what earlier points say of rivals */
   int64_t bursts;                      /* runs of multiply-adds for the peak, */
   double per_flop[BPPSA_BENCH_BURSTS]; /* and how many seconds the last ones took for a FLOP */
-  bppsa_bench_contestant *bp;          /* of the project; NULL: the device has no kernels for it */
+  bppsa_bench_contestant *bp;          /* the project's BP; NULL: the device has no kernels for it */
   int count;
   bppsa_bench_contestant list[BPPSA_BENCH_ROWS];
 };
@@ -183,15 +181,15 @@ bppsa_status bppsa_bench_make_inputs(bppsa_bench_session *s);
 bppsa_view bppsa_bench_x_view(const bppsa_bench_session *s);
 bppsa_view bppsa_bench_seed_view(const bppsa_bench_session *s);
 
-/* The functions of a case (driver.h). `enter_point` takes the session's point: it finds the reference, verifies all contestants
- * and enters them. A row that does not fit into memory is refused and says why. `settle` fills in the times of the rows, destroys
- * the contestants, and on a GPU the bytes that each of them held become the memory of its rows. */
+/* The functions of a case (driver.h). `enter_point` finds the reference of the session's point, verifies all contestants and enters
+ * them. A row that does not fit into memory is refused and says why. `settle` fills in the times of the rows and destroys the
+ * contestants; on a GPU the memory of a row is what its contestant held. */
 bppsa_status bppsa_bench_enter_point(bppsa_bench *bench);
 bppsa_status bppsa_bench_settle_point(bppsa_bench *bench);
 bool bppsa_bench_line_of_point(const bppsa_bench *bench, int64_t index, bppsa_bench_entrant *line);
 bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *row);
 void bppsa_bench_leave_point(bppsa_bench *bench);
-/* A point's table: what stands for a row that has no time, and the lines above and below. */
+/* The table of a point: its columns, the note of a row that has no time, the lines above and below. */
 extern const bppsa_table_column bppsa_bench_point_columns[];
 const char *bppsa_bench_init_name(bppsa_init init);                       /* "orthogonal" */
 const char *bppsa_bench_weights_name(const bppsa_bench_point *point);     /* the same, or the name of the file */
@@ -199,28 +197,28 @@ bool bppsa_bench_put_point(json_t *object, const bppsa_bench_session *s); /* the
 const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size);
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench);
 bppsa_status bppsa_bench_print_below(bppsa_bench *bench);
-/* Counts the rows of the session's point that an earlier run measured; false where there are none. */
+/* Counts the rows of the session's point that an earlier run has measured; false if there are none. */
 bool bppsa_bench_count_kept(bppsa_bench *bench, const json_t *rows);
 
 /* ---- contestants (rnn_contest.c, rnn_enter.c) ---- */
 
-/* One forward and one backward pass, by the same contestant, or one by a graph and the other by its plain contestant. seconds:
- * forward, backward. ERR_* of the contestants. */
+/* Makes a forward and a backward pass, both by the same contestant, or one by a graph and the other by its plain contestant.
+ * seconds: forward, backward. ERR_* of the contestants. */
 bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_contestant *backward, double seconds[2]);
 /* Records the passes of a graph's plain contestant. On failure nothing is held. ERR_*: of bppsa_bench_record. */
 bppsa_status bppsa_bench_record_passes(bppsa_bench_contestant *graph);
-/* Enters a contestant, which is in the session's list, with its verification. ERR_*; it is refused: *entered is false. */
+/* Enters a contestant of the session's list with its verification. *entered is false if it is refused. ERR_*. */
 bppsa_status bppsa_bench_enter_contestant(bppsa_bench_contestant *who, bppsa_status (*verify)(void *who, double *residual),
                                           bool *entered);
-/* Destroys all contestants. On a GPU, the bytes that each of them held become the memory of its rows. */
+/* Destroys all contestants. On a GPU the memory of a row becomes the number of bytes that its contestant held. */
 void bppsa_bench_end_contestants(bppsa_bench_session *s);
-/* Adds the project's methods whose rows are to be measured, and on a GPU their graphs. The row says so where the device has no
- * kernels for a method, or refuses to record it. ERR_*. */
+/* Adds the project's methods whose rows are measured, and on a GPU their graphs. If the device has no kernels for a method, or
+ * refuses to record it, its row says so. ERR_*. */
 bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s);
-/* The same for cuDNN's algorithms and their graphs on a GPU, and for the methods of --rivals. What is refused, such as an algorithm
- * that does not take the shape, has a row with the rival's reason. ERR_*. */
+/* Does the same for cuDNN's algorithms and their graphs on a GPU, and for the methods of --rivals. A refused one, such as an
+ * algorithm that does not take the shape, has a row with the rival's reason. ERR_*. */
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s);
-/* A row that has nothing to show, with the reason. */
+/* Makes a row say why it was not measured. */
 void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
 
 /* ---- references (rnn_reference.c, rnn_saved.c) ---- */
@@ -229,42 +227,42 @@ void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
 bppsa_status bppsa_bench_count_reference(const bppsa_bench_session *s, int64_t *bytes);
 /* Computes the point's reference from the inputs that the session holds. ERR_*. */
 bppsa_status bppsa_bench_compute_reference(bppsa_bench_session *s);
-/* Takes it from the file of --references, or computes it; the result says which, and a note says why. ERR_*. */
+/* Takes the reference from the file of --references, or computes it; the result says which, and a note why. ERR_*. */
 bppsa_status bppsa_bench_find_reference(bppsa_bench_session *s);
-/* Counts the zeros among the gradients of the hidden states, by a model in host memory; NULL: by one of its own. ERR_*. */
+/* Counts the zeros among the gradients of the hidden states with a model in host memory; NULL: with one of its own. ERR_*. */
 bppsa_status bppsa_bench_count_hidden(bppsa_bench_session *s, bppsa_model *model);
 /* Opens the file of --references, and checks every number in it. ERR_ARGUMENT, ERR_FORMAT, ERR_MEMORY. */
 bppsa_status bppsa_bench_open_references(const char *path, bppsa_safetensors **file);
-/* Looks for the point's reference in the file of the session; where it lacks it, the result has the reason. ERR_MEMORY. */
+/* Looks for the point's reference in the session's file; if the file lacks it, the result says why. ERR_MEMORY. */
 bppsa_status bppsa_bench_read_reference(bppsa_bench_session *s);
 
 /* ---- verification (rnn_judge.c) ---- */
 
-/* The residual of a model's gradients, and their fractions of zeros and subnormals. Views in host memory. */
+/* Finds the residual of a model's gradients and their fractions of zeros and subnormals. All views are in host memory. */
 void bppsa_bench_judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_bench_row *row);
 /* Verifies the gradients of a contestant's latest pass, for a row. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_bench_judge_pass(bppsa_bench_session *s, bppsa_bench_contestant *who, bppsa_bench_row *row);
-/* Holds a forward pass with the head against the reference's logits. ERR_MEMORY, ERR_CUDA. */
+/* Compares the logits of a forward pass with the reference's. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_bench_judge_logits(bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row);
-/* The residual of the last step's logits, which the holder's head computes in float64 from the last states [B,H] of a rival.
+/* Finds the residual of the last step's logits, which the holder's head computes in float64 from a rival's last states [B,H].
  * ERR_MEMORY. */
 bppsa_status bppsa_bench_judge_states(const bppsa_bench_session *s, const bppsa_view *states, bppsa_bench_row *row);
 /* The unit of an algorithm's residuals, in rounding errors of the dtype. */
 double bppsa_bench_rival_unit(bppsa_cudnn_algorithm algorithm, const bppsa_recurrent_config *config);
-/* The larger residual of the contestant's rows, which it brings into its unit. */
+/* Converts the residuals of the contestant's rows to its unit, and returns the larger one. */
 double bppsa_bench_residual_of(const bppsa_bench_contestant *who);
 
 /* ---- rows (rnn_cost.c) ---- */
 
 const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
-/* Is the method a scan that is not the recurrence itself? auto is none: it runs one of the others. */
+/* Is the method a scan other than the recurrence itself? auto is not one: it runs another method. */
 bool bppsa_bench_is_scan(bppsa_bench_method method);
 /* "bp", "chunked_graph", "cudnn_persist_static_graph", "jax_scan_8"; guest: names the methods of --rivals, "" where it is NULL.
  * Returns text. */
 const char *bppsa_bench_row_name(const bppsa_guest *guest, int row, char *text, size_t size);
 bool bppsa_bench_row_rival(int row);    /* of another library */
-bool bppsa_bench_row_exact(int row);    /* or in TF32 or bf16 */
-bool bppsa_bench_row_backward(int row); /* or forward */
+bool bppsa_bench_row_exact(int row);    /* false: it computes in TF32 or bf16 */
+bool bppsa_bench_row_backward(int row); /* false: forward */
 bool bppsa_bench_row_graph(int row);
 /* The least time of the row on the result's GPU, in s. */
 double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row *row);
@@ -288,9 +286,9 @@ bool bppsa_bench_choose_point(const struct bppsa_bench_settings *asked, int64_t 
 
 /* A sweep's points: T at one B, and B at one T. */
 typedef struct {
-  const int64_t *seq_lens, *batches; /* sizes below */
+  const int64_t *seq_lens, *batches; /* the sizes of both sweeps */
   int64_t seq_len_count, batch_count;
-  int64_t seq_len, batch; /* the T of the batches, the B of the lengths */
+  int64_t seq_len, batch; /* the fixed T of the sweep over B, and the fixed B of the sweep over T */
 } bppsa_bench_sweep;
 
 /* The points of tables 4 and 5 (RNN), or a small sweep. */

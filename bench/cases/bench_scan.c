@@ -40,7 +40,7 @@ typedef struct {
 struct session {
   const bppsa_bench *bench;
   int64_t n, batch;
-  double besides; /* FLOPs of the gradients of weights, of one sample */
+  double besides; /* FLOPs of the weights' gradients for one sample */
   bppsa_jacobian *jacobians[BPPSA_NETWORK_OPS];
   const bppsa_csr *patterns[BPPSA_NETWORK_OPS];
   bppsa_csr_values values[BPPSA_NETWORK_OPS]; /* on the device */
@@ -49,14 +49,14 @@ struct session {
   float *gradients;                       /* the seed, and the gradients that a scan computes from it */
   void *moved;                            /* the gradients on the device; on a processor the same array */
   double *reference;
-  int64_t held; /* bytes of the scans' products */
+  int64_t held; /* bytes that the scans' products hold */
   method_scan scans[METHODS];
 };
 
 /* ---- the chain ---- */
 
-/* Random values whose variance lets gradients neither vanish nor explode. Slopes of ReLUs are 0 or 1; a pool has one 1 for each
- * window. */
+/* Makes random values whose variance lets gradients neither vanish nor explode. Slopes of ReLUs are 0 or 1; a pool has one 1 for
+ * each window. */
 static bppsa_status make_values(session *s, int64_t t, bppsa_operator kind, uint64_t seed) {
   const bppsa_csr *jt = s->patterns[t];
   const bool shared = bppsa_jacobian_shared(s->jacobians[t]);

@@ -35,15 +35,15 @@ const char bppsa_bench_notes_schedule[] =
 typedef struct {
   struct session *s;
   int64_t index;       /* of the entry */
-  bppsa_status status; /* of its list */
-  char why[256];       /* it has none */
+  bppsa_status status; /* the outcome of making its list */
+  char why[256];       /* why it has no list */
 } lead;
 
 typedef struct session {
   bppsa_bench *bench;
   bppsa_schedule_crew crew;
   lead leads[BPPSA_SCHEDULE_SCHEMES];
-  json_t *ordering; /* of the rows, by prediction and by measurement */
+  json_t *ordering; /* the order of the rows by prediction and by measurement */
 } session;
 
 static bppsa_schedule_entry *entry_of(const lead *l) {
@@ -63,7 +63,7 @@ static bppsa_status verify(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-/* Of an iteration: the makespan, and the time for which the mean worker is idle. */
+/* Times an iteration: its makespan, and how long the average worker is idle. */
 static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const lead *l = context;
   const bppsa_schedule_entry *e = entry_of(l);
@@ -75,7 +75,7 @@ static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
 
 /* ---- entering ---- */
 
-/* Makes all lists before anything is shown. A scheme that has none is left out; ERR_*: of the last one where all are. */
+/* Makes all lists before anything is shown, and leaves out schemes without one. If all are, fails with the last one's error. */
 static bppsa_status make_lists(session *s) {
   int64_t made = 0;
   for (int64_t i = 0; i < s->crew.count; ++i) {
@@ -114,9 +114,9 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
 
 /* ---- the order of the schemes ---- */
 
-#define APART 1.1 /* predictions that differ by more are compared */
+#define APART 1.1 /* schemes are compared if their predictions differ by more */
 
-/* The measured makespan; NAN: nothing may be concluded from the row. */
+/* The measured makespan; NAN: the row allows no conclusion. */
 static double conclusive(const bppsa_bench_entrant *e) {
   const bppsa_timing *t = &e->contender.timing[0];
   return entry_of(e->context)->judged && e->contender.verdict == BPPSA_VERIFIED && t->repeats > 0 && !t->noisy ? t->median_s
@@ -176,7 +176,7 @@ static double bytes_of(const bppsa_schedule *list, double m_a) {
   return m_a * list->activations / (list->scheme->data_parallel ? 1 : (double)list->config.stages);
 }
 
-/* The most activations of a worker, in bytes. */
+/* The predicted bytes of activations on the worker with the most. */
 static double predicted_peak(const bppsa_schedule_entry *e) {
   double most = 0;
   for (int64_t w = 0; w < e->predicted.list->workers; ++w) {
@@ -270,7 +270,7 @@ static bppsa_status print_head(const bppsa_bench *bench) {
                             bppsa_device_get_threads(bench->device), 1e6 * crew->alpha, 1e9 * crew->beta);
 }
 
-/* The costs of every size of micro-batches: each a document of a file of costs, with its samples, and the updates of an
+/* The costs of every size of micro-batches. Each is a document as in a file of costs, with its samples and the updates of an
  * iteration. */
 static json_t *costs_json(const bppsa_schedule_crew *crew) {
   json_t *sizes = json_array();
@@ -292,7 +292,7 @@ static json_t *costs_json(const bppsa_schedule_crew *crew) {
   return bppsa_json_finish(sizes, ok);
 }
 
-/* The sums over every number of ranks. */
+/* The times of sums, for every number of ranks. */
 static json_t *sums_json(const bppsa_schedule_crew *crew) {
   json_t *all = json_array();
   bool ok = all != NULL;
@@ -310,7 +310,7 @@ static json_t *sums_json(const bppsa_schedule_crew *crew) {
 
 /* ---- files ---- */
 
-/* What all schemes have in common; if nothing, the micro-batches that --micro-batches asks for, with one update. */
+/* The size of micro-batches that all schemes share; if they differ, the one that --micro-batches asks for, with one update. */
 static const bppsa_schedule_size *common_size(const bppsa_schedule_crew *crew) {
   const bppsa_schedule_size *size = crew->count > 0 && crew->entries[0].size != NULL ? crew->entries[0].size : &crew->sizes[0];
   for (int64_t i = 1; i < crew->count; ++i) {
@@ -319,7 +319,7 @@ static const bppsa_schedule_size *common_size(const bppsa_schedule_crew *crew) {
   return size;
 }
 
-/* --save-costs: of sums, if all are over equally many ranks. */
+/* Writes the file of --save-costs. It contains sums if all of them are over the same number of ranks. */
 static bppsa_status write_costs(const session *s, bppsa_text *text) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   bppsa_chain_costs_set(&common_size(&s->crew)->costs, &config);
@@ -330,7 +330,7 @@ static bppsa_status write_costs(const session *s, bppsa_text *text) {
   return bppsa_schedule_costs_write(&config, text);
 }
 
-/* Every scheme's timeline twice: as predicted, and of the fastest of its passes. */
+/* Writes two timelines of every scheme: the predicted one and that of its fastest pass. */
 static bppsa_status write_groups(const session *s, bppsa_status (*write)(const bppsa_timed_groups *groups, bppsa_text *text),
                                  bppsa_text *text) {
   bppsa_timed_group groups[2 * BPPSA_SCHEDULE_SCHEMES];
@@ -354,7 +354,7 @@ static bppsa_status write_svg(const session *s, bppsa_text *text) {
   return status == BPPSA_ERR_ARGUMENT ? bppsa_fail_prefix(status, "--svg") : status;
 }
 
-/* The files that are asked for, all made before the first one is written. */
+/* Makes all requested files, then writes them. */
 static bppsa_status write_files(const session *s) {
   const struct {
     const char *path;
@@ -389,7 +389,7 @@ static bppsa_status finish(bppsa_bench *bench) {
   BPPSA_TRY(ok ? BPPSA_OK : bppsa_bench_no_room());
   BPPSA_TRY(bench->request->to.json ? BPPSA_OK : print_ordering(bench, s->ordering));
   const bppsa_status written = write_files(s);
-  if (written != BPPSA_OK) { /* the report is a file of its own */
+  if (written != BPPSA_OK) { /* the report is a separate file, so it is written all the same */
     const bppsa_status reported = bppsa_bench_finish(&bench->report);
     return reported != BPPSA_OK ? reported : written;
   }
@@ -410,7 +410,7 @@ const bppsa_bench_case bppsa_bench_case_schedule = {.name = "schedule",
                                                     .session = sizeof(session),
                                                     .budget_s = 1,
                                                     .quick_s = 0.2,
-                                                    .bound = 1e-16, /* below the distance of any two numbers */
+                                                    .bound = 1e-16, /* smaller than any difference between two numbers */
                                                     .names = names,
                                                     .columns = columns,
                                                     .prepare = prepare,

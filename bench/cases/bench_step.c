@@ -68,7 +68,7 @@ static bppsa_status set_weights(const session *s, bppsa_model *model) {
   return bppsa_weights_set(&request, &network, asked->weights, model, NULL);
 }
 
-/* A network on the host that goes step by step. */
+/* Makes a network on the host that computes step by step. */
 static bppsa_status make_plain(const session *s, bppsa_dtype dtype, bool loss_all, bppsa_model **model) {
   bppsa_recurrent_config config = s->config;
   config.dtype = dtype;
@@ -95,8 +95,8 @@ static bppsa_status fill(const session *s, bppsa_buffer *x) {
   return bppsa_dataset_fill(s->data, s->bench->host, c->batch, s->indices, &x->view, s->labels);
 }
 
-/* How much larger the rounding errors of the loss's gradient, softmax - label, are than itself: its rows have the norm of their
- * probabilities, at most 1, before the label is taken away. */
+/* How much larger the rounding errors of the loss's gradient, softmax - label, are than the gradient itself: they are as large as
+ * for the probabilities, whose norm is at most 1, before the label is subtracted. */
 static double conditioning_of(const bppsa_view *seed, int64_t rows) {
   double sum = 0;
   for (int64_t i = 0; i < bppsa_view_count(seed); ++i) {
@@ -106,7 +106,7 @@ static double conditioning_of(const bppsa_view *seed, int64_t rows) {
   return sum < (double)rows ? sqrt((double)rows / fmax(sum, DBL_MIN)) : 1;
 }
 
-/* The gradients of a sequential step in float64, on the weights as the network's type rounds them. */
+/* Computes the gradients of a sequential step in float64, on the weights as the network's type rounds them. */
 static bppsa_status run_reference(session *s, const bppsa_view *x, bppsa_model *model) {
   bppsa_buffer wide = {0}, seed = {0};
   bppsa_view logits;
@@ -140,7 +140,7 @@ static bppsa_status run_reference(session *s, const bppsa_view *x, bppsa_model *
 
 /* ---- how far a gradient reaches ---- */
 
-/* The steps behind the last one, at which a gradient of the states [T,B,S] is a normal number. */
+/* Counts the steps, from the last one back, in which a gradient of the states [T,B,S] is a normal number. */
 static int64_t count_reach(const bppsa_view *gradients) {
   const int64_t steps = gradients->shape[0], row = gradients->shape[1] * gradients->shape[2];
   const double least = bppsa_smallest_normal(gradients->dtype);
@@ -154,7 +154,7 @@ static int64_t count_reach(const bppsa_view *gradients) {
   return 0;
 }
 
-/* The gradient of a loss on the last step, through the head [C,H], and back through the layers. */
+/* Finds how far the gradient of a loss on the last step reaches back, through the head [C,H] and the layers. */
 static bppsa_status find_reach(session *s, const bppsa_view *x, bppsa_model *model) {
   const bppsa_recurrent_config *c = &s->config;
   const bppsa_view *head = &model->parameters[model->parameter_count - 2].value;
@@ -208,7 +208,7 @@ double bppsa_step_judge(const session *s, const bppsa_view *gradients, const bpp
   for (int64_t p = 0; p < s->holder->parameter_count; ++p) {
     const bppsa_view *before = &s->holder->parameters[p].value, *gradient = &gradients[p];
     const int64_t count = bppsa_view_count(before);
-    for (int64_t i = 0; i < count; ++i) { /* Adam's first step, whose averages are the gradient and its square */
+    for (int64_t i = 0; i < count; ++i) { /* in Adam's first step the averages are the gradient and its square */
       const double g = bppsa_view_get(gradient, i);
       expected[i] = bppsa_view_get(before, i) - adam.lr * g / (fabs(g) + adam.epsilon);
     }
@@ -239,7 +239,7 @@ static bppsa_status judge_model(const session *s, bppsa_model *model, double *re
 
 /* ---- a step ---- */
 
-/* Sets weights and averages back; and lets a forward pass speculate that pauses after one that failed. */
+/* Resets weights and averages, and ends the pause that follows a failed speculation. */
 static bppsa_status reset(entry *e) {
   const bppsa_forward_pause none = {0};
   bppsa_optimizer_state *state = bppsa_optimizer_get_state(e->optimizer);
@@ -256,7 +256,7 @@ static bppsa_status reset(entry *e) {
   return bppsa_optimizer_push(e->optimizer);
 }
 
-/* The step, also when it is recorded; on a GPU as train queues it. */
+/* Makes the step, also while it is recorded; on a GPU it is queued as train does it. */
 static bppsa_status make_step(void *context) {
   entry *e = context;
   const bppsa_batch_gpu *g = &e->batch.gpu;
@@ -291,7 +291,7 @@ static bppsa_status enter_entry(session *s, entry *e, const char *name, bool *en
   return bppsa_bench_enter_contender(s->bench, &contender, e, name, "", entered);
 }
 
-/* Makes the batch once: all steps are of the same samples, and the first ones of a run. */
+/* Makes the batch once: every step is the first one of a run, on the same samples. */
 static bppsa_status stage(entry *e) {
   BPPSA_TRY(bppsa_batch_create(e->model, e->s->data, e->s->bench->device, e->s->config.batch, true, &e->batch));
   memcpy(e->batch.indices, e->s->indices, (size_t)e->s->config.batch * sizeof *e->s->indices);
@@ -322,7 +322,7 @@ static bppsa_status check_speculates(int method, const bppsa_model *model) {
                                                  "--forward-chunks cuts it into chunks");
 }
 
-/* A method that the device has no kernels for is left out, and so is one that another row has. */
+/* Leaves out a method that the device has no kernels for, and one that another row shows already. */
 static bppsa_status enter_method(session *s, int method) {
   const bppsa_optimizer_config adam = bppsa_optimizer_config_default();
   const bppsa_cell *cell = s->bench->asked->point.kind->cell;
@@ -435,7 +435,7 @@ static void free_entry(entry *e) {
   *e = (entry){0};
 }
 
-/* A graph goes before the step that it is of. */
+/* Frees every graph before the step that it recorded. */
 static void leave(bppsa_bench *bench) {
   session *s = bench->session;
   for (int m = 0; m < BPPSA_STEP_METHODS; ++m) {
@@ -465,13 +465,13 @@ static double best_rival(const bppsa_bench *bench) {
   return best != NULL && !best->noisy ? best->median_s : 0;
 }
 
-/* The dependent steps of the latest forward pass, which speculated. */
+/* Writes the number of dependent steps of the latest forward pass, if it speculated. */
 static bool put_path(bppsa_model *model, json_t *row) {
   bppsa_forward_stats stats = {0};
   return bppsa_forward_stats_of(model, &stats) != BPPSA_OK || bppsa_json_put_integer(row, "path", stats.path);
 }
 
-/* What computed the passes of an own row, and how. */
+/* Writes which methods computed the passes of one of the project's rows. */
 static bool put_plan(const entry *e, json_t *row) {
   bppsa_model *model = e->plain != NULL ? e->plain->model : e->model;
   const bppsa_gradient_method *method = e->plain != NULL ? &e->plain->backward : &e->backward;

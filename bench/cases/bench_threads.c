@@ -35,7 +35,7 @@ typedef struct {
   atomic_int counting; /* neighbours at work */
   int64_t count;
   pthread_t *threads; /* size count */
-  bool started;       /* stop them before anything that they use is freed */
+  bool started;       /* they must be stopped before anything that they use is freed */
 } neighbours;
 
 static void *keep_busy(void *context) {
@@ -62,7 +62,7 @@ static void tell(neighbours *n, bool busy, bool ended) {
   pthread_mutex_unlock(&n->mutex);
 }
 
-/* Waits until all neighbours are at work, or asleep. */
+/* Wakes all neighbours or puts them to sleep, and waits until they are. */
 static void set_busy(neighbours *n, bool busy) {
   const struct timespec moment = {.tv_nsec = 200000};
   tell(n, busy, false);
@@ -114,7 +114,7 @@ typedef struct {
   double norm;
 } trainee;
 
-/* A row: so many threads, beside so many neighbours. */
+/* A row: a number of threads, beside a number of neighbours. */
 typedef struct {
   struct session *s;
   trainee *who;
@@ -129,7 +129,7 @@ typedef struct session {
   bppsa_view x;    /* [T,B,1] */
   int64_t *labels; /* [B] */
   bool compared;
-  int64_t differing; /* numbers that are not the same after VERIFIED steps */
+  int64_t differing; /* how many numbers differ after VERIFIED steps */
   neighbours neighbours;
   cell cells[CELLS];
 } session;
@@ -178,7 +178,7 @@ static bppsa_status make_inputs(session *s, uint64_t seed) {
 
 /* ---- verification ---- */
 
-/* The values of two tensors that do not have the same bits. */
+/* Counts the values whose bits differ between two tensors. */
 static int64_t count_differing(const bppsa_view *a, const bppsa_view *b) {
   const size_t size = bppsa_dtype_size(a->dtype);
   int64_t differing = 0;
@@ -188,7 +188,7 @@ static int64_t count_differing(const bppsa_view *a, const bppsa_view *b) {
   return differing;
 }
 
-/* Both trainees make the same steps. */
+/* Makes the same steps with both trainees and compares them. */
 static bppsa_status compare_trainees(session *s) {
   trainee *one = &s->trainees[0], *several = &s->trainees[1];
   for (int i = 0; i < VERIFIED; ++i) {
@@ -227,7 +227,7 @@ static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   return BPPSA_OK;
 }
 
-/* Quiet first, then beside the neighbours; one thread first. */
+/* Points without neighbours come first; within both, one thread comes first. */
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   session *s = bench->session;
   const int count = s->neighbours.count > 0 ? CELLS : CELLS / 2;
@@ -252,7 +252,7 @@ static bppsa_timing of_step(const bppsa_timing *t) {
   return step_time;
 }
 
-/* The row of one thread beside as many neighbours. */
+/* The timing of one thread beside as many neighbours. */
 static const bppsa_timing *one_thread(const bppsa_bench_entrant *e) {
   const cell *c = e->context;
   return &e->bench->entrants[(c - c->s->cells) / 2 * 2]->contender.timing[0];
@@ -340,7 +340,7 @@ const bppsa_bench_case bppsa_bench_case_threads = {.name = "threads",
                                                    .session = sizeof(session),
                                                    .budget_s = 3,
                                                    .quick_s = 0.3,
-                                                   .bound = 1, /* not one number may differ */
+                                                   .bound = 1, /* not a single number may differ */
                                                    .columns = columns,
                                                    .prepare = prepare,
                                                    .head = print_head,

@@ -10,7 +10,7 @@ enum { BPPSA_CREW_NUMBERS = 3 };
 /* What a rank does when it is told so; the numbers are those of rank 0's order. */
 typedef struct {
   bppsa_status (*carry_out)(void *crew, const int64_t *numbers);
-  bool refusable; /* ERR_ARGUMENT and ERR_UNSUPPORTED, which all ranks then find alike, are no reason to stop */
+  bool refusable; /* ERR_ARGUMENT and ERR_UNSUPPORTED are refusals: all ranks find the same, and the crew goes on */
 } bppsa_crew_action;
 
 /* On rank 0: every rank carries out actions[action]. After an error that is no refusal, ranks can only end. ERR_*. */

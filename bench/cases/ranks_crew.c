@@ -171,7 +171,7 @@ static bppsa_comm *group_of(const bppsa_ranks_crew *crew, const bppsa_ranks_entr
 
 /* ---- passes ---- */
 
-/* A GPU has only been given the work. */
+/* Waits for a GPU, which has only queued the work. */
 static bppsa_status wait_for(const bppsa_model *model) {
   return model->device != NULL ? bppsa_device_wait(model->device) : BPPSA_OK;
 }
@@ -192,7 +192,7 @@ static bppsa_status compute(bppsa_ranks_part *p, int64_t i) {
   return BPPSA_OK;
 }
 
-/* The work of one pass; of the blocks of data parallelism `next` is the one whose turn it is. */
+/* The work of one pass. next: the block of data parallelism that is computed next. */
 typedef struct {
   bppsa_ranks_part *part;
   int64_t next;
@@ -216,7 +216,7 @@ static bppsa_status work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
   return wait_for(p->model);
 }
 
-/* All ranks of the entry begin together; the pass is over when the slowest one has ended. */
+/* Times a pass: all ranks of the entry begin together, and it is over when the slowest one has ended. */
 static bppsa_status timed_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
   const int64_t one = 1;
   const bppsa_view view = bppsa_view_make(&p->reduced_s, BPPSA_F64, 1, &one);
@@ -227,7 +227,7 @@ static bppsa_status timed_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p
   return p->group != NULL ? bppsa_comm_allreduce(p->group, BPPSA_COMM_MAX, &view) : BPPSA_OK;
 }
 
-/* Bytes that this rank holds: of the host's memory its own, of its GPU's all that the process holds. */
+/* Counts the bytes that this rank holds: its own in the host's memory, and all that the process holds in its GPU's. */
 static int64_t held_bytes(const bppsa_ranks_crew *crew) {
   int64_t held, peak;
   bppsa_comm_get_memory(crew->world, &held, &peak);
@@ -235,7 +235,7 @@ static int64_t held_bytes(const bppsa_ranks_crew *crew) {
 }
 
 static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
-  bppsa_comm *const nccl = crew->arrays != crew->world ? p->group : NULL; /* has counts of its own */
+  bppsa_comm *const nccl = crew->arrays != crew->world ? p->group : NULL; /* NCCL's communicator counts separately */
   bppsa_comm_counters counters, own = {0};
   bppsa_comm_reset_counters(crew->world);
   if (nccl != NULL) {
@@ -269,7 +269,7 @@ static bppsa_status make(void *context, const int64_t *numbers) {
   }
   *p = (bppsa_ranks_part){.entry = e, .group = group_of(crew, e)};
   p->before = held_bytes(crew);
-  /* ranks that share a GPU make nothing until all of them have counted */
+  /* ranks that share a GPU allocate nothing until all of them have counted */
   BPPSA_TRY(crew->gpus > 0 && p->group != NULL ? bppsa_comm_barrier(p->group) : BPPSA_OK);
   return makers[e->share](crew, p);
 }
@@ -341,7 +341,7 @@ static bppsa_status time_rounds(const bppsa_ranks_crew *crew, bool broadcast, co
   return BPPSA_OK;
 }
 
-/* Messages from and to the device's memory. */
+/* Times messages between arrays in the device's memory. */
 static bppsa_status ping(void *context, const int64_t *numbers) {
   const int64_t bytes = numbers[1], rounds = numbers[2];
   bppsa_ranks_crew *crew = context;
@@ -409,7 +409,7 @@ static bppsa_ranks_entry *add(bppsa_ranks_subject *s, bppsa_ranks_share_of share
   return e;
 }
 
-/* An entry of a backward pass behind a forward pass of this kind, which its name tells unless it is sequential. */
+/* Adds an entry of a backward pass that follows a forward pass of this kind; the name tells the kind unless it is sequential. */
 static bppsa_ranks_entry *add_behind(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int32_t ranks, const char *backward,
                                      const bppsa_forward_method *forward) {
   char name[40];
@@ -420,7 +420,7 @@ static bppsa_ranks_entry *add_behind(bppsa_ranks_subject *s, bppsa_ranks_share_o
   return e;
 }
 
-/* The scans of the table of algorithms, without auto; bp in front. */
+/* Adds BP and all algorithms of scans but auto. */
 static void add_methods(bppsa_ranks_subject *s, int32_t ranks, const bppsa_forward_method *forward) {
   (void)add_behind(s, BPPSA_RANKS_TIME, ranks, "bp", forward);
   for (int i = 0; i < BPPSA_SCAN_ALGORITHMS; ++i) {
@@ -431,10 +431,10 @@ static void add_methods(bppsa_ranks_subject *s, int32_t ranks, const bppsa_forwa
   }
 }
 
-/* One layer has one order, and so has a GPU, whose gradients set out when the pass is over. A recurrent network's weight gradients
- * cannot be put off. */
+/* Adds the schemes of data parallelism. With one layer all orders are the same; so they are on a GPU, whose gradients leave when
+ * the pass is over. A recurrent network cannot put off its weight gradients. */
 static void add_schemes(bppsa_ranks_subject *s, int32_t ranks, bool gpu) {
-  int64_t layers = 0; /* with weights */
+  int64_t layers = 0; /* layers with weights */
   for (int64_t i = 0; i < s->network.layers.count; ++i) {
     layers += bppsa_cnn_has_weights(&s->network.layers.layers[i]);
   }
@@ -454,7 +454,7 @@ static void add_schemes(bppsa_ranks_subject *s, int32_t ranks, bool gpu) {
   }
 }
 
-/* Rows of one rank alone first, then by the number of ranks. */
+/* Lists the rows: those of a single rank first, then the others by the number of ranks. */
 static void list_entries(const bppsa_ranks_crew *crew, bppsa_ranks_subject *s) {
   const bool steps = s->network.kind->family->steps;
   const bppsa_forward_method sequential = bppsa_forward_method_default(), *asked = &crew->asked->point.config.forward;
@@ -463,7 +463,7 @@ static void list_entries(const bppsa_ranks_crew *crew, bppsa_ranks_subject *s) {
   if (both) {
     (void)add_behind(s, BPPSA_RANKS_ALONE, 1, "bp", asked);
   }
-  if (steps) { /* without up-levels Blelloch's scan is the linear one, over Jacobians as those over ranks */
+  if (steps) { /* Blelloch's scan without up-levels is the linear scan, over Jacobians as the scans over ranks */
     add(s, BPPSA_RANKS_ALONE, 1, "linear")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 0, 0}};
     add(s, BPPSA_RANKS_ALONE, 1, "chunked")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}};
   }
@@ -504,8 +504,8 @@ static bppsa_status open_subjects(bppsa_ranks_crew *crew) {
   return BPPSA_OK;
 }
 
-/* The communicator for the device's arrays, and how many GPUs the ranks of a node compute on: they are dealt out from the first one
- * on. */
+/* Makes the communicator for the device's arrays, and counts the GPUs on which the ranks of a node compute: ranks get them in order
+ * from the first one. */
 static bppsa_status connect(bppsa_ranks_crew *crew) {
   int64_t gpus = (int64_t)bppsa_device_get_index(crew->device) + 1;
   const bppsa_view view = bppsa_view_make(&gpus, BPPSA_I64, 0, NULL);

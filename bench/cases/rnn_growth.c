@@ -9,7 +9,7 @@
 
 enum { LEAST_T = 100, LEAST_POINTS = 3, MOST_POINTS = 32 };
 
-/* The rows of one method; all but the steps as logarithms to base 2. */
+/* The rows of one method; all numbers but the steps are logarithms to base 2. */
 typedef struct {
   int64_t count;
   double length[MOST_POINTS], seconds[MOST_POINTS], memory[MOST_POINTS], steps[MOST_POINTS];

@@ -20,7 +20,7 @@ typedef struct {
 
 /* The rounds of timing that were asked for, with the budget of one contender in seconds, or that of a quick run. */
 bppsa_rounds bppsa_bench_rounds_of(const bppsa_bench_request *request, double budget_s, double quick_s);
-/* The memory limit in bytes; where none was asked for, so many quarters of what the device has available. ERR_CUDA. */
+/* The memory limit in bytes: the requested one, or so many quarters of what the device has available. ERR_CUDA. */
 bppsa_status bppsa_bench_memory_limit(const bppsa_bench_request *request, int quarters, int64_t *bytes);
 /* The time after which no further point begins, of the monotonic clock; 0: none. */
 double bppsa_bench_deadline(const bppsa_bench_request *request);
@@ -51,14 +51,14 @@ void bppsa_bench_count_row(bppsa_bench_count_rows *rows, double residual, bool r
 /* OK; ERR_NUMERIC where rows failed, because their residual is `bound` or more. */
 bppsa_status bppsa_bench_rows_status(const bppsa_bench_count_rows *rows, double bound);
 
-/* "median_s", "min_s", "max_s", "repeats" and "noisy" (rounds.h); null for times of what was not measured. False when out of
- * memory. */
+/* Writes "median_s", "min_s", "max_s", "repeats" and "noisy" (rounds.h); a time that was not measured is null. False when out of
+ * memory.  */
 bool bppsa_bench_put_timing(json_t *object, const bppsa_timing *timing);
-/* What stands behind a row whose results are wrong: "  WRONG"; "" behind one that is right. */
+/* The end of a row in the table: "  WRONG" if its results are wrong, otherwise "". */
 const char *bppsa_bench_wrong(bool right);
 /* Prints the line that explains the marks of noise below a table; nothing where `noisy` is 0. ERR_IO. */
 bppsa_status bppsa_bench_show_noisy(const bppsa_output *to, int64_t noisy);
-/* ERR_MEMORY with the sentence for results that found no memory. */
+/* Fails with ERR_MEMORY: there was no memory for the results. */
 bppsa_status bppsa_bench_no_room(void);
 
 #endif

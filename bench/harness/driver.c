@@ -312,7 +312,7 @@ static bppsa_status run_points(bppsa_bench *bench) {
   return one_table ? bppsa_bench_show_noisy(&bench->request->to, bench->rows.noisy) : BPPSA_OK;
 }
 
-/* Whether there are rows, where a benchmark's lines say why they were refused. */
+/* Fails if a benchmark with lines has measured no row, and says why they were refused. */
 static bppsa_status check_measured(const bppsa_bench *bench) {
   if (bench->kind->line == NULL || bench->rows.measured > 0) {
     return BPPSA_OK;
