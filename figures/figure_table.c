@@ -1,12 +1,9 @@
 /* The table of figures. A row has the figure's page, the name of its files, its data function with its source, the script that
  * draws the data, a title and a caption. To add a figure, add a row here and a data function (figures/figure_data.h). */
+#include "figures/drawn_rows.h"
 #include "figures/figure_data.h"
-#include "figures/forward_figures.h"
 #include "figures/oracle_figures.h"
-#include "figures/out_of_order_figures.h"
-#include "figures/ranks_figures.h"
 #include "figures/scripts.h"
-#include "figures/staleness_figures.h"
 
 /* ---- pages ---- */
 

@@ -8,12 +8,9 @@
 #include "core/base/alloc.h"
 #include "core/base/io.h"
 #include "core/files/path.h"
-#include "figures/forward_figures.h"
+#include "figures/drawn_rows.h"
 #include "figures/keep_measurements.h"
 #include "figures/measured_rows.h"
-#include "figures/out_of_order_figures.h"
-#include "figures/ranks_figures.h"
-#include "figures/staleness_figures.h"
 #include "figures/verdict.h"
 #include "train/line.h"
 

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "figures/drawn_rows.h"
 #include "figures/figure_data.h"
-#include "figures/forward_figures.h"
 #include "figures/measured_rows.h"
 
 /* ---- rows ---- */
@@ -58,20 +58,14 @@ static bppsa_status check_networks(const char *path, const json_t *rows) {
 }
 
 bppsa_status bppsa_forward_rows_check(const char *path, const json_t *rows) {
-  static const char *const texts[] = {"model", "init", "method", "phase"}, *const numbers[] = {"seq_len", "batch", "hidden"};
+  static const bppsa_row_field fields[] = {{"model", BPPSA_ROW_TEXT},   {"init", BPPSA_ROW_TEXT},     {"method", BPPSA_ROW_TEXT},
+                                           {"phase", BPPSA_ROW_TEXT},   {"seq_len", BPPSA_ROW_COUNT}, {"batch", BPPSA_ROW_COUNT},
+                                           {"hidden", BPPSA_ROW_COUNT}, {NULL, BPPSA_ROW_TEXT}};
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
-    const char *lacks = NULL;
-    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; ++k) {
-      lacks = lacks == NULL && !json_is_string(json_object_get(row, texts[k])) ? texts[k] : lacks;
-    }
-    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; ++k) {
-      lacks = lacks == NULL && bppsa_measured_integer(row, numbers[k]) < 1 ? numbers[k] : lacks;
-    }
+    const char *lacks = bppsa_row_find_lack(row, fields);
     lacks = lacks == NULL && is_of_path(row) ? wrong_in_path(row) : lacks;
-    if (lacks != NULL) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu lacks %s, expected a row of bench forward", path, i, lacks);
-    }
+    BPPSA_TRY(bppsa_row_check(path, i, lacks, "bench forward"));
   }
   return check_networks(path, rows);
 }

@@ -1,7 +1,7 @@
 /* The figures of steps whose weight gradients come out of order, beside steps in order: ooo-backprop's Algorithms 1 and 2,
  * measured. bench/scripts/out_of_order.py writes the documents, a row for each way to take a step; the ways of a group compute the
  * same. */
-#include "figures/out_of_order_figures.h"
+#include "figures/drawn_rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,24 +12,13 @@
 /* ---- rows ---- */
 
 bppsa_status bppsa_out_of_order_rows_check(const char *path, const json_t *rows) {
-  static const char *const texts[] = {"group", "way"}, *const numbers[] = {"median_s", "min_s", "max_s"},
-                           *const flags[] = {"same_bits", "noisy"};
+  static const bppsa_row_field fields[] = {{"group", BPPSA_ROW_TEXT},        {"way", BPPSA_ROW_TEXT},
+                                           {"median_s", BPPSA_ROW_POSITIVE}, {"min_s", BPPSA_ROW_POSITIVE},
+                                           {"max_s", BPPSA_ROW_POSITIVE},    {"same_bits", BPPSA_ROW_FLAG},
+                                           {"noisy", BPPSA_ROW_FLAG},        {NULL, BPPSA_ROW_TEXT}};
   for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const json_t *row = json_array_get(rows, i);
-    const char *lacks = NULL;
-    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; ++k) {
-      lacks = lacks == NULL && !json_is_string(json_object_get(row, texts[k])) ? texts[k] : lacks;
-    }
-    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; ++k) {
-      lacks = lacks == NULL && !(bppsa_measured_real(row, numbers[k]) > 0) ? numbers[k] : lacks;
-    }
-    for (size_t k = 0; k < sizeof flags / sizeof flags[0]; ++k) {
-      lacks = lacks == NULL && !json_is_boolean(json_object_get(row, flags[k])) ? flags[k] : lacks;
-    }
-    if (lacks != NULL) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu lacks %s, expected a row of bench/scripts/out_of_order.py",
-                        path, i, lacks);
-    }
+    const char *lacks = bppsa_row_find_lack(json_array_get(rows, i), fields);
+    BPPSA_TRY(bppsa_row_check(path, i, lacks, "bench/scripts/out_of_order.py"));
   }
   return BPPSA_OK;
 }

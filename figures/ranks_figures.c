@@ -4,25 +4,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "figures/drawn_rows.h"
 #include "figures/figure_data.h"
 #include "figures/measured_rows.h"
-#include "figures/ranks_figures.h"
 
 /* ---- rows ---- */
 
 bppsa_status bppsa_ranks_rows_check(const char *path, const json_t *rows) {
-  static const char *const texts[] = {"network", "share", "method"}, *const numbers[] = {"ranks", "held_bytes", "batch"};
+  static const bppsa_row_field fields[] = {
+      {"batch", BPPSA_ROW_INTEGER}, {"method", BPPSA_ROW_TEXT},  {"held_bytes", BPPSA_ROW_INTEGER}, {"share", BPPSA_ROW_TEXT},
+      {"ranks", BPPSA_ROW_INTEGER}, {"network", BPPSA_ROW_TEXT}, {"ranks", BPPSA_ROW_COUNT},        {NULL, BPPSA_ROW_TEXT}};
   for (size_t i = 0; i < json_array_size(rows); ++i) {
-    const json_t *row = json_array_get(rows, i);
-    const char *lacks = NULL;
-    for (size_t k = 0; k < 3; ++k) {
-      lacks = !json_is_string(json_object_get(row, texts[k])) ? texts[k] : lacks;
-      lacks = !json_is_integer(json_object_get(row, numbers[k])) ? numbers[k] : lacks;
-    }
-    if (lacks != NULL || bppsa_measured_integer(row, "ranks") < 1) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu lacks %s, expected a row of bench ranks", path, i,
-                        lacks != NULL ? lacks : "ranks");
-    }
+    BPPSA_TRY(bppsa_row_check(path, i, bppsa_row_find_lack(json_array_get(rows, i), fields), "bench ranks"));
   }
   return BPPSA_OK;
 }

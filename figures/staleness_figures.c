@@ -1,7 +1,7 @@
 /* The figures of old and of predicted weights: SpecTrain's figure 8 and table 1, and appendix C of BPPSA with its figure 12.
  * bench/scripts/spectrain.py writes the documents. A row of the study "rmse" has the errors of one s in one run, any other row has
  * the epochs of one run. */
-#include "figures/staleness_figures.h"
+#include "figures/drawn_rows.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -42,35 +42,26 @@ static const char *list_of(const json_t *row) {
 
 /* The field that a row lacks, or NULL. */
 static const char *find_lack(const json_t *row) {
-  static const char *const texts[][3] = {{"study", "task", "scheme"}, {"study", "task", "optimizer"}},
-                           *const numbers[][3] = {{"min_train_loss", "min_validation_loss", "max_validation_accuracy"},
-                                                  {"stale", "predicted", "nearer"}};
-  const int errors = is_of_errors(row);
-  for (int i = 0; i < 3; ++i) {
-    if (!json_is_string(json_object_get(row, texts[errors][i]))) {
-      return texts[errors][i];
-    }
-  }
-  for (int i = 0; i < 3; ++i) {
-    if (!json_is_number(json_object_get(row, numbers[errors][i]))) {
-      return numbers[errors][i];
-    }
-  }
-  if (errors && bppsa_measured_integer(row, "ahead") < 1) {
-    return "ahead";
-  }
-  return is_triples(json_object_get(row, list_of(row))) ? NULL : list_of(row);
+  static const bppsa_row_field of_epochs[] = {{"study", BPPSA_ROW_TEXT},
+                                              {"task", BPPSA_ROW_TEXT},
+                                              {"scheme", BPPSA_ROW_TEXT},
+                                              {"min_train_loss", BPPSA_ROW_NUMBER},
+                                              {"min_validation_loss", BPPSA_ROW_NUMBER},
+                                              {"max_validation_accuracy", BPPSA_ROW_NUMBER},
+                                              {NULL, BPPSA_ROW_TEXT}},
+                               of_errors[] = {{"study", BPPSA_ROW_TEXT},       {"task", BPPSA_ROW_TEXT},
+                                              {"optimizer", BPPSA_ROW_TEXT},   {"stale", BPPSA_ROW_NUMBER},
+                                              {"predicted", BPPSA_ROW_NUMBER}, {"nearer", BPPSA_ROW_NUMBER},
+                                              {"ahead", BPPSA_ROW_COUNT},      {NULL, BPPSA_ROW_TEXT}};
+  const char *lacks = bppsa_row_find_lack(row, is_of_errors(row) ? of_errors : of_epochs);
+  return lacks != NULL || is_triples(json_object_get(row, list_of(row))) ? lacks : list_of(row);
 }
 
 bppsa_status bppsa_staleness_rows_check(const char *path, const json_t *rows) {
   size_t points = 0;
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
-    const char *lacks = find_lack(row);
-    if (lacks != NULL) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu lacks %s, expected a row of bench/scripts/spectrain.py", path,
-                        i, lacks);
-    }
+    BPPSA_TRY(bppsa_row_check(path, i, find_lack(row), "bench/scripts/spectrain.py"));
     points += json_array_size(json_object_get(row, list_of(row)));
     if (points > MOST_POINTS) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: row %zu: %zu points of curves so far, expected at most %d", path, i,

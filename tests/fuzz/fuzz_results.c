@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "bench/harness/outlook.h"
+#include "figures/drawn_rows.h"
 #include "figures/keep_measurements.h"
 #include "figures/measured_rows.h"
-#include "figures/out_of_order_figures.h"
-#include "figures/ranks_figures.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Judges a rival by the rows of a file of documents. */
