@@ -340,11 +340,7 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, const bppsa_network_config *config,
                                  const bppsa_objective *objective, bppsa_dataset **dataset) {
   const char *spec = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, *weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  bppsa_dataset_options options = {.labels_per_step = config->loss_all,
-                                   .real_targets = bppsa_objective_real(objective),
-                                   .binary = objective->kind == BPPSA_LOSS_BINARY,
-                                   .ignores = objective->ignores,
-                                   .ignored = objective->ignored};
+  bppsa_dataset_options options = {.labels_per_step = config->loss_all, .objective = *objective};
   if (weights != NULL && strcmp(spec, "bitstream") == 0) {
     options.input = config->input;
     options.classes = config->classes < BPPSA_BITSTREAM_CLASSES ? config->classes : BPPSA_BITSTREAM_CLASSES;

@@ -160,13 +160,10 @@ bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_grad
 /* ---- the gradients ---- */
 
 static bppsa_status compute_loss(const bppsa_gradients *g, const bppsa_view *logits, bppsa_loss_result *result) {
-  const bppsa_objective *o = &g->objective;
-  const bool real = bppsa_objective_real(o);
+  const bool real = bppsa_objective_real(&g->objective);
   const bppsa_loss_rows rows = {.labels = real ? NULL : g->labels.view.data,
                                 .targets = real ? &g->labels.view : NULL,
-                                .binary = o->kind == BPPSA_LOSS_BINARY,
-                                .ignores = o->ignores,
-                                .ignored = o->ignored,
+                                .objective = g->objective,
                                 .lengths = g->lengths};
   return bppsa_loss_of(g->device, logits, &rows, &g->seed.view, result);
 }

@@ -60,9 +60,7 @@ static bppsa_status block_loss(const share *s, int64_t first, int64_t count, con
   const bool targets = bppsa_objective_real(&g->objective);
   const bppsa_loss_rows rows = {.labels = targets ? NULL : labels.data,
                                 .targets = targets ? &labels : NULL,
-                                .binary = g->objective.kind == BPPSA_LOSS_BINARY,
-                                .ignores = g->objective.ignores,
-                                .ignored = g->objective.ignored,
+                                .objective = g->objective,
                                 .lengths = lengths,
                                 .mean_rows = s->labels.outer * s->labels.samples};
   *loss = (bppsa_loss_result){0};

@@ -80,7 +80,7 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
   if (network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER) {
     return refuse(s, "--weight-gradients second-stream", "whose list says when they are computed", "in-order");
   }
-  if (dataset->ignores) {
+  if (dataset->objective.ignores) {
     return refuse(s, "--ignore-label", "whose micro-batches count all rows", "none");
   }
   if (config->method.backward == BPPSA_BACKWARD_SCAN) {

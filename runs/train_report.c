@@ -134,7 +134,7 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
                  bppsa_dtype_name(c->dtype), run->init, run->train.seed);
   bppsa_text_add(text, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out, order %s\n",
                  run->dataset->ops->name, run->split.train, run->split.validation, order_name(run));
-  bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->objective, c->loss_all, loss, sizeof loss));
+  bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->dataset->objective, c->loss_all, loss, sizeof loss));
   bppsa_text_add(text, "update     %s\n", bppsa_train_update_text(&run->train, update, sizeof update));
   add_forward(run, text);
   bppsa_text_add(text, "gradients  %s\n", bppsa_chosen_method_text(run->chosen, &method, words, sizeof words));
@@ -221,7 +221,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   snprintf(identity, sizeof identity, "%016" PRIx64, run->dataset->identity);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_network_json(&run->network, c, object);
-  ok = ok && bppsa_objective_json(object, &run->objective, c->loss_all);
+  ok = ok && bppsa_objective_json(object, &run->dataset->objective, c->loss_all);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", run->init);
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);

@@ -185,7 +185,7 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
   const bppsa_network_config *c = &run->config;
   char text[BPPSA_TRAIN_FIELD];
   int64_t count = 0;
-  const char *loss = bppsa_objective_loss(&run->objective, c->loss_all);
+  const char *loss = bppsa_objective_loss(&run->dataset->objective, c->loss_all);
   bppsa_network_field fields[BPPSA_NETWORK_FIELDS];
   const int64_t of_network = run->network.kind->family->fields(&run->network, c, loss, fields);
   for (int64_t i = 0; i < of_network; ++i) {
@@ -230,8 +230,8 @@ static bppsa_status save_weights(const char *path, const void *context) {
   if (kind->cell != NULL) {
     metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.steps.nonlinearity)};
   }
-  if (kind->family->steps || bppsa_objective_real(&run->objective)) {
-    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->objective, run->config.loss_all)};
+  if (kind->family->steps || bppsa_objective_real(&run->dataset->objective)) {
+    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->dataset->objective, run->config.loss_all)};
   }
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
   if (tensors == NULL) {

@@ -10,7 +10,6 @@
 #include "runs/rank_schedule.h"
 #include "runs/train_trace.h"
 #include "train/checkpoint.h"
-#include "train/objective.h"
 #include "train/trainer.h"
 
 enum { BPPSA_TRAIN_FIELDS = BPPSA_NETWORK_FIELDS + 2, BPPSA_TRAIN_FIELD = 64 };
@@ -24,7 +23,6 @@ typedef struct {
 typedef struct {
   bppsa_network network;
   bppsa_network_config config;
-  bppsa_objective objective;
   bppsa_chosen chosen; /* where the choice of the method comes from */
   bppsa_train_config train;
   bppsa_train_fields fields;

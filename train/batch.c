@@ -29,18 +29,18 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   if (dataset->lengths != NULL && b->lengths == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  if (dataset->real_targets) {
+  if (bppsa_objective_real(&dataset->objective)) {
     BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, seed_shape, &b->own_targets));
     b->targets = b->own_targets.view;
   } else {
     b->labels = bppsa_calloc(labels, sizeof *b->labels);
   }
-  return b->indices != NULL && (b->labels != NULL || dataset->real_targets) ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  return b->indices != NULL && (b->labels != NULL || bppsa_objective_real(&dataset->objective)) ? BPPSA_OK : BPPSA_ERR_MEMORY;
 }
 
 /* Checks that the data set's labels are classes of the model, or that it has as many targets as the model has outputs. */
 static bppsa_status check_classes(const bppsa_model *model, const bppsa_dataset *dataset) {
-  if (dataset->real_targets && dataset->classes != model->classes) {
+  if (bppsa_objective_real(&dataset->objective) && dataset->classes != model->classes) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: %lld targets, expected %lld: the model has %lld outputs",
                       (long long)dataset->classes, (long long)model->classes, (long long)model->classes);
   }
@@ -142,7 +142,8 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   BPPSA_TRY(
       bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, staged ? &host : &batch->x_view, batch->labels));
   const bppsa_view targets = bppsa_batch_targets(batch);
-  return batch->dataset->real_targets ? bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets) : BPPSA_OK;
+  return bppsa_objective_real(&batch->dataset->objective) ? bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets)
+                                                          : BPPSA_OK;
 }
 
 /* Notes the samples in memory that a GPU may still read. */
@@ -162,7 +163,7 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
   BPPSA_TRY(take_indices(batch, count, indices));
   batch->count = count;
   batch->first = 0;
-  if (batch->dataset->real_targets) {
+  if (bppsa_objective_real(&batch->dataset->objective)) {
     const bppsa_view targets = bppsa_batch_targets(batch);
     BPPSA_TRY(bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets));
   } else if (batch->labels != NULL) {
@@ -198,11 +199,10 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
 /* What the logits' rows are compared with, from row `before` of the batch's on. */
 static bppsa_loss_rows compared_rows(const bppsa_batch *batch, int64_t before, const bppsa_view *targets) {
   const bppsa_dataset *dataset = batch->dataset;
-  return (bppsa_loss_rows){.labels = dataset->real_targets ? NULL : batch->labels + before,
-                           .targets = dataset->real_targets ? targets : NULL,
-                           .binary = dataset->binary,
-                           .ignores = dataset->ignores,
-                           .ignored = dataset->ignored,
+  const bool real = bppsa_objective_real(&dataset->objective);
+  return (bppsa_loss_rows){.labels = real ? NULL : batch->labels + before,
+                           .targets = real ? targets : NULL,
+                           .objective = dataset->objective,
                            .lengths = batch->lengths};
 }
 
@@ -228,7 +228,7 @@ bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_lo
   if (batch->gpu.device != NULL) {
     return bppsa_batch_gpu_loss(batch, mean_rows, result);
   }
-  if (dataset->real_targets) {
+  if (bppsa_objective_real(&dataset->objective)) {
     char *data = batch->targets.data;
     targets = bppsa_view_make(data + before * batch->model->classes * (int64_t)bppsa_dtype_size(batch->model->dtype),
                               batch->model->dtype, batch->logits.ndim, batch->logits.shape);

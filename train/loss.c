@@ -13,7 +13,8 @@
 /* Does a row take no part in the loss? */
 static bool is_left_out(const bppsa_loss_job *job, int64_t row) {
   const int64_t batch = job->logits->shape[job->logits->ndim - 2];
-  return (job->ignores && job->labels[row] == job->ignored) || (job->lengths != NULL && row / batch >= job->lengths[row % batch]);
+  return (job->objective.ignores && job->labels[row] == job->objective.ignored) ||
+         (job->lengths != NULL && row / batch >= job->lengths[row % batch]);
 }
 
 #define EACH_REAL "train/loss.inc"
@@ -98,7 +99,7 @@ static bppsa_status check_targets(const bppsa_view *targets, const bppsa_loss_jo
                       bppsa_dtype_name(outputs->dtype),
                       bppsa_shape_text(outputs->ndim, outputs->shape, expected, sizeof expected));
   }
-  return job->binary ? check_binary("targets", targets, job) : BPPSA_OK;
+  return job->objective.kind == BPPSA_LOSS_BINARY ? check_binary("targets", targets, job) : BPPSA_OK;
 }
 
 /* Computes the losses of blocks of rows. */
@@ -195,7 +196,8 @@ bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *l
 bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                           int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
-  const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels, .ignores = true, .ignored = ignored};
+  const bppsa_loss_job job = {
+      .logits = logits, .seed = seed, .labels = labels, .objective = {.ignores = true, .ignored = ignored}};
   return cross_entropy(device, &job, result);
 }
 
@@ -223,7 +225,8 @@ bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_vi
 bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *targets,
                                         const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE(logits != NULL && targets != NULL && result != NULL);
-  return of_targets(device, targets, &(bppsa_loss_job){.logits = logits, .seed = seed, .binary = true}, result);
+  return of_targets(device, targets, &(bppsa_loss_job){.logits = logits, .seed = seed, .objective = {.kind = BPPSA_LOSS_BINARY}},
+                    result);
 }
 
 /* mean_rows: 0 where the mean is over the counted rows. */
@@ -233,11 +236,9 @@ static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *output
   bppsa_loss_job job = {.logits = outputs,
                         .seed = seed,
                         .labels = rows->labels,
-                        .ignores = rows->ignores,
-                        .ignored = rows->ignored,
+                        .objective = rows->objective,
                         .lengths = outputs->ndim == 3 ? rows->lengths : NULL,
-                        .mean_rows = mean_rows,
-                        .binary = rows->binary};
+                        .mean_rows = mean_rows};
   return rows->labels != NULL ? cross_entropy(device, &job, result) : of_targets(device, rows->targets, &job, result);
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/base/view.h"
 #include "core/compute/device.h"
+#include "train/objective.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,9 +59,7 @@ bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *tar
 typedef struct {
   const int64_t *labels; /* for the cross-entropy, one for each row, in host memory; NULL: the error of `targets` */
   const bppsa_view *targets;
-  bool binary;  /* of targets in [0, 1]: the binary cross-entropy instead of the mean squared error */
-  bool ignores; /* rows with the label `ignored` are left out, but count among mean_rows */
-  int64_t ignored;
+  bppsa_objective objective; /* of targets: which error; of labels: the one whose rows are left out, but count among mean_rows */
   /* of the samples of [T, b, C], in host memory: rows behind them are left out, but count among mean_rows; NULL: there are none */
   const int64_t *lengths;
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */

@@ -8,6 +8,7 @@
 #include "core/base/host_device.h"
 #include "core/compute/launch.cuh"
 #include "train/gpu.h"
+#include "train/objective.h"
 
 #define EACH_REAL "train/loss_row.inc"
 #include "core/base/each_real.inc"
@@ -49,18 +50,17 @@ __device__ inline double binary_of_row(const double *logits, const double *targe
 /* The rows and terms that the sums run over. */
 struct loss_terms {
   int64_t rows, classes;
-  int64_t terms; /* of the mean, in each row */
-  bool ignores;  /* rows with the label `ignored` are left out; result->rows has the number of others */
-  int64_t ignored;
-  int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones */
-  bool binary;            /* of targets: the binary cross-entropy instead of the mean squared error */
-  const int64_t *lengths; /* of the samples [b]: rows of [T, b] behind them are left out likewise; NULL: there are none */
+  int64_t terms;             /* of the mean, in each row */
+  bppsa_objective objective; /* where it ignores a label, result->rows has the number of rows that are not left out */
+  int64_t mean_rows;         /* the mean is over so many rows; 0: over the counted ones */
+  const int64_t *lengths;    /* of the samples [b]: rows of [T, b] behind them are left out likewise; NULL: there are none */
   int64_t batch;
 };
 
 /* Does row r take no part? labels NULL: rows have targets. */
 __device__ inline bool loss_left_out(const loss_terms &t, const int64_t *labels, int64_t r) {
-  return (t.ignores && labels[r] == t.ignored) || (t.lengths != nullptr && r / t.batch >= t.lengths[r % t.batch]);
+  return (t.objective.ignores && labels[r] == t.objective.ignored) ||
+         (t.lengths != nullptr && r / t.batch >= t.lengths[r % t.batch]);
 }
 
 /* The seed of a row that is left out; NULL: it is not wanted. */
@@ -72,7 +72,7 @@ template <typename real> __device__ inline void loss_clear_row(const loss_terms 
 
 /* The number of counted rows. */
 __device__ inline int64_t loss_counted(const loss_terms &t, const bppsa_gpu_result *result) {
-  return t.ignores || t.lengths != nullptr ? result->rows : t.rows;
+  return t.objective.ignores || t.lengths != nullptr ? result->rows : t.rows;
 }
 
 /* The number of rows in the mean. */
@@ -160,8 +160,8 @@ __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real
     if (left_out) {
       loss_clear_row(t, row_seed);
     } else {
-      loss = t.binary ? binary_of_row(row, wanted, t.classes, scale, row_seed)
-                      : squares_of_row(row, wanted, t.classes, scale, row_seed);
+      loss = t.objective.kind == BPPSA_LOSS_BINARY ? binary_of_row(row, wanted, t.classes, scale, row_seed)
+                                                   : squares_of_row(row, wanted, t.classes, scale, row_seed);
     }
     own[threadIdx.x].loss = loss;
     own[threadIdx.x].correct = left_out ? 0 : -1;

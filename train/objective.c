@@ -32,6 +32,10 @@ const char *bppsa_objective_loss(const bppsa_objective *objective, bool all) {
   return kinds[objective != NULL ? objective->kind : BPPSA_LOSS_CROSS_ENTROPY].losses[all];
 }
 
+const char *bppsa_objective_name(const bppsa_objective *objective) {
+  return kinds[objective->kind].name;
+}
+
 bppsa_status bppsa_objective_make(const char *loss, const int64_t *ignored, bppsa_objective *objective) {
   const bppsa_objective made = {.kind = kind_of(loss), .ignores = ignored != NULL, .ignored = ignored != NULL ? *ignored : 0};
   if (bppsa_objective_real(&made) && ignored != NULL) {
@@ -52,6 +56,6 @@ const char *bppsa_objective_text(const bppsa_objective *objective, bool all, cha
 
 bool bppsa_objective_json(json_t *object, const bppsa_objective *objective, bool all) {
   return bppsa_json_put_text(object, "loss_on", kinds[BPPSA_LOSS_CROSS_ENTROPY].losses[all]) &&
-         bppsa_json_put_text(object, "objective", kinds[objective->kind].name) &&
+         bppsa_json_put_text(object, "objective", bppsa_objective_name(objective)) &&
          bppsa_json_put(object, "ignore_label", objective->ignores ? json_integer(objective->ignored) : json_null());
 }

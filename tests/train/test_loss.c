@@ -494,6 +494,8 @@ static void parts_add_up(void **state) {
     labels[r] = r % C;
   }
   for (int kind = 0; kind < KINDS; ++kind) {
+    static const bppsa_loss_kind kinds[KINDS] = {BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_SQUARED,
+                                                 BPPSA_LOSS_BINARY};
     static const int64_t cuts[] = {0, 300, 380};
     bppsa_loss_result sum = {0}, shares[2][2];
     static double seeds[2][N]; /* of the whole, of the parts */
@@ -505,9 +507,7 @@ static void parts_add_up(void **state) {
         const bppsa_view goal = bppsa_view_make(goals + first * C, BPPSA_F64, 2, shape);
         const bppsa_loss_rows rows = {.labels = kind < 2 ? labels + first : NULL,
                                       .targets = kind < 2 ? NULL : &goal,
-                                      .ignores = kind == 1,
-                                      .binary = kind == 3,
-                                      .ignored = 2,
+                                      .objective = {kinds[kind], kind == 1, 2},
                                       .mean_rows = ROWS};
         assert_int_equal(bppsa_loss_part(device, &in, &rows, &out, &shares[split][part]), BPPSA_OK);
         assert_int_equal(bppsa_memory_get(device, seeds[split] + first * C, out.data, (int64_t)bppsa_view_bytes(&out)), BPPSA_OK);
