@@ -102,8 +102,7 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
 }
 
 bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value) {
-  const bool smooth = optimizer->kind != BPPSA_SGD || optimizer->momentum > 0;
-  return smooth
+  return bppsa_optimizer_slots(optimizer) > 0
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT,
                           "--momentum: 0 beside %s%s, which predicts from the smoothed gradient, expected a momentum above 0 or "

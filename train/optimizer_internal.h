@@ -9,6 +9,11 @@
 extern "C" {
 #endif
 
+/* The factor by which the decay adds a parameter to its gradient. A decoupled decay is among the step's factors instead. */
+static inline double bppsa_optimizer_added_decay(const bppsa_optimizer_config *config) {
+  return bppsa_optimizer_get(config->kind)->decoupled ? 0.0 : config->weight_decay;
+}
+
 /* Begins a step: counts it and returns the numbers that change from step to step. */
 bppsa_step_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer);
 /* Takes the count back if the step was not taken. */

@@ -20,10 +20,8 @@
 
 enum { UPDATE_THREADS = 256, UPDATE_WARP = 32, UPDATE_BLOCKS = 64 /* that sum squares; at most UPDATE_THREADS */ };
 
-enum update_kind { UPDATE_ADAM, UPDATE_SGD };
-
 struct update_rule {
-  update_kind kind; /* AdamW is Adam whose decay is in the step's factors */
+  bool moments; /* by Adam's equations; otherwise by SGD's */
   double momentum, beta1, beta2, epsilon;
   double decay, clip_norm; /* decay: of the L2 term; 0: none */
 };
@@ -125,7 +123,7 @@ __device__ inline void update_sgd(const update_rule &r, const bppsa_step_factors
  * gaps between tensors are such elements. */
 template <typename real>
 __device__ bool update_one(const update_reals<real> &a, const update_rule &r, const bppsa_step_factors &f, int64_t i, real g) {
-  if (r.kind == UPDATE_SGD) {
+  if (!r.moments) {
     update_sgd(r, f, g, a.first == nullptr ? nullptr : &a.first[i], &a.values[i]);
   } else if (!(g == 0 && a.values[i] == 0 && a.first[i] == 0 && a.second[i] == 0)) {
     update_adam(r, f, g, &a.first[i], &a.second[i], &a.values[i]);

@@ -371,10 +371,10 @@ static bppsa_status check_record(const bppsa_training *run, const char *name, co
 /* Means of squares are not negative. Other values may be large or infinite: a run that diverges writes such ones. */
 static bppsa_status check_squares(const bppsa_training *run) {
   const bppsa_optimizer_state *state = bppsa_optimizer_get_state(run->optimizer);
-  for (int64_t i = 0; i < state->count; ++i) {
+  const bool moments = bppsa_optimizer_get(run->config->optimizer.kind)->moments;
+  for (int64_t i = 1; moments && i < state->count; i += 2) {
     const bppsa_named_view *t = &state->tensors[i];
-    const char *dot = strrchr(t->name, '.');
-    for (int64_t k = 0; dot != NULL && strcmp(dot, ".exp_avg_sq") == 0 && k < bppsa_view_count(&t->view); ++k) {
+    for (int64_t k = 0; k < bppsa_view_count(&t->view); ++k) {
       const double value = bppsa_view_get(&t->view, k);
       if (!(value >= 0)) {
         return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: " OPTIMIZER_PREFIX "%s: element %lld is %g, expected 0 or more",

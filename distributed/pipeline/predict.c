@@ -18,11 +18,11 @@ typedef struct {
 static predict_rule rule_of(const predict_call *call) {
   const bppsa_optimizer_config *o = call->config;
   const double step = (double)call->state->step, rate = (double)call->ahead * o->lr;
-  return o->kind == BPPSA_SGD ? (predict_rule){.rate = rate}
-                              : (predict_rule){.adam = true,
-                                               .rate = rate / (1 - pow(o->beta1, step)),
-                                               .second = sqrt(1 - pow(o->beta2, step)),
-                                               .epsilon = o->epsilon};
+  return bppsa_optimizer_get(o->kind)->moments ? (predict_rule){.moments = true,
+                                                                .rate = rate / (1 - pow(o->beta1, step)),
+                                                                .second = sqrt(1 - pow(o->beta2, step)),
+                                                                .epsilon = o->epsilon}
+                                               : (predict_rule){.rate = rate};
 }
 
 #define EACH_REAL "distributed/pipeline/predict.inc"
