@@ -292,9 +292,16 @@ static json_t *tensor_json(const bppsa_named_view *tensor) {
   return bppsa_json_finish(object, ok);
 }
 
+/* Returns the network as it is shown: with the batch that the ranks share, of which each takes a part at once. */
+static bppsa_network_config shown_config(const bppsa_gradients *g) {
+  bppsa_network_config config = g->config;
+  config.batch = g->on.comm != NULL ? g->on.parallel.batch : config.batch;
+  return config;
+}
+
 json_t *bppsa_gradients_json(const bppsa_gradients *g) {
-  const bppsa_network_config *c = &g->config;
-  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, c, &g->on, g->model);
+  const bppsa_network_config c = shown_config(g);
+  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &c, &g->on, g->model);
   json_t *object = json_object(), *tensors = json_array();
   bool ok = tensors != NULL;
   for (int64_t i = 0; ok && i < g->count; ++i) {
@@ -306,19 +313,19 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   if (g->forward.passes > 0) {
     ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&g->forward));
   }
-  ok = ok && bppsa_network_json(&g->network, c, object);
+  ok = ok && bppsa_network_json(&g->network, &c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
-  ok = ok && bppsa_objective_json(object, &g->objective, c->loss_all);
-  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
+  ok = ok && bppsa_objective_json(object, &g->objective, c.loss_all);
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c.dtype));
   return bppsa_json_finish(object, ok);
 }
 
 void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text *text) {
-  const bppsa_network_config *c = &g->config;
-  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, c, &g->on, g->model);
+  const bppsa_network_config c = shown_config(g);
+  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &c, &g->on, g->model);
   char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
-  bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, c, network, sizeof network),
-                 bppsa_dtype_name(c->dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
+  bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, &c, network, sizeof network),
+                 bppsa_dtype_name(c.dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
   if (g->forward.passes > 0) {
     char forward[BPPSA_FORWARD_TEXT];
     bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&g->forward, forward, sizeof forward));

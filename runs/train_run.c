@@ -59,7 +59,6 @@ static bppsa_status join_stages(bppsa_train_run *run) {
   const bppsa_rank_schedule *s = &run->schedule;
   const bppsa_pipeline_config config = {.schedule = s->list, .samples = s->samples, .optimizer = run->train.optimizer};
   BPPSA_TRY(bppsa_pipeline_train_create(bppsa_rank_network_among(&run->on), s->chain, run->model, &config, &run->pipeline));
-  run->config.batch = run->train.batch; /* as it is shown */
   run->train.ranks = bppsa_pipeline_train_ranks(run->pipeline);
   run->train.reduction = bppsa_rank_schedule_reduction(s, run->reduction, sizeof run->reduction);
   return BPPSA_OK;
@@ -69,7 +68,6 @@ static bppsa_status join_layers(bppsa_train_run *run) {
   bppsa_comm *comm = run->on.comm;
   const bppsa_layer_train_config *config = &run->layers.config;
   BPPSA_TRY(bppsa_layer_train_create(comm, &run->network.layers, run->model, config, run->device, &run->layer_train));
-  run->config.batch = run->train.batch; /* as it is shown */
   run->train.ranks = bppsa_layer_train_ranks(run->layer_train);
   run->train.reduction = bppsa_layer_train_text(config, bppsa_comm_get_transport(comm), bppsa_comm_size(comm), run->reduction,
                                                 sizeof run->reduction);
@@ -80,7 +78,6 @@ static bppsa_status join_ranks(bppsa_train_run *run) {
   bppsa_comm *comm = bppsa_rank_network_among(&run->on);
   const bppsa_data_parallel_config *parallel = &run->on.parallel;
   BPPSA_TRY(bppsa_data_parallel_create(comm, run->model, parallel, &run->ranks));
-  run->config.batch = run->train.batch; /* as it is shown; so far it was what the rank's model takes at once */
   run->train.ranks = bppsa_data_parallel_ranks(run->ranks);
   run->train.reduction = bppsa_data_parallel_text(parallel, bppsa_comm_get_transport(comm), bppsa_comm_size(comm), run->reduction,
                                                   sizeof run->reduction);

@@ -22,7 +22,7 @@ typedef struct {
 
 typedef struct {
   bppsa_network network;
-  bppsa_network_config config;
+  bppsa_network_config config; /* of this rank's model: config.batch is what it takes at once, train.batch what ranks share */
   bppsa_chosen chosen; /* where the choice of the method comes from */
   bppsa_train_config train;
   bppsa_train_fields fields;
@@ -34,7 +34,7 @@ typedef struct {
   bppsa_buffer order;    /* a given order of the samples */
   int64_t epoch_samples; /* samples that an epoch visits */
   bppsa_model *model;
-  bppsa_rank_network on;          /* its ranks; config.batch is what a rank's model takes at once until the model is made */
+  bppsa_rank_network on;          /* its ranks */
   bppsa_data_parallel *ranks;     /* with ranks that share batches, made with the model; NULL otherwise */
   bppsa_rank_schedule schedule;   /* that the ranks execute; empty if they share batches or steps */
   bppsa_pipeline_train *pipeline; /* with a schedule, made with the model; NULL otherwise */
