@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
   bppsa_network network;
   bppsa_network_config config; /* of this rank's model: config.batch is what it takes at once, train.batch what ranks share */
-  bppsa_chosen chosen; /* where the choice of the method comes from */
+  bppsa_chosen chosen;         /* where the choice of the method comes from */
   bppsa_train_config train;
   bppsa_train_fields fields;
   const char *init;           /* "default", "orthogonal", "from weights" */
