@@ -39,7 +39,7 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
 
 /* ---- all ranks ---- */
 
-/* Options that mean something only with ranks; only if these share batches; only if they execute a schedule. */
+/* Options that need ranks; ranks that share batches; a scan; ranks that execute a schedule. */
 static const bppsa_option_use of_ranks[] = {
     BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),
     BPPSA_USE(GROUP_SIZE), BPPSA_USE(TRACE),     BPPSA_USE(COUNT)};
@@ -84,7 +84,7 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   return BPPSA_OK;
 }
 
-/* Ranks that are left behind keep the job. */
+/* Runs the job on ranks. One that does not return in time keeps the job, which is freed when it ends. */
 static bppsa_status run_job(const bppsa_cli *cli, bppsa_comm_config *config, bppsa_rank_work work) {
   bppsa_rank_job *job = NULL;
   bppsa_comm_outcome outcome;

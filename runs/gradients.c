@@ -190,7 +190,7 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
     BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
   }
   BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, g->lengths, &logits));
-  BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, g->account));
   BPPSA_TRY(find_seed(g, &logits));
   BPPSA_TRY(g->model->ops->backward(g->model, given ? &g->labels.view : &g->seed.view));
   return bppsa_model_pull(g->model, true);
@@ -310,8 +310,9 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
   ok = ok && bppsa_chosen_method_json(object, &method, g->chosen);
-  if (g->forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&g->forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account);
+  if (forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
   ok = ok && bppsa_network_json(&g->network, &c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
@@ -326,9 +327,10 @@ void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text
   char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
   bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, &c, network, sizeof network),
                  bppsa_dtype_name(c.dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
-  if (g->forward.passes > 0) {
-    char forward[BPPSA_FORWARD_TEXT];
-    bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&g->forward, forward, sizeof forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account);
+  if (forward.passes > 0) {
+    char done[BPPSA_FORWARD_TEXT];
+    bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&forward, done, sizeof done));
   }
   bppsa_text_add(text, "%-22s %-20s %s\n", "gradient of", "shape", "norm");
   const int64_t gradients = g->count - (g->objective.kind != BPPSA_LOSS_NONE); /* the loss comes last */

@@ -106,7 +106,7 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
   BPPSA_TRY(bppsa_model_forward(g->model, &x, state ? &h0 : NULL, g->lengths != NULL ? g->lengths + first : NULL, &logits));
-  BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, g->account));
   bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
   seed.device = logits.device;
   BPPSA_TRY(block_loss(s, first, count, &logits, &seed, &loss));

@@ -57,8 +57,9 @@ json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   ok = ok && bppsa_json_put_real(object, "update_s", record->update_s);
   ok = ok && bppsa_json_put_real(object, "samples_per_s", record->samples_per_s);
   ok = ok && bppsa_json_put_integer(object, "redone", record->redone);
-  if (record->forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&record->forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(record->account);
+  if (forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
   if (record->has_validation) {
     ok = ok && bppsa_json_put_real(object, "validation_loss", record->validation_loss);
@@ -209,9 +210,10 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
   if (run->on.comm != NULL && run->on.parallel.reverse_first < 0) {
     bppsa_text_add(text, "%s\n", bppsa_data_parallel_order(run->ranks));
   }
-  if (r->forward.passes > 0) {
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(r->account);
+  if (forward.passes > 0) {
     char words[BPPSA_FORWARD_TEXT];
-    bppsa_text_add(text, "forward passes in parallel: %s\n", bppsa_forward_stats_text(&r->forward, words, sizeof words));
+    bppsa_text_add(text, "forward passes in parallel: %s\n", bppsa_forward_stats_text(&forward, words, sizeof words));
   }
   if (r->redone > 0) {
     bppsa_text_add(text, "%" PRId64 " products of the scan were useless (cancellation) and redone step by step\n", r->redone);
@@ -313,8 +315,9 @@ bool bppsa_train_result_put(json_t *object, const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);
-  if (run->result.forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&run->result.forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(run->result.account);
+  if (forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
   ok = ok && bppsa_json_put_bool(object, "interrupted", run->result.stopped);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));

@@ -141,7 +141,7 @@ bppsa_status bppsa_batch_gpu_targets(const bppsa_batch *b) {
   return b->dataset->ops->queue != NULL ? queue_made(b, b->count, NULL, b->gpu.device_labels) : queue_targets(b);
 }
 
-/* The loss of the logits, which are those of the model's own steps. */
+/* Queues the loss of the logits, which belong to the model's own steps. */
 static bppsa_status queue_loss(bppsa_batch *b, int64_t mean_rows) {
   const int64_t classes = b->model->classes, before = bppsa_batch_rows_before(b);
   const int64_t skipped = before * classes * (int64_t)bppsa_dtype_size(b->model->dtype);

@@ -70,7 +70,7 @@ static bppsa_status check_labels(const bppsa_loss_job *job, int64_t *counted) {
   return BPPSA_OK;
 }
 
-/* Checks that targets are in [0, 1], without those of rows that the job leaves out (NULL: no job). */
+/* Checks that targets are in [0, 1], except in rows that the job leaves out (NULL: there is no job). */
 static bppsa_status check_binary(const char *where, const bppsa_view *targets, const bppsa_loss_job *job) {
   const int64_t count = bppsa_view_count(targets), classes = targets->shape[targets->ndim - 1];
   for (int64_t i = 0; i < count; ++i) {
@@ -125,7 +125,7 @@ static void sum_blocks(const void *context, int32_t worker, int64_t first, int64
 
 /* The loss on a CPU; `counted` rows of the job are not left out. */
 static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
-  enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as so many FLOP of a kernel */
+  enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as this many FLOP of a kernel */
   const bppsa_view *logits = job->logits;
   const int64_t size = bppsa_block_terms(job->rows, ROWS_PER_BLOCK), blocks = (job->rows - 1) / size + 1;
   const int64_t mean_rows = job->mean_rows > 0 ? job->mean_rows : counted;
@@ -201,7 +201,7 @@ bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bpps
   return cross_entropy(device, &job, result);
 }
 
-/* The error of targets; of the job it fills rows and targets. */
+/* Computes the error of targets, and fills in the job's rows and targets. */
 static bppsa_status of_targets(const bppsa_device *device, const bppsa_view *targets, bppsa_loss_job *job,
                                bppsa_loss_result *result) {
   const bppsa_view *outputs = job->logits;

@@ -59,8 +59,9 @@ bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *tar
 typedef struct {
   const int64_t *labels; /* for the cross-entropy, one for each row, in host memory; NULL: the error of `targets` */
   const bppsa_view *targets;
-  bppsa_objective objective; /* of targets: which error; of labels: the one whose rows are left out, but count among mean_rows */
-  /* of the samples of [T, b, C], in host memory: rows behind them are left out, but count among mean_rows; NULL: there are none */
+  bppsa_objective objective; /* which error, and which label's rows are left out; such rows count among mean_rows */
+  /* the steps of each sample of [T, b, C], in host memory: rows of later steps are left out, but count among mean_rows; NULL: every
+   * sample has T steps */
   const int64_t *lengths;
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */
 } bppsa_loss_rows;
@@ -75,7 +76,7 @@ bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs
 bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                              const bppsa_view *seed, bppsa_loss_result *result);
 
-/* The cross-entropy of a part of a batch on a GPU as work that is only queued, and may be recorded. labels: one for
+/* Queues the cross-entropy of a part of a batch on a GPU; the work may be recorded. labels: one for
  * each row, which bppsa_loss_check_labels accepts, and found: bppsa_loss_found_bytes, both in page-locked memory, which
  * the GPU reads and writes when it comes to them. memory: bppsa_loss_part_memory(rows) bytes of its own. The other arguments, and
  * the bits, are those of bppsa_loss_part. ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
@@ -83,7 +84,7 @@ bppsa_status bppsa_loss_part_queue(const bppsa_device *device, const bppsa_view 
                                    const bppsa_view *seed, void *memory, void *found);
 int64_t bppsa_loss_part_memory(int64_t rows);
 int64_t bppsa_loss_found_bytes(void);
-/* What the GPU has found, once it has come to it. */
+/* Reads what the queued work has written to `found`; call it after the GPU has done the work. */
 bppsa_loss_result bppsa_loss_part_found(const void *found);
 /* ERR_ARGUMENT names position and value of a label that is not in 0 .. C-1. */
 bppsa_status bppsa_loss_check_labels(const bppsa_view *logits, const int64_t *labels);

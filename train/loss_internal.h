@@ -19,7 +19,7 @@ typedef struct {
   const int64_t *labels; /* for the cross-entropy, size rows; NULL: an error of targets */
   const void *targets;   /* [rows][C] of the logits' dtype */
   bppsa_objective objective;
-  const int64_t *lengths; /* of the samples: rows of [T, b] behind them are left out; NULL: there are none */
+  const int64_t *lengths; /* the steps of each sample, whose rows of later steps are left out; NULL: every sample has all steps */
   int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones */
 } bppsa_loss_job;
 

@@ -53,7 +53,7 @@ struct loss_terms {
   int64_t terms;             /* of the mean, in each row */
   bppsa_objective objective; /* where it ignores a label, result->rows has the number of rows that are not left out */
   int64_t mean_rows;         /* the mean is over so many rows; 0: over the counted ones */
-  const int64_t *lengths;    /* of the samples [b]: rows of [T, b] behind them are left out likewise; NULL: there are none */
+  const int64_t *lengths;    /* the steps of each sample [b], whose rows of later steps are left out; NULL: all steps count */
   int64_t batch;
 };
 

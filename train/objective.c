@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The words for each error: of the option, for the last and for every step; in text; in JSON. */
+/* What each error is called: by the option, for the last step and for every step; in text; and in JSON. */
 static const struct {
   const char *losses[2], *text, *name;
 } kinds[] = {[BPPSA_LOSS_CROSS_ENTROPY] = {{"last", "all"}, "cross-entropy", "cross-entropy"},

@@ -296,7 +296,7 @@ bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer) {
 
 /* ---- the norm ---- */
 
-/* The blocks of one tensor. */
+/* Sums the squares of one tensor, block by block. */
 typedef struct {
   const bppsa_view *gradient;
   int64_t n, size; /* size: elements in a block */
@@ -316,7 +316,7 @@ static void square_blocks(const void *context, int32_t worker, int64_t first, in
 
 /* Σ (g / unit)² of one tensor, in blocks fixed by the tensor's size. */
 static double tensor_squares(const bppsa_view *gradient, int32_t threads, double unit) {
-  /* a division, and an addition that waits for the one before it, take as long as so many FLOP of a kernel */
+  /* a division, and an addition that waits for the one before it, take as long as this many FLOP of a kernel */
   enum { ELEMENT_FLOPS = 32 };
   const int64_t n = bppsa_view_count(gradient);
   if (n == 0) {

@@ -80,8 +80,8 @@ typedef struct {
 /* Borrowed until the optimiser is destroyed. The tensors are in host memory; for a GPU model they are copies, see below. */
 bppsa_optimizer_state *bppsa_optimizer_get_state(bppsa_optimizer *optimizer);
 bppsa_status
-bppsa_optimizer_push(bppsa_optimizer *optimizer); /* from the tensors to the GPU; nothing to do for others. ERR_CUDA */
-bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer); /* from the GPU to the tensors */
+bppsa_optimizer_push(bppsa_optimizer *optimizer); /* copies the tensors to the GPU; does nothing for other models. ERR_CUDA */
+bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer); /* copies them back */
 
 /* The 2-norm of all gradients together, for a model in host memory. Squares are summed in double, in an order fixed by the shapes
  * alone, and scaled where they would over- or underflow. Not finite exactly if a gradient is not, or if the norm exceeds the

@@ -26,7 +26,7 @@ bppsa_status bppsa_optimizer_queue(bppsa_optimizer *optimizer, double clip_norm,
 /* State tensor `slot` of all parameters, 0 or 1, in GPU memory, laid out as the model's values; NULL: there is none. */
 const void *bppsa_optimizer_device_slot(const bppsa_optimizer *optimizer, int64_t slot);
 
-/* The arguments of its launches. All pointers point to GPU memory; velocity and moments are NULL if the optimiser has none. */
+/* The arguments of an update's launches. All pointers point to GPU memory; a slot that the optimiser does not have is NULL. */
 typedef struct {
   const bppsa_optimizer_config *config;
   bppsa_dtype dtype;

@@ -14,7 +14,7 @@ typedef struct {
   int64_t ahead;
 } predict_call;
 
-/* The numbers of the call that are the same for all parameters. */
+/* Returns the numbers that all parameters have in common. */
 static predict_rule rule_of(const predict_call *call) {
   const bppsa_optimizer_config *o = call->config;
   const double step = (double)call->state->step, rate = (double)call->ahead * o->lr;
@@ -28,7 +28,7 @@ static predict_rule rule_of(const predict_call *call) {
 #define EACH_REAL "distributed/pipeline/predict.inc"
 #include "core/base/each_real.inc"
 
-/* On a GPU, where the parameters lie one behind the other, and so do the predicted ones. */
+/* Predicts on a GPU, where the parameters lie one behind the other, and so do the predicted ones. */
 static bppsa_status predict_on_gpu(const bppsa_model *model, const bppsa_optimizer *optimizer, const predict_call *call,
                                    void *predicted) {
   const predict_rule rule = rule_of(call);

@@ -78,7 +78,7 @@ static bppsa_status check_finite(const char *path, const bppsa_view *view, bppsa
   return BPPSA_OK;
 }
 
-/* Checks that f32 holds whole numbers, which are read exactly or not at all; the message gives the first that it does not hold. */
+/* Checks that f32 holds the file's whole numbers exactly; the message gives the first that it does not hold. */
 static bppsa_status check_whole(const char *path, const bppsa_view *view) {
   const int64_t count = bppsa_view_count(view);
   for (int64_t i = 0; i < count; ++i) {
@@ -177,7 +177,7 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, const bp
   const int32_t axes = per_step ? 2 : 1;
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
-  if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) { /* more likely labels than numbers to be met */
+  if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) { /* integers are more likely labels than targets */
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64 targets of the %s", path,
                       bppsa_dtype_name(y->dtype),
                       options->objective.kind == BPPSA_LOSS_BINARY ? "binary cross-entropy" : "mean squared error");
