@@ -153,8 +153,9 @@ const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *tex
 struct json_t; /* jansson's */
 struct json_t *bppsa_forward_plan_json(const bppsa_forward_plan *plan);
 struct json_t *bppsa_forward_stats_json(const bppsa_forward_stats *stats);
-/* The same in one line, with all digits: a member of a log's line (BPPSA_ACCOUNT_TEXT). Returns text. */
-const char *bppsa_forward_stats_line(const bppsa_forward_stats *stats, char *text, size_t size);
+/* The same of the numbers of an account, in one line with all digits (BPPSA_ACCOUNT_TEXT). Returns text; NULL: they are of no pass.
+ * */
+const char *bppsa_forward_numbers_text(const double *numbers, char *text, size_t size);
 /* Members of an object: "path", "possible", "work", "rounds", "mended", "reseeded", "tails", "gap". False: out of memory. */
 bool bppsa_forward_stats_put(struct json_t *object, const bppsa_forward_stats *stats);
 

@@ -96,11 +96,6 @@ static void add_numbers(double *sums, const double *numbers) {
   write_stats(&sum, sums);
 }
 
-static const char *numbers_text(const double *numbers, char *text, size_t size) {
-  const bppsa_forward_stats stats = bppsa_forward_stats_from(numbers);
-  return stats.passes > 0 ? bppsa_forward_stats_line(&stats, text, size) : NULL;
-}
-
 static bppsa_status restore_pause(bppsa_model *model, const double *numbers) {
   const bppsa_forward_pause pause = {.failures = (int64_t)numbers[FAILURES], .left = (int64_t)numbers[LEFT]};
   return bppsa_forward_pause_set(model, &pause);
@@ -111,7 +106,7 @@ const bppsa_model_account *bppsa_forward_account(const bppsa_model *model) {
                                               .plan = plan_text,
                                               .latest = latest_pass,
                                               .add = add_numbers,
-                                              .text = numbers_text,
+                                              .text = bppsa_forward_numbers_text,
                                               .restore = restore_pause};
   return ((const recurrent_network *)model)->forward.plan.speculative ? &account : NULL;
 }

@@ -26,6 +26,10 @@ static int64_t padded(int64_t bytes) {
   return (bytes + LINE - 1) / LINE * LINE;
 }
 
+static int64_t rows_of(const bppsa_view *logits) {
+  return bppsa_view_count(logits) / logits->shape[logits->ndim - 1];
+}
+
 /* Checks a model's outputs and the array for their gradient. */
 static bppsa_status check_views(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *seed) {
   const bppsa_device_kind kind = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
@@ -177,58 +181,6 @@ static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job
   return BPPSA_OK;
 }
 
-static bppsa_status cross_entropy(const bppsa_device *device, const bppsa_loss_job *job, bppsa_loss_result *result) {
-  bppsa_loss_job checked = *job;
-  int64_t counted = 0;
-  BPPSA_TRY(check_views(device, job->logits, job->seed));
-  checked.rows = bppsa_view_count(job->logits) / job->logits->shape[job->logits->ndim - 1];
-  BPPSA_TRY(check_labels(&checked, &counted));
-  return (job->logits->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &checked, counted, result);
-}
-
-bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                 const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
-  const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels};
-  return cross_entropy(device, &job, result);
-}
-
-bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                          int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
-  const bppsa_loss_job job = {
-      .logits = logits, .seed = seed, .labels = labels, .objective = {.ignores = true, .ignored = ignored}};
-  return cross_entropy(device, &job, result);
-}
-
-/* Computes the error of targets, and fills in the job's rows and targets. */
-static bppsa_status of_targets(const bppsa_device *device, const bppsa_view *targets, bppsa_loss_job *job,
-                               bppsa_loss_result *result) {
-  const bppsa_view *outputs = job->logits;
-  BPPSA_TRY(check_views(device, outputs, job->seed));
-  BPPSA_TRY(check_targets(targets, job));
-  job->rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
-  job->targets = targets->data;
-  int64_t counted = job->lengths == NULL ? job->rows : 0;
-  for (int64_t r = 0; job->lengths != NULL && r < job->rows; ++r) {
-    counted += is_left_out(job, r) ? 0 : 1;
-  }
-  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, job, counted, result);
-}
-
-bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
-                                      const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(outputs != NULL && targets != NULL && result != NULL);
-  return of_targets(device, targets, &(bppsa_loss_job){.logits = outputs, .seed = seed}, result);
-}
-
-bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *targets,
-                                        const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(logits != NULL && targets != NULL && result != NULL);
-  return of_targets(device, targets, &(bppsa_loss_job){.logits = logits, .seed = seed, .objective = {.kind = BPPSA_LOSS_BINARY}},
-                    result);
-}
-
 /* mean_rows: 0 where the mean is over the counted rows. */
 static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows, int64_t mean_rows,
                             const bppsa_view *seed, bppsa_loss_result *result) {
@@ -239,7 +191,25 @@ static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *output
                         .objective = rows->objective,
                         .lengths = outputs->ndim == 3 ? rows->lengths : NULL,
                         .mean_rows = mean_rows};
-  return rows->labels != NULL ? cross_entropy(device, &job, result) : of_targets(device, rows->targets, &job, result);
+  int64_t counted = 0;
+  BPPSA_TRY(check_views(device, outputs, seed));
+  job.rows = rows_of(outputs);
+  if (rows->labels != NULL) {
+    BPPSA_TRY(check_labels(&job, &counted));
+  } else {
+    BPPSA_TRY(check_targets(rows->targets, &job));
+    job.targets = rows->targets->data;
+    for (int64_t r = 0; r < job.rows; ++r) {
+      counted += job.lengths == NULL || !is_left_out(&job, r);
+    }
+  }
+  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &job, counted, result);
+}
+
+bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
+                                 const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
+  return of_rows(device, logits, &(bppsa_loss_rows){.labels = labels}, 0, seed, result);
 }
 
 bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
@@ -258,10 +228,6 @@ bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outpu
 }
 
 /* ---- queued ---- */
-
-static int64_t rows_of(const bppsa_view *logits) {
-  return bppsa_view_count(logits) / logits->shape[logits->ndim - 1];
-}
 
 int64_t bppsa_loss_part_memory(int64_t rows) {
   return LINE + padded(rows * (int64_t)sizeof(int64_t)) + bppsa_loss_scratch(rows);

@@ -37,27 +37,14 @@ double bppsa_accuracy(int64_t correct, int64_t rows);
 bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                  const bppsa_view *seed, bppsa_loss_result *result);
 
-/* The same without the rows whose label is `ignored`, which may be any number: they are left out of mean and accuracy, and their
- * seed is 0. */
-bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                          int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result);
-
-/* The mean squared error between outputs, [b, C] or [T, b, C], and targets of the same shape and dtype, contiguous, in host
- * memory. Seed, sums, threads and errors as above; result->correct is negative. */
-bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
-                                      const bppsa_view *seed, bppsa_loss_result *result);
-
-/* The binary cross-entropy between logits and targets in [0, 1], computed without σ(x), which would round to 0 or 1. Shapes, sums,
- * threads and errors as of the mean squared error; ERR_ARGUMENT names position and value of a target outside [0, 1]. */
-bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *targets,
-                                        const bppsa_view *seed, bppsa_loss_result *result);
-
 /* Checks that all targets are in [0, 1]; `where` names them in messages. ERR_ARGUMENT: the first one that is not. */
 bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *targets);
 
 /* What the rows of a part of a batch are compared with, and how many rows the batch has. */
 typedef struct {
   const int64_t *labels; /* for the cross-entropy, one for each row, in host memory; NULL: the error of `targets` */
+  /* of the outputs' shape and dtype, contiguous, in host memory; in [0, 1] for the binary cross-entropy, which is computed without
+   * σ(x), because that would round to 0 or 1 */
   const bppsa_view *targets;
   bppsa_objective objective; /* which error, and which label's rows are left out; such rows count among mean_rows */
   /* the steps of each sample of [T, b, C], in host memory: rows of later steps are left out, but count among mean_rows; NULL: every
@@ -66,7 +53,9 @@ typedef struct {
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */
 } bppsa_loss_rows;
 
-/* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. Errors as above. */
+/* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. Ignored rows are left out of mean and
+ * accuracy, and their seed is 0. The label `ignored` may be any number. Of targets result->correct is negative. Errors as above;
+ * ERR_ARGUMENT: also a target outside [0, 1], by position and value. */
 bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                            const bppsa_view *seed, bppsa_loss_result *result);
 

@@ -20,33 +20,6 @@ struct loss_sum {
   int64_t correct;
 };
 
-__device__ inline double loss_of_row(const float *logits, int64_t classes, int64_t label, double scale, float *seed,
-                                     int64_t *correct) {
-  return row_loss_f32(logits, classes, label, scale, seed, correct);
-}
-
-__device__ inline double loss_of_row(const double *logits, int64_t classes, int64_t label, double scale, double *seed,
-                                     int64_t *correct) {
-  return row_loss_f64(logits, classes, label, scale, seed, correct);
-}
-
-__device__ inline double squares_of_row(const float *outputs, const float *targets, int64_t classes, double scale, float *seed) {
-  return row_squares_f32(outputs, targets, classes, scale, seed);
-}
-
-__device__ inline double squares_of_row(const double *outputs, const double *targets, int64_t classes, double scale,
-                                        double *seed) {
-  return row_squares_f64(outputs, targets, classes, scale, seed);
-}
-
-__device__ inline double binary_of_row(const float *logits, const float *targets, int64_t classes, double scale, float *seed) {
-  return row_binary_f32(logits, targets, classes, scale, seed);
-}
-
-__device__ inline double binary_of_row(const double *logits, const double *targets, int64_t classes, double scale, double *seed) {
-  return row_binary_f64(logits, targets, classes, scale, seed);
-}
-
 /* The rows and terms that the sums run over. */
 struct loss_terms {
   int64_t rows, classes;
@@ -160,8 +133,7 @@ __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real
     if (left_out) {
       loss_clear_row(t, row_seed);
     } else {
-      loss = t.objective.kind == BPPSA_LOSS_BINARY ? binary_of_row(row, wanted, t.classes, scale, row_seed)
-                                                   : squares_of_row(row, wanted, t.classes, scale, row_seed);
+      loss = error_of_row(t.objective.kind == BPPSA_LOSS_BINARY, row, wanted, t.classes, scale, row_seed);
     }
     own[threadIdx.x].loss = loss;
     own[threadIdx.x].correct = left_out ? 0 : -1;

@@ -260,26 +260,26 @@ static bppsa_status check_counts(const bppsa_training *run) {
   /* Pipedream updates weights after every micro-batch, which may be one sample; the run may have begun with it. */
   const int64_t most = run->ranks != NULL ? run->ranks->updates : 1, updates = batch > most ? batch : most;
   const int64_t most_rows = samples * (data->labels_per_step ? data->seq_len : 1), any = (int64_t)1 << 53;
+  const bool real = bppsa_objective_real(&data->objective);
   const struct {
     const char *name;
     int64_t found, least, most;
-  } numbers[] = {
-      {"train.cursor: epoch", s->cursor[1], epoch, epoch},
-      {"train.cursor: position", s->cursor[2], position, position},
-      {"train.cursor: steps of the optimiser", s->cursor[3], 0, step * updates},
-      {"train.epoch_counts: rows", s->counts[1], 0, most_rows},
-      {"train.epoch_counts: correct rows", s->counts[0], bppsa_objective_real(&data->objective) ? INT64_MIN : 0, s->counts[1]},
-      {"train.epoch_counts: steps", s->counts[2], steps, steps},
-      {"train.epoch_counts: samples", s->counts[3], samples, samples},
-      {"train.epoch_counts: redone products", s->counts[4], 0, any},
-      {"train.last_step: step", whole(s->last_step[0]), step, step},
-      {"train.last_step: epoch", whole(s->last_step[1]), epoch, epoch},
-      {"train.last_step: redone products", whole(s->last_step[11]), 0, any},
-      {"train.last_epoch: step", whole(s->last_epoch[0]), complete * per_epoch, complete * per_epoch},
-      {"train.last_epoch: epoch", whole(s->last_epoch[1]), complete, complete},
-      {"train.last_epoch: redone products", whole(s->last_epoch[11]), 0, any},
-      {"train.log: bytes", s->log[0], -1, any},
-      {"train.log: crc32", s->log[1], 0, UINT32_MAX}};
+  } numbers[] = {{"train.cursor: epoch", s->cursor[1], epoch, epoch},
+                 {"train.cursor: position", s->cursor[2], position, position},
+                 {"train.cursor: steps of the optimiser", s->cursor[3], 0, step * updates},
+                 {"train.epoch_counts: rows", s->counts[1], 0, most_rows},
+                 {"train.epoch_counts: correct rows", s->counts[0], real ? INT64_MIN : 0, s->counts[1]},
+                 {"train.epoch_counts: steps", s->counts[2], steps, steps},
+                 {"train.epoch_counts: samples", s->counts[3], samples, samples},
+                 {"train.epoch_counts: redone products", s->counts[4], 0, any},
+                 {"train.last_step: step", whole(s->last_step[0]), step, step},
+                 {"train.last_step: epoch", whole(s->last_step[1]), epoch, epoch},
+                 {"train.last_step: redone products", whole(s->last_step[11]), 0, any},
+                 {"train.last_epoch: step", whole(s->last_epoch[0]), complete * per_epoch, complete * per_epoch},
+                 {"train.last_epoch: epoch", whole(s->last_epoch[1]), complete, complete},
+                 {"train.last_epoch: redone products", whole(s->last_epoch[11]), 0, any},
+                 {"train.log: bytes", s->log[0], -1, any},
+                 {"train.log: crc32", s->log[1], 0, UINT32_MAX}};
   if (s->log[0] == 0 && step > 0 && run->config->log_header != NULL) { /* the log begins before the first step */
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "checkpoint in %s: train.log: bytes 0, not where a run of %lld steps can be, expected more",

@@ -124,15 +124,8 @@ static void the_longest_line_is_whole(void **state) {
                                 .validation_loss = long_number,
                                 .validation_accuracy = long_number,
                                 .interrupted = true};
-  const bppsa_forward_stats stats = {.passes = INT64_MAX,
-                                     .path = INT64_MIN,
-                                     .possible = INT64_MIN,
-                                     .work = long_number,
-                                     .rounds = INT64_MIN,
-                                     .mended = INT64_MIN,
-                                     .reseeded = INT64_MIN,
-                                     .tails = INT64_MIN,
-                                     .gap = long_number};
+  const double numbers[BPPSA_ACCOUNT_NUMBERS] = {0,           0,       0,       0x1p62,  -0x1p63, -0x1p63,
+                                                 long_number, -0x1p63, -0x1p63, -0x1p63, -0x1p63, long_number};
   char forward[BPPSA_ACCOUNT_TEXT];
   longest.weight_errors.ahead = BPPSA_MOST_AHEAD;
   for (int i = 0; i < BPPSA_MOST_AHEAD; ++i) {
@@ -140,7 +133,7 @@ static void the_longest_line_is_whole(void **state) {
   }
   bppsa_log *log = NULL;
   assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
-  assert_int_equal(bppsa_log_write(log, &longest, bppsa_forward_stats_line(&stats, forward, sizeof forward)), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &longest, bppsa_forward_numbers_text(numbers, forward, sizeof forward)), BPPSA_OK);
   assert_int_equal(bppsa_log_close(log), BPPSA_OK);
   json_t *line = json_load_file(PATH, JSON_REJECT_DUPLICATES, NULL);
   assert_non_null(line);
