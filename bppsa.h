@@ -69,6 +69,7 @@
 #include "train/evaluate.h"
 #include "train/log.h"
 #include "train/loss.h"
+#include "train/objective.h"
 #include "train/optimizer.h"
 #include "train/order.h"
 #include "train/rate.h"

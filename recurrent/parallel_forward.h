@@ -129,6 +129,9 @@ bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_sta
 /* Returns whether the pass speculates. If it does not because of a pause, the pause is one pass shorter afterwards. */
 bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause);
 
+/* The statistics in the numbers of a model's account (core/compute/model.h), which begin with the state of pauses. */
+bppsa_forward_stats bppsa_forward_stats_from(const double *numbers);
+
 /* Adds what another pass did: sums of passes, path, possible steps, mends, reseeds and tails; the mean of work; the most rounds
  * and the largest gap. `speculated` says whether any did. */
 void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats *pass);
@@ -150,14 +153,13 @@ const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *tex
 struct json_t; /* jansson's */
 struct json_t *bppsa_forward_plan_json(const bppsa_forward_plan *plan);
 struct json_t *bppsa_forward_stats_json(const bppsa_forward_stats *stats);
+/* The same of the numbers of an account, in one line with all digits (BPPSA_ACCOUNT_TEXT). Returns text; NULL: they are of no pass.
+ * */
+const char *bppsa_forward_numbers_text(const double *numbers, char *text, size_t size);
 /* Members of an object: "path", "possible", "work", "rounds", "mended", "reseeded", "tails", "gap". False: out of memory. */
 bool bppsa_forward_stats_put(struct json_t *object, const bppsa_forward_stats *stats);
 
 /* ---- of a model ---- */
-
-/* Adds what the latest pass of a model did, if its plan is speculative; models without a plan add nothing. On a GPU it waits for
- * the pass. ERR_CUDA. */
-bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum);
 
 /* The plan of a recurrent model; NULL for other models. */
 const bppsa_forward_plan *bppsa_forward_plan_of(const bppsa_model *model);

@@ -381,4 +381,5 @@ const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .destroy = bppsa_recurrent_destroy,
                                              .drop = drop,
                                              .forget = forget,
-                                             .count = count};
+                                             .count = count,
+                                             .account = bppsa_forward_account};

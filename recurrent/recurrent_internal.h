@@ -377,6 +377,7 @@ static inline bool bppsa_forward_hosted(const recurrent_network *n) {
 
 /* Says how many threads walk, and how many steps at once. */
 void bppsa_forward_choose(recurrent_network *n);
+const bppsa_model_account *bppsa_forward_account(const bppsa_model *model); /* of a recurrent network */
 /* Visits the arrays in host memory on every device, and those of states, which are in the device's memory. */
 bppsa_status bppsa_forward_visit_host(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 bppsa_status bppsa_forward_visit_states(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);

@@ -73,7 +73,7 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
                   "whose stages have whole weights", "none"},
                  {network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER, "--weight-gradients second-stream",
                   "whose list says when they are computed", "in-order"},
-                 {dataset->ignores, "--ignore-label", "whose micro-batches count all rows", "none"},
+                 {dataset->objective.ignores, "--ignore-label", "whose micro-batches count all rows", "none"},
                  {config->method.backward == BPPSA_BACKWARD_SCAN, "--backward scan", "whose stages propagate back layer by layer",
                   "--backward bp"},
                  {config->steps.bidirectional, "--bidirectional", "whose layers have one direction", "none"},
@@ -92,8 +92,7 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
 }
 
 bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value) {
-  const bool smooth = optimizer->kind != BPPSA_SGD || optimizer->momentum > 0;
-  return smooth
+  return bppsa_optimizer_slots(optimizer) > 0
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT,
                           "--momentum: 0 beside %s%s, which predicts from the smoothed gradient, expected a momentum above 0 or "

@@ -96,7 +96,9 @@ static bppsa_status verify(void *context, double *residual) {
   BPPSA_TRY(bppsa_ranks_crew_count(&s->crew, l->index, &l->report));
   bppsa_model *model = s->crew.parts[l->index].model;
   double worst = 0;
-  BPPSA_TRY(bppsa_forward_stats_collect(model, &l->stats));
+  double account[BPPSA_ACCOUNT_NUMBERS] = {0};
+  BPPSA_TRY(bppsa_model_add_pass(model, account));
+  l->stats = bppsa_forward_stats_from(account);
   BPPSA_TRY(bppsa_model_pull(model, true));
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     worst = bppsa_residual_worse(

@@ -361,7 +361,7 @@ static bppsa_status open_data(session *s) {
   options.seed = s->bench->request->seed;
   options.audio = &audio;
   BPPSA_TRY(bppsa_input_status(bppsa_dataset_create(point->data, &options, &s->data)));
-  if (s->data->real_targets) {
+  if (bppsa_objective_real(&s->data->objective)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--data: %s: real targets, expected labels", point->data);
   }
   if (s->data->classes > s->config.classes) {

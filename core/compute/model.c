@@ -110,6 +110,21 @@ bppsa_status bppsa_model_update_redone(bppsa_model *model) {
   return model->ops->count == NULL ? BPPSA_OK : model->ops->count(model);
 }
 
+const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model) {
+  const bppsa_model *inner = model->ops->inner != NULL ? model->ops->inner(model) : model;
+  return inner->ops->account != NULL ? inner->ops->account(inner) : NULL;
+}
+
+bppsa_status bppsa_model_add_pass(bppsa_model *model, double *sums) {
+  const bppsa_model_account *account = bppsa_model_get_account(model);
+  double numbers[BPPSA_ACCOUNT_NUMBERS];
+  if (account != NULL) {
+    BPPSA_TRY(account->latest(model, numbers));
+    account->add(sums, numbers);
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients) {
   BPPSA_REQUIRE(model != NULL);
   if (model->device == NULL) {

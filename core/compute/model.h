@@ -42,11 +42,26 @@ typedef struct {
 
 typedef struct bppsa_model bppsa_model;
 
-/* The layers, and their parameters, whose gradients come last; the first ones of the model. possible: the layers for which that
- * can be, given the memory. */
+/* What bppsa_model_delay has put off: the gradients of the model's first so many layers, which have so many parameters. possible:
+ * the layers for which the model has the memory. */
 typedef struct {
   int64_t layers, parameters, possible;
 } bppsa_delayed;
+
+/* An account of what forward passes did beside their results, in numbers that the model's kind alone explains. Who runs the passes
+ * adds the numbers up, shows their text and keeps them in checkpoints. The first two are the state that the bits of later passes
+ * depend on; they are not added. */
+enum { BPPSA_ACCOUNT_NUMBERS = 12, BPPSA_ACCOUNT_STATE = 2, BPPSA_ACCOUNT_PLAN = 192, BPPSA_ACCOUNT_TEXT = 512 };
+typedef struct {
+  unsigned reals; /* bit i: number i is a real number; otherwise it counts something */
+  /* How the passes are made: what runs with the same bits have in common (BPPSA_ACCOUNT_PLAN). Returns text. */
+  const char *(*plan)(const bppsa_model *model, char *text, size_t size);
+  bppsa_status (*latest)(bppsa_model *model, double *numbers); /* of the latest pass, for which it waits on a GPU. ERR_CUDA */
+  void (*add)(double *sums, const double *numbers);
+  /* A JSON object (BPPSA_ACCOUNT_TEXT). Returns text; NULL: the numbers are of no pass. */
+  const char *(*text)(const double *numbers, char *text, size_t size);
+  bppsa_status (*restore)(bppsa_model *model, const double *numbers); /* sets the state. ERR_CUDA */
+} bppsa_model_account;
 
 typedef struct {
   const char *name; /* "rnn" */
@@ -80,6 +95,7 @@ typedef struct {
   bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
   /* The model that knows how the forward passes are computed (recurrent/parallel_forward.h); NULL: this one. */
   const bppsa_model *(*inner)(const bppsa_model *model);
+  const bppsa_model_account *(*account)(const bppsa_model *model); /* NULL, or returns NULL: passes have nothing to tell */
 } bppsa_model_ops;
 
 /* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1
@@ -126,6 +142,11 @@ void bppsa_model_forget(bppsa_model *model);
 bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies values from the views to the GPU */
 bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* copies values, or gradients, from the GPU to the views */
 bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
+
+/* How the model gives an account of its passes; NULL: they have nothing to tell. */
+const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model);
+/* Adds the latest pass to the sums; without an account they stay as they are. ERR_CUDA. */
+bppsa_status bppsa_model_add_pass(bppsa_model *model, double *sums);
 
 /* Copies values into the parameters by name, converting f32 <-> f64, and pushes them to a GPU. `where` names the source in
  * messages. Names that the model does not have are ignored. ERR_FORMAT: a parameter is missing or not f32/f64, or a finite

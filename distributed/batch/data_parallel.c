@@ -322,8 +322,7 @@ static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, cons
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many",
                       ranks, config->batch);
   }
-  const bppsa_forward_plan *forward = bppsa_forward_plan_of(model);
-  return forward == NULL || !forward->speculative || bppsa_data_parallel_block(config, ranks) >= config->batch
+  return bppsa_model_get_account(model) == NULL || bppsa_data_parallel_block(config, ranks) >= config->batch
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                           "data parallelism: speculative forward passes of parts of a batch, whose samples would decide about "

@@ -105,7 +105,7 @@ static double forward_seconds(const bppsa_pipeline_train *t) {
 /* Executes the list once, for the steps whose samples `indices` names. */
 static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const int64_t *indices) {
   const int64_t left = t->base.lead->left(t->base.lead->context), numbers = t->steps * COUNTS;
-  const bool labelled = !batch->dataset->real_targets && !batch->dataset->ignores;
+  const bool labelled = !bppsa_objective_real(&batch->dataset->objective) && !batch->dataset->objective.ignores;
   const bppsa_pipeline_data data = {.context = t,
                                     .input = fill_input,
                                     .loss = find_loss,

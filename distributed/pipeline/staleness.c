@@ -78,12 +78,12 @@ void bppsa_staleness_destroy(bppsa_staleness *s) {
 
 /* ---- after an update ---- */
 
-/* The copy of a ring of `size` copies that the present call reads, then writes. */
+/* Returns the copy, in a ring of `size` copies, that the present call reads and then overwrites. */
 static char *copy_of(const bppsa_staleness *s, char *ring, int64_t size) {
   return ring + s->calls % size * s->bytes;
 }
 
-/* The copy of the weights of `age` calls ago. */
+/* Returns the copy of the weights that the call `age` calls ago had. */
 static const char *weights_of(const bppsa_staleness *s, int64_t age) {
   return s->weights + (s->calls - age) % s->ahead * s->bytes;
 }
