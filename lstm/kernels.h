@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/compute/simd.h"
+
 enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
 
 #define BPPSA_LSTM_KERNELS(real, suffix)                                                                                         \
@@ -25,14 +27,9 @@ enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
 BPPSA_LSTM_KERNELS(float, f32)
 BPPSA_LSTM_KERNELS(double, f64)
 
-typedef struct {
-  bppsa_lstm_f32 f32;
-  bppsa_lstm_f64 f64;
-} bppsa_lstm_kernels;
+BPPSA_SIMD_DECLARE_TABLES(bppsa_lstm)
 
-/* The kernels of the instruction set that core/compute/simd.h has chosen. */
-const bppsa_lstm_kernels *bppsa_lstm_kernels_get(void);
-
-extern const bppsa_lstm_kernels bppsa_lstm_portable, bppsa_lstm_avx2, bppsa_lstm_avx512;
+/* The kernels of one real type, for a file that includes core/compute/real.h. */
+#define LSTM_KERNELS (&bppsa_lstm_kernels_get()->REAL_FIELD)
 
 #endif

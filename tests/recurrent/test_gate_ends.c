@@ -1,8 +1,8 @@
 /* Gradients of one step of an RNN, a GRU and an LSTM whose gates are far open or closed, number by number against long double:
  * biases of each gate from -80 to 80. Wherever a gradient is a normal number of its type it must have its digits; the RNN's passes
- * compute 1 - h² from a rounded h and may err by its roundings. The tests run the kernels of every instruction set, or those of the
- * device that BPPSA_TEST_DEVICE names. The factors of the one-step Jacobian (bppsa_step) are compared with the same numbers, so the
- * three statements of a cell's factors agree.
+ * compute 1 - h² from a rounded h and may err by its roundings. The tests run the kernels of every instruction set, or those of
+ * the device that BPPSA_TEST_DEVICE names. The factors of the one-step Jacobian (bppsa_step) are compared with the same numbers,
+ * so the three statements of a cell's factors agree.
  *
  * Sample j has a seed for unit j alone, and W_hh is diagonal, so that every number of the biases' and weights' gradients is one
  * product. In one test all numbers but biases are multiples of 1/16, so that pre-activations are not rounded, except r m next to a
@@ -24,9 +24,9 @@
 
 enum { MOST_GATES = 4, MOST_HIDDEN = 40 };
 
-/* One unit and sample: its inputs, and the gradients of x W_ihᵀ + b_ih, of h W_hhᵀ + b_hh and of the state; the state's leave out
- * the part that goes through W_hh. rounded: by how many roundings of the type each gate's gradients may err, because a sum may
- * cancel. */
+/* One unit and sample: its inputs, and the gradients of x W_ihᵀ + b_ih, of h W_hhᵀ + b_hh and of the state, of which the last
+ * leaves out the part that goes through W_hh. rounded: by how many roundings of the type each gate's gradients may err, because a
+ * sum may cancel. */
 typedef struct {
   double bias[MOST_GATES], bias_hh[MOST_GATES], w_ih, w_hh[MOST_GATES], x, h, c, seed;
   long double to_x[MOST_GATES], to_h[MOST_GATES], own, own_c, rounded[MOST_GATES];
