@@ -1,6 +1,6 @@
 /* The operators of the built-in networks: the elements that their scans multiply. */
-#ifndef BPPSA_JACOBIAN_NETWORK_H
-#define BPPSA_JACOBIAN_NETWORK_H
+#ifndef BPPSA_JACOBIAN_NETWORK_OPS_H
+#define BPPSA_JACOBIAN_NETWORK_OPS_H
 
 #include "jacobian/op.h"
 
