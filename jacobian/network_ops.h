@@ -15,9 +15,9 @@ typedef struct {
 
 #define BPPSA_NETWORK_OPS 32 /* the most that any of them has */
 
-/* "vgg11": the 21 operators of VGG-11 on 3 x 32 x 32: conv, relu, and a pool behind relu 1, 2, 4, 6 and 8. "lenet5": the 10 of
- * LeNet-5 on the same images. They are in the order of the forward pass, without the head (the last linear operator), which gives
- * the seed. ops has room for BPPSA_NETWORK_OPS. ERR_ARGUMENT: another name. */
+/* Lists the operators of "vgg11", the 21 of VGG-11 on 3 x 32 x 32 (conv, relu, and a pool behind relu 1, 2, 4, 6 and 8), or of
+ * "lenet5", the 10 of LeNet-5 on the same images, in the order of the forward pass. The head (the last linear operator), which
+ * gives the seed, is left out. ops has room for BPPSA_NETWORK_OPS. ERR_ARGUMENT: another name. */
 bppsa_status bppsa_network_table(const char *name, bppsa_named_op *ops, int64_t *count);
 
 #ifdef __cplusplus
