@@ -2,8 +2,9 @@
  * the kernels of core/compute/simd.h. Internal.
  *
  * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: the signed halves
- * (core/compute/simd_vectors.inc) of i and f, then g, that of o, and tanh(c). g and carried are gradients of states, [rows][2][n]:
- * of h, then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step before. */
+ * (core/compute/simd_vectors.inc) of i and f, then g, the signed half of o, and tanh(c). g and carried are gradients of states,
+ * [rows][2][n]: of h, then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step
+ * before. */
 #ifndef BPPSA_LSTM_KERNELS_H
 #define BPPSA_LSTM_KERNELS_H
 
