@@ -797,8 +797,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   BPPSA_SHARED(real, shared);
   const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
-  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES,
-                               0); /* a number that the compiler knows to be the same in the whole warp */
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the compiler sees that all lanes agree */
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
   const bool works = p < (s.from_zero ? s.links : s.chunks), unit = lane < hidden;
   const int64_t start = works ? c.steps - bppsa_cut(c.steps, s.chunks, p) : 0;
