@@ -45,7 +45,7 @@
 #include "jacobian/csr.h"
 #include "jacobian/file.h"
 #include "jacobian/jacobian.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "jacobian/op.h"
 #include "jacobian/product.h"
 #include "lstm/lstm.h"

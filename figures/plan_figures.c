@@ -3,7 +3,7 @@
 
 #include "figures/figure_data.h"
 #include "jacobian/jacobian.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "runs/plan_draw.h"
 
 static void plan_csv(const bppsa_scan_plan *plan, bppsa_text *text) {

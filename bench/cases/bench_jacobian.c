@@ -9,7 +9,7 @@
 #include "core/base/philox.h"
 #include "core/compute/memory.h"
 #include "core/measure/residual.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "terminal/machine.h"
 
 const char bppsa_bench_notes_jacobian[] =

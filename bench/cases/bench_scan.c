@@ -10,7 +10,7 @@
 #include "core/compute/memory.h"
 #include "core/measure/residual.h"
 #include "jacobian/jacobian.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "scan/scan.h"
 #include "scan/work.h"
 #include "terminal/machine.h"

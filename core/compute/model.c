@@ -16,7 +16,7 @@ static const bppsa_view *find_value(int64_t count, const bppsa_named_view *value
   return NULL;
 }
 
-/* No finite f64 value becomes an infinite f32 one. */
+/* Checks that no finite f64 value becomes infinite in f32. */
 static bppsa_status check_range(const char *where, const bppsa_parameter *parameter, const bppsa_view *value) {
   const int64_t count = value->dtype == BPPSA_F64 && parameter->value.dtype == BPPSA_F32 ? bppsa_view_count(value) : 0;
   for (int64_t i = 0; i < count; ++i) {

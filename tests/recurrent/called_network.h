@@ -1,7 +1,7 @@
 /* A recurrent network that a sequence of calls is made on, the inputs of its latest passes, and a fresh network that is given the
  * same ones: for test_calls.c. */
-#ifndef BPPSA_TESTS_RECURRENT_RECURRENT_CALLS_H
-#define BPPSA_TESTS_RECURRENT_RECURRENT_CALLS_H
+#ifndef BPPSA_TESTS_RECURRENT_CALLED_NETWORK_H
+#define BPPSA_TESTS_RECURRENT_CALLED_NETWORK_H
 
 #include <string.h>
 

@@ -31,5 +31,5 @@ bool bppsa_jacobian_pool_is_plain(const bppsa_op *op) {
   return plain;
 }
 
-#define EACH_REAL "jacobian/pool.inc"
+#define EACH_REAL "jacobian/pooling.inc"
 #include "core/base/each_real.inc"

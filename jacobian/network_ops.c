@@ -1,4 +1,4 @@
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 
 #include <stdio.h>
 #include <string.h>
