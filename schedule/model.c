@@ -183,7 +183,7 @@ static double message_time(const bppsa_schedule *list) {
 bppsa_status bppsa_schedule_model(const bppsa_schedule *list, double *time, int64_t *forward, int64_t *backward) {
   BPPSA_REQUIRE(list != NULL && time != NULL && forward != NULL && backward != NULL);
   const bppsa_schedule_config *c = &list->config;
-  if (list->scheme->generate != bppsa_schedule_chimera || c->split != BPPSA_SPLIT_NONE || c->scale != BPPSA_SCALE_DIRECT ||
+  if ((list->scheme->takes & TAKES_REPLICAS) == 0 || c->split != BPPSA_SPLIT_NONE || c->scale != BPPSA_SCALE_DIRECT ||
       c->iterations > 1) {
     *time = NAN;
     *forward = *backward = 0;

@@ -174,6 +174,7 @@ typedef struct {
   bppsa_schedule_weights weights;
   bool scan;                                      /* it has elements instead of layers and micro-batches */
   bool data_parallel;                             /* workers are copies: D copies W times */
+  int64_t pipelines;                              /* over the same workers, unless more are asked for; 0: 1 */
   unsigned takes;                                 /* a bit for each option that not every scheme has */
   bppsa_status (*generate)(bppsa_schedule *list); /* appends the operations, without dependencies */
 } bppsa_schedule_scheme;
