@@ -5,7 +5,7 @@
 #include "cli/ranks.h"
 #include "cli/setup.h"
 #include "schedule/compare.h"
-#include "schedule/report.h"
+#include "schedule/schedule_report.h"
 #include "schedule/timed.h"
 
 #define COST_USES                                                                                                                \

@@ -123,7 +123,7 @@ void bppsa_schedule_run_free(bppsa_schedule_run *run);
 typedef int64_t (*bppsa_schedule_priority)(const bppsa_schedule *list, const bppsa_schedule_op *op);
 bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_priority priority);
 
-/* ---- SpecTrain (model.c) ---- */
+/* ---- SpecTrain (spectrain.c) ---- */
 
 /* The versions that SpecTrain predicts: aim[micro][layer] = updates of the layer when the micro-batch's trip is over, which is at
  * the end of its update of layer 0, without the micro-batch's own update. Every pass takes one unit of time, whatever it costs.

@@ -1,5 +1,5 @@
 /* Schedules and schemes as texts for people, and the list of schemes as JSON. */
-#include "schedule/report.h"
+#include "schedule/schedule_report.h"
 
 #include <inttypes.h>
 #include <math.h>

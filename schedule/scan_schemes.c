@@ -80,10 +80,10 @@ static void linear(scanner *s) {
   }
 }
 
-static bppsa_status generate(bppsa_schedule *list, void (*write)(scanner *s)) {
+static bppsa_status generate(bppsa_schedule *list, void (*add_all)(scanner *s)) {
   scanner s = {.n = list->config.elements - 1, .p = list->workers};
   BPPSA_TRY(bppsa_writer_start(list, &s.w));
-  write(&s);
+  add_all(&s);
   return bppsa_writer_finish(&s.w);
 }
 
