@@ -57,6 +57,8 @@ void bppsa_setup_note_option(const bppsa_cli *cli, bppsa_option option, int64_t 
 void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *method);
 void bppsa_setup_note_steps(const bppsa_cli *cli, int64_t steps);
 void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *plan);
+/* Does --chunks count the stages of a worker, as --split interleaved makes it, and not the chunks of a scan? */
+bool bppsa_setup_stage_chunks(const bppsa_cli *cli);
 /* Refuse what would have no effect: options of a list, "--NAME: given TEXT MORE"; all options but --json beside one.
  * ERR_ARGUMENT. */
 bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more);
