@@ -1,7 +1,6 @@
-/* Usage texts, printed from the tables of commands and options. */
-#include <string.h>
+#include "cli/help.h"
 
-#include "cli/command.h"
+#include <string.h>
 
 #define COLUMN 34 /* where an option's help begins */
 
