@@ -74,11 +74,11 @@ bppsa_status bppsa_schedule_keep_cut(bppsa_schedule *list) {
 
 /* ---- a cut by cost ---- */
 
-/* The tables of two searches. Entry [p][l]: of the best cut of layers 0 .. l - 1 into p + 1 parts. */
+/* The tables of two searches. Entry [p][l] belongs to the best cut of layers 0 .. l - 1 into p + 1 parts. */
 typedef struct {
   int64_t layers, parts;
   double *before; /* [l]: cost of layers 0 .. l - 1 */
-  double *best;   /* the quantity that is made small */
+  double *best;   /* the quantity that the search makes small */
   int64_t *from;  /* where the last part begins */
 } search;
 
@@ -90,8 +90,8 @@ static double squares(double a, double b) {
   return a + b * b;
 }
 
-/* Finds the cuts whose parts, none above `limit`, have the least combined cost: `add` takes the cost of the parts so far and of one
- * more. */
+/* Finds the cuts whose parts have the least combined cost and cost no more than `limit` each. `add` combines the cost of the parts
+ * so far with that of one more. */
 static void find(search *s, double limit, double (*add)(double so_far, double part)) {
   const int64_t row = s->layers + 1;
   for (int64_t p = 0; p < s->parts; ++p) {
