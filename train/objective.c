@@ -39,6 +39,7 @@ const char *bppsa_objective_name(const bppsa_objective *objective) {
 }
 
 bppsa_status bppsa_objective_make(const char *loss, const int64_t *ignored, bppsa_objective *objective) {
+  BPPSA_REQUIRE(loss != NULL && objective != NULL);
   bppsa_objective made = {.ignores = ignored != NULL, .ignored = ignored != NULL ? *ignored : 0};
   (void)find(loss, &made.kind);
   if (bppsa_objective_real(&made) && ignored != NULL) {

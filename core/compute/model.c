@@ -116,6 +116,7 @@ const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model) {
 }
 
 bppsa_status bppsa_model_add_pass(bppsa_model *model, double *sums) {
+  BPPSA_REQUIRE(model != NULL && sums != NULL);
   const bppsa_model_account *account = bppsa_model_get_account(model);
   double numbers[BPPSA_ACCOUNT_NUMBERS];
   if (account != NULL) {
