@@ -15,8 +15,10 @@ static const bppsa_scan_algorithm_row *row_of(bppsa_scan_algorithm algorithm) {
   return row != NULL ? row : &unknown;
 }
 
-static const char *const backwards[] = {
-    [BPPSA_BACKWARD_AUTO] = "auto", [BPPSA_BACKWARD_BP] = "bp", [BPPSA_BACKWARD_SCAN] = "scan"};
+static const char *const backwards[] = {[BPPSA_BACKWARD_AUTO] = "auto",
+                                        [BPPSA_BACKWARD_BP] = "bp",
+                                        [BPPSA_BACKWARD_SCAN] = "scan",
+                                        [BPPSA_BACKWARD_SPECULATIVE] = "speculative"};
 
 bool bppsa_gradient_method_open(const bppsa_gradient_method *method) {
   return method->backward == BPPSA_BACKWARD_AUTO ||
