@@ -3,7 +3,7 @@
 # what tools/gpu_bundle made, the directory or its .tar.xz [build/gpu/bundle or build/gpu/bundle.tar.xz].
 # bench/gpu.sh --plan: prints what would run, and how long it is predicted to take (bench/scripts/gpu_plan.py).
 #
-# What runs stands in bench/gpu_points.txt, by worth, and says there what it is. RESULTS gets
+# bench/gpu_points.txt lists what runs, by worth, and explains each point. RESULTS gets
 #   points.jsonl  a line for every point that is over: {"build", "driver", "point", "block", "code", "took_s", ..}, and the members
 #                 of the document that its program wrote
 #   log.txt       what the programs printed
@@ -47,7 +47,7 @@ lines=$results/points.jsonl
 scratch=$(mktemp -d) || exit 2
 clocks=""
 trap '[ -z "$clocks" ] || kill "$clocks" 2>/dev/null; rm -rf "$scratch"' EXIT
-# What an earlier run left: its archive where that is all there is; a line that it did not finish goes.
+# Takes over what an earlier run left, from its archive if nothing else is there; a line that it did not finish is dropped.
 if [ ! -e "$lines" ] && [ -f "$results/results.tar" ]; then
   tar -C "$results" -xf "$results/results.tar" || exit 2
 fi
@@ -180,7 +180,7 @@ takes() { # takes X OPTION: whether `bppsa bench X` exists, and has the option
   esac
   return 1
 }
-# lacks KIND ARGUMENTS ..: sets `lack` to what does not exist and the point needs; "": nothing.
+# lacks KIND ARGUMENTS ..: sets `lack` to what the point needs and does not exist, "" where nothing lacks.
 lacks() {
   lack=""
   kind=$1

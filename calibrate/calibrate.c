@@ -81,7 +81,7 @@ static bppsa_status measure_chain(bppsa_calibration *s, int64_t at_once, int64_t
   return bppsa_chain_measure(s->world, s->chain, &how, costs);
 }
 
-/* The file of costs: as many ranks measure side by side as have processors, as they do in a pipeline. */
+/* Measures the file of costs. As many ranks as have processors measure side by side, as in a pipeline. */
 static bppsa_status measure_costs(const bppsa_calibration *s) {
   const bppsa_chain_measuring how = measuring_of(s, bppsa_ranks_at_once(s->world, s->request->device), 0);
   return s->request->costs != NULL ? bppsa_chain_measure_file(s->world, s->chain, &how, s->request->costs) : BPPSA_OK;
@@ -111,7 +111,7 @@ static bppsa_status measure_layers(bppsa_calibration *s, double *pass_s) {
   return BPPSA_OK;
 }
 
-/* The products of the scan over ranks. Rank 0 measures while the others wait. */
+/* Measures the products of the scan over ranks, on rank 0 while the others wait. */
 static bppsa_status measure_products(bppsa_calibration *s) {
   const bool steps = s->network.kind->cell != NULL;
   bppsa_progress_show(&s->progress, "products of matrices");
@@ -126,7 +126,7 @@ static bppsa_status measure_products(bppsa_calibration *s) {
   return bppsa_comm_barrier(s->world);
 }
 
-/* What scans pay more than BP, where the model has steps. Rank 0 measures while the others wait. */
+/* Measures how much longer scans take than BP if the model has steps, on rank 0 while the others wait. */
 static bppsa_status measure_steps(bppsa_calibration *s) {
   bppsa_step_cost cost = {0};
   if (s->network.kind->cell == NULL) {
@@ -148,8 +148,8 @@ static bppsa_status measure_steps(bppsa_calibration *s) {
   return bppsa_comm_barrier(s->world);
 }
 
-/* Sets the time in which `at_once` ranks, one or all of the level, make the layers' passes side by side, that of the slowest of
- * them. Passes that share a core take turns, which medians of short operations do not show. */
+/* Sets the time that the slowest of `at_once` ranks (one, or all of the level) takes for the layers' passes while they run side by
+ * side. Passes that share a core take turns, which medians of short operations do not show. */
 static bppsa_status time_layers(void *context, int64_t at_once, double *seconds) {
   bppsa_calibration *s = context;
   const int64_t one = 1;
@@ -180,7 +180,7 @@ static void close_probes(bppsa_calibration *s) {
   }
 }
 
-/* What is left of the time for this level and those behind it: an equal part. All ranks get the same number. */
+/* Gives this level an equal part of the time that is left for it and the levels behind it; the same on all ranks. */
 static bppsa_status share_budget(const bppsa_calibration *s, int64_t levels_left, double *budget_s) {
   const int64_t one = 1;
   double spent_s = bppsa_now() - s->start;
@@ -190,10 +190,10 @@ static bppsa_status share_budget(const bppsa_calibration *s, int64_t levels_left
   return BPPSA_OK;
 }
 
-/* How many times longer the passes take when all ranks of the level make them, and how far that spreads. What one rank takes by
- * itself spreads as the layers' times do. */
+/* Measures how many times longer the passes take when all ranks of the level make them, and how far that ratio spreads. The time of
+ * one rank alone spreads as the layers' times do. */
 static bppsa_status measure_slowdown(bppsa_calibration *s, double pass_s, int64_t levels_left, bppsa_oracle_level *level) {
-  const double long_enough = s->request->quick ? 0.02 : 0.1; /* seconds of one rank */
+  const double long_enough = s->request->quick ? 0.02 : 0.1; /* seconds that one rank computes */
   bppsa_slowdown *found = &s->slowdowns[s->system.count - 1];
   bppsa_slowdown_measuring how = {
       .time = time_layers, .context = s, .ranks = level->processors, .quick = s->request->quick, .progress = &s->progress};
@@ -214,8 +214,8 @@ static bppsa_status measure_slowdown(bppsa_calibration *s, double pass_s, int64_
 
 /* ---- shares ---- */
 
-/* What a rank of the group takes for its part of a step; ways 1: for all of it. A network that has fewer tiles, filters or channels
- * than there are ways has no such share. */
+/* Measures how long a rank of the group takes for its part of a step; ways 1: for the whole step. A network that has fewer tiles,
+ * filters or channels than there are ways has no such share. */
 static bppsa_status measure_share(bppsa_calibration *s, bppsa_comm *group, int strategy, int64_t ways) {
   const double batch = (double)s->request->batch;
   const bppsa_step_measuring how = {.batch = s->request->batch,
@@ -237,10 +237,10 @@ static bppsa_status measure_share(bppsa_calibration *s, bppsa_comm *group, int s
   return BPPSA_OK;
 }
 
-/* The whole model, and its parts in as many ways as the levels up to this one have ranks. */
+/* Measures the whole model, and its parts for as many ways as the levels up to this one have ranks. */
 static bppsa_status measure_shares(bppsa_calibration *s, bppsa_comm *group) {
   if (s->network.kind->family->steps) {
-    return BPPSA_OK; /* nobody shares the layers of a network of steps */
+    return BPPSA_OK; /* ranks cannot share the layers of a recurrent network */
   }
   BPPSA_TRY(measure_share(s, group, 0, 1));
   for (int64_t level = 0; level < s->system.count; ++level) {
@@ -252,7 +252,7 @@ static bppsa_status measure_shares(bppsa_calibration *s, bppsa_comm *group) {
   return BPPSA_OK;
 }
 
-/* Of rank 0 by itself. */
+/* Measures rank 0 by itself. */
 static bppsa_status measure_alone(bppsa_calibration *s) {
   bppsa_comm *self = NULL;
   BPPSA_TRY(bppsa_comm_split(s->world, first(s) ? 0 : -1, 0, &self));
@@ -263,7 +263,7 @@ static bppsa_status measure_alone(bppsa_calibration *s) {
 
 /* ---- levels ---- */
 
-/* Ordered sums add in the memory of the host, and schedules do not run over NCCL. */
+/* Does the operation run over NCCL? Ordered sums add up in the host's memory, and schedules do not run over NCCL. */
 static bool over_nccl(int32_t operation) {
   return operation != BPPSA_OPERATION_ORDERED_SUM && operation != BPPSA_OPERATION_STAGE_MESSAGE;
 }
@@ -293,7 +293,7 @@ static bppsa_status measure_operations(bppsa_calibration *s, bppsa_comm *group, 
   return BPPSA_OK;
 }
 
-/* The first `ranks` ranks are a level; the others wait. levels_left: this one and those behind it. */
+/* Measures the level of the first `ranks` ranks; the others wait. levels_left: the levels from this one on. */
 static bppsa_status measure_level(bppsa_calibration *s, int64_t ranks, double pass_s, int64_t levels_left) {
   bppsa_oracle_level *level = &s->system.levels[s->system.count++];
   bppsa_comm *group = NULL;
@@ -305,17 +305,17 @@ static bppsa_status measure_level(bppsa_calibration *s, int64_t ranks, double pa
   bppsa_comm_destroy(group);
   BPPSA_TRY(status);
   if (s->request->nccl) {
-    level->slowdown = 1; /* a GPU each */
+    level->slowdown = 1; /* each rank has its own GPU */
     return BPPSA_OK;
   }
   bppsa_progress_show(&s->progress, "layers on %" PRId64 " ranks", ranks);
   return measure_slowdown(s, pass_s, levels_left, level);
 }
 
-/* 2, 4, .. and all ranks. */
+/* Measures levels of 2, 4, .. and all ranks. */
 static bppsa_status measure_levels(bppsa_calibration *s, double pass_s) {
   const int64_t all = bppsa_comm_size(s->world);
-  int64_t ranks = 2, inner = 0; /* levels in front of the last one */
+  int64_t ranks = 2, inner = 0; /* inner: levels before the last one */
   for (int64_t n = 2; n < all && inner + 1 < BPPSA_ORACLE_MOST_LEVELS; n *= 2) {
     ++inner;
   }
@@ -332,7 +332,7 @@ void bppsa_calibrate_name(const bppsa_device *device, char name[BPPSA_ORACLE_NAM
   snprintf(name, BPPSA_ORACLE_NAME, "%.47s", hardware[0] != '\0' ? hardware : "this machine");
 }
 
-/* Rank 0 measures while the others wait. A rank has its share of the memory. */
+/* Measures the machine on rank 0 while the others wait. Each rank has its share of the memory. */
 static bppsa_status measure_machine(bppsa_calibration *s) {
   bppsa_machine_limits limits = {0};
   bppsa_progress_show(&s->progress, "the processor and its memory");
@@ -348,7 +348,7 @@ static bppsa_status measure_machine(bppsa_calibration *s) {
     int64_t bytes = 0;
     BPPSA_TRY(bppsa_memory_available(s->request->device, &bytes));
     s->system.memory_bytes = (double)bytes;
-    s->system.efficiency = 0.5; /* as that of the built-in systems, an assumption */
+    s->system.efficiency = 0.5; /* assumed, as in the built-in systems */
   }
   return bppsa_comm_barrier(s->world);
 }
@@ -357,7 +357,7 @@ static bppsa_status measure_machine(bppsa_calibration *s) {
 
 static bppsa_status measure(bppsa_calibration *s) {
   double pass_s = 0;
-  BPPSA_TRY(s->request->nccl ? BPPSA_OK : bppsa_network_open(s->request->model, NULL, &s->network)); /* names what it takes */
+  BPPSA_TRY(s->request->nccl ? BPPSA_OK : bppsa_network_open(s->request->model, NULL, &s->network));
   if (oracle_knows(s->request)) {
     BPPSA_TRY(bppsa_oracle_model_open(s->request->model, &s->model));
   }

@@ -1,5 +1,5 @@
-/* `bppsa calibrate`: measures this machine for the oracle. What ranks pay for messages and collective operations, how much they
- * slow each other down, what a model's layers take, what the processor and its memory can do at best: a system file
+/* `bppsa calibrate`: measures this machine for the oracle. Measures the cost of messages and collective operations, how much ranks
+ * slow each other down, the time of a model's layers, and the peak of the processor and its memory, and writes the system file
  * (oracle/system.h) that `bppsa oracle` reads. */
 #ifndef BPPSA_CALIBRATE_CALIBRATE_H
 #define BPPSA_CALIBRATE_CALIBRATE_H
@@ -17,14 +17,14 @@ typedef struct {
   FILE *err;                              /* progress goes there if it is a terminal; NULL: nowhere */
   const bppsa_device *device;
   char **costs; /* text of a file of costs for bppsa schedule and train, owned; on other ranks NULL. costs NULL: not wanted */
-  bool nccl;    /* what GPUs exchange over NCCL is measured, and nothing of the model */
+  bool nccl;    /* measure only what GPUs exchange over NCCL, nothing of the model */
 } bppsa_calibrate_request;
 
-/* Rounds that find out how far the slowdown spreads end when all of it has taken so many seconds. */
+/* Once a calibration has taken so many seconds, no further rounds measure the spread of the slowdown. */
 #define BPPSA_CALIBRATE_MOST_S 120.0
 
-/* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. There a
- * recurrent network with other sizes than the oracle's model of that name has a name of its own. ERR_ARGUMENT: one rank, an unknown
+/* Measures on all ranks of `world`, 2 or more; collective. Rank 0 gets the system file's document, the others NULL. In it a
+ * recurrent network whose sizes differ from those of the oracle's model has a name of its own. ERR_ARGUMENT: one rank, an unknown
  * model, a GPU without NCCL, two ranks on one GPU; ERR_UNSUPPORTED: no NCCL; ERR_SHAPE: train and oracle disagree about the model's
  * layers; ERR_MEMORY, ERR_COMM, ERR_NUMERIC. */
 bppsa_status bppsa_calibrate(bppsa_comm *world, const bppsa_calibrate_request *request, json_t **document);

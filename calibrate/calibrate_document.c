@@ -90,7 +90,7 @@ static json_t *fits_json(const bppsa_calibration *s) {
   return bppsa_json_finish(list, ok);
 }
 
-/* How the slowdown of each level was found. */
+/* Writes the slowdown of each level, and from how many rounds it comes. */
 static json_t *slowdowns_json(const bppsa_calibration *s) {
   json_t *list = json_array();
   bool ok = list != NULL;

@@ -3,8 +3,8 @@
 #define BPPSA_CALIBRATE_CALIBRATE_INTERNAL_H
 
 #include "calibrate/calibrate.h"
-#include "calibrate/measured.h"
-#include "calibrate/products.h"
+#include "calibrate/measured_model.h"
+#include "calibrate/product_costs.h"
 #include "calibrate/slowdown.h"
 #include "networks/named_network.h"
 #include "terminal/progress.h"

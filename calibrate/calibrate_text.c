@@ -17,7 +17,7 @@ typedef struct {
   const char *head, *key;
 } column;
 
-/* "-5+12%": how far the time `key` lies above the low end of its spread, and below the high one; "" where that is not known. */
+/* "-5+12%": the time `key` lies 5 % above the low end of its spread and 12 % below the high end; "" if the spread is not known. */
 enum { SPREAD_TEXT = 32 };
 static const char *spread_text(const json_t *object, const char *key, char text[SPREAD_TEXT]) {
   const json_t *pair = json_object_get(json_object_get(object, "spread"), key);
@@ -146,7 +146,7 @@ static void add_slowdowns(const json_t *measured, bppsa_text *text) {
   }
 }
 
-/* Adds lines that say between which times the rounds lie: of passes through all layers, and of each level's operations. */
+/* Adds lines with the range of the rounds' times: for passes through all layers, and for each level's operations. */
 static void add_spreads(const json_t *document, bppsa_text *text) {
   const json_t *pair = json_object_get(json_object_get(document, "spread"), "layers"), *level;
   size_t i;

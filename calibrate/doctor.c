@@ -109,8 +109,8 @@ static void find_backend(const backend *wanted, char *found, size_t size) {
 
 /* ---- what has to be loaded to be found ---- */
 
-/* A probe writes its answer. Where it has none, `problem` says why, and stands in the place of an answer that may have been begun.
- * `row`: of the backends. */
+/* A probe writes its answer. If it gave none, `problem` says why and replaces whatever the probe had begun to write. `row`: the row
+ * of the backends. */
 typedef struct {
   void (*answer)(bppsa_doctor *d, int row);
   void (*answer_nothing)(bppsa_doctor *d, int row, const char *problem);
@@ -143,7 +143,7 @@ static void probe_transports(bppsa_doctor *d, int row) {
   bppsa_comm_transports(d->transports);
 }
 
-/* Threads need no library. */
+/* Reports threads as found, because they need no library, and the other transports as missing. */
 static void no_transports(bppsa_doctor *d, int row, const char *problem) {
   (void)row;
   for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
@@ -163,7 +163,7 @@ static void no_backend(bppsa_doctor *d, int row, const char *problem) {
   snprintf(d->problem[row], BPPSA_DOCTOR_PROBLEM, "%s", problem);
 }
 
-/* The first probes; each of the others is of a row of the backends. */
+/* The first probes; each later one belongs to a row of the backends. */
 static const probe_functions first_probes[] = {
     {probe_cudnn, no_cudnn}, {probe_audio, no_audio}, {probe_transports, no_transports}};
 static const probe_functions backend_probe = {probe_backend, no_backend};
@@ -173,10 +173,10 @@ static const probe_functions *functions_of(int probe) {
   return probe < FIRST_PROBES ? &first_probes[probe] : &backend_probe;
 }
 
-/* What the process that loads tells the one that waits: its pointers lead to static texts, which both have. */
+/* The answers of the process that loads libraries, read by the one that waits. Pointers lead to static texts, which both have. */
 typedef struct {
   bppsa_doctor report;
-  atomic_int at; /* the probe that it makes; PROBES: none is left */
+  atomic_int at; /* the probe that is being made; PROBES: all are done */
 } answers;
 
 /* Waits until the process has ended, or has not come to another probe for `patience_s` seconds and is killed. Returns the signal
@@ -202,7 +202,7 @@ static int wait_for(pid_t child, const answers *shared, double patience_s) {
   return ended == child && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* Makes the probes from shared->at on in a process of its own. text: why it did not come to the last one, "" if it did. */
+/* Makes the probes from shared->at on in a separate process. text: why that process did not reach the last probe; "" if it did. */
 static void probe_apart(answers *shared, double patience_s, char text[BPPSA_DOCTOR_PROBLEM]) {
   const pid_t child = fork();
   if (child == 0) {

@@ -28,10 +28,10 @@ typedef struct {
   char problem[BPPSA_DOCTOR_BACKENDS][BPPSA_DOCTOR_PROBLEM]; /* why nobody knows whether it is there, or "" */
 } bppsa_doctor;
 
-/* Looks for everything; what cannot be found or used is part of the report. Optional libraries are loaded by processes of their
- * own, so that none stays in the caller's. A library whose loading takes longer than `patience_s` seconds, or ends the process, has
- * that in its row, and the next one is loaded by another process: constructors of libraries are anybody's code, and where another
- * thread was loading a library, the new process waits for a lock that nobody will release. */
+/* Looks for everything; what cannot be found or used is part of the report. Optional libraries are loaded by separate processes, so
+ * that none stays in the caller's. If loading a library takes longer than `patience_s` seconds or ends the process, its row says
+ * so, and another process loads the next one. Both can happen: a library's constructors may do anything, and if another thread of
+ * the caller was just loading a library, the new process waits for a lock that nobody will release. */
 void bppsa_doctor_examine(double patience_s, bppsa_doctor *doctor);
 
 json_t *bppsa_doctor_json(const bppsa_doctor *doctor);                        /* NULL when out of memory */

@@ -71,7 +71,7 @@ typedef struct {
   bppsa_ordered_sum *sum;
 } exchange;
 
-/* Rank 0 sends to rank 1 and gets its numbers back. */
+/* Rank 0 sends to rank 1, which sends the numbers back. */
 static bppsa_status message(exchange *e) {
   const int32_t rank = bppsa_comm_rank(e->comm);
   if (rank == 0) {
@@ -111,7 +111,7 @@ static bppsa_status reduce_scatter(exchange *e) {
 
 static const struct {
   bppsa_status (*once)(exchange *);
-  bool message, sums, gathers, scatters; /* message: there and back, between two ranks; sums: adds up what the ranks have */
+  bool message, sums, gathers, scatters; /* message: two ranks send there and back; sums: adds up the ranks' numbers */
 } operations[BPPSA_OPERATIONS] = {[BPPSA_OPERATION_POINT_TO_POINT] = {message, .message = true},
                                   [BPPSA_OPERATION_ALLREDUCE] = {allreduce, .sums = true},
                                   [BPPSA_OPERATION_ORDERED_SUM] = {ordered_sum, .sums = true},
@@ -126,8 +126,8 @@ static bppsa_status fill(exchange *e, const bppsa_view *view, float value) {
   return bppsa_memory_put(e->gpu, view->data, e->host, (int64_t)bppsa_view_bytes(view));
 }
 
-/* Runs it once on ones: a sum has the number of ranks everywhere, a copy has ones. Afterwards all numbers are 0, as sums leave
- * them. */
+/* Runs the operation once on ones: a sum must give the number of ranks everywhere, a copy ones. Afterwards all numbers are 0, and
+ * sums leave them 0. */
 static bppsa_status verify(exchange *e) {
   const float right = operations[e->operation].sums ? (float)bppsa_comm_size(e->comm) : 1;
   const bool reads = !operations[e->operation].message || bppsa_comm_rank(e->comm) < 2;
@@ -146,10 +146,10 @@ static bppsa_status verify(exchange *e) {
   return fill(e, &e->out, 0);
 }
 
-enum { ROUNDS = 51, ROUNDS_QUICK = 7, FEW_BYTES = 1 << 18 /* sizes up to it have all rounds, others a fifth, at least 3 */ };
+enum { ROUNDS = 51, ROUNDS_QUICK = 7, FEW_BYTES = 1 << 18 /* larger sizes have a fifth of the rounds, at least 3 */ };
 
-/* In front of every round the ranks compute for this long, and in turn one of them for twice as long: in a run too ranks wait for
- * the one that comes last, go to sleep meanwhile, and have to be woken. */
+/* Before every round the ranks compute for this long, and one of them, in turn, for twice as long: in training too, ranks wait for
+ * the last one, fall asleep meanwhile, and have to be woken. */
 static const double computing_s = 1e-4;
 
 static void compute_for(double seconds) {
@@ -158,12 +158,12 @@ static void compute_for(double seconds) {
   }
 }
 
-/* When this rank came to each round, and when it left. */
+/* The times when this rank came to each round and left it. */
 typedef struct {
   double came[ROUNDS], left[ROUNDS];
 } round_times;
 
-/* Of each round the time from the last rank's coming to the last one's leaving, where all ranks have one clock. */
+/* Replaces the times of each round by the latest ones of all ranks, if all ranks have one clock. */
 static bppsa_status share_times(const exchange *e, int64_t rounds, round_times *times) {
   const bppsa_view came = bppsa_view_make(times->came, BPPSA_F64, 1, &rounds),
                    left = bppsa_view_make(times->left, BPPSA_F64, 1, &rounds);

@@ -23,7 +23,7 @@ static bppsa_status make_round(void *context, double *slowdown) {
   return BPPSA_OK;
 }
 
-/* All ranks have the same times, so they agree. */
+/* Decides whether another round is needed. All ranks have the same times, so they agree. */
 static bool go_on(void *context, const bppsa_spread *so_far) {
   const session *s = context;
   if (s->how->progress != NULL) {

@@ -1,4 +1,4 @@
-/* How much longer ranks compute when all of them do, and how far that number spreads on this machine, with what else runs on it. */
+/* Measures how much longer ranks compute when all of them do, and how far that ratio spreads beside whatever else runs. */
 #ifndef BPPSA_CALIBRATE_SLOWDOWN_H
 #define BPPSA_CALIBRATE_SLOWDOWN_H
 

@@ -10,7 +10,7 @@
 
 enum { LEAST_STEPS = 3, MOST_STEPS = 101 };
 enum { FORWARD, BACKWARD, EXCHANGE, UPDATE, PHASES };
-enum { AVERAGE, LOW, HIGH, ENDS };  /* of the steps of a rank */
+enum { AVERAGE, LOW, HIGH, ENDS };  /* over the steps of a rank */
 enum { INPUTS = 245, SEEDS = 246 }; /* streams of core/base/philox.h */
 
 /* A model on one rank, with what its steps read. */
@@ -48,7 +48,7 @@ static bppsa_status make_noise(bppsa_dtype dtype, int32_t ndim, const int64_t *s
 
 /* ---- steps ---- */
 
-/* A block whose gradients are there already. */
+/* Computes nothing: the gradients are there already. */
 static bppsa_status no_passes(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
   (void)context, (void)first, (void)count;
   *sums = (bppsa_data_parallel_sums){.loss = 0};
@@ -71,7 +71,7 @@ static bppsa_status make_pass(bppsa_step_probe *s, int phase) {
   }
 }
 
-/* Cuts a phase that began and ended at these times where ranks would meet. */
+/* Cuts a phase with this start and end at the points where ranks would meet. */
 static void cut_phase(bppsa_step_probe *s, int phase, double start, double end, double *stretch) {
   int64_t met = 0;
   const double *at = s->part != NULL && phase <= BACKWARD ? bppsa_layer_split_meetings(s->part, &met) : NULL;
@@ -95,7 +95,7 @@ static bppsa_status make_step(bppsa_step_probe *s, double *stretch) {
   return BPPSA_OK;
 }
 
-/* How many steps fit: the second one tells. */
+/* Finds out from the second step how many fit into the budget. */
 static bppsa_status count_steps(bppsa_step_probe *s) {
   const int64_t one = 1;
   BPPSA_TRY(make_step(s, s->stretch));
@@ -116,7 +116,7 @@ static bppsa_status share_traffic(const bppsa_step_probe *s, bppsa_layer_traffic
   return bppsa_comm_broadcast(s->comm, 0, &view);
 }
 
-/* Of one stretch; the average lies between both ends. */
+/* Finds the average of a stretch and the ends of its spread. */
 static void find_ends(const bppsa_step_probe *s, int64_t stretch, double ends[ENDS]) {
   double seconds[MOST_STEPS], sum = 0;
   for (int64_t i = 0; i < s->steps; ++i) {
@@ -129,10 +129,10 @@ static void find_ends(const bppsa_step_probe *s, int64_t stretch, double ends[EN
   ends[HIGH] = fmax(spread.high, ends[AVERAGE]);
 }
 
-/* What each phase takes: the ranks of a group wait for each other between stretches, the groups behind phases. Each rank averages
- * its own steps first. These ranks never wait, so whatever else the machine does takes the processor from one of them in the midst
- * of its step. The longest rank of every single step would count each such time in full, and so more of them the more ranks and
- * stretches there are. */
+/* Adds up the time of each phase: ranks of a group wait for each other after every stretch, groups after every phase. Each rank
+ * first averages over its own steps. Taking the slowest rank of every single step instead would be wrong: whenever another program
+ * takes the processor from one rank, that time would count in full, and the more ranks and stretches there are, the more often that
+ * happens. */
 static bppsa_status add_stretches(bppsa_step_probe *s, double seconds[ENDS][PHASES]) {
   const int64_t all = ENDS * s->stretches, numbers = ENDS * PHASES;
   const bppsa_view averages = bppsa_view_make(s->average, BPPSA_F64, 1, &all),
@@ -166,7 +166,7 @@ bppsa_status bppsa_step_probe_measure(bppsa_step_probe *s, bppsa_step_costs *cos
   double seconds[ENDS][PHASES];
   BPPSA_TRY(s->steps == 0 ? count_steps(s) : BPPSA_OK);
   BPPSA_TRY(bppsa_comm_barrier(s->comm));
-  BPPSA_TRY(make_step(s, s->stretch)); /* it ends when all ranks have taken it */
+  BPPSA_TRY(make_step(s, s->stretch)); /* a warm-up */
   for (int64_t i = 0; i < s->steps; ++i) {
     BPPSA_TRY(make_step(s, s->stretch + i * s->stretches));
   }
@@ -204,7 +204,7 @@ static int64_t gradient_bytes(const bppsa_model *model) {
   return bytes;
 }
 
-/* Of the whole model: its gradients are added up. */
+/* Prepares the sum of the whole model's gradients. */
 static bppsa_status make_data_parallel(bppsa_step_probe *s) {
   bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
   config.batch = s->how.mini_batch;

@@ -4,8 +4,8 @@
  *
  * A part of a layer seldom takes a part of its time: a kernel that computes eight filters at once gains nothing from three, the
  * layers behind a cut are whole on every rank, and arrays are packed and unpacked. So the parts are measured as such. Nothing
- * travels meanwhile: what a rank would send and receive is counted, and the projections (oracle/) add what that takes. Ranks
- * do not wait for each other either: when they come to the points where they would meet tells how long they would wait.
+ * travels meanwhile: the bytes that a rank would send and receive are counted, and the projections (oracle/) add their time. Ranks
+ * do not wait for each other either: how long they would wait follows from the times at which they reach their meeting points.
  */
 #ifndef BPPSA_CALIBRATE_STEP_COSTS_H
 #define BPPSA_CALIBRATE_STEP_COSTS_H
@@ -24,8 +24,7 @@ typedef struct {
   uint64_t seed;   /* of inputs and of gradients of logits, whose variance is 1 and 1 / batch² */
   double budget_s; /* as many steps as fit, 3 .. 101, behind some that are not counted */
   int64_t steps;   /* 0: as many as fit; otherwise this many, at most 101 */
-  bool mean;       /* means over the steps, where ranks share processors: waiting for one is then part of a step. Otherwise
-                    * medians, of which a processor that something else takes for a while is no part */
+  bool mean;       /* means over the steps, for ranks that share processors and wait for them; false: medians */
   const bppsa_device *device;
 } bppsa_step_measuring;
 
@@ -35,8 +34,8 @@ typedef struct {
    * stretches between exchanges, and each stretch counts with the longest time that a part of the group takes for it. */
   double forward_s, backward_s, update_s;
   double exchange_s; /* likewise: the sum of a whole model's gradients, as data parallelism makes it; of a part 0 */
-  /* The same from the lows and from the highs of each rank's steps (bppsa_spread, core/measure/rounds.h): as if all stretches were
-   * fast, or slow, at once. */
+  /* The same from the low ends and from the high ends of each rank's spread (bppsa_spread, core/measure/rounds.h): as if all
+   * stretches were fast, or slow, at once. */
   struct bppsa_step_ends {
     double forward_s, backward_s, update_s, exchange_s;
   } low, high;

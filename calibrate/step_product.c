@@ -76,7 +76,7 @@ static bppsa_status compare(const char *scan, const bppsa_parameter *one, const 
 
 enum { BP, LINEAR, CHUNKED, CONTENDERS };
 
-/* What the passes of one method take longer than those of another one, over `parts`, and how far that spreads. */
+/* How much longer the passes of one method take than those of another, divided by `parts`, and how far that difference spreads. */
 static double longer(const contender *than, const contender *c, double parts, bppsa_oracle_spread *spread) {
   const double low = c->seconds.low - than->seconds.high, high = c->seconds.high - than->seconds.low;
   *spread = (bppsa_oracle_spread){fmax(0, low) / parts, fmax(0, high) / parts};

@@ -1,15 +1,15 @@
-/* What scans over the steps of a recurrent network pay more than BP: for their steps, and for products of two steps' transposed
- * Jacobians. */
+/* Measures how much longer scans over the steps of a recurrent network take than BP: for a step, and for a product of two steps'
+ * transposed Jacobians. */
 #ifndef BPPSA_CALIBRATE_STEP_PRODUCT_H
 #define BPPSA_CALIBRATE_STEP_PRODUCT_H
 
 #include "networks/named_network.h"
 #include "oracle/spread.h"
 
-/* Seconds for one sample; 0 where nothing is paid. */
+/* Seconds for one sample, 0 or more. */
 typedef struct {
-  double scan_s;    /* what the backward pass of a linear scan takes longer than that of BP, one layer */
-  double product_s; /* what that of a chunked scan takes longer than that of a linear one, one product */
+  double scan_s;    /* how much longer a linear scan's backward pass takes than BP's, one layer */
+  double product_s; /* how much longer a chunked scan's takes than a linear scan's, one product */
   /* The differences of opposite ends of the passes' spreads (core/measure/rounds.h). */
   bppsa_oracle_spread scan_spread, product_spread;
 } bppsa_step_cost;

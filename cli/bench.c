@@ -8,7 +8,7 @@
 #include "cli/bench.h"
 #include "cli/ranks.h"
 #include "cli/setup.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "oracle/oracle.h"
 
 /* The options with which every list ends. */

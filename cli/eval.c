@@ -46,15 +46,16 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_COUNT}};
 
 static bppsa_status prepare(const bppsa_cli *cli, bppsa_eval_run *e) {
+  bppsa_objective objective;
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
   BPPSA_TRY(bppsa_eval_run_check_out(out->text, bppsa_cli_value(cli, BPPSA_OPTION_STATES)->given));
   BPPSA_TRY(bppsa_setup_network(cli, &e->network));
   e->config = bppsa_network_config_default(&e->network);
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &e->config));
   BPPSA_TRY(bppsa_setup_weights(cli, &e->network, &e->config, &e->file));
-  BPPSA_TRY(bppsa_setup_objective(cli, e->file, &e->objective));
+  BPPSA_TRY(bppsa_setup_objective(cli, e->file, &objective));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
-  BPPSA_TRY(bppsa_setup_dataset(cli, e->device, &e->config, &e->objective, &e->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, e->device, &e->config, &objective, &e->dataset));
   BPPSA_TRY(bppsa_eval_run_fit(e, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
                                bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real));
   if (bppsa_ranks_first(e->on.comm)) {
@@ -83,7 +84,7 @@ static bppsa_status create(const bppsa_cli *cli, bppsa_eval_run *e) {
 static bppsa_status finish(bppsa_cli *cli, bppsa_eval_run *e, const bppsa_evaluation *result) {
   bppsa_text shown = {0};
   const char *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
-  const bool classes = !bppsa_objective_real(&e->objective);
+  const bool classes = !bppsa_objective_real(&e->dataset->objective);
   bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_evaluation_json(result), &shown.text)
                                      : bppsa_evaluation_text(result, e->split.validation > 0, classes, out, &shown);
   if (status == BPPSA_OK) {

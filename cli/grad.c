@@ -123,7 +123,6 @@ static bppsa_status compute_on_ranks(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_job_agree(comm, prepare_on_ranks(cli, g)));
   BPPSA_TRY(bppsa_chosen_share(comm, &g->config.method, &g->chosen));
   BPPSA_TRY(bppsa_job_agree(comm, create(cli, g)));
-  g->config.batch = g->on.parallel.batch; /* as it is shown */
   bppsa_comm_at(comm, "the gradients", -1);
   return bppsa_gradients_compute_on_ranks(&g->on, g);
 }

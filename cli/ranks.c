@@ -8,15 +8,6 @@
 
 /* ---- the work of a rank ---- */
 
-/* --chunks of sequences is the stages' where these are interleaved, and otherwise the scan's. */
-static void share_chunks(bppsa_cli *cli) {
-  const char *split = cli->values[BPPSA_OPTION_SPLIT].text;
-  if (split != NULL && strcmp(split, "interleaved") == 0 && cli->values[BPPSA_OPTION_CHUNKS].given) {
-    cli->values[BPPSA_OPTION_STAGE_CHUNKS] = cli->values[BPPSA_OPTION_CHUNKS];
-    cli->values[BPPSA_OPTION_CHUNKS] = (bppsa_option_value){.given = false};
-  }
-}
-
 static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   const bppsa_rank_job *job = context;
   bppsa_cli cli = *bppsa_rank_job_cli(job);
@@ -24,7 +15,6 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   bppsa_option_value *threads = &cli.values[BPPSA_OPTION_THREADS];
   bppsa_option_value *device = &cli.values[BPPSA_OPTION_DEVICE];
   char gpu[BPPSA_RANK_DEVICE];
-  share_chunks(&cli);
   if (device->present) { /* a command without --device computes on the processor */
     device->text = bppsa_rank_device(comm, device->text, gpu, sizeof gpu);
   }
@@ -49,13 +39,13 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
 
 /* ---- all ranks ---- */
 
-/* Options that mean something only with ranks; only if these share batches; only if they execute a schedule. */
+/* Options that need ranks; ranks that share batches; a scan; ranks that execute a schedule. */
 static const bppsa_option_use of_ranks[] = {
     BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),
     BPPSA_USE(GROUP_SIZE), BPPSA_USE(TRACE),     BPPSA_USE(COUNT)};
 static const bppsa_option_use of_batches[] = {BPPSA_USE(REDUCTION), BPPSA_USE(REVERSE_FIRST), BPPSA_USE(COUNT)};
 static const bppsa_option_use of_scans[] = {BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(COUNT)};
-static const bppsa_option_use of_chunks[] = {BPPSA_USE(CHUNKS), BPPSA_USE(COUNT)}; /* of a scan or of interleaved */
+static const bppsa_option_use of_chunks[] = {BPPSA_USE(CHUNKS), BPPSA_USE(COUNT)};
 static const bppsa_option_use of_files[] = {BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(STAGES),
                                             BPPSA_USE(STAGE_CHUNKS),       BPPSA_USE(COSTS),
                                             BPPSA_SCHEDULE_USES,           BPPSA_USE(COUNT)};
@@ -94,7 +84,7 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   return BPPSA_OK;
 }
 
-/* Ranks that are left behind keep the job. */
+/* Runs the job on ranks. One that does not return in time keeps the job, which is freed when it ends. */
 static bppsa_status run_job(const bppsa_cli *cli, bppsa_comm_config *config, bppsa_rank_work work) {
   bppsa_rank_job *job = NULL;
   bppsa_comm_outcome outcome;
@@ -193,8 +183,11 @@ bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, 
   BPPSA_TRY(bppsa_setup_refuse(cli, of_batches, "beside a schedule, expected --split batch, not ", beside));
   BPPSA_TRY(bppsa_setup_refuse(cli, of_scans,
                                "for a scan beside a schedule, which has none, expected --split batch or time, not ", beside));
-  BPPSA_TRY(bppsa_setup_refuse(
-      cli, of_chunks, "for a scan beside a schedule, which has none, expected --split batch, time or interleaved, not ", beside));
+  BPPSA_TRY(bppsa_setup_stage_chunks(cli)
+                ? BPPSA_OK
+                : bppsa_setup_refuse(
+                      cli, of_chunks,
+                      "for a scan beside a schedule, which has none, expected --split batch, time or interleaved, not ", beside));
   if (file) {
     BPPSA_TRY(bppsa_setup_refuse(cli, of_files, "beside a schedule's file, expected in the first row of ", beside));
   }

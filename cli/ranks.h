@@ -31,8 +31,8 @@ static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;
 }
 
-/* Those of a schedule's options that are present; the others of *config stay. schemes: with commas between; NULL: all. An option
- * that none of them takes, and two that contradict each other: ERR_ARGUMENT. */
+/* Writes a schedule's options, as far as they are present, to *config, whose other members stay. schemes: names with commas
+ * between them; NULL: all. An option that none of them takes, and two that contradict each other: ERR_ARGUMENT. */
 bppsa_status bppsa_scheme_options(const bppsa_cli *cli, const char *schemes, bppsa_schedule_config *config);
 /* --split and the options beside it, where they ask for a schedule: schedule->split is then set. ERR_ARGUMENT: an unknown split,
  * options of another one. */

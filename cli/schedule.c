@@ -46,9 +46,9 @@ static const char notes[] =
 #define COST(name, kind) MEMBER(name, uniform[BPPSA_COST_##kind])
 #define SHAPE                                                                                                                    \
   MEMBER(STAGES, stages), MEMBER(MICRO_BATCHES, micro_batches), MEMBER(MODEL_LAYERS, layers), MEMBER(WIDTH, width),              \
-      MEMBER(REPLICAS, replicas), MEMBER(STAGE_CHUNKS, chunks), MEMBER(ITERATIONS, iterations), MEMBER(REVERSE_K, reverse),      \
-      MEMBER(ELEMENTS, elements), MEMBER(SKIP_FIRST_INPUT_GRAD, skip_first_input_grad), MEMBER(RECOMPUTE, recompute),            \
-      MEMBER(SYNC, sync), MEMBER(WINDOW, window)
+      MEMBER(REPLICAS, replicas), MEMBER(CHUNKS, chunks), MEMBER(STAGE_CHUNKS, chunks), MEMBER(ITERATIONS, iterations),          \
+      MEMBER(REVERSE_K, reverse), MEMBER(ELEMENTS, elements), MEMBER(SKIP_FIRST_INPUT_GRAD, skip_first_input_grad),              \
+      MEMBER(RECOMPUTE, recompute), MEMBER(SYNC, sync), MEMBER(WINDOW, window)
 #define MACHINE                                                                                                                  \
   MEMBER(ALPHA, alpha), MEMBER(BETA, beta), MEMBER(ISSUE_OVERHEAD, issue_overhead), MEMBER(MEMORY_CAP, memory_cap),              \
       MEMBER(PRECOMPILED, precompiled), MEMBER(CONTENTION, contention)

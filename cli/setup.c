@@ -51,16 +51,26 @@ bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network) {
   return BPPSA_OK;
 }
 
+bool bppsa_setup_stage_chunks(const bppsa_cli *cli) {
+  const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
+  return split != NULL && strcmp(split, "interleaved") == 0;
+}
+
+/* Is an option of the scan given, and does it mean the scan? */
+static bool scan_given(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->given && !(option == BPPSA_OPTION_CHUNKS && bppsa_setup_stage_chunks(cli));
+}
+
 /* Reads one of --up-levels and --chunks. The option implies its algorithm and contradicts any other. *number receives its value. */
 static bppsa_status take_number(const bppsa_cli *cli, bppsa_option option, bppsa_scan_algorithm implied, bppsa_scan_method *scan,
                                 int64_t *number) {
   const bppsa_option_value *value = bppsa_cli_value(cli, option), *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
   const char *name = bppsa_scan_algorithm_name(implied);
-  if (value->given && algorithm->given && scan->algorithm != implied) {
+  if (scan_given(cli, option) && algorithm->given && scan->algorithm != implied) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --algorithm %s, expected --algorithm %s",
                       bppsa_option_get(option)->name, algorithm->text, name);
   }
-  if (value->given) {
+  if (scan_given(cli, option)) {
     scan->algorithm = implied;
     *number = value->integer;
   }
@@ -72,7 +82,7 @@ static bppsa_status imply_scan(const bppsa_cli *cli, bppsa_gradient_method *meth
   static const bppsa_option of_scan[] = {BPPSA_OPTION_ALGORITHM, BPPSA_OPTION_UP_LEVELS, BPPSA_OPTION_CHUNKS};
   const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD);
   for (size_t i = 0; i < sizeof of_scan / sizeof of_scan[0]; ++i) {
-    if (!bppsa_cli_value(cli, of_scan[i])->given) {
+    if (!scan_given(cli, of_scan[i])) {
       continue;
     }
     if (backward->given && method->backward != BPPSA_BACKWARD_SCAN) {
@@ -93,7 +103,7 @@ static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method 
     BPPSA_TRY(bppsa_gradient_method_parse(backward->text, &found));
   }
   BPPSA_TRY(imply_scan(cli, &found));
-  if (bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->given && bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->given) {
+  if (scan_given(cli, BPPSA_OPTION_UP_LEVELS) && scan_given(cli, BPPSA_OPTION_CHUNKS)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--chunks: given beside --up-levels, expected only one of the two");
   }
   if (algorithm->present) {
@@ -340,11 +350,7 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, const bppsa_network_config *config,
                                  const bppsa_objective *objective, bppsa_dataset **dataset) {
   const char *spec = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, *weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  bppsa_dataset_options options = {.labels_per_step = config->loss_all,
-                                   .real_targets = bppsa_objective_real(objective),
-                                   .binary = objective->kind == BPPSA_LOSS_BINARY,
-                                   .ignores = objective->ignores,
-                                   .ignored = objective->ignored};
+  bppsa_dataset_options options = {.labels_per_step = config->loss_all, .objective = *objective};
   if (weights != NULL && strcmp(spec, "bitstream") == 0) {
     options.input = config->input;
     options.classes = config->classes < BPPSA_BITSTREAM_CLASSES ? config->classes : BPPSA_BITSTREAM_CLASSES;

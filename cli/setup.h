@@ -18,7 +18,7 @@
 #define BPPSA_IMAGES_LOSS_HELP "last: cross-entropy; mse, bce: mean squared error, binary cross-entropy of real targets"
 #define BPPSA_REFUSE_HELP "refuse a network that needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]"
 
-/* The options that a cell with these functions has beyond those of all cells (networks/cells.inc). */
+/* The options that a cell with these functions has beyond the options of every cell (networks/cells.inc). */
 #define BPPSA_OPTIONS_TANH
 #define BPPSA_OPTIONS_TANH_OR_RELU {.option = BPPSA_OPTION_NONLINEARITY},
 
@@ -32,7 +32,7 @@ bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network);
 /* What --up-levels and --chunks say. A command that runs one method: it is the scan by blelloch, or by chunked, with this number.
  * A command that runs all algorithms: the number of its blelloch, and that of its chunked; neither chooses anything. */
 typedef enum { BPPSA_RUNS_ONE = 0, BPPSA_RUNS_ALL } bppsa_runs;
-/* Puts model and gradient options into a configuration; for those that the command does not take, the defaults stay.
+/* Puts model and gradient options into a configuration; where the command does not take an option, its default stays.
  * ERR_ARGUMENT: gradient options that contradict each other. */
 bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config);
 /* Puts --memory-limit into the configuration; where it is not given, three quarters of what the device has available. */
@@ -57,6 +57,8 @@ void bppsa_setup_note_option(const bppsa_cli *cli, bppsa_option option, int64_t 
 void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *method);
 void bppsa_setup_note_steps(const bppsa_cli *cli, int64_t steps);
 void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *plan);
+/* Does --chunks count the stages of a worker, as --split interleaved makes it, and not the chunks of a scan? */
+bool bppsa_setup_stage_chunks(const bppsa_cli *cli);
 /* Refuse what would have no effect: options of a list, "--NAME: given TEXT MORE"; all options but --json beside one.
  * ERR_ARGUMENT. */
 bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more);

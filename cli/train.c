@@ -119,7 +119,9 @@ static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
 }
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, &run->config, &run->objective, &run->dataset));
+  bppsa_objective objective;
+  BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &objective));
+  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, &run->config, &objective, &run->dataset));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));
   BPPSA_TRY(setup_order(cli, run));
   run->epoch_samples = bppsa_order_samples(&run->train.order, run->split.train);
@@ -146,7 +148,6 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->network, &run->config, &run->weights));
   }
-  BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
   BPPSA_TRY(bppsa_ranks_schedule(cli, run->on.comm, &run->schedule));
   BPPSA_TRY(bppsa_ranks_layers(cli, run->on.comm, &run->layers));

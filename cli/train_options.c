@@ -1,7 +1,5 @@
 #include "cli/train_options.h"
 
-#define ADAMW_DECAY 0.01 /* torch.optim.AdamW's */
-
 /* Refuses an option that only one choice of another option takes. */
 static bppsa_status check_belongs(const bppsa_cli *cli, bppsa_option option, bool taken, bppsa_option other,
                                   const char *expected) {
@@ -45,10 +43,11 @@ bppsa_status bppsa_train_update_options(const bppsa_cli *cli, bppsa_train_config
   bppsa_optimizer_config *o = &train->optimizer;
   const bppsa_option_value *decay = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHT_DECAY);
   BPPSA_TRY(bppsa_optimizer_parse(bppsa_cli_value(cli, BPPSA_OPTION_OPTIMIZER)->text, &o->kind));
-  BPPSA_TRY(check_belongs(cli, BPPSA_OPTION_MOMENTUM, o->kind == BPPSA_SGD, BPPSA_OPTION_OPTIMIZER, "sgd"));
+  const bppsa_optimizer_row *row = bppsa_optimizer_get(o->kind);
+  BPPSA_TRY(check_belongs(cli, BPPSA_OPTION_MOMENTUM, row->momentum, BPPSA_OPTION_OPTIMIZER, "sgd"));
   o->lr = bppsa_cli_value(cli, BPPSA_OPTION_LR)->real;
-  o->momentum = o->kind == BPPSA_SGD ? bppsa_cli_value(cli, BPPSA_OPTION_MOMENTUM)->real : 0;
-  o->weight_decay = decay->given ? decay->real : o->kind == BPPSA_ADAMW ? ADAMW_DECAY : 0;
+  o->momentum = row->momentum ? bppsa_cli_value(cli, BPPSA_OPTION_MOMENTUM)->real : 0;
+  o->weight_decay = decay->given ? decay->real : row->weight_decay;
   return setup_rate(cli, train);
 }
 

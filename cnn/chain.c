@@ -9,7 +9,7 @@
 typedef struct {
   bppsa_chain base;
   bppsa_cnn_network network;
-  cnn *gpu; /* computes the passes, with arrays that it borrows for each; NULL: they are computed here */
+  cnn *gpu; /* computes the passes, with arrays that it borrows for each; NULL: this file computes them */
   int32_t threads;
   bppsa_chain_layer *layers;   /* size L */
   bppsa_conv *convs;           /* size L; planned for convolutions */

@@ -168,7 +168,7 @@ static void backward_layer(const cnn *n, int64_t t) {
                                 layer->places, bppsa_cnn_gradient(n, t - 1));
 }
 
-/* The gradients of the weights of layer i, from 0, which end its part of the pass. */
+/* Computes the gradients of the weights of layer i, from 0; these end its part of the pass. */
 static void weight_gradient(const cnn *n, int64_t i) {
   const cnn_layer *layer = &n->layers[i];
   if (layer->weight < 0) {

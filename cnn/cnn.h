@@ -44,7 +44,7 @@ typedef struct {
    * On a CPU BP then keeps these layers' output gradients; every other one only until the layer below has used it. */
   int64_t delayed;
   int64_t mask_count;
-  /* of weights, by their names: of the weight's shape, 0 where it is kept at 0. Any dtype but f16 and bf16 */
+  /* named like the weights and of their shapes, 0 where a weight is kept at 0. Any dtype but f16 and bf16 */
   const bppsa_named_view *masks;
   bppsa_scan_factory factory; /* zero: the local executor */
 } bppsa_cnn_config;

@@ -225,7 +225,7 @@ static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum
   return visit(&n->parameter_gradients, parameters, sum);
 }
 
-/* What describes the network, masks included. */
+/* Bytes of the network's description, masks included. */
 static int64_t description_bytes(const cnn *n) {
   const size_t layer = sizeof *n->layers + sizeof *n->network.layers + 2 * sizeof *n->base.parameters + 2 * sizeof *n->names +
                        sizeof *n->patterns + sizeof *n->csr_values + sizeof *n->offsets;
@@ -275,7 +275,7 @@ static bppsa_status allocate_arrays(cnn *n) {
 
 /* ---- the scan ---- */
 
-/* Does the scan use J_tᵀ's values? Those of J_1ᵀ only if the input's gradient is wanted; an identity's never. */
+/* Does the scan use J_tᵀ's values? It uses those of J_1ᵀ only if the input's gradient is wanted, and an identity's never. */
 static bool uses_values(const cnn *n, int64_t t) {
   return n->layers[t - 1].about->op.kind != BPPSA_OPERATOR_FLATTEN && (t > 1 || n->config.input_gradients);
 }

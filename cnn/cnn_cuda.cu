@@ -156,7 +156,7 @@ bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const 
 
 /* ---- convolutions ---- */
 
-/* Does cuDNN make the gradient of the layer's input? */
+/* Does cuDNN compute the gradient of the layer's input? */
 bool layer_chain(const cnn *n, const cnn_layer *layer) {
   return n->config.method.backward == BPPSA_BACKWARD_BP && (layer != n->layers || n->config.input_gradients);
 }
@@ -328,8 +328,8 @@ template <typename real> bppsa_status forward(const cnn *n) {
   return BPPSA_OK;
 }
 
-/* Work that is queued on the side stream from here on waits for the work queued on the main stream so far; main_follows is the
- * opposite. */
+/* Makes work that is queued on the side stream from here on wait for the work queued on the main stream so far; main_follows does
+ * the opposite. */
 bppsa_status side_follows(const cnn_gpu *gpu) {
   if (gpu->side.stream == gpu->main.stream) {
     return BPPSA_OK;

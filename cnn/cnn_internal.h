@@ -43,7 +43,7 @@ typedef struct {
   int64_t delayed;                   /* the weight gradients of layers before this one come last (bppsa_model_delay) */
   cnn_layer *layers;                 /* size network.count; the last is the head, the others are t = 1 .. n */
   int64_t elements;                  /* n */
-  int64_t *offsets;                  /* of g_t for one sample, size n + 2; the last one: what all take (gradients.c) */
+  int64_t *offsets;                  /* of g_t for one sample, size n + 2; the last one is the size of all (gradients.c) */
   int64_t room;                      /* reals of g for one sample */
   void *g;                           /* g_t at offsets[t] * b, each [b][size] */
   void *scratch, *sums, *transposed; /* of the present layer; transposed: a linear operator's weights */
@@ -68,12 +68,12 @@ const void *bppsa_cnn_input(const cnn *n, int64_t i); /* of layer i */
 void *bppsa_cnn_gradient(const cnn *n, int64_t t);    /* g_t for the present batch */
 /* Computes g_{n-1} .. g_1, and g_0 if it is wanted, from g_n by the scan. */
 bppsa_status bppsa_cnn_run_scan(cnn *n);
-/* Where g_t is, gradients.c. The first: are only those kept that are still needed? */
+/* For gradients.c, which says where each g_t is. bppsa_cnn_reuses: are g_t kept only as long as they are needed? */
 bool bppsa_cnn_reuses(const cnn *n);
 /* Places g_0 .. g_n and sets the room that they take. ERR_MEMORY: they do not fit in 64 bits. */
 bppsa_status bppsa_cnn_place_gradients(cnn *n);
-/* Adds the room that weight gradients put off need, for as many layers as the configuration wants and its limit admits. bytes:
- * of the network without it. */
+/* Adds the room for weight gradients that are put off, for as many layers as the configuration wants and its limit admits. bytes:
+ * those of the network without that room. */
 void bppsa_cnn_reserve_delay(cnn *n, int64_t bytes);
 bppsa_status bppsa_cnn_delay(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
 /* The passes of a layer on `batch` samples, on a CPU. */

@@ -114,7 +114,7 @@ int64_t bppsa_cudnn_conv_batch(const bppsa_cudnn_conv *conv) {
   return conv->batch;
 }
 
-/* cuDNN counts in int32, also the values of one tensor. */
+/* Checks that sizes fit: cuDNN counts in int32, also the values of a tensor. */
 static bppsa_status check_sizes(const bppsa_op *op, const int64_t out[3], int64_t batch) {
   const int64_t shapes[][4] = {{batch, op->in[0], op->in[1], op->in[2]},
                                {batch, out[0], out[1], out[2]},
@@ -154,8 +154,8 @@ static bppsa_status describe_shapes(const bppsa_cudnn_queue *q, const bppsa_cudn
 
 /* ---- algorithms ---- */
 
-/* Mathematics of the dtype itself, in the order in which they are looked for. DEFAULT is what algorithms say that have no other;
- * others say it too, of TF32. */
+/* The kinds of mathematics that compute in the dtype itself, in the order in which they are looked for. Algorithms that have no
+ * other kind say DEFAULT, but so do some that use TF32. */
 static const cudnnMathType_t own_math[] = {CUDNN_FMA_MATH, CUDNN_DEFAULT_MATH};
 enum { OWN_MATH = sizeof own_math / sizeof own_math[0] };
 

@@ -2,14 +2,13 @@
  *
  * A scan needs g_0 .. g_n one behind the other, and on a GPU each has its place. BP on a CPU keeps only those that it still needs:
  * g_t until g_{t-1} and the weight gradient of operator t have been computed from it. Reverse first-k (ooo-backprop, Algorithm 2)
- * puts off the weight gradients of the first k layers with weights; their g_t are needed to the end of the pass, W_t being computed
- * from g_t and x_{t-1}. While g_t is computed from g_{t+1}, the pass holds
+ * puts off the weight gradients of the first k layers with weights; their g_t are needed to the end of the pass, W_t being
+ * computed from g_t and x_{t-1}. While g_t is computed from g_{t+1}, the pass holds
  *
  *     f_k(t) = size(g_t) + size(g_{t+1}) + Σ size(g_s) over the layers s > t + 1 that are put off
  *
- * and the most of these sums is what the gradients take. Those put off are a stack that grows upwards from the first real; of the
- * others, of which two at a time are needed, one is at the other end and its neighbour directly above the stack.
- */
+ * and the most of these sums is what the gradients take. The g_t of layers that are put off form a stack that grows upwards from
+ * the first real. Of the others two at a time are needed: one is at the other end, its neighbour directly above the stack. */
 #include "cnn/cnn_internal.h"
 #include "core/base/alloc.h"
 
@@ -22,7 +21,7 @@ static int64_t size_of(const cnn *n, int64_t t) {
   return n->layers[t].in;
 }
 
-/* One behind the other. cuDNN prefers aligned addresses. */
+/* Places all g_t one behind the other, at aligned addresses, which cuDNN prefers. */
 static bppsa_status place_all(cnn *n) {
   enum { LINE = 64 };
   const bool packed = bppsa_device_get_kind(n->device) == BPPSA_CPU || n->config.method.backward == BPPSA_BACKWARD_SCAN;
@@ -79,7 +78,7 @@ bppsa_status bppsa_cnn_place_gradients(cnn *n) {
 
 /* ---- weight gradients put off ---- */
 
-/* The layer behind the next one with weights, from layer i on; -1: only the head is left. */
+/* Returns the layer behind the next layer with weights, from layer i on; -1: only the head is left. */
 static int64_t behind_next(const cnn *n, int64_t i) {
   while (i < n->elements && n->layers[i].weight < 0) {
     ++i;

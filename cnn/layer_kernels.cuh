@@ -205,7 +205,7 @@ __global__ void bppsa_cnn_pad(cnn_frame f, int64_t count, const real *__restrict
   }
 }
 
-/* The opposite: one thread for each value of the smaller planes. */
+/* The opposite, without the zeros: one thread for each value of the smaller planes. */
 template <typename real>
 __global__ void bppsa_cnn_crop(cnn_frame f, int64_t count, const real *__restrict__ outer, real *__restrict__ inner) {
   const int64_t i = (int64_t)blockIdx.x * CNN_THREADS + threadIdx.x;

@@ -44,7 +44,7 @@ static bool is_pairs(const bppsa_op *op) {
   return pairs;
 }
 
-/* Tasks: planes of pools, blocks of values of other operators. */
+/* The number of tasks: planes of pools, blocks of values of other operators. */
 static int64_t tasks_of(const bppsa_layer_call *call) {
   return is_pool(call->op) ? call->batch * call->op->in[0] : (call->batch * volume(call->out) + BLOCK - 1) / BLOCK;
 }

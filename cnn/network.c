@@ -5,7 +5,7 @@
 
 #include "cnn/network_internal.h"
 #include "core/base/alloc.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 
 static const struct {
   const char *name;

@@ -76,14 +76,14 @@ void bppsa_cnn_network_free(bppsa_cnn_network *network); /* a zeroed one is lega
 static inline bool bppsa_cnn_has_weights(const bppsa_cnn_layer *layer) {
   return layer->op.kind == BPPSA_OPERATOR_CONV2D || layer->op.kind == BPPSA_OPERATOR_LINEAR;
 }
-/* Values of one sample in front of layer i (i = count: the logits). */
+/* The number of values of one sample in front of layer i (i = count: the logits). */
 int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i);
 /* The shape of the layer's weight, as in PyTorch: conv2d [Co][Ci / groups][kh][kw], linear [Co][Ci]. Returns the number of
  * extents. */
 int32_t bppsa_cnn_weight_shape(const bppsa_cnn_layer *layer, int64_t shape[4]);
 
-/* A layer's weight or bias: its shape in both views, which have no data, and its name, PREFIX.weight, which is written to `name`
- * and borrowed. */
+/* Describes a layer's weight or bias: both views have its shape and no data; its name, PREFIX.weight, is written to `name` and
+ * borrowed. */
 bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, bool bias, bppsa_dtype dtype, char name[BPPSA_CNN_PARAMETER]);
 
 #ifdef __cplusplus

@@ -16,7 +16,7 @@ typedef struct {
   void *scratch, *sums, *transposed; /* sizes: bppsa_cnn_pass_room */
 } bppsa_cnn_pass;
 
-/* Bytes of scratch, sums and transposed: raises each to what this operator needs. ERR_MEMORY: beyond 64 bits. */
+/* Raises the bytes of scratch, sums and transposed to what this operator needs. ERR_MEMORY: beyond 64 bits. */
 bppsa_status bppsa_cnn_pass_room(const bppsa_cnn_pass *pass, int64_t *scratch, int64_t *sums, int64_t *transposed);
 
 /* y [b][out] from x [b][in]; weight and bias: NULL if the operator has none. places [b][out]: for maxpool2d, the index of each

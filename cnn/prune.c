@@ -19,7 +19,7 @@ typedef struct {
   const double *scales;            /* divisors of magnitudes, size count */
 } group;
 
-/* The bits of a weight's scaled magnitude: for numbers that are not negative, they increase with the number. */
+/* Returns the bits of a weight's scaled magnitude, which increase with the magnitude, since it is not negative. */
 static uint64_t key_of(const group *g, int64_t tensor, int64_t i) {
   const double magnitude = fabs(bppsa_view_get(&g->weights[tensor].view, i));
   /* a scale of 0 gives infinity: the weight is pruned last */
@@ -29,7 +29,7 @@ static uint64_t key_of(const group *g, int64_t tensor, int64_t i) {
   return bits;
 }
 
-/* The k-th smallest key, k >= 1, found digit by digit from the highest; *below: the number of smaller keys. */
+/* Finds the k-th smallest key, k >= 1, digit by digit from the highest; *below: the number of smaller keys. */
 static uint64_t find_key(const group *g, int64_t k, int64_t *histogram, int64_t *below) {
   uint64_t prefix = 0, known = 0;
   *below = 0;
@@ -59,7 +59,7 @@ static void prune_group(const group *g, double fraction, int64_t *histogram, uin
   }
   const int64_t gone = (int64_t)llround(fraction * (double)all);
   const uint64_t last = gone > 0 ? find_key(g, gone, histogram, &below) : 0;
-  int64_t equals = gone - below; /* how many weights that have the last key are pruned: the first ones */
+  int64_t equals = gone - below; /* how many weights with the last key are pruned: the first ones */
   for (int64_t t = 0; t < g->count; ++t) {
     for (int64_t i = 0; i < bppsa_view_count(&g->weights[t].view); ++i) {
       const uint64_t key = key_of(g, t, i);

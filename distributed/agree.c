@@ -33,12 +33,15 @@ bppsa_status bppsa_ranks_agree(bppsa_comm *comm, const char *where, int64_t coun
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_ranks_reduce(bppsa_comm *comm, bppsa_comm_op op, bppsa_dtype dtype, int64_t count, void *numbers) {
+  const bppsa_view view = bppsa_view_make(numbers, dtype, 1, &count);
+  return bppsa_comm_allreduce(comm, op, &view);
+}
+
 bppsa_status bppsa_ranks_agree_stop(bppsa_comm *comm, int64_t step, bool *stop) {
-  const int64_t one = 1;
   int64_t wanted = *stop ? 1 : 0;
-  const bppsa_view view = bppsa_view_make(&wanted, BPPSA_I64, 1, &one);
   bppsa_comm_at(comm, "the end of training step", step);
-  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view));
+  BPPSA_TRY(bppsa_ranks_reduce(comm, BPPSA_COMM_MAX, BPPSA_I64, 1, &wanted));
   *stop = wanted != 0;
   return BPPSA_OK;
 }

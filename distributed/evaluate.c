@@ -1,13 +1,15 @@
 #include "distributed/evaluate.h"
 
 #include "core/base/alloc.h"
+#include "distributed/agree.h"
 #include "distributed/evaluate_internal.h"
 
 enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
 
-/* Evaluates this rank's parts and writes their numbers to `parts`; *forward: what their forward passes did. */
+/* Evaluates this rank's parts and writes their numbers to `parts`; account: the model's, of their passes. */
 static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int64_t first, int64_t count, int64_t all,
-                                 double *parts, bppsa_forward_stats *forward) {
+                                 double *parts, double *account) {
+  const bppsa_model_account *kept = bppsa_model_get_account(batch->model);
   const int64_t size = batch->capacity;
   for (int64_t i = bppsa_comm_rank(comm); i < all; i += bppsa_comm_size(comm)) {
     const int64_t from = i * size, here = count - from < size ? count - from : size;
@@ -17,7 +19,9 @@ static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int
     to[0] = part.loss;
     to[1] = (double)part.correct;
     to[2] = (double)part.rows;
-    bppsa_forward_stats_add(forward, &part.forward);
+    if (kept != NULL) {
+      kept->add(account, part.account);
+    }
   }
   return BPPSA_OK;
 }
@@ -29,11 +33,10 @@ bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *world, const bppsa_comm *com
   if (parts == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_view view = bppsa_view_make(parts, BPPSA_F64, 1, &numbers);
   bppsa_batch_sums sums = {0};
-  bppsa_status status = evaluate_own(comm, batch, first, count, all, parts, &sums.forward);
+  bppsa_status status = evaluate_own(comm, batch, first, count, all, parts, sums.account);
   /* exact without ranks along time: at most one of the terms is not 0 */
-  status = status == BPPSA_OK ? bppsa_comm_allreduce(world, BPPSA_COMM_SUM, &view) : status;
+  status = status == BPPSA_OK ? bppsa_ranks_reduce(world, BPPSA_COMM_SUM, BPPSA_F64, numbers, parts) : status;
   for (int64_t i = 0; i < all; ++i) {
     sums.loss += parts[i * PART_NUMBERS];
     sums.correct += (int64_t)parts[i * PART_NUMBERS + 1];

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "core/base/alloc.h"
+#include "distributed/agree.h"
 
 /* ---- the split ---- */
 
@@ -81,13 +82,12 @@ bppsa_status bppsa_rank_split_groups(bppsa_comm *comm, const bppsa_rank_split *s
 
 bppsa_status bppsa_job_agree(bppsa_comm *comm, bppsa_status status) {
   BPPSA_REQUIRE(comm != NULL);
-  const int64_t one = 1, none = bppsa_comm_size(comm);
+  const int64_t none = bppsa_comm_size(comm);
   const int32_t rank = bppsa_comm_rank(comm);
   int64_t failed = status == BPPSA_OK ? none : rank;
-  char message[512]; /* waiting sets the last error */
+  char message[512]; /* a copy, because waiting sets the last error */
   snprintf(message, sizeof message, "%s", status == BPPSA_OK ? "" : bppsa_last_error());
-  const bppsa_view view = bppsa_view_make(&failed, BPPSA_I64, 1, &one);
-  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MIN, &view));
+  BPPSA_TRY(bppsa_ranks_reduce(comm, BPPSA_COMM_MIN, BPPSA_I64, 1, &failed));
   if (failed == none) {
     return BPPSA_OK;
   }
@@ -106,11 +106,10 @@ bppsa_status bppsa_job_compare(bppsa_comm *comm, int argc, char *const *argv) {
     sum = crc32_z(sum, (const Bytef *)argv[i], strlen(argv[i]) + 1);
   }
   int64_t mine = (int64_t)sum, first = mine, least = mine, rank = bppsa_comm_rank(comm);
-  bppsa_view view = bppsa_view_make(&first, BPPSA_I64, 1, &one);
+  const bppsa_view view = bppsa_view_make(&first, BPPSA_I64, 1, &one);
   BPPSA_TRY(bppsa_comm_broadcast(comm, 0, &view));
   least = mine == first ? bppsa_comm_size(comm) : rank;
-  view.data = &least;
-  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MIN, &view));
+  BPPSA_TRY(bppsa_ranks_reduce(comm, BPPSA_COMM_MIN, BPPSA_I64, 1, &least));
   return least == bppsa_comm_size(comm)
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -120,24 +119,17 @@ bppsa_status bppsa_job_compare(bppsa_comm *comm, int argc, char *const *argv) {
 bppsa_status bppsa_job_threads(bppsa_comm *comm, int64_t cpus, int64_t cpu_set, int64_t *threads) {
   BPPSA_REQUIRE(comm != NULL && threads != NULL);
   enum { MACHINE, SET, WORDS };
+  static const char *const may_differ[WORDS] = {NULL};
   char machine[64] = "";
   (void)gethostname(machine, sizeof machine - 1);
-  const int64_t words = WORDS, ranks = bppsa_comm_size(comm), shape[2] = {ranks, WORDS};
-  int64_t mine[WORDS] = {(int64_t)crc32_z(0, (const Bytef *)machine, strlen(machine)), cpu_set}, same = 0;
-  int64_t(*all)[WORDS] = bppsa_calloc(ranks, sizeof *all);
-  if (all == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  const bppsa_view view = bppsa_view_make(mine, BPPSA_I64, 1, &words), to = bppsa_view_make(all, BPPSA_I64, 2, shape);
-  const bppsa_status status = bppsa_comm_allgather(comm, &view, NULL, &to);
-  for (int64_t r = 0; r < ranks; ++r) {
-    same += memcmp(all[r], mine, sizeof mine) == 0 ? 1 : 0;
+  int64_t mine[WORDS] = {(int64_t)crc32_z(0, (const Bytef *)machine, strlen(machine)), cpu_set}, same = 0, *all;
+  BPPSA_TRY(bppsa_ranks_agree(comm, "", WORDS, may_differ, mine, &all));
+  for (int64_t r = 0; r < bppsa_comm_size(comm); ++r) {
+    same += memcmp(&all[r * WORDS], mine, sizeof mine) == 0 ? 1 : 0;
   }
   bppsa_free(all);
-  if (status == BPPSA_OK) {
-    *threads = same > 0 && cpus / same > 1 ? cpus / same : 1;
-  }
-  return status;
+  *threads = cpus / same > 1 ? cpus / same : 1; /* this rank is among them */
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_job_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome) {

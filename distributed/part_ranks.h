@@ -10,10 +10,11 @@
 typedef struct {
   bppsa_train_ranks table; /* what the loop drives */
   bppsa_comm *comm;        /* of all ranks, borrowed */
-  char words[64];          /* where something is not finite: "in schedule 1f1b" */
+  char words[64];          /* say where a number is not finite: "in schedule 1f1b" */
   const bppsa_train_lead *lead;
   bool whole; /* the model has the present weights */
-  /* Takes the model's weights and the loop's optimiser's state over; and puts the present ones there. Collective. */
+  /* `place` takes over the model's weights and the state of the loop's optimiser; `collect` writes the present ones back. Both are
+   * collective. */
   bppsa_status (*place)(void *context);
   bppsa_status (*collect)(void *context);
 } part_ranks;

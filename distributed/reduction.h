@@ -15,7 +15,7 @@ typedef struct {
   int64_t bucket_bytes; /* gradients in a bucket: a bucket is complete when it has so many, >= 1 */
   /* k: the layers whose weight gradients come last; 0: none. -1: the fastest k, measured during the first steps */
   int64_t reverse_first;
-  bool in_order; /* buckets set out as they become complete; otherwise that with the first parameters goes first */
+  bool in_order; /* buckets set out as they become complete; otherwise the bucket with the first parameters goes first */
   /* Ranks along time, where each sample is the work of several ranks; NULL: none. The model is then one of bppsa_split_time_create
    * on `time`, of steps first_step + 1 .. first_step + steps, and each rank's share of the batch is one block. world: all ranks. */
   bppsa_comm *time, *world;

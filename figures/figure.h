@@ -12,7 +12,7 @@ typedef struct {
   const bppsa_figures_request *request;
   const bppsa_network_kind *kind; /* the kind in the request, or the kind in its results */
   const bppsa_figure_page *page;  /* the run's first page; measurements are made for this page */
-  json_t *document;               /* the measurements: "rows" of a benchmark, or "parts" (keep.h) */
+  json_t *document;               /* the measurements: "rows" of a benchmark, or "parts" (keep_measurements.h) */
   json_t *files;                  /* names of the files written so far */
   bool gnuplot;                   /* becomes false when gnuplot turns out not to be installed */
   bppsa_bench_count_rows measured;
@@ -47,12 +47,12 @@ struct bppsa_figure {
   int page;         /* position in bppsa_figure_pages */
   const char *name; /* for example "figure8": names its files and its place on the page */
   bppsa_figure_data *data;
-  const void *of;     /* source of `data` (figures/data.h); NULL: `data` uses only the run */
+  const void *of;     /* source of `data` (figures/figure_data.h); NULL: `data` uses only the run */
   const char *script; /* draws NAME.csv as NAME.svg and NAME.png: `gnuplot -c NAME.gp svg|png`; NULL: no plot */
   bppsa_status (*write)(bppsa_figures *figures, const bppsa_figure *figure); /* writes other files of a drawing; NULL: none */
   const char *title;                                                         /* HTML */
   const char *caption;      /* HTML, placed below a drawing or a table; NULL: none */
-  bool kept;                /* its measurements are kept in a separate file NAME.json (keep.h) */
+  bool kept;                /* its measurements are kept in a separate file NAME.json (keep_measurements.h) */
   const char *without_data; /* HTML that replaces the figure if the run names no data set; NULL: it needs none */
 };
 
@@ -69,7 +69,7 @@ struct bppsa_figure_page {
   const char *run;  /* the kind of run that makes this page: "rnn", "gru", "lstm", "ranks", .. */
   const char *file; /* "index.html" */
   const char *kept; /* the document with the page's measurements, "results.json"; NULL: nothing is measured */
-  const char *list; /* the list in that document: "rows" of a benchmark, or "parts" (keep.h) */
+  const char *list; /* the list in that document: "rows" of a benchmark, or "parts" (keep_measurements.h) */
   const char *title, *heading;
   const char *intro; /* HTML below the heading; NULL: the machine, the verdict and the definition of its times */
   const char *end;   /* HTML below the last figure */

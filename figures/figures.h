@@ -1,15 +1,15 @@
 /* The tables and figures of the papers that this project regenerates: CSV data, SVG and PNG drawings, and pages that compare
  * everything with the papers' numbers.
  *
- * Every table and figure is a row {name, data, script, caption} of one table (figures/table.c). For each page a run makes the data
- * of the page's rows from measurements, training runs, plans or schedules, then writes every row's files and the page. It saves
- * each measurement in the directory as soon as it has it (figures/keep.h).
+ * Every table and figure is a row {name, data, script, caption} of one table (figures/figure_table.c). For each page a run makes
+ * the data of the page's rows from measurements, training runs, plans or schedules, then writes every row's files and the page. It
+ * saves each measurement in the directory as soon as it has it (figures/keep_measurements.h).
  */
 #ifndef BPPSA_FIGURES_FIGURES_H
 #define BPPSA_FIGURES_FIGURES_H
 
 #include "audio/mfcc.h"
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 
 /* The data set to train on. */
 typedef struct {

@@ -5,8 +5,8 @@
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
-#include "figures/dataset.h"
-#include "figures/keep.h"
+#include "figures/figure_data_set.h"
+#include "figures/keep_measurements.h"
 #include "train/loss.h"
 
 const double bppsa_lockstep_rate = 3e-4;

@@ -4,7 +4,7 @@
 #define BPPSA_FIGURES_LOCKSTEP_H
 
 #include "figures/figure.h"
-#include "figures/measured.h"
+#include "figures/measured_rows.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"
 

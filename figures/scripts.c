@@ -219,7 +219,7 @@ const char bppsa_script_schedule_memory[] = POWERS("schedule_memory", "820") //
 
 /* ---- ranks ---- */
 
-/* The rows of one method; rings around noisy ones. */
+/* Picks the rows of one method, and its noisy rows, which get rings. */
 #define RANKS(name)                                                                                                              \
   PANELS(name, "1100", "520")                                                                                                    \
   METHODS("2")                                                                                                                   \
@@ -235,7 +235,7 @@ const char bppsa_script_schedule_memory[] = POWERS("schedule_memory", "820") //
   "set tmargin at screen 0.92\n"
 #define RANKS_LEFT "set lmargin at screen 0.08\nset rmargin at screen 0.47\n"
 #define RANKS_RIGHT "set lmargin at screen 0.58\nset rmargin at screen 0.97\n"
-/* Measured, dashed the model, rings. */
+/* Draws measured times, the model's as dashed lines, and the rings. */
 #define RANKS_TIMES(network)                                                                                                     \
   "set ylabel 'milliseconds of the slowest rank'\n"                                                                              \
   "plot for [i = 1:count] data using 3:(only(i, " network ", 4)) every ::1 with linespoints lc rgb colour(i) lw 2 pt 7, \\\n"    \
@@ -312,7 +312,7 @@ const char bppsa_script_forward_steps[] = PANELS("forward_steps", "1100", "520")
 
 /* ---- old and predicted weights ---- */
 
-/* Panels in columns, one for each task, under each other in two rows. `found` are the tasks, `task` is the column's. */
+/* Places the panels: a column for each task, two rows. found: all tasks; task: that of the column. */
 #define TASKS                                                                                                                    \
   "found = system(\"awk -F, 'NR > 1 && !seen[$1]++ { printf \\\"%s \\\", $1 }' \" . data)\n"                                     \
   "columns = words(found)\n"                                                                                                     \
@@ -345,7 +345,7 @@ const char bppsa_script_prediction[] = PANELS("prediction", "1200", "760") //
     "  for [s = 1:3] NaN with lines lc rgb colours[s + 1] lw 1.5 dt 2 title sprintf('stale, s = %d', s)\n"
     "unset multiplot\n";
 
-/* Means as curves, ranges as bars, accuracy above, loss below. */
+/* Draws means as curves and ranges as bars: accuracy above, loss below. */
 #define STALENESS(name)                                                                                                          \
   PANELS(name, "1200", "760")                                                                                                    \
   METHODS("2")                                                                                                                   \

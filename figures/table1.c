@@ -9,8 +9,8 @@
 #include "core/base/alloc.h"
 #include "core/measure/residual.h"
 #include "core/measure/rounds.h"
-#include "figures/data.h"
-#include "figures/keep.h"
+#include "figures/figure_data.h"
+#include "figures/keep_measurements.h"
 #include "jacobian/jacobian.h"
 
 static const struct {

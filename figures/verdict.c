@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "figures/measured.h"
+#include "figures/measured_rows.h"
 
 const char bppsa_figures_definition[] =
     "<p class=\"note\">Every ratio of BP to a scan on this page is the time of one <b>forward and one backward pass</b> by BP "

@@ -57,7 +57,8 @@ template <typename real> struct gru_unit {
     saved[1] = z;
     saved[2] = m;
     saved[3] = of.code;
-    return z * (before - of.n) + (signbit(z) ? before : of.n); /* the nearer of the two, and a part of their difference */
+    return z * (before - of.n) +
+           (signbit(z) ? before : of.n); /* the nearer of old state and n, plus a part of their difference */
   }
 };
 

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/compute/simd.h"
+
 #define BPPSA_GRU_KERNELS(real, suffix)                                                                                          \
   typedef struct {                                                                                                               \
     void (*forward)(int64_t rows, int64_t n, const real *pre, const real *before, const real *far, const real *far_h,            \
@@ -23,14 +25,9 @@
 BPPSA_GRU_KERNELS(float, f32)
 BPPSA_GRU_KERNELS(double, f64)
 
-typedef struct {
-  bppsa_gru_f32 f32;
-  bppsa_gru_f64 f64;
-} bppsa_gru_kernels;
+BPPSA_SIMD_DECLARE_TABLES(bppsa_gru)
 
-/* The kernels of the instruction set that core/compute/simd.h has chosen. */
-const bppsa_gru_kernels *bppsa_gru_kernels_get(void);
-
-extern const bppsa_gru_kernels bppsa_gru_portable, bppsa_gru_avx2, bppsa_gru_avx512;
+/* The kernels of one real type, for a file that includes core/compute/real.h. */
+#define GRU_KERNELS (&bppsa_gru_kernels_get()->REAL_FIELD)
 
 #endif

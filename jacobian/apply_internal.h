@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Mat-vecs that share a launch at most. */
+/* The most mat-vecs that share a launch. */
 enum { APPLY_TOGETHER = 42 };
 
 struct bppsa_apply {

@@ -19,9 +19,9 @@ template <typename real> struct apply_operands {
   int32_t lanes; /* threads for each row, a power of two up to a warp */
 };
 
-/* sum[s] += the thread's share of row `from` .. `from + length` - 1 of A_s times x_s, for samples s0 .. s0 + last; the sums behind
- * are those of the last sample once more. COMMON: the samples share A's values. The thread's entries come one after the other, but
- * the reads of AHEAD of them are under way at once: columns and values, then x. A read beyond the row is one of its last entry. */
+/* sum[s] += the thread's share of row `from` .. `from + length` - 1 of A_s times x_s, for samples s0 .. s0 + last; further sums
+ * repeat the last sample. COMMON: the samples share A's values. A thread adds its entries in order, but has the reads of AHEAD of
+ * them under way at once: columns and values, then x. Beyond the row it reads the last entry again. */
 template <typename real, int SAMPLES, bool COMMON>
 __device__ inline void apply_row(const apply_operands<real> &o, int64_t s0, int last, int64_t from, int length, int lane,
                                  real (&sum)[SAMPLES]) {

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* What is read at most, so that the worst file takes less than 1 GiB and 5 s: bytes and rows of a Matrix Market file. */
+/* The most bytes, and the most rows, of a Matrix Market file that is read, so that the worst file takes less than 1 GiB and 5 s. */
 #define BPPSA_MTX_LIMIT ((int64_t)64 << 20)
 #define BPPSA_MTX_ROWS ((int64_t)16 << 20)
 
@@ -42,7 +42,7 @@ bppsa_status bppsa_csr_load_mtx(const char *path, bppsa_csr_matrix *matrix);
 /* Chooses the format by the ending of the path, .npz or .mtx. ERR_ARGUMENT: another ending. */
 bppsa_status bppsa_csr_save(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values);
 bppsa_status bppsa_csr_check_path(const char *path);
-/* Knows the format by the file's content, whatever its name. */
+/* Recognises the format by the file's content, whatever its name. */
 bppsa_status bppsa_csr_load(const char *path, bppsa_csr_matrix *matrix);
 
 #ifdef __cplusplus

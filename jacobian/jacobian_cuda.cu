@@ -30,8 +30,8 @@ struct bppsa_jacobian_gpu {
 namespace {
 
 enum { THREADS = 256, WARP = 32, LINE_BYTES = 128, STAGED_BYTES = 24 * 1024, MOST_ACROSS = 128, MOST_COLS = 256 };
-/* Bounds on the number of blocks, for 132 multiprocessors: so many blocks that the last ones to finish do not matter, and so much
- * to write for each that its start does not. */
+/* Bounds on the number of blocks, for 132 multiprocessors. There are so many that it does not matter which one ends last, and each
+ * has so much to write that its start does not matter. */
 enum { FEW_BLOCKS = 4 * 132, MANY_BLOCKS = 16 * 132, LEAST_BYTES = 16 * 1024, MOST_Y = 65535 };
 enum { FACTOR_BYTES = 4 << 20 };
 

@@ -2,9 +2,8 @@
  * kernel writes values in their order, the threads of a warp side by side, from registers that are computed once for as many rows,
  * planes or samples as possible.
  *
- * The bits are those of the CPU (conv.inc, pool.inc, diagonal.inc, step.inc): the same operations in the same order, none
- * contracted (--fmad=false), no library functions. Only the payload of a NaN may differ.
- */
+ * The bits are those of the CPU (conv.inc, pooling.inc, diagonal.inc, step.inc): the same operations in the same order, none
+ * contracted (--fmad=false), no library functions. Only the payload of a NaN may differ. */
 #ifndef BPPSA_JACOBIAN_JACOBIAN_KERNELS_CUH
 #define BPPSA_JACOBIAN_JACOBIAN_KERNELS_CUH
 

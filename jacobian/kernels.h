@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "core/compute/simd.h"
+
 #define BPPSA_JACOBIAN_KERNELS(real, suffix)                                                                                     \
   typedef struct {                                                                                                               \
     /* y[i] = 0 where x[i] <= 0, else 1: NaN gives 1 */                                                                          \
@@ -26,16 +28,9 @@
 BPPSA_JACOBIAN_KERNELS(float, f32)
 BPPSA_JACOBIAN_KERNELS(double, f64)
 
-typedef struct {
-  bppsa_jacobian_f32 f32;
-  bppsa_jacobian_f64 f64;
-} bppsa_jacobian_kernels;
+BPPSA_SIMD_DECLARE_TABLES(bppsa_jacobian)
 
-/* The kernels of the instruction set that core/compute/simd.h has chosen. */
-const bppsa_jacobian_kernels *bppsa_jacobian_kernels_get(void);
 /* The kernels of one real type, for a file that includes core/compute/real.h. */
 #define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->REAL_FIELD)
-
-extern const bppsa_jacobian_kernels bppsa_jacobian_portable, bppsa_jacobian_avx2, bppsa_jacobian_avx512;
 
 #endif

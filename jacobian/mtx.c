@@ -60,7 +60,7 @@ struct cursor {
   int64_t size, at, line;
   int64_t begin; /* of the line that is read */
   const field *field;
-  int mirror; /* 0: every entry is in the file; 1, -1: of (i, j) and (j, i) one is, the other is the same, or its negative */
+  int mirror; /* 0: the file has every entry; 1, -1: it has one of (i, j) and (j, i), and the other is equal, or the negative */
 };
 
 /* Refuses the line that is read, and quotes it. */

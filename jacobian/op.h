@@ -29,20 +29,19 @@ typedef enum {
 enum { BPPSA_STEP_GATES = 8 }; /* the most gates of a step */
 
 /* A recurrent cell's step h = f(W_ih x + b_ih, W_hh h_{-1} + b_hh, h_{-1}) as an operator; the cells' folders provide such tables
- * (bppsa_rnn_step, bppsa_gru_step). Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. Of a cell whose state
- * is a pair (h, c) (bppsa_lstm_step), with b = d_K,
+ * (bppsa_rnn_step, bppsa_gru_step). Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. A cell whose state
+ * is a pair (h, c) (bppsa_lstm_step) has, with b = d_K,
  *
  *     Jᵀ = | (Σ_{k < K-1} W_kᵀ diag(d_k)) diag(b) + W_{K-1}ᵀ diag(d_{K-1})    Σ_{k < K-1} W_kᵀ diag(d_k) |
- *          | diag(e) diag(b)                                                 diag(e)                    |
- */
+ *          | diag(e) diag(b)                                                 diag(e)                    | */
 typedef struct {
   const char *name; /* "rnn" */
   int64_t gates;    /* number of blocks, 1 .. BPPSA_STEP_GATES */
   bool diagonal;    /* e is present */
   bool pair;        /* the state is a pair (h, c), C = 2H numbers; e must be present */
-  /* Computes d [gates] of one unit, then e if it is present, then b of a pair, from x = W_ih x + b_ih [gates],
-   * h = W_hh h_{-1} + b_hh [gates] and h_{-1}, of a pair c_{-1}. x and h are float64 for both types, because rounded next to a
-   * large bias a product would lose digits that the factors need. NULL: the step has no factors of this type. */
+  /* Computes d [gates] of one unit, then e if it is present, then b of a pair, from x = W_ih x + b_ih [gates], h = W_hh h_{-1} +
+   * b_hh [gates], and h_{-1}, or c_{-1} of a pair. x and h are float64 for both types: a product that is rounded next to a large
+   * bias loses digits that the factors need. NULL: the step has no factors of this type. */
   void (*factors_f32)(bool relu, const double *x, const double *h, float before, float *d);
   void (*factors_f64)(bool relu, const double *x, const double *h, double before, double *d);
   /* Returns the table of kernels that compute the same factors on a GPU. The table's members are private to the library, so a
@@ -95,7 +94,7 @@ typedef struct {
 } bppsa_op_size;
 bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size);
 
-/* H of a step's cell; of other operators C. */
+/* H of a step's cell, C of other operators. */
 int64_t bppsa_op_units(const bppsa_op *op);
 /* Number of weights on which the Jacobian depends: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);

@@ -206,8 +206,8 @@ int64_t bppsa_product_widest(const bppsa_csr *csr) {
   return csr->blocks->col_channels / csr->blocks->groups * widest_positions(&csr->blocks->positions);
 }
 
-/* *row_reals: at most the channels of a row of C times its positions. *row_block: row channels whose results fit into the
- * second-level cache, a multiple of 8. */
+/* Chooses *row_reals, the most that a row of C needs, its channels times its positions; and *row_block, a multiple of 8: row
+ * channels whose results fit into the second-level cache. */
 static void choose_block(const bppsa_product *p, int64_t *row_reals, int64_t *row_block) {
   const bppsa_csr_blocks *c = p->pattern.blocks;
   const int64_t rows = c->row_channels / c->groups, room = 65536;

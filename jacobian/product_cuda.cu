@@ -243,8 +243,8 @@ template <typename real, int TILE, int SIDE> void run_bands(const passes &w) {
 
 /* ---- channel structure ---- */
 
-/* The samples of a pass in a round: each round packs the next samples of every pass, as many as fit. Returns their number, first
- * *from; 0: the pass is of another kind, or done. */
+/* Finds the samples of a pass in a round: each round packs the next samples of every pass, as many as fit. Returns how many, the
+ * first in *from; 0: the pass is of another kind, or done. */
 int64_t round_of(const passes &w, int64_t round, const bppsa_product_pass &pass, int64_t *from) {
   const bppsa_product *p = pass.product;
   if (p->info.kind != BPPSA_PRODUCT_CONV || p->pattern.nnz == 0) {
@@ -255,7 +255,7 @@ int64_t round_of(const passes &w, int64_t round, const bppsa_product_pass &pass,
   return left < 0 ? 0 : left < p->gpu.samples ? left : p->gpu.samples;
 }
 
-/* Units of packing: shared values are packed once. */
+/* The number of units to pack: values that the samples share are packed once. */
 int64_t packed_units(bppsa_csr_values values, int64_t from, int64_t count) {
   return values.stride != 0 ? count : from == 0;
 }

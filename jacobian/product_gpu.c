@@ -36,8 +36,8 @@ static int32_t tile_for(int64_t rows, int64_t columns) {
   return least > 32 ? 64 : least > 16 ? 32 : 16;
 }
 
-/* Row and column channels and depth of one GEMM in a product with channel structure, and the number of such GEMMs for an entry of
- * S_C. */
+/* The row channels, column channels and depth of one GEMM in a product with channel structure, and the number of such GEMMs for an
+ * entry of S_C. */
 typedef struct {
   int64_t rows, columns, depth, parts;
 } conv_shape;

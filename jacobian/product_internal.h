@@ -147,7 +147,7 @@ void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_valu
 
 /* ---- on a GPU (product_gpu.c: plans; product_cuda.cu or product_nocuda.c: passes) ---- */
 
-/* Products that share a launch at most: items of a group (core/compute/launch_group.cuh), by kernel. */
+/* The most products that share a launch, by kernel: items of a group (core/compute/launch_group.cuh). */
 enum {
   PRODUCT_COLUMNS_TOGETHER = 56,
   PRODUCT_ROWS_TOGETHER = 42,
@@ -157,8 +157,8 @@ enum {
   PRODUCT_CONV_TOGETHER = 24
 };
 
-/* Bytes of GPU memory for indices and for scratch; the side of a tile, 0 for kinds without; FLOPs that a pass executes, 2 for each
- * multiplication; seconds that a pass over a batch takes, predicted (product_gpu_cost.c). */
+/* Bytes of GPU memory for indices and for scratch; the side of a tile, 0 for kinds that have none; the FLOPs of a pass, 2 for each
+ * multiplication; the seconds that a pass over a batch is predicted to take (product_gpu_cost.c). */
 int64_t bppsa_product_gpu_index_bytes(const bppsa_product *p, bppsa_product_kind kind);
 int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind);
 int32_t bppsa_product_gpu_tile(const bppsa_product *p, bppsa_product_kind kind);

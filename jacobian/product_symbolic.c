@@ -49,7 +49,7 @@ static void free_workspaces(workspace *spaces, int32_t threads) {
   bppsa_free(spaces);
 }
 
-/* *work: of a loop over all rows. */
+/* *work: that of a loop over all rows, for bppsa_parallel_for. */
 static workspace *make_workspaces(const bppsa_csr *a, const bppsa_csr *b, int32_t threads, double *work) {
   int64_t most = 0;
   double all = 0;
@@ -119,7 +119,7 @@ static int64_t collect_marked(const bppsa_csr *a, const bppsa_csr *b, int64_t ro
   return distinct;
 }
 
-/* The columns of one row of C, in order. *sorted: the row was sorted and has no positions. */
+/* Collects the columns of one row of C, in order. *sorted: the row was sorted and has no positions. */
 static int64_t collect(const bppsa_csr *a, const bppsa_csr *b, int64_t row, const workspace *w, bool *sorted) {
   *sorted = w->bits == NULL || row_pairs(a, b, row) * 16 < b->cols / 64;
   return *sorted ? collect_sorted(a, b, row, w->columns) : collect_marked(a, b, row, w);

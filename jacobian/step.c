@@ -19,12 +19,12 @@ bool bppsa_jacobian_step_has(const bppsa_op *op, bppsa_dtype dtype) {
   return dtype == BPPSA_F32 ? op->step->factors_f32 != NULL : op->step->factors_f64 != NULL;
 }
 
-/* Gates that lead to output j of Jᵀ: of a pair the last one does not lead to c. */
+/* The number of gates that lead to output j of Jᵀ; a pair's last gate does not lead to c. */
 static int64_t gates_to(const bppsa_op *op, int64_t j) {
   return gates_of(op) - (j >= bppsa_op_units(op));
 }
 
-/* Is entry (i, j) of Jᵀ in the pattern? Gate k contributes W_k[j][i] to it. From c of a pair only e leads on. */
+/* Is entry (i, j) of Jᵀ in the pattern? Gate k contributes W_k[j][i] to it. c of a pair leads on through e alone. */
 static bool is_kept(const bppsa_op *op, const uint8_t *mask, int64_t i, int64_t j) {
   const int64_t h = bppsa_op_units(op);
   const bool on_diagonal = op->step->diagonal && i % h == j % h && (op->step->pair ? i >= h : i == j);
@@ -35,7 +35,7 @@ static bool is_kept(const bppsa_op *op, const uint8_t *mask, int64_t i, int64_t 
   return kept;
 }
 
-/* A pattern entry by entry: that of a mask, and of a pair, which has no blocks of one kind. */
+/* Lists a pattern entry by entry: for a mask, and for a pair, whose Jacobian does not consist of equal blocks. */
 static bppsa_status list_entries(bppsa_jacobian *j, const uint8_t *mask) {
   const int64_t size = j->op.in[0];
   int64_t nnz = 0, at = 0;

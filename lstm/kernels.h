@@ -2,13 +2,16 @@
  * the kernels of core/compute/simd.h. Internal.
  *
  * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: the signed halves
- * (core/compute/simd_vectors.inc) of i and f, then g, that of o, and tanh(c). g and carried are gradients of states, [rows][2][n]:
- * of h, then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step before. */
+ * (core/compute/simd_vectors.inc) of i and f, then g, the signed half of o, and tanh(c). g and carried are gradients of states,
+ * [rows][2][n]: of h, then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step
+ * before. */
 #ifndef BPPSA_LSTM_KERNELS_H
 #define BPPSA_LSTM_KERNELS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "core/compute/simd.h"
 
 enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
 
@@ -25,14 +28,9 @@ enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
 BPPSA_LSTM_KERNELS(float, f32)
 BPPSA_LSTM_KERNELS(double, f64)
 
-typedef struct {
-  bppsa_lstm_f32 f32;
-  bppsa_lstm_f64 f64;
-} bppsa_lstm_kernels;
+BPPSA_SIMD_DECLARE_TABLES(bppsa_lstm)
 
-/* The kernels of the instruction set that core/compute/simd.h has chosen. */
-const bppsa_lstm_kernels *bppsa_lstm_kernels_get(void);
-
-extern const bppsa_lstm_kernels bppsa_lstm_portable, bppsa_lstm_avx2, bppsa_lstm_avx512;
+/* The kernels of one real type, for a file that includes core/compute/real.h. */
+#define LSTM_KERNELS (&bppsa_lstm_kernels_get()->REAL_FIELD)
 
 #endif

@@ -7,7 +7,7 @@
 #include "recurrent/gpu/cell_cuda.cuh"
 #include "recurrent/gpu/kept.cuh"
 
-/* The equations of lstm/lstm.h. saved: the signed halves of i and f, g, that of o, and tanh(c). */
+/* The equations of lstm/lstm.h. saved: the signed halves of i and f, then g, the signed half of o, and tanh(c). */
 template <typename real> struct lstm_unit {
   enum { MATRICES = 4, SAVED = 5, DIAGONAL = 1, SPLIT = 0, PAIR = 1, FAR = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real i, f, g, o, out, h, c; /* as saved, out: tanh(c); h and c of step t - 1 */

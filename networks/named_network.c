@@ -73,7 +73,7 @@ bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const b
 
 /* Compares outputs and classes with the data's. A network that has no weights, and whose size is not fixed, takes the data's. */
 static bppsa_status match_classes(const char *whose, const bppsa_network_config *config, const bppsa_dataset *dataset) {
-  if (dataset->real_targets && config->classes != dataset->classes) {
+  if (bppsa_objective_real(&dataset->objective) && config->classes != dataset->classes) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " outputs, expected %" PRId64 ", the data's targets", whose,
                       config->classes, dataset->classes);
   }

@@ -2,9 +2,7 @@
  * that it is imported, and layers and scans work, where they are missing. Each function here stands in front of the one of the same
  * name and hands the call on. Where the library is missing it returns 0, but commands ask bppsa_python_load first. */
 #include <jansson.h>
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <zlib.h>
 
 #include "core/compute/library.h"
@@ -55,59 +53,43 @@ static struct {
   ZLIB_FUNCTIONS(MEMBER)
   __typeof__(&json_delete) json_delete;
   __typeof__(&json_vpack_ex) json_vpack_ex;
-} late;
+} loaded;
 
-static char problem[256]; /* "": both are loaded */
-
-static void load(void) {
-#define LOOK_UP(type, name, parameters, arguments) {#name, (void **)(void *)&late.name},
-  static const bppsa_library_function jansson[] = {JANSSON_FUNCTIONS(LOOK_UP){"json_delete", (void **)(void *)&late.json_delete},
-                                                   {"json_vpack_ex", (void **)(void *)&late.json_vpack_ex}},
-                                      zlib[] = {ZLIB_FUNCTIONS(LOOK_UP)};
-  static const struct {
-    const char *file, *package; /* Debian's */
-    const bppsa_library_function *functions;
-    size_t count;
-  } libraries[] = {{"libjansson.so.4", "libjansson4", jansson, sizeof jansson / sizeof jansson[0]},
-                   {"libz.so.1", "zlib1g", zlib, sizeof zlib / sizeof zlib[0]}};
-  for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; ++i) {
-    char why[200];
-    if (!bppsa_library_load(libraries[i].file, libraries[i].count, libraries[i].functions, why, sizeof why)) {
-      snprintf(problem, sizeof problem, "%s; install %s", why, libraries[i].package);
-      return;
-    }
-  }
-}
+#define LOOK_UP(type, name, parameters, arguments) BPPSA_LIBRARY_FUNCTION(name)
+static const bppsa_library_function jansson[] = {JANSSON_FUNCTIONS(LOOK_UP) BPPSA_LIBRARY_FUNCTION(json_delete)
+                                                     BPPSA_LIBRARY_FUNCTION(json_vpack_ex)};
+static const bppsa_library_function zlib[] = {ZLIB_FUNCTIONS(LOOK_UP)};
+static const bppsa_library list[] = {
+    BPPSA_LIBRARY("libjansson.so.4", "libjansson4", jansson), BPPSA_LIBRARY("libz.so.1", "zlib1g", zlib), {.file = NULL}};
+static bppsa_libraries libraries = BPPSA_LIBRARIES(list);
 
 static bool ready(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  (void)pthread_once(&once, load);
-  return problem[0] == '\0';
+  return bppsa_libraries_load(&libraries) == NULL;
 }
 
 bppsa_status bppsa_python_load(void) {
-  return ready() ? BPPSA_OK : bppsa_fail(BPPSA_ERR_LIBRARY, "commands: %s", problem);
+  return ready() ? BPPSA_OK : bppsa_fail(BPPSA_ERR_LIBRARY, "commands: %s", libraries.problem);
 }
 
 /* ---- the functions ---- */
 
 #define STAND_IN(type, name, parameters, arguments)                                                                              \
   type name parameters {                                                                                                         \
-    return ready() ? late.name arguments : (type)0;                                                                              \
+    return ready() ? loaded.name arguments : (type)0;                                                                            \
   }
 JANSSON_FUNCTIONS(STAND_IN)
 ZLIB_FUNCTIONS(STAND_IN)
 
 void json_delete(json_t *value) {
   if (ready()) {
-    late.json_delete(value);
+    loaded.json_delete(value);
   }
 }
 
 json_t *json_pack(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  json_t *value = ready() ? late.json_vpack_ex(NULL, 0, format, arguments) : NULL;
+  json_t *value = ready() ? loaded.json_vpack_ex(NULL, 0, format, arguments) : NULL;
   va_end(arguments);
   return value;
 }

@@ -1,11 +1,9 @@
-/* The biases of a layer for its forward pass on a CPU: in one array, or, for cells that add far parts themselves, in near and far
- * parts (core/compute/far_bias.h). n->bias [4][G·H]:
+/* Prepares the biases of a layer for its forward pass on a CPU: the whole biases, or, for cells that add far parts themselves,
+ * near and far parts (core/compute/far_bias.h). n->bias [4][G·H]:
  *
- *   0   b_ih (+ b_hh unless separate_bias)    of the near parts
- *   1   b_hh                                  likewise
- *   2   far parts of b_ih + b_hh; from the gate split_from on, of a cell that splits, of b_ih alone
- *   3   far parts of b_hh from the gate split_from on
- */
+ * 0   b_ih (+ b_hh unless separate_bias)    of the near parts 1   b_hh                                  likewise 2   far parts of
+ * b_ih + b_hh; from the gate split_from on, of a cell that splits, of b_ih alone 3   far parts of b_hh from the gate split_from
+ * on */
 #include "core/compute/far_bias.h"
 #include "recurrent/recurrent_internal.h"
 

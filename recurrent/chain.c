@@ -9,23 +9,24 @@
 
 enum { NETWORKS = 3, PARAMETERS = MOST_PARAMETERS + HEAD_PARAMETERS /* of one layer and the head */ };
 
-/* Networks of one layer compute the passes; for each pass they borrow the arrays that the chain's caller has. */
+/* Networks of one layer compute the passes. For each pass they borrow the arrays of the chain's caller. */
 typedef struct {
   bppsa_chain base;
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
   int32_t threads;
-  recurrent_network *networks[NETWORKS]; /* of the first layer, of those between, of the last; of one layer the last alone */
-  bppsa_chain_layer *layers;             /* size L + 1 */
-  bppsa_parameter *parameters;           /* of all layers and the head */
-  char (*names)[NAME_SIZE];              /* of the parameters, then of the layers */
+  recurrent_network
+      *networks[NETWORKS];     /* for the first layer, the layers between, the last layer; a single layer has the last alone */
+  bppsa_chain_layer *layers;   /* size L + 1 */
+  bppsa_parameter *parameters; /* of all layers and the head */
+  char (*names)[NAME_SIZE];    /* of the parameters, then of the layers */
 } recurrent_chain;
 
 static int64_t size_of(const recurrent_chain *c) {
   return (int64_t)bppsa_dtype_size(c->config.dtype);
 }
 
-/* The network that computes a layer; the head is computed by the last layer's. */
+/* Returns the network that computes a layer; the last layer's network computes the head too. */
 static recurrent_network *network_of(const recurrent_chain *c, int64_t layer) {
   const int64_t last = c->config.layers - 1;
   return c->networks[layer >= last ? 2 : layer > 0 ? 1 : 0];
@@ -33,7 +34,7 @@ static recurrent_network *network_of(const recurrent_chain *c, int64_t layer) {
 
 /* ---- borrowed arrays ---- */
 
-/* What a network owns, while it borrows arrays for a pass. */
+/* The arrays that a network owns, kept here while it borrows others for a pass. */
 typedef struct {
   recurrent_network *n;
   recurrent_network own;
@@ -64,7 +65,7 @@ static bppsa_status copy_parameter(const recurrent_network *n, const bppsa_param
                                        1);
 }
 
-/* A network on a GPU has weights of its own, which become those that the pass sees. */
+/* Copies the weights of this pass to those that a network on a GPU has of its own. */
 static bppsa_status see_weights(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *weights) {
   bppsa_parameter *parameters = parameters_of(c, n, layer);
   for (int64_t i = 0; i < c->layers[layer].parameters; ++i) {
@@ -77,7 +78,7 @@ static bppsa_status see_weights(const recurrent_chain *c, recurrent_network *n, 
   return BPPSA_OK;
 }
 
-/* Before a pass on the host: its gradients are the caller's. */
+/* Before a pass on the host: the network writes its gradients to the caller's arrays. */
 static void lend_gradients(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *gradients) {
   bppsa_parameter *parameters = parameters_of(c, n, layer);
   for (int64_t i = 0; gradients != NULL && c->base.device == NULL && i < c->layers[layer].parameters; ++i) {
@@ -85,7 +86,7 @@ static void lend_gradients(const recurrent_chain *c, recurrent_network *n, int64
   }
 }
 
-/* Behind a pass on a GPU: brings its gradients to the caller. */
+/* After a pass on a GPU: copies the network's gradients to the caller's arrays. */
 static bppsa_status fetch_gradients(const recurrent_chain *c, recurrent_network *n, int64_t layer, void *const *gradients) {
   const bppsa_parameter *parameters = parameters_of(c, n, layer);
   for (int64_t i = 0; gradients != NULL && c->base.device != NULL && i < c->layers[layer].parameters; ++i) {
@@ -136,8 +137,8 @@ static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, 
   return status;
 }
 
-/* The head's gradients, of which each may be left out. Of a pair the network has the gradients of both halves, of which h's go on.
- */
+/* Computes the head's gradients, each of which may be left out. For a pair the network holds the gradients of both halves; those
+ * of h go on to the caller. */
 static bppsa_status head_backward(const recurrent_chain *c, recurrent_network *n, const void *dy, const void *x, bool weights,
                                   void *dx) {
   const int64_t half = c->config.hidden * size_of(c), state = bppsa_recurrent_state_size(n) * size_of(c);
@@ -153,7 +154,7 @@ static bppsa_status head_backward(const recurrent_chain *c, recurrent_network *n
                        : BPPSA_OK;
 }
 
-/* A recurrent layer's gradients. dx [T,b,I], or [T+1,b,H] with zeros in front. */
+/* Computes a recurrent layer's gradients. dx [T,b,I], or [T+1,b,H] with zeros in front. */
 static bppsa_status layer_backward(const recurrent_chain *c, recurrent_network *n, int64_t layer, const void *dy, const void *x,
                                    const void *y, const void *kept, bool weights, void *dx) {
   const int64_t half = c->config.hidden * size_of(c), state = bppsa_recurrent_state_size(n) * size_of(c);

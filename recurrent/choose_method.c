@@ -1,9 +1,9 @@
-/* Resolves `auto` for a recurrent network: one method for all its layers, by the cost model. BP is the linear scan and costs the
- * same; of the two backward = AUTO takes BP, which needs no plan. */
+/* Resolves `auto` for a recurrent network: one method for all its layers, by the cost model. BP computes the linear scan and costs
+ * the same, so backward = AUTO prefers BP, which needs no plan. */
 #include "core/base/alloc.h"
 #include "recurrent/recurrent.h"
 
-/* Predicted seconds and bytes of held products, for all layers. */
+/* Predicts seconds, and bytes of held products, for all layers. */
 static bppsa_status cost(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device, double *seconds,
                          int64_t *held) {
   *seconds = 0;

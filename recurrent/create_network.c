@@ -87,7 +87,8 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   }
   const bppsa_forward_part *part = &c->part;
   if (part->seq_len != 0 && (part->seq_len < c->seq_len || part->first < 0 || part->first > part->seq_len - c->seq_len)) {
-    const int64_t most = INT64_MAX - c->seq_len, first = part->first < most ? part->first : most; /* as far as it can be said */
+    const int64_t most = INT64_MAX - c->seq_len,
+                  first = part->first < most ? part->first : most; /* the largest number that does not overflow */
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "steps %lld .. %lld of a sequence of %lld, expected a part of it", (long long)first + 1,
                       (long long)(first + c->seq_len), (long long)part->seq_len);
   }
@@ -277,7 +278,7 @@ bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *
                                .most_hidden = device == BPPSA_CPU ? 0 : BPPSA_FORWARD_GPU_HIDDEN};
 }
 
-/* As the backend knows its device. */
+/* The shape, with the sizes that the backend asks its device for. */
 static bppsa_forward_shape shape_on(const recurrent_network *n, const bppsa_device *device) {
   bppsa_forward_shape shape =
       bppsa_recurrent_forward_shape(&n->config, n->cell, bppsa_device_get_kind(device), n->forward.multiprocessors);
@@ -336,7 +337,7 @@ bppsa_status bppsa_recurrent_plan_forward(const bppsa_recurrent_config *config, 
                                           const bppsa_device *device, bppsa_forward_plan *plan) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && plan != NULL);
   recurrent_network n = {.config = *config, .cell = cell, .backend = backends[bppsa_device_get_kind(device)]};
-  n.config.seq_len = 1; /* the device is asked for what it can do, not whether it has room for all steps */
+  n.config.seq_len = 1; /* this asks the device what it can do, not whether it has room for all steps */
   bppsa_status status = n.backend->create(&n, device);
   if (status == BPPSA_OK) {
     bppsa_forward_shape shape = shape_on(&n, device);

@@ -3,8 +3,7 @@
  * A direction of a layer is computed like a layer: it walks from its first row to its last one. For the reverse direction the rows
  * of its input are turned, each sample's last step first, and so its states and gradients stand in the order in which it walks.
  * Rows that both directions see, the outputs of a level [forward, reverse] and their gradients, stand in the order of time; a
- * reverse layer's rows are turned on the way. Of samples that have lengths each turns within its own steps.
- */
+ * reverse layer's rows are turned on the way. A sample that has a length turns within its own steps. */
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -70,14 +69,14 @@ bppsa_status bppsa_sides_move(const recurrent_network *n, const recurrent_rows *
   return BPPSA_OK;
 }
 
-/* Moves all rows of the present batch, the reverse direction's to their mirrors. */
+/* Moves all rows of the present batch; those of the reverse direction go to their mirrors. */
 static bppsa_status move(const recurrent_network *n, int64_t l, const void *from, int64_t from_row, void *to, int64_t to_row,
                          int64_t width, bool added) {
   const recurrent_rows rows = {from, to, bppsa_ragged_rows(n), from_row, to_row, width, l % 2 == 1, added};
   return n->backend->move(n, &rows);
 }
 
-/* The half of rows [2H] that a layer has. */
+/* The half of rows [2H] that belongs to a layer. */
 static void *half_of(const recurrent_network *n, int64_t l, const void *rows) {
   return bppsa_recurrent_offset(n, rows, l % 2 * n->config.hidden);
 }

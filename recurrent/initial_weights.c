@@ -7,7 +7,7 @@
 #include "core/base/philox.h"
 #include "recurrent/recurrent_internal.h"
 
-/* The numbers of a parameter: those that it has in a network with biases, whose weights are the same. */
+/* Returns the stream of a parameter's random numbers: that of a network with biases, so that weights are the same without them. */
 static uint64_t stream_of(const recurrent_network *n, int64_t parameter, bool normal) {
   const int64_t head = bppsa_recurrent_parameters(&n->config, false), of_layer = bppsa_recurrent_layer_parameters(&n->config);
   parameter += (MOST_PARAMETERS - of_layer) * (parameter < head ? parameter / of_layer : bppsa_recurrent_layers(&n->config));

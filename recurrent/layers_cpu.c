@@ -70,7 +70,7 @@ static int64_t window_steps(const recurrent_network *n) {
   return (rows + n->batch - 1) / n->batch;
 }
 
-/* Calls a cell's function for one block of samples; columns and diagonal at the first step. */
+/* Calls a cell's function for one block of samples; columns and diagonal begin at the first step. */
 static void cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
                        int64_t first, int64_t samples, void *const *columns, void *diagonal) {
   const recurrent_layer *layer = &n->layers[l];
@@ -175,7 +175,7 @@ static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
   }
 }
 
-/* The state in front of the first step, of layer l: from h0 [L][b][S], or zeros. */
+/* Sets the state of layer l in front of the first step: from h0 [L][b][S], or zeros. */
 static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const recurrent_layer *layer = &n->layers[l];
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
@@ -277,8 +277,9 @@ static void *end_of_g(const recurrent_network *n, int64_t rows, int64_t width) {
   return bppsa_recurrent_offset(n, n->g, (n->batch + bppsa_ragged_rows(n)) * bppsa_recurrent_state_size(n) - rows * width);
 }
 
-/* Makes the gradients of h in the last `rows` rows, which stand without gaps at the end of g, gradients of states, and u_0 = 0: of
- * a pair a row moves to the front, to its place, and 0 for c follows. It never reaches a row that has not moved. */
+/* Turns the gradients of h in the last `rows` rows, which stand without gaps at the end of g, into gradients of states, with u_0 =
+ * 0. For a pair each row moves to its place further in front, and 0 for c follows it; it never overwrites a row that has not
+ * moved. */
 static void spread_gradients(const recurrent_network *n, int64_t rows) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
   memset(n->g, 0, (size_t)(n->batch * size * size_of(n)));
@@ -401,7 +402,7 @@ typedef struct {
   int64_t samples;
 } step_pass;
 
-/* Calls a cell's function for single steps of a stretch: it finds the rows of the step alone. */
+/* Calls a cell's function for single steps of a stretch, so that it finds the rows of the step alone. */
 static void sweep_step(const void *context, int32_t worker, int64_t first, int64_t end) {
   const step_pass *p = context;
   const recurrent_network *n = p->n;
@@ -431,7 +432,7 @@ static void sweep_steps(const recurrent_network *n, bppsa_cell_fn const function
   }
 }
 
-/* The factors of the Jacobians, 0 behind a sample's end. */
+/* Writes the factors of the Jacobians, with 0 behind a sample's end. */
 static void spread_columns(const recurrent_network *n, int64_t l) {
   for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
     bppsa_ragged_clear(n, n->config.hidden, n->columns[k]);
@@ -530,7 +531,7 @@ static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int6
                          shared_bias(n), n->hidden_sums);
 }
 
-/* All parts, from the deltas of all steps. */
+/* Sums all parts, from the deltas of all steps. */
 static void sum_all(const recurrent_network *n, int64_t l) {
   const window all = whole(n);
   const layer_products p = products_of(n, l);
@@ -548,9 +549,9 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
   memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n)));
 }
 
-/* The memory of one window of sequential BP, which goes from the last window to the first. Arrays that nothing reads later are
- * not kept: deltas are kept if a layer below or the input's gradient needs them, gradients of the states if some are injected;
- * otherwise all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
+/* Returns the memory of one window of sequential BP, which goes from the last window to the first. Only arrays that are read later
+ * are kept: deltas if a layer below or the input's gradient needs them, gradients of the states if some are injected; otherwise
+ * all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
 static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
   const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
@@ -571,7 +572,7 @@ static window bp_window(const recurrent_network *n, int64_t l, int64_t first, in
   return w;
 }
 
-/* On one thread: run by run, with the weight gradients of a run while it is in the first-level cache. */
+/* Runs BP on one thread, run by run: the weight gradients of a run are summed while it is in the first-level cache. */
 static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
   const layer_products p = products_of(n, l);
   const int64_t run = p.from_h.run, rows = p.from_h.rows;
@@ -589,7 +590,7 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
   }
 }
 
-/* On several threads: in windows of whole parts, which the threads share. */
+/* Runs BP on several threads, which share windows of whole parts. */
 static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
   const int64_t all = n->config.seq_len, part = cut.length / n->batch, fitting = window_steps(n) / part,
                 parts = fitting > 1 ? fitting : 1;
@@ -707,7 +708,8 @@ static bppsa_status look(recurrent_network *n) {
   return BPPSA_OK;
 }
 
-/* Bytes of the weight gradients' parts: of W_ih and W_lin, which share them, or of W_hh. -1: they do not fit in 64 bits. */
+/* Bytes of the weight gradients' parts: of W_hh (`hidden`), or of W_ih and W_lin, which share them. -1: they do not fit in 64
+ * bits. */
 static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;

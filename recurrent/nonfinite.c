@@ -22,7 +22,7 @@ static int64_t find_in_step(const recurrent_network *n, const void *step, int64_
   return -1;
 }
 
-/* First non-finite value among steps from, from + by, .. to of an array [step][b][width]. */
+/* Finds the first non-finite value among steps from, from + by, .. to of an array [step][b][width]. */
 static bool find_in(const recurrent_network *n, const void *base, int64_t width, int64_t from, int64_t to, int64_t by,
                     bppsa_nonfinite *where) {
   const int64_t count = n->batch * width, size = (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -39,7 +39,7 @@ static bool find_in(const recurrent_network *n, const void *base, int64_t width,
   return found >= 0;
 }
 
-/* The first of packed states that is not finite, and of those steps up to `last`. */
+/* Finds the first packed state that is not finite, in the steps up to `last`. */
 static bool find_packed(const recurrent_network *n, const void *states, int64_t last, bppsa_nonfinite *where) {
   const int64_t rows = n->batch + n->ragged.rows, width = n->config.hidden, found = find_in_step(n, states, rows * width, NULL);
   if (found < 0) {
@@ -70,7 +70,7 @@ static void name_layer(const recurrent_network *n, int64_t l, const char *what, 
   }
 }
 
-/* The first state of layer l that is not finite. c may be infinite where h is not. */
+/* Finds the first state of layer l that is not finite. c may be infinite where h is not. */
 static bool find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where) {
   const recurrent_layer *layer = &n->layers[l];
   const struct {

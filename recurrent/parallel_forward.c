@@ -31,7 +31,7 @@ bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind) {
 
 /* ---- the plan ---- */
 
-/* If the last state of a chunk changes by more, the sequence went to another basin. */
+/* A chunk whose last state changes by more shows that its sequence went to another basin. */
 static const double far_change = .05;
 
 /* Tolerances and warm-ups of a type. The tolerances are so small that errors are those of the sequential pass's own rounding. The
@@ -62,9 +62,9 @@ static bppsa_status check(const bppsa_forward_method *m) {
   return BPPSA_OK;
 }
 
-/* Walks that a GPU runs at once. A warp keeps a small W_hh in its registers. A wide layer's lies in those of a block or a cluster:
- * there is room where their registers, of which 144 KiB a multiprocessor hold weights, have it. Of a wider layer every block reads
- * W_hh from the cache, which feeds about half of the multiprocessors. */
+/* The number of walks that a GPU runs at once. A warp keeps a small W_hh in its registers. A wide layer's W_hh lies in the
+ * registers of a block or a cluster, where a multiprocessor has 144 KiB for weights. Of a still wider layer every block reads W_hh
+ * from the cache, which feeds about half of the multiprocessors. */
 static int64_t walks_at_once(const bppsa_forward_shape *s) {
   enum { WARPS = 16, BYTES = 144 << 10, READERS = 2 };
   const double bytes = (double)(s->gates * s->hidden * s->hidden) * (double)bppsa_dtype_size(s->dtype);
@@ -73,8 +73,8 @@ static int64_t walks_at_once(const bppsa_forward_shape *s) {
                                            : (int64_t)(fmin(WARPS, BYTES / bytes) * s->multiprocessors);
 }
 
-/* Chunks of samples that run at once: as many as hide a GPU's latency, or fill the vectors of some CPU cores; on a CPU more where
- * their warm-ups are no more than a sixteenth of the work. */
+/* The number of chunks of samples to run at once: as many as hide a GPU's latency, or fill the vectors of some CPU cores; on a CPU
+ * more, where their warm-ups are no more than a sixteenth of the work. */
 static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
   enum { LANES = 16, SHARE = 16 };
   const int64_t shortest = most(64, 2 * warm_up), fitting = (s->seq_len + shortest - 1) / shortest;
@@ -83,9 +83,9 @@ static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
   return most(least(fitting, wanted), 1);
 }
 
-/* How many steps of chunks a CPU computes in the time of one step of the batch: a step of many rows takes, for each row, less than
- * half of the time of a step of one row, of a cell with gates, whose functions gain nothing from other rows, two thirds; and a
- * step of two rows gains little (bench/results/forward_cpu.json). In hundredths, as texts have it. */
+/* How many steps of chunks a CPU computes in the time of one step of the batch. For each row, a step of many rows takes less than
+ * half of the time of a step of one row; for a cell with gates, whose functions gain nothing from other rows, two thirds. A step
+ * of two rows gains little (bench/results/forward_cpu.json). In hundredths, as texts have it. */
 static double gain_of_rows(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
   const double row_gain = s->gates == 1 ? 2.2 : 1.6;
   return round(100 * fmin(row_gain, (double)p->chunks / 2) / (double)s->batch) / 100;

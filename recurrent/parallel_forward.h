@@ -3,19 +3,18 @@
  * Time is cut into C chunks, whose lengths differ by one at most. Every chunk begins W steps early from a guess, zero, and warms
  * up: networks that train forget, so that its state is the true one, but for rounding, where the chunk begins. All chunks run at
  * once. Then every boundary is verified by one step from the end of the chunk in front of it; a chunk that does not fit walks on
- * from there until new and stored states agree and stay so. This is repeated in rounds, and what still does not
- * fit is computed sequentially, sample by sample (the tail). So the states satisfy the recurrence whatever the network is:
+ * from there until new and stored states agree and stay so. This is repeated in rounds, and what still does not fit is computed
+ * sequentially, sample by sample (the tail). So the states satisfy the recurrence whatever the network is:
  *
  *     |h_t - f(h_{t-1}, x_t)|_inf <= max(accept, stop)        for all t; for ReLU times max(1, |h_t|_inf)
  *
- * in the rounding of the cell's own step. Of a pair (h_t, c_t) both parts do so; the bound of a unit of c_t, which has none of its
- * own, is times max(1, |c_t|). A value that is not finite stands where the sequential pass puts it. The longest path is the
+ * in the rounding of the cell's own step. Both parts of a pair (h_t, c_t) do so; a unit of c_t, which is not bounded, may differ
+ * by max(1, |c_t|) times as much. A value that is not finite stands where the sequential pass puts it. The longest path is the
  * sequential one and a little more; a network on which passes gain nothing, or do too much work, pauses them
- * (bppsa_forward_pause). With tolerance 0 the states have the sequential pass's bits. Bits depend on the plan, not on the number of
- * threads.
+ * (bppsa_forward_pause). With tolerance 0 the states have the sequential pass's bits. Bits depend on the plan, not on the number
+ * of threads.
  *
- * A path is counted in dependent steps of the slowest sample, work in all steps computed, relative to T for each sample.
- */
+ * A path is counted in dependent steps of the slowest sample, work in all steps computed, relative to T for each sample. */
 #ifndef BPPSA_RECURRENT_PARALLEL_FORWARD_H
 #define BPPSA_RECURRENT_PARALLEL_FORWARD_H
 
@@ -43,7 +42,7 @@ typedef struct {
   int64_t warm_up;  /* W; -1: open */
   int64_t rounds;   /* R, rounds of mending before the tail; -1: open */
   double tolerance; /* largest difference that is accepted at a chunk's beginning; negative: open; 0: exact */
-  double most_work; /* as of the plan, but 0: open */
+  double most_work; /* like the plan's most_work; 0: open */
 } bppsa_forward_method;
 
 /* Sequential, everything else open. */
@@ -58,12 +57,12 @@ bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind);
 typedef struct {
   void *context;
   int64_t first, seq_len; /* the network has steps first + 1 .. first + its own, of seq_len; seq_len 0: of its own alone */
-  /* Sends two arrays to the part with the next steps, and receives them from the part in front; numbers NULL: the second alone.
+  /* Sends two arrays to the part with the next steps, and receives them from the part in front; numbers NULL: the states alone.
    * Numbers are in host memory, states in the device's. They stay as they are until the next `send` or `join`, or the end of the
    * pass. */
   bppsa_status (*send)(void *context, const bppsa_view *numbers, const bppsa_view *states);
   bppsa_status (*receive)(void *context, const bppsa_view *numbers, const bppsa_view *states);
-  /* Sets numbers, on all parts, to the sums over all parts; from the number `sums` on to the largest ones. */
+  /* Replaces numbers, on all parts, by their sums over all parts; from index `sums` on by the largest ones. */
   bppsa_status (*join)(void *context, int64_t sums, int64_t count, double *numbers);
 } bppsa_forward_part;
 
@@ -84,7 +83,7 @@ typedef struct {
   double settled;                  /* at once, if it differs by at most this much: one rounding of a number below 1 */
   double far;                      /* a chunk whose last state moves by more makes the later chunks of its sample begin anew */
   /* A pass that computes more steps than this, over those of the sequential pass, costs more than it gains; INFINITY: not known.
-   * On a CPU it comes from the cost model; of SPECULATIVE it is at least a quarter more than what chunks and warm-ups take. */
+   * On a CPU it comes from the cost model; for SPECULATIVE it is at least a quarter more than chunks and warm-ups take. */
   double most_work;
 } bppsa_forward_plan;
 
@@ -99,7 +98,7 @@ typedef struct {
   int64_t path;     /* dependent steps of the slowest sample */
   int64_t possible; /* those of the sequential pass: T for each layer */
   double work;      /* steps computed over those of the sequential pass */
-  int64_t rounds;   /* in which a chunk was mended; of several layers the most */
+  int64_t rounds;   /* rounds in which a chunk was mended; of several layers the most */
   int64_t mended;   /* walks that changed states of a chunk */
   int64_t reseeded; /* samples whose later chunks began anew */
   int64_t tails;    /* samples whose last chunks were computed sequentially */
@@ -113,10 +112,10 @@ enum {
 };
 
 /* A pass fails if its path is nine tenths of the sequential one's or more, or its work more than the plan's most_work. After three
- * failing passes in a row the next 100 passes are sequential; if the pass behind them fails, the next 200, and behind each further
- * failing one the next 400, until one does not fail: so AUTO decides by the path and the work last seen, and no pause is much
- * longer than the time for which the network has failed. Checkpoints keep this state, because the bits of later passes depend on
- * it. */
+ * failing passes in a row the next 100 passes are sequential. If the pass after them fails, 200 sequential ones follow, and 400
+ * after each further failing pass, until one does not fail. So AUTO decides by the path and the work last seen, and no pause is
+ * much longer than the time for which the network has failed. Checkpoints keep this state, because the bits of later passes depend
+ * on it. */
 enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 100, BPPSA_FORWARD_DOUBLINGS = 2 };
 typedef struct {
   int64_t failures; /* failing passes in a row, at most FAILURES + DOUBLINGS */
@@ -128,6 +127,9 @@ bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_sta
 
 /* Returns whether the pass speculates. If it does not because of a pause, the pause is one pass shorter afterwards. */
 bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause);
+
+/* The statistics in the numbers of a model's account (core/compute/model.h), which begin with the state of pauses. */
+bppsa_forward_stats bppsa_forward_stats_from(const double *numbers);
 
 /* Adds what another pass did: sums of passes, path, possible steps, mends, reseeds and tails; the mean of work; the most rounds
  * and the largest gap. `speculated` says whether any did. */
@@ -150,14 +152,13 @@ const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *tex
 struct json_t; /* jansson's */
 struct json_t *bppsa_forward_plan_json(const bppsa_forward_plan *plan);
 struct json_t *bppsa_forward_stats_json(const bppsa_forward_stats *stats);
+/* The same of the numbers of an account, in one line with all digits (BPPSA_ACCOUNT_TEXT). Returns text; NULL: they are of no pass.
+ * */
+const char *bppsa_forward_numbers_text(const double *numbers, char *text, size_t size);
 /* Members of an object: "path", "possible", "work", "rounds", "mended", "reseeded", "tails", "gap". False: out of memory. */
 bool bppsa_forward_stats_put(struct json_t *object, const bppsa_forward_stats *stats);
 
 /* ---- of a model ---- */
-
-/* Adds what the latest pass of a model did, if its plan is speculative; models without a plan add nothing. On a GPU it waits for
- * the pass. ERR_CUDA. */
-bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum);
 
 /* The plan of a recurrent model; NULL for other models. */
 const bppsa_forward_plan *bppsa_forward_plan_of(const bppsa_model *model);
@@ -168,10 +169,10 @@ bppsa_status bppsa_forward_stats_of(bppsa_model *model, bppsa_forward_stats *sta
 bppsa_status bppsa_forward_pause_get(bppsa_model *model, bppsa_forward_pause *pause);
 bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pause *pause);
 
-/* Makes one pass of those of `count` models, each of samples[i] samples of one batch (0: it made none) by the same plan: the path
- * is that of the slowest sample, the work the mean over all samples. From `before`, the pauses before the pass, it works out those
- * behind it. Sets statistics and pauses of all models. ERR_ARGUMENT: not recurrent models on a CPU, or
- * parts of a sequence on a GPU. */
+/* Joins the latest passes of `count` models into one. Each model computed samples[i] samples of one batch (0: none) by the same
+ * plan: the path is that of the slowest sample, the work the mean over all samples. From `before`, the pauses before the pass, the
+ * pauses after it follow. Sets statistics and pauses of all models. ERR_ARGUMENT: not recurrent models on a CPU, or parts of a
+ * sequence on a GPU. */
 bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,
                                       const bppsa_forward_pause *before);
 

@@ -1,5 +1,6 @@
 /* A recurrent network's plan of its forward pass, and what its passes did (recurrent/parallel_forward.h). */
 #include <math.h>
+#include <string.h>
 
 #include "recurrent/pause.h"
 #include "recurrent/recurrent_internal.h"
@@ -49,16 +50,64 @@ bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_sta
   return pass->speculated && (bppsa_forward_pause_fails(pass->path, pass->possible) || pass->work > plan->most_work);
 }
 
-bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum) {
-  BPPSA_REQUIRE(model != NULL && sum != NULL);
+/* ---- the account (core/compute/model.h) ---- */
+
+enum { FAILURES, LEFT, SPECULATED, PASSES, PATH, POSSIBLE, WORK, ROUNDS, MENDED, RESEEDED, TAILS, GAP };
+
+bppsa_forward_stats bppsa_forward_stats_from(const double *n) {
+  return (bppsa_forward_stats){.speculated = n[SPECULATED] > 0,
+                               .passes = (int64_t)n[PASSES],
+                               .path = (int64_t)n[PATH],
+                               .possible = (int64_t)n[POSSIBLE],
+                               .work = n[WORK],
+                               .rounds = (int64_t)n[ROUNDS],
+                               .mended = (int64_t)n[MENDED],
+                               .reseeded = (int64_t)n[RESEEDED],
+                               .tails = (int64_t)n[TAILS],
+                               .gap = n[GAP]};
+}
+
+static void write_stats(const bppsa_forward_stats *f, double *n) {
+  const double all[] = {(double)f->speculated, (double)f->passes, (double)f->path,     (double)f->possible, f->work,
+                        (double)f->rounds,     (double)f->mended, (double)f->reseeded, (double)f->tails,    f->gap};
+  memcpy(n + SPECULATED, all, sizeof all);
+}
+
+static const char *plan_text(const bppsa_model *model, char *text, size_t size) {
+  return bppsa_forward_plan_text(bppsa_forward_plan_of(model), text, size);
+}
+
+static bppsa_status latest_pass(bppsa_model *model, double *numbers) {
   bppsa_forward_stats pass;
-  const bppsa_forward_plan *plan = bppsa_forward_plan_of(model);
-  if (plan == NULL || !plan->speculative) {
-    return BPPSA_OK;
-  }
+  bppsa_forward_pause pause;
   BPPSA_TRY(bppsa_forward_stats_of(model, &pass));
-  bppsa_forward_stats_add(sum, &pass);
+  BPPSA_TRY(bppsa_forward_pause_get(model, &pause));
+  numbers[FAILURES] = (double)pause.failures;
+  numbers[LEFT] = (double)pause.left;
+  write_stats(&pass, numbers);
   return BPPSA_OK;
+}
+
+static void add_numbers(double *sums, const double *numbers) {
+  bppsa_forward_stats sum = bppsa_forward_stats_from(sums);
+  const bppsa_forward_stats added = bppsa_forward_stats_from(numbers);
+  bppsa_forward_stats_add(&sum, &added);
+  write_stats(&sum, sums);
+}
+
+static bppsa_status restore_pause(bppsa_model *model, const double *numbers) {
+  const bppsa_forward_pause pause = {.failures = (int64_t)numbers[FAILURES], .left = (int64_t)numbers[LEFT]};
+  return bppsa_forward_pause_set(model, &pause);
+}
+
+const bppsa_model_account *bppsa_forward_account(const bppsa_model *model) {
+  static const bppsa_model_account account = {.reals = 1u << WORK | 1u << GAP,
+                                              .plan = plan_text,
+                                              .latest = latest_pass,
+                                              .add = add_numbers,
+                                              .text = bppsa_forward_numbers_text,
+                                              .restore = restore_pause};
+  return ((const recurrent_network *)model)->forward.plan.speculative ? &account : NULL;
 }
 
 bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,

@@ -10,8 +10,8 @@ static inline BPPSA_HOST_DEVICE bool bppsa_forward_pause_fails(int64_t path, int
   return 10 * (double)path >= 9 * (double)possible;
 }
 
-/* The state of the pauses after a speculative pass, on every device. If the pass behind a pause fails, the next pause is twice
- * as long, up to a bound. */
+/* Returns the state of the pauses after a speculative pass, on every device. If the pass after a pause fails, the next pause is
+ * twice as long, up to a bound. */
 static inline BPPSA_HOST_DEVICE bppsa_forward_pause bppsa_forward_pause_end(bool failed, bppsa_forward_pause before) {
   const int64_t most = BPPSA_FORWARD_FAILURES + BPPSA_FORWARD_DOUBLINGS;
   bppsa_forward_pause after = {0, 0};

@@ -135,7 +135,7 @@ static void *at(const recurrent_network *n, const void *base, int64_t reals) {
   return bppsa_recurrent_offset(n, base, reals);
 }
 
-/* The places in front of a stretch's samples: those that have ended. */
+/* The number of samples that have ended before a stretch; they have the first places. */
 static int64_t ended(const recurrent_network *n, const stretch *s) {
   return n->batch - s->samples;
 }
@@ -198,7 +198,7 @@ void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t 
   }
 }
 
-/* From the last step to the first, so that no row is overwritten that has not moved. */
+/* Goes from the last step to the first, so that no row is overwritten before it has moved. */
 void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states) {
   const int64_t steps = n->config.seq_len;
   int64_t end = steps + 1; /* rows of the steps from `end` on are done */
@@ -228,7 +228,7 @@ void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array) 
   memset(at(n, array, last * n->batch * width), 0, bytes_of(n, (n->config.seq_len - last) * n->batch * width));
 }
 
-/* The stretch that has a row, or else a step, from 0. */
+/* Finds the stretch that contains a row, or else a step, from 0. */
 static stretch stretch_of(const recurrent_network *n, bool row, int64_t at) {
   int64_t low = 0, high = bppsa_ragged_stretches(n); /* it is one of low .. high - 1 */
   while (high - low > 1) {

@@ -147,7 +147,7 @@ bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view
   return forward_layers(model, x, h0, NULL);
 }
 
-/* The rows of a level's states h (or c), without gaps; of two directions they are written to a buffer. */
+/* Finds the rows of a level's states h (or c), without gaps; with two directions it writes them to a buffer. */
 static bppsa_status state_rows(const recurrent_network *n, int64_t level, bool cells, void **rows) {
   const recurrent_layer *layer = &n->layers[level];
   *rows = n->config.bidirectional ? n->sides.above
@@ -205,7 +205,7 @@ static void gradients_ready(const recurrent_network *n, int64_t first, int64_t c
   }
 }
 
-/* A layer, with what happens at the ends of its time: g_T comes as late, and g_0 leaves as early, as the device allows. */
+/* Computes a layer, and what happens at the ends of its time: g_T comes as late, and g_0 leaves as early, as the device allows. */
 static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_ends *ends = &n->config.ends;
   bool early = false;
@@ -221,7 +221,8 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   return ends->after != NULL && !early ? ends->after(ends->context, l, n->g) : BPPSA_OK;
 }
 
-/* All layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU waits. */
+/* Computes all layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU
+ * waits. */
 static bppsa_status backward_layers(recurrent_network *n) {
   const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config);
   n->backward_done = true;
@@ -383,4 +384,5 @@ const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .destroy = bppsa_recurrent_destroy,
                                              .drop = drop,
                                              .forget = forget,
-                                             .count = count};
+                                             .count = count,
+                                             .account = bppsa_forward_account};

@@ -6,8 +6,8 @@
  *     h_t = cell(pre_t, h_{t-1} W_hhᵀ + b_hh)            the sweep over time; of a pair (h_t, c_t)
  *     logits = h_T W_linᵀ + b_lin                        or for every h_t
  *
- * Backward, from the top layer down: g_T and the injected u_t come from the head (or the layer above); g_t by sequential BP or by a
- * scan over Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), or over those of a pair; then one GEMM for each weight gradient.
+ * Backward, from the top layer down: g_T and the injected u_t come from the head (or the layer above); g_t by sequential BP or by
+ * a scan over Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), or over those of a pair; then one GEMM for each weight gradient.
  *
  * S is the size of a state: H, or 2H of a cell whose state is a pair, h in front of c. An initial state and its gradient are
  * [L,b,S]; everything else sees h alone.
@@ -19,18 +19,17 @@
  * there are no linear.weight and linear.bias: the model's outputs are the states of the top layer, [T,b,H] or the last ones [b,H],
  * and its seed is their gradient, whatever the caller's loss.
  *
- * With two directions (bidirectional) every layer has a second set of parameters, named PREFIX.weight_ih_lK_reverse and so on, each
- * set behind the forward one; it walks from the last step to the first. A layer's output is [forward, reverse] of every step, 2H
- * numbers, which are the next layer's input: D·H stands for H in the shapes of what follows a layer, weight_ih of the layers above
- * the first, linear.weight and the outputs. A loss on the last step starts from both directions' last states, [forward's after step
- * T, reverse's after step 1] (h_n in PyTorch, not output[-1]). Initial states are [L·D,b,S], of each layer forward and reverse. A
- * sample that has a length begins its reverse direction at its own last step.
+ * With two directions (bidirectional) every layer has a second set of parameters, named PREFIX.weight_ih_lK_reverse and so on,
+ * each set behind the forward one; it walks from the last step to the first. A layer's output is [forward, reverse] of every step,
+ * 2H numbers, which are the next layer's input: D·H stands for H in the shapes of what follows a layer, weight_ih of the layers
+ * above the first, linear.weight and the outputs. A loss on the last step starts from both directions' last states, [forward's
+ * after step T, reverse's after step 1] (h_n in PyTorch, not output[-1]). Initial states are [L·D,b,S], of each layer forward and
+ * reverse. A sample that has a length begins its reverse direction at its own last step.
  *
- * Of a sample that has a length (bppsa_model_forward) only so many steps are computed. Its last state is the one at its length,
- * from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is not read. (A GPU
- * goes on through all steps, from zeros, and replaces the results by zeros.)
- * Batches whose samples all have T steps have the bits of passes without lengths.
- */
+ * Only as many steps of a sample are computed as its length says, if it has one (bppsa_model_forward). Its last state is the one
+ * at its length, from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is
+ * not read. (A GPU goes on through all steps, from zeros, and replaces the results by zeros.) Batches whose samples all have T
+ * steps have the bits of passes without lengths. */
 #ifndef BPPSA_RECURRENT_RECURRENT_H
 #define BPPSA_RECURRENT_RECURRENT_H
 
@@ -53,9 +52,9 @@ typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
  * the work of both is queued on its stream, or waits for it. An error ends the pass. */
 typedef struct {
   void *context;
-  /* Before the layer's pass: u_t in row t, g_T in row T; the rows may be changed. NULL: nothing. */
+  /* Called before the layer's pass, with u_t in row t and g_T in row T; it may change the rows. NULL: nothing. */
   bppsa_status (*before)(void *context, int64_t layer, void *g);
-  /* As soon as g_0 is known, in row 0; other rows may not be. NULL: nothing. */
+  /* Called as soon as g_0 is known, in row 0; other rows may not be known yet. NULL: nothing. */
   bppsa_status (*after)(void *context, int64_t layer, const void *g);
 } bppsa_recurrent_ends;
 
@@ -135,11 +134,12 @@ bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_vie
  * or layers two directions. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
-/* Tapes, of a network of one layer in one direction that was made with config.tape. A tape is what a backward pass reads of its
- * forward pass beside x and the parameters' values: states and what the cell saves. It is an array of the caller's, so one network
- * goes through any number of forward passes before their backward passes, in any order, and keeps nothing between two passes.
+/* Tapes are for a network of one layer in one direction that was made with config.tape. A tape holds what a backward pass reads of
+ * its forward pass besides x and the parameters' values: the states, and what the cell saves. It is the caller's array, so one
+ * network can compute any number of forward passes before their backward passes, in any order, and keeps nothing between two
+ * passes.
  *
- * The numbers in a tape. */
+ * Counts the numbers in a tape. */
 bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size);
 /* The next passes read x [T,b,I], and write or read the tape [size]; all arrays are borrowed until the next call, in the device's
  * memory. A forward pass with the same x follows, which writes the tape, and h_1 .. h_T [T,b,H] to `output` as well unless that is
@@ -155,8 +155,8 @@ bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bpp
 /* Likewise c_1 .. c_T of a cell whose state is a pair. ERR_UNSUPPORTED: it is not. */
 bppsa_status bppsa_recurrent_cell_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
 
-/* Looks at the latest forward pass alone, and computes nothing. True, with *where filled, if one of its states, h0 included (step
- * 0), or logits is not finite: the first one, layer by layer and step by step, then the logits. */
+/* Searches the latest forward pass alone, and computes nothing. Returns true if one of its states, h0 included (step 0), or its
+ * logits is not finite; *where is the first such value, layer by layer and step by step, then the logits. */
 bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite *where);
 
 /* Initialises the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: each H x H block of

@@ -29,7 +29,7 @@ static inline int64_t bppsa_recurrent_outputs(const bppsa_recurrent_config *conf
 static inline int64_t bppsa_recurrent_layer_parameters(const bppsa_recurrent_config *config) {
   return config->no_bias ? B_IH : MOST_PARAMETERS;
 }
-/* The parameters in front of the head's, and all of them. */
+/* The number of parameters without the head's, or of all of them (`head`). */
 static inline int64_t bppsa_recurrent_parameters(const bppsa_recurrent_config *config, bool head) {
   return bppsa_recurrent_layers(config) * bppsa_recurrent_layer_parameters(config) +
          (head && !config->no_head ? HEAD_PARAMETERS : 0);
@@ -62,7 +62,7 @@ typedef struct {
 typedef struct recurrent_gpu recurrent_gpu;
 typedef struct recurrent_backend recurrent_backend;
 
-/* A lane in a window of steps (recurrent/walk.h), as a GPU is told. Steps are counted from 0 in the part of the sequence. */
+/* What a GPU is told of a lane in a window of steps (recurrent/walk.h). Steps are counted from 0 in the part of the sequence. */
 typedef struct {
   const void *h, *c;   /* the state in front of its next step, of a pair both halves; NULL: 0 */
   void *out;           /* where its state goes if it comes to `stop`; NULL: nowhere */
@@ -71,7 +71,7 @@ typedef struct {
   int64_t since;       /* as of bppsa_walk_settles; it may be in front of the part as well */
 } bppsa_walk_item;
 
-/* What a lane that compares has found there. */
+/* What a lane that compares states found in the window. */
 typedef struct {
   int64_t steps;   /* walked, up to the one that agrees */
   int64_t agreed;  /* 1: the last of them agrees with the stored state */
@@ -92,7 +92,7 @@ typedef struct {
   int64_t window;      /* steps that lanes take between two looks at them */
   int64_t most_lanes;  /* chunks with lanes in this part · B */
   void *lanes;         /* [most_lanes], bppsa_walk_lane */
-  void *members;       /* the same of a GPU's window: int64, numbers of lanes; */
+  void *members;       /* for a GPU's window: int64, numbers of lanes; */
   void *items, *found; /* bppsa_walk_item and bppsa_walk_found, in host memory */
   void *starts;        /* the same, [S]: the states from which lanes start; on a GPU NULL */
   void *scratch;       /* [workers], the arrays of a group of lanes; on a GPU their states, [window + 1][most_lanes][S] */
@@ -100,7 +100,7 @@ typedef struct {
   void *paths;         /* int64: [B], dependent steps of each sample in all layers so far; then [B], for reseeding */
   void *totals;        /* double: what the lanes of a phase did, see speculate_cpu.c */
   void *reseeded;      /* [B] bytes: the layer's later chunks began anew */
-  void *seeds;         /* [B][S]: the states from which they did */
+  void *seeds;         /* [B][S]: the states from which they began */
   /* What crosses the ends of this part, bppsa_walk_crossing and states: [chunks that cross · B], then [B] last states */
   void *in, *out, *states_in, *states_out;
 } recurrent_forward;
@@ -148,12 +148,12 @@ typedef struct {
   void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
 } recurrent_ragged;
 
-/* Of a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
+/* For a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
 typedef struct {
   void *top;    /* [T·B][2H], outputs of the top level; with a loss on the last step [B][2H], each direction's last states */
   void *above;  /* [T·B][2H], the gradient of the present level's outputs; of `top` before it */
-  void *passed; /* [T·B][2H], that of the level below it */
-  void *part;   /* [T·B][the wider of I and 2H], what one direction adds to it */
+  void *passed; /* likewise of the outputs of the level below */
+  void *part;   /* [T·B][the wider of I and 2H], what one direction adds to `passed` */
 } recurrent_sides;
 
 typedef struct {
@@ -167,8 +167,8 @@ typedef struct {
   recurrent_backward back;
   recurrent_ragged ragged;
   recurrent_sides sides;
-  /* bppsa_model_drop: the step of training and the samples (borrowed; NULL: nothing is left out) of the next forward passes, and
-   * of the latest one, which its backward passes go by. */
+  /* From bppsa_model_drop: the step of training and the samples (borrowed; NULL: nothing is left out) of the next forward passes,
+   * and those of the latest forward pass, which its backward passes use. */
   int64_t next_step, drop_step;
   const int64_t *next_samples, *drop_samples;
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
@@ -176,7 +176,7 @@ typedef struct {
   const void *x;           /* of the latest forward pass, borrowed */
   void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
   const void *seed;        /* of the latest backward pass, borrowed; NULL before it */
-  bool seeds_states;       /* it is the gradient of the top layer's states, not of the outputs */
+  bool seeds_states;       /* `seed` is the gradient of the top layer's states, not of the outputs */
   bool backward_done;      /* since the latest forward pass */
   bool has_logits;         /* the latest forward pass computed them */
   int64_t bytes;           /* that the network holds, with the state of an optimiser */
@@ -340,7 +340,8 @@ void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array);
 /* The step, from 1, and the caller's sample of a packed row. */
 void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, int64_t *sample);
 
-/* The row, among the packed ones, of the same sample's step as far from its end as this row's is from its beginning. */
+/* Returns the packed row of the step of the same sample that is as far from the sample's end as this row's step is from its
+ * beginning. */
 int64_t bppsa_ragged_mirror(const recurrent_network *n, int64_t row);
 
 /* ---- two directions (directions.c) ---- */
@@ -356,11 +357,11 @@ bppsa_status bppsa_sides_join(const recurrent_network *n, int64_t level, bool ce
 bppsa_status bppsa_sides_enter(const recurrent_network *n, int64_t l);
 /* Makes what the head reads, when all layers have been computed. */
 bppsa_status bppsa_sides_leave(const recurrent_network *n);
-/* Is the gradient in n->sides.above that of the last states [b][2H], where layer l begins? */
+/* Is the gradient in n->sides.above that of the last states [b][2H], with which layer l begins? */
 bool bppsa_sides_ends(const recurrent_network *n, int64_t l);
-/* Copies what layer l has of the gradient in n->sides.above to rows [H] of so many reals, in the order in which it walks. */
+/* Copies layer l's share of the gradient in n->sides.above to rows [H] of so many reals, in the order in which the layer walks. */
 bppsa_status bppsa_sides_split(const recurrent_network *n, int64_t l, void *rows, int64_t row);
-/* Adds what layer l has of the gradient of its level's input to rows in the order of time; the reverse layer, which comes first,
+/* Adds layer l's share of the gradient of its level's input to rows in the order of time; the reverse layer, which comes first,
  * writes them. */
 bppsa_status bppsa_sides_add(recurrent_network *n, int64_t l, void *rows);
 /* `pass_down` of two directions */
@@ -368,12 +369,13 @@ bppsa_status bppsa_sides_pass_down(recurrent_network *n, int64_t l);
 
 /* ---- dropout (dropout.c) ---- */
 
-/* Does layer l read what is left of the states below it? */
+/* Does layer l read the states below it with dropout? */
 static inline bool bppsa_recurrent_drops(const recurrent_network *n, int64_t l) {
   const int64_t level = bppsa_recurrent_level(n, l);
   return level > 0 && level < n->config.layers && n->config.dropout > 0 && n->drop_samples != NULL;
 }
-/* Writes what is left of rows [Σ steps][D·H], the states below layer l or their gradients, to another array or the same. */
+/* Applies dropout to rows [Σ steps][D·H], the states below layer l or their gradients, and writes them to another array or the
+ * same. */
 bppsa_status bppsa_recurrent_drop(const recurrent_network *n, int64_t l, const void *rows, void *left);
 /* The stream of its random numbers in step 0 of training. */
 uint64_t bppsa_recurrent_drop_stream(const recurrent_network *n, int64_t l);
@@ -394,15 +396,16 @@ static inline bool bppsa_forward_hosted(const recurrent_network *n) {
 
 /* Says how many threads walk, and how many steps at once. */
 void bppsa_forward_choose(recurrent_network *n);
+const bppsa_model_account *bppsa_forward_account(const bppsa_model *model); /* of a recurrent network */
 /* Visits the arrays in host memory on every device, and those of states, which are in the device's memory. */
 bppsa_status bppsa_forward_visit_host(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 bppsa_status bppsa_forward_visit_states(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
-/* Gives an array in host memory room. */
+/* Gives memory to an array in host memory. */
 bppsa_status bppsa_recurrent_allocate_array(void **array, int64_t size, int64_t *bytes);
 void bppsa_forward_free(recurrent_network *n);  /* those in host memory */
 bool bppsa_forward_begin(recurrent_network *n); /* a pass over all layers: does it speculate? */
-/* Layer l's states from x, its input, which a GPU finds by itself, and the state in front of the first step. Its weights have been
- * prepared. Errors of config.part. */
+/* Computes layer l's states from x, its input, which a GPU finds by itself, and from the state in front of the first step. The
+ * layer's weights have been prepared. Errors of config.part. */
 bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x);
 void bppsa_forward_end(recurrent_network *n);
 
@@ -426,7 +429,7 @@ void bppsa_back_add(const recurrent_network *n, int64_t count, const void *from,
 void bppsa_back_given_up(recurrent_network *n);                                             /* BP computes the layer */
 void bppsa_back_end(recurrent_network *n);
 
-/* The gradients of the top layer's states in n->g, from n->seed. */
+/* Writes the gradients of the top layer's states to n->g, from n->seed. */
 bppsa_status bppsa_recurrent_seed(recurrent_network *n);
 
 /* The network behind a model; NULL if the model is of another kind. */

@@ -1,11 +1,9 @@
 /* Where a walk that mends stops (recurrent/parallel_forward.h), on a CPU and on a GPU.
  *
- * A walk looks at how far its new states are from the stored ones. That they have come as close as the tolerance may be the last
- * of it: where the network is about to leave an unstable state, a distance of two roundings becomes two hundred times as large
- * within a chunk, and the stored states behind it are those of another course. So a walk stops where the distance has stayed small
- * for some steps, or at once where no more is left than one rounding, which the sequential pass makes in every step. A state at
- * which it stops is within the tolerance in both cases.
- */
+ * A walk looks at how far its new states are from the stored ones. One close step proves little: where the network is about to
+ * leave an unstable state, a distance of two roundings can grow 200-fold within a chunk, and the stored states behind it belong to
+ * another course. So a walk stops where the distance has stayed small for some steps, or at once where it is at most one rounding,
+ * which the sequential pass makes in every step. A state at which it stops is within the tolerance in both cases. */
 #ifndef BPPSA_RECURRENT_SETTLE_H
 #define BPPSA_RECURRENT_SETTLE_H
 
@@ -20,8 +18,8 @@ enum { BPPSA_SETTLE_STEPS = 16, BPPSA_SETTLE_GROWTH = 4 };
 #define BPPSA_SETTLE_NEVER INT64_MAX
 
 /* Does the walk stop at a step at which it looks? rounding, within, near: the distance is at most one rounding, the tolerance,
- * GROWTH tolerances, of which each implies the next. *since: the first step within the tolerance behind which the distance stayed
- * small; NEVER at first. */
+ * GROWTH tolerances; each implies the next. *since: the first step within the tolerance after which the distance stayed small;
+ * NEVER at first. */
 static inline BPPSA_HOST_DEVICE bool bppsa_walk_settles(bool rounding, bool within, bool near, int64_t step, int64_t *since) {
   if (!near) {
     *since = BPPSA_SETTLE_NEVER;

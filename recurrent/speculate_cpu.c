@@ -18,9 +18,9 @@ typedef bppsa_walk walk;
 typedef bppsa_walk_lane lane;
 typedef bppsa_walk_crossing crossing;
 
-/* What the lanes of a phase did, added up over all parts: sums, of them the last one for each sample; then largest numbers, the
- * largest gap, and three for each sample: the steps of its longest lane; how many chunks begin with the first one that moved far;
- * and how many with the first one that has a lane. */
+/* What the lanes of a phase did, joined over all parts. First come sums, of which the last is one for each sample; then largest
+ * numbers: the largest gap, and three for each sample: the steps of its longest lane; how many chunks begin with the first one
+ * that moved far; and how many with the first one that has a lane. */
 enum { STEPS, MENDED, TAILS, DOUBTS, LASTING };
 enum { OF_SAMPLES = 4 }; /* numbers for each sample, LASTING too */
 
@@ -36,7 +36,7 @@ static int64_t sums_of(const recurrent_network *n) {
   return LASTING + n->batch;
 }
 
-/* Lanes that went to the end of their chunk and whose change is expected to outlast the rounds (bppsa_walk_lane.lasts). */
+/* How many lanes went to the end of their chunk with a change that is expected to outlast the rounds (bppsa_walk_lane.lasts). */
 static double *lasting_of(const recurrent_network *n) {
   return totals_of(n) + LASTING;
 }
@@ -49,17 +49,17 @@ static double *longest_of(const recurrent_network *n) {
   return gap_of(n) + 1;
 }
 
-/* 0: no chunk moved far; otherwise it is the chunk C - left. */
+/* Chunks from the first one that moved far to the last, so that it is the chunk C - left; 0: no chunk moved far. */
 static double *left_of(const recurrent_network *n) {
   return longest_of(n) + n->batch;
 }
 
-/* 0: the sample has no lane. */
+/* Chunks from the first one that has a lane to the last; 0: the sample has no lane. */
 static double *walking_of(const recurrent_network *n) {
   return left_of(n) + n->batch;
 }
 
-/* How many totals of so many samples. */
+/* The number of totals for so many samples. */
 static int64_t count_totals(int64_t batch) {
   return LASTING + 1 + OF_SAMPLES * batch;
 }
@@ -91,8 +91,8 @@ static int64_t start_of(const recurrent_network *n, int64_t chunk, int64_t early
   return start > least ? start : least;
 }
 
-/* Chunks that may have lanes on both sides of a border: the one that begins there or contains it, and those behind it whose
- * warm-up begins in front of the border. At the ends of the sequence: one, for the tail's count of steps. */
+/* The number of chunks that may have lanes on both sides of a border: the chunk that begins there or contains it, and those behind
+ * it whose warm-up begins in front of the border. At the ends of the sequence it is 1, for the tail's count of steps. */
 static int64_t crossing_chunks(const recurrent_network *n, int64_t border) {
   const int64_t all = n->forward.seq_len, ahead = border + n->forward.plan.warm_up;
   if (border == 0 || border == all) {
@@ -170,7 +170,7 @@ static lane *add_lane(walk *w, int64_t sample, int64_t chunk, int64_t at, bppsa_
   lane *l = &w->lanes[w->count];
   *l = (lane){.sample = sample, .chunk = chunk, .at = at, .from = state, .end = bppsa_walk_chunk_begin(n, chunk + 1)};
   const bppsa_walk_place to = bppsa_walk_packed(w, n->forward.starts, w->count++);
-  if (n->gpu != NULL) { /* it reads all states before it writes one */
+  if (n->gpu != NULL) { /* a GPU reads all states before it writes one */
     return l;
   }
   if (state.h != NULL) {
@@ -181,7 +181,7 @@ static lane *add_lane(walk *w, int64_t sample, int64_t chunk, int64_t at, bppsa_
   return l;
 }
 
-/* The chunk behind one whose last state has changed must be verified, by the part in which it begins. */
+/* Notes that the chunk behind one whose last state has changed must be verified, by the part in which it begins. */
 static void doubt_next(const walk *w, const lane *l) {
   if (l->end < w->border) {
     bppsa_walk_doubts(w->n, l->sample)[l->chunk + 1] = 1;
@@ -271,7 +271,7 @@ static bppsa_status join_totals(const walk *w) {
   for (int64_t b = 0; b < n->batch; ++b) {
     paths[b] += (int64_t)longest_of(n)[b];
   }
-  f->stats.work += sums[STEPS]; /* in steps until the pass ends */
+  f->stats.work += sums[STEPS]; /* counted in steps until the pass ends */
   f->stats.mended += (int64_t)sums[MENDED];
   f->stats.tails += (int64_t)sums[TAILS];
   f->stats.gap = fmax(f->stats.gap, *gap_of(n));
@@ -314,7 +314,7 @@ static bppsa_status speculate(walk *w) {
   memset(n->forward.doubtful, 0, (size_t)(n->batch * plan->chunks));
   for (int64_t chunk = 0; chunk < plan->chunks; ++chunk) {
     const int64_t begin = bppsa_walk_chunk_begin(n, chunk), start = start_of(n, chunk, plan->warm_up, 0);
-    const bool known = begin <= plan->warm_up; /* it begins with the sequence */
+    const bool known = begin <= plan->warm_up; /* the chunk's lane begins where the sequence begins */
     for (int64_t b = 0; b < n->batch; ++b) {
       if (begins_here(w, start)) {
         add_lane(w, b, chunk, start, known ? bppsa_walk_state(w, 0, b) : (bppsa_walk_place){NULL, NULL});
@@ -325,7 +325,7 @@ static bppsa_status speculate(walk *w) {
   return finish_phase(w);
 }
 
-/* Brings the states after firsts [b] steps to all parts behind them; 0: of no use. */
+/* Brings the states after firsts [b] steps to all later parts; 0: the sample needs none. */
 static bppsa_status share_seeds(const walk *w, const int64_t *firsts) {
   const recurrent_network *n = w->n;
   const bppsa_forward_part *part = &n->config.part;
@@ -340,8 +340,8 @@ static bppsa_status share_seeds(const walk *w, const int64_t *firsts) {
   return has_after(w) ? part->send(part->context, NULL, &view) : BPPSA_OK;
 }
 
-/* A chunk that was mended to its end by much shows that its sample's guesses were in the wrong basin: later chunks begin anew, from
- * that end. At most once a sample. */
+/* A chunk whose mend moved its last state far shows that its sample's guesses were in the wrong basin: later chunks begin anew,
+ * from that state. At most once a sample. */
 static bppsa_status reseed(walk *w) {
   recurrent_network *n = w->n;
   const bppsa_forward_plan *plan = &n->forward.plan;
@@ -392,10 +392,10 @@ static bppsa_status mend(walk *w, int64_t rounds) {
   return BPPSA_OK;
 }
 
-/* Will the rounds fail? Where nothing is forgotten, each round fixes one chunk of a sample alone, and the tail does so with less
- * work. That is so if in some sample every chunk walks, from the first doubtful one to the last, at least half of all chunks, each
- * to its end, and what the walk changed there outlasts the rounds to come. Then the path is the sequential pass's, whatever the
- * other samples do. */
+/* Will the rounds fail? Where nothing is forgotten, a round fixes only one chunk of a sample, and the tail does so with less work.
+ * That is the case if, in some sample, all chunks from the first doubtful one to the last walk to their ends, if these are at
+ * least half of all chunks, and if what the walks changed outlasts the rounds to come. Then the path is the sequential pass's,
+ * whatever the other samples do. */
 static bool hopeless(const recurrent_network *n) {
   for (int64_t b = 0; b < n->batch; ++b) {
     if (lasting_of(n)[b] == walking_of(n)[b] && 2 * walking_of(n)[b] >= (double)n->forward.plan.chunks) {
@@ -434,7 +434,7 @@ bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x)
   for (int64_t rounds = plan->rounds; !w.given_up && rounds > 0 && totals_of(n)[DOUBTS] > 0; --rounds) {
     BPPSA_TRY(mend(&w, rounds - 1));
     w.given_up = rounds > 1 && hopeless(n);
-    const bool anew = n->gpu == NULL || rounds == plan->rounds; /* as where a GPU goes through the phases by itself */
+    const bool anew = n->gpu == NULL || rounds == plan->rounds; /* as a GPU does that goes through the phases by itself */
     BPPSA_TRY(anew && !w.given_up ? reseed(&w) : BPPSA_OK);
   }
   BPPSA_TRY(totals_of(n)[DOUBTS] > 0 ? finish(&w) : BPPSA_OK);
@@ -485,7 +485,7 @@ void bppsa_forward_choose(recurrent_network *n) {
   f->window = fitting > MOST ? MOST : fitting < 1 ? 1 : fitting;
 }
 
-/* What crosses the ends of a part has room for a state of every sample behind it. */
+/* Visits the states that cross the ends of a part; behind them is room for one state of every sample. */
 bppsa_status bppsa_forward_visit_states(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
   recurrent_forward *f = &n->forward;
   const bppsa_recurrent_config *c = &n->config;

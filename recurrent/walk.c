@@ -50,7 +50,8 @@ static void copy_rows(char *to, size_t to_apart, const char *from, size_t from_a
   }
 }
 
-/* How many lanes from one on are at the same step of neighbouring samples: their rows lie side by side, here and in the layer. */
+/* Counts the lanes from lane i on that are at the same step of neighbouring samples: their rows lie side by side, here and in the
+ * layer. */
 static int64_t side_by_side(const walk *w, const group *g, int64_t i) {
   const lane *first = &w->lanes[g->members[i]];
   int64_t count = 1;
@@ -80,7 +81,7 @@ static void keep(const walk *w, const lane *l, int64_t step, bppsa_walk_place st
   copy_saved(w, l, step, saved);
 }
 
-/* The largest difference between two states; that of c is relative. *largest: the largest number of h. */
+/* Returns the largest difference between two states; that of c is relative. *largest: the largest number of h. */
 static double distance_of(const recurrent_network *n, bppsa_walk_place a, bppsa_walk_place b, double *largest) {
   const int64_t hidden = n->config.hidden;
   const void *c[] = {a.c, b.c}, *h[] = {a.h, b.h};
@@ -157,7 +158,7 @@ bool bppsa_walk_next_doubt(const walk *w, lane *l) {
   return true;
 }
 
-/* Where a lane's rows of step s of the window stand in its group. */
+/* The place of a lane's rows of step s of the window in its group. */
 static bppsa_walk_place walked(const walk *w, const group *g, int64_t s, int64_t row) {
   return bppsa_walk_behind(w, g->states, (s + 1) * g->count + row);
 }
@@ -194,7 +195,7 @@ static void store_guesses(const walk *w, const group *g, int64_t row, int64_t co
   }
 }
 
-/* The lane has guessed so many steps. True: it goes on. */
+/* Settles a lane that has guessed so many steps. Returns true if it goes on. */
 static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t steps, lane *l) {
   const int64_t stop = bppsa_walk_stop(w, l), end = l->at + steps < stop ? l->at + steps : stop;
   const bppsa_walk_place last = walked(w, g, end - 1 - l->at, row);
@@ -225,9 +226,9 @@ static bool looks(const walk *w, const lane *l) {
   return !w->given_up && (step == 0 || (step + 1) % LOOK == 0 || l->at + 1 == l->end);
 }
 
-/* Stores steps until one that it looks at agrees with the stored state, which then stays. The values that were saved with that step
- * do not: they belong to the state in front of it. *jumped: the lane goes on elsewhere, so that it needs the state there. True:
- * the lane goes on. */
+/* Stores steps until one at which the walk looks agrees with the stored state, which then stays. The values saved with that step
+ * do not stay: they belong to the state in front of it. *jumped: the lane goes on elsewhere, so that it needs the state there.
+ * Returns true if the lane goes on. */
 static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t steps, lane *l, bool *jumped) {
   const recurrent_network *n = w->n;
   const bppsa_forward_plan *plan = &n->forward.plan;
@@ -263,7 +264,7 @@ static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t step
 
 /* ---- a group ---- */
 
-/* Inputs of `steps` steps of all lanes; those of steps behind the part's last one are the last one's. */
+/* Gathers the inputs of `steps` steps of all lanes; steps behind the part's last one get the last one's input. */
 static void gather(const walk *w, group *g, int64_t steps) {
   const size_t here = (size_t)g->count * w->input_row, there = (size_t)w->n->batch * w->input_row;
   for (int64_t i = 0, count; i < g->count; i += count) {
@@ -323,7 +324,7 @@ static void settle(const walk *w, group *g, int64_t steps) {
   g->count = left;
 }
 
-/* Steps of the next window: most mends end after a few. */
+/* The number of steps of the next window: most mends end after a few. */
 static int64_t window_steps(const walk *w, const group *g, int64_t before) {
   const int64_t most = w->n->forward.window, grown = w->phase == BPPSA_WALK_SPECULATE || 2 * before > most ? most : 2 * before;
   int64_t longest = 1;
@@ -334,7 +335,7 @@ static int64_t window_steps(const walk *w, const group *g, int64_t before) {
   return before == 0 && w->phase != BPPSA_WALK_SPECULATE ? 1 : w->phase != BPPSA_WALK_TAIL && longest < grown ? longest : grown;
 }
 
-/* Numbers in a step's input: at most so many in any layer. */
+/* The largest number of inputs of a step in any layer. */
 static int64_t widest_input(const recurrent_network *n) {
   const int64_t outputs = bppsa_recurrent_outputs(&n->config);
   return outputs > n->config.input ? outputs : n->config.input;

@@ -36,14 +36,14 @@ typedef struct {
   int64_t at, end;       /* the next step, from 0, and the step after the chunk's last */
   bppsa_walk_place from; /* on a GPU: the state in front of the next step; h NULL: 0 */
   int64_t steps;         /* walked so far */
-  int64_t earlier;       /* of them, in front of this part of the sequence */
+  int64_t earlier;       /* walked in front of this part of the sequence */
   int64_t mended;        /* chunks whose states it changed */
   double gap;            /* the largest difference that it accepted */
   double begun;          /* how far the chunk's first state moved; on a GPU 0 */
   int64_t since;         /* as of bppsa_walk_settles */
   bool reached;          /* it changed the chunk's last state */
-  bool far;              /* and by much */
-  bool lasts;            /* and the rounds to come are not expected to end this; on a GPU never */
+  bool far;              /* the change is large */
+  bool lasts;            /* the rounds to come are not expected to end the change; on a GPU never */
 } bppsa_walk_lane;
 
 /* What crosses a border, of one sample in one chunk. */
@@ -110,7 +110,7 @@ static inline int64_t bppsa_walk_slot(const bppsa_walk *w, const bppsa_walk_lane
   return chunk * w->n->batch + l->sample;
 }
 
-/* Says so to the next part. */
+/* Tells the next part about this lane. */
 static inline void bppsa_walk_cross(const bppsa_walk *w, const bppsa_walk_lane *l) {
   bppsa_walk_crossing *out = (bppsa_walk_crossing *)w->n->forward.out;
   out[bppsa_walk_slot(w, l)] = (bppsa_walk_crossing){.steps = l->steps, .goes_on = 1, .begun = l->begun, .since = l->since};
@@ -128,10 +128,10 @@ static inline unsigned char *bppsa_walk_doubts(const recurrent_network *n, int64
   return (unsigned char *)n->forward.doubtful + sample * n->forward.plan.chunks;
 }
 
-/* Moves the lane to the next chunk of its sample that begins in this part and must be verified. False: it was the last. */
+/* Moves the lane to the next chunk of its sample that begins in this part and must be verified. Returns false if there is none. */
 bool bppsa_walk_next_doubt(const bppsa_walk *w, bppsa_walk_lane *l);
 
-/* A lane has reached the end of its chunk and changed its last state. True: it goes on. */
+/* Handles a lane that has reached the end of its chunk and changed its last state. Returns true if it goes on. */
 bool bppsa_walk_end(const bppsa_walk *w, bppsa_walk_lane *l);
 
 /* Walks all lanes, on a CPU or a GPU. ERR_CUDA. */

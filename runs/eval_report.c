@@ -2,13 +2,16 @@
 
 #include <inttypes.h>
 
+#include "recurrent/parallel_forward.h"
+
 json_t *bppsa_evaluation_json(const bppsa_evaluation *result) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_real(object, "loss", result->loss);
   ok = ok && bppsa_json_put_real(object, "accuracy", result->accuracy);
   ok = ok && bppsa_json_put_integer(object, "samples", result->samples);
-  if (result->forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&result->forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(result->account);
+  if (forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
   return bppsa_json_finish(object, ok);
 }
@@ -19,9 +22,10 @@ bppsa_status bppsa_evaluation_text(const bppsa_evaluation *result, bool held_out
   if (classes) {
     bppsa_text_add(text, "accuracy  %.4f\n", result->accuracy);
   }
-  if (result->forward.passes > 0) {
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(result->account);
+  if (forward.passes > 0) {
     char words[BPPSA_FORWARD_TEXT];
-    bppsa_text_add(text, "forward   in parallel: %s\n", bppsa_forward_stats_text(&result->forward, words, sizeof words));
+    bppsa_text_add(text, "forward   in parallel: %s\n", bppsa_forward_stats_text(&forward, words, sizeof words));
   }
   if (out != NULL) {
     bppsa_text_add(text, "outputs   written to %s\n", out);

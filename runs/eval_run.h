@@ -4,13 +4,11 @@
 
 #include "runs/outputs.h"
 #include "runs/rank_network.h"
-#include "train/objective.h"
 
 /* All pointers are owned. The caller opens the network and the device, loads weights and data, and makes the model. */
 typedef struct {
   bppsa_network network;
   bppsa_network_config config;
-  bppsa_objective objective;
   bppsa_safetensors *file; /* of the weights */
   bppsa_device *device;
   bppsa_dataset *dataset;

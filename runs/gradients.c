@@ -160,13 +160,10 @@ bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_grad
 /* ---- the gradients ---- */
 
 static bppsa_status compute_loss(const bppsa_gradients *g, const bppsa_view *logits, bppsa_loss_result *result) {
-  const bppsa_objective *o = &g->objective;
-  const bool real = bppsa_objective_real(o);
+  const bool real = bppsa_objective_real(&g->objective);
   const bppsa_loss_rows rows = {.labels = real ? NULL : g->labels.view.data,
                                 .targets = real ? &g->labels.view : NULL,
-                                .binary = o->kind == BPPSA_LOSS_BINARY,
-                                .ignores = o->ignores,
-                                .ignored = o->ignored,
+                                .objective = g->objective,
                                 .lengths = g->lengths};
   return bppsa_loss_of(g->device, logits, &rows, &g->seed.view, result);
 }
@@ -193,7 +190,7 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
     BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
   }
   BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, g->lengths, &logits));
-  BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, g->account));
   BPPSA_TRY(find_seed(g, &logits));
   BPPSA_TRY(g->model->ops->backward(g->model, given ? &g->labels.view : &g->seed.view));
   return bppsa_model_pull(g->model, true);
@@ -295,9 +292,16 @@ static json_t *tensor_json(const bppsa_named_view *tensor) {
   return bppsa_json_finish(object, ok);
 }
 
+/* Returns the network as it is shown: with the batch that the ranks share, of which each takes a part at once. */
+static bppsa_network_config shown_config(const bppsa_gradients *g) {
+  bppsa_network_config config = g->config;
+  config.batch = g->on.comm != NULL ? g->on.parallel.batch : config.batch;
+  return config;
+}
+
 json_t *bppsa_gradients_json(const bppsa_gradients *g) {
-  const bppsa_network_config *c = &g->config;
-  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, c, &g->on, g->model);
+  const bppsa_network_config c = shown_config(g);
+  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &c, &g->on, g->model);
   json_t *object = json_object(), *tensors = json_array();
   bool ok = tensors != NULL;
   for (int64_t i = 0; ok && i < g->count; ++i) {
@@ -306,25 +310,27 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
   ok = ok && bppsa_chosen_method_json(object, &method, g->chosen);
-  if (g->forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&g->forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account);
+  if (forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
-  ok = ok && bppsa_network_json(&g->network, c, object);
+  ok = ok && bppsa_network_json(&g->network, &c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
-  ok = ok && bppsa_objective_json(object, &g->objective, c->loss_all);
-  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
+  ok = ok && bppsa_objective_json(object, &g->objective, c.loss_all);
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c.dtype));
   return bppsa_json_finish(object, ok);
 }
 
 void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text *text) {
-  const bppsa_network_config *c = &g->config;
-  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, c, &g->on, g->model);
+  const bppsa_network_config c = shown_config(g);
+  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &c, &g->on, g->model);
   char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
-  bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, c, network, sizeof network),
-                 bppsa_dtype_name(c->dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
-  if (g->forward.passes > 0) {
-    char forward[BPPSA_FORWARD_TEXT];
-    bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&g->forward, forward, sizeof forward));
+  bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, &c, network, sizeof network),
+                 bppsa_dtype_name(c.dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account);
+  if (forward.passes > 0) {
+    char done[BPPSA_FORWARD_TEXT];
+    bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&forward, done, sizeof done));
   }
   bppsa_text_add(text, "%-22s %-20s %s\n", "gradient of", "shape", "norm");
   const int64_t gradients = g->count - (g->objective.kind != BPPSA_LOSS_NONE); /* the loss comes last */

@@ -22,12 +22,12 @@ typedef struct {
    * of the top layer's states, [T,B,H] or of the last ones [B,H]; the initial state [L,B,H], of an
    * LSTM [L,B,2H] with h in front of c, or empty */
   bppsa_buffer x, labels, h0;
-  int64_t *lengths;            /* of the samples, [B], or NULL */
-  bppsa_buffer seed;           /* like the logits */
-  bppsa_buffer dx, dh0;        /* gradients of x and h0, on the host */
-  bppsa_buffer halves[2];      /* of an LSTM with an initial state: the gradients of h and c by themselves, [L,B,H] */
-  bppsa_forward_stats forward; /* of the pass, where states are computed in parallel; otherwise passes is 0 */
-  double loss;                 /* NaN without a loss */
+  int64_t *lengths;                      /* of the samples, [B], or NULL */
+  bppsa_buffer seed;                     /* like the logits */
+  bppsa_buffer dx, dh0;                  /* gradients of x and h0, on the host */
+  bppsa_buffer halves[2];                /* of an LSTM with an initial state: the gradients of h and c by themselves, [L,B,H] */
+  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of its passes */
+  double loss;                           /* NaN without a loss */
   float loss_f32;
   int64_t count;             /* tensors of the result */
   bppsa_named_view *tensors; /* every parameter's gradient, input, h0 (an LSTM's c0 too), the loss if there is one: borrowed */

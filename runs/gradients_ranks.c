@@ -60,9 +60,7 @@ static bppsa_status block_loss(const share *s, int64_t first, int64_t count, con
   const bool targets = bppsa_objective_real(&g->objective);
   const bppsa_loss_rows rows = {.labels = targets ? NULL : labels.data,
                                 .targets = targets ? &labels : NULL,
-                                .binary = g->objective.kind == BPPSA_LOSS_BINARY,
-                                .ignores = g->objective.ignores,
-                                .ignored = g->objective.ignored,
+                                .objective = g->objective,
                                 .lengths = lengths,
                                 .mean_rows = s->labels.outer * s->labels.samples};
   *loss = (bppsa_loss_result){0};
@@ -108,7 +106,7 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
   BPPSA_TRY(bppsa_model_forward(g->model, &x, state ? &h0 : NULL, g->lengths != NULL ? g->lengths + first : NULL, &logits));
-  BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, g->account));
   bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
   seed.device = logits.device;
   BPPSA_TRY(block_loss(s, first, count, &logits, &seed, &loss));

@@ -35,7 +35,7 @@ static void describe(const bppsa_network_config *c, const bppsa_dataset *dataset
   array *a = out->arrays;
   a[LOGITS] = (array){{"logits", every ? 3 : 2, {samples, every ? steps : classes, classes}}, c->dtype};
   a[PREDICTIONS] = (array){{"predictions", every ? 2 : 1, {samples, steps}}, BPPSA_I64};
-  if (dataset->real_targets) {
+  if (bppsa_objective_real(&dataset->objective)) {
     a[PREDICTIONS] = a[LOGITS];
     snprintf(a[PREDICTIONS].about.name, sizeof a[PREDICTIONS].about.name, "predictions");
   }

@@ -63,47 +63,36 @@ static const char *asked(const bppsa_rank_schedule *s, char *text, size_t size) 
 }
 enum { ASKED = 300 };
 
-static bppsa_status refuse(const bppsa_rank_schedule *s, const char *option, const char *why, const char *expected) {
-  char text[ASKED];
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside %s, %s, expected %s", option, asked(s, text, sizeof text), why,
-                    expected);
-}
-
 static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_train_config *train,
                           const bppsa_dataset *dataset, const bppsa_network_config *config) {
-  if (train->clip_norm > 0) {
-    return refuse(s, "--clip-norm", "whose stages update before the norm of all gradients is known", "none");
-  }
-  if (network->mask_count > 0) {
-    return refuse(s, network->mask != NULL ? "--mask" : "--weights with masks", "whose stages have whole weights", "none");
-  }
-  if (network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER) {
-    return refuse(s, "--weight-gradients second-stream", "whose list says when they are computed", "in-order");
-  }
-  if (dataset->ignores) {
-    return refuse(s, "--ignore-label", "whose micro-batches count all rows", "none");
-  }
-  if (config->method.backward == BPPSA_BACKWARD_SCAN) {
-    return refuse(s, "--backward scan", "whose stages propagate back layer by layer", "--backward bp");
-  }
-  if (config->steps.bidirectional) {
-    return refuse(s, "--bidirectional", "whose layers have one direction", "none");
-  }
-  if (config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
-    return refuse(s, "--forward speculative", "whose layers compute step by step", "sequential or auto");
-  }
-  if (config->steps.dropout > 0) {
-    return refuse(s, "--dropout", "whose layers run without it", "0");
-  }
-  if (config->steps.lengths) {
-    return refuse(s, "--lengths", "whose samples have one length", "none");
+  const struct {
+    bool given;
+    const char *option, *why, *expected;
+  } refused[] = {{train->clip_norm > 0, "--clip-norm", "whose stages update before the norm of all gradients is known", "none"},
+                 {network->mask_count > 0, network->mask != NULL ? "--mask" : "--weights with masks",
+                  "whose stages have whole weights", "none"},
+                 {network->weight_gradients != BPPSA_WEIGHT_GRADIENTS_IN_ORDER, "--weight-gradients second-stream",
+                  "whose list says when they are computed", "in-order"},
+                 {dataset->objective.ignores, "--ignore-label", "whose micro-batches count all rows", "none"},
+                 {config->method.backward == BPPSA_BACKWARD_SCAN, "--backward scan", "whose stages propagate back layer by layer",
+                  "--backward bp"},
+                 {config->steps.bidirectional, "--bidirectional", "whose layers have one direction", "none"},
+                 {config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE, "--forward speculative",
+                  "whose layers compute step by step", "sequential or auto"},
+                 {config->steps.dropout > 0, "--dropout", "whose layers run without it", "0"},
+                 {config->steps.lengths, "--lengths", "whose samples have one length", "none"}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
+    char text[ASKED];
+    if (refused[i].given) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside %s, %s, expected %s", refused[i].option,
+                        asked(s, text, sizeof text), refused[i].why, refused[i].expected);
+    }
   }
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value) {
-  const bool smooth = optimizer->kind != BPPSA_SGD || optimizer->momentum > 0;
-  return smooth
+  return bppsa_optimizer_slots(optimizer) > 0
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT,
                           "--momentum: 0 beside %s%s, which predicts from the smoothed gradient, expected a momentum above 0 or "
@@ -229,14 +218,9 @@ static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, d
     parts[l] = s->chain->layer[l].flops;
     parts[layers + l] = s->chain->layer[l].parameters > 0 ? parts[l] : 0;
   }
-  const struct {
-    bppsa_schedule_cost cost;
-    const double *each;
-  } given[] = {{BPPSA_COST_FORWARD, parts}, {BPPSA_COST_INPUT_GRAD, parts}, {BPPSA_COST_WEIGHT_GRAD, parts + layers}};
-  for (size_t i = 0; i < sizeof given / sizeof *given; ++i) {
-    c->cost[given[i].cost] = given[i].each;
-    c->rows[given[i].cost] = layers;
-  }
+  c->cost[BPPSA_COST_FORWARD] = c->cost[BPPSA_COST_INPUT_GRAD] = parts;
+  c->cost[BPPSA_COST_WEIGHT_GRAD] = parts + layers;
+  c->rows[BPPSA_COST_FORWARD] = c->rows[BPPSA_COST_INPUT_GRAD] = c->rows[BPPSA_COST_WEIGHT_GRAD] = layers;
 }
 
 /* Makes the list of a scheme. flops: [2][L] */
@@ -292,7 +276,7 @@ static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *
   }
   const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, flops);
   bppsa_free(flops);
-  /* messages of the schedule itself say "layers: ..": they come from --split and the options beside it */
+  /* messages of the schedule itself begin with "layers: .."; these layers come from --split and the options beside it */
   char text[ASKED];
   return status == BPPSA_ERR_ARGUMENT && strncmp(bppsa_last_error(), "--", 2) != 0
              ? bppsa_fail_prefix(status, "%s", asked(s, text, sizeof text))
@@ -421,7 +405,7 @@ static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
 
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
   const int64_t parts = bppsa_pipeline_parts(s->list), micros = bppsa_pipeline_train_micros(s->list) * parts;
-  if (bppsa_rank_schedule_synchronous(s)) { /* halves round as micro-batches of half the size do */
+  if (bppsa_rank_schedule_synchronous(s)) { /* halves are rounded as micro-batches of half the size */
     snprintf(text, size, "a tree over %" PRId64 " micro-batches of %" PRId64 " samples", micros, s->samples / parts);
   } else {
     bppsa_line options = {.length = 0};
@@ -434,56 +418,34 @@ const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *te
   return text;
 }
 
-/* The first layer of every stage, size stages. */
-static bppsa_status first_layers(const bppsa_schedule *list, int64_t **first) {
-  int64_t *found = bppsa_calloc(list->stages, sizeof *found);
-  if (found == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t stage = 0; stage < list->stages; ++stage) {
-    found[stage] = list->config.layers;
-  }
-  for (int64_t id = 0; id < list->count; ++id) {
-    const bppsa_schedule_op *op = &list->ops[id];
-    if (op->kind == BPPSA_KIND_F && op->layer < found[op->stage]) {
-      found[op->stage] = op->layer;
-    }
-  }
-  *first = found;
-  return BPPSA_OK;
-}
-
 void bppsa_rank_schedule_text(const bppsa_rank_schedule *s, bppsa_text *text) {
   const bppsa_schedule *list = s->list;
-  int64_t *first = NULL;
-  if (first_layers(list, &first) != BPPSA_OK) {
-    text->failed = true;
-    return;
-  }
   bppsa_text_add(text, "%s%s%s", s->split, bppsa_rank_schedule_is_file(s->split) ? ", " : "",
                  bppsa_rank_schedule_is_file(s->split) ? list->scheme->id : "");
   if (!list->scheme->data_parallel && list->stages > 1) {
     bppsa_text_add(text, ", %" PRId64 " stages from layers", list->stages);
     for (int64_t stage = 0; stage < list->stages; ++stage) {
-      bppsa_text_add(text, "%s%" PRId64, stage > 0 ? ", " : " ", first[stage]);
+      bppsa_text_add(text, "%s%" PRId64, stage > 0 ? ", " : " ", bppsa_schedule_layer_of(list, stage));
     }
   }
   bppsa_text_add(text, ", %" PRId64 " micro-batches of %" PRId64 " samples", bppsa_pipeline_train_micros(list), s->samples);
   if (!bppsa_rank_schedule_synchronous(s)) {
     bppsa_text_add(text, ", a flush every %" PRId64 " steps", list->rounds);
   }
-  bppsa_free(first);
 }
 
 bool bppsa_rank_schedule_put(json_t *object, const bppsa_rank_schedule *s) {
   const bppsa_schedule *list = s->list;
   const int64_t stages = list->scheme->data_parallel ? 1 : list->stages;
-  int64_t *first = NULL;
-  bool ok = first_layers(list, &first) == BPPSA_OK && bppsa_json_put_text(object, "split", s->split);
+  int64_t *cut = bppsa_calloc(stages, sizeof *cut);
+  for (int64_t stage = 1; cut != NULL && stage < stages; ++stage) {
+    cut[stage - 1] = bppsa_schedule_layer_of(list, stage);
+  }
+  bool ok = cut != NULL && bppsa_json_put_text(object, "split", s->split);
   ok = ok && bppsa_json_put_text(object, "scheme", list->scheme->id);
   ok = ok && bppsa_json_put_integer(object, "workers", list->workers) && bppsa_json_put_integer(object, "stages", stages);
-  ok = ok && bppsa_json_put_shape(object, "cut", (int32_t)(stages - 1), first + 1);
-  bppsa_free(first);
+  ok = ok && bppsa_json_put_shape(object, "cut", (int32_t)(stages - 1), cut);
+  bppsa_free(cut);
   ok = ok && bppsa_json_put_integer(object, "micro_batches", bppsa_pipeline_train_micros(list));
   ok = ok && bppsa_json_put_integer(object, "samples", s->samples);
   return ok && bppsa_json_put_integer(object, "flush_every", list->rounds);

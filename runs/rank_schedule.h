@@ -28,8 +28,8 @@ bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule);
 /* Is the schedule a file? */
 bool bppsa_rank_schedule_is_file(const char *split);
 
-/* Predictions of weights go by the smoothed gradient. ERR_ARGUMENT: SGD without momentum; the message names what was asked for,
- * option and value: "--split " and "spectrain". */
+/* Can weights be predicted, which takes the smoothed gradient? ERR_ARGUMENT: SGD without momentum; the message names what was
+ * asked for, option and value: "--split " and "spectrain". */
 bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value);
 /* Stages that are not given are as many as a copy of the schedule has ranks. ERR_ARGUMENT: copies that do not divide the ranks. */
 bppsa_status bppsa_rank_schedule_stages(int64_t ranks, bppsa_schedule_config *config);
@@ -47,8 +47,8 @@ void bppsa_rank_schedule_free(bppsa_rank_schedule *schedule); /* a zeroed one is
 
 /* Do updates see only the weights that all earlier updates have made? */
 bool bppsa_rank_schedule_synchronous(const bppsa_rank_schedule *schedule);
-/* On what the bits depend: "a tree over 4 micro-batches of 64 samples"; of an asynchronous scheme its list, by a checksum
- * and the options that make it. Returns text. */
+/* On what the bits depend: "a tree over 4 micro-batches of 64 samples"; with an asynchronous scheme the list, named by a checksum
+ * and by the options that make it. Returns text. */
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *schedule, char *text, size_t size);
 /* "1f1b, 4 stages from layers 0, 2, 5, 8, 8 micro-batches of 32 samples". */
 void bppsa_rank_schedule_text(const bppsa_rank_schedule *schedule, bppsa_text *text);

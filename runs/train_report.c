@@ -19,6 +19,13 @@ static bppsa_gradient_method method_of(const bppsa_train_run *run) {
   return bppsa_rank_network_method(&run->network, &run->config, &run->on, run->model);
 }
 
+/* Returns the network as it is shown: with the batch that the ranks share. */
+static bppsa_network_config shown_config(const bppsa_train_run *run) {
+  bppsa_network_config config = run->config;
+  config.batch = run->train.batch;
+  return config;
+}
+
 /* Returns "shuffled", "data", or the path of a given order. */
 static const char *order_name(const bppsa_train_run *run) {
   return run->train.order.kind == BPPSA_ORDER_GIVEN  ? run->train.order.where
@@ -50,8 +57,9 @@ json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   ok = ok && bppsa_json_put_real(object, "update_s", record->update_s);
   ok = ok && bppsa_json_put_real(object, "samples_per_s", record->samples_per_s);
   ok = ok && bppsa_json_put_integer(object, "redone", record->redone);
-  if (record->forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&record->forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(record->account);
+  if (forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
   if (record->has_validation) {
     ok = ok && bppsa_json_put_real(object, "validation_loss", record->validation_loss);
@@ -126,15 +134,15 @@ static void add_forward(const bppsa_train_run *run, bppsa_text *text) {
 }
 
 void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start *start, bppsa_text *text) {
-  const bppsa_network_config *c = &run->config;
+  const bppsa_network_config c = shown_config(run);
   char words[BPPSA_CHOSEN_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_UPDATE_TEXT], loss[BPPSA_OBJECTIVE_TEXT];
   const bppsa_gradient_method method = method_of(run);
-  bppsa_text_add(text, "model      %s\n", bppsa_network_describe(&run->network, c, network, sizeof network));
+  bppsa_text_add(text, "model      %s\n", bppsa_network_describe(&run->network, &c, network, sizeof network));
   bppsa_text_add(text, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n", parameter_total(run->model),
-                 bppsa_dtype_name(c->dtype), run->init, run->train.seed);
+                 bppsa_dtype_name(c.dtype), run->init, run->train.seed);
   bppsa_text_add(text, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out, order %s\n",
                  run->dataset->ops->name, run->split.train, run->split.validation, order_name(run));
-  bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->objective, c->loss_all, loss, sizeof loss));
+  bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->dataset->objective, c.loss_all, loss, sizeof loss));
   bppsa_text_add(text, "update     %s\n", bppsa_train_update_text(&run->train, update, sizeof update));
   add_forward(run, text);
   bppsa_text_add(text, "gradients  %s\n", bppsa_chosen_method_text(run->chosen, &method, words, sizeof words));
@@ -202,9 +210,10 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
   if (run->on.comm != NULL && run->on.parallel.reverse_first < 0) {
     bppsa_text_add(text, "%s\n", bppsa_data_parallel_order(run->ranks));
   }
-  if (r->forward.passes > 0) {
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(r->account);
+  if (forward.passes > 0) {
     char words[BPPSA_FORWARD_TEXT];
-    bppsa_text_add(text, "forward passes in parallel: %s\n", bppsa_forward_stats_text(&r->forward, words, sizeof words));
+    bppsa_text_add(text, "forward passes in parallel: %s\n", bppsa_forward_stats_text(&forward, words, sizeof words));
   }
   if (r->redone > 0) {
     bppsa_text_add(text, "%" PRId64 " products of the scan were useless (cancellation) and redone step by step\n", r->redone);
@@ -214,15 +223,15 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
 /* ---- the document ---- */
 
 static json_t *config_json(const bppsa_train_run *run) {
-  const bppsa_network_config *c = &run->config;
+  const bppsa_network_config c = shown_config(run);
   const bppsa_train_config *t = &run->train;
   const bppsa_gradient_method method = method_of(run);
   char identity[20];
   snprintf(identity, sizeof identity, "%016" PRIx64, run->dataset->identity);
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_network_json(&run->network, c, object);
-  ok = ok && bppsa_objective_json(object, &run->objective, c->loss_all);
-  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
+  bool ok = object != NULL && bppsa_network_json(&run->network, &c, object);
+  ok = ok && bppsa_objective_json(object, &run->dataset->objective, c.loss_all);
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c.dtype));
   ok = ok && bppsa_json_put_text(object, "init", run->init);
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);
   ok = ok && bppsa_json_put_text(object, "data_identity", identity);
@@ -306,8 +315,9 @@ bool bppsa_train_result_put(json_t *object, const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);
-  if (run->result.forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&run->result.forward));
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(run->result.account);
+  if (forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
   ok = ok && bppsa_json_put_bool(object, "interrupted", run->result.stopped);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));

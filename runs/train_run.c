@@ -59,7 +59,6 @@ static bppsa_status join_stages(bppsa_train_run *run) {
   const bppsa_rank_schedule *s = &run->schedule;
   const bppsa_pipeline_config config = {.schedule = s->list, .samples = s->samples, .optimizer = run->train.optimizer};
   BPPSA_TRY(bppsa_pipeline_train_create(bppsa_rank_network_among(&run->on), s->chain, run->model, &config, &run->pipeline));
-  run->config.batch = run->train.batch; /* as it is shown */
   run->train.ranks = bppsa_pipeline_train_ranks(run->pipeline);
   run->train.reduction = bppsa_rank_schedule_reduction(s, run->reduction, sizeof run->reduction);
   return BPPSA_OK;
@@ -69,7 +68,6 @@ static bppsa_status join_layers(bppsa_train_run *run) {
   bppsa_comm *comm = run->on.comm;
   const bppsa_layer_train_config *config = &run->layers.config;
   BPPSA_TRY(bppsa_layer_train_create(comm, &run->network.layers, run->model, config, run->device, &run->layer_train));
-  run->config.batch = run->train.batch; /* as it is shown */
   run->train.ranks = bppsa_layer_train_ranks(run->layer_train);
   run->train.reduction = bppsa_layer_train_text(config, bppsa_comm_get_transport(comm), bppsa_comm_size(comm), run->reduction,
                                                 sizeof run->reduction);
@@ -80,7 +78,6 @@ static bppsa_status join_ranks(bppsa_train_run *run) {
   bppsa_comm *comm = bppsa_rank_network_among(&run->on);
   const bppsa_data_parallel_config *parallel = &run->on.parallel;
   BPPSA_TRY(bppsa_data_parallel_create(comm, run->model, parallel, &run->ranks));
-  run->config.batch = run->train.batch; /* as it is shown; so far it was what the rank's model takes at once */
   run->train.ranks = bppsa_data_parallel_ranks(run->ranks);
   run->train.reduction = bppsa_data_parallel_text(parallel, bppsa_comm_get_transport(comm), bppsa_comm_size(comm), run->reduction,
                                                   sizeof run->reduction);
@@ -185,7 +182,7 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
   const bppsa_network_config *c = &run->config;
   char text[BPPSA_TRAIN_FIELD];
   int64_t count = 0;
-  const char *loss = bppsa_objective_loss(&run->objective, c->loss_all);
+  const char *loss = bppsa_objective_loss(&run->dataset->objective, c->loss_all);
   bppsa_network_field fields[BPPSA_NETWORK_FIELDS];
   const int64_t of_network = run->network.kind->family->fields(&run->network, c, loss, fields);
   for (int64_t i = 0; i < of_network; ++i) {
@@ -230,8 +227,8 @@ static bppsa_status save_weights(const char *path, const void *context) {
   if (kind->cell != NULL) {
     metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.steps.nonlinearity)};
   }
-  if (kind->family->steps || bppsa_objective_real(&run->objective)) {
-    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->objective, run->config.loss_all)};
+  if (kind->family->steps || bppsa_objective_real(&run->dataset->objective)) {
+    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->dataset->objective, run->config.loss_all)};
   }
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
   if (tensors == NULL) {

@@ -10,7 +10,6 @@
 #include "runs/rank_schedule.h"
 #include "runs/train_trace.h"
 #include "train/checkpoint.h"
-#include "train/objective.h"
 #include "train/trainer.h"
 
 enum { BPPSA_TRAIN_FIELDS = BPPSA_NETWORK_FIELDS + 2, BPPSA_TRAIN_FIELD = 64 };
@@ -23,9 +22,8 @@ typedef struct {
 
 typedef struct {
   bppsa_network network;
-  bppsa_network_config config;
-  bppsa_objective objective;
-  bppsa_chosen chosen; /* where the choice of the method comes from */
+  bppsa_network_config config; /* of this rank's model: config.batch is what it takes at once, train.batch what ranks share */
+  bppsa_chosen chosen;         /* where the choice of the method comes from */
   bppsa_train_config train;
   bppsa_train_fields fields;
   const char *init;           /* "default", "orthogonal", "from weights" */
@@ -36,14 +34,14 @@ typedef struct {
   bppsa_buffer order;    /* a given order of the samples */
   int64_t epoch_samples; /* samples that an epoch visits */
   bppsa_model *model;
-  bppsa_rank_network on;          /* its ranks; config.batch is what a rank's model takes at once until the model is made */
+  bppsa_rank_network on;          /* its ranks */
   bppsa_data_parallel *ranks;     /* with ranks that share batches, made with the model; NULL otherwise */
   bppsa_rank_schedule schedule;   /* that the ranks execute; empty if they share batches or steps */
   bppsa_pipeline_train *pipeline; /* with a schedule, made with the model; NULL otherwise */
   bppsa_rank_layers layers;       /* the ranks share layers; empty otherwise */
   bppsa_layer_train *layer_train; /* with these, made with the model; NULL otherwise */
   char reduction[BPPSA_CHECKPOINT_VALUE];
-  int64_t ahead;              /* compare weights predicted 1 .. ahead updates ahead with those that come; 0: do not */
+  int64_t ahead;              /* compare weights predicted 1 .. ahead updates ahead with the weights that come; 0: do not */
   bppsa_staleness *staleness; /* then: made with the model; NULL otherwise */
   const char *trace_path;     /* where a timeline of the ranks is to be written, borrowed; NULL: nowhere */
   bppsa_train_trace *trace;   /* then: made with the model; NULL otherwise */
@@ -58,18 +56,17 @@ typedef struct {
 
 void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 
-/* Takes the methods of a resumed run that are left open, of gradients and of forward passes, from its checkpoint, even where `auto`
- * would now choose others.
- * ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
+/* Takes methods that a resumed run leaves open, of gradients and of forward passes, from its checkpoint, even where `auto` would
+ * now choose others. ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
-/* Takes the memory of the samples' order off the configuration's limit, and lets it count the optimiser's state; of that ranks
- * with parts of the layers hold an unknown share. ERR_ARGUMENT: the order alone exceeds the limit. */
+/* Takes the memory of the samples' order off the configuration's limit, and lets the network count the optimiser's state; it does
+ * not count it on ranks with parts of the layers, whose share is not known. ERR_ARGUMENT: the order alone exceeds the limit. */
 bppsa_status bppsa_train_run_reserve(bppsa_train_run *run);
 /* Makes the schedule that is asked for, and config that of a micro-batch. ERR_* of bppsa_rank_schedule_make. */
 bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run);
 /* The same for ranks that share layers. ERR_* of bppsa_rank_layers_make. */
 bppsa_status bppsa_train_run_make_layers(bppsa_train_run *run);
-/* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create,
+/* Creates the model and what joins it to the other ranks' models, and measures how long that takes. ERR_* of bppsa_network_create,
  * bppsa_data_parallel_create, bppsa_pipeline_train_create, bppsa_layer_train_create, bppsa_staleness_create and
  * bppsa_train_trace_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);

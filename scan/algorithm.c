@@ -107,8 +107,8 @@ static int64_t clamp_chunks(int64_t n, int64_t wanted) {
   return chunks > n && n > 0 ? n : n == 0 ? 1 : chunks;
 }
 
-/* The default number; on a GPU also 2, 4, 8, .. below n, up to 4096; on a CPU, if times are measured, also 1, 2 and 4 for each
- * thread. */
+/* The default number, and on a GPU also 2, 4, 8, .. below n, up to 4096; on a CPU whose times are measured also 1, 2 and 4 chunks
+ * for each thread. */
 static bool chunk_candidate(const bppsa_scan_contest *contest, int64_t index, bppsa_scan_method *method) {
   enum { DOUBLINGS = 12, SHARES = 3 };
   if (index == 0) {
@@ -122,7 +122,7 @@ static bool chunk_candidate(const bppsa_scan_contest *contest, int64_t index, bp
   return method->chunks > 0;
 }
 
-/* Chunks 1 .. P - 2 as one record, whose items have one link less than their chunks have elements. */
+/* Makes one record of chunks 1 .. P - 2. An item has one link less than its chunk has elements. */
 static bppsa_scan_level inner_chunks(int64_t n, int64_t p, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
   const int64_t size = n / p;
   bppsa_scan_level r = {.phase = phase, .op = op, .level = level, .first = 1 + bppsa_cut(n, p, 1), .stride = size, .span = 1};

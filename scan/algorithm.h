@@ -27,18 +27,20 @@ typedef struct {
 
 /* An algorithm with all its up-levels, or its default number of chunks. */
 bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm);
-/* The number that the method plans with for so many Jacobians, clamped; the others are 0. An unknown algorithm has none. */
+/* Returns the method with the number that it plans with for so many Jacobians, clamped; its other numbers are 0. An unknown
+ * algorithm has no number. */
 bppsa_scan_method bppsa_scan_method_clamp(const bppsa_scan_method *method, int64_t jacobians);
 
 /* "blelloch"; "unknown" for an algorithm that does not exist. */
 const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm);
-/* Is its scan the recurrence itself, one product after the other? BP computes the same. */
+/* Is a scan by this algorithm the recurrence itself, one product after the other? BP computes the same. */
 bool bppsa_scan_algorithm_is_bp(bppsa_scan_algorithm algorithm);
 
-/* How a recurrent layer's own kernels run a scan on a GPU instead of an executor: not at all; as one walk through all steps; or
- * chunk by chunk. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. A walk also takes up to BPPSA_SCAN_WALK_DIM, padded to
- * one of BPPSA_SCAN_WALK_SIZES, where the matrices have at most BPPSA_SCAN_WALK_BYTES, which is what 16 multiprocessors hold in
- * registers and shared memory beside other things; a GPU without clusters of that many blocks runs an executor all the same. */
+/* How a recurrent layer's own kernels run a scan on a GPU instead of an executor: not at all, as one walk through all steps, or
+ * chunk by chunk. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. A walk also takes longer ones, up to
+ * BPPSA_SCAN_WALK_DIM, padded to one of BPPSA_SCAN_WALK_SIZES, if the matrices have at most BPPSA_SCAN_WALK_BYTES: so much 16
+ * multiprocessors can hold in registers and shared memory beside other things. A GPU without clusters of that many blocks still
+ * runs an executor. */
 typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } bppsa_scan_fusion;
 #define BPPSA_SCAN_FUSED_DIM 32
 #define BPPSA_SCAN_FUSED_WIDE_PAIR 20 /* the same for chunks of pairs (h, c) in f64: the size of h */

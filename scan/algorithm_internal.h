@@ -27,7 +27,7 @@ typedef struct {
 /* Appends a record that has products. */
 void bppsa_scan_add_record(bppsa_scan_records *to, bppsa_scan_level record);
 
-/* The circumstances for which candidates are listed. */
+/* What the list of candidates depends on. */
 typedef struct {
   int64_t jacobians;
   bppsa_device_kind device;

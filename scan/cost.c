@@ -2,15 +2,14 @@
  *
  *     seconds = Σ levels ( level + Σ records max(1, count·B / workers) · length · (product + FLOPs · flop) )
  *
- * where `length` is that of the longest item, or the mean of all items if there are more items than workers. Recurrent elements
- * that the layer's own kernels run on a GPU have a table of cycles instead (fused_cycles), and sparse elements on a GPU what is
- * known of the kernels of products and mat-vecs (jacobian/gpu_cost.h).
+ * where `length` is that of the longest item, or the mean of all items if there are more items than workers. On a GPU, recurrent
+ * elements that the layer's own kernels run have tables of cycles instead (fused_seconds), and sparse elements have the costs of
+ * the kernels of products and mat-vecs (jacobian/gpu_cost.h).
  *
- * Products differ in what they apply (a leaf or a held product) and in what they apply it to (a vector or a matrix). Each kind
- * has its own `product` (seconds for a product), `flop` (seconds for a FLOP) and `workers` (products at the same time). The
- * constants of the CPU are for one worker: the choice of `auto`, and with it the bits of a gradient, must not depend on the
- * number of threads.
- */
+ * Products differ in what they apply (a leaf or a held product) and in what they apply it to (a vector or a matrix). Each kind has
+ * its own `product` (seconds for a product), `flop` (seconds for a FLOP) and `workers` (products at the same time). The constants
+ * of the CPU are for one worker: the choice of `auto`, and with it the bits of a gradient, must not depend on the number of
+ * threads. */
 #include <math.h>
 
 #include "jacobian/apply.h"
@@ -98,8 +97,8 @@ static const struct {
 
 static const double few_items[] = {132 * 16, 132 * 8}, few_pairs = 132 * 4; /* a block of four warps on each multiprocessor */
 
-/* H200. fused_level: what a kernel takes beside its items and links, a launch that follows another one in a graph included; behind
- * a walk also the kernel that adds the blocks' sums. */
+/* H200. fused_level: the seconds of a kernel beside its items and links, including a launch that follows another one in a graph;
+ * after a walk they include the kernel that adds the blocks' sums. */
 static const double clock_rate = 1.98e9, multiprocessors = 132, schedulers = 132 * 4;
 static const double fused_level[] = {[TRANSITION] = 2.1e-6, [CARRY] = 3.4e-6, [WALK] = 9.5e-6};
 static const double first_link = 0.4; /* of a transition, in links */
@@ -108,8 +107,8 @@ static bool is_fused(const bppsa_scan_config *config) {
   return config->device == BPPSA_CUDA && bppsa_scan_fusion_of(config) != BPPSA_FUSION_NONE;
 }
 
-/* Clusters of so many blocks, each with a multiprocessor to itself, that run at once: 16 of 8 blocks were seen to take two turns,
- * because a cluster stays within one group of 16 or 18 multiprocessors. */
+/* How many clusters of so many blocks, each with a multiprocessor to itself, run at once. 16 clusters of 8 blocks were seen to
+ * take two turns, because a cluster stays within one group of 16 or 18 multiprocessors. */
 static double clusters_at_once(double blocks) {
   return blocks > 1 ? floor(multiprocessors / (blocks + 1)) : INFINITY;
 }
@@ -148,7 +147,7 @@ static bool is_sparse_on_gpu(const bppsa_scan_plan *plan) {
   return plan->config.element == BPPSA_ELEMENT_CSR && plan->planner_kind == BPPSA_CUDA;
 }
 
-/* Seconds of a record's products and mat-vecs, with their launches; those of a level share them, and do not run beside each
+/* Seconds of a record's products and mat-vecs, with their launches. Those of a level share launches, and run one after the
  * other. */
 static double sparse_seconds(const bppsa_scan_plan *plan, int64_t record) {
   const bppsa_scan_config *c = &plan->config;
@@ -167,7 +166,7 @@ static double sparse_seconds(const bppsa_scan_plan *plan, int64_t record) {
   return seconds;
 }
 
-/* Which of a recurrent layer's own kernels executes a record. */
+/* Returns which of a recurrent layer's own kernels executes a record. */
 static int kernel_of(const bppsa_scan_level *level) {
   return level->op == BPPSA_OP_MM ? TRANSITION : level->span > 1 || level->wider > 0 ? CARRY : WALK;
 }
@@ -186,7 +185,7 @@ static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
   const double flop = plan->config.dtype == BPPSA_F64 ? 2 * r->flop : r->flop;
   const int64_t links = bppsa_scan_level_links(level), looked_at = plan->dims != NULL ? links : 1;
   const double longest = (double)bppsa_scan_item_length(level, 0), mean = (double)links / (double)level->count;
-  double item = 0; /* of the first item, which stands for all unless sizes differ */
+  double item = 0; /* of the first item, which stands for all of them where sizes are uniform */
   const double items = (double)level->count * (double)plan->config.batch;
   if (is_fused(&plan->config)) {
     const int kernel = kernel_of(level);

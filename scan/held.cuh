@@ -1,5 +1,6 @@
-/* Held products on a GPU, as held.inc has them on a processor: rows with exponents of their own are joined, applied to gradients,
- * and brought back into the window. For the kernels of scans (scan_kernels.cuh) and of transitions (transition_kernels.cuh). */
+/* Held products on a GPU: joins rows that have exponents of their own, applies them to gradients, and brings them back into the
+ * window. held.inc does the same on a processor. For the kernels of scans (scan_kernels.cuh) and of transitions
+ * (transition_kernels.cuh). */
 #ifndef BPPSA_SCAN_HELD_CUH
 #define BPPSA_SCAN_HELD_CUH
 
@@ -63,8 +64,8 @@ __device__ inline bool scan_close(int64_t count, const int32_t *e, int32_t *most
   return *most - least <= 2 * SCAN_WINDOW + 16;
 }
 
-/* Whether numbers are so small that their products with stored rows, whose exponents a close range puts off, may be lost to
- * underflow. */
+/* Returns whether numbers are so small that their products with stored rows may underflow, before the exponents of the rows, which
+ * a close range puts off, are applied. */
 template <typename real> __device__ bool scan_tiny(int64_t count, const real *x) {
   typedef scan_format<real> format;
   real largest = 0;
@@ -117,7 +118,7 @@ __device__ int32_t scan_join_factors(const scan_held<real> &left, int64_t r, con
     x[q] = range.close ? entry * scan_power<real>(er[q] - range.most) : entry;
   }
   __syncthreads();
-  /* As terms of one row: the entries of left are 2^e times what is stored, the 1 is not. */
+  /* As terms of one row: the entries of left are 2^e times what is stored, and the 1 is 1. */
   const int64_t common = range.close ? 0 : scan_common(count, x, er, left.e[r], k);
   __syncthreads();
   for (int64_t q = threadIdx.x; !range.close && q < count; q += blockDim.x) {

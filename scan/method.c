@@ -35,7 +35,7 @@ static int64_t *number_of(bppsa_scan_method *method) {
   return row->number_of != NULL ? row->number_of(method) : NULL;
 }
 
-/* True, with *number set, if the method says more than its algorithm. */
+/* Returns true, and sets *number, if the method says more than its algorithm's name. */
 static bool get_number(const bppsa_scan_method *method, int64_t *number) {
   bppsa_scan_method copy = *method;
   const int64_t *found = number_of(&copy);

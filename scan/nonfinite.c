@@ -32,7 +32,7 @@ static int64_t find_here(bppsa_dtype dtype, const void *values, int64_t count) {
   return -1;
 }
 
-/* *found: the first of the reals first .. first + count - 1 of an array that is not finite, counted from `first`; -1: none. */
+/* Finds the first real that is not finite among first .. first + count - 1 of an array; *found counts from `first`, -1: none. */
 static bppsa_status find_in(const search *s, const void *array, int64_t first, int64_t count, int64_t *found) {
   const char *values = (const char *)array + first * size_of(s);
   *found = s->gpu == NULL ? find_here(s->plan->config.dtype, values, count) : -1;
@@ -67,7 +67,7 @@ static int64_t first_step(const search *s) {
   return s->plan->config.input ? 0 : 1;
 }
 
-/* Rows of [n][b][width], of the steps that are read. */
+/* Looks at the rows of the steps that are read, in an array [n][b][width]. */
 static bppsa_status look_at_steps(const search *s, const char *operand, int64_t index, const void *array, int64_t width) {
   const int64_t b = s->o->batch;
   for (int64_t t = first_step(s); t < s->plan->config.jacobians && !is_over(s); ++t) {
@@ -140,7 +140,7 @@ static bppsa_status look_at_jacobians(const search *s) {
   }
 }
 
-/* Gradients of steps `from` .. `to` of an array that is laid out like g_0 .. g_n. */
+/* Looks at the gradients of steps `from` .. `to` in an array that is laid out like g_0 .. g_n. */
 static bppsa_status look_at_gradients(const search *s, const char *operand, const void *array, int64_t from, int64_t to) {
   int64_t at = 0;
   for (int64_t t = 0; t <= to && !is_over(s); ++t) {

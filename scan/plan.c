@@ -469,7 +469,7 @@ int bppsa_scan_walk_place(int64_t dim, int64_t *size) {
   return place;
 }
 
-/* Is a walk through matrices of this size a kernel's work? */
+/* Can a kernel walk through matrices of this size? */
 static bool may_walk(const bppsa_scan_config *config) {
   int64_t size;
   (void)bppsa_scan_walk_place(bppsa_scan_shared_dim(config), &size);

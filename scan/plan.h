@@ -37,13 +37,14 @@ typedef enum {
   BPPSA_ELEMENT_DIAGONAL,  /* J_tᵀ = diag(j_t) */
   BPPSA_ELEMENT_RECURRENT, /* J_tᵀ = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), never formed for all t */
   BPPSA_ELEMENT_CSR,       /* J_tᵀ sparse [d_{t-1}, d_t], with differing shapes (BPPSA §3.3) */
-  /* A state is a pair (h, c) of the same size, so that the gradients of h and c stand side by side, g_t = (g_h, g_c). Never formed
-   * for all t:
+  /* The state is a pair (h, c) of equal sizes, so that the gradients of h and c stand side by side, g_t = (g_h, g_c). Jacobians
+   * are never formed for all t:
    *
    *     J_tᵀ g_t = (Σ_{k < K-1} W_kᵀ (d_{k,t} ∘ δ) + W_{K-1}ᵀ (d_{K-1,t} ∘ g_h),  e_t ∘ δ)
    *     δ = g_c + d_{K,t} ∘ g_h
    *
-   * What goes through c reaches the first K - 1 matrices; the last one stands between h and h alone (the LSTM's output gate). */
+   * The gradient that goes through c reaches the first K - 1 matrices; the last matrix stands between h and h alone (the LSTM's
+   * output gate). */
   BPPSA_ELEMENT_PAIR,
   BPPSA_ELEMENTS
 } bppsa_element;
@@ -72,8 +73,8 @@ typedef struct {
 bppsa_scan_config bppsa_scan_config_default(void);
 
 typedef struct {
-  int64_t mm, mv;             /* products, with the dead ones (which are mm) */
-  int64_t dead;               /* of these dead */
+  int64_t mm, mv;             /* products; mm includes the dead ones */
+  int64_t dead;               /* dead products */
   int64_t mm_flops, mv_flops; /* per sample, without dead products; mv_flops with the input phase */
   int64_t critical_flops;     /* Σ over levels of the most expensive item */
   int64_t critical_steps;     /* products on that path; both without the input phase */
@@ -114,7 +115,7 @@ bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_
  * must not. */
 bool bppsa_scan_candidate_to_measure(const bppsa_scan_config *config, int32_t threads, int64_t index,
                                      bppsa_scan_config *candidate);
-/* Is it the recurrence, one product after the other? It is if the plan multiplies no two elements, whatever the algorithm is
+/* Is the plan the recurrence, one product after the other? It is if it multiplies no two elements, whatever its algorithm is
  * called. */
 bool bppsa_scan_plan_is_chain(const bppsa_scan_plan *plan);
 /* The records in execution order; *count: how many. */

@@ -19,7 +19,7 @@ bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_
   return bppsa_scan_candidate_to_measure(config, 0, index, candidate);
 }
 
-/* The fastest candidate by the cost model; of equal ones the first. */
+/* Makes the plan of the candidate that is fastest by the cost model; of equally fast ones, of the first. */
 static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan **out) {
   bppsa_scan_plan *best = NULL;
   bppsa_scan_config candidate;
@@ -67,7 +67,7 @@ static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
   return BPPSA_OK;
 }
 
-/* Candidate `index` of a sparse chain, counted only or executable. */
+/* Makes the plan of candidate `index` of a sparse chain, counted only or executable. */
 static bool csr_candidate(const bppsa_scan_config *config, int64_t index, bool symbolic, int64_t limit,
                           bppsa_scan_config *candidate) {
   const bool found = bppsa_scan_candidate(config, index, candidate);
@@ -114,7 +114,7 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
     if (best == 0 || (!too_large && status != BPPSA_ERR_UNSUPPORTED)) {
       return status;
     }
-    flops[best] = INT64_MAX; /* its indices do not fit, or a GPU does not have so many blocks */
+    flops[best] = INT64_MAX; /* this candidate fails: its indices do not fit, or a GPU does not have so many blocks */
   }
 }
 

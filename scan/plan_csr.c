@@ -1,14 +1,13 @@
-/* Sparse elements: a product plan for every mat-mat of a scan plan. They are made in the order in which the products run, because a
- * product's operands must be planned before it.
+/* Sparse elements: a product plan for every mat-mat of a scan plan. They are made in the order in which the products run, because
+ * a product's operands must be planned before it.
  *
- * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other operand:
- * nothing is multiplied and nothing is held. Dead products are counted: their patterns are kept, because further dead products are
- * made of them.
+ * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other
+ * operand: nothing is multiplied and nothing is held. Dead products are counted: their patterns are kept, because further dead
+ * products are made of them.
  *
- * Networks repeat their layers. Where products are only counted (a symbolic plan), those of the same patterns are planned once:
- * patterns have classes, whose members are the same. The class of an element is the first element with its pattern, that of a
- * product is n more than the node that owns it.
- */
+ * Networks repeat their layers. Where products are only counted (a symbolic plan), products of equal patterns are planned once.
+ * Equal patterns form a class, which has a number: the class of an element is the first element with its pattern; the class of a
+ * product is n more than the node that owns it. */
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -116,7 +115,7 @@ static int64_t class_of(const bppsa_scan_plan *plan, int64_t first, int64_t last
   return first == last ? plan->classes[n - first] : n + plan->nodes[bppsa_scan_csr_find(plan, first, last)].owner;
 }
 
-/* Finds the owner of the node's product among the nodes in front of it; the node itself without one. */
+/* Finds the owner of the node's product among the nodes in front of it; if there is none, the node owns it. */
 static int64_t find_owner(const bppsa_scan_plan *plan, const bppsa_scan_node *node) {
   for (int64_t i = 0; i < plan->node_count; ++i) {
     const bppsa_scan_node *other = &plan->nodes[i];
@@ -155,7 +154,7 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
   const bppsa_csr *right = bppsa_scan_csr_pattern(plan, step->first, step->split - 1);
   const bool dead = step->level->dead;
   bppsa_product_config config = {.dtype = c->dtype, .symbolic = c->symbolic || dead, .together = step->level->count};
-  if (c->memory_limit > 0 && !dead) { /* at least a byte, because a limit of 0 means none */
+  if (c->memory_limit > 0 && !dead) { /* at least 1 byte, because a limit of 0 means none */
     const int64_t room = c->memory_limit - plan->totals.workspace_bytes - plan->totals.plan_bytes;
     config.memory_limit = c->symbolic ? 0 : room > 0 ? room : 1;
   }

@@ -17,8 +17,8 @@ typedef struct {
   bppsa_product *product;
   bool dead;          /* only counted */
   int64_t nnz, flops; /* of the product */
-  /* In a symbolic plan: the classes of the operands' patterns (plan_csr.c), with how many other products it is queued, and the node
-   * that owns the product: this one, or an earlier one with the same three numbers. */
+  /* In a symbolic plan: the classes of the operands' patterns (plan_csr.c); with how many other products it is queued; and the
+   * node that owns the product, which is this one or an earlier one with the same three numbers. */
   int64_t left, right, together, owner;
 } bppsa_scan_node;
 
@@ -43,7 +43,7 @@ struct bppsa_scan_plan {
   int32_t planner_index;
 };
 
-/* For a record: where item k begins, the links of item k, the links of all items, and the number of elements that the first
+/* For a record: where item k begins; how many links item k has; how many all items have together; and how many elements the first
  * `link` links of a chain cover. */
 static inline int64_t bppsa_scan_item_first(const bppsa_scan_level *level, int64_t k) {
   return level->first + k * level->stride + (k < level->longer ? k : level->longer);
@@ -67,7 +67,7 @@ static inline int64_t bppsa_scan_shared_dim(const bppsa_scan_config *c) {
   return c->element == BPPSA_ELEMENT_PAIR ? c->dim / 2 : c->dim;
 }
 
-/* Multiplications of such an element with one gradient. */
+/* The number of multiplications when such an element is applied to one gradient. */
 static inline int64_t bppsa_scan_shared_pairs(const bppsa_scan_config *c) {
   return c->matrices * bppsa_scan_shared_dim(c) * bppsa_scan_shared_dim(c);
 }
@@ -79,13 +79,13 @@ int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t
 /* The first real of a slot, for one sample (multiply it by the batch). */
 int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
 
-/* The place in BPPSA_SCAN_WALK_SIZES of the smallest size that has room for `dim`, or of the largest one, and that size. */
+/* Finds the smallest size of BPPSA_SCAN_WALK_SIZES that has room for `dim`, or the largest size. Returns its place there. */
 int bppsa_scan_walk_place(int64_t dim, int64_t *size);
 
 /* Makes a plan from a checked configuration: create_fixed if its algorithm is not AUTO, create_auto if it is (plan_auto.c).
  * Errors of bppsa_scan_plan_create. */
 bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out);
-/* create_row: with another row than that of the configuration's algorithm; checks the configuration. */
+/* bppsa_scan_create_row: uses another row than that of the configuration's algorithm, and checks the configuration. */
 bppsa_status bppsa_scan_create_row(const bppsa_scan_config *config, const bppsa_scan_algorithm_row *row, bppsa_scan_plan **plan);
 bppsa_status bppsa_scan_create_auto(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 
@@ -102,7 +102,7 @@ void bppsa_scan_csr_free(bppsa_scan_plan *plan);
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step);
 /* The pattern of a[first:last]. */
 const bppsa_csr *bppsa_scan_csr_pattern(const bppsa_scan_plan *plan, int64_t first, int64_t last);
-/* Bytes of GPU memory of the patterns of the mat-vecs, each counted once; 0 for a CPU. ERR_MEMORY. */
+/* Counts the bytes of GPU memory that the patterns of the mat-vecs take, each pattern once; 0 for a CPU. ERR_MEMORY. */
 bppsa_status bppsa_scan_csr_apply_bytes(const bppsa_scan_plan *plan, const bppsa_device *device, int64_t *bytes);
 /* The index of the node a[first:last], or -1. */
 int64_t bppsa_scan_csr_find(const bppsa_scan_plan *plan, int64_t first, int64_t last);

@@ -11,7 +11,7 @@
 json_t *bppsa_plan_steps_json(const bppsa_scan_plan *plan);
 json_t *bppsa_plan_levels_json(const bppsa_scan_plan *plan);
 json_t *bppsa_plan_totals_json(const bppsa_scan_totals *totals);
-/* An entry of "steps"; the step's counts may be other than the plan's. */
+/* An entry of "steps"; the counts in `step` may differ from the plan's. */
 json_t *bppsa_plan_step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *step);
 
 #endif

@@ -42,8 +42,8 @@ struct bppsa_scan_executor {
   void (*destroy)(bppsa_scan_executor *executor);
   bppsa_status (*count_redone)(bppsa_scan_executor *executor); /* NULL: `redone` is always up to date */
   const bppsa_scan_plan *plan;                                 /* borrowed; must outlive the executor */
-  /* How many products that the scan held were useless (not finite, or rounding error), so that their steps were computed one by
-   * one instead. Counted since creation, each sample for itself. */
+  /* How many held products were useless (not finite, or rounding error), so that their steps were computed one by one. Counted
+   * since creation, each sample for itself. */
   int64_t redone;
 };
 
@@ -73,8 +73,8 @@ typedef struct {
 /* Executing a scan does not look at values: an infinite or NaN one goes through to gradients. This finds the first one, before an
  * execution or after it if `injected` is not the array of gradients: of the seed, then of the weights, factors or Jacobians step
  * by step from the first, then of the injected gradients. It looks only at what the plan reads: at J_1ᵀ and u_0 only if g_0 is
- * wanted. where->operand is NULL if everything is finite. device: the operands'; on a GPU it waits, and copies them piece by piece.
- * ERR_ARGUMENT as in execute; ERR_MEMORY, ERR_CUDA. */
+ * wanted. where->operand is NULL if everything is finite. device: that of the operands; on a GPU the search waits, and copies them
+ * piece by piece. ERR_ARGUMENT as in execute; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_scan_find_nonfinite(const bppsa_scan_plan *plan, const bppsa_device *device,
                                        const bppsa_scan_operands *operands, bppsa_scan_nonfinite *where);
 

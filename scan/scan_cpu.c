@@ -12,7 +12,7 @@ static bool uses_lanes(const bppsa_scan_plan *plan, const bppsa_scan_level *leve
   return plan->config.element == BPPSA_ELEMENT_RECURRENT && level->op == BPPSA_OP_MM && level->span == 1;
 }
 
-/* Samples in a task of a record. */
+/* The number of samples in a task of a record. */
 static int64_t block_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level) {
   if (level->op == BPPSA_OP_MV) {
     return cpu->mv_block;
@@ -126,8 +126,9 @@ static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int3
   }
 }
 
-/* For chains of recurrent products. A strip's rows before, while and after they are scaled fit into 16 KiB, if W leaves room for
- * that, in whole pairs of vectors; a segment's planes fit into 64 KiB, or are those of one link. */
+/* Chooses strips and segments for chains of recurrent products. A strip's rows before, while and after they are scaled fit into 16
+ * KiB together, in whole pairs of vectors, if W leaves room for that. A segment's planes fit into 64 KiB, or are those of one
+ * link. */
 static bppsa_status choose_segment(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int64_t dim, bool products) {
   enum { STRIP_BYTES = 1 << 14, SEGMENT_BYTES = 1 << 16, PAIR_BYTES = 128, WEIGHT_BYTES = 1 << 20, MOST_LINKS = 64 };
   const bppsa_scan_config *c = &plan->config;

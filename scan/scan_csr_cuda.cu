@@ -107,8 +107,8 @@ bppsa_status run_group(csr_executor *x, const bppsa_scan_operands *o, const csr_
                           : bppsa_product_queue(x->products, count, o->batch, stream);
 }
 
-/* Forks, runs a level's groups, and joins, also if one of them failed, because a recording must not end while streams are forked.
- */
+/* Forks, runs a level's groups, and joins. It joins also if one of them failed, because a recording must not end while streams are
+ * forked. */
 bppsa_status run_level(csr_executor *x, const bppsa_scan_operands *o, const csr_level *level) {
   cudaError_t error = level->lanes > 1 ? cudaEventRecord(x->begun, x->stream) : cudaSuccess;
   for (int lane = 1; error == cudaSuccess && lane < level->lanes; ++lane) {
@@ -137,7 +137,7 @@ bppsa_status execute(bppsa_scan_executor *executor, const bppsa_scan_operands *o
 
 /* ---- the list of work ---- */
 
-/* The number of a[first:last] as an operand. */
+/* The number by which a[first:last] is named as an operand. */
 int64_t name_of(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
   return first == last ? -(plan->config.jacobians - first + 1) : bppsa_scan_csr_find(plan, first, last);
 }

@@ -127,7 +127,7 @@ void launch_matrices(const cuda_executor *x, const scan_chain<real> &c, const bp
   }
 }
 
-/* The products of parts of all elements: the chunks of a chunked scan, of which here the first one has a product too. */
+/* Makes the products of parts of all elements: the chunks of a chunked scan, except that here the first chunk has a product too. */
 template <typename real>
 bppsa_status run_products(const cuda_executor *x, const bppsa_scan_operands *operands, int64_t parts,
                           const bppsa_scan_product *to) {

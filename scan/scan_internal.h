@@ -62,8 +62,8 @@ bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_devi
 /* GPU backend (scan_cuda.cu; scan_nocuda.c in a build without CUDA). */
 bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 
-/* Of such an executor, of elements with one size unless parts is 1: the products of `parts` neighbouring parts of all elements, cut
- * by bppsa_cut, each with o->batch samples, one behind the other, in GPU memory. It is queued. ERR_CUDA. */
+/* Multiplies `parts` neighbouring parts of all elements, cut by bppsa_cut, with such an executor; its elements must have one size
+ * unless parts is 1. The products lie one behind the other in GPU memory, each with o->batch samples. It is queued. ERR_CUDA. */
 bppsa_status bppsa_scan_cuda_products(bppsa_scan_executor *executor, const bppsa_scan_operands *o, int64_t parts,
                                       const bppsa_scan_product *to);
 
@@ -82,7 +82,7 @@ typedef struct {
 /* NULL: no such kind. */
 const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element);
 
-/* After an execution on the CPU, or on a GPU: the values of the product of all elements, which the plan must make. */
+/* Returns the values of the product of all elements after an execution, on the CPU or on a GPU; the plan must make this product. */
 bppsa_csr_values bppsa_scan_csr_product(const bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
 bppsa_csr_values bppsa_scan_csr_cuda_product(const bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
 /* ERR_ARGUMENT: a plan that only counts, or whose products were planned for another device. */

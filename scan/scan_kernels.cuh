@@ -59,7 +59,7 @@ __device__ inline int64_t scan_item_length(const scan_record &r, int64_t item) {
   return r.length + (item < r.longer);
 }
 
-/* Elements that a link of a chain reaches over. */
+/* The number of elements that a link of a chain covers. */
 __device__ inline int64_t scan_span(const scan_record &r, int64_t link) {
   return r.span + (link < r.wider);
 }
@@ -113,7 +113,7 @@ template <typename real> struct scan_vectors {
   const int64_t *samples;  /* [rows]: the sample whose factors a row uses */
 };
 
-/* A step of pairs, rows (g_h, g_c), as pair_product in scan_pair.inc: δ = g_c + b ∘ g_h is in the second half of `scaled`. */
+/* A step of pairs, rows (g_h, g_c), like pair_product in scan_pair.inc: δ = g_c + b ∘ g_h is in the second half of `scaled`. */
 template <typename real> __device__ void scan_leaf_pair(const scan_chain<real> &c, int64_t i, const scan_vectors<real> &v) {
   const int64_t h = c.dim / 2, step = c.n - i, threads = blockDim.x;
   for (int64_t at = threadIdx.x; at < v.rows * h; at += threads) {

@@ -42,8 +42,8 @@ template <typename real> struct scan_format {
   enum { DIGITS = sizeof(real) == 4 ? 23 : 52, MOST = sizeof(real) == 4 ? 127 : 1023 };
 };
 
-/* The exponent that frexp gives. For 0 and subnormal numbers that of the largest subnormal number; for a number that is not
- * finite one more than the largest number's. */
+/* The exponent that frexp gives. For 0 and subnormal numbers it is that of the largest subnormal number; for a number that is not
+ * finite it is one more than the largest number's. */
 template <typename real> __device__ inline int32_t scan_exponent(real x) {
   typedef scan_format<real> format;
   return ((int32_t)(scan_bits(x) >> format::DIGITS) & (2 * format::MOST + 1)) - (format::MOST - 1);

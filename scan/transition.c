@@ -31,8 +31,8 @@ struct bppsa_transition {
 struct bppsa_transition_maker {
   bppsa_scan_plan *plan;
   bppsa_scan_executor *executor;
-  /* On a GPU: the elements are multiplied in `parts` parts at once, a power of two, which are held in the first transition as
-   * samples, part by part; their joins in pairs take turns. NULL if it is one part. */
+  /* On a GPU: the elements are multiplied in `parts` parts at once, a power of two. The first transition holds the parts as
+   * samples, part by part; both transitions take turns in holding the joins of pairs. NULL if there is one part. */
   int64_t parts;
   bppsa_transition *held[2];
 };
@@ -97,8 +97,9 @@ static bppsa_csr_values sparse_values(const bppsa_transition *t) {
   return (bppsa_csr_values){t->message, t->shape.pattern->nnz};
 }
 
-/* Joins `items` groups of `batch` samples: group k of first, and the one behind it in second, which may be the same transition, is
- * group k of the result. step: samples from one group of an operand to the next; skip: those in front of second's. */
+/* Joins `items` groups of `batch` samples: group k of the result is group k of first joined with the group behind it in second,
+ * which may be the same transition. step: samples from one group of an operand to the next; skip: samples in front of second's
+ * groups. */
 static bppsa_status join_on_gpu(const bppsa_transition *first, const bppsa_transition *second, int64_t items, int64_t batch,
                                 int64_t step, int64_t skip, bppsa_transition *result) {
   bppsa_transition_joins joins = {.first = product_of(first),
@@ -363,7 +364,7 @@ bppsa_transition_shape bppsa_transition_maker_shape(const bppsa_transition_maker
       .pattern = c->element == BPPSA_ELEMENT_CSR ? bppsa_scan_csr_pattern(maker->plan, 1, c->jacobians) : NULL};
 }
 
-/* The values of the product of all sparse elements, one sample behind the other. */
+/* Writes the values of the product of all sparse elements, one sample behind the other. */
 static bppsa_status make_sparse(bppsa_transition_maker *maker, const bppsa_scan_operands *operands, bppsa_transition *t) {
   const int64_t size = (int64_t)bppsa_dtype_size(t->shape.dtype), bytes = t->shape.pattern->nnz * size;
   BPPSA_TRY(maker->executor->execute(maker->executor, operands));
@@ -376,7 +377,7 @@ static bppsa_status make_sparse(bppsa_transition_maker *maker, const bppsa_scan_
   return BPPSA_OK;
 }
 
-/* The products of all parts, then their joins in pairs, level by level; the last one is *t. */
+/* Makes the products of all parts, then joins them in pairs, level by level; the last one is *t. */
 static bppsa_status make_on_gpu(bppsa_transition_maker *m, const bppsa_scan_operands *operands, bppsa_transition *t) {
   const int64_t batch = operands->batch;
   bppsa_transition *from = m->parts > 1 ? m->held[0] : t;

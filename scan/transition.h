@@ -43,8 +43,8 @@ void bppsa_transition_destroy(bppsa_transition *transition); /* NULL is legal */
 /* Bytes of `batch` samples as a message: the numbers of P and v, and 4 for each exponent; of sparse elements the pattern's
  * values. */
 int64_t bppsa_transition_bytes(const bppsa_transition_shape *shape, int64_t batch);
-/* The transition of `batch` samples as such a message, in the device's memory, to send it or to receive one; received: call it when
- * one has arrived. ERR_CUDA. */
+/* Shows the transition of `batch` samples as such a message, in the device's memory, to send it or to receive one. Call
+ * bppsa_transition_received when one has arrived. ERR_CUDA. */
 bppsa_view bppsa_transition_view(bppsa_transition *transition, int64_t batch);
 bppsa_status bppsa_transition_received(bppsa_transition *transition);
 
@@ -63,8 +63,9 @@ bppsa_status bppsa_transition_apply(bppsa_transition *transition, const void *in
 
 typedef struct bppsa_transition_maker bppsa_transition_maker;
 
-/* For all elements of a chain, at least one; config's method and `input` have no meaning. ERR_ARGUMENT: no elements, or those of
- * bppsa_scan_plan_create. ERR_UNSUPPORTED: elements without product. ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
+/* Makes transitions of all elements of a chain, of which there is at least one; config's method and `input` have no meaning.
+ * ERR_ARGUMENT: no elements, or those of bppsa_scan_plan_create. ERR_UNSUPPORTED: elements without product. ERR_SHAPE, ERR_MEMORY,
+ * ERR_CUDA. */
 bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, const bppsa_device *device,
                                            bppsa_transition_maker **maker);
 void bppsa_transition_maker_destroy(bppsa_transition_maker *maker); /* NULL is legal */

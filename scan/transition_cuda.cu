@@ -24,7 +24,7 @@ bppsa_status check_launch() {
   return bppsa_cuda_check(cudaGetLastError(), "transition: launch");
 }
 
-/* Are so many blocks one launch? */
+/* Can one launch have so many blocks? */
 bppsa_status check_blocks(int64_t blocks) {
   return blocks <= MOST_BLOCKS
              ? BPPSA_OK
@@ -126,7 +126,7 @@ extern "C" bppsa_status bppsa_transition_cuda_prepare(const bppsa_device *device
 extern "C" bppsa_status bppsa_transition_cuda_measure(const bppsa_device *device, const bppsa_transition_sizes *sizes,
                                                       int64_t samples, const bppsa_scan_product *product) {
   BPPSA_TRY(choose_device(device));
-  if (sizes->diagonal) { /* numbers are not measured where they are applied */
+  if (sizes->diagonal) { /* applying a diagonal needs no largest entries */
     return BPPSA_OK;
   }
   return sizes->dtype == BPPSA_F32 ? measure<float>(stream_of(device), *sizes, samples, *product)

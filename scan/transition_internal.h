@@ -19,7 +19,7 @@ typedef struct {
 /* Asks for shared memory, once for each device. ERR_UNSUPPORTED: rows too long for it. ERR_CUDA. */
 bppsa_status bppsa_transition_cuda_prepare(const bppsa_device *device, const bppsa_transition_sizes *sizes);
 
-/* The largest entries of all rows of so many samples. */
+/* Finds the largest entries of all rows of so many samples. */
 bppsa_status bppsa_transition_cuda_measure(const bppsa_device *device, const bppsa_transition_sizes *sizes, int64_t samples,
                                            const bppsa_scan_product *product);
 

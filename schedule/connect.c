@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
   const bppsa_schedule *from;
   bppsa_schedule *list;   /* the new list */
-  bppsa_schedule_run run; /* a simulation of the old list, whose order is complete */
+  bppsa_schedule_run run; /* a simulation of the old list, with all operations in its order */
   int32_t *place;         /* the new id of each old operation */
   bppsa_events ready;     /* results to be sent, by the time at which they are ready */
   int32_t *leaving;       /* transfers of operation i's result: leaving[i] .. leaving[i + 1] - 1; size count + 1 */
@@ -34,8 +34,8 @@ typedef struct {
 
 /* ---- transfers ---- */
 
-/* Chains of the dependencies on each operation, the first reader first: head[operation], then next[dependency]. latest: of each
- * worker its latest transfer so far. */
+/* Chains of the dependencies on each operation, the first reader first: head[operation], then next[dependency]. latest: the latest
+ * transfer to each worker so far. */
 typedef struct {
   int32_t *head, *next, *latest;
 } readers;
@@ -240,6 +240,28 @@ static bppsa_status group_syncs(bppsa_schedule *list) {
   bppsa_free(g.first);
   bppsa_free(g.next);
   return status;
+}
+
+bppsa_status bppsa_schedule_pair(const bppsa_schedule *list, const bool *counts, int32_t **send, int32_t **recv) {
+  BPPSA_REQUIRE(list != NULL && send != NULL && recv != NULL);
+  const size_t bytes = (size_t)list->groups * sizeof **send;
+  int32_t *sends = bppsa_alloc(bytes), *recvs = bppsa_alloc(bytes);
+  if (sends == NULL || recvs == NULL) {
+    bppsa_free(sends);
+    bppsa_free(recvs);
+    return BPPSA_ERR_MEMORY;
+  }
+  memset(sends, 0xff, bytes); /* -1 */
+  memset(recvs, 0xff, bytes);
+  for (int64_t id = list->count - 1; id >= 0; --id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    if ((counts == NULL || counts[id]) && op->group >= 0) {
+      (op->kind == BPPSA_KIND_RECV ? recvs : sends)[op->group] = (int32_t)id;
+    }
+  }
+  *send = sends;
+  *recv = recvs;
+  return BPPSA_OK;
 }
 
 /* ---- the steps ---- */

@@ -13,22 +13,9 @@ bppsa_status bppsa_checker_prepare(bppsa_checker *c) {
   const bool scan = list->scheme->scan;
   const int64_t passes = scan ? 0 : list->micros * list->config.layers, held = list->replicas * list->config.layers;
   c->cells = larger(larger(passes, held), larger(list->workers, larger(list->groups, scan ? list->config.elements + 1 : 1)));
-  c->send = bppsa_alloc((size_t)list->groups * sizeof *c->send);
-  c->recv = bppsa_alloc((size_t)list->groups * sizeof *c->recv);
   c->first = bppsa_alloc((size_t)c->cells * sizeof *c->first);
   c->second = bppsa_alloc((size_t)c->cells * sizeof *c->second);
-  if (c->send == NULL || c->recv == NULL || c->first == NULL || c->second == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  bppsa_checker_fill(c->send, list->groups, -1);
-  bppsa_checker_fill(c->recv, list->groups, -1);
-  for (int64_t id = list->count - 1; id >= 0; --id) {
-    const bppsa_schedule_op *op = &list->ops[id];
-    if (c->sane[id] && op->group >= 0) {
-      *(op->kind == BPPSA_KIND_RECV ? &c->recv[op->group] : &c->send[op->group]) = (int32_t)id;
-    }
-  }
-  return BPPSA_OK;
+  return c->first != NULL && c->second != NULL ? bppsa_schedule_pair(list, c->sane, &c->send, &c->recv) : BPPSA_ERR_MEMORY;
 }
 
 void bppsa_checker_free(bppsa_checker *c) {

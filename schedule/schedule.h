@@ -242,6 +242,12 @@ bppsa_status bppsa_schedule_connect(bppsa_schedule *schedule);
 /* Sets the cost, memory and weights of an operation as the configuration gives them. */
 void bppsa_schedule_price(const bppsa_schedule *schedule, bppsa_schedule_op *op);
 
+/* The first layer of a stage; for stage = `stages` L. Without a given cut stages are as even as possible, the first ones larger. */
+int64_t bppsa_schedule_layer_of(const bppsa_schedule *schedule, int64_t stage);
+/* Finds the SEND and the RECV of every group, size groups; -1 where the list has none. `send` also has the first SYNC of a group.
+ * counts, of each operation: whether it counts; NULL: all do. The caller frees both arrays with bppsa_free. ERR_MEMORY. */
+bppsa_status bppsa_schedule_pair(const bppsa_schedule *schedule, const bool *counts, int32_t **send, int32_t **recv);
+
 /* ---- the validator ---- */
 
 typedef struct {

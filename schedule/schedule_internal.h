@@ -23,8 +23,6 @@ enum {
 
 /* ---- geometry (schedule.c) ---- */
 
-/* The first layer of a stage; for stage = `stages` L. Without a given cut stages are as even as possible, the first ones larger. */
-int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage);
 /* Checks the configuration's cut, and gives the list a copy of it. ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_schedule_keep_cut(bppsa_schedule *list); /* cut.c */
 /* The worker that holds a stage of a replica. */

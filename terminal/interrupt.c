@@ -9,7 +9,7 @@
 
 enum { SIGNALS = 2 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of every run */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and every run */
 static const int signals[SIGNALS] = {SIGINT, SIGTERM};
 static struct sigaction before[SIGNALS]; /* what the signals do without a run; not changed while catch_signal may read it */
 static int runs;                         /* that catch */
@@ -38,9 +38,9 @@ static bool is_ours(const struct sigaction *action) {
   return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == catch_signal;
 }
 
-/* Installs the handler for each signal that does not have it: before the first run none does, and a signal that has come took it
- * away. The flags of a handler of the process itself are kept: one without SA_RESTART is meant to interrupt what a thread waits
- * for. */
+/* Installs the handler for each signal that does not have it: no signal has it before the first run, and a signal that comes takes
+ * its own away. The flags of a handler of the process itself are kept: one without SA_RESTART is meant to interrupt what a thread
+ * waits for. */
 static void install(void) {
   for (int i = 0; i < SIGNALS; ++i) {
     struct sigaction now;
@@ -61,8 +61,8 @@ static void install(void) {
   }
 }
 
-/* The number of the signal that ends the run: it came while the run caught, or the run has been told it; 0: none. The caller holds
- * the mutex. */
+/* The number of the signal that ends the run, because it came while the run caught signals or because the run was told it; 0: none.
+ * The caller holds the mutex. */
 static int number_of(const bppsa_interrupt *run) {
   if (run->held && atomic_load(&arrived) != run->seen) {
     return atomic_load(&latest);

@@ -14,25 +14,25 @@
 
 /* One run's; zeroed before its first use. */
 typedef struct {
-  /* A signal's number in it ends the run as that signal would, at whatever moment it is set; 0: go on. NULL: the process is the
-   * program's own. Lives until the run is over, or until bppsa_interrupt_end. */
+  /* The word of the process: once it holds a signal's number, the run ends as by that signal; 0: go on. NULL: the process is the
+   * program's own. It must exist until the run is over, or until bppsa_interrupt_end. */
   const atomic_int *told;
   bool held, ended;
   int seen;   /* signals that had come when it began to catch */
   int number; /* of the signal that came before it released them; 0: none did */
 } bppsa_interrupt;
 
-/* From here on the first signal is noted, and does nothing else unless the run has a word of a process. A signal that was ignored
- * (as under nohup) stays ignored. A run that catches already, has ended, or has been told to stop, is left as it is. */
+/* Begins to catch: the first signal is noted, and nothing else happens unless the run has a word of a process. A signal that was
+ * ignored (as under nohup) stays ignored. A run that catches already, has ended, or has been told to stop, is left as it is. */
 void bppsa_interrupt_catch(bppsa_interrupt *run);
 /* Whether a signal came while the run caught them, or the run has been told to stop. */
 bool bppsa_interrupt_pending(const bppsa_interrupt *run);
 /* "SIGINT" or "SIGTERM": the one that came. "" before. */
 const char *bppsa_interrupt_name(const bppsa_interrupt *run);
-/* The run catches no longer; whether a signal came, and which, stays known to it. Without a catch nothing happens. */
+/* Ends the catching; the run remembers whether a signal came, and which. Does nothing if the run catches none. */
 void bppsa_interrupt_release(bppsa_interrupt *run);
-/* The same, and a later catch does nothing, nor is the word read any more: for a run whose thread goes on after its caller has
- * given it up. */
+/* The same, for good: later catches do nothing, and the word is not read again. For a run whose caller has given it up while its
+ * thread goes on. */
 void bppsa_interrupt_end(bppsa_interrupt *run);
 
 #endif

@@ -38,7 +38,7 @@ static bool print_clean(FILE *out, char *text, size_t size, const char *format, 
 }
 
 bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) {
-  char text[4096]; /* no allocation: what has been done must be told where memory is short */
+  char text[4096]; /* no allocation, because results are printed even when memory is short */
   va_list arguments, again;
   va_start(arguments, format);
   va_copy(again, arguments);

@@ -16,7 +16,7 @@ typedef struct {
 void bppsa_output_make_lines_printable(char *text);
 /* printf to `out`; the text is made printable, line by line. Allocates nothing. ERR_IO: the text could not be written. */
 bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints "bppsa: note: " and a line to `err`: what the user should know of a run that goes on. What it quotes is made printable. */
+/* Prints "bppsa: note: " and a line to `err`, made printable: what the user should know of a run that goes on. */
 void bppsa_output_note(const bppsa_output *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Flushes a stream. ERR_IO: anything that was written to it is lost. */
 bppsa_status bppsa_output_flush(FILE *out);

@@ -1,4 +1,4 @@
-/* A benchmark's table for people: columns as data, each of which shows a member of a row's JSON object. */
+/* A table for people. Columns are data: each shows one member of a row's JSON object. */
 #ifndef BPPSA_TERMINAL_TABLE_H
 #define BPPSA_TERMINAL_TABLE_H
 
@@ -26,9 +26,9 @@ typedef struct {
   int digits;
   const char *unit;
   const char *missing; /* stands where the member is missing or null; NULL: "-" */
-  /* Writes the cell in the place of `kind`, from the benchmark's own `context`; returns text. NULL: `kind` decides. */
+  /* Writes the cell instead of `kind`, from the caller's `context`, and returns text. NULL: `kind` decides. */
   const char *(*write)(const void *context, const json_t *row, char *text, size_t size);
-} bppsa_bench_column;
+} bppsa_table_column;
 
 /* The columns of a timing, in milliseconds: median, minimum, maximum, repeats. */
 #define BPPSA_COLUMN_TIMES(median_width, other_width, count_width, places)                                                       \
@@ -43,21 +43,21 @@ typedef struct {
     .heading = "n", .width = (count_width), .kind = BPPSA_COLUMN_INTEGER, .key = "repeats"                                       \
   }
 
-/* One row of a table; the list ends with a column without a heading. `end` stands behind the row. ERR_IO. */
-bppsa_status bppsa_bench_print_row(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
+/* Prints a row and `end` behind it. The list of columns ends with one without a heading. ERR_IO. */
+bppsa_status bppsa_table_print_row(const bppsa_output *to, const bppsa_table_column *columns, const void *context,
                                    const json_t *row, const char *end);
-/* The text columns with which a row begins, and a note in the place of all others. ERR_IO. */
-bppsa_status bppsa_bench_print_note(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
+/* Prints the text columns with which a row begins, then a note instead of all others. ERR_IO. */
+bppsa_status bppsa_table_print_note(const bppsa_output *to, const bppsa_table_column *columns, const void *context,
                                     const json_t *row, const char *note);
-bppsa_status bppsa_bench_print_headings(const bppsa_output *to, const bppsa_bench_column *columns);
-/* The text columns whose members the object has, and the reason why it has no row. ERR_IO. */
-bppsa_status bppsa_bench_print_left_out(const bppsa_output *to, const bppsa_bench_column *columns, const json_t *object);
+bppsa_status bppsa_table_print_headings(const bppsa_output *to, const bppsa_table_column *columns);
+/* Prints the text columns whose members the object has, then the reason why it has no row. ERR_IO. */
+bppsa_status bppsa_table_print_left_out(const bppsa_output *to, const bppsa_table_column *columns, const json_t *object);
 
 /* "1.23 ms", as a TIME cell. Returns text. */
-const char *bppsa_bench_time_text(double seconds, char *text, size_t size);
+const char *bppsa_table_time_text(double seconds, char *text, size_t size);
 /* The same for sentences: a cell has a blank behind "s". */
-const char *bppsa_bench_time_words(double seconds, char *text, size_t size);
-/* What stands in the place of the numbers of a rival that did not qualify, after its single pass. Returns text. */
-const char *bppsa_bench_qualifying_text(double seconds, char *text, size_t size);
+const char *bppsa_table_time_words(double seconds, char *text, size_t size);
+/* The text for a rival that did not qualify, with the time of its single pass. Returns text. */
+const char *bppsa_table_qualifying_text(double seconds, char *text, size_t size);
 
 #endif

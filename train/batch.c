@@ -29,18 +29,18 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   if (dataset->lengths != NULL && b->lengths == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  if (dataset->real_targets) {
+  if (bppsa_objective_real(&dataset->objective)) {
     BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, seed_shape, &b->own_targets));
     b->targets = b->own_targets.view;
   } else {
     b->labels = bppsa_calloc(labels, sizeof *b->labels);
   }
-  return b->indices != NULL && (b->labels != NULL || dataset->real_targets) ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  return b->indices != NULL && (b->labels != NULL || bppsa_objective_real(&dataset->objective)) ? BPPSA_OK : BPPSA_ERR_MEMORY;
 }
 
 /* Checks that the data set's labels are classes of the model, or that it has as many targets as the model has outputs. */
 static bppsa_status check_classes(const bppsa_model *model, const bppsa_dataset *dataset) {
-  if (dataset->real_targets && dataset->classes != model->classes) {
+  if (bppsa_objective_real(&dataset->objective) && dataset->classes != model->classes) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: %lld targets, expected %lld: the model has %lld outputs",
                       (long long)dataset->classes, (long long)model->classes, (long long)model->classes);
   }
@@ -74,7 +74,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
 }
 
 void bppsa_batch_free(bppsa_batch *batch) {
-  if (batch->lent) { /* also the indices, for its next passes */
+  if (batch->lent) { /* a model with dropout has the indices, too */
     bppsa_model_forget(batch->model);
   }
   bppsa_buffer_free(&batch->x);
@@ -95,7 +95,8 @@ void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps
   batch->steps = steps;
 }
 
-/* The shape of the model's logits: of its own steps, or of the last one, which one rank has. Returns the number of extents. */
+/* Writes the shape of the model's logits, which are of its own steps, or of the last step, which only one rank computes. Returns
+ * the number of extents. */
 static int32_t logits_shape(const bppsa_batch *batch, int64_t shape[3]) {
   const bool per_step = batch->dataset->labels_per_step, last = batch->first_step + batch->steps == batch->dataset->seq_len;
   const int64_t all[3] = {batch->steps, per_step || (last && batch->steps > 0) ? batch->count : 0, batch->model->classes};
@@ -108,7 +109,7 @@ static bppsa_view placed(bppsa_view view, bppsa_device_kind kind) {
   return view;
 }
 
-/* x of the model's steps. */
+/* Returns the part of x that holds the model's own steps. */
 static bppsa_view own_x(const bppsa_batch *batch) {
   bppsa_view x = batch->x_view;
   if (batch->steps == batch->dataset->seq_len) {
@@ -142,10 +143,11 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   BPPSA_TRY(
       bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, staged ? &host : &batch->x_view, batch->labels));
   const bppsa_view targets = bppsa_batch_targets(batch);
-  return batch->dataset->real_targets ? bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets) : BPPSA_OK;
+  return bppsa_objective_real(&batch->dataset->objective) ? bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets)
+                                                          : BPPSA_OK;
 }
 
-/* Notes the samples in memory that a GPU may still read. */
+/* Writes the indices to memory that a GPU may still be reading: waits for it first. */
 static bppsa_status take_indices(const bppsa_batch *batch, int64_t count, const int64_t *indices) {
   BPPSA_TRY(batch->gpu.device != NULL ? bppsa_device_wait(batch->gpu.device) : BPPSA_OK);
   memcpy(batch->indices, indices, (size_t)count * sizeof *indices);
@@ -162,7 +164,7 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
   BPPSA_TRY(take_indices(batch, count, indices));
   batch->count = count;
   batch->first = 0;
-  if (batch->dataset->real_targets) {
+  if (bppsa_objective_real(&batch->dataset->objective)) {
     const bppsa_view targets = bppsa_batch_targets(batch);
     BPPSA_TRY(bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets));
   } else if (batch->labels != NULL) {
@@ -195,14 +197,13 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   return BPPSA_OK;
 }
 
-/* What the logits' rows are compared with, from row `before` of the batch's on. */
+/* Returns what the logits' rows are compared with: labels or targets from row `before` of the batch on. */
 static bppsa_loss_rows compared_rows(const bppsa_batch *batch, int64_t before, const bppsa_view *targets) {
   const bppsa_dataset *dataset = batch->dataset;
-  return (bppsa_loss_rows){.labels = dataset->real_targets ? NULL : batch->labels + before,
-                           .targets = dataset->real_targets ? targets : NULL,
-                           .binary = dataset->binary,
-                           .ignores = dataset->ignores,
-                           .ignored = dataset->ignored,
+  const bool real = bppsa_objective_real(&dataset->objective);
+  return (bppsa_loss_rows){.labels = real ? NULL : batch->labels + before,
+                           .targets = real ? targets : NULL,
+                           .objective = dataset->objective,
                            .lengths = batch->lengths};
 }
 
@@ -221,14 +222,14 @@ bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_lo
   const bppsa_dataset *dataset = batch->dataset;
   const int64_t before = bppsa_batch_rows_before(batch), mean_rows = samples * (bppsa_batch_rows(batch) / batch->count);
   bppsa_view targets = {0};
-  if (bppsa_view_count(&batch->logits) == 0) { /* the rows are other ranks' */
+  if (bppsa_view_count(&batch->logits) == 0) { /* other ranks have the rows */
     *result = (bppsa_loss_result){0};
     return batch->gpu.device != NULL ? bppsa_device_wait(batch->gpu.device) : BPPSA_OK; /* staging memory is free again */
   }
   if (batch->gpu.device != NULL) {
     return bppsa_batch_gpu_loss(batch, mean_rows, result);
   }
-  if (dataset->real_targets) {
+  if (bppsa_objective_real(&dataset->objective)) {
     char *data = batch->targets.data;
     targets = bppsa_view_make(data + before * batch->model->classes * (int64_t)bppsa_dtype_size(batch->model->dtype),
                               batch->model->dtype, batch->logits.ndim, batch->logits.shape);
@@ -242,7 +243,7 @@ void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found
   const char *comma = " in";
   bppsa_line_add(line, "non-finite %s", found->what);
   if (found->name != NULL) {
-    bppsa_line_add(line, " %s", found->name); /* "gradient of" NAME */
+    bppsa_line_add(line, " %s", found->name); /* "value of" or "gradient of" NAME */
   }
   if (found->layer >= 0) {
     bppsa_line_add(line, "%s layer %lld", comma, (long long)found->layer);

@@ -44,15 +44,15 @@ typedef struct {
   /* Of the samples in the present batch, size capacity, in host memory that a GPU reads when the batch's work runs; NULL: all
    * have T steps. */
   int64_t *lengths;
-  bool lent;        /* the model has these buffers from a pass */
-  bool training;    /* passes are those of a step of training, which a model with dropout is told */
+  bool lent;        /* a pass has handed these buffers to the model, which may read them again */
+  bool training;    /* the passes belong to a step of training; a model with dropout is told so */
   int64_t step;     /* of training, from 0 */
   int64_t *indices; /* of the samples in the present batch, size capacity, in host memory */
   /* The model computes steps first_step + 1 .. first_step + steps of the data set's; all of them unless bppsa_batch_set_steps */
   int64_t first_step, steps;
-  int64_t first;      /* samples of the whole batch in front of these, if these are a part of it; for messages */
-  bppsa_view x_view;  /* x of the present batch */
-  bppsa_view logits;  /* of the latest forward pass, owned by the model */
+  int64_t first;     /* where these samples are a part of a larger batch, so many of its samples come before them; for messages */
+  bppsa_view x_view; /* x of the present batch */
+  bppsa_view logits; /* of the latest forward pass, owned by the model */
   bppsa_view dlogits; /* seed of the present batch */
   bppsa_batch_gpu gpu;
 } bppsa_batch;
@@ -64,20 +64,21 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
 /* A model that has made passes of the batch forgets them. A zeroed batch is legal. */
 void bppsa_batch_free(bppsa_batch *batch);
 
-/* From here on the model computes only these steps of every sample, a rank's of a sequence cut along time: the
- * batch holds whole samples, but forward passes, losses and seeds are of the steps' rows alone, which may be none. */
+/* From here on the model computes only these steps of every sample, one rank's share of a sequence that ranks cut along time. The
+ * batch still holds whole samples, but forward passes, losses and seeds have the rows of these steps alone; there may be no such
+ * row. */
 void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps);
 /* stage makes the first `count` of batch->indices the present batch, a whole one, and does the host's part; queue_fill queues the
  * GPU's part. */
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count);
 bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* does nothing for a model in host memory */
-/* For callers that hold inputs themselves, as pipelines do. put_inputs writes those of `count` of the data set's samples to x,
+/* For callers that hold inputs themselves, as pipelines do. put_inputs writes the inputs of `count` samples of the data set to x,
  * which has their shape and is where the model is. put_targets makes the samples, with their labels or targets, the present batch,
  * whose loss can then be computed. On a GPU both are queued, once it has read what was staged before. */
 bppsa_status bppsa_batch_put_inputs(bppsa_batch *batch, int64_t count, const int64_t *indices, const bppsa_view *x);
 bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const int64_t *indices);
-/* Tells the model which samples the next passes have, and which step of training it is, as bppsa_batch_forward does: for passes
- * that have been recorded. */
+/* Tells the model which samples the next passes have, and which step of training it is. bppsa_batch_forward does so itself; call
+ * this before recorded passes are replayed. */
 void bppsa_batch_tell(const bppsa_batch *batch);
 /* Runs the model's forward pass from a zero state and checks the logits' shape. */
 bppsa_status bppsa_batch_forward(bppsa_batch *batch);
@@ -85,7 +86,8 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch);
  * GPU and leaves the result in gpu.device_result; loss waits for it. */
 bppsa_status bppsa_batch_queue_loss(bppsa_batch *batch);
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result);
-/* The same for a part of a whole batch of so many samples (bppsa_loss_part); ignored rows count in its mean. */
+/* The same where the present batch is a part of a batch of so many samples: the mean is over all rows of that batch, ignored ones
+ * included (bppsa_loss_part). */
 bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_loss_result *result);
 
 /* Appends "non-finite WHAT in layer 0, time step 37, sample 5 of the batch (data set index 1234)": the first value that the model
@@ -102,7 +104,7 @@ static inline int64_t bppsa_batch_rows(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->dataset->seq_len * batch->count : batch->count;
 }
 
-/* Rows of the data set's labels or targets in front of those of the model's own steps. */
+/* Rows of the data set's labels or targets that come before the rows of the model's own steps. */
 static inline int64_t bppsa_batch_rows_before(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
 }

@@ -41,7 +41,7 @@ static bool has_row_lengths(const bppsa_batch *b) {
 static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
   b->gpu.device_result = place(l, 1, sizeof(bppsa_gpu_result));
   b->gpu.device_input = place(l, input_bytes(b->capacity), 1);
-  if (b->dataset->real_targets) {
+  if (bppsa_objective_real(&b->dataset->objective)) {
     b->gpu.device_targets = place(l, target_bytes(b, labels), 1);
   } else {
     b->gpu.device_labels = place(l, labels, sizeof(int64_t));
@@ -59,7 +59,7 @@ static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
     b->lengths = place(l, b->capacity, sizeof *b->lengths);
   }
   if (b->dataset->ops->queue == NULL) {
-    if (b->dataset->real_targets) {
+    if (bppsa_objective_real(&b->dataset->objective)) {
       b->targets.data = place(l, target_bytes(b, labels), 1);
     } else {
       b->labels = place(l, labels, sizeof(int64_t));
@@ -96,7 +96,7 @@ void bppsa_batch_gpu_free(bppsa_batch *b) {
 /* Queues the copy of the labels or targets that the host has made. */
 static bppsa_status queue_targets(const bppsa_batch *b) {
   const bppsa_batch_gpu *g = &b->gpu;
-  if (b->dataset->real_targets) {
+  if (bppsa_objective_real(&b->dataset->objective)) {
     const bppsa_view targets = bppsa_batch_targets(b);
     return bppsa_memory_queue_put(g->device, g->device_targets, targets.data, (int64_t)bppsa_view_bytes(&targets));
   }
@@ -141,7 +141,7 @@ bppsa_status bppsa_batch_gpu_targets(const bppsa_batch *b) {
   return b->dataset->ops->queue != NULL ? queue_made(b, b->count, NULL, b->gpu.device_labels) : queue_targets(b);
 }
 
-/* The loss of the logits, which are those of the model's own steps. */
+/* Queues the loss of the logits, which belong to the model's own steps. */
 static bppsa_status queue_loss(bppsa_batch *b, int64_t mean_rows) {
   const int64_t classes = b->model->classes, before = bppsa_batch_rows_before(b);
   const int64_t skipped = before * classes * (int64_t)bppsa_dtype_size(b->model->dtype);
@@ -149,11 +149,9 @@ static bppsa_status queue_loss(bppsa_batch *b, int64_t mean_rows) {
                               .seed = b->dlogits.data == NULL ? NULL : &b->dlogits,
                               .rows = bppsa_view_count(&b->logits) / classes,
                               .labels = b->gpu.device_labels == NULL ? NULL : b->gpu.device_labels + before,
-                              .ignores = b->dataset->ignores,
-                              .ignored = b->dataset->ignored,
+                              .objective = b->dataset->objective,
                               .targets = b->gpu.device_targets == NULL ? NULL : (const char *)b->gpu.device_targets + skipped,
                               .mean_rows = mean_rows,
-                              .binary = b->dataset->binary,
                               .lengths = b->gpu.device_lengths};
   return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.device_result);
 }

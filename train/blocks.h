@@ -9,7 +9,7 @@
 
 enum { BPPSA_BLOCKS = 64 };
 
-/* Terms in a block: at least `least`, so many that there are at most BPPSA_BLOCKS blocks. */
+/* Returns the number of terms in a block: at least `least`, and enough that there are at most BPPSA_BLOCKS blocks. */
 static inline int64_t bppsa_block_terms(int64_t count, int64_t least) {
   const int64_t terms = (count - 1) / BPPSA_BLOCKS + 1;
   return terms < least ? least : terms;

@@ -31,7 +31,7 @@ struct bppsa_checkpoint {
   char *directory;
   char *paths[FILES];
   int lock;                 /* descriptor of the locked directory */
-  bool latest_damaged;      /* then it must not become the previous checkpoint */
+  bool latest_damaged;      /* the latest file is damaged, and must not become the previous checkpoint */
   bppsa_metadata *metadata; /* fields, crc32.NAME of the tensors, format, version, crc32 */
   int64_t metadata_count;
   char *keys;            /* the texts "crc32.NAME" */
@@ -279,7 +279,7 @@ static bppsa_status load_any(const char *directory, const char *latest, const ch
   return BPPSA_OK;
 }
 
-/* Is the entry written by the checkpoint itself, not for the run? */
+/* Did the checkpoint itself write the entry, and not the run? */
 static bool is_own(const char *key) {
   return strncmp(key, "crc32", 5) == 0 || strcmp(key, "bppsa_checkpoint") == 0 || strcmp(key, "version") == 0;
 }
@@ -303,7 +303,7 @@ static bppsa_status compare_field(const bppsa_checkpoint *c, const char *key, co
                           c->directory, key, stored == NULL ? "missing" : stored, mine == NULL ? "none" : mine);
 }
 
-/* Checks that the file belongs to this run: the one has the fields of the other, with the same values. */
+/* Checks that the file belongs to this run: both have the same fields, with the same values. */
 static bppsa_status check_fields(const bppsa_checkpoint *c, const bppsa_safetensors *file) {
   const char *format = bppsa_safetensors_metadata(file, "bppsa_checkpoint");
   if (format == NULL || strcmp(format, FORMAT) != 0) {

@@ -1,18 +1,20 @@
 #include "train/evaluate.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "train/blocks.h"
 #include "train/evaluate_internal.h"
 
 bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t samples) {
-  return (bppsa_evaluation){.loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
-                            .accuracy = bppsa_accuracy(sums->correct, sums->rows),
-                            .samples = samples,
-                            .forward = sums->forward};
+  bppsa_evaluation made = {.loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
+                           .accuracy = bppsa_accuracy(sums->correct, sums->rows),
+                           .samples = samples};
+  memcpy(made.account, sums->account, sizeof made.account);
+  return made;
 }
 
-/* The mean over the rows of a rank of a sequence cut along time, which may have none. */
+/* The mean loss of this rank's rows, where ranks cut sequences along time; 0 where it has no rows. */
 static bppsa_status own_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   const double all = (double)bppsa_batch_rows(batch);
   BPPSA_TRY(bppsa_batch_loss_part(batch, batch->count, result));
@@ -33,7 +35,7 @@ static bppsa_status evaluate_sums(bppsa_batch *batch, int64_t first, int64_t cou
     BPPSA_TRY(bppsa_batch_queue_fill(batch));
     BPPSA_TRY(bppsa_batch_forward(batch));
     BPPSA_TRY(batch->steps == batch->dataset->seq_len ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
-    BPPSA_TRY(bppsa_forward_stats_collect(batch->model, &all.forward));
+    BPPSA_TRY(bppsa_model_add_pass(batch->model, all.account));
     if (!isfinite(part.loss)) {
       bppsa_line line = {.length = 0};
       bppsa_batch_describe_nonfinite(batch, "loss", &line);

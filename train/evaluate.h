@@ -5,7 +5,6 @@
 
 #include "core/compute/device.h"
 #include "core/compute/model.h"
-#include "recurrent/parallel_forward.h"
 #include "train/data/dataset.h"
 
 #ifdef __cplusplus
@@ -15,7 +14,7 @@ extern "C" {
 typedef struct {
   double loss, accuracy; /* means over the counted rows: samples, or samples times steps. Accuracy is NaN for real targets */
   int64_t samples;
-  bppsa_forward_stats forward; /* of forward passes in parallel; passes 0: the model has none */
+  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of all passes */
 } bppsa_evaluation;
 
 /* Evaluates samples first .. first + count - 1 in their order, `batch` at a time. Afterwards the model has forgotten its passes

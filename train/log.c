@@ -184,17 +184,7 @@ bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text) {
   return status;
 }
 
-static void add_forward(bppsa_line *line, const bppsa_forward_stats *f) {
-  bppsa_line_add(line, ",\"forward\":{\"speculated\":%s,\"passes\":%lld,\"path\":%lld,\"possible\":%lld",
-                 f->speculated ? "true" : "false", (long long)f->passes, (long long)f->path, (long long)f->possible);
-  add_real(line, "work", f->work);
-  bppsa_line_add(line, ",\"rounds\":%lld,\"mended\":%lld,\"reseeded\":%lld,\"tails\":%lld", (long long)f->rounds,
-                 (long long)f->mended, (long long)f->reseeded, (long long)f->tails);
-  add_real(line, "gap", f->gap);
-  bppsa_line_add(line, "}");
-}
-
-/* Nine digits are enough for what is compared as pictures, and a line has room for 16 such numbers. */
+/* Nine digits are enough to draw a curve, and a line has room for 16 such numbers. */
 static void add_errors(bppsa_line *line, const char *name, int64_t count, const double *errors) {
   bppsa_line_add(line, ",\"%s\":[", name);
   for (int64_t i = 0; i < count; ++i) {
@@ -203,9 +193,9 @@ static void add_errors(bppsa_line *line, const char *name, int64_t count, const 
   bppsa_line_add(line, "]");
 }
 
-bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
+bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, const char *forward) {
   BPPSA_REQUIRE(log != NULL && record != NULL);
-  bppsa_line l = {.length = 0}; /* a record needs less than the room */
+  bppsa_line l = {.length = 0}; /* the longest record fits */
   bppsa_line_add(&l, "{\"step\":%lld,\"epoch\":%lld", (long long)record->step, (long long)record->epoch);
   add_real(&l, "loss", record->loss);
   add_real(&l, "accuracy", record->accuracy);
@@ -216,8 +206,8 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   add_real(&l, "update_s", record->update_s);
   add_real(&l, "samples_per_s", record->samples_per_s);
   bppsa_line_add(&l, ",\"redone\":%lld", (long long)record->redone);
-  if (record->forward.passes > 0) {
-    add_forward(&l, &record->forward);
+  if (forward != NULL) {
+    bppsa_line_add(&l, ",\"forward\":%s", forward);
   }
   if (record->gradients != NULL) {
     bppsa_line_add(&l, ",\"gradients\":\"%.60s\"", record->gradients); /* the name of a method needs no escapes */

@@ -13,7 +13,8 @@
 /* Does a row take no part in the loss? */
 static bool is_left_out(const bppsa_loss_job *job, int64_t row) {
   const int64_t batch = job->logits->shape[job->logits->ndim - 2];
-  return (job->ignores && job->labels[row] == job->ignored) || (job->lengths != NULL && row / batch >= job->lengths[row % batch]);
+  return (job->objective.ignores && job->labels[row] == job->objective.ignored) ||
+         (job->lengths != NULL && row / batch >= job->lengths[row % batch]);
 }
 
 #define EACH_REAL "train/loss.inc"
@@ -23,6 +24,10 @@ enum { ROWS_PER_BLOCK = 16, LINE = 256 /* bytes between parts of GPU memory */ }
 
 static int64_t padded(int64_t bytes) {
   return (bytes + LINE - 1) / LINE * LINE;
+}
+
+static int64_t rows_of(const bppsa_view *logits) {
+  return bppsa_view_count(logits) / logits->shape[logits->ndim - 1];
 }
 
 /* Checks a model's outputs and the array for their gradient. */
@@ -69,7 +74,7 @@ static bppsa_status check_labels(const bppsa_loss_job *job, int64_t *counted) {
   return BPPSA_OK;
 }
 
-/* Checks that targets are in [0, 1], without those of rows that the job leaves out (NULL: no job). */
+/* Checks that targets are in [0, 1], except in rows that the job leaves out (NULL: there is no job). */
 static bppsa_status check_binary(const char *where, const bppsa_view *targets, const bppsa_loss_job *job) {
   const int64_t count = bppsa_view_count(targets), classes = targets->shape[targets->ndim - 1];
   for (int64_t i = 0; i < count; ++i) {
@@ -98,7 +103,7 @@ static bppsa_status check_targets(const bppsa_view *targets, const bppsa_loss_jo
                       bppsa_dtype_name(outputs->dtype),
                       bppsa_shape_text(outputs->ndim, outputs->shape, expected, sizeof expected));
   }
-  return job->binary ? check_binary("targets", targets, job) : BPPSA_OK;
+  return job->objective.kind == BPPSA_LOSS_BINARY ? check_binary("targets", targets, job) : BPPSA_OK;
 }
 
 /* Computes the losses of blocks of rows. */
@@ -124,7 +129,7 @@ static void sum_blocks(const void *context, int32_t worker, int64_t first, int64
 
 /* The loss on a CPU; `counted` rows of the job are not left out. */
 static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
-  enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as so many FLOP of a kernel */
+  enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as this many FLOP of a kernel */
   const bppsa_view *logits = job->logits;
   const int64_t size = bppsa_block_terms(job->rows, ROWS_PER_BLOCK), blocks = (job->rows - 1) / size + 1;
   const int64_t mean_rows = job->mean_rows > 0 ? job->mean_rows : counted;
@@ -176,56 +181,6 @@ static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job
   return BPPSA_OK;
 }
 
-static bppsa_status cross_entropy(const bppsa_device *device, const bppsa_loss_job *job, bppsa_loss_result *result) {
-  bppsa_loss_job checked = *job;
-  int64_t counted = 0;
-  BPPSA_TRY(check_views(device, job->logits, job->seed));
-  checked.rows = bppsa_view_count(job->logits) / job->logits->shape[job->logits->ndim - 1];
-  BPPSA_TRY(check_labels(&checked, &counted));
-  return (job->logits->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &checked, counted, result);
-}
-
-bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                 const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
-  const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels};
-  return cross_entropy(device, &job, result);
-}
-
-bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                          int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
-  const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels, .ignores = true, .ignored = ignored};
-  return cross_entropy(device, &job, result);
-}
-
-/* The error of targets; of the job it fills rows and targets. */
-static bppsa_status of_targets(const bppsa_device *device, const bppsa_view *targets, bppsa_loss_job *job,
-                               bppsa_loss_result *result) {
-  const bppsa_view *outputs = job->logits;
-  BPPSA_TRY(check_views(device, outputs, job->seed));
-  BPPSA_TRY(check_targets(targets, job));
-  job->rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
-  job->targets = targets->data;
-  int64_t counted = job->lengths == NULL ? job->rows : 0;
-  for (int64_t r = 0; job->lengths != NULL && r < job->rows; ++r) {
-    counted += is_left_out(job, r) ? 0 : 1;
-  }
-  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, job, counted, result);
-}
-
-bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
-                                      const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(outputs != NULL && targets != NULL && result != NULL);
-  return of_targets(device, targets, &(bppsa_loss_job){.logits = outputs, .seed = seed}, result);
-}
-
-bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *targets,
-                                        const bppsa_view *seed, bppsa_loss_result *result) {
-  BPPSA_REQUIRE(logits != NULL && targets != NULL && result != NULL);
-  return of_targets(device, targets, &(bppsa_loss_job){.logits = logits, .seed = seed, .binary = true}, result);
-}
-
 /* mean_rows: 0 where the mean is over the counted rows. */
 static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows, int64_t mean_rows,
                             const bppsa_view *seed, bppsa_loss_result *result) {
@@ -233,12 +188,28 @@ static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *output
   bppsa_loss_job job = {.logits = outputs,
                         .seed = seed,
                         .labels = rows->labels,
-                        .ignores = rows->ignores,
-                        .ignored = rows->ignored,
+                        .objective = rows->objective,
                         .lengths = outputs->ndim == 3 ? rows->lengths : NULL,
-                        .mean_rows = mean_rows,
-                        .binary = rows->binary};
-  return rows->labels != NULL ? cross_entropy(device, &job, result) : of_targets(device, rows->targets, &job, result);
+                        .mean_rows = mean_rows};
+  int64_t counted = 0;
+  BPPSA_TRY(check_views(device, outputs, seed));
+  job.rows = rows_of(outputs);
+  if (rows->labels != NULL) {
+    BPPSA_TRY(check_labels(&job, &counted));
+  } else {
+    BPPSA_TRY(check_targets(rows->targets, &job));
+    job.targets = rows->targets->data;
+    for (int64_t r = 0; r < job.rows; ++r) {
+      counted += job.lengths == NULL || !is_left_out(&job, r);
+    }
+  }
+  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &job, counted, result);
+}
+
+bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
+                                 const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
+  return of_rows(device, logits, &(bppsa_loss_rows){.labels = labels}, 0, seed, result);
 }
 
 bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
@@ -257,10 +228,6 @@ bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outpu
 }
 
 /* ---- queued ---- */
-
-static int64_t rows_of(const bppsa_view *logits) {
-  return bppsa_view_count(logits) / logits->shape[logits->ndim - 1];
-}
 
 int64_t bppsa_loss_part_memory(int64_t rows) {
   return LINE + padded(rows * (int64_t)sizeof(int64_t)) + bppsa_loss_scratch(rows);

@@ -12,6 +12,7 @@
 
 #include "core/base/view.h"
 #include "core/compute/device.h"
+#include "train/objective.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,37 +37,25 @@ double bppsa_accuracy(int64_t correct, int64_t rows);
 bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                  const bppsa_view *seed, bppsa_loss_result *result);
 
-/* The same without the rows whose label is `ignored`, which may be any number: they are left out of mean and accuracy, and their
- * seed is 0. */
-bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                          int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result);
-
-/* The mean squared error between outputs, [b, C] or [T, b, C], and targets of the same shape and dtype, contiguous, in host
- * memory. Seed, sums, threads and errors as above; result->correct is negative. */
-bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
-                                      const bppsa_view *seed, bppsa_loss_result *result);
-
-/* The binary cross-entropy between logits and targets in [0, 1], computed without σ(x), which would round to 0 or 1. Shapes, sums,
- * threads and errors as of the mean squared error; ERR_ARGUMENT names position and value of a target outside [0, 1]. */
-bppsa_status bppsa_binary_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *targets,
-                                        const bppsa_view *seed, bppsa_loss_result *result);
-
 /* Checks that all targets are in [0, 1]; `where` names them in messages. ERR_ARGUMENT: the first one that is not. */
 bppsa_status bppsa_binary_targets_check(const char *where, const bppsa_view *targets);
 
 /* What the rows of a part of a batch are compared with, and how many rows the batch has. */
 typedef struct {
   const int64_t *labels; /* for the cross-entropy, one for each row, in host memory; NULL: the error of `targets` */
+  /* of the outputs' shape and dtype, contiguous, in host memory; in [0, 1] for the binary cross-entropy, which is computed without
+   * σ(x), because that would round to 0 or 1 */
   const bppsa_view *targets;
-  bool binary;  /* of targets in [0, 1]: the binary cross-entropy instead of the mean squared error */
-  bool ignores; /* rows with the label `ignored` are left out, but count among mean_rows */
-  int64_t ignored;
-  /* of the samples of [T, b, C], in host memory: rows behind them are left out, but count among mean_rows; NULL: there are none */
+  bppsa_objective objective; /* which error, and which label's rows are left out; such rows count among mean_rows */
+  /* the steps of each sample of [T, b, C], in host memory: rows of later steps are left out, but count among mean_rows; NULL: every
+   * sample has T steps */
   const int64_t *lengths;
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */
 } bppsa_loss_rows;
 
-/* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. Errors as above. */
+/* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. Ignored rows are left out of mean and
+ * accuracy, and their seed is 0. The label `ignored` may be any number. Of targets result->correct is negative. Errors as above;
+ * ERR_ARGUMENT: also a target outside [0, 1], by position and value. */
 bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                            const bppsa_view *seed, bppsa_loss_result *result);
 
@@ -76,7 +65,7 @@ bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs
 bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                              const bppsa_view *seed, bppsa_loss_result *result);
 
-/* The cross-entropy of a part of a batch on a GPU as work that is only queued, and may be recorded. labels: one for
+/* Queues the cross-entropy of a part of a batch on a GPU; the work may be recorded. labels: one for
  * each row, which bppsa_loss_check_labels accepts, and found: bppsa_loss_found_bytes, both in page-locked memory, which
  * the GPU reads and writes when it comes to them. memory: bppsa_loss_part_memory(rows) bytes of its own. The other arguments, and
  * the bits, are those of bppsa_loss_part. ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
@@ -84,7 +73,7 @@ bppsa_status bppsa_loss_part_queue(const bppsa_device *device, const bppsa_view 
                                    const bppsa_view *seed, void *memory, void *found);
 int64_t bppsa_loss_part_memory(int64_t rows);
 int64_t bppsa_loss_found_bytes(void);
-/* What the GPU has found, once it has come to it. */
+/* Reads what the queued work has written to `found`; call it after the GPU has done the work. */
 bppsa_loss_result bppsa_loss_part_found(const void *found);
 /* ERR_ARGUMENT names position and value of a label that is not in 0 .. C-1. */
 bppsa_status bppsa_loss_check_labels(const bppsa_view *logits, const int64_t *labels);

@@ -23,13 +23,11 @@ static void launch(cudaStream_t stream, const bppsa_loss_job *job, loss_sum *sum
   terms.rows = rows;
   terms.classes = classes;
   terms.terms = job->labels == NULL ? classes : 1;
-  terms.ignores = job->ignores;
-  terms.ignored = job->ignored;
+  terms.objective = job->objective;
   terms.mean_rows = job->mean_rows;
-  terms.binary = job->binary;
   terms.lengths = job->lengths;
   terms.batch = job->logits->shape[job->logits->ndim - 2];
-  if (job->ignores || job->lengths != NULL) {
+  if (job->objective.ignores || job->lengths != NULL) {
     BPPSA_LAUNCH(bppsa_loss_count, 1, LOSS_THREADS, LOSS_THREADS * sizeof(int64_t), stream, terms, job->labels, result);
   }
   if (job->labels == NULL) {

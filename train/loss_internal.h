@@ -7,6 +7,7 @@
 #include "core/base/view.h"
 #include "core/compute/device.h"
 #include "train/gpu.h"
+#include "train/objective.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,11 +17,9 @@ typedef struct {
   const bppsa_view *logits, *seed; /* seed NULL: none */
   int64_t rows;
   const int64_t *labels; /* for the cross-entropy, size rows; NULL: an error of targets */
-  bool ignores;          /* rows with the label `ignored` are left out */
-  int64_t ignored;
-  const void *targets;    /* [rows][C] of the logits' dtype */
-  bool binary;            /* their binary cross-entropy instead of the mean squared error */
-  const int64_t *lengths; /* of the samples: rows of [T, b] behind them are left out; NULL: there are none */
+  const void *targets;   /* [rows][C] of the logits' dtype */
+  bppsa_objective objective;
+  const int64_t *lengths; /* the steps of each sample, whose rows of later steps are left out; NULL: every sample has all steps */
   int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones */
 } bppsa_loss_job;
 

@@ -8,6 +8,7 @@
 #include "core/base/host_device.h"
 #include "core/compute/launch.cuh"
 #include "train/gpu.h"
+#include "train/objective.h"
 
 #define EACH_REAL "train/loss_row.inc"
 #include "core/base/each_real.inc"
@@ -19,48 +20,20 @@ struct loss_sum {
   int64_t correct;
 };
 
-__device__ inline double loss_of_row(const float *logits, int64_t classes, int64_t label, double scale, float *seed,
-                                     int64_t *correct) {
-  return row_loss_f32(logits, classes, label, scale, seed, correct);
-}
-
-__device__ inline double loss_of_row(const double *logits, int64_t classes, int64_t label, double scale, double *seed,
-                                     int64_t *correct) {
-  return row_loss_f64(logits, classes, label, scale, seed, correct);
-}
-
-__device__ inline double squares_of_row(const float *outputs, const float *targets, int64_t classes, double scale, float *seed) {
-  return row_squares_f32(outputs, targets, classes, scale, seed);
-}
-
-__device__ inline double squares_of_row(const double *outputs, const double *targets, int64_t classes, double scale,
-                                        double *seed) {
-  return row_squares_f64(outputs, targets, classes, scale, seed);
-}
-
-__device__ inline double binary_of_row(const float *logits, const float *targets, int64_t classes, double scale, float *seed) {
-  return row_binary_f32(logits, targets, classes, scale, seed);
-}
-
-__device__ inline double binary_of_row(const double *logits, const double *targets, int64_t classes, double scale, double *seed) {
-  return row_binary_f64(logits, targets, classes, scale, seed);
-}
-
 /* The rows and terms that the sums run over. */
 struct loss_terms {
   int64_t rows, classes;
-  int64_t terms; /* of the mean, in each row */
-  bool ignores;  /* rows with the label `ignored` are left out; result->rows has the number of others */
-  int64_t ignored;
-  int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones */
-  bool binary;            /* of targets: the binary cross-entropy instead of the mean squared error */
-  const int64_t *lengths; /* of the samples [b]: rows of [T, b] behind them are left out likewise; NULL: there are none */
+  int64_t terms;             /* of the mean, in each row */
+  bppsa_objective objective; /* where it ignores a label, result->rows has the number of rows that are not left out */
+  int64_t mean_rows;         /* the mean is over so many rows; 0: over the counted ones */
+  const int64_t *lengths;    /* the steps of each sample [b], whose rows of later steps are left out; NULL: all steps count */
   int64_t batch;
 };
 
 /* Does row r take no part? labels NULL: rows have targets. */
 __device__ inline bool loss_left_out(const loss_terms &t, const int64_t *labels, int64_t r) {
-  return (t.ignores && labels[r] == t.ignored) || (t.lengths != nullptr && r / t.batch >= t.lengths[r % t.batch]);
+  return (t.objective.ignores && labels[r] == t.objective.ignored) ||
+         (t.lengths != nullptr && r / t.batch >= t.lengths[r % t.batch]);
 }
 
 /* The seed of a row that is left out; NULL: it is not wanted. */
@@ -72,7 +45,7 @@ template <typename real> __device__ inline void loss_clear_row(const loss_terms 
 
 /* The number of counted rows. */
 __device__ inline int64_t loss_counted(const loss_terms &t, const bppsa_gpu_result *result) {
-  return t.ignores || t.lengths != nullptr ? result->rows : t.rows;
+  return t.objective.ignores || t.lengths != nullptr ? result->rows : t.rows;
 }
 
 /* The number of rows in the mean. */
@@ -160,8 +133,7 @@ __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real
     if (left_out) {
       loss_clear_row(t, row_seed);
     } else {
-      loss = t.binary ? binary_of_row(row, wanted, t.classes, scale, row_seed)
-                      : squares_of_row(row, wanted, t.classes, scale, row_seed);
+      loss = error_of_row(t.objective.kind == BPPSA_LOSS_BINARY, row, wanted, t.classes, scale, row_seed);
     }
     own[threadIdx.x].loss = loss;
     own[threadIdx.x].correct = left_out ? 0 : -1;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The words for each error: of the option, for the last and for every step; in text; in JSON. */
+/* What each error is called: by the option, for the last step and for every step; in text; and in JSON. */
 static const struct {
   const char *losses[2], *text, *name;
 } kinds[] = {[BPPSA_LOSS_CROSS_ENTROPY] = {{"last", "all"}, "cross-entropy", "cross-entropy"},
@@ -12,28 +12,35 @@ static const struct {
              [BPPSA_LOSS_BINARY] = {{"bce", "bce-all"}, "binary cross-entropy", "bce"},
              [BPPSA_LOSS_NONE] = {{"none", "none"}, "given gradient", "none"}};
 
-bool bppsa_objective_all(const char *loss) {
-  bool all = false;
+/* Finds a loss in the table: its kind, the cross-entropy where it is not there. Does the loss mean every step? */
+static bool find(const char *loss, bppsa_loss_kind *kind) {
+  *kind = BPPSA_LOSS_CROSS_ENTROPY;
   for (int k = 0; k < BPPSA_LOSS_NONE; ++k) {
-    all = all || strcmp(loss, kinds[k].losses[1]) == 0;
+    const bool all = strcmp(loss, kinds[k].losses[1]) == 0;
+    if (all || strcmp(loss, kinds[k].losses[0]) == 0) {
+      *kind = (bppsa_loss_kind)k;
+      return all;
+    }
   }
-  return all;
+  return false;
 }
 
-static bppsa_loss_kind kind_of(const char *loss) {
-  bppsa_loss_kind kind = BPPSA_LOSS_CROSS_ENTROPY;
-  for (int k = 0; k < BPPSA_LOSS_NONE; ++k) {
-    kind = strcmp(loss, kinds[k].losses[0]) == 0 || strcmp(loss, kinds[k].losses[1]) == 0 ? (bppsa_loss_kind)k : kind;
-  }
-  return kind;
+bool bppsa_objective_all(const char *loss) {
+  bppsa_loss_kind kind;
+  return find(loss, &kind);
 }
 
 const char *bppsa_objective_loss(const bppsa_objective *objective, bool all) {
   return kinds[objective != NULL ? objective->kind : BPPSA_LOSS_CROSS_ENTROPY].losses[all];
 }
 
+const char *bppsa_objective_name(const bppsa_objective *objective) {
+  return kinds[objective->kind].name;
+}
+
 bppsa_status bppsa_objective_make(const char *loss, const int64_t *ignored, bppsa_objective *objective) {
-  const bppsa_objective made = {.kind = kind_of(loss), .ignores = ignored != NULL, .ignored = ignored != NULL ? *ignored : 0};
+  bppsa_objective made = {.ignores = ignored != NULL, .ignored = ignored != NULL ? *ignored : 0};
+  (void)find(loss, &made.kind);
   if (bppsa_objective_real(&made) && ignored != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--ignore-label: given beside the loss %s, expected --loss last or all", loss);
   }
@@ -52,6 +59,6 @@ const char *bppsa_objective_text(const bppsa_objective *objective, bool all, cha
 
 bool bppsa_objective_json(json_t *object, const bppsa_objective *objective, bool all) {
   return bppsa_json_put_text(object, "loss_on", kinds[BPPSA_LOSS_CROSS_ENTROPY].losses[all]) &&
-         bppsa_json_put_text(object, "objective", kinds[objective->kind].name) &&
+         bppsa_json_put_text(object, "objective", bppsa_objective_name(objective)) &&
          bppsa_json_put(object, "ignore_label", objective->ignores ? json_integer(objective->ignored) : json_null());
 }

@@ -18,15 +18,19 @@ enum { ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 256 /* bytes between parts o
 #define EACH_REAL "train/optimizer.inc"
 #include "core/base/each_real.inc"
 
-static const struct {
-  const char *name;
-  const char *slots[SLOTS]; /* names of a parameter's state tensors, as in PyTorch */
-} kinds[BPPSA_OPTIMIZER_COUNT] = {[BPPSA_ADAM] = {"adam", {"exp_avg", "exp_avg_sq"}},
-                                  [BPPSA_SGD] = {"sgd", {"momentum_buffer", NULL}},
-                                  [BPPSA_ADAMW] = {"adamw", {"exp_avg", "exp_avg_sq"}}};
+static const bppsa_optimizer_row kinds[BPPSA_OPTIMIZER_COUNT] = {
+    [BPPSA_ADAM] = {"adam", {"exp_avg", "exp_avg_sq"}, .moments = true},
+    [BPPSA_SGD] = {"sgd", {"momentum_buffer"}, .momentum = true},
+    [BPPSA_ADAMW] = {"adamw", {"exp_avg", "exp_avg_sq"}, .moments = true, .decoupled = true, .weight_decay = 0.01}};
+
+const bppsa_optimizer_row *bppsa_optimizer_get(bppsa_optimizer_kind kind) {
+  return (unsigned)kind < BPPSA_OPTIMIZER_COUNT ? &kinds[kind] : NULL;
+}
 
 int64_t bppsa_optimizer_slots(const bppsa_optimizer_config *config) {
-  return config->kind != BPPSA_SGD ? 2 : config->momentum > 0.0 ? 1 : 0;
+  const bppsa_optimizer_row *row = bppsa_optimizer_get(config->kind);
+  const bool none = row == NULL || (row->momentum && !(config->momentum > 0.0));
+  return none ? 0 : row->slots[1] != NULL ? 2 : 1;
 }
 
 struct bppsa_optimizer {
@@ -190,7 +194,7 @@ bppsa_step_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer) {
   const bppsa_optimizer_config *c = &optimizer->config;
   const double step = (double)++optimizer->state.step;
   return (bppsa_step_factors){.rate = c->lr,
-                              .keep = c->kind == BPPSA_ADAMW ? 1.0 - c->lr * c->weight_decay : 1.0,
+                              .keep = kinds[c->kind].decoupled ? 1.0 - c->lr * c->weight_decay : 1.0,
                               .size = c->lr / (1.0 - pow(c->beta1, step)),
                               .correction = sqrt(1.0 - pow(c->beta2, step))};
 }
@@ -204,26 +208,21 @@ void bppsa_optimizer_cancel(bppsa_optimizer *optimizer) {
 }
 
 void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device) {
-  const bppsa_optimizer_config *config = &optimizer->config;
+  typedef void elements_step(const bppsa_optimizer_config *config, int32_t threads, const bppsa_step_factors *factors, int64_t n,
+                             const void *g, void *const *state, void *p);
+  static elements_step *const steps[2][2] = {{sgd_f32, sgd_f64}, {adam_f32, adam_f64}};
+  const bool moments = kinds[optimizer->config.kind].moments;
   const int32_t threads = bppsa_threads(device);
   const bppsa_step_factors factors = bppsa_optimizer_begin(optimizer);
   for (int64_t i = 0; i < optimizer->model->parameter_count; ++i) {
     const bppsa_parameter *parameter = &optimizer->model->parameters[i];
-    const int64_t n = bppsa_view_count(&parameter->value);
-    void *p = parameter->value.data, *g = parameter->gradient.data;
+    const bppsa_view *value = &parameter->value;
     void *state[SLOTS] = {NULL, NULL};
     for (int64_t slot = 0; slot < optimizer->slots; ++slot) {
       state[slot] = optimizer->buffers[i * optimizer->slots + slot].view.data;
     }
-    if (config->kind != BPPSA_SGD && parameter->value.dtype == BPPSA_F32) {
-      adam_f32(config, threads, &factors, n, g, state[0], state[1], p);
-    } else if (config->kind != BPPSA_SGD) {
-      adam_f64(config, threads, &factors, n, g, state[0], state[1], p);
-    } else if (parameter->value.dtype == BPPSA_F32) {
-      sgd_f32(config, threads, &factors, n, g, state[0], p);
-    } else {
-      sgd_f64(config, threads, &factors, n, g, state[0], p);
-    }
+    steps[moments][value->dtype == BPPSA_F64](&optimizer->config, threads, &factors, bppsa_view_count(value),
+                                              parameter->gradient.data, state, value->data);
   }
 }
 
@@ -297,7 +296,7 @@ bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer) {
 
 /* ---- the norm ---- */
 
-/* The blocks of one tensor. */
+/* Sums the squares of one tensor, block by block. */
 typedef struct {
   const bppsa_view *gradient;
   int64_t n, size; /* size: elements in a block */
@@ -317,7 +316,7 @@ static void square_blocks(const void *context, int32_t worker, int64_t first, in
 
 /* Σ (g / unit)² of one tensor, in blocks fixed by the tensor's size. */
 static double tensor_squares(const bppsa_view *gradient, int32_t threads, double unit) {
-  /* a division, and an addition that waits for the one before it, take as long as so many FLOP of a kernel */
+  /* a division, and an addition that waits for the one before it, take as long as this many FLOP of a kernel */
   enum { ELEMENT_FLOPS = 32 };
   const int64_t n = bppsa_view_count(gradient);
   if (n == 0) {

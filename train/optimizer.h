@@ -20,6 +20,18 @@ extern "C" {
 
 typedef enum { BPPSA_ADAM = 0, BPPSA_SGD, BPPSA_ADAMW, BPPSA_OPTIMIZER_COUNT } bppsa_optimizer_kind;
 
+/* What one kind of optimiser has that another has not. */
+typedef struct {
+  const char *name;
+  const char *slots[2]; /* the names of a parameter's state tensors, as in PyTorch; NULL: it has fewer */
+  bool momentum;        /* it takes µ, and has no state where µ is 0 */
+  bool moments;         /* its state is m and v of Adam's equations; otherwise it is the velocity of SGD's */
+  bool decoupled;       /* the weight decay shrinks the parameters; otherwise it is added to the gradient */
+  double weight_decay;  /* PyTorch's default */
+} bppsa_optimizer_row;
+
+/* The row of a kind in the table of optimisers; NULL: there is no such kind. */
+const bppsa_optimizer_row *bppsa_optimizer_get(bppsa_optimizer_kind kind);
 /* "adam", "sgd" or "adamw" to the kind; ERR_ARGUMENT for anything else. */
 bppsa_status bppsa_optimizer_parse(const char *text, bppsa_optimizer_kind *kind);
 const char *bppsa_optimizer_name(bppsa_optimizer_kind kind);
@@ -36,7 +48,8 @@ typedef struct {
 /* Adam with lr 1e-3, betas 0.9 and 0.999, ε 1e-8; momentum 0, no weight decay. */
 bppsa_optimizer_config bppsa_optimizer_config_default(void);
 
-/* State tensors of each parameter, of its shape: 2, of SGD with momentum 1, of SGD without it none. */
+/* The number of state tensors of each parameter, all of its shape: 2 for Adam, 1 for SGD with momentum, 0 for SGD without it. The
+ * first one is a gradient that is smoothed over the steps. */
 int64_t bppsa_optimizer_slots(const bppsa_optimizer_config *config);
 
 typedef struct bppsa_optimizer bppsa_optimizer;
@@ -67,8 +80,8 @@ typedef struct {
 /* Borrowed until the optimiser is destroyed. The tensors are in host memory; for a GPU model they are copies, see below. */
 bppsa_optimizer_state *bppsa_optimizer_get_state(bppsa_optimizer *optimizer);
 bppsa_status
-bppsa_optimizer_push(bppsa_optimizer *optimizer); /* from the tensors to the GPU; nothing to do for others. ERR_CUDA */
-bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer); /* from the GPU to the tensors */
+bppsa_optimizer_push(bppsa_optimizer *optimizer); /* copies the tensors to the GPU; does nothing for other models. ERR_CUDA */
+bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer); /* copies them back */
 
 /* The 2-norm of all gradients together, for a model in host memory. Squares are summed in double, in an order fixed by the shapes
  * alone, and scaled where they would over- or underflow. Not finite exactly if a gradient is not, or if the norm exceeds the

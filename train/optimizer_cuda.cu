@@ -41,9 +41,8 @@ extern "C" int64_t bppsa_update_scratch(void) {
 extern "C" bppsa_status bppsa_update_queue(const bppsa_device *device, const bppsa_update_arena *arena, double clip_norm,
                                            const bppsa_step_factors *factors, bppsa_gpu_result *result) {
   const bppsa_optimizer_config *c = arena->config;
-  const double decay = c->kind == BPPSA_ADAMW ? 0.0 : c->weight_decay; /* the step's factors contain AdamW's decay */
-  const update_rule rule = {
-      c->kind == BPPSA_SGD ? UPDATE_SGD : UPDATE_ADAM, c->momentum, c->beta1, c->beta2, c->epsilon, decay, clip_norm};
+  const update_rule rule = {bppsa_optimizer_get(c->kind)->moments, c->momentum, c->beta1, c->beta2, c->epsilon,
+                            bppsa_optimizer_added_decay(c),        clip_norm};
   const cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(device);
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(bppsa_device_get_index(device)), "update"));
   if (arena->dtype == BPPSA_F32) {

@@ -9,6 +9,11 @@
 extern "C" {
 #endif
 
+/* The factor by which the decay adds a parameter to its gradient. A decoupled decay is among the step's factors instead. */
+static inline double bppsa_optimizer_added_decay(const bppsa_optimizer_config *config) {
+  return bppsa_optimizer_get(config->kind)->decoupled ? 0.0 : config->weight_decay;
+}
+
 /* Begins a step: counts it and returns the numbers that change from step to step. */
 bppsa_step_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer);
 /* Takes the count back if the step was not taken. */
@@ -21,7 +26,7 @@ bppsa_status bppsa_optimizer_queue(bppsa_optimizer *optimizer, double clip_norm,
 /* State tensor `slot` of all parameters, 0 or 1, in GPU memory, laid out as the model's values; NULL: there is none. */
 const void *bppsa_optimizer_device_slot(const bppsa_optimizer *optimizer, int64_t slot);
 
-/* The arguments of its launches. All pointers point to GPU memory; velocity and moments are NULL if the optimiser has none. */
+/* The arguments of an update's launches. All pointers point to GPU memory; a slot that the optimiser does not have is NULL. */
 typedef struct {
   const bppsa_optimizer_config *config;
   bppsa_dtype dtype;

@@ -20,10 +20,8 @@
 
 enum { UPDATE_THREADS = 256, UPDATE_WARP = 32, UPDATE_BLOCKS = 64 /* that sum squares; at most UPDATE_THREADS */ };
 
-enum update_kind { UPDATE_ADAM, UPDATE_SGD };
-
 struct update_rule {
-  update_kind kind; /* AdamW is Adam whose decay is in the step's factors */
+  bool moments; /* by Adam's equations; otherwise by SGD's */
   double momentum, beta1, beta2, epsilon;
   double decay, clip_norm; /* decay: of the L2 term; 0: none */
 };
@@ -103,32 +101,14 @@ __global__ void bppsa_update_squares(int64_t count, int64_t size, const real *gr
 
 /* ---- the update ---- */
 
-__device__ inline void update_adam(const update_rule &r, const bppsa_step_factors &f, float g, float *m, float *v, float *p) {
-  const adam_numbers_f32 a = adam_round_f32(r.beta1, r.beta2, r.epsilon, r.decay, &f);
-  adam_element_f32(&a, g, m, v, p);
-}
-
-__device__ inline void update_adam(const update_rule &r, const bppsa_step_factors &f, double g, double *m, double *v, double *p) {
-  const adam_numbers_f64 a = adam_round_f64(r.beta1, r.beta2, r.epsilon, r.decay, &f);
-  adam_element_f64(&a, g, m, v, p);
-}
-
-__device__ inline void update_sgd(const update_rule &r, const bppsa_step_factors &f, float g, float *velocity, float *p) {
-  sgd_element_f32((float)r.momentum, (float)r.decay, (float)f.rate, g, velocity, p);
-}
-
-__device__ inline void update_sgd(const update_rule &r, const bppsa_step_factors &f, double g, double *velocity, double *p) {
-  sgd_element_f64(r.momentum, r.decay, f.rate, g, velocity, p);
-}
-
 /* Updates parameter i and returns whether the result is finite. An element whose numbers are all 0 stays 0, also with ε = 0:
  * gaps between tensors are such elements. */
 template <typename real>
 __device__ bool update_one(const update_reals<real> &a, const update_rule &r, const bppsa_step_factors &f, int64_t i, real g) {
-  if (r.kind == UPDATE_SGD) {
-    update_sgd(r, f, g, a.first == nullptr ? nullptr : &a.first[i], &a.values[i]);
+  if (!r.moments) {
+    update_sgd(r.momentum, r.decay, f.rate, g, a.first == nullptr ? nullptr : &a.first[i], &a.values[i]);
   } else if (!(g == 0 && a.values[i] == 0 && a.first[i] == 0 && a.second[i] == 0)) {
-    update_adam(r, f, g, &a.first[i], &a.second[i], &a.values[i]);
+    update_adam(r.beta1, r.beta2, r.epsilon, r.decay, f, g, &a.first[i], &a.second[i], &a.values[i]);
   }
   return isfinite(a.values[i]);
 }

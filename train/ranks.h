@@ -18,7 +18,7 @@
 typedef struct {
   void *context;
   bppsa_optimizer *optimizer; /* of the whole model; its state is the one that checkpoints hold */
-  /* The learning rate of the step that comes so many steps behind the present one. */
+  /* The learning rate of the step that comes `ahead` steps after the present one. */
   double (*rate)(const void *context, int64_t ahead);
   /* Steps from the present one to the end of the epoch or of the run, the present one included. */
   int64_t (*left)(const void *context);
@@ -26,15 +26,15 @@ typedef struct {
 
 typedef struct bppsa_train_ranks {
   void *context;
-  bool first;       /* of the ranks */
+  bool first;       /* this is the first of the ranks */
   int64_t capacity; /* samples that the model takes at once */
   /* Ranks along time: steps first_step + 1 .. first_step + steps of every sample are this rank's. cut: there are such ranks */
   bool cut;
   int64_t first_step, steps;
-  /* Ranks that hold parts of the weights, as the stages of a pipeline do, and update them while they compute, so many times a step;
-   * 0: every rank holds all weights, and the loop updates them. Such ranks set the record's grad_norm too, and may compute steps
-   * before they are asked for: `indices` then go on behind the batch, and they set samples_per_s, the mean of the steps that were
-   * computed together (otherwise 0). */
+  /* How many times a step the ranks update weights by themselves; 0: every rank holds all weights, and the loop updates them. Ranks
+   * that hold parts of the weights, as the stages of a pipeline do, update them while they compute. They also set the record's
+   * grad_norm, and may compute steps before they are asked for: `indices` then go on behind the batch, and samples_per_s, otherwise
+   * 0, is the mean of the steps that were computed together. */
   int64_t updates;
 
   /* Loss and gradients of the batch that the data set's samples indices[0 .. count - 1] make up: on return every rank's model holds
@@ -42,8 +42,8 @@ typedef struct bppsa_train_ranks {
    * rank's buffers, of `capacity` samples. ERR_COMM, and the errors of the model. */
   bppsa_status (*forward_backward)(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices,
                                    bppsa_train_record *record, bppsa_loss_result *loss);
-  /* Appends to the line what is not finite in the batch of which the gradients were just computed, the same words on every rank:
-   * in its forward pass, or (backward) in its gradients. `otherwise`: as for bppsa_batch_describe_nonfinite. */
+  /* Appends to the line, in the same words on every rank, what is not finite in the batch whose gradients were just computed: a
+   * value of its forward pass or, with `backward`, a gradient. `otherwise`: as for bppsa_batch_describe_nonfinite. */
   bppsa_status (*describe_nonfinite)(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices, bool backward,
                                      const char *otherwise, bppsa_line *line);
   /* bppsa_batch_evaluate without a sink; every rank gets the result. */
@@ -53,10 +53,10 @@ typedef struct bppsa_train_ranks {
   /* A line for the log, and at the start for the user too, about what has happened since the last call (borrowed, until the next
    * one); NULL: nothing. The function may be NULL. */
   const char *(*note)(void *context);
-  /* Copies the tensors of the first rank to those of the others. */
+  /* Copies the first rank's tensors to the other ranks' tensors. */
   bppsa_status (*share)(void *context, int64_t count, const bppsa_named_view *tensors);
-  /* With `updates`: takes the weights of the model and the optimiser's state over, when they are as the run begins with; and puts
-   * the present ones back, where a validation, a checkpoint or the end needs them. lead: borrowed until the run is over. */
+  /* Where updates > 0. begin takes over the weights and the optimiser's state that the run begins with; gather puts the present
+   * ones back where a validation, a checkpoint or the end needs them. lead: borrowed until the run is over. */
   bppsa_status (*begin)(void *context, const bppsa_train_lead *lead);
   bppsa_status (*gather)(void *context);
 } bppsa_train_ranks;

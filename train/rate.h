@@ -29,7 +29,7 @@ typedef struct {
   bppsa_rate_kind kind;
   int64_t step_size; /* step: s >= 1, epochs or iterations between two decreases */
   double gamma;      /* step: γ > 0, the factor of a decrease */
-  int64_t period;    /* cosine: >= 1, epochs or iterations from lr to min (T_max); 0: those of the whole run */
+  int64_t period;    /* cosine: >= 1, epochs or iterations from lr to min (T_max); 0: as many as the whole run has */
   double min;        /* cosine: 0 <= min <= lr */
   int64_t warmup;    /* number of steps; 0: no warm-up */
 } bppsa_rate_config;

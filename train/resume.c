@@ -11,7 +11,7 @@
 #include "core/files/json.h"
 #include "train/trainer_internal.h"
 
-enum { STORED = 7, STEPS_BETWEEN = 100 /* checkpoints of a run by iterations, where nothing else is said */ };
+enum { STORED = 7, STEPS_BETWEEN = 100 /* two checkpoints of a run by iterations, unless the caller says how many */ };
 
 #define OPTIMIZER_PREFIX "optimizer."
 #define REDUCTION "reduction"
@@ -20,17 +20,12 @@ enum { STORED = 7, STEPS_BETWEEN = 100 /* checkpoints of a run by iterations, wh
 
 /* ---- the description of a run ---- */
 
-/* The shorter of two texts that reads back as the value. */
+/* Writes the shorter of two texts that read back as the value. */
 static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
   (void)bppsa_print(text, BPPSA_FIELD_TEXT, "%.15g", value);
   if (bppsa_read_real(text, NULL) != value) {
     (void)bppsa_print(text, BPPSA_FIELD_TEXT, "%.17g", value);
   }
-}
-
-static bool speculates(const bppsa_training *run) {
-  const bppsa_forward_plan *plan = bppsa_forward_plan_of(run->model);
-  return plan != NULL && plan->speculative;
 }
 
 /* Lists the caller's fields and the training's own. The number of threads and the place of files are not among them, because the
@@ -56,12 +51,8 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"samples", NULL, false, 0, (uint64_t)data->samples},
       {"seq_len", NULL, false, 0, (uint64_t)data->seq_len},
       {"input", NULL, false, 0, (uint64_t)data->input},
-      {"objective",
-       !data->real_targets ? "cross-entropy"
-       : data->binary      ? "bce"
-                           : "mse",
-       false, 0, 0},
-      {"ignore_label", data->ignores ? NULL : "none", true, (double)data->ignored, 0},
+      {"objective", bppsa_objective_name(&data->objective), false, 0, 0},
+      {"ignore_label", data->objective.ignores ? NULL : "none", true, (double)data->objective.ignored, 0},
       {"labels_per_step", data->labels_per_step ? "true" : "false", false, 0, 0},
       {"validation", NULL, true, config->validation, 0},
       {"counted_in", config->epochs > 0 ? "epochs" : "iterations", false, 0, 0},
@@ -106,9 +97,8 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
   if (run->model->device != NULL) {
     run->fields[(*count)++] = (bppsa_metadata){"device", "cuda"};
   }
-  if (speculates(run)) {
-    run->fields[(*count)++] = (bppsa_metadata){
-        FORWARD, bppsa_forward_plan_text(bppsa_forward_plan_of(run->model), run->forward_text, sizeof run->forward_text)};
+  if (run->account != NULL) {
+    run->fields[(*count)++] = (bppsa_metadata){FORWARD, run->account->plan(run->model, run->plan_text, sizeof run->plan_text)};
   }
   return BPPSA_OK;
 }
@@ -129,8 +119,8 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
                       {"train.last_step", s->last_step, BPPSA_F64, BPPSA_RECORD_NUMBERS},
                       {"train.last_epoch", s->last_epoch, BPPSA_F64, BPPSA_RECORD_NUMBERS},
                       {"train.log", s->log, BPPSA_I64, 2},
-                      {"train.forward", s->forward, BPPSA_F64, BPPSA_FORWARD_NUMBERS}};
-  const int64_t stored = speculates(run) ? STORED : STORED - 1;
+                      {"train.forward", s->account, BPPSA_F64, BPPSA_ACCOUNT_NUMBERS}};
+  const int64_t stored = run->account != NULL ? STORED : STORED - 1;
   size_t bytes = 1;
   for (int64_t i = 0; i < state->count; ++i) {
     bytes += strlen(state->tensors[i].name) + sizeof OPTIMIZER_PREFIX;
@@ -192,7 +182,7 @@ static void pack_record(const bppsa_train_record *r, double *numbers) {
 }
 
 static bppsa_train_record unpack_record(const double *numbers) {
-  const bool validation = !isnan(numbers[9]); /* of real targets the accuracy is NaN */
+  const bool validation = !isnan(numbers[9]); /* the accuracy does not tell, because it is NaN for real targets, too */
   return (bppsa_train_record){.step = (int64_t)numbers[0],
                               .epoch = (int64_t)numbers[1],
                               .loss = numbers[2],
@@ -209,42 +199,6 @@ static bppsa_train_record unpack_record(const double *numbers) {
                               .validation_accuracy = validation ? numbers[10] : 0.0};
 }
 
-static void pack_forward(bppsa_training *run) {
-  const bppsa_forward_stats *f = &run->epoch.forward;
-  bppsa_forward_pause pause = {0};
-  (void)bppsa_forward_pause_get(run->model, &pause); /* a model whose passes are over, so that this cannot fail */
-  const double all[BPPSA_FORWARD_NUMBERS] = {(double)pause.failures,
-                                             (double)pause.left,
-                                             (double)f->speculated,
-                                             (double)f->passes,
-                                             (double)f->path,
-                                             (double)f->possible,
-                                             f->work,
-                                             (double)f->rounds,
-                                             (double)f->mended,
-                                             (double)f->reseeded,
-                                             (double)f->tails,
-                                             f->gap};
-  memcpy(run->stored.forward, all, sizeof all);
-}
-
-/* Takes the pauses and the epoch's statistics from numbers that have been checked. */
-static bppsa_status unpack_forward(bppsa_training *run) {
-  const double *n = run->stored.forward;
-  const bppsa_forward_pause pause = {.failures = (int64_t)n[0], .left = (int64_t)n[1]};
-  run->epoch.forward = (bppsa_forward_stats){.speculated = n[2] > 0,
-                                             .passes = (int64_t)n[3],
-                                             .path = (int64_t)n[4],
-                                             .possible = (int64_t)n[5],
-                                             .work = n[6],
-                                             .rounds = (int64_t)n[7],
-                                             .mended = (int64_t)n[8],
-                                             .reseeded = (int64_t)n[9],
-                                             .tails = (int64_t)n[10],
-                                             .gap = n[11]};
-  return bppsa_forward_pause_set(run->model, &pause);
-}
-
 static void pack(bppsa_training *run) {
   const bppsa_epoch_sums *e = &run->epoch;
   const bppsa_log_position none = {.bytes = -1}, empty = {.bytes = 0};
@@ -259,8 +213,10 @@ static void pack(bppsa_training *run) {
       .log = {log.bytes, log.crc32}};
   pack_record(&run->result.last, s->last_step);
   pack_record(&run->last_epoch, s->last_epoch);
-  if (speculates(run)) {
-    pack_forward(run);
+  if (run->account != NULL) { /* the passes are over, so that this cannot fail; validation may have changed the state */
+    (void)run->account->latest(run->model, s->account);
+    memcpy(s->account + BPPSA_ACCOUNT_STATE, e->account + BPPSA_ACCOUNT_STATE,
+           sizeof s->account - BPPSA_ACCOUNT_STATE * sizeof s->account[0]);
   }
 }
 
@@ -281,6 +237,7 @@ static void unpack(bppsa_training *run) {
                                   .backward_s = s->sums[3],
                                   .update_s = s->sums[4],
                                   .seconds = s->sums[5]};
+  memcpy(run->epoch.account, s->account, sizeof run->epoch.account);
   run->result.last = unpack_record(s->last_step);
   run->last_epoch = unpack_record(s->last_epoch);
 }
@@ -292,7 +249,7 @@ static int64_t whole(double value) {
   return value >= 0 && value <= 0x1p53 && value == floor(value) ? (int64_t)value : -1;
 }
 
-/* Where the run is follows from the number of its steps, and so does most of what it has counted. */
+/* Checks numbers that follow from the number of steps: the position in the data, and most of what was counted. */
 static bppsa_status check_counts(const bppsa_training *run) {
   const bppsa_stored *s = &run->stored;
   const bppsa_dataset *data = run->dataset;
@@ -300,9 +257,10 @@ static bppsa_status check_counts(const bppsa_training *run) {
   const int64_t epoch = step == 0 ? 0 : (step - 1) / per_epoch + 1, steps = step == 0 ? 0 : step - (epoch - 1) * per_epoch;
   const int64_t complete = steps == per_epoch ? epoch : epoch > 0 ? epoch - 1 : 0;
   const int64_t samples = steps == per_epoch ? run->samples : steps * batch, position = steps == per_epoch ? 0 : samples;
-  /* Weights are updated up to once for every sample of a batch (pipedream's micro-batches), and the run may have begun so. */
+  /* Pipedream updates weights after every micro-batch, which may be one sample; the run may have begun with it. */
   const int64_t most = run->ranks != NULL ? run->ranks->updates : 1, updates = batch > most ? batch : most;
   const int64_t most_rows = samples * (data->labels_per_step ? data->seq_len : 1), any = (int64_t)1 << 53;
+  const bool real = bppsa_objective_real(&data->objective);
   const struct {
     const char *name;
     int64_t found, least, most;
@@ -310,7 +268,7 @@ static bppsa_status check_counts(const bppsa_training *run) {
                  {"train.cursor: position", s->cursor[2], position, position},
                  {"train.cursor: steps of the optimiser", s->cursor[3], 0, step * updates},
                  {"train.epoch_counts: rows", s->counts[1], 0, most_rows},
-                 {"train.epoch_counts: correct rows", s->counts[0], data->real_targets ? INT64_MIN : 0, s->counts[1]},
+                 {"train.epoch_counts: correct rows", s->counts[0], real ? INT64_MIN : 0, s->counts[1]},
                  {"train.epoch_counts: steps", s->counts[2], steps, steps},
                  {"train.epoch_counts: samples", s->counts[3], samples, samples},
                  {"train.epoch_counts: redone products", s->counts[4], 0, any},
@@ -338,8 +296,8 @@ static bppsa_status check_counts(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
-/* The losses, times and rates of a record of a step or an epoch. An accuracy is NaN where targets are real; what was held out has
- * NaN where nothing was. */
+/* Checks losses, times and rates in the record of a step or an epoch. The accuracy is NaN where targets are real; the numbers of a
+ * validation are NaN where there was none. */
 static bppsa_status check_record(const bppsa_training *run, const char *name, const double *record) {
   const double finite = DBL_MAX;
   const struct {
@@ -371,13 +329,13 @@ static bppsa_status check_record(const bppsa_training *run, const char *name, co
   return BPPSA_OK;
 }
 
-/* Means of squares are not negative. Other values may be large or infinite: a run that diverges writes such ones. */
+/* Checks that means of squares are not negative. Other state may be large or infinite: a run that diverges writes such values. */
 static bppsa_status check_squares(const bppsa_training *run) {
   const bppsa_optimizer_state *state = bppsa_optimizer_get_state(run->optimizer);
-  for (int64_t i = 0; i < state->count; ++i) {
+  const bool moments = bppsa_optimizer_get(run->config->optimizer.kind)->moments;
+  for (int64_t i = 1; moments && i < state->count; i += 2) {
     const bppsa_named_view *t = &state->tensors[i];
-    const char *dot = strrchr(t->name, '.');
-    for (int64_t k = 0; dot != NULL && strcmp(dot, ".exp_avg_sq") == 0 && k < bppsa_view_count(&t->view); ++k) {
+    for (int64_t k = 0; k < bppsa_view_count(&t->view); ++k) {
       const double value = bppsa_view_get(&t->view, k);
       if (!(value >= 0)) {
         return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: " OPTIMIZER_PREFIX "%s: element %lld is %g, expected 0 or more",
@@ -388,13 +346,13 @@ static bppsa_status check_squares(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
-/* Numbers 6 and 11 are the mean work and the largest gap; the others are counts. */
-static bppsa_status check_forward(const bppsa_training *run) {
-  for (int i = 0; speculates(run) && i < BPPSA_FORWARD_NUMBERS; ++i) {
-    const double number = run->stored.forward[i];
-    if (i == 6 || i == 11 ? !(number >= 0 && isfinite(number)) : whole(number) < 0) {
+static bppsa_status check_account(const bppsa_training *run) {
+  for (int i = 0; run->account != NULL && i < BPPSA_ACCOUNT_NUMBERS; ++i) {
+    const double number = run->stored.account[i];
+    const bool real = (run->account->reals >> i & 1) != 0;
+    if (real ? !(number >= 0 && isfinite(number)) : whole(number) < 0) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.forward: number %d is %g, expected %s of 0 or more",
-                        run->config->checkpoint, i, number, i == 6 || i == 11 ? "a finite number" : "a whole number");
+                        run->config->checkpoint, i, number, real ? "a finite number" : "a whole number");
     }
   }
   return BPPSA_OK;
@@ -421,7 +379,7 @@ static bppsa_status check_stored(const bppsa_training *run) {
   }
   BPPSA_TRY(check_record(run, "train.last_step", run->stored.last_step));
   BPPSA_TRY(check_record(run, "train.last_epoch", run->stored.last_epoch));
-  BPPSA_TRY(check_forward(run));
+  BPPSA_TRY(check_account(run));
   BPPSA_TRY(check_squares(run));
   return check_counts(run);
 }
@@ -448,12 +406,12 @@ static bppsa_status check_origin(const bppsa_training *run, origin *found) {
   /* Load compares the rest. */
   const size_t length = strlen(found->forward);
   const bool shorter =
-      speculates(run) && strncmp(found->forward, run->forward_text, length) == 0 && run->forward_text[length] == ',';
-  if (length > 0 && (!speculates(run) || shorter)) {
+      run->account != NULL && strncmp(found->forward, run->plan_text, length) == 0 && run->plan_text[length] == ',';
+  if (length > 0 && (run->account == NULL || shorter)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "checkpoint in %s: forward passes %s, in this run %s, expected the same (--forward auto goes on as the "
                       "checkpoint does)",
-                      run->config->checkpoint, found->forward, speculates(run) ? run->forward_text : "sequential");
+                      run->config->checkpoint, found->forward, run->account != NULL ? run->plan_text : "sequential");
   }
   if (!run->config->other_reduction && strcmp(found->reduction, mine) != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -506,7 +464,7 @@ static bppsa_status continue_log(bppsa_training *run, const origin *found, const
   BPPSA_TRY(bppsa_log_continue(run->config->log_path, &position, &run->log));
   BPPSA_TRY(position.bytes > 0 ? BPPSA_OK : begin_log(run));
   const bool other = strcmp(found->reduction, run->reduction != NULL ? run->reduction->value : "") != 0;
-  return other ? bppsa_training_log_note(run, notice) : BPPSA_OK; /* what the run does otherwise than before */
+  return other ? bppsa_training_log_note(run, notice) : BPPSA_OK; /* the log says what the run does differently from here on */
 }
 
 static bppsa_status resume(bppsa_training *run) {
@@ -521,7 +479,7 @@ static bppsa_status resume(bppsa_training *run) {
     BPPSA_TRY(run->ranks->share(run->ranks->context, run->tensor_count, run->tensors));
   }
   unpack(run);
-  BPPSA_TRY(speculates(run) ? unpack_forward(run) : BPPSA_OK);
+  BPPSA_TRY(run->account != NULL ? run->account->restore(run->model, run->stored.account) : BPPSA_OK);
   BPPSA_TRY(bppsa_model_push(run->model));
   BPPSA_TRY(bppsa_optimizer_push(run->optimizer));
   if (run->cursor.position > 0) {

@@ -1,4 +1,4 @@
-/* One training step on a CPU, or on ranks that update their own weights, wherever they are; for a GPU it calls step_gpu.c. */
+/* One training step on a CPU, or on ranks that update their own weights; for other models on a GPU it calls step_gpu.c. */
 #include <math.h>
 
 #include "train/trainer_internal.h"
@@ -25,7 +25,7 @@ static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *re
   return BPPSA_OK;
 }
 
-/* The same, shared with the other ranks. */
+/* The same for ranks, which share the batch. */
 static bppsa_status forward_backward_on_ranks(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
   const bppsa_train_ranks *r = run->ranks;
   const int64_t *indices = bppsa_training_indices(run);

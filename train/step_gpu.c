@@ -1,5 +1,5 @@
 /* One training step on a GPU: copies the indices to the GPU; then fill, forward, loss, backward, norm, clip, update; then copies
- * the results back. On ranks everything up to the gradients is theirs (train/ranks.h), and the update alone is queued.
+ * the results back. Ranks compute everything up to the gradients themselves (train/ranks.h), and only the update is queued.
  *
  * The first batch of a size is queued kernel by kernel, so that libraries can do what they do on first use. The second is recorded;
  * from then on a step is one replay and one wait.
@@ -13,7 +13,7 @@
 #include "train/trainer_internal.h"
 
 enum { FORWARD_BEGIN, FORWARD_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_END, MARKS };
-enum { SIZES = 2 }; /* of batches: full ones, and the last one of an epoch */
+enum { SIZES = 2 }; /* that batches have: that of full ones, and that of the last one of an epoch */
 
 struct bppsa_gpu_steps {
   bppsa_mark *marks[MARKS];
@@ -102,8 +102,8 @@ static bppsa_status seconds(const bppsa_training *run, int first, int second, do
   return bppsa_mark_seconds(run->model->device, run->gpu->marks[first], run->gpu->marks[second], s);
 }
 
-/* Repeats the passes outside the recording, so that the model knows the batch of its activations and can find the value.
- * Parameters have not changed. */
+/* Repeats the passes outside the recording: after them the model knows which batch its activations belong to, and can find the
+ * value. The parameters have not changed. */
 static bppsa_status describe_again(bppsa_training *run, bool backward, const char *otherwise) {
   if (backward) {
     BPPSA_TRY(forward_to_backward(run));
@@ -129,7 +129,7 @@ static bppsa_status describe_parameters(bppsa_training *run) {
 static bppsa_status update_on_ranks(bppsa_training *run, double *norm, bool *nonfinite) {
   const bppsa_batch_gpu *g = &run->batch.gpu;
   g->input->factors = bppsa_optimizer_begin(run->optimizer);
-  g->result->loss = 0; /* it is finite, or there would be no update */
+  g->result->loss = 0; /* the loss is finite: otherwise nothing would be updated */
   BPPSA_TRY(bppsa_memory_queue_put(g->device, &g->device_input->factors, &g->input->factors, sizeof g->input->factors));
   BPPSA_TRY(bppsa_memory_queue_put(g->device, &g->device_result->loss, &g->result->loss, sizeof g->result->loss));
   BPPSA_TRY(bppsa_optimizer_queue(run->optimizer, run->config->clip_norm, &g->device_input->factors, g->device_result));

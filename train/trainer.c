@@ -110,11 +110,11 @@ static bppsa_status next_batch(bppsa_training *run) {
   return bppsa_batch_stage(&run->batch, run->count);
 }
 
-/* Counts scan products redone since the last call, and what the forward pass did. On a GPU this waits, so it is called only where
- * the numbers are shown. */
+/* Counts the scan products redone since the last call, and adds up what the forward pass did. On a GPU this waits, so that it is
+ * done only where the numbers are shown. */
 static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
-  if (run->ranks != NULL) { /* they have counted products */
-    return bppsa_forward_stats_collect(run->model, &record->forward);
+  if (run->ranks != NULL) { /* the ranks have counted the products */
+    return bppsa_model_add_pass(run->model, record->account);
   }
   const bool looked_at =
       run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->samples || run->gpu == NULL;
@@ -122,7 +122,7 @@ static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record
     BPPSA_TRY(bppsa_model_update_redone(run->model));
     record->redone = run->model->redone - run->redone;
     run->redone = run->model->redone;
-    BPPSA_TRY(bppsa_forward_stats_collect(run->model, &record->forward));
+    BPPSA_TRY(bppsa_model_add_pass(run->model, record->account));
   }
   return BPPSA_OK;
 }
@@ -144,11 +144,13 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   run->result.backward_s += record->backward_s;
   run->result.update_s += record->update_s;
   run->result.redone += record->redone;
-  bppsa_forward_stats_add(&sums->forward, &record->forward);
-  bppsa_forward_stats_add(&run->result.forward, &record->forward);
+  if (run->account != NULL) {
+    run->account->add(sums->account, record->account);
+    run->account->add(run->result.account, record->account);
+  }
 }
 
-/* The learning rate of a step of the present epoch: of the one that comes next, or `ahead` steps behind it. */
+/* The learning rate of a step of the present epoch: of the one that comes next, or of the one `ahead` steps after that. */
 static double rate_at(const void *context, int64_t ahead) {
   const bppsa_training *run = context;
   const bppsa_train_config *config = run->config;
@@ -232,9 +234,14 @@ static bppsa_status validate(bppsa_training *run, bppsa_train_record *record) {
   return BPPSA_OK;
 }
 
+static bppsa_status log_record(const bppsa_training *run, const bppsa_train_record *record) {
+  char text[BPPSA_ACCOUNT_TEXT];
+  return bppsa_log_write(run->log, record, run->account != NULL ? run->account->text(record->account, text, sizeof text) : NULL);
+}
+
 static bppsa_status report_step(bppsa_training *run, const bppsa_train_record *record) {
   if (run->log != NULL && run->config->iterations > 0) {
-    BPPSA_TRY(bppsa_log_write(run->log, record));
+    BPPSA_TRY(log_record(run, record));
   }
   return run->callbacks.on_step == NULL ? BPPSA_OK : run->callbacks.on_step(run->callbacks.context, record);
 }
@@ -242,19 +249,20 @@ static bppsa_status report_step(bppsa_training *run, const bppsa_train_record *r
 /* The record of the epoch so far. */
 static bppsa_train_record epoch_record(const bppsa_training *run) {
   const bppsa_epoch_sums *sums = &run->epoch;
-  return (bppsa_train_record){.step = run->result.steps,
-                              .epoch = run->cursor.epoch,
-                              .loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
-                              .accuracy = bppsa_accuracy(sums->correct, sums->rows),
-                              .grad_norm = sums->grad_norm / (double)sums->steps,
-                              .lr = run->result.last.lr,
-                              .forward_s = sums->forward_s,
-                              .backward_s = sums->backward_s,
-                              .update_s = sums->update_s,
-                              .redone = sums->redone,
-                              .forward = sums->forward,
-                              .gradients = run->config->gradients,
-                              .samples_per_s = (double)sums->samples / sums->seconds};
+  bppsa_train_record record = {.step = run->result.steps,
+                               .epoch = run->cursor.epoch,
+                               .loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
+                               .accuracy = bppsa_accuracy(sums->correct, sums->rows),
+                               .grad_norm = sums->grad_norm / (double)sums->steps,
+                               .lr = run->result.last.lr,
+                               .forward_s = sums->forward_s,
+                               .backward_s = sums->backward_s,
+                               .update_s = sums->update_s,
+                               .redone = sums->redone,
+                               .gradients = run->config->gradients,
+                               .samples_per_s = (double)sums->samples / sums->seconds};
+  memcpy(record.account, sums->account, sizeof record.account);
+  return record;
 }
 
 /* Writes the epoch's line and calls the callback; `complete` is false if the run fails within the epoch. */
@@ -268,7 +276,7 @@ static bppsa_status report_epoch(bppsa_training *run, bool complete) {
     run->result.last.validation_accuracy = record.validation_accuracy;
   }
   if (run->log != NULL && by_epochs) {
-    BPPSA_TRY(bppsa_log_write(run->log, &record));
+    BPPSA_TRY(log_record(run, &record));
   }
   if (complete) {
     run->last_epoch = record;
@@ -310,7 +318,7 @@ static bppsa_status report_stop(bppsa_training *run) {
   bppsa_train_record *record = &run->result.partial;
   *record = epoch_record(run);
   record->interrupted = true;
-  return run->log != NULL && run->config->epochs > 0 ? bppsa_log_write(run->log, record) : BPPSA_OK;
+  return run->log != NULL && run->config->epochs > 0 ? log_record(run, record) : BPPSA_OK;
 }
 
 /* Writes what the ranks have to say to the log; before the first step the user is told too. */
@@ -362,6 +370,7 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result) {
   BPPSA_REQUIRE(config != NULL && model != NULL && dataset != NULL && result != NULL);
   bppsa_training run = {.config = config, .model = model, .dataset = dataset, .device = device, .ranks = config->ranks};
+  run.account = bppsa_model_get_account(model);
   run.first = run.ranks == NULL || run.ranks->first;
   if (callbacks != NULL) {
     run.callbacks = run.first ? *callbacks : (bppsa_train_callbacks){.context = callbacks->context, .stop = callbacks->stop};
@@ -371,7 +380,7 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
   if (status == BPPSA_OK) {
     status = training_loop(&run);
     status = status == BPPSA_OK ? bppsa_training_gather(&run) : status;
-    const bppsa_status pulled = status == BPPSA_ERR_CUDA ? status : bppsa_model_pull(model, false); /* as far as training came */
+    const bppsa_status pulled = status == BPPSA_ERR_CUDA ? status : bppsa_model_pull(model, false); /* after a failure, too */
     status = status == BPPSA_OK ? pulled : status;
   }
   bppsa_gpu_steps_destroy(model->device, run.gpu);

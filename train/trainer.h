@@ -104,7 +104,7 @@ typedef struct {
   bppsa_train_record last;                /* the last step; has_validation with the final weights if samples are held out */
   bppsa_train_record partial;             /* if stopped: the epoch so far */
   double forward_s, backward_s, update_s; /* sums over this call's steps */
-  bppsa_forward_stats forward;            /* of this call's steps, where states are computed in parallel */
+  double account[BPPSA_ACCOUNT_NUMBERS];  /* the model's account of this call's steps */
   int64_t redone;                         /* scan products redone in this call's steps */
   double seconds;                         /* of this call's loop, with validation and checkpoints */
 } bppsa_train_result;

@@ -15,10 +15,10 @@ typedef struct {
   double grad_norm;
   int64_t steps, samples, redone;
   double forward_s, backward_s, update_s, seconds;
-  bppsa_forward_stats forward;
+  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of its passes */
 } bppsa_epoch_sums;
 
-enum { BPPSA_FORWARD_NUMBERS = 12, BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
+enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
 
 /* What a checkpoint holds besides the weights and the optimiser's state: these arrays, each a tensor. The seed is among the
  * fields; random numbers are numbered by epoch and step and need no state. */
@@ -29,8 +29,7 @@ typedef struct {
   double last_step[BPPSA_RECORD_NUMBERS];  /* train.last_step: the fields of a record; validation is NaN if there was none */
   double last_epoch[BPPSA_RECORD_NUMBERS]; /* train.last_epoch: the same for the latest complete epoch */
   int64_t log[2];                          /* train.log: bytes (-1: no log), crc32 */
-  /* train.forward, only where states are computed in parallel: the pause's failures and passes left, and the epoch's statistics */
-  double forward[BPPSA_FORWARD_NUMBERS];
+  double account[BPPSA_ACCOUNT_NUMBERS];   /* train.forward, if the model gives an account: its state, the epoch's sums */
 } bppsa_stored;
 
 typedef struct bppsa_gpu_steps bppsa_gpu_steps; /* train/step_gpu.c */
@@ -39,6 +38,7 @@ typedef struct {
   const bppsa_train_config *config;
   bppsa_train_callbacks callbacks;
   bppsa_model *model;
+  const bppsa_model_account *account; /* of the model's passes; NULL: there is none */
   const bppsa_dataset *dataset;
   const bppsa_device *device;
   bppsa_split split;
@@ -53,7 +53,7 @@ typedef struct {
   bppsa_optimizer *optimizer;
   bppsa_model copies;   /* the model's parameters in host memory */
   bppsa_gpu_steps *gpu; /* NULL: the model is in host memory, or ranks update it */
-  int64_t redone;       /* of the model, as far as they have been counted */
+  int64_t redone;       /* the model's redone products that have been counted so far */
   bppsa_log *log;       /* NULL: none */
   bppsa_batch_cursor cursor;
   int64_t total_steps;
@@ -72,10 +72,10 @@ typedef struct {
   bppsa_named_view *tensors; /* weights, optimiser's state, the arrays of `stored` */
   char *names;               /* names of the optimiser's tensors */
   bppsa_metadata *fields;    /* the caller's fields and the training's own */
-  bppsa_metadata *reduction; /* the one of these that says how ranks add up; NULL: one rank */
+  bppsa_metadata *reduction; /* the field that says how ranks add gradients up; NULL: one rank */
   char (*texts)[BPPSA_FIELD_TEXT];
   char order_text[BPPSA_FIELD_TEXT];
-  char forward_text[BPPSA_FORWARD_TEXT];
+  char plan_text[BPPSA_ACCOUNT_PLAN]; /* how the model makes its passes; "" without an account */
 } bppsa_training;
 
 /* The samples of the present batch in the data set, size run->count. */

@@ -2,7 +2,7 @@
 #ifndef BPPSA_BENCH_CASES_CASE_H
 #define BPPSA_BENCH_CASES_CASE_H
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 #include "bench/harness/driver.h"
 #include "cnn/prune.h"
 #include "comm/comm.h"
@@ -29,7 +29,7 @@ typedef struct bppsa_bench_settings {
   bppsa_prune_method prune_method; /* lenet5, vgg11 */
   const char *left, *right;        /* product: files of two factors; NULL: cases of its own */
   bool of_scan;                    /* product: the products of a scan of VGG-11 are the cases */
-  bppsa_scan_method scan;          /* product: by this method */
+  bppsa_scan_method scan;          /* product: the method of that scan */
   int64_t longest;                 /* crossover: the largest T; forward: T; 0: its own choice */
   int64_t workers;                 /* crossover: predict for so many workers too; 0: no prediction */
   int64_t hidden;                  /* forward: H of all rows; 0: its own choices */
@@ -38,16 +38,16 @@ typedef struct bppsa_bench_settings {
   int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one for each processor */
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
   bppsa_mfcc_padding padding;      /* mfcc */
-  bppsa_comm *comm;                /* ranks: of all ranks */
+  bppsa_comm *comm;                /* ranks, schedule, oracle: the communicator of all ranks */
   bool nccl;                       /* ranks: arrays on GPUs travel over NCCL */
   bppsa_bench_shares shares;       /* ranks */
-  int64_t micro_batches;           /* ranks: along time */
+  int64_t micro_batches;           /* ranks: of ranks that share time */
   /* schedule: what the ranks train is `network` in batches of `batch` samples, cut into schedule.micro_batches */
   bppsa_network_config network_config;
-  bppsa_schedule_config schedule; /* of all schemes; oracle: micro_batches of a pipeline */
+  bppsa_schedule_config schedule; /* schedule: of all schemes; oracle: micro_batches of a pipeline */
   const char *cut;                /* schedule: the first layers of the stages, "3,5"; NULL: cut by cost */
-  const char *schemes;            /* with commas between; NULL: all that train; oracle: strategies */
-  const char *save_costs;         /* the file that the measured costs go to; NULL: none */
+  const char *schemes;            /* schedule: schemes, with commas between; oracle: strategies; NULL: all of them */
+  const char *save_costs;         /* schedule: the file for the measured costs; NULL: none */
   const char *trace, *svg;        /* schedule: files of predicted and measured timelines; NULL: none */
 } bppsa_bench_settings;
 
@@ -55,7 +55,7 @@ typedef struct bppsa_bench_settings {
   extern const bppsa_bench_case bppsa_bench_case_##id;                                                                           \
   extern const char bppsa_bench_notes_##id[];
 #include "networks/cells.inc"
-/* What rnn, gru and lstm do beside --save-references: they compute the references of their points, and time nothing. */
+/* The case of rnn, gru and lstm with --save-references: it computes the references of the points and times nothing. */
 extern const bppsa_bench_case bppsa_bench_case_references;
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
     bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc,

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/forward.h"
+#include "bench/cases/bench_forward.h"
 #include "core/base/alloc.h"
 #include "core/compute/cudnn.h"
 #include "core/compute/device_buffer.h"
@@ -20,13 +20,13 @@ static double find_error(const session *s, const double *states, int64_t first, 
   return worst;
 }
 
-/* The largest residual, or error beside the sequential pass's, that is allowed. More than of the project's passes, because the
- * rounding is not that of the project's step. */
+/* The largest residual, or excess over the sequential pass's error, that a rival may have. It is larger than for the project's
+ * passes, because rivals round differently. */
 static double rounding_of(const session *s) {
   return s->config.dtype == BPPSA_F64 ? 2e-14 : 2e-6;
 }
 
-/* An error in units of what is allowed to a rival whose rounding errors are so many of the dtype's (bppsa_cudnn_rounding). */
+/* Divides an error by the largest allowed one; roundings: those of the rival, in units of the dtype's (bppsa_cudnn_rounding). */
 static double judge_error(const session *s, double error, double roundings) {
   return error / (roundings * (rounding_of(s) + 4 * s->entries[BPPSA_PASS_SEQUENTIAL].error));
 }
@@ -42,7 +42,7 @@ static double *copy_states(const bppsa_view *states) {
 
 /* ---- cuDNN ---- */
 
-enum { MOST_NODES = 16384 }; /* launches of a pass that is recorded, as in bench rnn */
+enum { MOST_NODES = 16384 }; /* the most launches of a pass that is recorded, as in bench rnn */
 
 static bppsa_status run_rival(void *context) {
   const entry *e = context;
@@ -54,7 +54,7 @@ static bppsa_status clear_rival(void *context) {
   return bppsa_cudnn_forward(e->rival, &e->s->zero.view);
 }
 
-/* Only the last states are known. */
+/* Judges by the last states, because cuDNN gives no others. */
 static bppsa_status judge_rival(void *context, double *residual) {
   entry *e = context;
   const session *s = e->s;
@@ -77,7 +77,7 @@ static const bppsa_bench_work rival_work = {.action = run_rival, .judge = judge_
                               recorded_rival = {
                                   .action = run_rival, .clear = clear_rival, .judge = judge_rival, .qualifies = BPPSA_QUALIFIES};
 
-/* Whether a rival, with another name for its graph or NULL, is worth a qualifying pass; one that is not is left out. */
+/* Decides whether a rival is worth a qualifying pass; one that is not is left out. form: the name of its graph, or NULL. */
 static bppsa_status check_outlook(session *s, const char *method, const char *form, bool *worth) {
   const bppsa_rival_outlook known = bppsa_outlook_of(s->outlook, method, form);
   *worth = s->bench->qualify == 0 || bppsa_outlook_check(&known) == BPPSA_OK;
@@ -116,7 +116,7 @@ static bppsa_status enter_rival(session *s, bppsa_cudnn_algorithm algorithm) {
   return entered ? bppsa_bench_enter_recording(bench, &recorded_rival, e, graph, "forward") : BPPSA_OK;
 }
 
-/* Algorithms in TF32 are others: they are left out here. Without the library one row says so. */
+/* Skips algorithms in TF32, which compute something else. Without the library one row says so. */
 static bppsa_status enter_cudnn(session *s) {
   bppsa_cudnn_report report;
   bppsa_cudnn_probe(&report);
@@ -128,7 +128,7 @@ static bppsa_status enter_cudnn(session *s) {
 
 /* ---- the methods of --rivals ---- */
 
-/* Takes the states of a guest's first pass. On a GPU the guest may call cuDNN, with any of its algorithms. */
+/* Judges the states of a guest's first pass. On a GPU the guest may call cuDNN with any algorithm. */
 static bppsa_status judge_guest(entry *e, const bppsa_view *states, double *residual) {
   const session *s = e->s;
   double *top = copy_states(states);
@@ -162,7 +162,7 @@ static bppsa_status pass_of_guest(void *context, double seconds[BPPSA_TIMING_PAR
   return bppsa_guest_pass(e->s->guest, e->guest, 1, seconds);
 }
 
-/* Hands the point over, then enters every method. What the program refuses is left out, by name. */
+/* Sends the point to the program, then enters all its methods. What the program refuses is left out, by name. */
 static bppsa_status enter_guests(session *s) {
   const bppsa_recurrent_config *c = &s->config;
   const bppsa_model *model = s->entries[BPPSA_PASS_SEQUENTIAL].model;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/cases/oracle.h"
+#include "bench/cases/bench_oracle.h"
 #include "core/base/alloc.h"
 #include "core/base/philox.h"
 #include "core/measure/residual.h"
@@ -35,10 +35,10 @@ static bool first(const bppsa_oracle_entry *e) {
 /* ---- images ---- */
 
 enum { IMAGES = 247 }; /* a stream of core/base/philox.h */
-/* Far above the weights: what a step leaves of them is the gradients, negative and this many times as large. */
+/* So large a learning rate that the weights after a step are -VERIFYING_RATE times the gradients; those before it vanish. */
 static const double VERIFYING_RATE = 1e6;
 
-/* One batch of noise, whose labels go round. */
+/* One batch of noise; the labels run through the classes again and again. */
 typedef struct {
   bppsa_dataset base;
   float values[];
@@ -85,7 +85,7 @@ static bppsa_status make_images(const bppsa_network *network, int64_t samples, u
 
 /* ---- training ---- */
 
-/* Adds up what the iterations behind the first one take. */
+/* Adds up the times of all iterations but the first. */
 static bppsa_status take_step(void *context, const bppsa_train_record *record) {
   bppsa_oracle_entry *e = context;
   const double *split = e->run.layer_train != NULL ? bppsa_layer_split_seconds(bppsa_layer_train_part(e->run.layer_train)) : NULL;
@@ -111,7 +111,7 @@ static bppsa_status train(bppsa_oracle_entry *e, int64_t iterations, double rate
   return bppsa_train(&run->train, run->model, run->dataset, run->device, &callbacks, &run->result);
 }
 
-/* The weights after one step of the verifying rate, on one device in float64. */
+/* Computes the weights after one step with the verifying rate, on one device in float64. */
 static bppsa_status make_reference(bppsa_oracle_ground *g) {
   const struct bppsa_bench_settings *asked = g->asked;
   bppsa_network_config config = bppsa_network_config_default(asked->network);
@@ -162,7 +162,7 @@ bppsa_status bppsa_oracle_entry_verify(bppsa_oracle_entry *e, double *residual) 
   return init_weights(e);
 }
 
-/* The options of train for this split. */
+/* Sets the options of train for this split. */
 static bppsa_status split_run(bppsa_oracle_entry *e) {
   const struct bppsa_bench_settings *asked = e->ground->asked;
   bppsa_train_run *run = &e->run;
@@ -190,7 +190,7 @@ static bppsa_status split_run(bppsa_oracle_entry *e) {
   return bppsa_rank_network_forward(on, asked->batch, &run->config);
 }
 
-/* The network, and what the training shares. */
+/* Opens the network and prepares what all of its training shares. */
 static bppsa_status begin_run(bppsa_oracle_entry *e) {
   const struct bppsa_bench_settings *asked = e->ground->asked;
   bppsa_train_run *run = &e->run;
@@ -217,14 +217,14 @@ static void close_run(bppsa_train_run *run) {
 
 /* ---- what is measured ---- */
 
-static const double SHARE_S = 0.1; /* of a turn for what ranks compute: what its iterations of a small network take */
+static const double SHARE_S = 0.1; /* seconds of a turn that measure computing; its iterations of a small network take as long */
 
 static bool pipeline(const bppsa_oracle_entry *e) {
   return strcmp(e->what->split, "gpipe") == 0;
 }
 
-/* A level of all ranks; inside it one of the ranks that share layers, or of the stages that have a processor each. What slows down
- * ranks side by side is in what they measure side by side, so that only pipelines have a slowdown, by the processors. */
+/* Describes the system: a level of all ranks and, inside it, one of the ranks that share layers, or of the stages that have a
+ * processor each. Only pipelines get a slowdown: other ranks measure side by side, so their times contain it. */
 static void set_system(bppsa_oracle_entry *e) {
   const int64_t ranks = bppsa_comm_size(e->ground->world), fit = e->ground->at_once, inner = pipeline(e) ? fit : e->ways;
   const bppsa_oracle_level level = {.processors = inner, .beta_s = 1e-15, .contention = 1, .slowdown = 1};
@@ -237,7 +237,7 @@ static void set_system(bppsa_oracle_entry *e) {
   s->levels[s->count++].slowdown = pipeline(e) ? (double)ranks / (double)fit : 1;
 }
 
-/* Sizes that a fit goes through: those that travel, and a quarter of each. */
+/* Adds a probe of an operation. A fit needs two sizes: the one that travels, and a quarter of it. */
 static bppsa_status add_link(bppsa_oracle_entry *e, bppsa_comm *comm, int64_t level, bppsa_oracle_operation operation,
                              double bytes, double more) {
   enum { ROUNDS = 25 };
@@ -258,7 +258,7 @@ static bppsa_status add_link(bppsa_oracle_entry *e, bppsa_comm *comm, int64_t le
   return bppsa_link_probe_create(comm, operation, count, sizes, ROUNDS, e->ground->crowded, &link->probe);
 }
 
-/* The operations of a part's step, in all groups at once, as they share the memory then too: φ of the formulas is in β. */
+/* Opens probes of the operations of a step, in all groups at once as in a step: β then contains the formulas' contention φ. */
 static bppsa_status open_links(bppsa_oracle_entry *e, const bppsa_layer_traffic *t) {
   const double gathers = (double)(t->allgathers > 0 ? t->allgathers : 1), sums = (double)(t->sums > 0 ? t->sums : 1),
                messages = (double)(t->messages > 0 ? t->messages : 1);
@@ -268,7 +268,7 @@ static bppsa_status open_links(bppsa_oracle_entry *e, const bppsa_layer_traffic 
   return add_link(e, e->among, e->system.count - 1, BPPSA_OPERATION_ORDERED_SUM, (double)t->weight_bytes, 0);
 }
 
-/* Of ranks that share layers, or the batch alone. */
+/* Opens the probe of a step, for ranks that share layers or only the batch. */
 static bppsa_status open_step(bppsa_oracle_entry *e) {
   const bppsa_oracle_ground *g = e->ground;
   const int32_t rank = bppsa_comm_rank(g->world), ways = (int32_t)e->ways;
@@ -293,7 +293,7 @@ static bppsa_status open_step(bppsa_oracle_entry *e) {
   return layers ? open_links(e, &costs.traffic) : BPPSA_OK;
 }
 
-/* The whole chain on every rank, for micro-batches of `samples` samples. */
+/* Opens the whole chain on every rank, for micro-batches of `samples` samples. */
 static bppsa_status open_chain(bppsa_oracle_entry *e) {
   const bppsa_oracle_ground *g = e->ground;
   bppsa_network_config config = e->run.config;
@@ -349,7 +349,7 @@ static bppsa_status calibrate(bppsa_oracle_entry *e) {
   return BPPSA_OK;
 }
 
-/* One iteration, by what was measured last. */
+/* Predicts one iteration from the latest measurements. */
 static bppsa_status predict(const bppsa_oracle_entry *e, bppsa_oracle_row *row) {
   const struct bppsa_bench_settings *asked = e->ground->asked;
   const int64_t ranks = bppsa_comm_size(e->ground->world);
@@ -370,7 +370,7 @@ static bppsa_status predict(const bppsa_oracle_entry *e, bppsa_oracle_row *row) 
 
 /* ---- a strategy ---- */
 
-/* The stages that the oracle chooses are those that are trained. Rank 0 tells the others. */
+/* Lets the oracle choose the stages that are trained; rank 0 tells the others. */
 static bppsa_status choose_cut(bppsa_oracle_entry *e) {
   const int64_t count = BPPSA_ORACLE_MOST_CUTS + 1;
   int64_t told[BPPSA_ORACLE_MOST_CUTS + 1] = {0};
@@ -378,7 +378,7 @@ static bppsa_status choose_cut(bppsa_oracle_entry *e) {
   bppsa_oracle_row row;
   size_t used = 0;
   BPPSA_TRY(calibrate(e));
-  BPPSA_TRY(predict(e, &row)); /* whether it is feasible does not depend on what was measured */
+  BPPSA_TRY(predict(e, &row)); /* fails on all ranks or on none: measured times do not decide what is feasible */
   told[0] = row.cuts;
   memcpy(told + 1, row.cut, sizeof row.cut);
   BPPSA_TRY(bppsa_comm_broadcast(e->ground->world, 0, &view));

@@ -13,7 +13,7 @@ static const struct {
   const char *name, *text;
   bppsa_operator kind;
   int64_t channels[3], size;
-  double kept; /* fraction of the weights that is left */
+  double kept; /* fraction of the weights that pruning leaves */
   bool relu;
 } cases[] = {
     {"A", "conv3·conv4 of VGG-11, 3 % of the weights", BPPSA_OPERATOR_CONV2D, {128, 256, 256}, 8, 0.03, false},
@@ -36,7 +36,7 @@ static bppsa_op make_op(int64_t index, int which) {
   return op;
 }
 
-/* A factor from an operator without weights. */
+/* Makes a factor from an operator without weights. */
 static bppsa_status make_plain_factor(const bppsa_op *op, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
                                       float **values) {
   const double ones = op->kind == BPPSA_OPERATOR_MAXPOOL2D || op->kind == BPPSA_OPERATOR_AVGPOOL2D ? 0.25 : 0.5;
@@ -78,7 +78,7 @@ bppsa_status bppsa_bench_factor(const bppsa_op *op, double kept, uint64_t seed, 
   return status;
 }
 
-/* The left factor: the operator's Jacobian times a ReLU's, of whose slopes half are 0. */
+/* Makes the left factor: the operator's Jacobian times that of a ReLU, half of whose slopes are 0. */
 static bppsa_status add_relu(const bppsa_op *op, uint64_t seed, const bppsa_device *device, bppsa_product_case *c) {
   bppsa_op relu = bppsa_op_default(BPPSA_OPERATOR_RELU);
   BPPSA_TRY(bppsa_op_shape(op, relu.in));
@@ -119,7 +119,7 @@ bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_d
   return cases[index].relu ? add_relu(&first, seed, device, made) : BPPSA_OK;
 }
 
-/* One factor, its values rounded to f32. */
+/* Loads one factor and rounds its values to f32. */
 static bppsa_status load_factor(const char *path, bppsa_csr_matrix *file, const bppsa_csr **csr, float **values) {
   BPPSA_TRY(bppsa_input_status(bppsa_csr_load(path, file)));
   const bppsa_view from = bppsa_view_make(file->values, file->dtype, 1, &file->csr.nnz);

@@ -20,12 +20,12 @@
 /* Two factors with values f32. */
 typedef struct {
   const char *name, *text;
-  bppsa_jacobian *jacobians[3]; /* of two operators with weights and a ReLU between them; [1] NULL without it */
-  bppsa_product *left;          /* of the first and the ReLU, whose pattern is the left factor; NULL without a ReLU */
+  bppsa_jacobian *jacobians[3]; /* of the first operator, the ReLU and the second operator; [1] is NULL without a ReLU */
+  bppsa_product *left; /* the product of the first operator and the ReLU, which is the left factor; NULL without a ReLU */
   const bppsa_csr *a, *b;
   float *a_values, *b_values;
-  bppsa_csr_matrix files[2];  /* of factors that were read */
-  const bppsa_device *device; /* where it is measured, for rivals; the case itself lies in host memory */
+  bppsa_csr_matrix files[2];  /* the factors, if they were read */
+  const bppsa_device *device; /* the device on which rivals run; the case itself is in host memory */
 } bppsa_product_case;
 
 /* Case `index`: A (conv3·conv4 of VGG-11 with 3 % of the weights), B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), B
@@ -64,9 +64,9 @@ bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bpp
 typedef struct {
   const char *name;   /* "graphblas" */
   const char *method; /* "full": pattern and values; "numeric": values on a planned pattern */
-  /* Takes over the case's matrices as the library wants them. ERR_UNSUPPORTED: not this case; the row is left out. */
+  /* Converts the case's matrices for the library. ERR_UNSUPPORTED: the library does not take this case, and the row is left out. */
   bppsa_status (*create)(const bppsa_product_case *c, int32_t threads, void **state);
-  bppsa_status (*plan)(void *state); /* after create; complete on return. NULL: every run plans anew. ERR_* as create */
+  bppsa_status (*plan)(void *state); /* called after create, complete on return; NULL: every run plans. ERR_* as create */
   bppsa_status (*run)(void *state);  /* the product that is timed */
   /* After a run: C's values as [nnz], in the order of `pattern` (zeros where the library keeps no entry), to be verified. */
   bppsa_status (*read)(void *state, const bppsa_csr *pattern, float *values);
@@ -81,11 +81,11 @@ typedef struct {
 
 typedef const bppsa_product_rival *const *bppsa_product_rival_list; /* NULL-terminated */
 extern bppsa_product_rival_list bppsa_product_rivals;               /* empty in the program bppsa */
-/* cuSPARSE's and cuBLAS's rivals, NULL-terminated; empty in a build without the library's header. Both have one size, because an
- * emulated test links the lists of both builds, of which the linker keeps one. */
+/* cuSPARSE's and cuBLAS's rivals, NULL-terminated; empty in a build without the library's header. Both lists have the same size,
+ * because an emulated test links those of both builds and the linker keeps one. */
 enum { BPPSA_PRODUCT_LIBRARY_RIVALS = 3 };
 extern const bppsa_product_rival *const bppsa_product_cusparse_rivals[BPPSA_PRODUCT_LIBRARY_RIVALS];
 extern const bppsa_product_rival *const bppsa_product_cublas_rivals[BPPSA_PRODUCT_LIBRARY_RIVALS];
-extern bppsa_product_rival_list bppsa_product_rivals_on_gpu[]; /* those lists, unless a test has others; NULL-terminated */
+extern bppsa_product_rival_list bppsa_product_rivals_on_gpu[]; /* these lists, unless a test sets others; NULL-terminated */
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "bench/cases/product_case.h"
 #include "core/base/alloc.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "scan/plan.h"
 
 /* An element, or a product of elements: the pattern is borrowed, the values are owned. */

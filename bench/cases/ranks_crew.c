@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/cases/ranks.h"
+#include "bench/cases/bench_ranks.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/philox.h"
@@ -171,7 +171,7 @@ static bppsa_comm *group_of(const bppsa_ranks_crew *crew, const bppsa_ranks_entr
 
 /* ---- passes ---- */
 
-/* A GPU has only been given the work. */
+/* Waits for a GPU, which has only queued the work. */
 static bppsa_status wait_for(const bppsa_model *model) {
   return model->device != NULL ? bppsa_device_wait(model->device) : BPPSA_OK;
 }
@@ -192,7 +192,7 @@ static bppsa_status compute(bppsa_ranks_part *p, int64_t i) {
   return BPPSA_OK;
 }
 
-/* The work of one pass; of the blocks of data parallelism `next` is the one whose turn it is. */
+/* The work of one pass. next: the block of data parallelism that is computed next. */
 typedef struct {
   bppsa_ranks_part *part;
   int64_t next;
@@ -216,7 +216,7 @@ static bppsa_status work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
   return wait_for(p->model);
 }
 
-/* All ranks of the entry begin together; the pass is over when the slowest one has ended. */
+/* Times a pass: all ranks of the entry begin together, and it is over when the slowest one has ended. */
 static bppsa_status timed_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
   const int64_t one = 1;
   const bppsa_view view = bppsa_view_make(&p->reduced_s, BPPSA_F64, 1, &one);
@@ -227,7 +227,7 @@ static bppsa_status timed_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p
   return p->group != NULL ? bppsa_comm_allreduce(p->group, BPPSA_COMM_MAX, &view) : BPPSA_OK;
 }
 
-/* Bytes that this rank holds: of the host's memory its own, of its GPU's all that the process holds. */
+/* Counts the bytes that this rank holds: its own in the host's memory, and all that the process holds in its GPU's. */
 static int64_t held_bytes(const bppsa_ranks_crew *crew) {
   int64_t held, peak;
   bppsa_comm_get_memory(crew->world, &held, &peak);
@@ -235,7 +235,7 @@ static int64_t held_bytes(const bppsa_ranks_crew *crew) {
 }
 
 static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
-  bppsa_comm *const nccl = crew->arrays != crew->world ? p->group : NULL; /* has counts of its own */
+  bppsa_comm *const nccl = crew->arrays != crew->world ? p->group : NULL; /* NCCL's communicator counts separately */
   bppsa_comm_counters counters, own = {0};
   bppsa_comm_reset_counters(crew->world);
   if (nccl != NULL) {
@@ -255,31 +255,27 @@ static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part 
 
 /* ---- orders ---- */
 
-typedef enum { MAKE = 0, PASS, COUNT, GATHER, DROP, PING, DISMISS } what;
-typedef struct {
-  int64_t what, subject, entry, broadcast, bytes, rounds;
-} order;
-enum { ORDER = sizeof(order) / sizeof(int64_t) };
-
 /* Makes this rank's part of an entry, if it has one. */
-static bppsa_status make_part(bppsa_ranks_crew *crew, const order *o) {
+static bppsa_status make(void *context, const int64_t *numbers) {
   static bppsa_status (*const makers[])(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) = {make_alone, make_along_time,
                                                                                               make_data_parallel};
-  const bppsa_ranks_entry *e = &crew->subjects[o->subject].entries[o->entry];
-  bppsa_ranks_part *p = &crew->parts[o->entry];
-  crew->subject = o->subject;
+  const int64_t subject = numbers[0], entry = numbers[1];
+  bppsa_ranks_crew *crew = context;
+  const bppsa_ranks_entry *e = &crew->subjects[subject].entries[entry];
+  bppsa_ranks_part *p = &crew->parts[entry];
+  crew->subject = subject;
   if (bppsa_comm_rank(crew->world) >= e->ranks) {
     return BPPSA_OK;
   }
   *p = (bppsa_ranks_part){.entry = e, .group = group_of(crew, e)};
   p->before = held_bytes(crew);
-  /* ranks that share a GPU make nothing until all of them have counted */
+  /* ranks that share a GPU allocate nothing until all of them have counted */
   BPPSA_TRY(crew->gpus > 0 && p->group != NULL ? bppsa_comm_barrier(p->group) : BPPSA_OK);
   return makers[e->share](crew, p);
 }
 
 /* Brings the counts of the entry's ranks to rank 0, as their maxima and sums: two reductions. */
-static bppsa_status gather(bppsa_ranks_part *p, bppsa_ranks_report *report) {
+static bppsa_status gather(const bppsa_ranks_part *p, bppsa_ranks_report *report) {
   const int64_t count = BPPSA_RANKS_COUNTS;
   bppsa_ranks_report made;
   memcpy(made.most, p->counts, sizeof made.most);
@@ -291,14 +287,30 @@ static bppsa_status gather(bppsa_ranks_part *p, bppsa_ranks_report *report) {
   return BPPSA_OK;
 }
 
-static void drop(bppsa_ranks_crew *crew) {
+static bppsa_status pass(void *context, const int64_t *entry) {
+  bppsa_ranks_crew *crew = context;
+  bppsa_ranks_part *p = &crew->parts[*entry];
+  return p->model != NULL ? timed_work(crew, p) : BPPSA_OK;
+}
+
+static bppsa_status count(void *context, const int64_t *entry) {
+  bppsa_ranks_crew *crew = context;
+  bppsa_ranks_part *p = &crew->parts[*entry];
+  BPPSA_TRY(p->model != NULL ? counted_work(crew, p) : BPPSA_OK);
+  return p->model != NULL ? gather(p, &crew->report) : BPPSA_OK;
+}
+
+static bppsa_status drop(void *context, const int64_t *none) {
+  bppsa_ranks_crew *crew = context;
+  (void)none;
   for (int64_t i = BPPSA_RANKS_ENTRIES - 1; crew->parts != NULL && i >= 0; --i) {
     free_part(crew->device, &crew->parts[i]);
   }
+  return BPPSA_OK;
 }
 
 /* Rank 0 sends to rank 1 and back. */
-static bppsa_status ping(bppsa_comm *world, const bppsa_view *view) {
+static bppsa_status ping_one(bppsa_comm *world, const bppsa_view *view) {
   const int32_t rank = bppsa_comm_rank(world);
   if (rank == 0) {
     BPPSA_TRY(bppsa_comm_send(world, 1, 0, view));
@@ -319,100 +331,70 @@ static bppsa_status ping_all(bppsa_comm *world, const bppsa_view *view) {
   return rank == 0 ? bppsa_comm_recv(world, last, 0, &answer) : BPPSA_OK;
 }
 
-static bppsa_status time_rounds(const bppsa_ranks_crew *crew, const order *o, void *buffer, double *seconds) {
-  bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &o->bytes);
-  view.device = bppsa_device_get_kind(crew->device);
-  for (int64_t i = 0; i < o->rounds; ++i) {
+static bppsa_status time_rounds(const bppsa_ranks_crew *crew, bool broadcast, const bppsa_view *view, int64_t rounds,
+                                double *seconds) {
+  for (int64_t i = 0; i < rounds; ++i) {
     const double start = bppsa_now();
-    BPPSA_TRY(o->broadcast ? ping_all(crew->arrays, &view) : ping(crew->arrays, &view));
-    seconds[i] = (bppsa_now() - start) / (o->broadcast ? 1 : 2);
+    BPPSA_TRY(broadcast ? ping_all(crew->arrays, view) : ping_one(crew->arrays, view));
+    seconds[i] = (bppsa_now() - start) / (broadcast ? 1 : 2);
   }
   return BPPSA_OK;
 }
 
-/* Messages from and to the device's memory. */
-static bppsa_status time_messages(const bppsa_ranks_crew *crew, const order *o, double *median) {
-  void *buffer = NULL;
-  double *seconds = bppsa_calloc(o->rounds, sizeof *seconds);
-  bppsa_status status = seconds == NULL ? BPPSA_ERR_MEMORY : bppsa_memory_alloc(crew->device, o->bytes, &buffer);
-  status = status == BPPSA_OK ? bppsa_memory_clear(crew->device, buffer, o->bytes) : status;
-  status = status == BPPSA_OK ? time_rounds(crew, o, buffer, seconds) : status;
-  *median = status == BPPSA_OK ? bppsa_timing_of(o->rounds, seconds).median_s : 0;
-  bppsa_memory_free(crew->device, buffer);
+/* Times messages between arrays in the device's memory. */
+static bppsa_status ping(void *context, const int64_t *numbers) {
+  const int64_t bytes = numbers[1], rounds = numbers[2];
+  bppsa_ranks_crew *crew = context;
+  bppsa_view view = bppsa_view_make(NULL, BPPSA_U8, 1, &bytes);
+  double *seconds = bppsa_calloc(rounds, sizeof *seconds);
+  view.device = bppsa_device_get_kind(crew->device);
+  bppsa_status status = seconds == NULL ? BPPSA_ERR_MEMORY : bppsa_memory_alloc(crew->device, bytes, &view.data);
+  status = status == BPPSA_OK ? bppsa_memory_clear(crew->device, view.data, bytes) : status;
+  status = status == BPPSA_OK ? time_rounds(crew, numbers[0] != 0, &view, rounds, seconds) : status;
+  crew->ping_s = status == BPPSA_OK ? bppsa_timing_of(rounds, seconds).median_s : 0;
+  bppsa_memory_free(crew->device, view.data);
   bppsa_free(seconds);
   return status;
 }
 
-/* This rank's share of an order. median: of PING, report: of GATHER. */
-static bppsa_status carry_out(bppsa_ranks_crew *crew, const order *o, double *median, bppsa_ranks_report *report) {
-  bppsa_ranks_part *p = &crew->parts[o->entry];
-  switch ((what)o->what) {
-  case MAKE:
-    return make_part(crew, o);
-  case PASS:
-    return p->model != NULL ? timed_work(crew, p) : BPPSA_OK;
-  case COUNT:
-    return p->model != NULL ? counted_work(crew, p) : BPPSA_OK;
-  case GATHER:
-    return p->model != NULL ? gather(p, report) : BPPSA_OK;
-  case DROP:
-    drop(crew);
-    return BPPSA_OK;
-  case PING:
-    return time_messages(crew, o, median);
-  default:
-    return BPPSA_OK;
-  }
-}
+enum { MAKE = 0, PASS, COUNT, DROP, PING };
+static const bppsa_crew_action actions[] = {
+    [MAKE] = {make, false}, [PASS] = {pass, false}, [COUNT] = {count, false}, [DROP] = {drop, false}, [PING] = {ping, false}};
 
-static bppsa_status hear(bppsa_comm *world, order *o) {
-  const int64_t count = ORDER;
-  const bppsa_view view = bppsa_view_make(o, BPPSA_I64, 1, &count);
-  return bppsa_comm_broadcast(world, 0, &view);
-}
-
-static bppsa_status give(bppsa_ranks_crew *crew, order o, double *median, bppsa_ranks_report *report) {
-  BPPSA_TRY(hear(crew->world, &o));
-  return carry_out(crew, &o, median, report);
+static bppsa_status order(bppsa_ranks_crew *crew, int64_t action, int64_t first, int64_t second, int64_t third) {
+  return bppsa_crew_order(crew->world, actions, crew, action, (const int64_t[BPPSA_CREW_NUMBERS]){first, second, third});
 }
 
 bppsa_status bppsa_ranks_crew_make(bppsa_ranks_crew *crew, int64_t subject, int64_t entry) {
-  return give(crew, (order){.what = MAKE, .subject = subject, .entry = entry}, NULL, NULL);
+  return order(crew, MAKE, subject, entry, 0);
 }
 
 bppsa_status bppsa_ranks_crew_pass(bppsa_ranks_crew *crew, int64_t entry, double *seconds) {
-  BPPSA_TRY(give(crew, (order){.what = PASS, .entry = entry}, NULL, NULL));
+  BPPSA_TRY(order(crew, PASS, entry, 0, 0));
   *seconds = crew->parts[entry].reduced_s;
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_ranks_crew_count(bppsa_ranks_crew *crew, int64_t entry, bppsa_ranks_report *report) {
-  BPPSA_TRY(give(crew, (order){.what = COUNT, .entry = entry}, NULL, NULL));
-  return give(crew, (order){.what = GATHER, .entry = entry}, NULL, report);
+  BPPSA_TRY(order(crew, COUNT, entry, 0, 0));
+  *report = crew->report;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew) {
-  return give(crew, (order){.what = DROP}, NULL, NULL);
+  return order(crew, DROP, 0, 0, 0);
 }
 
 bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, bool broadcast, int64_t bytes, int64_t rounds, double *seconds) {
-  return give(crew, (order){.what = PING, .broadcast = broadcast, .bytes = bytes, .rounds = rounds}, seconds, NULL);
-}
-
-bppsa_status bppsa_ranks_crew_dismiss(bppsa_ranks_crew *crew) {
-  return give(crew, (order){.what = DISMISS}, NULL, NULL);
+  BPPSA_TRY(order(crew, PING, broadcast, bytes, rounds));
+  *seconds = crew->ping_s;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_ranks_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked) {
   bppsa_ranks_crew crew;
-  order o = {.what = MAKE};
-  bppsa_ranks_report report;
-  double median;
   bppsa_status status = bppsa_ranks_crew_open(asked, request->device, &crew);
-  while (status == BPPSA_OK && o.what != DISMISS) {
-    status = hear(crew.world, &o);
-    status = status == BPPSA_OK ? carry_out(&crew, &o, &median, &report) : status;
-  }
+  status = status == BPPSA_OK ? bppsa_crew_serve(crew.world, actions, &crew) : status;
   bppsa_ranks_crew_close(&crew);
   return status;
 }
@@ -427,7 +409,7 @@ static bppsa_ranks_entry *add(bppsa_ranks_subject *s, bppsa_ranks_share_of share
   return e;
 }
 
-/* An entry of a backward pass behind a forward pass of this kind, which its name tells unless it is sequential. */
+/* Adds an entry of a backward pass that follows a forward pass of this kind; the name tells the kind unless it is sequential. */
 static bppsa_ranks_entry *add_behind(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int32_t ranks, const char *backward,
                                      const bppsa_forward_method *forward) {
   char name[40];
@@ -438,7 +420,7 @@ static bppsa_ranks_entry *add_behind(bppsa_ranks_subject *s, bppsa_ranks_share_o
   return e;
 }
 
-/* The scans of the table of algorithms, without auto; bp in front. */
+/* Adds BP and all algorithms of scans but auto. */
 static void add_methods(bppsa_ranks_subject *s, int32_t ranks, const bppsa_forward_method *forward) {
   (void)add_behind(s, BPPSA_RANKS_TIME, ranks, "bp", forward);
   for (int i = 0; i < BPPSA_SCAN_ALGORITHMS; ++i) {
@@ -449,10 +431,10 @@ static void add_methods(bppsa_ranks_subject *s, int32_t ranks, const bppsa_forwa
   }
 }
 
-/* One layer has one order, and so has a GPU, whose gradients set out when the pass is over. A recurrent network's weight gradients
- * cannot be put off. */
+/* Adds the schemes of data parallelism. With one layer all orders are the same; so they are on a GPU, whose gradients leave when
+ * the pass is over. A recurrent network cannot put off its weight gradients. */
 static void add_schemes(bppsa_ranks_subject *s, int32_t ranks, bool gpu) {
-  int64_t layers = 0; /* with weights */
+  int64_t layers = 0; /* layers with weights */
   for (int64_t i = 0; i < s->network.layers.count; ++i) {
     layers += bppsa_cnn_has_weights(&s->network.layers.layers[i]);
   }
@@ -472,7 +454,7 @@ static void add_schemes(bppsa_ranks_subject *s, int32_t ranks, bool gpu) {
   }
 }
 
-/* Rows of one rank alone first, then by the number of ranks. */
+/* Lists the rows: those of a single rank first, then the others by the number of ranks. */
 static void list_entries(const bppsa_ranks_crew *crew, bppsa_ranks_subject *s) {
   const bool steps = s->network.kind->family->steps;
   const bppsa_forward_method sequential = bppsa_forward_method_default(), *asked = &crew->asked->point.config.forward;
@@ -481,7 +463,7 @@ static void list_entries(const bppsa_ranks_crew *crew, bppsa_ranks_subject *s) {
   if (both) {
     (void)add_behind(s, BPPSA_RANKS_ALONE, 1, "bp", asked);
   }
-  if (steps) { /* without up-levels Blelloch's scan is the linear one, over Jacobians as those over ranks */
+  if (steps) { /* Blelloch's scan without up-levels is the linear scan, over Jacobians as the scans over ranks */
     add(s, BPPSA_RANKS_ALONE, 1, "linear")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 0, 0}};
     add(s, BPPSA_RANKS_ALONE, 1, "chunked")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}};
   }
@@ -522,8 +504,8 @@ static bppsa_status open_subjects(bppsa_ranks_crew *crew) {
   return BPPSA_OK;
 }
 
-/* The communicator for the device's arrays, and how many GPUs the ranks of a node compute on: they are dealt out from the first one
- * on. */
+/* Makes the communicator for the device's arrays, and counts the GPUs on which the ranks of a node compute: ranks get them in order
+ * from the first one. */
 static bppsa_status connect(bppsa_ranks_crew *crew) {
   int64_t gpus = (int64_t)bppsa_device_get_index(crew->device) + 1;
   const bppsa_view view = bppsa_view_make(&gpus, BPPSA_I64, 0, NULL);
@@ -556,7 +538,7 @@ bppsa_status bppsa_ranks_crew_open(const struct bppsa_bench_settings *asked, con
 }
 
 void bppsa_ranks_crew_close(bppsa_ranks_crew *crew) {
-  drop(crew);
+  (void)drop(crew, NULL);
   for (int64_t g = crew->group_count - 1; g >= 0; --g) {
     bppsa_comm_destroy(crew->groups[g]);
   }

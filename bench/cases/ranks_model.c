@@ -19,27 +19,27 @@ static double message(const bppsa_ranks_costs *c, double bytes) {
   return bppsa_point_to_point_s(c->link, bytes);
 }
 
-/* Ranks whose work is done in `alone` seconds each if they have processors of their own, and in `all` seconds by one rank: they
- * share the processors. */
+/* The time of ranks that share processors. alone: seconds of each rank if every rank had its own processor; all: seconds of one
+ * rank that does the work of all. */
 static double shared(const bppsa_ranks_costs *c, double alone, double all) {
   return fmax(alone, all / c->at_once);
 }
 
-/* A hop of an ordered sum: messages go up one level of the tree over ranks, and their sums come down one level, by broadcasts. */
+/* The time of a level of an ordered sum: messages go up one level of the tree over ranks, broadcasts bring sums down one. */
 static double hop(const bppsa_ranks_costs *c, double messages, double bytes) {
   return messages * (c->link.alpha_s + c->collective.alpha_s) + bytes * (c->link.beta_s + c->collective.beta_s);
 }
 
 /* ---- along time ---- */
 
-/* q ranks take a pass of `seconds` in turn, the batch in m groups that follow each other. */
+/* q ranks compute a pass of `seconds` one after the other, and m groups of the batch follow each other through them. */
 static double pipeline_s(const bppsa_ranks_costs *c, double q, double seconds) {
   const double m = (double)c->micro_batches, slots = q + m - 1;
   return shared(c, slots * seconds / (q * m), seconds) + (q > 1 ? (slots - 1) * message(c, c->vector_bytes / m) : 0);
 }
 
-/* A forward pass in parallel over time: the ranks share what one rank computes, but its path is nobody's to share. After every
- * phase lanes and states go to the next rank, and two reductions of some numbers tell all ranks what was done. */
+/* A forward pass in parallel over time: the ranks share the work of one rank, but not its chain of dependent steps. After every
+ * phase lanes and states go to the next rank, and two small reductions tell all ranks what was done. */
 static double parallel_s(const bppsa_ranks_costs *c, double q) {
   const double m = (double)c->micro_batches, numbers = 8 * (5 + 2 * (double)c->batch / m);
   const double between = message(c, c->vector_bytes / m) + 2 * levels_of(q) * hop(c, 1, numbers);
@@ -49,8 +49,8 @@ static double parallel_s(const bppsa_ranks_costs *c, double q) {
   return shared(c, fmax(c->parallel_s / q, c->path * c->forward_s), c->parallel_s) + (q > 1 ? m * c->phases * between : 0);
 }
 
-/* Messages of a layer's scan that follow each other. Groups follow each other through ranks that pass gradients on, but a tree is
- * done with one group before the next: of its levels, `wide` carry products. */
+/* The time of a layer's scan for messages that wait for each other. When ranks pass gradients on, groups follow each other; a tree
+ * finishes one group before the next, and `wide` of its levels carry products. */
 static double scan_messages_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm, double q) {
   const double m = (double)c->micro_batches, vector = message(c, c->vector_bytes / m);
   const double levels = levels_of(q), wide = fmax(0, levels_of(q / 3)), injected = c->injected ? m * vector : 0;
@@ -59,8 +59,8 @@ static double scan_messages_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm a
                                             : (q + m - 2) * vector + injected;
 }
 
-/* A rank between the first and the last one multiplies its steps before the gradient reaches it. The linear scan makes no product,
- * and its ranks wait for each other. The rest, the gradients of weights, waits for nothing. */
+/* The time of a scan over q ranks. Ranks between the first and the last one multiply their steps before the gradient reaches them.
+ * The linear scan makes no products: its ranks wait for each other. Weight gradients wait for nothing. */
 static double scan_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm, double q) {
   const double m = (double)c->micro_batches, layers = (double)c->layers, rest = c->backward_s * (1 - c->recurrence);
   const double sweep = c->backward_s - rest + c->scan_s, between = fmax(0, q - 2);
@@ -89,7 +89,7 @@ double bppsa_ranks_model_time(const bppsa_ranks_costs *c, const bppsa_gradient_m
 
 /* ---- data parallelism ---- */
 
-/* A layer's part of the passes, which is that of its multiply-adds, its parameters and their bytes. */
+/* A layer's fraction of the passes' time (by its multiply-adds), its parameters and their bytes. */
 typedef struct {
   double work, parameters, bytes;
 } layer_part;
@@ -122,7 +122,7 @@ static int64_t parts_of(const bppsa_ranks_costs *c, layer_part *parts) {
 
 enum { FORWARD, INPUT, WEIGHT, SYNC, COSTS };
 
-/* A rank's last block, during whose backward pass gradients travel. Elapsed time is that of p ranks that share the processors. */
+/* Fills in the costs of a rank's last block, during whose backward pass gradients travel, for p ranks that share the processors. */
 static void fill_costs(const bppsa_ranks_costs *c, int64_t p, int64_t blocks, int64_t count, const layer_part *parts,
                        double *const costs[COSTS]) {
   const double block = fmax(1, (double)p / c->at_once) / (double)blocks;

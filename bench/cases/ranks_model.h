@@ -7,22 +7,22 @@
 #include "oracle/collective.h"
 #include "scan/method.h"
 
-/* What was measured of a network on one rank, and its sizes. Zero where it was not measured: the model then has no time for it. */
+/* What was measured of a network on one rank, and its sizes. A time is 0 if it was not measured; the model then predicts none. */
 typedef struct {
   double forward_s, backward_s; /* sequential BP, the whole batch, without communicators */
   double parallel_s;            /* a forward pass in parallel over time, of one rank; NaN: there is none */
-  double path;                  /* its dependent steps over those of the sequential pass */
-  double phases;                /* its phases in all layers; between two of them ranks exchange what they did */
-  double scan_s;                /* what the linear scan over Jacobians takes longer than BP */
+  double path;                  /* its dependent steps, divided by those of the sequential pass */
+  double phases;                /* number of its phases in all layers; ranks exchange results between two phases */
+  double scan_s;                /* how much longer the linear scan over Jacobians takes than BP */
   double product_s;             /* a product of two transposed Jacobians of the whole batch, of one layer */
-  double recurrence;            /* the part of the backward pass in which a step waits for the one behind it, 0 .. 1 */
+  double recurrence;            /* fraction of the backward pass in which a step waits for the step behind it */
   bppsa_link link, collective;  /* a message; a broadcast, for every doubling of the ranks */
   double at_once;               /* ranks that compute at the same time: processors over threads of a rank */
   int64_t steps, layers, batch, micro_batches;
   double vector_bytes, product_bytes, weight_bytes; /* V, M of docs/ranks.md; all parameters */
   int64_t parameters;                               /* tensors, each of which is a message in data parallelism */
   bool injected;                                    /* gradients enter at every step: a = 1 in docs/ranks.md */
-  const bppsa_cnn_network *network;                 /* layer by layer; NULL: its gradients are complete all at once */
+  const bppsa_cnn_network *network;                 /* its gradients become complete layer by layer; NULL: all at once */
 } bppsa_ranks_costs;
 
 /* Seconds of a recurrent network along time on p ranks by BP or by a scan, behind a sequential forward pass or a `parallel` one.
@@ -30,7 +30,7 @@ typedef struct {
 double bppsa_ranks_model_time(const bppsa_ranks_costs *costs, const bppsa_gradient_method *method, bool parallel, int64_t p);
 
 /* Seconds of data parallelism on p ranks by a scheme of schedule/: "wait-free", "priority", "reverse-first-k" with k = reverse.
- * blocks: of the batch, one after the other on a rank. ERR_* of bppsa_schedule_create and _simulate. */
+ * blocks: those of the batch, one after the other on a rank. ERR_* of bppsa_schedule_create and _simulate. */
 bppsa_status bppsa_ranks_model_batch(const bppsa_ranks_costs *costs, const char *scheme, int64_t reverse, int64_t p,
                                      int64_t blocks, double *seconds);
 

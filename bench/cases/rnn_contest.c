@@ -1,10 +1,10 @@
-/* The contestants' passes, and what they held. */
-#include "bench/cases/rnn.h"
+/* Runs the contestants' passes and, at the end, counts the memory that they held. */
+#include "bench/cases/bench_rnn.h"
 #include "core/compute/memory.h"
 
 /* ---- passes ---- */
 
-/* These queue a pass of a plain contestant, also when it is recorded. */
+/* These functions queue a pass of a plain contestant, also while it is recorded. */
 static bppsa_status queue_forward(void *context) {
   const bppsa_bench_contestant *who = context;
   return who->rival != NULL ? bppsa_cudnn_forward(who->rival, &who->session->view_x)
@@ -22,7 +22,7 @@ static const bppsa_queued_work queue[2] = {queue_forward, queue_backward};
 /* A plain contestant queues both passes before the host waits, so that the backward pass does not begin on an idle GPU. */
 bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_contestant *backward, double seconds[2]) {
   if (forward->guest != NULL) {
-    return bppsa_guest_pass(forward->session->guest, forward->guest, 2, seconds); /* whose program times both passes itself */
+    return bppsa_guest_pass(forward->session->guest, forward->guest, 2, seconds); /* the guest times both passes itself */
   }
   bppsa_bench_contestant *who[2] = {forward, backward};
   bppsa_timeline *timeline = forward->session->timeline;
@@ -52,7 +52,7 @@ bppsa_status bppsa_bench_record_passes(bppsa_bench_contestant *graph) {
   return status;
 }
 
-/* A pass in the rounds; behind it, on a CPU, a run for the peak. */
+/* Makes a pass in the rounds; on a CPU a run for the peak follows it. */
 static bppsa_status make_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   bppsa_bench_session *s = ((bppsa_bench_contestant *)context)->session;
   BPPSA_TRY(bppsa_bench_pass(context, context, seconds));
@@ -80,7 +80,7 @@ bppsa_status bppsa_bench_enter_contestant(bppsa_bench_contestant *who, bppsa_sta
 
 void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason) {
   row->measured = false;
-  row->memory = 0; /* so that the row does not look as if it lacked memory */
+  row->memory = 0; /* otherwise the row would look as if it lacked memory */
   snprintf(row->reason, sizeof row->reason, "%.*s", (int)sizeof row->reason - 1, reason);
 }
 

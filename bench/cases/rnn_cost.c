@@ -2,10 +2,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 #include "core/measure/residual.h"
 
-/* Of a scan or auto. */
+/* The algorithm of a scan or of auto. */
 static bppsa_scan_algorithm algorithm_of(bppsa_bench_method method) {
   return method == BPPSA_BENCH_AUTO ? BPPSA_SCAN_AUTO : (bppsa_scan_algorithm)((int)method - BPPSA_BENCH_SCANS + 1);
 }
@@ -56,7 +56,7 @@ double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row
   return fmax(row->flops / result->peak.flops, row->bytes / result->peak.bytes);
 }
 
-/* The up-levels and chunks that were asked for stay: an algorithm takes the number that is its own. */
+/* Keeps the up-levels and chunks that were asked for; each algorithm reads only its own number. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method) {
   const bool scan = method >= BPPSA_BENCH_SCANS;
   bppsa_recurrent_config c = *config;
@@ -67,7 +67,7 @@ bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, 
 
 /* ---- FLOP and bytes ---- */
 
-/* Bytes a plan's products read and write, per sample; the dead ones never run. */
+/* Bytes that a plan's products read and write for one sample; dead products never run. */
 static double plan_bytes(const bppsa_scan_plan *plan) {
   bppsa_scan_iterator iterator = {0};
   bppsa_scan_step step;
@@ -92,7 +92,7 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
   row->critical_steps += totals->critical_steps;
   row->workspace += config->method.backward == BPPSA_BACKWARD_SCAN ? (double)totals->workspace_bytes : 0;
   row->plan = config->method.backward == BPPSA_BACKWARD_SCAN;
-  row->method = bppsa_scan_plan_config(plan)->method; /* the top layer comes last */
+  row->method = bppsa_scan_plan_config(plan)->method; /* the top layer comes last, and its method stays */
   if (costs) {
     row->flops += batch * (work.gradients + work.besides);
     row->bytes += batch * plan_bytes(plan);

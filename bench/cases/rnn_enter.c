@@ -10,7 +10,7 @@
 
 /* ---- rows ---- */
 
-/* Takes what the latest forward pass of a model did into its row, where states may be computed in parallel. */
+/* Stores in the row what a model's latest forward pass did, if its states may be computed in parallel. */
 static bppsa_status take_forward(const bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row) {
   if (s->point.config.forward.kind == BPPSA_FORWARD_SEQUENTIAL) {
     return BPPSA_OK;
@@ -20,7 +20,7 @@ static bppsa_status take_forward(const bppsa_bench_session *s, bppsa_model *mode
   return bppsa_forward_stats_of(model, &row->forward_stats);
 }
 
-/* Copies what a row shares with another row that does the same work by other means. */
+/* Copies to a row the costs of another row that does the same work in another way. */
 static void take_costs(bppsa_bench_session *s, int row, int from) {
   bppsa_bench_row *to = &s->result.rows[row];
   const bppsa_bench_row *other = &s->result.rows[from];
@@ -44,7 +44,7 @@ static bppsa_bench_contestant *add(bppsa_bench_session *s, bppsa_bench_contestan
   return &s->list[s->count++];
 }
 
-/* The rows of a contestant that was refused say so; the reason is the last error. */
+/* Marks the rows of a refused contestant; the reason is the last error. */
 static void skip_rows(const bppsa_bench_contestant *who) {
   skip_row(who->session, who->backward);
   if (who->forward >= 0) {
@@ -52,7 +52,7 @@ static void skip_rows(const bppsa_bench_contestant *who) {
   }
 }
 
-/* Runs a pass without inputs: its states and gradients are wrong, so that a graph that does nothing is found out. */
+/* Runs a pass without inputs: its states and gradients are wrong, which reveals a graph that does nothing. */
 static bppsa_status clear_results(bppsa_bench_contestant *plain) {
   bppsa_bench_session *s = plain->session;
   const int64_t x_bytes = (int64_t)bppsa_view_bytes(&s->view_x), seed_bytes = (int64_t)bppsa_view_bytes(&s->view_seed);
@@ -177,8 +177,8 @@ static bppsa_status reserve_states(const bppsa_bench_session *s, bppsa_view *sta
   return states->data == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* Whether a rival is worth a qualifying pass, by what is known of it. Its rows, from `forward` on, have what is predicted for a
- * pass that is not made. */
+/* Decides from what is known of a rival whether it is worth a qualifying pass. If not, its rows (from `forward` on) get the
+ * predicted time. */
 static bppsa_status check_outlook(bppsa_bench_session *s, int forward, const bppsa_rival_outlook *known) {
   const bppsa_status status = s->bench->qualify > 0 ? bppsa_outlook_check(known) : BPPSA_OK;
   for (int i = 0; status != BPPSA_OK && i < 2; ++i) {
@@ -187,7 +187,7 @@ static bppsa_status check_outlook(bppsa_bench_session *s, int forward, const bpp
   return status;
 }
 
-/* What earlier points say of the rival in these rows; graph: where the rows of its graph begin, or -1. */
+/* What earlier points say of the rival in these rows. graph: the first row of its graph, or -1. */
 static bppsa_rival_outlook outlook_of(const bppsa_bench_session *s, int forward, int graph) {
   char method[BPPSA_BENCH_NAME], form[BPPSA_BENCH_NAME];
   bppsa_bench_row_name(s->guest, forward, method, sizeof method);
@@ -204,7 +204,7 @@ static bppsa_status verify_rival(void *context, double *residual) {
   BPPSA_TRY(bppsa_cudnn_set(who->rival, s->point.kind->name, s->holder));
   BPPSA_TRY(bppsa_cudnn_take(who->rival, s->x, s->seed));
   BPPSA_TRY(bppsa_bench_pass(who, who, seconds));
-  BPPSA_TRY(check_outlook(s, who->forward, &(bppsa_rival_outlook){.seconds = seconds[0] + seconds[1]})); /* the next is as long */
+  BPPSA_TRY(check_outlook(s, who->forward, &(bppsa_rival_outlook){.seconds = seconds[0] + seconds[1]})); /* predicts the next */
   BPPSA_TRY(reserve_states(s, &states));
   bppsa_status status = bppsa_cudnn_last_states(who->rival, states.data);
   status = status == BPPSA_OK ? bppsa_bench_judge_states(s, &states, &s->result.rows[who->forward]) : status;
@@ -220,7 +220,7 @@ static bppsa_status check_time(const bppsa_bench_session *s) {
                                                                      : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--time-limit was over");
 }
 
-/* A graph of a hundred thousand nodes takes seconds to be made, four times at a point. */
+/* Refuses graphs of too many nodes: one of a hundred thousand takes seconds to make, four times at a point. */
 static bppsa_status check_nodes(const bppsa_bench_session *s, const bppsa_cudnn_network *rival) {
   const int64_t launches = bppsa_cudnn_launches(rival);
   if (s->most_nodes == 0 || launches <= s->most_nodes) {
@@ -242,8 +242,8 @@ static bppsa_status add_rival_graph(bppsa_bench_contestant *plain) {
   return add_graph(plain, rows.forward, rows.backward);
 }
 
-/* An algorithm that refuses the shape, when it is made or at its first pass, has a row with cuDNN's reason. Where it is not run,
- * nor is its graph. */
+/* Adds an algorithm and its graph. If it refuses the shape, when it is made or at its first pass, its row has cuDNN's reason. If it
+ * is not run, neither is its graph. */
 static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm) {
   const int first = BPPSA_BENCH_RIVALS + 4 * (int)algorithm;
   bppsa_bench_contestant made = {
@@ -269,7 +269,7 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   return BPPSA_OK;
 }
 
-/* Where the rows of the last point's fastest rival stand behind `from`; -1: not in front of `to`. */
+/* The position, counted from `from`, of the rows of the last point's fastest rival; -1: it is not before `to`. */
 static int winner_among(const bppsa_bench_session *s, int from, int to) {
   char name[BPPSA_BENCH_NAME];
   for (int row = from; row < to; row += 2) {
@@ -294,12 +294,12 @@ static bppsa_status add_cudnn(bppsa_bench_session *s) {
 
 /* ---- the methods of --rivals ---- */
 
-/* The parameters of the layers, without the head's. */
+/* The number of the layers' parameters, without the head's. */
 static int64_t layer_parameters(const bppsa_bench_session *s) {
   return s->holder->parameter_count - s->point.kind->family->head_parameters;
 }
 
-/* Hands the point to the guest. */
+/* Sends the point to the guest. */
 static bppsa_status send_point(bppsa_bench_session *s) {
   bppsa_guest_point point = {.model = s->point.kind->name,
                              .config = &s->point.config,
@@ -312,7 +312,7 @@ static bppsa_status send_point(bppsa_bench_session *s) {
   return bppsa_guest_send_point(s->guest, &point);
 }
 
-/* Holds what a method's first pass gave against the reference: last states, then gradients. */
+/* Compares the results of a method's first pass with the reference: last states, then gradients. */
 static bppsa_status judge_guest(bppsa_bench_contestant *who, const char *received, const bppsa_view *states) {
   bppsa_bench_session *s = who->session;
   bppsa_view last = *states;
@@ -346,8 +346,8 @@ static bppsa_status verify_guest(void *context, double *residual) {
   return BPPSA_OK;
 }
 
-/* Enters a method of the guest, unless `refused`: then the last error is the reason. On a GPU the guest may call cuDNN, with any of
- * its algorithms. */
+/* Enters a method of the guest. refused: does not, for the reason of the last error. On a GPU the guest may call cuDNN with any
+ * algorithm. */
 static bppsa_status add_guest(bppsa_bench_session *s, int method, bool refused) {
   const int first = BPPSA_BENCH_GUESTS + 2 * method;
   const bppsa_bench_contestant made = {

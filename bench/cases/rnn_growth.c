@@ -3,13 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 
 #include "core/base/decimal.h"
 
 enum { LEAST_T = 100, LEAST_POINTS = 3, MOST_POINTS = 32 };
 
-/* The rows of one method; all but the steps as logarithms to base 2. */
+/* The rows of one method; all numbers but the steps are logarithms to base 2. */
 typedef struct {
   int64_t count;
   double length[MOST_POINTS], seconds[MOST_POINTS], memory[MOST_POINTS], steps[MOST_POINTS];
@@ -111,7 +111,7 @@ json_t *bppsa_bench_growth(const json_t *rows, int64_t batch) {
   return bppsa_json_finish(growth, ok);
 }
 
-static const bppsa_bench_column columns[] = {
+static const bppsa_table_column columns[] = {
     {.heading = "init", .width = -10, .key = "init"},
     {.heading = "phase", .width = -8, .key = "phase"},
     {.heading = "method", .width = -8, .key = "method"},
@@ -136,9 +136,9 @@ bppsa_status bppsa_bench_show_growth(const bppsa_output *to, const json_t *growt
                          "\nGrowth over T = %.0f .. %.0f: time as T^a and memory as T^b, by least squares over the logarithms "
                          "(1 is linear), noisy\npoints left out; products: what a doubling of T adds to the critical path\n",
                          number(first, "from"), number(first, "to")));
-  BPPSA_TRY(bppsa_bench_print_headings(to, columns));
+  BPPSA_TRY(bppsa_table_print_headings(to, columns));
   for (size_t i = 0; i < json_array_size(growth); ++i) {
-    BPPSA_TRY(bppsa_bench_print_row(to, columns, NULL, json_array_get(growth, i), ""));
+    BPPSA_TRY(bppsa_table_print_row(to, columns, NULL, json_array_get(growth, i), ""));
   }
   return BPPSA_OK;
 }

@@ -1,8 +1,8 @@
-/* Holds what a contestant's passes computed against the reference of its point: gradients, logits, last states. */
+/* Compares what a contestant's passes computed with the point's reference: gradients, logits, last states. */
 #include <float.h>
 #include <math.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/bench_rnn.h"
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
 #include "core/measure/residual.h"
@@ -34,7 +34,7 @@ static bppsa_status fetch_input_gradient(bppsa_bench_session *s, bppsa_bench_con
   return bppsa_memory_get(s->device, s->dx, dx->data, (int64_t)bppsa_view_bytes(dx));
 }
 
-/* The larger one of the row's residual and that of the gradient of the input, where it is asked for. */
+/* Raises the row's residual to that of the input's gradient, if this gradient is asked for and its residual is larger. */
 static bppsa_status judge_input_gradient(bppsa_bench_session *s, bppsa_bench_contestant *who, bppsa_bench_row *row) {
   const bppsa_recurrent_config *c = &s->point.config;
   if (!c->input_gradients) {
@@ -56,7 +56,7 @@ bppsa_status bppsa_bench_judge_pass(bppsa_bench_session *s, bppsa_bench_contesta
   BPPSA_TRY(bppsa_model_pull(who->model, true));
   BPPSA_TRY(bppsa_model_update_redone(who->model));
   bppsa_bench_judge(s, who->model, row);
-  if (who->plain == NULL) { /* a graph's row keeps the count that its plain contestant's first pass left there */
+  if (who->plain == NULL) { /* a graph's row keeps the count of its plain contestant's first pass */
     row->redone = who->model->redone;
   }
   return judge_input_gradient(s, who, row);

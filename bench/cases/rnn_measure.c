@@ -96,7 +96,7 @@ static bppsa_status move(const bppsa_bench_session *s, const bppsa_view *view, v
   return bppsa_memory_put(s->device, *data, view->data, bytes);
 }
 
-/* What --cold writes before every pass; and room for gradients of the input. */
+/* Reserves what --cold writes before every pass, and room for gradients of the input. */
 static bppsa_status reserve_besides(bppsa_bench_session *s) {
   const bppsa_view x = bppsa_bench_x_view(s);
   BPPSA_TRY(bppsa_cold_create(&s->cold));
@@ -145,8 +145,8 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
            bppsa_text_si(held, "B", beside, sizeof beside), bppsa_text_si(limit, "B", most, sizeof most));
 }
 
-/* Costs of every method, and whether it fits. All models exist at once; forward and bp share one. The reference, which is
- * destroyed before the others are created, must fit as well: on a CPU alone, on a GPU into the host's memory. */
+/* Finds the costs of every method, and whether it fits. All models exist at once; forward and bp share one. The reference must fit
+ * too: on a CPU by itself, because it is destroyed before the others are created; on a GPU into the host's memory. */
 static bppsa_status admit(bppsa_bench_session *s) {
   const double limit = (double)s->bench->memory_limit, host = 0.75 * (double)bppsa_machine_memory();
   int64_t reference, bytes;
@@ -176,7 +176,7 @@ static bppsa_status admit(bppsa_bench_session *s) {
 
 enum { MARKS = 4 };
 
-/* Unless a file has told, the project's own model counts them; on a GPU one of the host's. */
+/* Counts the zeros among hidden gradients, unless a file tells them: by the project's model, beside a GPU by one on the host. */
 static bppsa_status count_hidden(bppsa_bench_session *s) {
   const bool counted = s->result.reference_read || (!s->bench->gpu && s->bp == NULL);
   return counted ? BPPSA_OK : bppsa_bench_count_hidden(s, s->bench->gpu ? NULL : s->bp->model);

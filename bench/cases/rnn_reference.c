@@ -14,7 +14,7 @@ static bppsa_recurrent_config config_of(const bppsa_bench_session *s) {
 
 bppsa_status bppsa_bench_count_reference(const bppsa_bench_session *s, int64_t *bytes) {
   bppsa_recurrent_config config = config_of(s);
-  config.optimizer_slots = 1; /* the copy is as large as an optimiser's */
+  config.optimizer_slots = 1; /* the copy of the gradients takes as much as an optimiser's slot */
   return bppsa_recurrent_count(&config, s->point.kind->cell, s->bench->host, bytes);
 }
 
@@ -29,7 +29,7 @@ static bppsa_status keep_input_gradient(bppsa_bench_session *s, bppsa_model *mod
   return BPPSA_OK;
 }
 
-/* Sequential BP in float64 on the weights as the dtype rounds them. */
+/* Runs sequential BP in float64 on the weights as the dtype rounds them. */
 static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model, const bppsa_view *x, const bppsa_view *seed) {
   BPPSA_TRY(bppsa_bench_set_weights(s, model));
   int64_t total = 0;
@@ -59,7 +59,7 @@ static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model, co
   return s->point.config.input_gradients ? keep_input_gradient(s, model) : BPPSA_OK;
 }
 
-/* The same values in float64; free the buffer. */
+/* Converts the values to float64; the caller frees the buffer. */
 static bppsa_status widen(const bppsa_view *view, bppsa_buffer *wide) {
   BPPSA_TRY(bppsa_buffer_create(NULL, BPPSA_F64, view->ndim, view->shape, wide));
   return bppsa_view_convert(view, &wide->view);
@@ -102,7 +102,7 @@ static bppsa_status count_hidden_of(bppsa_bench_session *s, bppsa_model *model) 
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
   BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &seed, &gradients));
   const int64_t states = gradients.shape[0] * gradients.shape[1], hidden = s->point.config.hidden;
-  for (int64_t i = 0; i < states; ++i) { /* of a pair (h, c) without c, whose last gradient is 0 */
+  for (int64_t i = 0; i < states; ++i) { /* of a pair (h, c) only h counts, because the last gradient of c is 0 */
     char *h = (char *)gradients.data + (size_t)(i * gradients.shape[2]) * bppsa_dtype_size(gradients.dtype);
     const bppsa_view row = bppsa_view_make(h, gradients.dtype, 1, &hidden);
     bppsa_bench_count_view(&row, &count);

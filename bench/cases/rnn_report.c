@@ -24,12 +24,12 @@ static bool is_right(const bppsa_bench_row *row) {
   return row->residual < BPPSA_RESIDUAL_BOUND;
 }
 
-/* Wrong rows have no time. */
+/* Does the row have a time? Wrong rows have none. */
 static bool is_timed(const bppsa_bench_row *row) {
   return row->measured && row->time.repeats > 0;
 }
 
-/* Are times of the backward passes partly times of computing with zeros? */
+/* Do the backward passes spend part of their time on zeros or subnormal numbers? */
 static bool underflows(const bppsa_bench_result *result) {
   return result->hidden_zeros + result->hidden_subnormals >= 0.01;
 }
@@ -88,7 +88,7 @@ static bool put_measurement(json_t *object, int64_t seq_len, const bppsa_bench_r
                  (row->predicted == 0 || bppsa_json_put_real(object, "predicted_s", row->predicted));
 }
 
-/* The share of the peak; on a GPU also the floor, the cost model's prediction, and the nodes of a graph. */
+/* Writes the share of the peak; on a GPU also the floor, the cost model's prediction and a graph's number of nodes. */
 static bool put_ceilings(json_t *object, const bppsa_bench_session *s, const bppsa_bench_row *row, bool graph) {
   const bppsa_bench_result *result = &s->result;
   const bool timed = is_timed(row);
@@ -106,7 +106,7 @@ static bool put_ceilings(json_t *object, const bppsa_bench_session *s, const bpp
   return graph ? ok && bppsa_json_put_integer(object, "graph_nodes", row->nodes) : ok;
 }
 
-/* What the forward pass did, where states may be computed in parallel. */
+/* Writes what the forward pass did, if states may be computed in parallel. */
 static bool put_forward(json_t *object, const bppsa_bench_row *row) {
   return bppsa_json_put_integer(object, "chunks", row->forward_plan.chunks) &&
          bppsa_json_put_integer(object, "warm_up", row->forward_plan.warm_up) &&
@@ -124,7 +124,7 @@ static bool put_gradients(json_t *object, const bppsa_bench_session *s, const bp
   return ok && bppsa_json_put_real(object, "forward_min_s", is_timed(row) ? row->forward.min_s : NAN);
 }
 
-/* The session and the position in its result of a line's row. */
+/* The session of a line; the next function: the position of its row in the session's result. */
 static const bppsa_bench_session *session_of(const bppsa_bench_entrant *line) {
   return line->bench->session;
 }
@@ -179,7 +179,7 @@ static const char *write_name(const void *context, const json_t *row, char *text
   return text;
 }
 
-/* The time over that of bp, or of the forward pass. */
+/* Writes the time divided by that of bp, or of the forward pass. */
 static const char *write_ratio(const void *context, const json_t *object, char *text, size_t size) {
   const bppsa_bench_entrant *line = context;
   const int index = index_of(line);
@@ -194,8 +194,8 @@ static const char *write_ratio(const void *context, const json_t *object, char *
   return text;
 }
 
-/* "blelloch (9 up-levels), 3 redone": the scan's method, and the products it redid; of TF32 and bf16 the error.
- * Blanks are where a mark would stand. */
+/* Writes "blelloch (9 up-levels), 3 redone": the scan's method and the products that it redid; for TF32 and bf16 the error. Blanks
+ * fill the place of a mark. */
 static const char *write_method(const void *context, const json_t *object, char *text, size_t size) {
   const bppsa_bench_entrant *line = context;
   const bppsa_bench_row *row = line->context;
@@ -218,7 +218,7 @@ static const char *write_method(const void *context, const json_t *object, char 
 /* All columns that a table may have. Before the last one come the columns of parallel forward passes, and then the columns of
  * a GPU; `above` leaves out what a point does not have. */
 enum { FORWARD_COLUMNS = 2, GPU_COLUMNS = 4 };
-const bppsa_bench_column bppsa_bench_point_columns[] = {
+const bppsa_table_column bppsa_bench_point_columns[] = {
     {.heading = "phase    method", .write = write_name}, /* as wide as the longest name */
     {.heading = "median", .width = 10, .kind = BPPSA_COLUMN_MARKED_TIME, .key = "median_s"},
     {.heading = "min", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "min_s"},
@@ -259,7 +259,7 @@ static bppsa_status show_cold(const bppsa_output *to, const bppsa_cold *cold) {
       bppsa_text_si((double)cold->cache, "B", cache, sizeof cache));
 }
 
-/* Where the reference comes from, beside --references. */
+/* Shows where the reference comes from, if --references is given. */
 static bppsa_status show_reference(const bppsa_bench *bench, const bppsa_bench_result *result) {
   return result->reference_read ? bppsa_output_print(&bench->request->to, "reference: from %s\n", bench->asked->references)
                                 : bppsa_output_print(&bench->request->to, "reference: computed: %s\n", result->reference_reason);
@@ -295,7 +295,7 @@ const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, s
   if (!row->measured) {
     snprintf(text, size, "skipped: %s", row->reason);
   } else if (row->qualifying > 0) {
-    bppsa_bench_qualifying_text(row->qualifying, text, size);
+    bppsa_table_qualifying_text(row->qualifying, text, size);
   } else {
     bppsa_print(text, size, "not timed: its residual is %.2f%s", row->residual, bppsa_bench_wrong(is_right(row)));
   }
@@ -318,7 +318,7 @@ static const char *noisy_names(const bppsa_bench_result *result, int first, int 
   return text;
 }
 
-/* Says how many FLOP the scans do for their shorter chains, and which method wins; none where the rows that decide are noisy. */
+/* Says how many FLOP the scans spend on shorter chains, and which method wins, unless the rows that decide are noisy. */
 static bppsa_status show_work(const bppsa_output *to, const bppsa_bench_result *result) {
   int fastest = BPPSA_BENCH_BP;
   char noisy[80];
@@ -362,7 +362,7 @@ static bppsa_status show_forward(const bppsa_output *to, const bppsa_bench_resul
   return bppsa_output_print(to, "\n");
 }
 
-/* The seconds of a contestant's backward pass, or of both its passes, by its backward row. */
+/* The seconds of a contestant's backward pass or of both passes, from its backward row. */
 static double seconds_of(const bppsa_bench_row *row, bool both) {
   return row->time.median_s + (both ? row->forward.median_s : 0);
 }
@@ -381,7 +381,7 @@ static int find_best(const bppsa_bench_result *result, bool rivals, bool both) {
   return best;
 }
 
-/* The fastest of the project's beside the fastest of the rivals. */
+/* Shows the fastest of the project's methods beside the fastest rival. */
 static bppsa_status show_duel(const bppsa_output *to, const bppsa_bench_result *result, bool both) {
   const int best[2] = {find_best(result, false, both), find_best(result, true, both)};
   const char *what = both ? "forward and backward" : "backward";
@@ -394,7 +394,7 @@ static bppsa_status show_duel(const bppsa_output *to, const bppsa_bench_result *
     const bppsa_bench_row *row = &result->rows[best[side]];
     seconds[side] = seconds_of(row, both);
     bppsa_bench_row_name(result->guest, best[side], names[side], sizeof names[side]);
-    bppsa_bench_time_text(seconds[side], times[side], sizeof times[side]);
+    bppsa_table_time_text(seconds[side], times[side], sizeof times[side]);
     if (row->time.noisy || (both && row->forward.noisy)) {
       return bppsa_output_print(to, "  %s: no comparison with the rivals: noisy: %s\n", what, names[side]);
     }
@@ -448,7 +448,7 @@ bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
 
 /* ---- rows of an earlier run ---- */
 
-/* Whether a row belongs to the point: its shape, its layers, its weights. */
+/* Does a row belong to the point, with the same shape, layers and weights? */
 static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
   const bppsa_recurrent_config *c = &point->config;
   const struct {

@@ -56,7 +56,7 @@
 #define CELL(id, words, functions, rate, sweep) const char bppsa_bench_notes_##id[] = NOTES(SWEEP_##sweep);
 #include "networks/cells.inc"
 
-/* What a kind's sweep goes over: the lengths and the batches of tables 4 and 5, or the shapes of table 6. */
+/* The kinds of sweeps: over the lengths and batches of tables 4 and 5, or over the shapes of table 6. */
 typedef enum { LENGTHS = 0, SETS } sweep_kind;
 
 static sweep_kind sweep_of(const bppsa_network_kind *kind) {
@@ -77,7 +77,7 @@ static sweep_kind sweep_of(const bppsa_network_kind *kind) {
 static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, batches[] = {2, 4, 8, 16, 32, 64, 128, 256};
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};
 
-enum { MOST_NODES = 16384 }; /* of a graph of cuDNN's where time is short: T = 3000 is recorded, T = 10000 is not */
+enum { MOST_NODES = 16384 }; /* of a graph of cuDNN under a time limit: T = 3000 is recorded, T = 10000 is not */
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
 
@@ -98,7 +98,7 @@ static bool is_in(int64_t value, int64_t count, const int64_t *values) {
   return false;
 }
 
-/* Table 6: the shapes of the features of IRMAS's three sets, filled with noise. */
+/* Chooses a point of table 6: the shape of one of IRMAS's three sets of features, filled with noise. */
 static bool choose_of_sets(int64_t place, bool quick, bppsa_bench_point *point) {
   static const struct { int64_t seq_len, input; } sets[] = {{259, 38}, {517, 24}, {1034, 12}};
   static const int64_t set_batches[] = {16, 32, 64};
@@ -113,7 +113,7 @@ static bool choose_of_sets(int64_t place, bool quick, bppsa_bench_point *point) 
   return true;
 }
 
-/* The lengths, then the batches; the point of both is measured once. */
+/* Chooses a point: first the lengths, then the batches. The point that belongs to both comes once. */
 static bool choose_of_sweep(int64_t place, const bppsa_bench_sweep *sweep, bppsa_bench_point *point) {
   const bool common =
       is_in(sweep->seq_len, sweep->seq_len_count, sweep->seq_lens) && is_in(sweep->batch, sweep->batch_count, sweep->batches);
@@ -208,7 +208,7 @@ static bppsa_status print_head(const bppsa_bench *bench) {
 }
 
 static bppsa_status finish(bppsa_bench *bench) {
-  const bool one_shape = sweep_of(bench->asked->point.kind) == LENGTHS; /* sets differ in more than T */
+  const bool one_shape = sweep_of(bench->asked->point.kind) == LENGTHS; /* sets do not differ in T alone */
   json_t *growth = one_shape ? bppsa_bench_growth(bench->report.rows, bppsa_bench_get_sweep(false)->batch) : json_array();
   if (!bppsa_json_put(bench->report.document, "growth", growth)) {
     return bppsa_bench_no_room();

@@ -46,7 +46,7 @@ static uLong add_view(uLong crc, const bppsa_view *view) {
   return crc32_z(crc, view->data, bppsa_view_bytes(view));
 }
 
-/* Of the weights as the dtype has them, and of the inputs. */
+/* Writes the checksums of the weights, rounded to the dtype, and of the inputs. */
 static void write_checksums(const bppsa_bench_session *s, char text[CHECKSUMS]) {
   const bppsa_view x = bppsa_bench_x_view(s), seed = bppsa_bench_seed_view(s);
   const uLong start = crc32_z(0, NULL, 0);
@@ -72,7 +72,7 @@ static int count_parts(const bppsa_bench_session *s, int64_t counts[PARTS]) {
 
 /* ---- reading ---- */
 
-/* The checksum of a reference's tensors, as the file's value for its key ends. */
+/* The checksum of a reference's tensors, with which the file's value for its key must end. */
 static uLong parts_checksum(const bppsa_safetensors *file, const char *key) {
   char name[NAME];
   uLong crc = crc32_z(0, NULL, 0);
@@ -118,7 +118,7 @@ bppsa_status bppsa_bench_open_references(const char *path, bppsa_safetensors **f
   return BPPSA_OK;
 }
 
-/* Sets the views of the point's parts; false: the result has the reason why the file's cannot be taken. */
+/* Sets the views of the point's parts; false: the file's parts do not fit, and the result says why. */
 static bool find_parts(bppsa_bench_session *s, const int64_t *counts, int count, const bppsa_view *views[PARTS]) {
   const char *path = s->bench->asked->references;
   char key[KEY], checksums[CHECKSUMS], name[NAME], *reason = s->result.reference_reason;
@@ -168,7 +168,7 @@ bppsa_status bppsa_bench_read_reference(bppsa_bench_session *s) {
 
 /* ---- writing ---- */
 
-/* A point's reference, as it goes to the file. */
+/* A point's reference, ready to be written. */
 typedef struct {
   char key[KEY], value[VALUE], names[PARTS][NAME];
   int count; /* of parts */
@@ -176,11 +176,11 @@ typedef struct {
   double *parts[PARTS];
 } saved_point;
 
-/* What the driver holds. */
+/* The session that the driver holds. */
 typedef struct {
-  bppsa_bench_session session; /* the first member: functions of all cases take it for the driver's */
+  bppsa_bench_session session; /* the first member, so that functions of all cases find it where the driver keeps a session */
   int64_t count;
-  saved_point *points; /* room for all points of the run */
+  saved_point *points; /* has room for all points of the run */
 } saving;
 
 static bppsa_status prepare(bppsa_bench *bench) {
@@ -205,7 +205,7 @@ static void release(bppsa_bench *bench) {
   bppsa_free(made->points);
 }
 
-/* The reference is computed on the host. */
+/* Checks that the reference, which is computed on the host, fits into its memory. */
 static bppsa_status check_memory(const bppsa_bench_session *s) {
   const bppsa_bench *bench = s->bench;
   const int64_t limit = bench->gpu ? bppsa_machine_memory() / 4 * 3 : bench->memory_limit;
@@ -301,7 +301,7 @@ static bppsa_status finish(bppsa_bench *bench) {
   for (int64_t i = 0; !to->json && i < made->count; ++i) {
     const double seconds = json_number_value(json_object_get(json_array_get(bench->report.rows, (size_t)i), "took_s"));
     char time[24];
-    BPPSA_TRY(bppsa_output_print(to, "%s: %s\n", made->points[i].key, bppsa_bench_time_text(seconds, time, sizeof time)));
+    BPPSA_TRY(bppsa_output_print(to, "%s: %s\n", made->points[i].key, bppsa_table_time_text(seconds, time, sizeof time)));
   }
   return to->json ? BPPSA_OK
                   : bppsa_output_print(to, "%" PRId64 " reference%s in %s\n", made->count, made->count == 1 ? "" : "s", path);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/schedule.h"
+#include "bench/cases/bench_schedule.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/text.h"
@@ -42,7 +42,7 @@ static bppsa_status train_on_one_device(const bppsa_schedule_crew *crew, const b
   return status;
 }
 
-/* What one device makes of the same micro-batches: the losses and norms that synchronous schemes must have. */
+/* Trains on one device with the same micro-batches: synchronous schemes must have the same losses and norms. */
 static bppsa_status make_reference(const bppsa_schedule_crew *crew, bppsa_schedule_size *z) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   bppsa_schedule *list = NULL;
@@ -85,16 +85,16 @@ static bppsa_status measure_size(const bppsa_schedule_crew *crew, bppsa_schedule
   return bppsa_comm_rank(crew->world) == 0 ? make_reference(crew, z) : BPPSA_OK;
 }
 
-/* What a scheme makes of a batch. */
+/* How a scheme divides a batch. */
 typedef struct {
-  int64_t samples;  /* that a pass takes: of a micro-batch, or with halving of a half */
+  int64_t samples;  /* samples of a pass: those of a micro-batch or, with halving, of a half */
   int64_t parts;    /* of a micro-batch */
-  int64_t passes;   /* of a worker through a layer, between two updates */
+  int64_t passes;   /* passes of a worker through a layer between two updates */
   int64_t steps;    /* updates of an iteration */
   int64_t replicas; /* of the model */
 } share;
 
-/* The micro-batches of such a share; measured if they are new. Collective. */
+/* Finds the size of the share's micro-batches, and measures it if it is new. Collective. */
 static bppsa_status find_size(bppsa_schedule_crew *crew, const share *s, bppsa_schedule_size **found) {
   for (int64_t i = 0; i < crew->size_count; ++i) {
     const bppsa_schedule_size *z = &crew->sizes[i];
@@ -114,8 +114,8 @@ static bppsa_status find_size(bppsa_schedule_crew *crew, const share *s, bppsa_s
   return measure_size(crew, z);
 }
 
-/* The sums over so many replicas, of which one is on a rank unless they are more than the ranks; measured if they are new, NULL for
- * one. Collective. */
+/* Finds the times of sums over so many replicas, and measures them if they are new; NULL if there is nothing to sum. A rank holds
+ * one replica unless there are more replicas than ranks. Collective. */
 static bppsa_status find_sums(bppsa_schedule_crew *crew, int64_t replicas, const double **seconds) {
   const int64_t size = bppsa_comm_size(crew->world), ranks = replicas < size ? replicas : size;
   const bppsa_chain *chain = crew->sizes[0].chain;
@@ -160,7 +160,7 @@ static bppsa_status share_of(const bppsa_schedule_crew *crew, const char *scheme
                           batch, blocks, s->parts > 1 ? "halves of " : "");
 }
 
-/* Prices whole micro-batches of `parts` parts, whose costs were measured of a part. *scaled: owned by the caller, borrowed by the
+/* Makes the costs of whole micro-batches from those of one of their `parts` parts. *scaled: owned by the caller, borrowed by the
  * configuration. */
 static bppsa_status scale_costs(int64_t parts, bppsa_schedule_config *config, double **scaled) {
   static const bppsa_schedule_cost of_samples[] = {BPPSA_COST_FORWARD,  BPPSA_COST_INPUT_GRAD, BPPSA_COST_WEIGHT_GRAD,
@@ -209,7 +209,7 @@ static bppsa_status make_list(const bppsa_schedule_crew *crew, const char *schem
   return status;
 }
 
-/* Work of a rank, and of all ranks over the processors: what takes as long as that at least. */
+/* Predicts an iteration's time: the simulator's, but no less than the busiest rank's work, or all work over the processors. */
 static void judge(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
   const bppsa_schedule *list = e->predicted.list;
   const int64_t ranks = bppsa_comm_size(crew->world);
@@ -267,7 +267,7 @@ static bppsa_status make_entry(bppsa_schedule_crew *crew, bppsa_schedule_entry *
 
 /* ---- predictions ---- */
 
-/* Predicts again, from the present costs. */
+/* Predicts again from the latest costs. */
 static bppsa_status predict(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   bppsa_schedule_times times;
@@ -295,8 +295,8 @@ bppsa_status bppsa_schedule_crew_settle(bppsa_schedule_crew *crew) {
 
 /* ---- passes ---- */
 
-/* Did a pass see, and an update make, the weights that the list names? Versions count over all runs. Layers without weights have
- * none. */
+/* Did this pass read, or this update make, the version of the weights that the list names? Versions count over all runs. Layers
+ * without weights have none. */
 static bool sees_its_version(const bppsa_schedule_entry *e, int64_t id, const bppsa_pipeline_event *event) {
   const bppsa_schedule_op *op = &e->predicted.list->ops[id];
   const bool tagged = (op->kind <= BPPSA_KIND_RECOMPUTE || op->kind == BPPSA_KIND_STEP) && op->weight_version >= 0;
@@ -307,7 +307,7 @@ static bool sees_its_version(const bppsa_schedule_entry *e, int64_t id, const bp
   return !weights || event->version == op->weight_version + (e->runs - 1) * e->updates;
 }
 
-/* This rank's part of what rank 0 is told; the others' parts are 0. */
+/* Fills this rank's part of what rank 0 gets; the parts of others are 0. */
 static void fill_shared(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e) {
   const bppsa_schedule *list = e->predicted.list;
   const bppsa_pipeline_event *events = bppsa_pipeline_events(e->pipeline);
@@ -323,7 +323,7 @@ static void fill_shared(const bppsa_schedule_crew *crew, bppsa_schedule_entry *e
   }
 }
 
-/* Times from the first pass of a layer on. */
+/* Stores the times of the pass, counted from the first pass through a layer. */
 static bppsa_status take_times(bppsa_schedule_entry *e) {
   const bppsa_schedule *list = e->predicted.list;
   double *start = e->shared, *end = start + list->count, first = INFINITY;
@@ -340,18 +340,6 @@ static bppsa_status take_times(bppsa_schedule_entry *e) {
   return bppsa_schedule_times_of(list, start, end, &e->fastest);
 }
 
-/* All ranks begin together. What the passes cost is measured in front, so that both meet the same machine. */
-static bppsa_status make_pass(bppsa_schedule_crew *crew, bppsa_schedule_entry *e, bool timed) {
-  const bppsa_view shared = bppsa_view_make(e->shared, BPPSA_F64, 1, &e->shared_count);
-  BPPSA_TRY(timed ? bppsa_chain_probe_run(e->size->probe) : BPPSA_OK);
-  BPPSA_TRY(bppsa_comm_barrier(crew->world));
-  BPPSA_TRY(bppsa_pipeline_run(e->pipeline, bppsa_chain_noise_data(e->size->noise), e->losses));
-  e->runs++;
-  fill_shared(crew, e);
-  BPPSA_TRY(bppsa_comm_allreduce(crew->world, BPPSA_COMM_SUM, &shared));
-  return bppsa_comm_rank(crew->world) == 0 ? take_times(e) : BPPSA_OK;
-}
-
 double bppsa_schedule_peak(const bppsa_schedule_entry *e) {
   const bppsa_schedule *list = e->predicted.list;
   double most = 0;
@@ -361,7 +349,7 @@ double bppsa_schedule_peak(const bppsa_schedule_entry *e) {
   return most;
 }
 
-/* 0: the same bits. */
+/* The relative difference of two numbers; 0: they have the same bits. */
 static double apart(double found, double expected) {
   return found == expected ? 0 : isfinite(found) && expected != 0 ? fabs(found / expected - 1) + DBL_EPSILON : INFINITY;
 }
@@ -369,7 +357,7 @@ static double apart(double found, double expected) {
 double bppsa_schedule_residual(const bppsa_schedule_entry *e, int64_t run) {
   const bool synchronous = e->scheme->weights == BPPSA_WEIGHTS_SYNCHRONOUS;
   const double *norms = bppsa_pipeline_norms(e->pipeline);
-  double worst = e->shared[e->shared_count - 1]; /* wrong tags */
+  double worst = e->shared[e->shared_count - 1]; /* number of wrong tags */
   for (int64_t u = 0; u < e->updates; ++u) {
     const int64_t at = run * e->updates + u;
     worst = isfinite(e->losses[u]) && isfinite(norms[u]) ? worst : INFINITY;
@@ -382,74 +370,60 @@ double bppsa_schedule_residual(const bppsa_schedule_entry *e, int64_t run) {
 
 /* ---- orders ---- */
 
-typedef enum { MAKE = 0, PASS, DISMISS } what;
-typedef struct {
-  int64_t what, entry, timed;
-} order;
-enum { ORDER = sizeof(order) / sizeof(int64_t) };
-
-static bool is_refusal(bppsa_status status) {
-  return status == BPPSA_ERR_ARGUMENT || status == BPPSA_ERR_UNSUPPORTED;
-}
-
-/* This rank's share of an order. A list that cannot be made is one on no rank: *refusal says why. */
-static bppsa_status carry_out(bppsa_schedule_crew *crew, const order *o, bppsa_status *refusal) {
-  bppsa_schedule_entry *e = &crew->entries[o->entry];
-  *refusal = BPPSA_OK;
-  if (o->what == MAKE) {
-    const bppsa_status status = make_entry(crew, e);
-    if (status != BPPSA_OK) {
-      free_entry(e);
-    }
-    *refusal = is_refusal(status) ? status : BPPSA_OK;
-    return is_refusal(status) ? BPPSA_OK : status;
+static bppsa_status make(void *context, const int64_t *entry) {
+  bppsa_schedule_crew *crew = context;
+  bppsa_schedule_entry *e = &crew->entries[*entry];
+  const bppsa_status status = make_entry(crew, e);
+  if (status != BPPSA_OK) {
+    free_entry(e);
   }
-  return o->what == PASS ? make_pass(crew, e, o->timed != 0) : BPPSA_OK;
+  return status;
 }
 
-static bppsa_status hear(bppsa_comm *world, order *o) {
-  const int64_t count = ORDER;
-  const bppsa_view view = bppsa_view_make(o, BPPSA_I64, 1, &count);
-  return bppsa_comm_broadcast(world, 0, &view);
+/* Executes the list once; all ranks begin together. The costs are measured just before, so that both meet the same machine. */
+static bppsa_status pass(void *context, const int64_t *numbers) {
+  bppsa_schedule_crew *crew = context;
+  bppsa_schedule_entry *e = &crew->entries[numbers[0]];
+  const bppsa_view shared = bppsa_view_make(e->shared, BPPSA_F64, 1, &e->shared_count);
+  BPPSA_TRY(numbers[1] != 0 ? bppsa_chain_probe_run(e->size->probe) : BPPSA_OK);
+  BPPSA_TRY(bppsa_comm_barrier(crew->world));
+  BPPSA_TRY(bppsa_pipeline_run(e->pipeline, bppsa_chain_noise_data(e->size->noise), e->losses));
+  e->runs++;
+  fill_shared(crew, e);
+  BPPSA_TRY(bppsa_comm_allreduce(crew->world, BPPSA_COMM_SUM, &shared));
+  return bppsa_comm_rank(crew->world) == 0 ? take_times(e) : BPPSA_OK;
 }
 
-static bppsa_status give(bppsa_schedule_crew *crew, order o) {
-  bppsa_status refusal;
-  BPPSA_TRY(hear(crew->world, &o));
-  BPPSA_TRY(carry_out(crew, &o, &refusal));
-  return refusal;
+enum { MAKE = 0, PASS };
+static const bppsa_crew_action actions[] = {[MAKE] = {make, true}, [PASS] = {pass, false}};
+
+static bppsa_status order(bppsa_schedule_crew *crew, int64_t action, int64_t entry, bool timed) {
+  return bppsa_crew_order(crew->world, actions, crew, action, (const int64_t[BPPSA_CREW_NUMBERS]){entry, timed});
 }
 
 bppsa_status bppsa_schedule_crew_make(bppsa_schedule_crew *crew, int64_t entry) {
-  return give(crew, (order){.what = MAKE, .entry = entry});
+  return order(crew, MAKE, entry, false);
 }
 
 bppsa_status bppsa_schedule_crew_pass(bppsa_schedule_crew *crew, int64_t entry, bool timed) {
-  return give(crew, (order){.what = PASS, .entry = entry, .timed = timed});
-}
-
-bppsa_status bppsa_schedule_crew_dismiss(bppsa_schedule_crew *crew) {
-  return give(crew, (order){.what = DISMISS});
+  return order(crew, PASS, entry, timed);
 }
 
 bppsa_status bppsa_schedule_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked) {
   bppsa_schedule_crew *crew = bppsa_calloc(1, sizeof *crew);
-  order o = {.what = MAKE};
-  bppsa_status refusal, status = crew == NULL ? BPPSA_ERR_MEMORY : bppsa_schedule_crew_open(asked, request->device, crew);
-  while (status == BPPSA_OK && o.what != DISMISS) {
-    status = hear(crew->world, &o);
-    status = status == BPPSA_OK ? carry_out(crew, &o, &refusal) : status;
+  if (crew == NULL) {
+    return BPPSA_ERR_MEMORY;
   }
-  if (crew != NULL) {
-    bppsa_schedule_crew_close(crew);
-  }
+  bppsa_status status = bppsa_schedule_crew_open(asked, request->device, crew);
+  status = status == BPPSA_OK ? bppsa_crew_serve(crew->world, actions, crew) : status;
+  bppsa_schedule_crew_close(crew);
   bppsa_free(crew);
   return status;
 }
 
 /* ---- the crew ---- */
 
-/* The schemes that train, or the schemes that a list names, with commas between. */
+/* Lists the schemes that train, or those that `asked` names, with commas between. */
 static bppsa_status list_schemes(bppsa_schedule_crew *crew, const char *asked) {
   int64_t all;
   const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&all);

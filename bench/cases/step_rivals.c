@@ -1,12 +1,12 @@
 /* The rivals of `bench step`: the methods of --rivals; and cuDNN, by name. */
-#include "bench/cases/step.h"
+#include "bench/cases/bench_step.h"
 #include "core/base/alloc.h"
 #include "core/compute/device_buffer.h"
 
 typedef bppsa_step_session session;
 typedef bppsa_step_entry entry;
 
-/* On a GPU the guest may call cuDNN, with any of its algorithms. */
+/* The unit of a guest's residuals. On a GPU the guest may call cuDNN with any algorithm. */
 static double unit_of(const session *s) {
   return bppsa_cudnn_rounding(s->bench->gpu ? BPPSA_CUDNN_PERSIST_STATIC : BPPSA_CUDNN_STANDARD, s->config.dtype);
 }
@@ -38,7 +38,7 @@ static bppsa_status pass_of_guest(void *context, double seconds[BPPSA_TIMING_PAR
   return bppsa_guest_pass(e->s->guest, e->guest, 1, seconds);
 }
 
-/* Hands the point over, with the labels as numbers of the network's type. */
+/* Sends the point, with the labels as numbers of the network's type. */
 static bppsa_status send_point(session *s) {
   const bppsa_recurrent_config *c = &s->config;
   const int64_t all[] = {c->seq_len, c->batch};
@@ -59,7 +59,7 @@ static bppsa_status send_point(session *s) {
   return status;
 }
 
-/* A method that has lost at a shorter T is left out; refused: so are all, for the reason of the last error. */
+/* Enters a method unless it has lost at a shorter T. refused: leaves it out, for the reason of the last error. */
 static bppsa_status enter_guest(session *s, int method, bool refused) {
   entry *e = &s->guests[method];
   *e = (entry){.s = s, .guest = bppsa_guest_method(s->guest, method)};
@@ -75,7 +75,7 @@ static bppsa_status enter_guest(session *s, int method, bool refused) {
   return bppsa_bench_enter_contender(s->bench, &contender, e, e->guest, "", NULL);
 }
 
-/* cuDNN has no loss and no update; PyTorch's layers call it. */
+/* Names cuDNN as left out: it has no loss and no update. PyTorch's layers call it. */
 static bppsa_status name_cudnn(const session *s) {
   (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                    "it makes no whole step; --rivals bench/rivals/recurrent.py has PyTorch's, which calls it");

@@ -1,7 +1,6 @@
-/* Cold caches: memory that is written from end to end, so that what a pass reads next comes from memory, whatever it is: inputs,
- * weights, states, the pass's own workspace. Inputs that take turns would leave weights and states warm, and a recorded graph reads
- * its inputs at one address.
- */
+/* Makes caches cold: memory twice as large as the largest cache is written from end to end, so that the next pass finds none of its
+ * inputs, weights, states and workspace in a cache. Inputs that take turns would not do: weights and states would stay warm, and a
+ * recorded graph reads its inputs at one address. */
 #ifndef BPPSA_BENCH_HARNESS_COLD_H
 #define BPPSA_BENCH_HARNESS_COLD_H
 
@@ -9,8 +8,8 @@
 
 typedef struct {
   int64_t cache;  /* bytes of the device's largest cache; 0: caches stay as they are, and the functions do nothing */
-  int64_t copies; /* of the inputs: the fewest that take twice as much as the cache */
-  int64_t bytes;  /* that these copies take */
+  int64_t copies; /* how many copies of the inputs take twice as much as the cache */
+  int64_t bytes;  /* bytes of these copies */
   int64_t sweeps; /* how often they were written */
   const bppsa_device *device;
   void *memory;
@@ -19,12 +18,12 @@ typedef struct {
 /* Bytes of a device's largest cache: a GPU's L2, a processor's last level. ERR_UNSUPPORTED: the system does not say. */
 bppsa_status bppsa_cold_cache(const bppsa_device *device, int64_t *bytes);
 
-/* What inputs of so many bytes need beside a cache of so many; nothing is allocated. */
+/* Plans the memory for a cache of `cache` bytes and inputs of `inputs` bytes; allocates nothing. */
 bppsa_cold bppsa_cold_plan(const bppsa_device *device, int64_t cache, int64_t inputs);
 /* Allocates the memory. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_cold_create(bppsa_cold *cold);
 void bppsa_cold_destroy(bppsa_cold *cold); /* legal without memory */
-/* Writes all of it, on a GPU in the device's queue, on a processor by all threads of the device. ERR_CUDA. */
+/* Writes the whole memory: a GPU in its queue, a processor by all threads of the device. ERR_CUDA. */
 bppsa_status bppsa_cold_sweep(bppsa_cold *cold);
 
 #endif

@@ -183,7 +183,7 @@ bppsa_status bppsa_bench_leave_out(bppsa_bench *bench, const char *method, const
   if (json_array_append_new(bench->left_out, object) != 0) {
     return bppsa_bench_no_room();
   }
-  return bench->request->to.json ? BPPSA_OK : bppsa_bench_print_left_out(&bench->request->to, bench->kind->columns, object);
+  return bench->request->to.json ? BPPSA_OK : bppsa_table_print_left_out(&bench->request->to, bench->kind->columns, object);
 }
 
 static void count_row(bppsa_bench *bench, const bppsa_bench_entrant *e) {
@@ -201,8 +201,8 @@ static bppsa_status show_row(const bppsa_bench *bench, const bppsa_bench_entrant
   char text[BPPSA_BENCH_NOTE];
   const char *note = bench->kind->note != NULL ? bench->kind->note(e, text, sizeof text) : NULL;
   const char *wrong = bppsa_bench_wrong(e->contender.verdict == BPPSA_VERIFIED);
-  return note != NULL ? bppsa_bench_print_note(&bench->request->to, bench->columns, e, row, note)
-                      : bppsa_bench_print_row(&bench->request->to, bench->columns, e, row, wrong);
+  return note != NULL ? bppsa_table_print_note(&bench->request->to, bench->columns, e, row, note)
+                      : bppsa_table_print_row(&bench->request->to, bench->columns, e, row, wrong);
 }
 
 static bppsa_status add_row(bppsa_bench *bench, const bppsa_bench_entrant *e) {
@@ -277,7 +277,7 @@ static bppsa_status measure_point(bppsa_bench *bench) {
   BPPSA_TRY(kind->settle != NULL ? kind->settle(bench) : BPPSA_OK);
   if (shows(bench) && kind->above != NULL) {
     BPPSA_TRY(kind->above(bench));
-    BPPSA_TRY(bppsa_bench_print_headings(&bench->request->to, bench->columns));
+    BPPSA_TRY(bppsa_table_print_headings(&bench->request->to, bench->columns));
   }
   BPPSA_TRY(add_rows(bench));
   return shows(bench) && kind->below != NULL ? kind->below(bench) : BPPSA_OK;
@@ -305,14 +305,14 @@ static bppsa_status run_points(bppsa_bench *bench) {
   const bool table = shows(bench), one_table = table && kind->above == NULL;
   bool more = true;
   BPPSA_TRY(table ? kind->head(bench) : BPPSA_OK);
-  BPPSA_TRY(one_table ? bppsa_bench_print_headings(&bench->request->to, bench->columns) : BPPSA_OK);
+  BPPSA_TRY(one_table ? bppsa_table_print_headings(&bench->request->to, bench->columns) : BPPSA_OK);
   for (int64_t point = 0; more; ++point) {
     BPPSA_TRY(run_point(bench, point, &more));
   }
   return one_table ? bppsa_bench_show_noisy(&bench->request->to, bench->rows.noisy) : BPPSA_OK;
 }
 
-/* Whether there are rows, where a benchmark's lines say why they were refused. */
+/* Fails if a benchmark with lines has measured no row, and says why they were refused. */
 static bppsa_status check_measured(const bppsa_bench *bench) {
   if (bench->kind->line == NULL || bench->rows.measured > 0) {
     return BPPSA_OK;

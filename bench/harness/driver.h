@@ -1,5 +1,5 @@
-/* Runs a benchmark. A benchmark is a descriptor: what it prepares, which contenders each of its points has, what a row of each of
- * them says. All the rest is the same for all of them and is done here: the document, the host beside a GPU, the limits of memory
+/* Runs a benchmark. A benchmark is a descriptor that says what it prepares, which contenders each of its points has, and what their
+ * rows say. The driver does what they share: the document, the host beside a GPU, the limits of memory
  * and time, verification before timing (core/measure/rounds.h), recordings on a GPU, rows, the table, what is left out, the
  * verdict.
  *
@@ -12,9 +12,9 @@
 #ifndef BPPSA_BENCH_HARNESS_DRIVER_H
 #define BPPSA_BENCH_HARNESS_DRIVER_H
 
+#include "bench/harness/bench_report.h"
 #include "bench/harness/outlook.h"
 #include "bench/harness/recording.h"
-#include "bench/harness/report.h"
 #include "calibrate/limits.h"
 #include "terminal/progress.h"
 #include "terminal/table.h"
@@ -41,10 +41,10 @@ typedef struct {
   const bppsa_bench_work *work;                              /* NULL: the contender has a pass of its own */
   const bppsa_device *device;                                /* whose clock times it */
   bool recorded;                                             /* replayed as a recording */
-  bppsa_timed_work timed;                                    /* queued anew; or */
+  bppsa_timed_work timed;                                    /* the passes are queued anew and timed; or */
   bppsa_bench_recording recording;
   bppsa_contender contender; /* with the residual and the timing */
-  int64_t needs;             /* of a line that is refused: the bytes that it needs; 0: it is refused for another reason */
+  int64_t needs;             /* bytes that a refused line would need; 0: it was refused for another reason */
 } bppsa_bench_entrant;
 
 struct bppsa_bench_settings; /* cases/case.h */
@@ -56,13 +56,13 @@ typedef struct {
   double budget_s, quick_s; /* seconds of the rounds of one contender; in a quick run */
   bool shared;              /* the contenders of a point share these seconds */
   double bound;             /* results whose residual is smaller are right */
-  int memory_quarters;      /* of the available memory that are its limit where none is asked for; 0: it has no limit */
+  int memory_quarters;      /* quarters of the available memory that are the default limit; 0: no limit */
   bool limits;              /* it needs to know what the machine can do at best */
   bool one_thread;          /* it runs on one thread of the processor */
-  /* The members that name what has no row: "method", "phase", or another one for the point; NULL-terminated. NULL: nothing is
-   * ever left out. */
+  /* The members by which the document names what was left out: "method", "phase", or one for the point; NULL-terminated. NULL:
+   * nothing is ever left out. */
   const char *const *names;
-  const bppsa_bench_column *columns;                               /* NULL: rows are not shown to people */
+  const bppsa_table_column *columns;                               /* NULL: rows are not shown to people */
   bppsa_status (*prepare)(bppsa_bench *bench);                     /* what all points need */
   bool (*put_members)(const bppsa_bench *bench, json_t *document); /* of the document, besides rows; NULL: none */
   bppsa_status (*head)(const bppsa_bench *bench);                  /* prints the lines above the table */
@@ -71,13 +71,13 @@ typedef struct {
   bool (*put)(const bppsa_bench_entrant *entrant, json_t *row); /* the members of a row; false: out of memory */
   void (*leave)(bppsa_bench *bench);                            /* frees what the point's contenders used; NULL: nothing */
   void (*release)(bppsa_bench *bench);                          /* after `prepare`, also where it failed */
-  /* Lines; NULL: a row for every entrant. `line` fills in the names, the context and of the contender the verdict, the residual,
-   * the reason and timing[0] of a point's row `index`, 0 .. lines - 1; false: the point does not have that row. */
+  /* NULL: every entrant has a row. Otherwise `line` describes the point's row `index`, 0 .. lines - 1: it sets the names, the
+   * context, and the contender's verdict, residual, reason and timing[0]. false: the point does not have that row. */
   int64_t lines;
   bool (*line)(const bppsa_bench *bench, int64_t index, bppsa_bench_entrant *line);
-  /* What stands in the place of a row's numbers in the table; NULL: the numbers. Returns text, or NULL. */
+  /* Returns the text that the table shows instead of a row's numbers, or NULL for the numbers. NULL: always the numbers. */
   const char *(*note)(const bppsa_bench_entrant *line, char *text, size_t size);
-  /* After the rounds, whose results the entrants have; their passes are over. NULL: nothing. */
+  /* Called when all rounds of a point are over and the entrants have their results. NULL: nothing to do. */
   bppsa_status (*settle)(bppsa_bench *bench);
   /* Print the lines above the headings and below the rows of every point. NULL: one table has the rows of all points. */
   bppsa_status (*above)(bppsa_bench *bench), (*below)(bppsa_bench *bench);
@@ -92,7 +92,7 @@ enum { BPPSA_BENCH_NOTE = BPPSA_CONTENDER_REASON + 40 }; /* bytes of a note */
 /* Takes rows as they are measured. */
 typedef struct {
   json_t *rows; /* an array; rows of an earlier run may be in it */
-  /* After every point, whose rows are in the array: `done` of `all` points. A status that is not OK ends the run. */
+  /* Called after every point, when its rows are in the array; `done` of `all` points are over. Any status but OK ends the run.  */
   bppsa_status (*after)(void *context, int64_t done, int64_t all);
   void *context;
 } bppsa_bench_keeper;
@@ -102,7 +102,7 @@ struct bppsa_bench {
   const bppsa_bench_request *request;
   const struct bppsa_bench_settings *asked;
   const bppsa_device *device; /* where it is measured */
-  const bppsa_device *host;   /* a processor with as many threads; the same as device unless that is a GPU */
+  const bppsa_device *host;   /* the processor, with as many threads as the device; the device itself unless that is a GPU */
   bool gpu;
   int64_t memory_limit; /* bytes */
   double deadline;      /* of the monotonic clock; 0: none */
@@ -112,9 +112,9 @@ struct bppsa_bench {
   json_t *left_out;
   json_t *earlier;                     /* rows of earlier runs, by which rivals are judged (outlook.h); NULL: none */
   const bppsa_bench_keeper *keeper;    /* NULL: rows go to a document and a table */
-  const bppsa_bench_column *columns;   /* the case's; a case may set others for a point, before its rows */
+  const bppsa_table_column *columns;   /* the case's; a case may set others for a point, before its rows */
   bppsa_bench_count_rows rows;         /* what was measured so far */
-  int64_t needed;                      /* bytes: the least that a refused line needs; 0: none lacks memory */
+  int64_t needed;                      /* the fewest bytes that a refused line needs; 0: no line lacks memory */
   char reason[BPPSA_CONTENDER_REASON]; /* of the first line that was refused for another reason */
   int64_t points;                      /* set by a case that knows how many there are */
   int64_t points_left_out;             /* by the deadline */
@@ -147,7 +147,7 @@ bppsa_status bppsa_bench_report_points(bppsa_bench *bench);
 
 /* ---- for `enter` ---- */
 
-/* Whether the deadline is over, once a row is measured. The point is then idle, and counted as left out. */
+/* Is the deadline over, and at least one row measured? Then the point becomes idle and counts as left out. */
 bool bppsa_bench_out_of_time(bppsa_bench *bench);
 
 /* Enters a pass that is queued anew, and verifies it. A pass that is refused is left out, and *entered (may be NULL) is false. */
@@ -160,7 +160,8 @@ bppsa_status bppsa_bench_enter_recording(bppsa_bench *bench, const bppsa_bench_w
  * the last error is the reason, and *entered (may be NULL) is false. */
 bppsa_status bppsa_bench_enter_contender(bppsa_bench *bench, const bppsa_contender *contender, void *context, const char *method,
                                          const char *phase, bool *entered);
-/* Names what has no row; the reason is the last error. "" for names that do not apply. Nothing where the case has no `names`. */
+/* Writes that a method has no row; the last error is the reason. method, phase: "" if the benchmark has no such name. Does nothing
+ * if the case has no `names`. */
 bppsa_status bppsa_bench_leave_out(bppsa_bench *bench, const char *method, const char *phase);
 
 #endif

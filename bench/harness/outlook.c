@@ -245,7 +245,7 @@ const char *bppsa_outlook_winner(const bppsa_outlook *o) {
 
 bppsa_status bppsa_outlook_check(const bppsa_rival_outlook *rival) {
   char predicted[24];
-  bppsa_bench_time_words(rival->seconds, predicted, sizeof predicted);
+  bppsa_table_time_words(rival->seconds, predicted, sizeof predicted);
   if (rival->times > BPPSA_OUTLOOK_TIMES) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "not run: %.1f times as long as the fastest rival at T %" PRId64 ", predicted %s",
                       rival->times, rival->seq_len, predicted);

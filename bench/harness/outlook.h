@@ -1,8 +1,8 @@
-/* What earlier points say about a rival, so that no time goes into passes that are known to lose.
+/* Predicts from earlier points how a rival will do, so that no time goes into passes that are known to lose.
  *
  * Points are of one shape when they differ in T and in their weights alone. A rival's time at a point is the sum over its phases of
  * their medians, or of the single pass by which it did not qualify (core/measure/rounds.h). A rival that took more than twice as
- * long as the fastest one at a shorter T of the shape is lost at longer ones. What is predicted for it is its time at the longest
+ * long as the fastest one at a shorter T of the shape is lost at longer ones. Its predicted time is its time at the longest of the
  * shorter T, times the ratio of the lengths. Earlier points are the rows that the run has made, and those of files that --earlier
  * names.
  */
@@ -32,12 +32,12 @@ void bppsa_outlook_destroy(bppsa_outlook *outlook); /* NULL is legal */
 
 typedef struct {
   double seconds;  /* predicted for the point; 0: nothing is known */
-  double times;    /* its time over that of the fastest rival, */
-  int64_t seq_len; /* at this shorter T, where that is largest */
+  double times;    /* the largest ratio of its time to that of the fastest rival */
+  int64_t seq_len; /* the shorter T at which the ratio is that large */
 } bppsa_rival_outlook;
 
-/* What is known of the rival `method`. form: another name for the same rival, such as of its graph, or NULL: at every T its faster
- * form counts, and the slower one is predicted. */
+/* What is known of the rival `method`. form: another name of the same rival, such as that of its graph, or NULL. The ratio takes
+ * the faster of the two at every T, the prediction the slower. */
 bppsa_rival_outlook bppsa_outlook_of(const bppsa_outlook *outlook, const char *method, const char *form);
 /* The fastest rival of the latest point of any shape; "": there is none. */
 const char *bppsa_outlook_winner(const bppsa_outlook *outlook);
@@ -46,7 +46,7 @@ const char *bppsa_outlook_winner(const bppsa_outlook *outlook);
  * 1000, predicted 84 ms". */
 bppsa_status bppsa_outlook_check(const bppsa_rival_outlook *rival);
 
-/* The place of the list's i-th member, in the order that begins with the member `first`. */
+/* Which member comes i-th when member `first` goes to the front of the list. */
 int bppsa_outlook_order(int first, int i);
 
 #endif

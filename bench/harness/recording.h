@@ -38,8 +38,8 @@ bppsa_status bppsa_bench_replay_seconds(const bppsa_bench_recording *recording, 
 /* A zeroed one is legal. */
 void bppsa_bench_recording_free(bppsa_bench_recording *recording);
 
-/* For tests. _nothing: recordings contain their marks alone, and verification must find every such row wrong. _waits: recordings
- * wait for the GPU, which none may, and every such row must be left out. */
+/* For tests. _nothing: recordings contain nothing but their marks, and verification must find every such row wrong. _waits:
+ * recordings wait for the GPU, which is forbidden, and every such row must be left out. */
 void bppsa_bench_record_nothing(bool on);
 void bppsa_bench_record_waits(bool on);
 

@@ -54,7 +54,7 @@ static int end_process(pid_t process, double seconds) {
   return status;
 }
 
-/* The program is of no more use: it is ended, and the reason is kept and becomes the error. */
+/* Gives the program up: ends it, and keeps the reason, which becomes the error. */
 __attribute__((format(printf, 2, 3))) static bppsa_status lose(bppsa_guest *guest, const char *format, ...) {
   char words[REASON - 64];
   va_list arguments;
@@ -113,7 +113,7 @@ static bppsa_status await(bppsa_guest *guest, short events) {
   }
 }
 
-/* From now on the answer is awaited. */
+/* Begins to wait for an answer. */
 static void begin_wait(bppsa_guest *guest, double time_s) {
   const double most = time_s + 2 * guest->waits.grace_s + 1;
   guest->wait_s = most < guest->waits.patience_s ? most : guest->waits.patience_s;

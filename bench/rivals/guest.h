@@ -3,7 +3,7 @@
  *
  * The program is started as `PROGRAM --threads N --device cpu|cuda`. Its standard input and output are one socket, over which it
  * sends one line of JSON, then answers each line of JSON that it receives with one line of JSON. A line that has the member "bytes"
- * is followed by as many raw bytes. An answer {"refused": "why"} is one that becomes the reason of a row.
+ * is followed by as many raw bytes. An answer {"refused": "why"} becomes the reason in a row.
  *
  *   first   {"guest": 1, "methods": ["name", ..], "versions": {"library": "1.2", ..}}
  *   asked   {"ask": "point", "model", "seq_len", "batch", "input", "hidden", "layers", "nonlinearity", "loss_on", "dtype",
@@ -26,7 +26,7 @@
  * answer to "enter" has the gradients of all parameters, then the parameters behind the step, and the one to "pass" has
  * {"seconds": [step]}.
  *
- * The end of its input is the end of the program.
+ * The program ends when its input ends.
  */
 #ifndef BPPSA_BENCH_RIVALS_GUEST_H
 #define BPPSA_BENCH_RIVALS_GUEST_H

@@ -1,29 +1,17 @@
 #include "bench/rivals/library_cusparse.h"
 
-#include <pthread.h>
-
 #include "core/compute/library.h"
 
-#define TEXT_OF(value) #value
-#define TEXT(value) TEXT_OF(value)
-#define FILE_NAME "libcusparse.so." TEXT(CUSPARSE_VER_MAJOR)
-
 static cusparse_library loaded;
-static char problem[256]; /* why it could not be loaded; "" when it is loaded */
-
-static void load(void) {
-#define LOOK_UP(function) {#function, (void **)(void *)&loaded.function},
-  const bppsa_library_function functions[] = {CUSPARSE_FUNCTIONS(LOOK_UP) CUSPARSE_REUSE_FUNCTIONS(LOOK_UP)};
-  if (bppsa_library_load(FILE_NAME, sizeof functions / sizeof functions[0], functions, problem, sizeof problem)) {
-    problem[0] = '\0';
-  }
-}
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const bppsa_library_function functions[] = {CUSPARSE_FUNCTIONS(BPPSA_LIBRARY_FUNCTION)
+                                                       CUSPARSE_REUSE_FUNCTIONS(BPPSA_LIBRARY_FUNCTION)};
+static const bppsa_library list[] = {BPPSA_LIBRARY("libcusparse.so." BPPSA_LIBRARY_TEXT(CUSPARSE_VER_MAJOR), NULL, functions),
+                                     {.file = NULL}};
+static bppsa_libraries libraries = BPPSA_LIBRARIES(list);
 
 bppsa_status bppsa_cusparse_load(const cusparse_library **library) {
-  (void)pthread_once(&once, load);
-  if (problem[0] != '\0') {
+  const char *problem = bppsa_libraries_load(&libraries);
+  if (problem != NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuSPARSE: %s, expected the library beside the program or in LD_LIBRARY_PATH",
                       problem);
   }

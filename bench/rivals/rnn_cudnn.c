@@ -61,12 +61,12 @@ static bool is_bf16(const bppsa_cudnn_network *n) {
   return bppsa_cudnn_bf16(n->algorithm);
 }
 
-/* Of sums. */
+/* The type of sums. */
 static cudnnDataType_t precision_of(const bppsa_cudnn_network *n) {
   return n->config.dtype == BPPSA_F32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
 }
 
-/* Of inputs, weights, states and gradients. */
+/* The type of inputs, weights, states and gradients. */
 static cudnnDataType_t type_of(const bppsa_cudnn_network *n) {
   return is_bf16(n) ? CUDNN_DATA_BFLOAT16 : precision_of(n);
 }
@@ -317,7 +317,7 @@ static bppsa_status put_numbers(const bppsa_cudnn_network *n, void *to, const vo
   return status;
 }
 
-/* And back. */
+/* Copies numbers back to the host. */
 static bppsa_status get_numbers(const bppsa_cudnn_network *n, void *to, const void *from, int64_t count) {
   if (!is_bf16(n)) {
     return bppsa_memory_get(n->device, to, from, count * size_of(n));

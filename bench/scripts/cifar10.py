@@ -14,13 +14,12 @@ Writes a synthetic set into DIR/cifar unless it is there, or takes --data. Then,
 
 Exits 1 where one of these fails. Needs Python 3 alone.
 """
-import datetime
 import json
 import os
 import sys
 
 import results_file
-from program import parser, run
+from program import now, parser, run
 
 FRACTIONS = (0.8, 0.9, 0.95, 0.97)
 METHODS = {"bp": ["--backward", "bp"], "scan": ["--up-levels", "1"]}
@@ -85,7 +84,7 @@ def main():
     failed |= accuracy["pruned"] < accuracy["bp"] - 0.05
     document = {"bench": "cifar10", "data": "synthetic" if "cifar10:" + path("cifar") == o.data else "given", "epochs": o.epochs,
                 "retrained": o.retrain, "iterations": o.iterations, "threads": o.threads, "program": run(o, "--version").strip(),
-                "date": datetime.datetime.utcnow().strftime("%Y-%m-%dT%H:%M:%SZ"), "hardware": result["config"]["hardware"],
+                "date": now(), "hardware": result["config"]["hardware"],
                 "largest_difference_f64": difference, "largest_difference_f32": narrow,
                 "bp_f32_from_bp_f64": control, "loss_of_the_first_20": before,
                 "loss_of_the_last_20": after, "held_out_accuracy": accuracy, "pruning": steps,

@@ -14,9 +14,9 @@ and checkpoints. The document has all rows and what was judged:
             is below 1e-4 (elsewhere the network is chaotic). Rows whose error is above 2e-6 + 4 times that of the given order
             alone stand in `by_order`, with `excess`, the ratio
   chaos     all weights: path <= 1.15 T + 2 (W + T / C); where passes end in the tail, the mean of 200 <= 1.25 times sequential
-  trained   median path over the weights: <= T / 2 (T = 1000), <= T / 10 (T = 10000), of RNN and GRU each; the document has it
-            of both together as well
-  gain      default weights, H 20, T 30000, B 1: at least half of what prototypes gained: RNN 1.45 times, GRU 2.75 times
+  trained   median path over the weights: <= T / 2 (T = 1000), <= T / 10 (T = 10000), of RNN and GRU each; the document has
+            the medians of both together as well
+  gain      default weights, H 20, T 30000, B 1: at least 1.45 times as fast as the sequential pass (RNN), 2.75 times (GRU)
 
 Exits 1 where one is missed, or where a row that `gain` needs is noisy. --quick: small shapes; times, paths of trained weights and
 gains are not judged. Without it the script takes about ten minutes of a quiet core.

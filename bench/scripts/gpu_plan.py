@@ -4,7 +4,7 @@
     bench/scripts/gpu_plan.py bench/gpu_points.txt
 
 The predictions come from what an H200 took (bench/results/h200): the times of cuDNN's algorithms and of the project's passes, the
-seconds of every test, and what a run took besides; CONSTANTS says each. Points of programs that do not exist yet are predicted too.
+seconds of every test, and the fixed costs of a run, which CONSTANTS lists. Programs that do not exist yet have predictions too.
 Exits 1 where a point is predicted to take longer than it has, or the blocks N, A, E, B longer than 315 s, or all to R longer than
 495 s.
 """
@@ -24,7 +24,7 @@ CONSTANTS = {
     # at most 35 s before gru.json, with 13 s of rounds, most of them twice, and the start of one process. Since then two more are
     # entered, and beside --cudnn-dtype eight.
     "algorithm_s": 0.2,
-    "algorithms": 12,  # that are entered at the shortest T of a shape; later two, which both qualified
+    "algorithms": 12,  # entered at the shortest T of a shape; at a longer T two are left, which both qualified
     "winners": 2,
     # A round at one point, seconds a step (T = 1000, B = 16, H = 20, RNN): the project's rows, the rivals that qualify, queued and
     # recorded, and all others (rnn_1000.json). All make five passes while they are verified and qualify.
@@ -32,7 +32,7 @@ CONSTANTS = {
     "winners_s": 3.6e-6,
     "others_s": 2.75e-4,
     "other_passes": 5,
-    # The references that the bundle has not, in float64 and float32 on the processor, a sample and step of an RNN with H = 20:
+    # The references that the bundle lacks, in float64 and float32 on the processor, a sample and step of an RNN with H = 20:
     # three passes forward and two backward, of which one of each takes 36 ms at T = 30000, B = 16 on one core (rnn_cpu.json;
     # float64 twice as long).
     "reference_s": 2.7e-7,
@@ -46,7 +46,7 @@ CONSTANTS = {
     "step_own_s": 1e-6,
     "step_passes": 2,
     "step_pytorch_s": 1.7e-5,
-    "step_rivals_s": 8,  # guessed: to import them; of JAX nothing is compiled
+    "step_rivals_s": 8,  # guessed: the rivals are imported, and JAX compiles nothing
 }
 
 
@@ -126,7 +126,7 @@ def predict(block, kind, words, budget, seen):
     if kind == "bench" and (words[0] in CELLS or words[0] == "step"):
         options = options_of(words)
         if any(word.startswith("%") and not os.path.exists(os.path.join(ROOT, word[1:])) for word in words):
-            return budget  # of a program that does not exist
+            return budget  # the program does not exist
         if words[0] == "step":
             return predict_step(options)
         return predict_layers(words[0], options, seen, budget, has_reference(block, kind, words))

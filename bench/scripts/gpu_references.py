@@ -2,9 +2,9 @@
 """gpu_references.py PROGRAM BUNDLE [POINTS]: makes the references in float64 that points of bench/gpu.sh are held against, so
 that a machine with a GPU does not spend its minutes on them.
 
-PROGRAM computes them on this machine's processor (`bench .. --save-references`), and BUNDLE/references/NAME.safetensors gets those
-of the point NAME of POINTS [bench/gpu_points.txt]. @FILE stands for a file of the bundle, as there. Which points these are says
-gpu_plan.has_reference. Exits 1 where the program fails.
+PROGRAM computes them on this machine's processor (`bench .. --save-references`). BUNDLE/references/NAME.safetensors receives the
+references of the point NAME of POINTS [bench/gpu_points.txt], where @FILE is a file of the bundle. gpu_plan.has_reference says
+which points have any. Exits 1 where the program fails.
 """
 import argparse
 import os
@@ -15,7 +15,7 @@ import time
 import gpu_plan
 
 
-OF_TIMING = ("--forward", "--repeats")  # beside which the program saves no references
+OF_TIMING = ("--forward", "--repeats")  # with these the program saves no references
 
 
 def make(program, bundle, name, words):

@@ -91,7 +91,7 @@ def time_of(row):
 
 
 def step_of(row, rows):
-    """The time of the forward pass in front of a backward pass, and of this."""
+    """The time of a backward pass and of the forward pass in front of it, added up."""
     forward = row.get("forward_s") or 0
     least = row.get("forward_min_s")
     own = [other for other in rows if other["phase"] == "forward" and other["method"] == row["method"] and is_usable(other)]
@@ -158,7 +158,7 @@ def git(*words):
 
 
 def find_old(commits):
-    """Those that do not have the last change of a kernel, or that this repository does not know."""
+    """The commits that lack the last change of a kernel, or that this repository does not know."""
     last = git("log", "-1", "--format=%H", "--", ":(glob)**/*.cu", ":(glob)**/*.cuh", ":!tests").stdout.strip()
     return {commit for commit in commits if last and git("merge-base", "--is-ancestor", last, commit).returncode != 0}
 

@@ -15,7 +15,7 @@ import time
 import zipfile
 
 import results_file
-from program import executable, plain_parser, processor
+from program import executable, npy_header, plain_parser, processor
 
 MIB = 1 << 20
 JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 8 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096
@@ -29,12 +29,6 @@ def fill(head, unit, tail, size):
     return (head + unit * ((size - len(head) - len(tail)) // len(unit))).rstrip(b",") + tail
 
 
-def npy_header(descr, shape):
-    text = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)).encode()
-    text += b" " * (-(11 + len(text)) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
-
-
 def write(path, data, size=None):
     """writes the data, then zeros that take no room on the disk until the file has `size` bytes"""
     with open(path, "wb") as file:
@@ -45,10 +39,10 @@ def write(path, data, size=None):
 
 def write_npz(path, rows, entries):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("format.npy", npy_header("|S3", "()") + b"csr")
-        archive.writestr("shape.npy", npy_header("<i8", "(2,)") + struct.pack("<qq", rows, 1))
+        archive.writestr("format.npy", npy_header("|S3", ()) + b"csr")
+        archive.writestr("shape.npy", npy_header("<i8", (2,)) + struct.pack("<qq", rows, 1))
         for name, descr, count in (("indptr", "<i4", rows + 1), ("indices", "<i4", entries), ("data", "<f4", entries)):
-            header = npy_header(descr, "(%d,)" % count)
+            header = npy_header(descr, (count,))
             archive.writestr(name + ".npy", header + bytes(4 * count))
 
 
@@ -190,9 +184,9 @@ def cases(program):
               struct.pack("<IHHIIHH", 16, 1, 2, 384000, 384000 * 4, 4, 16) + b"data" + struct.pack("<I", size), size + 44)
     yield "WAV: 4 GiB", "data irmas wav --out-x x.npy --out-y y.npy", None
 
-    header = npy_header("<f4", "(1024, 512, 512)")
+    header = npy_header("<f4", (1024, 512, 512))
     write("x.npy", header, len(header) + (1 << 30))
-    header = npy_header("<i8", "(1024,)")
+    header = npy_header("<i8", (1024,))
     write("y.npy", header, len(header) + 8192)
     yield "NPY: 1 GiB of samples", "train rnn --data npy:x.npy,y.npy --iterations 1 --batch 1 --hidden 1", "x.npy"
     header = b'{"a":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}' % (1 << 28, 1 << 30)

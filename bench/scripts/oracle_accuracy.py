@@ -4,8 +4,8 @@
 
 Runs bppsa bench oracle for LeNet-5 and VGG-11 on 1, 2 and 4 ranks, as threads and as processes of mpirun, one thread each, and
 prints each run with its rows. It takes turns: what the formulas need is measured, then come some training steps. Accuracy is
-1 - |predicted - measured| / measured, over the means of at least 100 steps; that of the turns' medians stands beside it, and that
-with the best turn's exchanges, which ParaDL reports. A row below 90 % says which part is off.
+1 - |predicted - measured| / measured, over the means of at least 100 steps; beside it stand the accuracy of the turns' medians and
+the accuracy with the best turn's exchanges, which ParaDL reports. A row below 90 % says which part is off.
 
 By the times of its steps all of it takes a quarter of an hour on two quiet processors, most of it VGG-11 on 2 and 4 ranks; where
 turns are noisy twice as many are made. On two processors with a load average of 6, LeNet-5 on 1, 2 and 4 threads took 12, 34 and

@@ -41,17 +41,10 @@ def ways_of(o):
             "batch": first}
 
 
-def images(o):
-    folder = os.path.join(o.folder, "images")
-    if not os.path.exists(folder):
-        program.run(o, "data", "cifar10", "--synthetic", "--samples", 2 * o.batch, "--seed", 1, "--out", folder)
-    return "cifar10:" + folder
-
-
 def train(o, words):
     """(document, seconds of a step, digest of what was computed)"""
-    document = json.loads(program.run(o, "train", "lenet5", "--data", images(o), "--batch", o.batch, "--iterations", o.steps,
-                                      "--lr", 0.01, "--backward", "bp", "--threads", 1, *words, "--json"))
+    document = json.loads(program.run(o, "train", "lenet5", "--data", program.synthetic_images(o, 2 * o.batch), "--batch", o.batch,
+                                      "--iterations", o.steps, "--lr", 0.01, "--backward", "bp", "--threads", 1, *words, "--json"))
     rows = document["rows"]
     seconds = [row["forward_s"] + row["backward_s"] + row["update_s"] for row in rows[1:]]
     return document, statistics.median(seconds), [(row["loss"], row["grad_norm"]) for row in rows]

@@ -24,22 +24,12 @@ DATA_PARALLEL = ["wait-free", "priority", "reverse-first-k"]
 STAGES = {"lenet5": 4, "gru16": 8, "mlp32": 8}
 
 
-def mlp(o):
-    """the path of a network of 32 linear layers"""
-    path = os.path.join(o.folder, "mlp.json")
-    layers = []
-    for i in range(1, 33):
-        layers += [{"name": "fc%d" % i, "op": "linear", "out": o.width}, {"name": "relu%d" % i, "op": "relu"}]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"input": [3, 32, 32], "layers": layers + [{"name": "head", "op": "linear", "out": 10}]}, file)
-    return path
-
-
 def words_of(o, model):
     """the words that say what is trained"""
     if model == "gru16":
         return ["gru", "--layers", 16, "--seq-len", o.seq_len, "--samples", 512]
-    return [mlp(o) if model == "mlp32" else model, "--data", program.images(o.folder, 512), "--lr", 0.01]
+    network = program.linear_layers(o, "mlp", 32, o.width, "relu") if model == "mlp32" else model
+    return [network, "--data", program.images(o.folder, 512), "--lr", 0.01]
 
 
 def blocks_of(o, ranks, split):

@@ -1,7 +1,8 @@
-"""What scripts share: their options, random images, a run of the program, and where and when it ran."""
+"""What scripts share: their options, arrays, images and networks in files, a run of the program, and where and when it ran."""
 import argparse
 import array
 import datetime
+import json
 import os
 import platform
 import random
@@ -47,13 +48,18 @@ def parser(description, folder):
     return p
 
 
-def save(path, letter, kind, shape, values):
-    """writes a .npy file"""
-    header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (kind, tuple(shape))
-    header += " " * ((64 - (10 + len(header) + 1) % 64) % 64) + "\n"
+def npy_header(kind, shape):
+    """the bytes of a .npy file in front of its numbers"""
+    text = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (kind, tuple(shape))
+    text += " " * (-(11 + len(text)) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def save_npy(path, kind, shape, values):
+    """writes numbers of the kind <f4, <f8 or <i8 to a .npy file"""
     with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
-        array.array(letter, values).tofile(file)
+        file.write(npy_header(kind, shape))
+        array.array({"<f4": "f", "<f8": "d", "<i8": "q"}[kind], values).tofile(file)
 
 
 def images(folder, samples):
@@ -61,9 +67,28 @@ def images(folder, samples):
     x, y = os.path.join(folder, "x.npy"), os.path.join(folder, "y.npy")
     if not os.path.exists(y):
         draw = random.Random(1)
-        save(x, "f", "<f4", (samples, 3, 32, 32), (draw.uniform(-1, 1) for _ in range(samples * 3 * 32 * 32)))
-        save(y, "q", "<i8", (samples,), (draw.randrange(10) for _ in range(samples)))
+        save_npy(x, "<f4", (samples, 3, 32, 32), (draw.uniform(-1, 1) for _ in range(samples * 3 * 32 * 32)))
+        save_npy(y, "<i8", (samples,), (draw.randrange(10) for _ in range(samples)))
     return "npy:%s,%s" % (x, y)
+
+
+def synthetic_images(o, samples):
+    """the data set of so many synthetic images, which the program makes"""
+    folder = os.path.join(o.folder, "images")
+    if not os.path.exists(folder):
+        run(o, "data", "cifar10", "--synthetic", "--samples", samples, "--seed", 1, "--out", folder)
+    return "cifar10:" + folder
+
+
+def linear_layers(o, name, count, width, function):
+    """the path of a network of so many linear layers on images"""
+    path = os.path.join(o.folder, name + ".json")
+    layers = []
+    for i in range(1, count + 1):
+        layers += [{"name": "fc%d" % i, "op": "linear", "out": width}, {"name": "%s%d" % (function, i), "op": function}]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"input": [3, 32, 32], "layers": layers + [{"name": "head", "op": "linear", "out": 10}]}, file)
+    return path
 
 
 def run(o, *arguments, before=()):
@@ -85,7 +110,10 @@ def commit():
     return found.stdout.decode().strip()
 
 
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def where_and_when():
     """members of a result: the sources' commit, the present time, the processor"""
-    return {"commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "device": processor()}
+    return {"commit": commit(), "date": now(), "device": processor()}

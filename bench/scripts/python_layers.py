@@ -4,8 +4,8 @@
     PYTHONPATH=build/cpu/python python3 bench/scripts/python_layers.py --out layers.json [--threads 1] [--device cuda]
 
 It runs tests/python/test_torch.py with many random configurations (gradients against torch.nn's float64 autograd) and many calls
-(memory), then times a forward and a backward pass of both as a drop-in, at T = 1000, B = 16 and H = 20 and 128, what the
-library's own passes take of ours, and what PyTorch's autograd alone adds to them. The passes take turns; bench/rivals/noise.py says
+(memory). Then it times a forward and a backward pass of both, at T = 1000, B = 16 and H = 20 and 128, the library's own passes
+within bppsa.torch, and what PyTorch's autograd alone adds to them. The passes take turns; bench/rivals/noise.py says
 which rows are noisy. On a GPU, where torch.nn is cuDNN without TF32, a pass ends when the GPU has nothing left to do. Exits 1
 where a test fails.
 """
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+import program
 import results_file
 
 try:
@@ -31,8 +32,6 @@ except ImportError as missing:
     sys.exit(2)
 
 ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
-COMMIT = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                        text=True, check=False).stdout.strip()
 sys.path.append(os.path.join(ROOT, "bench", "rivals"))
 import noise  # noqa: E402
 
@@ -239,9 +238,8 @@ def main():
     torch.set_num_threads(options.threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     document = {"bench": "python_layers", "torch": torch.__version__, "python": sys.version.split()[0],
-                "bppsa": bppsa.__version__, "commit": COMMIT,
-                "threads": options.threads,
-                "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "bppsa": bppsa.__version__, "commit": program.commit(),
+                "threads": options.threads, "date": program.now(),
                 "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu"}
     if options.around:
         document["around"] = [around(cell, 20, options) for cell in ("RNN", "GRU", "LSTM")]

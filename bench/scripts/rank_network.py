@@ -4,8 +4,8 @@
 
 Every second rank is in the other namespace, behind a pair of virtual Ethernet devices whose rate `tc tbf` limits; all messages
 travel over TCP. One run has the limited link alone; in the others ranks also send every message 20 ms late. bench ranks
-verifies all gradients. In the later runs the methods of as many ranks have to be ordered by time as the model orders them, as far
-as it tells two apart by a tenth. --quick has one short run whose times are not judged. Exits 1 where they are not, 77 where this
+verifies all gradients. With late messages the methods of as many ranks have to be ordered by time as the model orders them, where
+its times differ by a tenth or more. --quick has one short run whose times are not judged. Exits 1 where they are not, 77 where this
 machine has no root, no namespaces or no mpirun.
 """
 import contextlib

@@ -56,14 +56,6 @@ LEFT_OUT = {"adam": ["deep"]}  # tasks
 
 # ---- data ----
 
-def images(o):
-    """words for a set of synthetic images"""
-    folder = os.path.join(o.folder, "images")
-    if not os.path.exists(folder):
-        program.run(o, "data", "cifar10", "--synthetic", "--samples", 256 if o.quick else 2048, "--seed", 1, "--out", folder)
-    return ["--data", "cifar10:" + folder]
-
-
 def sounds(o):
     """words for the features of synthetic instruments, 1088 samples to train on and 232 held out"""
     wav, x, y = (os.path.join(o.folder, name) for name in ("wav", "X.npy", "Y.npy"))
@@ -74,25 +66,14 @@ def sounds(o):
     return ["--data", "npy:%s,%s" % (x, y), "--validation", 232 / 1320]
 
 
-def mlp(o, task):
-    """the path of a network of linear layers"""
-    path = os.path.join(o.folder, task + ".json")
-    count, width = o.layers[task]
-    layers = []
-    for i in range(1, count + 1):
-        layers += [{"name": "fc%d" % i, "op": "linear", "out": width}, {"name": "tanh%d" % i, "op": "tanh"}]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"input": [3, 32, 32], "layers": layers + [{"name": "head", "op": "linear", "out": 10}]}, file)
-    return path
-
-
 def words_of(o, task):
     """the words that say what is trained"""
     if task == "gru":
         small = ["--seq-len", 20, "--samples", 160, "--validation", 0.2]
         return ["gru", "--layers", 3, "--hidden", 4 if o.quick else 20, *(small if o.quick else sounds(o))]
     half = ["--samples", 128 if o.quick else 1024] if task == "deep" else []
-    return [mlp(o, task) if task in o.layers else task, *images(o), *half]
+    network = program.linear_layers(o, task, *o.layers[task], "tanh") if task in o.layers else task
+    return [network, "--data", program.synthetic_images(o, 256 if o.quick else 2048), *half]
 
 
 def scale(path, to):

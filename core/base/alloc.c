@@ -123,7 +123,7 @@ void bppsa_free(void *pointer) {
 
 bppsa_alloc_account *bppsa_alloc_account_create(void) {
   bppsa_alloc_account *outer = charged;
-  charged = NULL; /* no account pays for an account, so that each of them can end */
+  charged = NULL; /* an account's own memory is charged to none, so that every account can end */
   bppsa_alloc_account *account = bppsa_calloc(1, sizeof *account);
   charged = outer;
   if (account != NULL) {

@@ -46,13 +46,13 @@ int64_t bppsa_alloc_calls(void);
 int64_t bppsa_alloc_live(void);
 int64_t bppsa_alloc_live_bytes(void);
 
-/* An account counts what the threads that use it allocate: how much of a program's memory is one rank's. */
+/* An account counts the memory of the threads that use it: how much of a program's memory is one rank's. */
 typedef struct bppsa_alloc_account bppsa_alloc_account;
 /* NULL (last error set, ERR_MEMORY) on failure. */
 bppsa_alloc_account *bppsa_alloc_account_create(void);
-/* Blocks that are charged to it stay valid, and are freed as any other. NULL is legal. */
+/* Blocks that were charged to it stay valid and are freed like any other. NULL is legal. */
 void bppsa_alloc_account_destroy(bppsa_alloc_account *account);
-/* From now on this thread's blocks are charged to the account, or to none (NULL), until they are freed, by whichever thread. */
+/* Charges this thread's new blocks to the account, or to none (NULL), until any thread frees them. */
 void bppsa_alloc_account_use(bppsa_alloc_account *account);
 /* Bytes charged to it now, and the most there ever were. */
 int64_t bppsa_alloc_account_bytes(const bppsa_alloc_account *account);

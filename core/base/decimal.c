@@ -39,7 +39,7 @@ int bppsa_print(char *text, size_t size, const char *format, ...) {
   return length;
 }
 
-/* The 0 in front of the x of a hexadecimal number, where strtod would go on; NULL where no such number begins. */
+/* Returns the 0 of a hexadecimal number's 0x, behind which strtod would read on; NULL where no such number begins. */
 static const char *zero_before_x(const char *text) {
   text += strspn(text, " \t\n\v\f\r");
   text += *text == '+' || *text == '-';

@@ -32,7 +32,7 @@ typedef enum {
 /* The call's name: "fsync". */
 const char *bppsa_io_name(bppsa_io_call call);
 
-/* Opening never waits for the other end of a pipe: to read it succeeds, to write without a reader it fails with ENXIO. */
+/* Opening a pipe never waits for its other end: it succeeds for reading, and fails with ENXIO for writing where nobody reads. */
 int bppsa_io_open(const char *path, int flags, mode_t mode);
 int bppsa_io_duplicate(int descriptor); /* counts as an open */
 int bppsa_io_status(int descriptor, struct stat *info);
@@ -48,7 +48,7 @@ int bppsa_io_rename(const char *from, const char *to);
 int bppsa_io_standard_stream(const struct stat *file);
 int bppsa_io_unlink(const char *path);
 int bppsa_io_mkdir(const char *path);
-int bppsa_io_mkdir_private(char *path); /* mkdtemp: the last six characters, XXXXXX, are replaced; for this user alone */
+int bppsa_io_mkdir_private(char *path); /* mkdtemp: replaces the final XXXXXX of the path; the directory is for this user alone */
 int bppsa_io_rmdir(const char *path);
 
 /* Called before every call. A result of 0 lets the call happen; any other is the errno with which it fails without having

@@ -143,7 +143,7 @@ bppsa_status bppsa_number_reorder(const bppsa_view *view, void **data) {
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t i = 0; i < count; ++i) { /* of the file's elements, the first index runs fastest */
+  for (int64_t i = 0; i < count; ++i) { /* in the file the first index runs fastest */
     int64_t at = 0;
     for (int32_t d = 0; d < view->ndim; ++d) {
       at += index[d] * view->strides[d];

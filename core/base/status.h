@@ -51,14 +51,14 @@ bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...)
 #endif
     ;
 
-/* The status of reading a file that a user names: one that cannot be read is a wrong request, so ERR_IO becomes ERR_ARGUMENT. */
+/* The status of reading a file that a user names: a file that cannot be read is a wrong request, so ERR_IO becomes ERR_ARGUMENT. */
 bppsa_status bppsa_input_status(bppsa_status status);
 
 /* Has the text a control character: a byte below 0x20, 0x7F, or in UTF-8 one of U+0080 .. U+009F (C1)? A terminal may obey such
  * characters, and a line feed ends the line, so a name from a file that has one is refused. */
 bool bppsa_has_control_characters(const char *text);
-/* Replaces by '?' each byte of a control character, and each byte that is no part of a UTF-8 character, for a line that quotes a
- * file and is printed: the line is then valid UTF-8. A character that was cut at its end is replaced too. */
+/* Makes a text that quotes a file fit to be printed as valid UTF-8: replaces each byte of a control character, and each byte that
+ * is no part of a UTF-8 character, by '?'. A character that was cut at the text's end is replaced too. */
 void bppsa_make_printable(char *text);
 
 /* Returns early with the status of `call` when it failed. For functions that hold nothing to release. */

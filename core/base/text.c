@@ -27,7 +27,7 @@ static bool reserve(bppsa_text *text, size_t more) {
   return true;
 }
 
-/* Writes behind the text if there is room, and otherwise once more when there is. */
+/* Writes behind the text; where the room does not suffice, makes room and writes once more. */
 void bppsa_text_add(bppsa_text *text, const char *format, ...) {
   const size_t room = text->failed || text->text == NULL ? 0 : text->room - text->size;
   va_list arguments;
@@ -138,7 +138,7 @@ void bppsa_text_add_escaped(bppsa_text *text, const char *words) {
     case '\'':
       bppsa_text_add(text, "&#39;");
       break;
-    default: /* XML has no control characters but these */
+    default: /* XML allows no other control characters */
       bppsa_text_add(text, "%c", (unsigned char)*words >= ' ' || *words == '\n' || *words == '\t' ? *words : '?');
       break;
     }

@@ -25,15 +25,14 @@ const char *bppsa_real_text(double value, char text[BPPSA_REAL_TEXT]);
 void bppsa_text_add_real(bppsa_text *text, double value);
 /* Adds cells of a CSV file, each behind a comma; a value that is not finite gives an empty cell. */
 void bppsa_text_add_cells(bppsa_text *text, int count, const double *values);
-/* Adds a text for HTML and SVG: & < > " ' become entities, control characters that XML lacks question marks. */
+/* Adds a text for HTML and SVG: & < > " ' become entities, and control characters that XML forbids become question marks. */
 void bppsa_text_add_escaped(bppsa_text *text, const char *words);
 void bppsa_text_free(bppsa_text *text);
-/* The bytes of a byte order mark of UTF-8 at the beginning of a text of so many bytes: 3, or 0. Editors put it there. */
+/* Returns the size of the UTF-8 byte order mark with which some editors begin a text: 3, or 0 where there is none. */
 int64_t bppsa_text_order_mark(const char *text, int64_t size);
-/* ERR_FORMAT: the text of a file is UTF-16, as some programs write it: it begins with that mark, or one of its first two bytes is
- * 0. */
+/* Refuses a file in UTF-16, which some programs write: it begins with that mark, or one of its first two bytes is 0. ERR_FORMAT. */
 bppsa_status bppsa_text_check_encoding(const char *path, const char *text, int64_t size);
-/* The first bytes of a file that is of another kind than was expected, for messages: "<!DOCTYP", "\x1f\x8b\x08\x00"; up to eight.
+/* Writes up to eight of the first bytes of a file that is of an unexpected kind, for messages: "<!DOCTYP", "\x1f\x8b\x08\x00".
  * Returns text. */
 #define BPPSA_BEGINNING_TEXT 33
 const char *bppsa_text_beginning(const void *bytes, int64_t size, char text[BPPSA_BEGINNING_TEXT]);
@@ -44,8 +43,8 @@ bppsa_status bppsa_text_check(const bppsa_text *text);
 #define BPPSA_SI_TEXT 32
 const char *bppsa_text_si(double value, const char *unit, char *text, size_t size);
 
-/* Reads whole numbers of at most ten digits with commas between them, "3,5": *count of them, at most `most`. False: the text is
- * another one. */
+/* Reads whole numbers of at most ten digits, separated by commas, "3,5", and counts them. Returns false for any other text, and
+ * for more than `most` numbers. */
 bool bppsa_text_numbers(const char *text, int most, int64_t *numbers, int *count);
 
 /* Writes the words item(context, 0), item(context, 1), .. up to the first NULL: "a", "a or b", "a, b or c". Returns text. */

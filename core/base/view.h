@@ -89,11 +89,12 @@ const char *bppsa_shape_guess(const char *words, int32_t ndim, const int64_t *fo
 const char *bppsa_view_guess(const char *words, const bppsa_view *view, int32_t ndim, const int64_t *expected,
                              char text[BPPSA_SHAPE_TEXT]);
 
-/* The samples of a batch x [T,B,I]: its second extent; the first one where x looks like [B,T,I], so that a message about its shape
- * can say so; 0 where x has not three axes. */
+/* Returns the number of samples of a batch x [T,B,I], its second extent. Where x looks like [B,T,I] it is the first extent, so
+ * that a message about the shape can say so; where x has not three axes it is 0. */
 int64_t bppsa_view_batch(const bppsa_view *x, int64_t steps, int64_t width);
 
-/* The view must have this shape, `words` in letters, "[B, C, H, W]"; `where` names it in messages. ERR_SHAPE. */
+/* Checks that the view has this shape. For messages: `where` names the view, `words` is the shape in letters, "[B, C, H, W]".
+ * ERR_SHAPE. */
 bppsa_status bppsa_view_check_shape(const char *where, const bppsa_view *view, const char *words, int32_t ndim,
                                     const int64_t *shape);
 

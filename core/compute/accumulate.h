@@ -1,4 +1,4 @@
-/* Sums of two arrays in the memory of a device. */
+/* Adds arrays in the memory of a device. */
 #ifndef BPPSA_CORE_COMPUTE_ACCUMULATE_H
 #define BPPSA_CORE_COMPUTE_ACCUMULATE_H
 

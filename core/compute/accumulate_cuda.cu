@@ -1,4 +1,4 @@
-/* Sums of two arrays on a GPU: a thread for each element. */
+/* Adds arrays on a GPU: one thread for each element. */
 #include "core/compute/accumulate_internal.h"
 #include "core/compute/check.cuh"
 #include "core/compute/launch.cuh"

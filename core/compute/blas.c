@@ -47,7 +47,8 @@ static struct {
 
 static atomic_bool started; /* the functions are loaded, and the first buffer is mapped */
 
-/* The calls that may be inside OpenBLAS at once: its table of buffers is fixed, and each needs memory. */
+/* Limits the calls that are inside OpenBLAS at the same time, because its table of buffers is fixed and each buffer needs
+ * memory. */
 static struct {
   pthread_mutex_t lock;
   pthread_cond_t left;

@@ -26,7 +26,7 @@ typedef struct {
   int64_t kept;            /* bytes that the layer keeps of a sample's forward pass, besides its output */
   int64_t first_parameter; /* its parameters are first_parameter .. first_parameter + parameters - 1 of the chain */
   int64_t parameters;      /* 0: none */
-  double flops; /* of a sample's forward pass, roughly; each of its gradients takes as many. A cut by cost goes by them */
+  double flops;            /* of a sample's forward pass, roughly; each gradient takes as many. Cuts by cost use it */
 } bppsa_chain_layer;
 
 typedef struct bppsa_chain bppsa_chain;
@@ -42,11 +42,13 @@ typedef struct {
    * only. */
   bppsa_status (*weight_gradient)(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                                   const void *x, const void *y, const void *kept, void *const *gradients);
-  /* Both at once, for layers with parameters, where that is less work, with the same bits; dx NULL: not wanted. NULL: it is not. */
+  /* For layers with parameters: both gradients in one call, with the same bits, where that is less work; dx may be NULL (not
+   * wanted). A NULL entry means that it is not less work. */
   bppsa_status (*backward)(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                            const void *x, const void *y, const void *kept, void *const *gradients, void *dx);
-  /* Makes a chain of the same layers on another stream of the same GPU (bppsa_device_fork), with scratch memory of its own. NULL: a
-   * pass may wait for the GPU. Otherwise passes are only queued and take no memory, so that they may be recorded. */
+  /* Makes a chain of the same layers, with its own scratch memory, on another stream of the same GPU (bppsa_device_fork). Passes
+   * of a chain with this entry are only queued and take no memory, so that they may be recorded. NULL: a pass may wait for the
+   * GPU. */
   bppsa_status (*twin)(const bppsa_chain *chain, const bppsa_device *device, bppsa_chain **twin);
   void (*destroy)(bppsa_chain *chain);
 } bppsa_chain_ops;

@@ -3,8 +3,8 @@
  *     BPPSA_LAUNCH_CLUSTER(kernel, cluster, blocks, threads, shared_bytes, stream, arguments ...);    `cluster` blocks each
  *     cluster_fits(kernel, cluster, threads, shared_bytes, &fits)                      does the GPU have room for such a cluster?
  *
- * Numbers travel with the news that they have arrived. A gate stands in shared memory; it opens once for every phase, when as many
- * bytes as were expected have arrived:
+ * A number is sent together with the notice of its arrival. A gate is an object in shared memory; in every phase it opens when the
+ * expected number of bytes has arrived:
  *
  *     cluster_gate_make(gate)            one thread, before a cluster_meet()
  *     cluster_gate_expect(gate, bytes)   one thread, once for each phase; it may be late, then the gate waits for it
@@ -12,8 +12,7 @@
  *     cluster_send(far, at, value, gate) value goes `at` bytes behind that place, and is counted `gate` bytes behind it
  *     cluster_gate_wait(gate, parity)    waits for the phases 0, 2, .. (parity 0) or 1, 3, .. (parity 1) in turn
  *
- * A block whose architecture has no clusters must not be launched in one.
- */
+ * A block whose architecture has no clusters must not be launched in one. */
 #ifndef BPPSA_CORE_COMPUTE_CLUSTER_CUH
 #define BPPSA_CORE_COMPUTE_CLUSTER_CUH
 
@@ -70,7 +69,7 @@ __device__ __forceinline__ unsigned cluster_address(const void *shared) {
   return (unsigned)__cvta_generic_to_shared(shared);
 }
 
-/* A barrier of all threads of the cluster, behind which all of them see what was written in front of it. */
+/* A barrier of all threads of the cluster. Behind it each thread sees what any of them wrote before it. */
 __device__ __forceinline__ void cluster_meet() {
   CLUSTER_PTX("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
@@ -114,8 +113,8 @@ __device__ __forceinline__ void cluster_gate_wait(cluster_gate *gate, unsigned p
 }
 #endif
 
-/* More than eight blocks are the GPU's choice, which the kernel must be allowed, as more than 48 KiB of shared memory are.
- * ERR_CUDA: the GPU does not answer. */
+/* Clusters of more than eight blocks depend on the GPU, and the kernel must be allowed them, as it must be allowed more than 48
+ * KiB of shared memory. ERR_CUDA: the GPU does not answer. */
 template <typename F>
 bppsa_status cluster_fits(F *kernel, unsigned cluster, unsigned threads, size_t shared, int device, bool *fits) {
   enum { PORTABLE = 8 };

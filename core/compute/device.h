@@ -21,8 +21,8 @@ void bppsa_device_destroy(bppsa_device *device);
  * and is not destroyed with it: work is queued in order with the caller's own. ERR_ARGUMENT: an index below 0 or beyond 9999, a
  * thread count out of range. ERR_UNSUPPORTED as above. */
 bppsa_status bppsa_device_on_stream(int32_t index, void *stream, int64_t threads, bppsa_device **device);
-/* Makes another stream of the same GPU: work that is queued on it runs beside that of `device` unless the library's fences order
- * the two. Of a CPU: another such device. The caller destroys it. ERR_MEMORY, ERR_CUDA. */
+/* Makes another stream of the same GPU: work queued on it runs beside the work of `device` unless fences order the two. For a CPU
+ * it makes another such device. The caller destroys it. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork);
 /* Parses "cpu", "cuda" or "cuda:K" to kind and index, whether or not the device exists. ERR_ARGUMENT. */
 bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32_t *index);

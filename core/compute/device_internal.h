@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Makes a stream that does not wait for the default one and has the highest priority, so that other work gets what it leaves
- * free. ERR_CUDA; ERR_UNSUPPORTED in a build without CUDA. */
+/* Makes a stream that does not wait for the default stream. It has the highest priority, so that other work runs only where this
+ * stream leaves room. ERR_CUDA; ERR_UNSUPPORTED in a build without CUDA. */
 bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream);
 void bppsa_cuda_stream_destroy(int32_t index, void *stream);
 /* Waits until all work queued on the stream is done. ERR_CUDA: some of it failed; ERR_UNSUPPORTED in a build without CUDA. */

@@ -6,13 +6,12 @@
  *     bppsa_graph_end(device, &graph);
  *     bppsa_graph_launch(device, graph);      as often as wanted; queued like any other work
  *
- * A stream that follows a fence which was set in the recording is recorded as well, from there on; before the recording ends, its
- * stream must have followed a fence behind the last work of each of the others.
+ * If another stream follows a fence that was set in the recording, its work from there on is recorded too. Before the recording
+ * ends, the first stream must follow a fence behind the last work of each such stream.
  *
  * While work is recorded nothing may wait for the device, and GPU memory may be neither allocated nor freed: otherwise the
  * recording fails. A recording keeps its addresses and numbers; whatever changes between replays must be read from memory.
- * ERR_UNSUPPORTED: the device is no GPU.
- */
+ * ERR_UNSUPPORTED: the device is no GPU. */
 #ifndef BPPSA_CORE_COMPUTE_GRAPH_H
 #define BPPSA_CORE_COMPUTE_GRAPH_H
 
@@ -47,10 +46,10 @@ bppsa_status bppsa_mark_seconds(const bppsa_device *device, const bppsa_mark *fi
 
 bppsa_status bppsa_fence_create(const bppsa_device *device, bppsa_fence **fence); /* ERR_CUDA, ERR_MEMORY */
 void bppsa_fence_destroy(const bppsa_device *device, bppsa_fence *fence);         /* NULL is legal */
-/* Puts the fence behind the work queued on the device's stream so far; it leaves its former place. ERR_CUDA. */
+/* Puts the fence behind the work that is queued on the device's stream so far; a fence that is set again moves. ERR_CUDA. */
 bppsa_status bppsa_fence_set(const bppsa_device *device, bppsa_fence *fence);
-/* What is queued on the device's stream from now on runs behind the fence, which may be in another stream of the same GPU. The host
- * does not wait. ERR_CUDA. */
+/* Makes work that is queued on the device's stream from now on wait for the fence, which may be in another stream of the same GPU.
+ * The host does not wait. ERR_CUDA. */
 bppsa_status bppsa_fence_follow(const bppsa_device *device, bppsa_fence *fence);
 /* Has the GPU reached the fence? Does not wait. ERR_CUDA: work in front of it failed; or it was set in a recording. */
 bppsa_status bppsa_fence_reached(const bppsa_device *device, bppsa_fence *fence, bool *reached);

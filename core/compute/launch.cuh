@@ -9,8 +9,7 @@
  *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
  *     tile = launch_held(tile);     in a loop that waits for shared memory: keeps the address in a register
  *     data = launch_kept(data);     the same for an address in the GPU's memory
- *     x = launch_number(x);         the same for a number: the compiler does not reckon with what it can be
- */
+ *     x = launch_number(x);         the same for a number: the compiler assumes nothing about its value */
 #ifndef BPPSA_CORE_COMPUTE_LAUNCH_CUH
 #define BPPSA_CORE_COMPUTE_LAUNCH_CUH
 
@@ -27,8 +26,8 @@
 #define BPPSA_PRAGMA(text) _Pragma(#text)
 #endif
 
-/* The same address in shared memory, as a number that the compiler cannot decompose. Otherwise it computes the address at every
- * use from the block's rank in its cluster, and a short loop waits for that each time. */
+/* Returns the same shared-memory address as a number that the compiler cannot take apart. Otherwise the compiler computes the
+ * address anew at every use, from the block's rank in its cluster, and a short loop waits for that each time. */
 template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
 #ifdef __CUDA_ARCH__
   unsigned address = (unsigned)__cvta_generic_to_shared(shared);
@@ -39,7 +38,7 @@ template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
 #endif
 }
 
-/* The same number, of which the compiler knows nothing. */
+/* Returns the same number; the compiler knows nothing about it. */
 __device__ __forceinline__ int launch_number(int x) {
 #ifdef __CUDA_ARCH__
   asm("" : "+r"(x));
@@ -47,7 +46,7 @@ __device__ __forceinline__ int launch_number(int x) {
   return x;
 }
 
-/* The same place in the GPU's memory. Otherwise the compiler computes the address from the kernel's parameters at every use. */
+/* Returns the same address in the GPU's memory. Otherwise the compiler computes it from the kernel's parameters at every use. */
 template <typename T> __device__ __forceinline__ T *launch_kept(T *data) {
 #ifdef __CUDA_ARCH__
   unsigned long long address = (unsigned long long)__cvta_generic_to_global(data);

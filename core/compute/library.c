@@ -20,3 +20,28 @@ bool bppsa_library_load(const char *file, size_t count, const bppsa_library_func
   }
   return library != NULL;
 }
+
+static void load_all(bppsa_libraries *libraries) {
+  enum { ALONE = 255, BESIDE_PACKAGE = 199 }; /* characters of a problem that there is room for */
+  char why[ALONE + 1];
+  for (const bppsa_library *one = libraries->list; one->file != NULL; ++one) {
+    if (!bppsa_library_load(one->file, one->count, one->functions, why, sizeof why)) {
+      const bool named = one->package != NULL;
+      snprintf(libraries->problem, sizeof libraries->problem, "%.*s%s%s", named ? BESIDE_PACKAGE : ALONE, why,
+               named ? "; install " : "", named ? one->package : "");
+      return;
+    }
+  }
+}
+
+const char *bppsa_libraries_load(bppsa_libraries *libraries) {
+  if (!atomic_load(&libraries->tried)) {
+    (void)pthread_mutex_lock(&libraries->lock);
+    if (!atomic_load(&libraries->tried)) {
+      load_all(libraries);
+      atomic_store(&libraries->tried, true);
+    }
+    (void)pthread_mutex_unlock(&libraries->lock);
+  }
+  return libraries->problem[0] != '\0' ? libraries->problem : NULL;
+}

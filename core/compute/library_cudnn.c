@@ -1,32 +1,20 @@
 #include "core/compute/library_cudnn.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/compute/cudnn.h"
 #include "core/compute/library.h"
 
-#define TEXT_OF(value) #value
-#define TEXT(value) TEXT_OF(value)
-#define FILE_NAME "libcudnn.so." TEXT(CUDNN_MAJOR)
-
 static cudnn_library loaded;
-static char problem[256]; /* "": the library is loaded */
-
-static void load(void) {
-#define LOOK_UP(function) {#function, (void **)(void *)&loaded.function},
-  const bppsa_library_function functions[] = {CUDNN_FUNCTIONS(LOOK_UP)};
-  if (bppsa_library_load(FILE_NAME, sizeof functions / sizeof functions[0], functions, problem, sizeof problem)) {
-    problem[0] = '\0';
-  }
-}
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const bppsa_library_function functions[] = {CUDNN_FUNCTIONS(BPPSA_LIBRARY_FUNCTION)};
+static const bppsa_library list[] = {BPPSA_LIBRARY("libcudnn.so." BPPSA_LIBRARY_TEXT(CUDNN_MAJOR), NULL, functions),
+                                     {.file = NULL}};
+static bppsa_libraries libraries = BPPSA_LIBRARIES(list);
 
 bppsa_status bppsa_cudnn_load(const cudnn_library **library) {
-  (void)pthread_once(&once, load);
-  if (problem[0] != '\0') {
+  const char *problem = bppsa_libraries_load(&libraries);
+  if (problem != NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: %s, expected the library beside the program or in LD_LIBRARY_PATH", problem);
   }
   *library = &loaded;
@@ -39,7 +27,7 @@ void bppsa_cudnn_probe(bppsa_cudnn_report *report) {
   if (bppsa_cudnn_load(&library) == BPPSA_OK) {
     report->version = (int64_t)library->cudnnGetVersion();
   } else {
-    snprintf(report->detail, sizeof report->detail, "%s", problem);
+    snprintf(report->detail, sizeof report->detail, "%s", libraries.problem);
   }
 }
 

@@ -33,17 +33,17 @@ typedef struct {
   int64_t parts, length; /* part p: rows p·length .. min((p + 1)·length, rows) - 1; length is a multiple of the unit */
 } bppsa_linear_cut;
 bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l);
-/* Sums parts first .. first + count - 1. dy and x point to row first·length. db is summed for the outputs from `bias_from` on;
- * bias_from = out: for none. */
+/* Sums parts first .. first + count - 1. dy and x point to row first·length. db is summed for outputs bias_from .. out - 1
+ * only. */
 void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, int64_t bias_from,
                             void *workspace);
 /* Sums one run on the calling thread: rows first .. first + rows - 1 of a part of `part_rows` rows. The runs of a part must be
  * summed from its last to its first, as bppsa_linear_sum_parts does. dy and x point to the run. */
 void bppsa_linear_sum_run(const bppsa_linear *l, int64_t part, int64_t part_rows, int64_t first, int64_t rows, const void *dy,
                           const void *x, int64_t bias_from, void *workspace);
-/* Adds all parts up into dw and, unless NULL, db, whose outputs in front of bias_from are not defined. */
+/* Adds all parts up into dw and, unless NULL, into db, whose elements before bias_from stay undefined. */
 void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *workspace);
-/* Computes dw and db at once. db NULL: not wanted. */
+/* Computes all of dw and db in one call. db NULL: not wanted. */
 void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace);
 
 /* Bytes of workspace; -1 if they do not fit in 64 bits. At most about 64 partial sums of 64 rows of dw, or one of all rows. */

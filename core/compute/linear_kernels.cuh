@@ -1,5 +1,5 @@
-/* Products of matrices on a GPU, of any size and stride, summed in one fixed order: inputs of all steps, heads, weight gradients.
- */
+/* Products of matrices of any size and stride on a GPU, summed in one fixed order: for the inputs of all steps, heads and weight
+ * gradients. */
 #ifndef BPPSA_CORE_COMPUTE_LINEAR_KERNELS_CUH
 #define BPPSA_CORE_COMPUTE_LINEAR_KERNELS_CUH
 
@@ -10,10 +10,10 @@
 
 enum { PRODUCT_TILE = 64, PRODUCT_DEPTH = 16, PRODUCT_THREADS = 256, PRODUCT_SIDE = 4 };
 
-/* c [m][n] = Σ_k a(i, k) b(k, j) + bias[j], with a(i, k) at a[i·a_row + k·a_column], and b likewise. With `ones` b has one
- * more column, of ones, and c too: the sums of a over k. With several parts each part sums k_part of the k into its own c; these
- * lie one behind the other. c_row: from one row of c to the next; 0: the rows lie without gaps. near: of the bias its near part
- * (core/compute/far_bias.h) alone. */
+/* c [m][n] = Σ_k a(i, k) b(k, j) + bias[j], with a(i, k) at a[i·a_row + k·a_column], and b likewise. With `ones`, b has one
+ * more column, which holds ones, and c's last column is the sums of a over k. With several parts each part sums k_part of the k
+ * into its own c; these lie one behind the other. c_row: from one row of c to the next; 0: the rows lie without gaps. near: only
+ * the near part of the bias (core/compute/far_bias.h) is added. */
 template <typename real> struct product_operands {
   int64_t m, n, k, k_part;
   const real *a, *b, *bias;
@@ -138,8 +138,8 @@ template <typename real> __global__ void bppsa_linear_transposed(const real *fro
 
 enum { SUM_TARGETS = 4, SUM_THREADS = 512, SUM_AHEAD = 8 };
 
-/* An array that sums are written to. It receives entries first .. first + count - 1, which form rows of `row` numbers, and keeps of
- * each row `take` numbers from column `from` on, without gaps. */
+/* An array to which sums are written. It receives entries first .. first + count - 1, which form rows of `row` numbers. Of each
+ * row it keeps `take` numbers from column `from` on, without gaps. */
 template <typename real> struct sum_target {
   int64_t first, count, row, from, take;
   real *to;
@@ -149,7 +149,8 @@ template <typename real> struct sum_targets {
   int targets;
 };
 
-/* Entries that a block sums: 32, which is a line of memory; of many parts 8, so that more threads share an entry. */
+/* The number of entries that a block sums: 32, a line of memory; or 8 where there are many parts, so that more threads share an
+ * entry. */
 inline __host__ __device__ int sum_lanes(int64_t parts) {
   return parts > 4 * SUM_THREADS / 32 ? 8 : 32;
 }

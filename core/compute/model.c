@@ -16,7 +16,7 @@ static const bppsa_view *find_value(int64_t count, const bppsa_named_view *value
   return NULL;
 }
 
-/* No finite f64 value becomes an infinite f32 one. */
+/* Checks that no finite f64 value becomes infinite in f32. */
 static bppsa_status check_range(const char *where, const bppsa_parameter *parameter, const bppsa_view *value) {
   const int64_t count = value->dtype == BPPSA_F64 && parameter->value.dtype == BPPSA_F32 ? bppsa_view_count(value) : 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -108,6 +108,21 @@ bppsa_status bppsa_model_push(bppsa_model *model) {
 bppsa_status bppsa_model_update_redone(bppsa_model *model) {
   BPPSA_REQUIRE(model != NULL);
   return model->ops->count == NULL ? BPPSA_OK : model->ops->count(model);
+}
+
+const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model) {
+  const bppsa_model *inner = model->ops->inner != NULL ? model->ops->inner(model) : model;
+  return inner->ops->account != NULL ? inner->ops->account(inner) : NULL;
+}
+
+bppsa_status bppsa_model_add_pass(bppsa_model *model, double *sums) {
+  const bppsa_model_account *account = bppsa_model_get_account(model);
+  double numbers[BPPSA_ACCOUNT_NUMBERS];
+  if (account != NULL) {
+    BPPSA_TRY(account->latest(model, numbers));
+    account->add(sums, numbers);
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients) {

@@ -42,11 +42,26 @@ typedef struct {
 
 typedef struct bppsa_model bppsa_model;
 
-/* The layers, and their parameters, whose gradients come last; the first ones of the model. possible: the layers for which that
- * can be, given the memory. */
+/* How many layers, and how many of the model's first parameters, have their gradients computed last. possible: for how many layers
+ * the model has the memory. */
 typedef struct {
   int64_t layers, parameters, possible;
 } bppsa_delayed;
+
+/* An account of what forward passes did beside their results, in numbers that the model's kind alone explains. Who runs the passes
+ * adds the numbers up, shows their text and keeps them in checkpoints. The first two are the state that the bits of later passes
+ * depend on; they are not added. */
+enum { BPPSA_ACCOUNT_NUMBERS = 12, BPPSA_ACCOUNT_STATE = 2, BPPSA_ACCOUNT_PLAN = 192, BPPSA_ACCOUNT_TEXT = 512 };
+typedef struct {
+  unsigned reals; /* bit i: number i is a real number; otherwise it counts something */
+  /* How the passes are made: what runs with the same bits have in common (BPPSA_ACCOUNT_PLAN). Returns text. */
+  const char *(*plan)(const bppsa_model *model, char *text, size_t size);
+  bppsa_status (*latest)(bppsa_model *model, double *numbers); /* of the latest pass, for which it waits on a GPU. ERR_CUDA */
+  void (*add)(double *sums, const double *numbers);
+  /* A JSON object (BPPSA_ACCOUNT_TEXT). Returns text; NULL: the numbers are of no pass. */
+  const char *(*text)(const double *numbers, char *text, size_t size);
+  bppsa_status (*restore)(bppsa_model *model, const double *numbers); /* sets the state. ERR_CUDA */
+} bppsa_model_account;
 
 typedef struct {
   const char *name; /* "rnn" */
@@ -55,9 +70,9 @@ typedef struct {
    * or NULL for zeros or a model without state. ERR_SHAPE. */
   bppsa_status (*forward)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 
-  /* The same for samples of their own lengths, 1 .. T, size b, in host memory: only so many steps of each are computed, logits on
-   * the last step are those at its length, and logits, states and gradients behind it are 0. NULL, or ERR_ARGUMENT: the model
-   * cannot. */
+  /* The same for samples with lengths, 1 .. T, size b, in host memory. Only that many steps of a sample are computed; its logits
+   * on the last step are those at its length; logits, states and gradients behind it are 0. NULL, or ERR_ARGUMENT: the model
+   * cannot do this. */
   bppsa_status (*forward_lengths)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
                                   bppsa_view *logits);
 
@@ -80,6 +95,7 @@ typedef struct {
   bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
   /* The model that knows how the forward passes are computed (recurrent/parallel_forward.h); NULL: this one. */
   const bppsa_model *(*inner)(const bppsa_model *model);
+  const bppsa_model_account *(*account)(const bppsa_model *model); /* NULL, or returns NULL: passes have nothing to tell */
 } bppsa_model_ops;
 
 /* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1
@@ -106,20 +122,20 @@ struct bppsa_model {
   int64_t reals; /* reals in each, with gaps */
 };
 
-/* A forward pass of the whole samples, or where `lengths` is not NULL of so many steps of each. ERR_UNSUPPORTED: the model takes no
- * lengths. Errors of ops->forward. */
+/* A forward pass of whole samples, or of lengths[i] steps of sample i where `lengths` is not NULL. ERR_UNSUPPORTED: the model
+ * takes no lengths. Errors of ops->forward. */
 bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
                                  bppsa_view *logits);
 
 /* Says that the next forward passes are of this step of training, and which samples they have (size b, borrowed until the passes
  * are over): a model with dropout leaves out numbers chosen by these alone, so that neither threads nor ranks nor a resumption
  * change them. samples NULL: nothing is left out, as before the first call. A model on a GPU reads samples and lengths when the
- * queued work runs: a recorded pass finds those that stand in the same memory then, and the step of the latest call. */
+ * queued work runs, so a replayed recording uses what the same memory holds by then, and the step of the latest call. */
 void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples);
 
 /* Forgets the latest passes and all that callers have lent: x, seed, lengths, a tape, the samples of bppsa_model_drop. That memory
- * may then be freed. Until the next forward pass the model refuses backward passes and input gradients, and finds nothing that is
- * not finite but in its parameters. */
+ * may then be freed. Until the next forward pass the model refuses backward passes and input gradients, and finds non-finite
+ * values in its parameters only. */
 void bppsa_model_forget(bppsa_model *model);
 
 /* For models on a GPU; nothing to do for others. ERR_CUDA. */
@@ -127,15 +143,20 @@ bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies val
 bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* copies values, or gradients, from the GPU to the views */
 bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
 
+/* How the model gives an account of its passes; NULL: they have nothing to tell. */
+const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model);
+/* Adds the latest pass to the sums; without an account they stay as they are. ERR_CUDA. */
+bppsa_status bppsa_model_add_pass(bppsa_model *model, double *sums);
+
 /* Copies values into the parameters by name, converting f32 <-> f64, and pushes them to a GPU. `where` names the source in
  * messages. Names that the model does not have are ignored. ERR_FORMAT: a parameter is missing or not f32/f64, or a finite
  * value is beyond f32; ERR_SHAPE: its shape disagrees; ERR_CUDA. Nothing is changed on failure. */
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
 
-/* Puts off the weight gradients of the first k layers that have weights (k < 0: of none, >= their number: of all but the head's):
- * later backward passes compute them last, the first layer's first ("reverse first-k" of ooo-backprop, Algorithm 2). No bit
- * changes. Until then the output gradients of these layers are kept, so a model puts off no more layers than it was made with
- * memory for (the algorithm's k <- min(max_k, k)); *delayed says how many. ERR_UNSUPPORTED: the model computes weight gradients
+/* Puts off the weight gradients of the first k layers that have weights (k < 0: none; k >= their number: all but the head's).
+ * Later backward passes compute these gradients last, those of the first layer first ("reverse first-k" of ooo-backprop, Algorithm
+ * 2). No bit changes. The output gradients of these layers are kept until then, so the model's memory limits how many layers it
+ * puts off (the algorithm's k <- min(max_k, k)); *delayed says how many. ERR_UNSUPPORTED: the model computes weight gradients
  * together with the gradients between layers. */
 bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
 

@@ -50,7 +50,7 @@ extern "C" {
 BPPSA_SIMD_TYPE(float, f32)
 BPPSA_SIMD_TYPE(double, f64)
 
-typedef enum { BPPSA_SIMD_PORTABLE = 0, BPPSA_SIMD_AVX2, BPPSA_SIMD_AVX512, BPPSA_SIMD_ISAS } bppsa_simd_isa;
+typedef enum { BPPSA_SIMD_PORTABLE = 0, BPPSA_SIMD_AVX2, BPPSA_SIMD_AVX512 } bppsa_simd_isa;
 
 typedef struct {
   const char *name;   /* "portable", "avx2", "avx512" */
@@ -65,6 +65,27 @@ const bppsa_simd *bppsa_simd_get(void);
 /* Uses the kernels of that name from now on; "auto": the widest. No other thread may be computing. ERR_ARGUMENT: an unknown name;
  * ERR_UNSUPPORTED: not on this processor. */
 bppsa_status bppsa_simd_select(const char *name);
+
+/* A folder's own kernels NAME_f32 and NAME_f64, with a table of both for every instruction set: declares the tables, and
+ * NAME_kernels_get, which returns that of the kernels in use. */
+#define BPPSA_SIMD_DECLARE_TABLES(name)                                                                                          \
+  typedef struct {                                                                                                               \
+    name##_f32 f32;                                                                                                              \
+    name##_f64 f64;                                                                                                              \
+  } name##_kernels;                                                                                                              \
+  extern const name##_kernels name##_portable, name##_avx2, name##_avx512;                                                       \
+  const name##_kernels *name##_kernels_get(void);
+
+#if defined(__x86_64__)
+#define BPPSA_SIMD_TABLES(name) &name##_portable, &name##_avx2, &name##_avx512 /* as in bppsa_simd_isa */
+#else
+#define BPPSA_SIMD_TABLES(name) &name##_portable
+#endif
+#define BPPSA_SIMD_DEFINE_TABLES(name)                                                                                           \
+  const name##_kernels *name##_kernels_get(void) {                                                                               \
+    static const name##_kernels *const tables[] = {BPPSA_SIMD_TABLES(name)};                                                     \
+    return tables[bppsa_simd_get()->isa];                                                                                        \
+  }
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* The kernels of one instruction set: both real types, then the table. Only core/simd_ISA.c includes it; that file is compiled with
- * the instruction set's flags and says how wide a vector is and how many rows of C a register tile holds. */
+/* The kernels of one instruction set: both real types, then the table. Only core/compute/simd_ISA.c includes it; that file is
+ * compiled with the instruction set's flags and says how wide a vector is and how many rows of C a register tile holds. */
 #include "core/compute/simd_vectors.h"
 
 #define SIMD_JOIN_(a, b) a##b

@@ -1,5 +1,5 @@
-/* Copies into arrays that are not read again soon and exceed the caches: their stores bypass the caches, which then need not read
- * the lines first, and keep what is in them. */
+/* Copies into arrays that exceed the caches and are not read again soon. The stores bypass the caches, so that the caches need not
+ * read the lines first and keep what they hold. */
 #ifndef BPPSA_CORE_COMPUTE_STREAM_H
 #define BPPSA_CORE_COMPUTE_STREAM_H
 

@@ -155,7 +155,7 @@ bppsa_status bppsa_archive_read(bppsa_archive *a, const char *name, const char *
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s has %lld bytes, expected at most %lld compressed, more as they are",
                       a->path, (long long)header, name, (long long)*size, (long long)BPPSA_ARCHIVE_INFLATED_LIMIT);
   }
-  if (packed > a->size - a->taken) { /* as if the file were longer than it is */
+  if (packed > a->size - a->taken) { /* all members together have more bytes than the file */
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "%s: byte %lld: %s shares bytes with another member, expected members one after the other", a->path,
                       (long long)header, name);

@@ -16,8 +16,8 @@ typedef struct bppsa_archive bppsa_archive;
 bppsa_status bppsa_archive_open(const char *path, bppsa_archive **archive);
 void bppsa_archive_close(bppsa_archive *archive); /* NULL is legal */
 const char *bppsa_archive_path(const bppsa_archive *archive);
-/* The bytes of a member, "data.npy", checked against its checksum (owned, bppsa_free). expected: what the message of a missing one
- * says. ERR_FORMAT; ERR_UNSUPPORTED: an encrypted member, another compression; ERR_MEMORY. */
+/* The bytes of a member, "data.npy", checked against its checksum (owned, bppsa_free). expected: the words of the message where
+ * the member is missing. ERR_FORMAT; ERR_UNSUPPORTED: an encrypted member, another compression; ERR_MEMORY. */
 bppsa_status bppsa_archive_read(bppsa_archive *archive, const char *name, const char *expected, unsigned char **bytes,
                                 int64_t *size);
 /* Adds the names of the archive's arrays, "a, b, c", and counts them. ERR_MEMORY. */

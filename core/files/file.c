@@ -198,7 +198,7 @@ static bppsa_status open_temporary(bppsa_file_writer *writer) {
   }
   memcpy(writer->temporary, writer->path, directory);
   memcpy(writer->temporary + directory, ".", 2);
-  errno = EPERM; /* in a directory to which names can only be added nothing can be renamed or removed */
+  errno = EPERM; /* nothing can be renamed or removed in a directory to which names can only be added */
   const int attempts = has_attribute(writer->temporary, STATX_ATTR_APPEND) ? 0 : 1000;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const unsigned number = bppsa_temporary_name(writer->temporary + directory);
@@ -222,9 +222,9 @@ static bppsa_status open_temporary(bppsa_file_writer *writer) {
 }
 
 /* Says whether a new file can take the place of the one at `path`, before there is a new one: the system asks for the same rights
- * that removing a name takes. Those depend on the owners of file and directory, on the sticky bit, on capabilities and attributes,
- * so the system is asked itself: rmdir never removes a file, but says "not a directory" only where all else allows it. A file on
- * which a file system is mounted, as containers have them, cannot be renamed over either. */
+ * that removing a name takes. These rights depend on the owners of file and directory, on the sticky bit, on capabilities and
+ * attributes, so the system is asked itself: rmdir never removes a file, but says "not a directory" only where all else allows it.
+ * A file on which a file system is mounted, as containers have them, cannot be renamed over either. */
 static bppsa_status check_replaceable(const char *path, const char *name) {
   if (has_attribute(path, STATX_ATTR_MOUNT_ROOT)) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: mounted by itself, so no new file can replace it", name);

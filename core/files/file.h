@@ -32,7 +32,7 @@ typedef struct {
 bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader);
 /* Reads the next `bytes` bytes. ERR_IO: the file ends before. */
 bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64_t bytes);
-/* Passes over the next `bytes` bytes. ERR_IO: the file cannot be moved in. */
+/* Passes over the next `bytes` bytes. ERR_IO: the system cannot move to that place. */
 bppsa_status bppsa_file_reader_skip(bppsa_file_reader *reader, int64_t bytes);
 void bppsa_file_reader_close(bppsa_file_reader *reader);
 /* Does a regular file begin with that text? False too where it cannot be read: whoever opens it next says why. */
@@ -62,7 +62,7 @@ bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes);
 /* Proves that a file can be put in place at `path`, as a writer would do it: makes its temporary file, writes a page to it and
  * removes it. What is at the path stays as it is. ERR_IO. */
 bppsa_status bppsa_file_prove(const char *path);
-/* Likewise of new files in a directory. */
+/* The same for new files in a directory. */
 bppsa_status bppsa_file_prove_directory(const char *path);
 
 /* Brings a directory's names to disk. ERR_IO; a file system that cannot do it is no error. */

@@ -130,7 +130,7 @@ bool bppsa_json_put_real(json_t *object, const char *key, double value) {
 json_t *bppsa_json_string(const char *value) {
   errno = 0;
   json_t *text = json_string(value);
-  if (text != NULL || errno == ENOMEM) { /* which the caller asks for */
+  if (text != NULL || errno == ENOMEM) { /* the caller looks at errno */
     return text;
   }
   char *printable = bppsa_strdup(value);

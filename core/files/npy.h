@@ -1,10 +1,9 @@
 /* NumPy's NPY files, versions 1.0, 2.0 and 3.0 (NEP 1). Arrays in Fortran order and big-endian ones are brought into C order and
- * the machine's order of bytes. Where an NPY file is read, an NPZ file may stand: with its only array, or
- * FILE.npz:NAME for one of several. An archive of another name is known by its content.
+ * the machine's order of bytes. Where an NPY file is read, an NPZ file may be given instead: FILE.npz that holds one array, or
+ * FILE.npz:NAME for one of several. An archive with another ending is recognised by its content.
  *
  * The reader does not trust a file: header length, keys, dtype, order, extents and their product are checked against the file's
- * size before memory is allocated for the data, and messages name the byte.
- */
+ * size before memory is allocated for the data, and messages name the byte. */
 #ifndef BPPSA_CORE_FILES_NPY_H
 #define BPPSA_CORE_FILES_NPY_H
 
@@ -32,7 +31,8 @@ bppsa_status bppsa_npy_load_whole(const char *path, bppsa_buffer *array);
  * or f64 where f32 does not hold them all; ERR_FORMAT: a number that f64 does not hold. To int64: ERR_FORMAT as above. */
 bppsa_status bppsa_npy_to_reals(const char *path, bppsa_buffer *array);
 bppsa_status bppsa_npy_to_whole(const char *path, bppsa_buffer *array);
-/* Is the path FILE.npz:NAME, or FILE:NAME of an archive with another ending? The length of FILE there, and of any other path. */
+/* Is the path FILE.npz:NAME, or FILE:NAME of an archive with another ending? bppsa_npy_file_length returns the length of FILE
+ * there, and the whole length of any other path. */
 bool bppsa_npy_is_member(const char *path);
 size_t bppsa_npy_file_length(const char *path);
 

@@ -35,8 +35,8 @@ bppsa_status bppsa_npz_writer_write(bppsa_npz_writer *writer, int64_t array, con
 bppsa_status bppsa_npz_writer_commit(bppsa_npz_writer *writer);
 void bppsa_npz_writer_abort(bppsa_npz_writer *writer); /* NULL is legal */
 
-/* The same archive with Zip64 records for everything that has `limit` bytes or more, or begins that far behind the beginning;
- * bppsa_npz_writer_create has 4 GiB - 1. For tests. */
+/* For tests: the same archive, but sizes and offsets of `limit` bytes or more are in Zip64 records. bppsa_npz_writer_create uses 4
+ * GiB - 1. */
 bppsa_status bppsa_npz_writer_create_zip64(const char *path, int64_t count, const bppsa_npz_array *arrays, int64_t limit,
                                            bppsa_npz_writer **writer);
 

@@ -54,8 +54,8 @@ static bppsa_status prove(bppsa_status proven) {
                                 : proven;
 }
 
-/* The name of the standard stream that the shell sends to this file: both would write into it. /dev/stdout names it on purpose.
- * NULL: none. */
+/* Returns the name of the standard stream that the shell sends to this file, because both would write into it; NULL: none. A path
+ * such as /dev/stdout names the stream on purpose. */
 static const char *stream_of(const char *path) {
   struct stat file;
   const bool purpose = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;

@@ -15,7 +15,7 @@ extern "C" {
  * as /dev/stdout, /dev/stderr or the like). Proven by a file that is made beside it and removed (bppsa_file_prove); nothing else
  * is written. ERR_ARGUMENT names the path and what is wrong with it. */
 bppsa_status bppsa_path_check_file(const char *path);
-/* Likewise of a directory, which exists and is writable or can be made in one that is. */
+/* The same for a directory: it exists and is writable, or can be made in a directory that is. */
 bppsa_status bppsa_path_check_folder(const char *path);
 /* Says whether two paths lead to one file; where it does not exist yet, whether name and directory are the same. */
 bool bppsa_path_same(const char *a, const char *b);

@@ -1,5 +1,5 @@
-/* Files with the results of long work, which are not lost where their place fails at last: a disk that is full by now, a directory
- * that was removed meanwhile. */
+/* Saves the results of long work also where their place fails at the end: the disk is full by then, or the directory was removed
+ * meanwhile. */
 #ifndef BPPSA_CORE_FILES_RESCUE_H
 #define BPPSA_CORE_FILES_RESCUE_H
 
@@ -24,11 +24,11 @@ typedef struct {
  * read: bppsa-rescued-XXXXXX/NAME, with the path's last name. Returns the first failure; the last error has all of them, and says
  * where the files are. */
 bppsa_status bppsa_save_results(int count, const bppsa_result_file *files);
-/* The second half of it alone: the last error is why the file is not written to its path, and `status` is returned. The message
- * goes on with `words`, as "it is in", then the place, then `after`. */
+/* Only the second half, for a file that was not written to its path for the reason in the last error. Returns `status`; the
+ * message goes on with `words`, such as "it is in", then the place, then `after`. */
 bppsa_status bppsa_rescue(bppsa_status status, const bppsa_result_file *file, const char *words, const char *after);
 
-/* For files that are a text: the context, and the function. */
+/* The context and the function for files that hold a text. */
 typedef struct {
   const char *text;
   size_t bytes;

@@ -1,5 +1,5 @@
-/* Temporary files, which take the place of an output when they are complete (core/files/file.h): how those that nobody completes
- * are removed. */
+/* Removes temporary files that nobody completes. A temporary file takes the place of an output when it is complete
+ * (core/files/file.h). */
 #ifndef BPPSA_CORE_FILES_TEMPORARY_H
 #define BPPSA_CORE_FILES_TEMPORARY_H
 

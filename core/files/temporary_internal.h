@@ -8,7 +8,7 @@ unsigned bppsa_temporary_name(char name[BPPSA_TEMPORARY_NAME]);
 
 /* Makes a path known to a signal handler before the file exists. Returns its slot; -1 if all are taken or the path is too long. */
 int bppsa_temporary_remember(const char *path, unsigned number);
-/* The file is removed or has its final name. */
+/* Frees the slot, because the file is removed or has its final name. */
 void bppsa_temporary_forget(int slot);
 
 #endif

@@ -145,7 +145,7 @@ static bool takes_part(const attempt *a, int64_t i) {
   return a->contenders[i].verdict == BPPSA_VERIFIED && !a->contenders[i].beaten;
 }
 
-/* A pass of a contender that takes part; one that is refused takes part no longer, and *made is false. */
+/* Makes a pass of a contender that takes part. One that is refused takes part no longer, and *made is false. */
 static bppsa_status make_pass(const attempt *a, int64_t i, double seconds[BPPSA_TIMING_PARTS], bool *made) {
   bppsa_contender *who = &a->contenders[i];
   double all = 0;

@@ -48,9 +48,9 @@ int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings);
 #define BPPSA_TIMING_NOTE                                                                                                        \
   "~ noisy: measured twice, and the median is still more than 1.25 times the minimum; nothing is concluded from it"
 
-/* How far the samples of one number spread, by their order: the k-th smallest and the k-th largest of them, with as much between
- * them as needed to be at least the middle half of all samples, and to hold the number's true median with a confidence of 95 %
- * where there are so many samples, 6 or more. The chance that k or more of n samples lie on each side of the true median is 1 - 2
+/* How far the samples of a number spread: low and high are the k-th smallest and the k-th largest of them. k is as large as
+ * possible while the middle half of all samples lies between them, and while the number's true median does with a confidence of 95
+ * %, for which 6 samples or more are needed. The chance that k or more of n samples lie on each side of the true median is 1 - 2
  * P(fewer than k of n tosses are heads). */
 typedef struct {
   double median, low, high;
@@ -66,8 +66,7 @@ bppsa_spread bppsa_spread_of(int64_t count, double *samples);
 typedef bppsa_status (*bppsa_sample)(void *context, double *sample);
 
 /* Takes samples until low .. high is no wider than `within` times the median, at least `least` of them, and at most `most`, 1 to
- * BPPSA_SPREAD_SAMPLES; `go_on`, where it is not NULL, is asked behind every further one. ERR_* of the sample; nothing is set
- * then. */
+ * BPPSA_SPREAD_SAMPLES; `go_on`, unless NULL, is asked after every further sample. ERR_* of the sample; nothing is set then. */
 enum { BPPSA_SPREAD_SAMPLES = 64 };
 typedef struct {
   double within;
@@ -91,7 +90,7 @@ typedef struct {
 typedef enum { BPPSA_UNVERIFIED = 0, BPPSA_VERIFIED, BPPSA_WRONG, BPPSA_REFUSED } bppsa_verdict;
 enum { BPPSA_CONTENDER_REASON = 320 };
 
-/* Whether a contender has to qualify; _BEHIND: it has to, and is never the fastest that others are held against. */
+/* Does a contender have to qualify? _BEHIND: yes, but the others are never compared with it. */
 typedef enum { BPPSA_QUALIFIED = 0, BPPSA_QUALIFIES, BPPSA_QUALIFIES_BEHIND } bppsa_qualifying;
 
 typedef struct {
@@ -125,9 +124,9 @@ typedef struct {
   void *context;
 } bppsa_rounds;
 
-/* Verifies every contender that has no verdict yet, then times those that are right. The verdicts of the others are no error; who
- * needs all of them asks bppsa_contender_status. Timings are set on success alone. ERR_ARGUMENT: a contender without a
- * verification, and nothing was timed; ERR_MEMORY; ERR_* of a verification or a pass. */
+/* Verifies every contender that has no verdict yet, then times those that are right. Verdicts of wrong and refused contenders are
+ * no errors; a caller who needs all contenders asks bppsa_contender_status. Timings are set on success alone. ERR_ARGUMENT: a
+ * contender without a verification, and nothing was timed; ERR_MEMORY; ERR_* of a verification or a pass. */
 bppsa_status bppsa_rounds_run(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders);
 
 /* A pass of work that has no clock of its own. A mark before what the action queues and a mark behind it (core/measure/timeline.h)

@@ -12,7 +12,8 @@ typedef enum { FILLING = 0, COMPLETE, REDUCED, SENT } bucket_state;
 typedef struct {
   int64_t first, count; /* parameters */
   int64_t elements;
-  /* The gradients of a block, later of the batch: a copy; on a GPU the model's own, with the gaps between tensors, which hold 0 */
+  /* Holds the gradients of a block, later those of the batch: a copy, or on a GPU the model's own array, with gaps of 0 between
+   * tensors */
   void *data;
   bppsa_view view;           /* of data */
   int64_t ready;             /* parameters complete in the present block */
@@ -32,20 +33,20 @@ struct bppsa_buckets {
   int64_t count; /* buckets, the numbers included */
   bucket *all;   /* in the order in which they are complete, which is the order of their collective operations on every rank */
   bool in_order;
-  int64_t *urgency;     /* the buckets' indices: the first parameters' first, unless they go in order; the numbers last */
-  int32_t *bucket_of;   /* of each parameter */
+  int64_t *urgency;   /* indices of buckets, the first parameters' bucket first unless they go in order; the numbers come last */
+  int32_t *bucket_of; /* of each parameter */
   int64_t sizes[SIZES]; /* blocks of a batch for which there are sums; 0: none */
   int size;             /* of the present batch */
   int64_t block, end;   /* this rank's present block, and the one behind its last */
   int64_t begun;        /* buckets whose collective operation has begun */
   bool reported;        /* the model has reported gradients of the present block */
-  bppsa_status status;  /* of messages begun while the model computes */
+  bppsa_status status;  /* the first error of messages that begin while the model computes */
 };
 
 /* ---- layout ---- */
 
 /* Cuts parameters first .. end - 1 into buckets: a bucket ends when it has `bytes` bytes. step: 1 upwards, -1 from the last one
- * down. Counts them, and describes them if there is an array. */
+ * down. Returns their number, and describes them in `made` unless it is NULL. */
 static int64_t cut(const bppsa_model *model, int64_t first, int64_t end, int step, int64_t bytes, bucket *made) {
   const int64_t size = (int64_t)bppsa_dtype_size(model->dtype);
   int64_t count = 0, elements = 0, parameters = 0;

@@ -23,7 +23,7 @@ struct bppsa_data_parallel {
   int64_t block; /* samples */
   bppsa_buckets *buckets;
   bppsa_reverse_first search;
-  bool noted; /* the training loop has nothing to report */
+  bool noted; /* note() has nothing new to tell */
   char order[BPPSA_REVERSE_FIRST_TEXT + 40];
   bppsa_train_ranks ranks;
 };
@@ -75,8 +75,8 @@ void bppsa_data_parallel_share(const bppsa_data_parallel *dp, int64_t count, int
   *blocks = bppsa_cut(*all, ranks, rank + 1) - *first;
 }
 
-/* The first sample of a block of a batch of `count` samples, or, behind the last block, the end. The library adds one block of each
- * rank, whatever its size, which may be 0. */
+/* Finds the first sample of a block in a batch of `count` samples; of the block behind the last one, the end of the batch. The
+ * library's sum has one block for each rank, which may be empty. */
 static int64_t block_first(const bppsa_data_parallel_config *config, int64_t size, int32_t ranks, int64_t block, int64_t count) {
   if (config->reduction == BPPSA_REDUCTION_LIBRARY) {
     return bppsa_cut(count, ranks, block);
@@ -150,7 +150,7 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
   BPPSA_TRY(stage(s, first, count));
   double start = bppsa_now();
   BPPSA_TRY(bppsa_batch_forward(s->batch));
-  BPPSA_TRY(model->device != NULL ? bppsa_device_wait(model->device) : BPPSA_OK); /* until here it has only been queued */
+  BPPSA_TRY(model->device != NULL ? bppsa_device_wait(model->device) : BPPSA_OK); /* until here the pass has only been queued */
   s->record->forward_s += bppsa_now() - start;
   BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
   start = bppsa_now();
@@ -163,9 +163,9 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
 
 bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums) {
   BPPSA_REQUIRE(dp != NULL && sums != NULL);
-  const int64_t count = sizeof *sums / sizeof(double);
-  const bppsa_view view = bppsa_view_make(sums, BPPSA_F64, 1, &count);
-  return dp->config.time != NULL ? bppsa_comm_allreduce(dp->config.time, BPPSA_COMM_SUM, &view) : BPPSA_OK;
+  return dp->config.time != NULL
+             ? bppsa_ranks_reduce(dp->config.time, BPPSA_COMM_SUM, BPPSA_F64, sizeof *sums / sizeof(double), sums)
+             : BPPSA_OK;
 }
 
 /* Multiplies all gradients, on whichever device they are. */
@@ -177,7 +177,20 @@ static bppsa_status scale_gradients(bppsa_model *model, double factor) {
                                                   model->reals * (int64_t)bppsa_dtype_size(model->dtype));
 }
 
-static bppsa_status change_order(bppsa_data_parallel *dp);
+/* Makes the buckets for the present k. */
+static bppsa_status change_order(bppsa_data_parallel *dp) {
+  int64_t first, blocks, all;
+  bppsa_delayed delayed = {0};
+  bppsa_buckets *buckets = NULL;
+  if (dp->config.reverse_first != 0) {
+    BPPSA_TRY(bppsa_model_delay(dp->model, dp->search.k, &delayed));
+  }
+  bppsa_data_parallel_share(dp, dp->config.batch, &first, &blocks, &all);
+  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed.parameters, all, &buckets));
+  bppsa_buckets_destroy(dp->buckets);
+  dp->buckets = buckets;
+  return BPPSA_OK;
+}
 
 static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices,
                                      bppsa_train_record *record, bppsa_loss_result *loss) {
@@ -193,7 +206,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
   *loss = (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows};
   const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->dataset->seq_len : 1);
-  if (sums.rows > 0 && sums.rows < all) { /* the blocks divided by all rows, also by those whose label is ignored */
+  if (sums.rows > 0 && sums.rows < all) { /* the blocks have divided by all rows, also by rows whose label is ignored */
     loss->loss *= all / sums.rows;
     BPPSA_TRY(scale_gradients(dp->model, all / sums.rows));
   }
@@ -247,10 +260,10 @@ static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_
   bppsa_line own = {.length = 0};
   BPPSA_TRY(describe_own(dp, &step, backward, otherwise, &own));
   /* The lowest rank that found something tells the others; if none did, only the sum overflowed. */
-  const int64_t one = 1, size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->world);
+  const int64_t size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->world);
   int64_t teller = own.length > 0 ? bppsa_comm_rank(dp->world) : none;
-  const bppsa_view number = bppsa_view_make(&teller, BPPSA_I64, 1, &one), text = bppsa_view_make(own.text, BPPSA_U8, 1, &size);
-  BPPSA_TRY(bppsa_comm_allreduce(dp->world, BPPSA_COMM_MIN, &number));
+  const bppsa_view text = bppsa_view_make(own.text, BPPSA_U8, 1, &size);
+  BPPSA_TRY(bppsa_ranks_reduce(dp->world, BPPSA_COMM_MIN, BPPSA_I64, 1, &teller));
   if (teller == none) {
     bppsa_line_add(line, "non-finite %s of the batch, all its parts being finite", otherwise);
     return BPPSA_OK;
@@ -277,7 +290,7 @@ const char *bppsa_data_parallel_order(bppsa_data_parallel *dp) {
   return dp->order;
 }
 
-/* Tells what the search has found, and from the start on that k is smaller than it was to be. */
+/* Tells what the search has found, or at the start that k is smaller than was asked for. */
 static const char *note(void *context) {
   bppsa_data_parallel *dp = context;
   const bool known = dp->noted;
@@ -309,27 +322,11 @@ static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, cons
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many",
                       ranks, config->batch);
   }
-  const bppsa_forward_plan *forward = bppsa_forward_plan_of(model);
-  return forward == NULL || !forward->speculative || bppsa_data_parallel_block(config, ranks) >= config->batch
+  return bppsa_model_get_account(model) == NULL || bppsa_data_parallel_block(config, ranks) >= config->batch
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                           "data parallelism: speculative forward passes of parts of a batch, whose samples would decide about "
                           "pauses, expected whole batches, or sequential passes");
-}
-
-/* Makes the buckets for the present k. */
-static bppsa_status change_order(bppsa_data_parallel *dp) {
-  int64_t first, blocks, all;
-  bppsa_delayed delayed = {0};
-  bppsa_buckets *buckets = NULL;
-  if (dp->config.reverse_first != 0) {
-    BPPSA_TRY(bppsa_model_delay(dp->model, dp->search.k, &delayed));
-  }
-  bppsa_data_parallel_share(dp, dp->config.batch, &first, &blocks, &all);
-  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed.parameters, all, &buckets));
-  bppsa_buckets_destroy(dp->buckets);
-  dp->buckets = buckets;
-  return BPPSA_OK;
 }
 
 bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, const bppsa_data_parallel_config *config,

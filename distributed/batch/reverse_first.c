@@ -4,16 +4,15 @@
 #include <math.h>
 
 #include "core/base/decimal.h"
+#include "distributed/agree.h"
 
 /* Sets the largest k: ranks may have different amounts of memory. */
 static bppsa_status find_most(bppsa_comm *comm, bppsa_model *model, bppsa_reverse_first *s) {
-  const int64_t one = 1;
   bppsa_delayed delayed;
   BPPSA_TRY(bppsa_model_delay(model, INT64_MAX, &delayed));
   s->most = delayed.layers;
   s->possible = delayed.possible;
-  const bppsa_view view = bppsa_view_make(&s->most, BPPSA_I64, 1, &one);
-  return bppsa_comm_allreduce(comm, BPPSA_COMM_MIN, &view);
+  return bppsa_ranks_reduce(comm, BPPSA_COMM_MIN, BPPSA_I64, 1, &s->most);
 }
 
 bppsa_status bppsa_reverse_first_begin(bppsa_comm *comm, bppsa_model *model, int64_t wanted, bppsa_reverse_first *search) {
@@ -44,8 +43,7 @@ bppsa_status bppsa_reverse_first_measured(bppsa_reverse_first *s, bppsa_comm *co
   if (s->round < BPPSA_REVERSE_FIRST_ROUNDS) {
     s->k = s->candidates[s->tried];
   } else {
-    const bppsa_view view = bppsa_view_make(s->seconds, BPPSA_F64, 1, &s->count);
-    BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view));
+    BPPSA_TRY(bppsa_ranks_reduce(comm, BPPSA_COMM_MAX, BPPSA_F64, s->count, s->seconds));
     int64_t best = 0;
     for (int64_t i = 1; i < s->count; ++i) {
       best = s->seconds[i] < s->seconds[best] ? i : best;

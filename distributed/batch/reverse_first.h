@@ -8,8 +8,8 @@
 enum { BPPSA_REVERSE_FIRST_MOST = 64, BPPSA_REVERSE_FIRST_ROUNDS = 3, BPPSA_REVERSE_FIRST_TEXT = 200 };
 
 /* k is at most the number of layers for which every rank has memory (bppsa_model_delay). Where it is measured, every k from 0 to
- * that number takes some steps in turn, and the fastest one stays; of more k than BPPSA_REVERSE_FIRST_MOST, so many that are
- * evenly spread. */
+ * that number takes some steps in turn, and the fastest one stays. Where there are more than BPPSA_REVERSE_FIRST_MOST, so many of
+ * them are tried, evenly spread. */
 typedef struct {
   int64_t wanted;         /* as asked for; -1: measured */
   int64_t k;              /* in use */

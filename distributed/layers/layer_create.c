@@ -138,7 +138,7 @@ static bppsa_status make_tensor(layer_split *s, int64_t i) {
   return BPPSA_OK;
 }
 
-/* What a rank receives that computes alone: numbers of variance 1. */
+/* A rank that computes alone receives noise: numbers of variance 1. */
 static void fill_noise(const layer_split *s, int64_t count) {
   const bppsa_view view = bppsa_view_make(s->in, s->config.dtype, 1, &count);
   for (int64_t i = 0; s->config.alone > 0 && i < count; ++i) {
@@ -149,7 +149,7 @@ static void fill_noise(const layer_split *s, int64_t count) {
 static bppsa_status make_buffers(layer_split *s) {
   int64_t out = 0, in = 0, most;
   bppsa_layer_move_room(s, &out, &in);
-  for (int64_t i = 0; i < s->base.parameter_count; ++i) { /* parameters are collected too */
+  for (int64_t i = 0; i < s->base.parameter_count; ++i) { /* `in` also takes the parts of a parameter that is collected */
     const bppsa_layer_part part = bppsa_layer_plan_part(s->plan, s->which[i].layer, s->rank, s->which[i].bias);
     most = (part.rows * part.columns - 1) / s->config.batch + 1;
     in = most > in ? most : in;

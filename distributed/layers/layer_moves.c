@@ -3,6 +3,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
+#include "core/compute/accumulate.h"
 #include "distributed/layers/layer_split_internal.h"
 
 void bppsa_layer_lap(layer_split *s, bppsa_layer_phase phase) {
@@ -56,29 +57,14 @@ static size_t real_size(const layer_split *s) {
   return bppsa_dtype_size(s->config.dtype);
 }
 
-/* Values of a sample in front of a position in an array of a box. */
+/* Counts the values of a sample that stand in front of a position in an array of a box. */
 static int64_t place_in(const bppsa_layer_box *box, int64_t c, int64_t h) {
   const int64_t height = box->to[1] - box->from[1], width = box->to[2] - box->from[2];
   return ((c - box->from[0]) * height + (h - box->from[1])) * width;
 }
 
-static void add_values(bppsa_dtype dtype, int64_t count, const void *from, void *to) {
-  if (dtype == BPPSA_F32) {
-    const float *a = from;
-    float *b = to;
-    for (int64_t i = 0; i < count; ++i) {
-      b[i] += a[i];
-    }
-  } else {
-    const double *a = from;
-    double *b = to;
-    for (int64_t i = 0; i < count; ++i) {
-      b[i] += a[i];
-    }
-  }
-}
-
-/* The values of a region that follow each other in the arrays of all three boxes: a part of a row, rows, or channels. */
+/* Counts the values of a region that follow each other in the arrays of all three boxes: a part of a row, rows, or channels. *rows
+ * and *channels say how many such runs there are. */
 static int64_t run_of(const bppsa_layer_box *region, const bppsa_layer_box *a, const bppsa_layer_box *b, int64_t *rows,
                       int64_t *channels) {
   int64_t run = region->to[2] - region->from[2];
@@ -112,7 +98,7 @@ static void copy_region(const layer_split *s, const bppsa_layer_box *region, con
         const char *source = (const char *)from + x * (int64_t)size;
         char *target = (char *)to + y * (int64_t)size;
         if (add) {
-          add_values(s->config.dtype, run, source, target);
+          (void)bppsa_accumulate(NULL, s->config.dtype, run, source, target); /* fails for other types alone */
         } else {
           memcpy(target, source, (size_t)run * size);
         }
@@ -142,13 +128,13 @@ void bppsa_layer_move_room(const layer_split *s, int64_t *out, int64_t *in) {
       sent += bppsa_layer_box_count(&to);
       received += bppsa_layer_box_count(&from);
     }
-    const int64_t most = sent > received ? sent : received; /* backwards they change places */
+    const int64_t most = sent > received ? sent : received; /* in the backward pass they change places */
     *out = most > *out ? most : *out;
     *in = most > *in ? most : *in;
   }
 }
 
-/* One side of an exchange: with each other rank, the region that both have. */
+/* One side of an exchange, which moves with each other rank the region that both boxes have. */
 typedef struct {
   const bppsa_layer_box *mine, *theirs; /* theirs: size ranks */
   void *buffer;
@@ -159,7 +145,7 @@ static bppsa_view region_view(const layer_split *s, const bppsa_layer_box *regio
   return bppsa_view_make((char *)buffer + at * (int64_t)real_size(s), s->config.dtype, 1, &count);
 }
 
-/* Begins to receive, or packs and sends; *requests counts on. `from`: what is sent, an array of `mine`; NULL: receives. */
+/* Begins to receive (`from` NULL), or packs and sends regions of `from`, an array of `mine`. Adds the new requests to *requests. */
 static bppsa_status begin(layer_split *s, const side *w, const void *from, int64_t *requests) {
   const bool alone = s->config.group == NULL;
   int64_t at = 0;
@@ -198,8 +184,8 @@ static void unpack(const layer_split *s, const side *w, void *to, bool add) {
   }
 }
 
-/* Moves values from the boxes `from_boxes` to `to_boxes` (size ranks). add: what has no sender becomes 0, and what has several is
- * added up. */
+/* Moves values from the boxes `from_boxes` to `to_boxes` (size ranks). add: values without a sender become
+ * 0, and values of several senders are added up. */
 static bppsa_status exchange(layer_split *s, const bppsa_layer_box *from_boxes, const void *from, const bppsa_layer_box *to_boxes,
                              void *to, bool add) {
   const bppsa_layer_box *mine = &from_boxes[s->rank], *wanted = &to_boxes[s->rank];

@@ -148,7 +148,7 @@ static bppsa_layer_box window_box(const bppsa_op *op, const bppsa_layer_box *out
 
 /* ---- a plan under construction ---- */
 
-/* The fewest things of a layer that ranks can share. */
+/* The layer with the fewest things that ranks can share, and their number. */
 typedef struct {
   int64_t ways;
   const char *layer;
@@ -221,8 +221,8 @@ static bppsa_layer_box read_box(planner *m, const bppsa_cnn_layer *about, layout
   return channel_box(in, parts, m->p->ranks, rank);
 }
 
-/* How the boxes that are held become those that are read. Windows of tiles may see whole images and are exchanged even then: each
- * rank has a part of the gradient. */
+/* Chooses the move from the boxes that ranks hold to those that they read. Windows of tiles may see whole images; that is an
+ * exchange too, because each rank then has a part of the gradient. */
 static bppsa_layer_move move_between(const bppsa_layer_plan *p, int64_t layer, layout now, layout reads) {
   bool same = true;
   for (int64_t r = 0; r < p->ranks; ++r) {
@@ -295,7 +295,7 @@ static bool grid_fits(const bppsa_layer_plan *p) {
   return fits;
 }
 
-/* Positions that the ranks get from each other. */
+/* Counts the positions that the ranks get from each other. */
 static int64_t halo_of(const bppsa_layer_plan *p) {
   int64_t halo = 0;
   for (int64_t i = 0; i < tiled_layers(&p->network) * p->ranks; ++i) {
@@ -317,7 +317,7 @@ static limit narrowest(const bppsa_cnn_network *network) {
   return least;
 }
 
-/* Chooses the grid with the smallest halo, and of two such the one with more tiles along the height. */
+/* Chooses the grid with the smallest halo; of several such, the one with the most tiles along the height. */
 static bppsa_status choose_grid(bppsa_layer_plan *p) {
   const limit least = narrowest(&p->network);
   int64_t best = -1, rows = 0;

@@ -34,7 +34,7 @@ typedef struct {
 int64_t bppsa_layer_box_count(const bppsa_layer_box *box); /* positions; 0 if it is empty */
 bppsa_layer_box bppsa_layer_box_meet(const bppsa_layer_box *a, const bppsa_layer_box *b);
 
-/* From the boxes of a tensor that the ranks hold to those that a layer reads; in the backward pass the other way. */
+/* How a tensor gets from the boxes that ranks hold to those that a layer reads; its gradient goes the other way. */
 typedef enum {
   BPPSA_MOVE_NONE = 0, /* they are the same */
   BPPSA_MOVE_SLICE,    /* every rank holds all; backwards an allgather */

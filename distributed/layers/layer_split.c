@@ -138,7 +138,7 @@ static bppsa_status backward_layer(layer_split *s, int64_t layer) {
   return BPPSA_OK;
 }
 
-/* Adds up the weight gradients of tiles, then those of the groups. */
+/* Adds up weight gradients: of tiled layers over the group (`tiles`), then of all layers over the groups. */
 static bppsa_status add_up(layer_split *s, bool tiles) {
   bppsa_layer_lap(s, BPPSA_LAYER_COMPUTE);
   if (tiles) {
@@ -182,7 +182,7 @@ bppsa_status bppsa_layer_split_skip(bppsa_model *model) {
 
 /* ---- what callers look at ---- */
 
-/* A tensor that the ranks hold, whole. */
+/* Writes a tensor whole of which the ranks hold boxes. */
 static bppsa_status whole_tensor(layer_split *s, int64_t i, const void *held, void *whole) {
   const int64_t *shape = i == 0 ? s->plan->network.in : s->plan->network.layers[i - 1].out;
   const bppsa_layer_box *boxes = bppsa_layer_plan_held(s->plan, i, 0);
@@ -263,7 +263,7 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return false;
 }
 
-/* Where the ranks hold parts of the input, x is copied, and nothing of the caller's is kept. */
+/* Forgets the caller's input. Where ranks hold parts of the input, they have copied them. */
 static void forget(bppsa_model *model) {
   layer_split *s = (layer_split *)model;
   s->b = 0;

@@ -56,8 +56,8 @@ typedef struct {
 bppsa_status bppsa_layer_split_create(const bppsa_cnn_network *network, const bppsa_layer_split_config *config,
                                       const bppsa_device *device, bppsa_model **model);
 
-/* Takes the place of forward and backward for a group that has no samples of this batch: its gradients are 0. Collective among the
- * groups. ERR_COMM. */
+/* A group without samples of this batch calls it instead of forward and backward: its gradients are 0. Collective among the groups.
+ * ERR_COMM. */
 bppsa_status bppsa_layer_split_skip(bppsa_model *model);
 
 /* The 2-norm of the gradients of all parameters, whole; collective in the group. ERR_COMM. */
@@ -86,12 +86,12 @@ typedef enum {
 const char *bppsa_layer_phase_name(bppsa_layer_phase phase);       /* "compute" */
 const double *bppsa_layer_split_seconds(const bppsa_model *model); /* size BPPSA_LAYER_PHASES; borrowed */
 
-/* What this rank takes part in during the latest forward and backward pass. */
+/* What this rank has sent and received in the latest forward and backward pass. */
 typedef struct {
   int64_t allgathers, sums, messages; /* sums: of activations and input gradients; messages: that it receives */
   int64_t allgather_bytes;            /* of its own parts */
   int64_t sum_bytes, message_bytes;
-  int64_t tile_bytes, weight_bytes; /* of weight gradients: of tiled layers, summed over the group; of all, over the groups */
+  int64_t tile_bytes, weight_bytes; /* of weight gradients: tiled layers' over the group, all layers' over the groups */
 } bppsa_layer_traffic;
 
 const bppsa_layer_traffic *bppsa_layer_split_traffic(const bppsa_model *model); /* borrowed */

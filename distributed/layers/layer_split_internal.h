@@ -21,14 +21,14 @@ void bppsa_layer_sum_free(layer_sum *sum);
 /* Adds up the ranks' vectors, in place. Collective. ERR_COMM. */
 bppsa_status bppsa_layer_sum_run(const layer_sum *sum, void *vector);
 
-/* Of one layer; the last one is the loss, which reads the logits. */
+/* One layer; the last one is the loss, which reads the logits. */
 typedef struct {
   bppsa_cnn_layer local; /* this rank's part */
   bool any;              /* it has an output */
   bppsa_conv conv;
   int64_t in, out;           /* values of a sample that this rank reads, and holds of the output */
   int64_t weight;            /* index of its weight among the parameters; -1: none. A bias follows its weight */
-  void *read, *gradient;     /* [batch][in]: what it reads, and the gradient; those of `held` where nothing moves */
+  void *read, *gradient;     /* [batch][in]: what it reads, and its gradient; where nothing moves, the arrays of `held` and `g` */
   bool own;                  /* they are arrays of their own */
   int32_t *places;           /* maxpool2d: [batch][out] */
   layer_sum outputs, inputs; /* of the output; of the input gradient */
@@ -48,14 +48,13 @@ typedef struct {
   int32_t rank, threads;
   int64_t b; /* samples of the latest forward pass; 0: none */
   bool backward_done;
-  const void *x;       /* borrowed: the input, where a rank holds all of it */
   split_layer *layers; /* size L + 1 */
   void **held, **g;    /* size L + 1: what this rank holds of each layer's input, and of its gradient, [batch][..] */
-  int64_t held_x;      /* values of a sample in held[0]; 0: held[0] is x */
+  int64_t held_x;      /* values of a sample in held[0]; 0: held[0] is the caller's x */
   void *dx;            /* the gradient of x, whole; NULL without input gradients */
   void *scratch, *sums, *transposed;
   double *norms; /* size ranks */
-  /* for moves: what is sent, and what is received; a request for each of both for every rank */
+  /* buffers of moves: of what is sent, of what is received; and two requests for every rank */
   void *out, *in;
   bppsa_comm_request **requests;
   int64_t *counts;          /* size ranks */
@@ -63,11 +62,11 @@ typedef struct {
   int64_t reals, tiled_reals;
   char (*names)[BPPSA_CNN_PARAMETER];
   split_parameter *which;  /* size parameter_count */
-  layer_sum tiles, groups; /* of weight gradients: of tiled layers over the group; of all over the groups */
+  layer_sum tiles, groups; /* of weight gradients: of tiled layers over the group, of all layers over the groups */
   bppsa_layer_traffic traffic;
   double seconds[BPPSA_LAYER_PHASES];
   double mark; /* when the present phase began */
-  double *met; /* of a rank that computes alone: when the latest pass came to points where ranks wait for each other */
+  double *met; /* of a rank that computes alone: when its latest pass came to the points where ranks wait for each other */
   int64_t met_count;
 } layer_split;
 
@@ -77,11 +76,11 @@ void bppsa_layer_split_destroy(bppsa_model *model);
 /* Books the time since the last call to a phase. */
 void bppsa_layer_lap(layer_split *s, bppsa_layer_phase phase);
 
-/* Room of `out` and `in` in values of a sample that the plan's moves take; raises both. */
+/* Raises both numbers to the values of a sample for which the plan's moves need room in `out` and `in`. */
 void bppsa_layer_move_room(const layer_split *s, int64_t *out, int64_t *in);
 /* Adds up activations or input gradients over the group, and counts the sum. ERR_COMM. */
 bppsa_status bppsa_layer_add_up(layer_split *s, const layer_sum *sum, void *vector);
-/* The move of a layer's input in the forward pass, from held to read; and of its gradient in the backward pass. ERR_COMM. */
+/* Moves a layer's input in the forward pass, from held to read, and its gradient in the backward pass. ERR_COMM. */
 bppsa_status bppsa_layer_move_forward(layer_split *s, int64_t layer);
 bppsa_status bppsa_layer_move_backward(layer_split *s, int64_t layer);
 /* Copies the values that both boxes have. */

@@ -46,7 +46,7 @@ const char *bppsa_layer_train_text(const bppsa_layer_train_config *config, bppsa
 
 /* ---- a step ---- */
 
-/* The loss and the gradients of this group's samples, from `first` on; afterwards the gradients are those of the whole batch. */
+/* Computes the loss of this group's samples, from `first` on, and their gradients; these are then added up over all groups. */
 static bppsa_status compute(bppsa_layer_train *t, bppsa_batch *batch, int64_t all, int64_t first, int64_t count,
                             const int64_t *indices, bppsa_train_record *record, bppsa_loss_result *loss) {
   const int64_t shape[] = {count, t->part->classes};
@@ -68,7 +68,7 @@ static bppsa_status compute(bppsa_layer_train *t, bppsa_batch *batch, int64_t al
   return BPPSA_OK;
 }
 
-/* Adds up the groups' numbers. Where rows are left out of the mean, gradients and loss are scaled to it. */
+/* Adds up the groups' numbers. Where the mean leaves rows out, scales gradients and loss to the rows that count. */
 static bppsa_status add_up(bppsa_layer_train *t, int64_t all, bppsa_loss_result *loss) {
   double numbers[NUMBERS] = {loss->loss, (double)loss->correct, (double)loss->rows};
   BPPSA_TRY(bppsa_layer_sum_run(&t->numbers, numbers));
@@ -114,7 +114,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
 
 /* ---- what the loop needs besides ---- */
 
-/* Calls `move` with every tensor of the part, weights and optimiser's state, its parameter and the tensor of the whole. */
+/* Calls `move` with every tensor of the part (weights, and the optimiser's state), its parameter, and the tensor of the whole. */
 typedef bppsa_status (*mover)(bppsa_model *part, int64_t parameter, void *own, void *whole);
 
 static bppsa_status move_all(bppsa_layer_train *t, mover move) {

@@ -8,8 +8,8 @@
 #include "core/base/clock.h"
 #include "core/base/philox.h"
 #include "core/measure/rounds.h"
-#include "distributed/pipeline/pipeline_internal.h"
-#include "schedule/timed.h"
+#include "distributed/agree.h"
+#include "distributed/pipeline/pipeline_executor.h"
 
 /* ---- noise ---- */
 
@@ -100,6 +100,21 @@ void bppsa_chain_noise_destroy(bppsa_chain_noise *n) {
 
 const bppsa_pipeline_data *bppsa_chain_noise_data(const bppsa_chain_noise *noise) {
   return &noise->data;
+}
+
+/* ---- bytes ---- */
+
+double bppsa_chain_message(const bppsa_chain *chain, int64_t samples, int64_t layer) {
+  return (double)(samples * chain->layer[layer].out * (int64_t)bppsa_dtype_size(chain->dtype) + PIPELINE_HEADER);
+}
+
+double bppsa_chain_gradient(const bppsa_chain *chain, int64_t layer) {
+  const bppsa_chain_layer *of = &chain->layer[layer];
+  double bytes = 0;
+  for (int64_t i = of->first_parameter; i < of->first_parameter + of->parameters; ++i) {
+    bytes += (double)bppsa_view_bytes(&chain->parameters[i].value);
+  }
+  return bytes;
 }
 
 /* ---- the link ---- */
@@ -228,19 +243,9 @@ static bppsa_status time_sums(const layer_sum *s, double *median) {
   return BPPSA_OK;
 }
 
-/* Reals of a layer's parameters. */
-static int64_t parameters_of(const bppsa_chain *chain, int64_t layer) {
-  const bppsa_chain_layer *about = &chain->layer[layer];
-  int64_t count = 0;
-  for (int64_t i = 0; i < about->parameters; ++i) {
-    count += bppsa_view_count(&chain->parameters[about->first_parameter + i].value);
-  }
-  return count;
-}
-
 static bppsa_status time_layer(bppsa_comm *comm, const bppsa_chain *chain, int64_t layer, double *median) {
-  const int64_t count = parameters_of(chain, layer);
   const size_t real = bppsa_dtype_size(chain->dtype);
+  const int64_t count = (int64_t)bppsa_chain_gradient(chain, layer) / (int64_t)real;
   if (count == 0) {
     return BPPSA_OK;
   }
@@ -260,7 +265,6 @@ static bppsa_status time_layer(bppsa_comm *comm, const bppsa_chain *chain, int64
 bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain, int64_t ranks, double *seconds) {
   BPPSA_REQUIRE(comm != NULL && chain != NULL && ranks >= 1 && ranks <= bppsa_comm_size(comm) && seconds != NULL);
   const bool member = bppsa_comm_rank(comm) < ranks;
-  const bppsa_view view = bppsa_view_make(seconds, BPPSA_F64, 1, &chain->layers);
   bppsa_comm *group = NULL;
   bppsa_status status = bppsa_comm_split(comm, member ? 0 : -1, 0, &group);
   memset(seconds, 0, (size_t)chain->layers * sizeof *seconds);
@@ -268,41 +272,5 @@ bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain
     status = time_layer(group, chain, l, &seconds[l]);
   }
   bppsa_comm_destroy(group);
-  return status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view) : status;
-}
-
-/* ---- all of it ---- */
-
-/* sums: size L, or NULL. */
-static bppsa_status write_file(const bppsa_chain_costs *costs, const double *sums, char **text) {
-  bppsa_schedule_config config = bppsa_schedule_config_default();
-  bppsa_chain_costs_set(costs, &config);
-  config.cost[BPPSA_COST_SYNC] = sums;
-  config.rows[BPPSA_COST_SYNC] = sums != NULL ? costs->layers : 0;
-  bppsa_text written = {0};
-  const bppsa_status status = bppsa_schedule_costs_write(&config, &written);
-  if (status != BPPSA_OK) {
-    bppsa_text_free(&written);
-    return status;
-  }
-  *text = written.text;
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_chain_measure_file(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how, char **text) {
-  BPPSA_REQUIRE(comm != NULL && chain != NULL && text != NULL);
-  const int64_t ranks = bppsa_comm_size(comm);
-  char *made = NULL;
-  double *sums = bppsa_calloc(chain->layers, sizeof *sums);
-  bppsa_chain_costs costs = {.layers = 0};
-  bppsa_status status = sums != NULL ? bppsa_chain_measure(comm, chain, how, &costs) : BPPSA_ERR_MEMORY;
-  status = status == BPPSA_OK ? bppsa_chain_measure_link(comm, &costs.alpha, &costs.beta) : status;
-  status = status == BPPSA_OK ? bppsa_chain_measure_sync(comm, chain, ranks, sums) : status;
-  status = status == BPPSA_OK && bppsa_comm_rank(comm) == 0 ? write_file(&costs, ranks == 2 ? sums : NULL, &made) : status;
-  bppsa_chain_costs_free(&costs);
-  bppsa_free(sums);
-  if (status == BPPSA_OK) {
-    *text = made;
-  }
-  return status;
+  return status == BPPSA_OK ? bppsa_ranks_reduce(comm, BPPSA_COMM_MAX, BPPSA_F64, chain->layers, seconds) : status;
 }

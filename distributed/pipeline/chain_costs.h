@@ -35,7 +35,7 @@ typedef struct {
   /* Seconds and bytes for a micro-batch, size L each: forward, input_grad, weight_grad, backward, step; activation, message,
    * gradient. The others are NULL. */
   const double *cost[BPPSA_COST_COUNT];
-  /* Between which seconds the medians lie (bppsa_spread), of those that are measured; otherwise NULL. */
+  /* The seconds between which each measured median lies (bppsa_spread); NULL for costs that are not measured. */
   const double *low[BPPSA_COST_COUNT], *high[BPPSA_COST_COUNT];
   double alpha, beta; /* seconds of a message, and of a byte; 0: there is one rank */
   double *memory;     /* owned: of all arrays */
@@ -55,11 +55,11 @@ typedef struct {
   int64_t micro_batches;           /* one after the other, between two updates; 0: one */
   int64_t updates;                 /* of a run; 0: one */
   int64_t at_once;                 /* ranks that measure side by side, as they compute later; the others wait. 1 or more */
-  int64_t repeats; /* runs of each list behind one that is not counted; 0: as many as fit into the budget, 3 .. 101 */
+  int64_t repeats; /* runs of each list, after one that is not counted; 0: as many as fit into the budget, 3 .. 101 */
   double budget_s; /* of each list */
 } bppsa_chain_measuring;
 
-/* The two lists, ready to run again and again between other work: so are costs measured while that is measured which they
+/* The two lists, ready to run again and again between other work, so that costs are measured at the same time as what they
  * predict. how: repeats and budget_s are not read, values and data are borrowed; collective. ERR_* of bppsa_pipeline_create. */
 typedef struct bppsa_chain_probe bppsa_chain_probe;
 bppsa_status bppsa_chain_probe_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how,
@@ -67,16 +67,16 @@ bppsa_status bppsa_chain_probe_create(bppsa_comm *comm, bppsa_chain *chain, cons
 void bppsa_chain_probe_destroy(bppsa_chain_probe *probe); /* NULL is legal */
 /* Runs each list once, on ranks that measure. ERR_* of bppsa_pipeline_run. */
 bppsa_status bppsa_chain_probe_run(bppsa_chain_probe *probe);
-/* From here on runs are new. */
+/* Forgets the runs so far. */
 void bppsa_chain_probe_forget(bppsa_chain_probe *probe);
-/* Gives `costs`, of the same layers, the times of this rank's latest runs, at most 512; without a run they stay. */
+/* Writes the times of this rank's latest runs, at most 512, to `costs`, which are of the same layers. Without a run they stay. */
 void bppsa_chain_probe_times(const bppsa_chain_probe *probe, bppsa_chain_costs *costs);
 
 /* Measures on the ranks of comm; collective. All ranks get rank 0's numbers; free them with bppsa_chain_costs_free. ERR_ARGUMENT,
  * ERR_MEMORY, ERR_COMM; ERR_* of bppsa_pipeline_create and _run. */
 bppsa_status bppsa_chain_measure(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how,
                                  bppsa_chain_costs *costs);
-/* The same with a probe that is made already; its runs stay. */
+/* The same with a probe that exists already, and keeps its runs. */
 bppsa_status bppsa_chain_probe_measure(bppsa_comm *comm, bppsa_chain_probe *probe, const bppsa_chain_measuring *how,
                                        bppsa_chain_costs *costs);
 /* Sends a view to the other of two ranks, or receives it, as the executor does: asks whether it is done, and sleeps in between.
@@ -87,14 +87,14 @@ bppsa_status bppsa_chain_pass_on(bppsa_comm *comm, bool sends, const bppsa_view 
  * median time there and back gives alpha from a short message, and beta from a long one. Collective; all ranks get the numbers, 0
  * on a communicator of one. ERR_MEMORY, ERR_COMM. */
 bppsa_status bppsa_chain_measure_link(bppsa_comm *comm, double *alpha, double *beta);
-/* Measures SYNC of each layer over the first `ranks` ranks of comm, 1 .. its size, as the executor makes it: the gradients of one
- * micro-batch from each rank are added up along the tree (comm/ordered.h) and sent back to all; between two steps of a sum the
- * executor sleeps. seconds, size L: of the slowest rank, medians; 0 for layers without parameters, and over one rank. What of a
- * sum a rank computes while it adds its own micro-batches belongs to W. Collective; all ranks get the numbers. ERR_MEMORY,
+/* Measures SYNC of each layer over the first `ranks` ranks of comm, 1 .. its size, as the executor makes it: the gradients of
+ * one micro-batch from each rank are added up along the tree (comm/ordered.h) and sent back to all; between two steps of a sum the
+ * executor sleeps. seconds, size L: of the slowest rank, medians; 0 for layers without parameters, and over one rank. The part of a
+ * sum that a rank computes while it adds its own micro-batches belongs to W. Collective; all ranks get the numbers. ERR_MEMORY,
  * ERR_COMM. */
 bppsa_status bppsa_chain_measure_sync(bppsa_comm *comm, const bppsa_chain *chain, int64_t ranks, double *seconds);
 /* Measures all of this, and on rank 0 makes the text of a file of costs (of `--costs`; owned, bppsa_free); on other ranks
- * NULL. It has sums only of two ranks, because those of more depend on how many of them hold a layer. Collective. ERR_* of the
+ * NULL. It has sums only of two ranks, because sums of more depend on how many of them hold a layer. Collective. ERR_* of the
  * functions above. */
 bppsa_status bppsa_chain_measure_file(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how, char **text);
 

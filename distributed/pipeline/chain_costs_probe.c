@@ -1,4 +1,4 @@
-/* The costs of a chain's layers: two lists that the executor runs on one rank. */
+/* The costs of a chain's layers, from two lists that the executor runs on one rank; and a file of all costs. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,8 @@
 #include "core/base/clock.h"
 #include "core/measure/rounds.h"
 #include "distributed/pipeline/chain_costs.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_executor.h"
+#include "schedule/timed.h"
 
 enum { LEAST_RUNS = 3, MOST_RUNS = 101, KEPT_RUNS = 512 };
 
@@ -43,22 +44,9 @@ void bppsa_chain_costs_set(const bppsa_chain_costs *costs, bppsa_schedule_config
   }
 }
 
-/* One of the costs' own arrays, which they let others read alone. */
+/* An array of the costs, to be written; others may only read it. */
 static double *own(bppsa_chain_costs *costs, const double *array) {
   return costs->memory + (array - costs->memory);
-}
-
-double bppsa_chain_message(const bppsa_chain *chain, int64_t samples, int64_t layer) {
-  return (double)(samples * chain->layer[layer].out * (int64_t)bppsa_dtype_size(chain->dtype) + PIPELINE_HEADER);
-}
-
-double bppsa_chain_gradient(const bppsa_chain *chain, int64_t layer) {
-  const bppsa_chain_layer *of = &chain->layer[layer];
-  double bytes = 0;
-  for (int64_t i = of->first_parameter; i < of->first_parameter + of->parameters; ++i) {
-    bytes += (double)bppsa_view_bytes(&chain->parameters[i].value);
-  }
-  return bytes;
 }
 
 static bppsa_status make_costs(const bppsa_chain *chain, int64_t samples, bppsa_chain_costs *costs) {
@@ -324,5 +312,41 @@ bppsa_status bppsa_chain_measure(bppsa_comm *comm, bppsa_chain *chain, const bpp
   BPPSA_TRY(bppsa_chain_probe_create(comm, chain, how, &probe));
   const bppsa_status status = bppsa_chain_probe_measure(comm, probe, how, costs);
   bppsa_chain_probe_destroy(probe);
+  return status;
+}
+
+/* ---- all of it ---- */
+
+/* sums: size L, or NULL. */
+static bppsa_status write_file(const bppsa_chain_costs *costs, const double *sums, char **text) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  bppsa_chain_costs_set(costs, &config);
+  config.cost[BPPSA_COST_SYNC] = sums;
+  config.rows[BPPSA_COST_SYNC] = sums != NULL ? costs->layers : 0;
+  bppsa_text written = {0};
+  const bppsa_status status = bppsa_schedule_costs_write(&config, &written);
+  if (status != BPPSA_OK) {
+    bppsa_text_free(&written);
+    return status;
+  }
+  *text = written.text;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_chain_measure_file(bppsa_comm *comm, bppsa_chain *chain, const bppsa_chain_measuring *how, char **text) {
+  BPPSA_REQUIRE(comm != NULL && chain != NULL && text != NULL);
+  const int64_t ranks = bppsa_comm_size(comm);
+  char *made = NULL;
+  double *sums = bppsa_calloc(chain->layers, sizeof *sums);
+  bppsa_chain_costs costs = {.layers = 0};
+  bppsa_status status = sums != NULL ? bppsa_chain_measure(comm, chain, how, &costs) : BPPSA_ERR_MEMORY;
+  status = status == BPPSA_OK ? bppsa_chain_measure_link(comm, &costs.alpha, &costs.beta) : status;
+  status = status == BPPSA_OK ? bppsa_chain_measure_sync(comm, chain, ranks, sums) : status;
+  status = status == BPPSA_OK && bppsa_comm_rank(comm) == 0 ? write_file(&costs, ranks == 2 ? sums : NULL, &made) : status;
+  bppsa_chain_costs_free(&costs);
+  bppsa_free(sums);
+  if (status == BPPSA_OK) {
+    *text = made;
+  }
   return status;
 }

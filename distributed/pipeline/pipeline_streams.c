@@ -1,16 +1,15 @@
-/* The executor's lanes on a GPU: streams, the fences between them, and what the host does once the GPU has come to an operation.
- * Where one rank does the whole list, the work up to the next point at which the host must know a result is recorded as a graph. */
+#include "distributed/pipeline/pipeline_streams.h"
+
 #include <string.h>
 
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
-#include "distributed/pipeline/pipeline_internal.h"
 
 enum { MOST_RECORDINGS = 64 };
 
-static bool copies(const bppsa_pipeline *p, const bppsa_schedule_op *op) {
+static bool copies(const pipeline_plan *plan, const bppsa_schedule_op *op) {
   const bool transfer = op->kind == BPPSA_KIND_SEND || op->kind == BPPSA_KIND_RECV;
-  return transfer && pipeline_rank_of(p, p->list->ops[p->transfers[op - p->list->ops].other].worker) == p->rank;
+  return transfer && pipeline_is_here(plan, pipeline_other_worker(plan, op - plan->list->ops));
 }
 
 static bool computes(const bppsa_schedule_op *op) {
@@ -18,63 +17,57 @@ static bool computes(const bppsa_schedule_op *op) {
 }
 
 /* The stream of an operation of this rank. */
-static int64_t stream_of(const bppsa_pipeline *p, int64_t id) {
-  const bppsa_schedule_op *op = &p->list->ops[id];
-  return op->worker / p->ranks * BPPSA_LANE_COUNT + op->lane;
+static int64_t stream_of(const pipeline_plan *plan, int64_t id) {
+  const bppsa_schedule_op *op = &plan->list->ops[id];
+  return op->worker / plan->ranks * BPPSA_LANE_COUNT + op->lane;
 }
 
 /* ---- creation ---- */
 
-static bppsa_status make_stream(bppsa_pipeline *p, int64_t id) {
-  pipeline_stream *stream = &p->streams->stream[stream_of(p, id)];
-  const bppsa_schedule_op *op = &p->list->ops[id];
-  if (op->worker % p->ranks != p->rank || !(computes(op) || copies(p, op))) {
+static bppsa_status make_stream(pipeline_streams *s, int64_t id) {
+  const pipeline_plan *plan = s->plan;
+  pipeline_stream *stream = &s->stream[stream_of(plan, id)];
+  const bppsa_schedule_op *op = &plan->list->ops[id];
+  if (!pipeline_is_here(plan, op->worker) || !(computes(op) || copies(plan, op))) {
     return BPPSA_OK;
   }
   if (stream->device == NULL) {
-    stream->followed = bppsa_calloc(p->streams->count, sizeof *stream->followed);
-    BPPSA_TRY(stream->followed == NULL ? BPPSA_ERR_MEMORY : bppsa_device_fork(p->chain->device, &stream->device));
+    stream->followed = bppsa_calloc(s->count, sizeof *stream->followed);
+    BPPSA_TRY(stream->followed == NULL ? BPPSA_ERR_MEMORY : bppsa_device_fork(plan->chain->device, &stream->device));
   }
-  return computes(op) && stream->chain == NULL ? p->chain->ops->twin(p->chain, stream->device, &stream->chain) : BPPSA_OK;
+  return computes(op) && stream->chain == NULL ? plan->chain->ops->twin(plan->chain, stream->device, &stream->chain) : BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_streams_create(bppsa_pipeline *p) {
-  if (p->chain->device == NULL || p->chain->ops->twin == NULL) {
+bppsa_status bppsa_pipeline_streams_create(pipeline_streams *s, pipeline_pool *pools) {
+  const pipeline_plan *plan = s->plan;
+  const bppsa_device *device = plan->chain->device;
+  if (device == NULL || plan->chain->ops->twin == NULL) {
     return BPPSA_OK;
   }
-  pipeline_streams *s = bppsa_calloc(1, sizeof *s);
-  if (s == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  p->streams = s;
-  s->recorded = p->ranks == 1 && !p->config.unrecorded;
-  s->count = p->workers * BPPSA_LANE_COUNT;
+  s->on = true;
+  s->recorded = plan->ranks == 1 && !plan->config.unrecorded;
+  s->count = plan->workers * BPPSA_LANE_COUNT;
   s->stream = bppsa_calloc(s->count + 1, sizeof *s->stream);
-  s->flight = bppsa_calloc(p->list->count, sizeof *s->flight);
-  s->aloft = bppsa_calloc(p->list->count, sizeof *s->aloft);
+  s->flight = bppsa_calloc(plan->list->count, sizeof *s->flight);
+  s->aloft = bppsa_calloc(plan->list->count, sizeof *s->aloft);
   if (s->stream == NULL || s->flight == NULL || s->aloft == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t id = 0; id < p->list->count; ++id) {
-    BPPSA_TRY(make_stream(p, id));
+  for (int64_t id = 0; id < plan->list->count; ++id) {
+    BPPSA_TRY(make_stream(s, id));
   }
-  for (int64_t i = 0; i < PIPELINE_ARRAYS * (p->layers + 1); ++i) {
-    p->pools[i].streams = s->count;
+  for (int64_t i = 0; i < PIPELINE_ARRAYS * (plan->layers + 1); ++i) {
+    pools[i].streams = s->count;
   }
-  for (int64_t layer = 0; layer < p->layers; ++layer) {
-    p->sums[layer].parts = (pipeline_pool){
-        .device = p->chain->device, .bytes = (size_t)p->sums[layer].count * bppsa_dtype_size(p->chain->dtype) + BPPSA_ALIGNMENT};
-  }
-  s->loading = (pipeline_pool){.device = p->chain->device, .bytes = p->pools[0].bytes};
+  s->loading = (pipeline_pool){.device = device, .bytes = pools[0].bytes};
   BPPSA_TRY(
-      bppsa_memory_alloc_staging(p->chain->device, p->list->count * p->most_micros * PIPELINE_HEADER + 1, (void **)&s->headers));
-  return bppsa_fence_create(p->chain->device, &s->fork);
+      bppsa_memory_alloc_staging(device, plan->list->count * plan->most_micros * PIPELINE_HEADER + 1, (void **)&s->headers));
+  return bppsa_fence_create(device, &s->fork);
 }
 
-static void free_recordings(bppsa_pipeline *p) {
-  pipeline_streams *s = p->streams;
+static void free_recordings(pipeline_streams *s) {
   for (int64_t i = 0; i < s->recording_count; ++i) {
-    bppsa_graph_destroy(p->chain->device, s->recordings[i].graph);
+    bppsa_graph_destroy(s->plan->chain->device, s->recordings[i].graph);
     bppsa_free(s->recordings[i].calls);
   }
   bppsa_free(s->recordings);
@@ -82,22 +75,8 @@ static void free_recordings(bppsa_pipeline *p) {
   s->recording_count = 0;
 }
 
-/* Gives back the memory that a promise holds. */
-static void give_back(bppsa_pipeline *p, const pipeline_due *due) {
-  pipeline_streams *s = p->streams;
-  if (due->what == PIPELINE_ADD) {
-    bppsa_pipeline_pool_give(&p->sums[due->layer].parts, due->memory);
-  } else if (due->what == PIPELINE_LOADED) {
-    bppsa_pipeline_pool_give(&s->loading, due->memory);
-  } else if (due->what == PIPELINE_JUDGED) {
-    bppsa_pipeline_pool_give(&s->judging, due->memory);
-    bppsa_pipeline_pool_give(&s->judged, due->staged);
-  }
-}
-
-void bppsa_pipeline_streams_destroy(bppsa_pipeline *p) {
-  pipeline_streams *s = p->streams;
-  if (s == NULL) {
+void bppsa_pipeline_streams_destroy(pipeline_streams *s) {
+  if (!s->on) {
     return;
   }
   for (int64_t i = 0; s->stream != NULL && i < s->count; ++i) {
@@ -105,44 +84,32 @@ void bppsa_pipeline_streams_destroy(bppsa_pipeline *p) {
       (void)bppsa_device_wait(s->stream[i].device);
     }
   }
-  (void)bppsa_device_wait(p->chain->device);
-  for (; s->first_due < s->due_count; ++s->first_due) { /* promises that a failed run does not keep */
-    give_back(p, &s->due[s->first_due]);
-  }
-  free_recordings(p);
+  (void)bppsa_device_wait(s->plan->chain->device);
+  free_recordings(s);
   for (int64_t i = 0; s->stream != NULL && i < s->count; ++i) {
     bppsa_chain_destroy(s->stream[i].chain);
     bppsa_device_destroy(s->stream[i].device);
     bppsa_free(s->stream[i].followed);
   }
-  for (int64_t id = 0; s->flight != NULL && id < p->list->count; ++id) {
-    bppsa_fence_destroy(p->chain->device, s->flight[id].fence);
+  for (int64_t id = 0; s->flight != NULL && id < s->plan->list->count; ++id) {
+    bppsa_fence_destroy(s->plan->chain->device, s->flight[id].fence);
   }
-  bppsa_fence_destroy(p->chain->device, s->fork);
+  bppsa_fence_destroy(s->plan->chain->device, s->fork);
   bppsa_pipeline_pool_free(&s->loading);
   bppsa_pipeline_pool_free(&s->judging);
   bppsa_pipeline_pool_free(&s->judged);
-  bppsa_memory_free_staging(p->chain->device, s->headers);
-  void *const blocks[] = {s->stream, s->flight, s->aloft, s->due, s->calls, s};
+  bppsa_memory_free_staging(s->plan->chain->device, s->headers);
+  void *const blocks[] = {s->stream, s->flight, s->aloft, s->due, s->calls};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }
-  p->streams = NULL;
 }
 
-void bppsa_pipeline_streams_begin(bppsa_pipeline *p) {
-  for (int64_t i = 0; i < PIPELINE_ARRAYS * (p->layers + 1); ++i) {
-    bppsa_pipeline_pool_begin(&p->pools[i]);
-  }
-  for (int64_t layer = 0; layer < p->layers; ++layer) {
-    bppsa_pipeline_pool_begin(&p->sums[layer].parts);
-  }
-  if (p->streams != NULL) {
-    bppsa_pipeline_pool_begin(&p->streams->loading);
-    bppsa_pipeline_pool_begin(&p->streams->judging);
-    bppsa_pipeline_pool_begin(&p->streams->judged);
-    p->streams->next_recording = 0;
-  }
+void bppsa_pipeline_streams_begin(pipeline_streams *s) {
+  bppsa_pipeline_pool_begin(&s->loading);
+  bppsa_pipeline_pool_begin(&s->judging);
+  bppsa_pipeline_pool_begin(&s->judged);
+  s->next_recording = 0;
 }
 
 /* ---- calls ---- */
@@ -161,16 +128,16 @@ static bppsa_status perform_pass(const pipeline_call *c, bppsa_chain *chain, int
   }
 }
 
-static bppsa_status perform_loss(const bppsa_pipeline *p, const pipeline_call *c, const bppsa_device *device) {
-  const int64_t shape[] = {pipeline_rows_of(p), c->layer};
-  const bppsa_view logits = pipeline_view_of(p, c->x, p->chain->dtype, 2, shape);
-  const bppsa_view seed = pipeline_view_of(p, c->y, p->chain->dtype, 2, shape);
+static bppsa_status perform_loss(const pipeline_plan *plan, const pipeline_call *c, const bppsa_device *device) {
+  const int64_t shape[] = {pipeline_rows_of(plan, c->layer), c->layer};
+  const bppsa_view logits = pipeline_view_of(plan, c->x, plan->chain->dtype, 2, shape);
+  const bppsa_view seed = pipeline_view_of(plan, c->y, plan->chain->dtype, 2, shape);
   return bppsa_loss_part_queue(device, &logits, c->dy, c->bytes, &seed, c->kept, c->dx);
 }
 
-static bppsa_status perform(bppsa_pipeline *p, const pipeline_call *c) {
-  const pipeline_stream *stream = &p->streams->stream[c->stream];
-  pipeline_flight *flight = &p->streams->flight[c->op];
+static bppsa_status perform(pipeline_streams *s, const pipeline_call *c) {
+  const pipeline_stream *stream = &s->stream[c->stream];
+  pipeline_flight *flight = &s->flight[c->op];
   switch ((pipeline_call_kind)c->kind) {
   case PIPELINE_COPY:
     return bppsa_memory_queue_copy(stream->device, c->y, c->bytes, c->x, c->bytes, c->bytes, 1);
@@ -179,13 +146,13 @@ static bppsa_status perform(bppsa_pipeline *p, const pipeline_call *c) {
   case PIPELINE_GET:
     return bppsa_memory_queue_get(stream->device, c->y, c->x, c->bytes);
   case PIPELINE_LOSS:
-    return perform_loss(p, c, stream->device);
+    return perform_loss(s->plan, c, stream->device);
   case PIPELINE_SET:
     return bppsa_fence_set(stream->device, flight->fence);
   case PIPELINE_FOLLOW:
     return bppsa_fence_follow(stream->device, flight->fence);
   default:
-    return perform_pass(c, stream->chain, p->samples);
+    return perform_pass(c, stream->chain, s->plan->samples);
   }
 }
 
@@ -203,124 +170,109 @@ static bppsa_status collect(pipeline_streams *s, const pipeline_call *call) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_queue(bppsa_pipeline *p, int64_t id, const pipeline_call *call) {
-  if (p->streams == NULL) {
-    return perform_pass(call, p->chain, p->samples);
+bppsa_status bppsa_pipeline_queue(pipeline_streams *s, int64_t id, const pipeline_call *call) {
+  if (!s->on) {
+    return perform_pass(call, s->plan->chain, s->plan->samples);
   }
-  pipeline_call made = *call; /* the caller has set all bytes to 0 first, so that equal calls are equal byte by byte */
-  made.stream = stream_of(p, id);
+  pipeline_call made = *call;
+  made.stream = stream_of(s->plan, id);
   made.op = call->kind == PIPELINE_FOLLOW ? call->op : id;
-  return p->streams->recorded ? collect(p->streams, &made) : perform(p, &made);
+  return s->recorded ? collect(s, &made) : perform(s, &made);
 }
 
 /* ---- order ---- */
 
-/* The stream runs on behind operation `first`, which another stream has queued. */
-static bppsa_status follow(bppsa_pipeline *p, int64_t id, int32_t first) {
-  pipeline_streams *s = p->streams;
+/* Lets the stream of operation `id` go on behind operation `first` of another stream. */
+static bppsa_status follow(pipeline_streams *s, int64_t id, int32_t first) {
   const pipeline_flight *flight = &s->flight[first];
-  int64_t *followed = &s->stream[stream_of(p, id)].followed[stream_of(p, first)];
-  pipeline_call call;
+  int64_t *followed = &s->stream[stream_of(s->plan, id)].followed[stream_of(s->plan, first)];
+  const pipeline_call call = {.kind = PIPELINE_FOLLOW, .op = first};
   if (!flight->aloft || *followed >= flight->place) {
     return BPPSA_OK;
   }
   *followed = flight->place;
-  memset(&call, 0, sizeof call);
-  call.kind = PIPELINE_FOLLOW;
-  call.op = first;
-  return bppsa_pipeline_queue(p, id, &call);
+  return bppsa_pipeline_queue(s, id, &call);
 }
 
-bppsa_status bppsa_pipeline_use(bppsa_pipeline *p, int64_t id, const pipeline_slot *slot, bool writes) {
-  if (p->streams == NULL) {
+bppsa_status bppsa_pipeline_use(pipeline_streams *s, int64_t id, const pipeline_slot *slot, bool writes) {
+  if (!s->on) {
     return BPPSA_OK;
   }
-  const int64_t mine = stream_of(p, id);
-  BPPSA_TRY(slot->uses[0] == PIPELINE_HERE ? bppsa_pipeline_after_here(p, id) : BPPSA_OK);
-  for (int64_t i = 0; i <= p->streams->count; ++i) { /* its writer; the latest on each stream */
-    if (slot->uses[i] >= 0 && stream_of(p, slot->uses[i]) != mine && (writes || i == 0)) {
-      BPPSA_TRY(follow(p, id, slot->uses[i]));
+  const int64_t mine = stream_of(s->plan, id);
+  BPPSA_TRY(slot->block->uses[0] == PIPELINE_HERE ? bppsa_pipeline_after_here(s, id) : BPPSA_OK);
+  for (int64_t i = 0; i <= s->count; ++i) { /* the operation that wrote it; the latest on each stream */
+    if (slot->block->uses[i] >= 0 && stream_of(s->plan, slot->block->uses[i]) != mine && (writes || i == 0)) {
+      BPPSA_TRY(follow(s, id, slot->block->uses[i]));
     }
   }
-  slot->uses[0] = writes ? (int32_t)id : slot->uses[0];
-  slot->uses[1 + mine] = (int32_t)id;
+  slot->block->uses[0] = writes ? (int32_t)id : slot->block->uses[0];
+  slot->block->uses[1 + mine] = (int32_t)id;
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_use_here(bppsa_pipeline *p, const pipeline_slot *slot) {
-  pipeline_streams *s = p->streams;
-  for (int64_t i = 0; s != NULL && i <= s->count; ++i) {
-    const int32_t user = slot->uses[i];
+bppsa_status bppsa_pipeline_use_here(pipeline_streams *s, const pipeline_slot *slot) {
+  for (int64_t i = 0; s->on && i <= s->count; ++i) {
+    const int32_t user = slot->block->uses[i];
     if (user >= 0 && s->flight[user].aloft) {
-      BPPSA_TRY(s->recorded ? bppsa_pipeline_settle(p) : bppsa_fence_follow(p->chain->device, s->flight[user].fence));
+      BPPSA_TRY(s->recorded ? bppsa_pipeline_settle(s) : bppsa_fence_follow(s->plan->chain->device, s->flight[user].fence));
     }
-    slot->uses[i] = i == 0 ? PIPELINE_HERE : -1;
+    slot->block->uses[i] = i == 0 ? PIPELINE_HERE : -1;
   }
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_after_here(bppsa_pipeline *p, int64_t id) {
-  const pipeline_streams *s = p->streams;
-  if (s == NULL || s->recorded) { /* a recording is launched on the chain's stream */
+bppsa_status bppsa_pipeline_after_here(pipeline_streams *s, int64_t id) {
+  if (!s->on || s->recorded) { /* a recording is launched on the chain's stream */
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_fence_set(p->chain->device, s->fork));
-  return bppsa_fence_follow(s->stream[stream_of(p, id)].device, s->fork);
+  BPPSA_TRY(bppsa_fence_set(s->plan->chain->device, s->fork));
+  return bppsa_fence_follow(s->stream[stream_of(s->plan, id)].device, s->fork);
 }
 
-bppsa_status bppsa_pipeline_queued(bppsa_pipeline *p, int64_t id) {
-  pipeline_streams *s = p->streams;
-  pipeline_call call;
-  if (s == NULL) {
+bppsa_status bppsa_pipeline_queued(pipeline_streams *s, int64_t id) {
+  const pipeline_call call = {.kind = PIPELINE_SET};
+  if (!s->on) {
     return BPPSA_OK;
   }
   pipeline_flight *flight = &s->flight[id];
   if (flight->fence == NULL) {
-    BPPSA_TRY(bppsa_fence_create(p->chain->device, &flight->fence));
+    BPPSA_TRY(bppsa_fence_create(s->plan->chain->device, &flight->fence));
   }
-  memset(&call, 0, sizeof call);
-  call.kind = PIPELINE_SET;
-  BPPSA_TRY(bppsa_pipeline_queue(p, id, &call));
+  BPPSA_TRY(bppsa_pipeline_queue(s, id, &call));
   flight->place = ++s->places;
   flight->aloft = true;
   s->aloft[s->aloft_count++] = (int32_t)id;
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_reached(bppsa_pipeline *p, int64_t id, bool *reached) {
-  pipeline_streams *s = p->streams;
-  *reached = s == NULL || !s->flight[id].aloft;
+bppsa_status bppsa_pipeline_reached(pipeline_streams *s, int64_t id, bool *reached) {
+  *reached = !s->on || !s->flight[id].aloft;
   if (!*reached && !s->recorded) {
-    BPPSA_TRY(bppsa_fence_reached(p->chain->device, s->flight[id].fence, reached));
+    BPPSA_TRY(bppsa_fence_reached(s->plan->chain->device, s->flight[id].fence, reached));
     s->flight[id].aloft = !*reached;
   }
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_worker_reached(bppsa_pipeline *p, int64_t worker, bool *reached) {
-  pipeline_streams *s = p->streams;
-  const int64_t count = s != NULL ? s->aloft_count : 0;
+bppsa_status bppsa_pipeline_worker_reached(pipeline_streams *s, int64_t worker, bool *reached) {
   int64_t left = 0;
   *reached = true;
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < s->aloft_count; ++i) {
     const int32_t id = s->aloft[i];
-    if (*reached && p->list->ops[id].worker == worker) {
-      BPPSA_TRY(bppsa_pipeline_reached(p, id, reached));
+    if (*reached && s->plan->list->ops[id].worker == worker) {
+      BPPSA_TRY(bppsa_pipeline_reached(s, id, reached));
     }
     if (s->flight[id].aloft) {
       s->aloft[left++] = id;
     }
   }
-  if (s != NULL) {
-    s->aloft_count = left;
-  }
+  s->aloft_count = left;
   return BPPSA_OK;
 }
 
 /* ---- promises ---- */
 
-bppsa_status bppsa_pipeline_promise(bppsa_pipeline *p, const pipeline_due *due) {
-  pipeline_streams *s = p->streams;
+bppsa_status bppsa_pipeline_promise(pipeline_streams *s, const pipeline_due *due) {
   if (s->due_count == s->due_room) {
     const int64_t room = s->due_room < 16 ? 16 : 2 * s->due_room;
     pipeline_due *grown = bppsa_realloc(s->due, (size_t)room * sizeof *grown);
@@ -334,75 +286,58 @@ bppsa_status bppsa_pipeline_promise(bppsa_pipeline *p, const pipeline_due *due) 
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_judge(bppsa_pipeline *p, pipeline_due *due) {
-  pipeline_streams *s = p->streams;
-  const int64_t rows = pipeline_rows_of(p);
-  s->judging.device = s->judged.device = p->chain->device;
+bppsa_status bppsa_pipeline_judge(pipeline_streams *s, int64_t rows, pipeline_due *due) {
+  s->judging.device = s->judged.device = s->plan->chain->device;
   s->judging.bytes = (size_t)bppsa_loss_part_memory(rows);
   s->judged.bytes = (size_t)(rows * (int64_t)sizeof(int64_t) + bppsa_loss_found_bytes());
   s->judged.staging = true;
-  BPPSA_TRY(bppsa_pipeline_pool_take(&s->judging, &due->memory));
+  due->pool = &s->judging;
+  BPPSA_TRY(bppsa_pipeline_pool_take(&s->judging, &due->block));
   BPPSA_TRY(bppsa_pipeline_pool_take(&s->judged, &due->staged));
-  return bppsa_pipeline_promise(p, due);
+  return bppsa_pipeline_promise(s, due);
 }
 
-static bppsa_status keep(bppsa_pipeline *p, const pipeline_due *due) {
-  bppsa_status status = BPPSA_OK;
-  if (due->what == PIPELINE_ADD) {
-    status = bppsa_pipeline_sum_add(p, due->micro, due->layer, due->memory);
-  } else if (due->what == PIPELINE_TAG) {
-    status = bppsa_pipeline_check_tag(p, due->op, due->micro);
-  } else if (due->what == PIPELINE_JUDGED) {
-    bppsa_pipeline_judged(p, due);
+/* Gives back the memory that a promise holds. */
+static void give_back(pipeline_streams *s, const pipeline_due *due) {
+  if (due->pool != NULL) {
+    bppsa_pipeline_pool_give(due->pool, due->block);
   }
-  give_back(p, due);
-  return status;
+  if (due->staged != NULL) {
+    bppsa_pipeline_pool_give(&s->judged, due->staged);
+  }
 }
 
-bppsa_status bppsa_pipeline_keep_promises(bppsa_pipeline *p, bool *moved) {
-  pipeline_streams *s = p->streams;
-  bool reached = s != NULL;
+bppsa_status bppsa_pipeline_keep_promises(pipeline_streams *s, bool *moved) {
+  bool reached = true;
   while (reached && s->first_due < s->due_count) {
     const pipeline_due due = s->due[s->first_due];
-    BPPSA_TRY(bppsa_pipeline_reached(p, due.op, &reached));
+    BPPSA_TRY(bppsa_pipeline_reached(s, due.op, &reached));
     if (reached) {
       s->first_due++;
-      BPPSA_TRY(keep(p, &due));
+      const bppsa_status status = s->keep(s->context, &due);
+      give_back(s, &due);
+      BPPSA_TRY(status);
       *moved = true;
     }
   }
-  if (s != NULL && s->first_due == s->due_count) {
+  if (s->first_due == s->due_count) {
     s->first_due = s->due_count = 0;
   }
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_pipeline_part_take(bppsa_pipeline *p, int64_t id, int64_t micro, int64_t layer, void **part) {
-  pipeline_sum *sum = &p->sums[layer];
-  pipeline_due due = {.what = PIPELINE_ADD, .op = (int32_t)id, .micro = micro, .layer = layer};
-  *part = sum->part;
-  if (p->streams == NULL) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_pipeline_pool_take(&sum->parts, part));
-  due.memory = *part;
-  BPPSA_TRY(bppsa_pipeline_after_here(p, id)); /* a sum may still read it */
-  return bppsa_pipeline_promise(p, &due);
-}
-
 /* ---- recordings ---- */
 
-static bppsa_status perform_all(bppsa_pipeline *p, const pipeline_call *calls, int64_t count) {
+static bppsa_status perform_all(pipeline_streams *s, const pipeline_call *calls, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    BPPSA_TRY(perform(p, &calls[i]));
+    BPPSA_TRY(perform(s, &calls[i]));
   }
   return BPPSA_OK;
 }
 
-/* All streams begin behind the chain's (`begin`), or it runs on behind all of them. */
-static bppsa_status branch(bppsa_pipeline *p, bool begin) {
-  pipeline_streams *s = p->streams;
-  const bppsa_device *trunk = p->chain->device;
+/* Lets all streams begin behind the chain's (`begin`), or the chain's go on behind all of them. */
+static bppsa_status branch(pipeline_streams *s, bool begin) {
+  const bppsa_device *trunk = s->plan->chain->device;
   BPPSA_TRY(begin ? bppsa_fence_set(trunk, s->fork) : BPPSA_OK);
   for (int64_t i = 0; i < s->count; ++i) {
     const bppsa_device *stream = s->stream[i].device;
@@ -416,13 +351,13 @@ static bppsa_status branch(bppsa_pipeline *p, bool begin) {
 
 /* The work of bppsa_graph_capture. */
 static bppsa_status queue_all(void *context) {
-  bppsa_pipeline *p = context;
-  BPPSA_TRY(branch(p, true));
-  BPPSA_TRY(perform_all(p, p->streams->calls, p->streams->call_count));
-  return branch(p, false);
+  pipeline_streams *s = context;
+  BPPSA_TRY(branch(s, true));
+  BPPSA_TRY(perform_all(s, s->calls, s->call_count));
+  return branch(s, false);
 }
 
-/* Notes the calls. They are recorded when they come again: a first time may load kernels, and many lists run once. */
+/* Notes the calls. They are recorded when they come again, because the first time may load kernels, and many lists run once. */
 static bppsa_status note(pipeline_streams *s) {
   const size_t bytes = (size_t)s->call_count * sizeof *s->calls;
   if (s->recordings == NULL) {
@@ -438,7 +373,7 @@ static bppsa_status note(pipeline_streams *s) {
   return BPPSA_OK;
 }
 
-/* The recording of the collected calls, of those that come next in a run first; NULL: there is none. */
+/* Finds the recording of the collected calls, and looks first at the one that comes next in a run; NULL: there is none. */
 static pipeline_recording *find_recording(pipeline_streams *s) {
   for (int64_t i = 0; i < s->recording_count; ++i) {
     const int64_t k = (s->next_recording + i) % s->recording_count;
@@ -451,37 +386,35 @@ static pipeline_recording *find_recording(pipeline_streams *s) {
   return NULL;
 }
 
-/* Launches the collected calls as a graph; or queues them: the first time, where more different ones are needed than are kept, or
- * where a GPU does not record. */
-static bppsa_status launch(bppsa_pipeline *p) {
-  pipeline_streams *s = p->streams;
+/* Launches the collected calls as a graph. It queues them instead when they come for the first time, when more different recordings
+ * are needed than are kept, and when the GPU does not record. */
+static bppsa_status launch(pipeline_streams *s) {
   pipeline_recording *r = find_recording(s);
   if (r == NULL && s->recording_count < MOST_RECORDINGS) {
     BPPSA_TRY(note(s));
   } else if (r != NULL && r->graph == NULL && !s->refused) {
-    const bppsa_status status = bppsa_graph_capture(p->chain->device, queue_all, p, &r->graph);
+    const bppsa_status status = bppsa_graph_capture(s->plan->chain->device, queue_all, s, &r->graph);
     s->refused = status == BPPSA_ERR_CUDA;
     BPPSA_TRY(s->refused ? BPPSA_OK : status);
   }
   if (r == NULL || r->graph == NULL) {
-    BPPSA_TRY(branch(p, true));
-    return perform_all(p, s->calls, s->call_count);
+    BPPSA_TRY(branch(s, true));
+    return perform_all(s, s->calls, s->call_count);
   }
   s->launches++;
-  return bppsa_graph_launch(p->chain->device, r->graph);
+  return bppsa_graph_launch(s->plan->chain->device, r->graph);
 }
 
-bppsa_status bppsa_pipeline_settle(bppsa_pipeline *p) {
-  pipeline_streams *s = p->streams;
+bppsa_status bppsa_pipeline_settle(pipeline_streams *s) {
   bool moved;
-  if (s == NULL) {
+  if (!s->on) {
     return BPPSA_OK;
   }
   if (s->call_count > 0) {
-    BPPSA_TRY(launch(p));
+    BPPSA_TRY(launch(s));
     s->call_count = 0;
   }
-  BPPSA_TRY(bppsa_device_wait(p->chain->device));
+  BPPSA_TRY(bppsa_device_wait(s->plan->chain->device));
   for (int64_t i = 0; i < s->count; ++i) {
     BPPSA_TRY(s->stream[i].device != NULL ? bppsa_device_wait(s->stream[i].device) : BPPSA_OK);
   }
@@ -489,18 +422,9 @@ bppsa_status bppsa_pipeline_settle(bppsa_pipeline *p) {
     s->flight[s->aloft[i]].aloft = false;
   }
   s->aloft_count = 0;
-  return bppsa_pipeline_keep_promises(p, &moved);
+  return bppsa_pipeline_keep_promises(s, &moved);
 }
 
-void *bppsa_pipeline_header(const bppsa_pipeline *p, int64_t id, int64_t index) {
-  return p->streams->headers + (id * p->most_micros + index) * PIPELINE_HEADER;
-}
-
-void bppsa_pipeline_recordings(const bppsa_pipeline *p, int64_t *made, int64_t *launches) {
-  const pipeline_streams *s = p->streams;
-  *made = 0;
-  *launches = s != NULL ? s->launches : 0;
-  for (int64_t i = 0; s != NULL && i < s->recording_count; ++i) {
-    *made += s->recordings[i].graph != NULL;
-  }
+void *bppsa_pipeline_header(const pipeline_streams *s, int64_t id, int64_t index) {
+  return s->headers + (id * s->plan->most_micros + index) * PIPELINE_HEADER;
 }

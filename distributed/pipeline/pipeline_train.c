@@ -10,7 +10,7 @@
 #include "distributed/agree.h"
 #include "distributed/part_ranks.h"
 
-enum { COUNTS = 2 /* of a step: correct rows, rows */ };
+enum { COUNTS = 2 /* of a step: correct rows, and all rows */ };
 
 struct bppsa_pipeline_train {
   part_ranks base;
@@ -19,12 +19,12 @@ struct bppsa_pipeline_train {
   bppsa_view *values; /* of the model's parameters */
   const bppsa_schedule *list;
   bppsa_pipeline *pipeline;
-  int64_t samples; /* of a micro-batch, with halving of a half */
-  int64_t micros;  /* of a step: micro-batches, with halving their halves */
+  int64_t samples; /* of a micro-batch; with halving, of its half */
+  int64_t micros;  /* of a step; with halving, halves of micro-batches */
   int64_t steps;   /* of a run of the list */
   int64_t updates; /* of a step */
 
-  int64_t next;           /* the step of the latest run that the loop asks for next; 0: of a run that is still to come */
+  int64_t next;           /* the step of the present run that the loop asks for next; 0: the run has not begun */
   int64_t runs;           /* before the present one */
   bppsa_batch *batch;     /* the loop's buffers, for labels and targets */
   const int64_t *indices; /* of the run's samples */
@@ -39,7 +39,7 @@ int64_t bppsa_pipeline_train_micros(const bppsa_schedule *list) {
 
 /* ---- data ---- */
 
-/* The samples of a micro-batch: those of the run's updates follow each other. */
+/* Finds the samples of a micro-batch: the samples of the run's updates follow each other. */
 static const int64_t *samples_of(const bppsa_pipeline_train *t, const bppsa_pipeline_micro *micro) {
   const int64_t update = micro->update - t->runs * t->steps * t->updates;
   return t->indices + (update * micro->blocks + micro->block) * t->samples;
@@ -105,7 +105,7 @@ static double forward_seconds(const bppsa_pipeline_train *t) {
 /* Executes the list once, for the steps whose samples `indices` names. */
 static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const int64_t *indices) {
   const int64_t left = t->base.lead->left(t->base.lead->context), numbers = t->steps * COUNTS;
-  const bool labelled = !batch->dataset->real_targets && !batch->dataset->ignores;
+  const bool labelled = !bppsa_objective_real(&batch->dataset->objective) && !batch->dataset->objective.ignores;
   const bppsa_pipeline_data data = {.context = t,
                                     .input = fill_input,
                                     .loss = find_loss,
@@ -125,8 +125,7 @@ static bppsa_status run_list(bppsa_pipeline_train *t, bppsa_batch *batch, const 
   memset(t->counts, 0, (size_t)numbers * sizeof *t->counts);
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_pipeline_run(t->pipeline, &data, t->losses));
-  const bppsa_view counts = bppsa_view_make(t->counts, BPPSA_F64, 1, &numbers);
-  BPPSA_TRY(bppsa_comm_allreduce(t->base.comm, BPPSA_COMM_SUM, &counts));
+  BPPSA_TRY(bppsa_ranks_reduce(t->base.comm, BPPSA_COMM_SUM, BPPSA_F64, numbers, t->counts));
   t->all_s = bppsa_now() - start;
   t->forward_s = forward_seconds(t);
   return BPPSA_OK;
@@ -154,7 +153,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
   record->forward_s = t->forward_s / (double)t->steps;
   record->samples_per_s = t->steps > 1 ? (double)(t->steps * count) / t->all_s : 0;
-  record->backward_s = (t->all_s - t->forward_s) / (double)t->steps; /* with updates, and the time that stages waited */
+  record->backward_s = (t->all_s - t->forward_s) / (double)t->steps; /* with updates, and with the time that stages waited */
   t->next = (t->next + 1) % t->steps;
   t->runs += t->next == 0;
   return BPPSA_OK;

@@ -4,7 +4,7 @@
 
 #include "core/base/host_device.h"
 #include "core/compute/memory.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_weights.h"
 #include "distributed/pipeline/predict_internal.h"
 #include "train/optimizer_internal.h"
 
@@ -14,21 +14,21 @@ typedef struct {
   int64_t ahead;
 } predict_call;
 
-/* The numbers of the call that are the same for all parameters. */
+/* Returns the numbers that all parameters have in common. */
 static predict_rule rule_of(const predict_call *call) {
   const bppsa_optimizer_config *o = call->config;
   const double step = (double)call->state->step, rate = (double)call->ahead * o->lr;
-  return o->kind == BPPSA_SGD ? (predict_rule){.rate = rate}
-                              : (predict_rule){.adam = true,
-                                               .rate = rate / (1 - pow(o->beta1, step)),
-                                               .second = sqrt(1 - pow(o->beta2, step)),
-                                               .epsilon = o->epsilon};
+  return bppsa_optimizer_get(o->kind)->moments ? (predict_rule){.moments = true,
+                                                                .rate = rate / (1 - pow(o->beta1, step)),
+                                                                .second = sqrt(1 - pow(o->beta2, step)),
+                                                                .epsilon = o->epsilon}
+                                               : (predict_rule){.rate = rate};
 }
 
 #define EACH_REAL "distributed/pipeline/predict.inc"
 #include "core/base/each_real.inc"
 
-/* On a GPU, where the parameters lie one behind the other, and so do the predicted ones. */
+/* Predicts on a GPU, where the parameters lie one behind the other, and so do the predicted ones. */
 static bppsa_status predict_on_gpu(const bppsa_model *model, const bppsa_optimizer *optimizer, const predict_call *call,
                                    void *predicted) {
   const predict_rule rule = rule_of(call);

@@ -9,14 +9,6 @@
 
 enum { PREDICT_THREADS = 256 };
 
-static __device__ float predict_one(const predict_rule &rule, float w, float first, float second) {
-  return predict_element_f32(&rule, w, first, second);
-}
-
-static __device__ double predict_one(const predict_rule &rule, double w, double first, double second) {
-  return predict_element_f64(&rule, w, first, second);
-}
-
 /* Gaps between tensors, where everything is 0, get numbers that nothing reads. */
 template <typename real>
 __global__ void bppsa_predict_weights(predict_rule rule, int64_t count, const real *weights, const real *first,

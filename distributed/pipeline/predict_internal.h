@@ -10,9 +10,9 @@ extern "C" {
 
 /* The numbers that all weights have in common. (pipeline.h) */
 typedef struct {
-  bool adam;
-  double rate;            /* s lr; Adam: s lr / (1 - β1^k) */
-  double second, epsilon; /* Adam: √(1 - β2^k), ε */
+  bool moments;           /* the optimiser's state is Adam's m and v */
+  double rate;            /* s lr; with moments s lr / (1 - β1^k) */
+  double second, epsilon; /* with moments: √(1 - β2^k), ε */
 } predict_rule;
 
 /* Queues the prediction of all weights of a GPU model. first, second: the optimiser's state, laid out as the weights; second NULL:

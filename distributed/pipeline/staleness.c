@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_weights.h"
 
 /* Call number t, from 0, has the weights W_t. A ring of n copies keeps what n calls have made: the copy that call t - n wrote is
  * read by call t, and then overwritten. */
@@ -78,12 +78,12 @@ void bppsa_staleness_destroy(bppsa_staleness *s) {
 
 /* ---- after an update ---- */
 
-/* The copy of a ring of `size` copies that the present call reads, then writes. */
+/* Returns the copy, in a ring of `size` copies, that the present call reads and then overwrites. */
 static char *copy_of(const bppsa_staleness *s, char *ring, int64_t size) {
   return ring + s->calls % size * s->bytes;
 }
 
-/* The copy of the weights of `age` calls ago. */
+/* Returns the copy of the weights that the call `age` calls ago had. */
 static const char *weights_of(const bppsa_staleness *s, int64_t age) {
   return s->weights + (s->calls - age) % s->ahead * s->bytes;
 }

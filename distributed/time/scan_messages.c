@@ -3,7 +3,7 @@
 #include "core/base/alloc.h"
 #include "distributed/time/scan_ranks_internal.h"
 
-/* What has been written, and for each rank the latest round of a message that it has sent or received. */
+/* The messages so far, and for each rank the latest round in which it has sent or received one. */
 typedef struct {
   bppsa_scan_message *messages;
   int64_t count;
@@ -17,8 +17,8 @@ static void add(list *l, int32_t from, int32_t to, int32_t first, int32_t count)
   l->latest[to] = round > l->latest[to] ? round : l->latest[to];
 }
 
-/* The tree of scan_methods.c: on the way up the first half of a node sends its product, or the gradient behind it if it begins at
- * rank 0; on the way down the node's last rank sends the gradient in front of the node back. */
+/* The tree of scan_ranks_methods.c: on the way up the first half of a node sends its product, or the gradient behind it if it
+ * begins at rank 0; on the way down the node's last rank sends the gradient in front of the node back. */
 static void add_tree(list *l, int32_t ranks) {
   int32_t levels = 0;
   ranks_node n;

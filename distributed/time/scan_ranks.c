@@ -114,14 +114,14 @@ static bppsa_status agree(ranks_scan *s) {
 
 /* ---- what a rank holds ---- */
 
-/* A rank's own steps one by one. A GPU, which one step at a time does not keep busy, takes them by what its cost model chooses, but
- * for sparse ones: a network's operators are few and large. */
+/* Makes the scan of a rank's own steps, which goes step by step. A single step does not keep a GPU busy, so there the cost model
+ * chooses, but not for sparse steps: a network's operators are few and large. */
 static bppsa_status create_local(const ranks_scan *s, int64_t steps, bool input, local_scan *local) {
   const bppsa_device_kind kind = bppsa_device_get_kind(s->device);
   bppsa_scan_config own = *s->config;
   const bool chosen = kind == BPPSA_CUDA && own.element != BPPSA_ELEMENT_CSR;
   own.method = bppsa_scan_method_of(chosen ? BPPSA_SCAN_AUTO : BPPSA_SCAN_LINEAR);
-  own.jacobians = steps; /* those at the beginning of all arrays */
+  own.jacobians = steps; /* the first ones of all arrays */
   own.input = input;
   own.device = kind;
   own.planner = s->device;
@@ -184,7 +184,7 @@ static bppsa_status ranks_execute(bppsa_scan_executor *executor, const bppsa_sca
   return status;
 }
 
-/* Adds what a local scan has redone. */
+/* Adds the products that a local scan has redone. */
 static bppsa_status count_redone(bppsa_scan_executor *executor) {
   ranks_scan *s = (ranks_scan *)executor;
   if (s->walk.executor != NULL) {

@@ -1,4 +1,4 @@
-/* The inside of a scan over ranks: what a rank holds (scan.c) and how ranks work together (scan_methods.c). */
+/* The inside of a scan over ranks: what a rank holds (scan_ranks.c) and how ranks work together (scan_ranks_methods.c). */
 #ifndef BPPSA_DISTRIBUTED_TIME_SCAN_RANKS_INTERNAL_H
 #define BPPSA_DISTRIBUTED_TIME_SCAN_RANKS_INTERNAL_H
 
@@ -23,7 +23,7 @@ typedef struct {
   local_scan walk, edge;         /* of g_{n-1} .. g_1, and of g_0 */
   bppsa_transition_maker *maker; /* NULL: this rank's product is not needed */
   bppsa_transition *own;         /* of this rank's steps */
-  /* blelloch, by level: the product that arrives from the left, and that one joined with what this rank had */
+  /* blelloch, by level: the product that arrives from the left, and this product joined with what the rank had */
   bppsa_transition *left[MOST_LEVELS], *joined[MOST_LEVELS];
   bppsa_csr patterns[MOST_LEVELS]; /* csr: of `left` */
   char *here, *there, *result;     /* gradients, in the device's memory: [batch][largest dim] and one number */
@@ -33,9 +33,9 @@ typedef struct {
 
 /* How the ranks of a method work together. */
 typedef struct {
-  /* Whether this rank needs the product of its steps. */
+  /* Does this rank need the product of its steps? */
   bool (*multiplies)(const ranks_scan *s);
-  /* Allocates what the method needs besides; NULL: nothing. */
+  /* Allocates what else the method needs; NULL: it needs nothing. */
   bppsa_status (*prepare)(ranks_scan *s);
   bppsa_status (*execute)(ranks_scan *s, const bppsa_scan_operands *o);
 } ranks_method;

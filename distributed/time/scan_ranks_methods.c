@@ -101,7 +101,7 @@ static bppsa_status linear(ranks_scan *s, const bppsa_scan_operands *o) {
 
 /* ---- chunked ---- */
 
-/* The first rank has the seed and needs no product, the last one no y behind it. */
+/* The first rank needs no product because it has the seed, and the last one because no rank waits for a y behind it. */
 static bool multiplies_between(const ranks_scan *s) {
   return s->rank > 0 && !is_last(s);
 }
@@ -148,8 +148,8 @@ static bool node_of(const ranks_scan *s, int32_t level, ranks_node *n) {
   return ranks_node_of(s->rank, s->ranks, level, n);
 }
 
-/* The level at which this rank's way up ends, because it is the last rank of a first half. For the last rank, which is never
- * that, a level above all nodes. */
+/* Finds the level at which this rank's way up ends: there it is the last rank of a first half. The last of all ranks never is; its
+ * way ends above all nodes. */
 static int32_t top_of(const ranks_scan *s) {
   int32_t level = 0;
   ranks_node n;

@@ -284,7 +284,7 @@ static void destroy(bppsa_model *model) {
 
 /* ---- the model ---- */
 
-/* The gradients of x and h0, of all groups beside each other. */
+/* Gives views of the gradients of x and h0, which have the samples of all groups. */
 static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {
   const split_network *s = (const split_network *)model;
   const bppsa_recurrent_config *c = &s->config;
@@ -314,8 +314,8 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
   return BPPSA_OK;
 }
 
-/* Looks at what this rank holds, without a message: the other ranks may have found nothing, and do not answer. A backward pass is
- * not repeated, because it would send. */
+/* Looks at what this rank holds. It sends nothing, because the other ranks may have found nothing and then do not answer; so it
+ * cannot repeat a backward pass. */
 static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   const split_network *s = (const split_network *)model;
   for (int64_t g = 0; s->steps > 0 && s->batch > 0 && g < s->group_count; ++g) {

@@ -63,8 +63,8 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
 /* Initialises the parameters as bppsa_recurrent_init does, alike on all ranks. ERR_MEMORY. */
 bppsa_status bppsa_split_time_init(bppsa_model *model, bppsa_init init, uint64_t seed);
 
-/* A scan over ranks has them as its chunks, and all levels above them. Sets the numbers of such a scan that were asked for to
- * these; numbers that were left open stay so, and so does a scan that a GPU runs by a layer's own kernels. */
+/* A scan over ranks has the ranks as its chunks, and all levels of a tree above them. Sets the method's numbers to these where
+ * numbers were asked for. Numbers that were left open stay open; so does a scan that a GPU runs by a layer's own kernels. */
 void bppsa_split_time_numbers(int64_t ranks, bool gpu, int64_t hidden, bppsa_gradient_method *method);
 
 /* The method by which its ranks compute gradients, with AUTO resolved, and with the numbers of bppsa_split_time_numbers. */

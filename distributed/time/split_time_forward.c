@@ -1,5 +1,6 @@
 /* Speculative forward passes of a network cut along time: one plan for the whole sequence, and what its parts send each other
  * (bppsa_forward_part, recurrent/parallel_forward.h). */
+#include "distributed/agree.h"
 #include "distributed/time/split_time_internal.h"
 
 bppsa_status split_time_forward_method(const split_network *s, const bppsa_device *device, bppsa_forward_method *method) {
@@ -7,10 +8,8 @@ bppsa_status split_time_forward_method(const split_network *s, const bppsa_devic
   bppsa_forward_method made = bppsa_forward_method_default();
   if (s->config.forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
     BPPSA_TRY(bppsa_recurrent_plan_forward(&s->config, s->cell, device, &plan));
-    const int64_t one = 1;
     int64_t chunks = plan.speculative ? plan.chunks : 0;
-    const bppsa_view least = bppsa_view_make(&chunks, BPPSA_I64, 1, &one);
-    BPPSA_TRY(s->gpu ? bppsa_comm_allreduce(s->comm, BPPSA_COMM_MIN, &least) : BPPSA_OK); /* GPUs may differ */
+    BPPSA_TRY(s->gpu ? bppsa_ranks_reduce(s->comm, BPPSA_COMM_MIN, BPPSA_I64, 1, &chunks) : BPPSA_OK); /* GPUs may differ */
     if (chunks > 0) {
       made = s->config.forward; /* what is left open does not depend on the samples of a group */
       made.kind = BPPSA_FORWARD_SPECULATIVE;
@@ -45,12 +44,9 @@ static bppsa_status receive(void *context, const bppsa_view *numbers, const bpps
 static bppsa_status join(void *context, int64_t sums, int64_t count, double *numbers) {
   const split_group *g = context;
   const split_network *s = g->split;
-  const int64_t others = count - sums;
-  const bppsa_view sum = bppsa_view_make(numbers, BPPSA_F64, 1, &sums);
-  const bppsa_view most = bppsa_view_make(numbers + sums, BPPSA_F64, 1, &others);
   BPPSA_TRY(split_time_wait(g));
-  BPPSA_TRY(bppsa_comm_allreduce(s->active, BPPSA_COMM_SUM, &sum));
-  return bppsa_comm_allreduce(s->active, BPPSA_COMM_MAX, &most);
+  BPPSA_TRY(bppsa_ranks_reduce(s->active, BPPSA_COMM_SUM, BPPSA_F64, sums, numbers));
+  return bppsa_ranks_reduce(s->active, BPPSA_COMM_MAX, BPPSA_F64, count - sums, numbers + sums);
 }
 
 bppsa_forward_part split_time_part(split_group *g) {

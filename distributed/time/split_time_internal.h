@@ -29,13 +29,13 @@ struct split_network {
   int32_t tag, rank, ranks;      /* ranks: those that hold steps */
   bppsa_recurrent_config config; /* of the whole network, AUTO resolved */
   const bppsa_cell *cell;
-  const bppsa_device *device; /* where the arrays below are; its CPU's are the host's */
+  const bppsa_device *device; /* where the arrays below are */
   bool gpu;
   int64_t first, steps; /* this rank's steps: first + 1 .. first + steps */
   int64_t group_count;
   split_group *groups;  /* size group_count */
-  bppsa_model **models; /* size group_count: those of the groups, and */
-  int64_t *samples;     /* their samples in the latest pass, for bppsa_forward_groups_end */
+  bppsa_model **models; /* size group_count: the groups' models */
+  int64_t *samples;     /* size group_count: their samples in the latest pass */
   int64_t requests;     /* the most messages of a group under way: one a layer, or the two of a speculative pass */
   int64_t batch;        /* b of the latest forward pass; 0: none */
   bool backward_done;
@@ -48,7 +48,7 @@ struct split_network {
   bppsa_ordered_sum *sum;
 };
 
-/* S: numbers in a state, H or those of a pair. */
+/* S, the numbers of a state: H, or 2 H where a cell's state is a pair. */
 static inline int64_t split_state_size(const split_network *s) {
   return (s->cell->pair ? 2 : 1) * s->config.hidden;
 }
@@ -65,14 +65,15 @@ static inline int64_t split_logit_steps(const split_network *s) {
  * sequential. On GPUs collective: the fewest chunks that a rank's GPU has. Errors of bppsa_forward_plan_make. */
 bppsa_status split_time_forward_method(const split_network *s, const bppsa_device *device, bppsa_forward_method *method);
 bppsa_forward_part split_time_part(split_group *g);
-/* Before a pass. Does it speculate? Then ranks do not wait for each other's states. *pause: as it is now, in all groups. */
+/* Call before a pass. *speculates: the ranks do not wait for each other's states. *pause: the present pause, now that of all
+ * groups. */
 bppsa_status split_time_begin(const split_network *s, bool *speculates, bppsa_forward_pause *pause);
-/* Begins to send; the message really sets out. */
+/* Begins to send, and makes the message set out. */
 bppsa_status split_time_send_off(const split_network *s, int32_t to, int32_t tag, const bppsa_view *view,
                                  bppsa_comm_request **sent);
 /* Waits for a group's messages. */
 bppsa_status split_time_wait(const split_group *g);
-/* Behind it: makes the passes of all groups one pass. before: the pause that they began with. */
+/* Call after a pass: merges the groups' statistics and pauses. before: the pause with which the pass began. */
 bppsa_status split_time_end(const split_network *s, const bppsa_forward_pause *before);
 
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);

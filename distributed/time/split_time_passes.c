@@ -47,7 +47,7 @@ static bppsa_status add(const split_network *s, int64_t count, const void *from,
   return bppsa_accumulate(s->device, s->config.dtype, count, from, to);
 }
 
-/* NCCL's messages wait for the next wait or test: it asks whether the message is done. */
+/* A message over NCCL sets out at the next wait or test, so this function tests it. */
 bppsa_status split_time_send_off(const split_network *s, int32_t to, int32_t tag, const bppsa_view *view,
                                  bppsa_comm_request **sent) {
   bool done = false;
@@ -55,7 +55,7 @@ bppsa_status split_time_send_off(const split_network *s, int32_t to, int32_t tag
   return s->gpu ? bppsa_comm_test(sent, &done) : BPPSA_OK;
 }
 
-/* One by one: of a speculative pass on GPUs numbers and states travel over two transports. */
+/* Waits one by one, because the numbers and the states of a speculative pass on GPUs travel over two transports. */
 bppsa_status split_time_wait(const split_group *g) {
   for (int64_t i = 0; i < g->split->requests; ++i) {
     BPPSA_TRY(bppsa_comm_wait(&g->sent[i]));
@@ -231,8 +231,8 @@ static char *row_of(const split_network *s, const split_group *g, void *all, int
   return (char *)all + row * g->samples * split_state_size(s) * size_of(s);
 }
 
-/* u at the state between two ranks: the rank with the earlier step computes it, in g_T, and the scan of the later one adds it, as
- * its u_0. */
+/* Moves u at the state between two ranks: the rank with the earlier step has computed it, in g_T, and the scan of the rank with the
+ * later step adds it, as its u_0. */
 bppsa_status split_time_join_injected(void *context, int64_t layer, void *all) {
   split_group *g = context;
   split_network *s = g->split;
@@ -311,7 +311,7 @@ static bppsa_status backward_group(split_network *s, split_group *g, const bppsa
   return m->ops->backward(m, &own);
 }
 
-/* Brings the gradients of x and h0 of a group to those of the batch. */
+/* Copies the gradients of x and h0 of a group into those of the batch. */
 static bppsa_status collect_inputs(split_network *s, split_group *g) {
   bppsa_view dx, dh0;
   if (!s->config.input_gradients || s->group_count == 1) {
@@ -322,7 +322,7 @@ static bppsa_status collect_inputs(split_network *s, split_group *g) {
   return s->first == 0 ? give(s, g, s->config.layers, split_state_size(s), dh0.data, s->dh0) : BPPSA_OK;
 }
 
-/* This rank's parts of the weight gradients, group by group, to those of the first network; 0 for a rank without steps. */
+/* Adds the weight gradients of this rank's groups to those of the first network, which are 0 on a rank without steps. */
 static bppsa_status add_groups(const split_network *s) {
   const int64_t tensors = s->gpu ? 1 : s->base.parameter_count;
   for (int64_t i = 0; i < tensors; ++i) {
@@ -340,7 +340,7 @@ static bppsa_status add_groups(const split_network *s) {
   return BPPSA_OK;
 }
 
-/* The sum over ranks, for which the gradients lie one behind the other. */
+/* Adds up the gradients over the ranks, as one array in which they lie one behind the other. */
 static bppsa_status add_ranks(split_network *s) {
   if (s->sum == NULL) {
     return BPPSA_OK;

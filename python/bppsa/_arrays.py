@@ -75,7 +75,7 @@ def _exact(name: str, array: np.ndarray, dtype: Any) -> np.ndarray:
     with np.errstate(all="ignore"):
         converted = array.astype(dtype)
         same = np.array_equal(converted.astype(array.dtype), array, equal_nan=array.dtype.kind == "f")
-    whole_numbers = array.dtype.kind in "iu"  # which may have wrapped, or have no way back
+    whole_numbers = array.dtype.kind in "iu"  # which may have wrapped around
     if not same or (whole_numbers and not (np.array_equal(converted < 0, array < 0) and np.all(np.abs(converted) < 2.0 ** 63))):
         raise RequestError(f"{name}: dtype {array.dtype} with numbers that {np.dtype(dtype)} does not hold, expected them in "
                            f"{np.dtype(dtype)}")
@@ -86,7 +86,7 @@ def real(name: str, value: Any, weak: Any = np.float64) -> np.ndarray:
     """An array of float32 or float64 with the same numbers. Halves become float32; lists, whole numbers and longer floats have the
     type `weak`."""
     array = as_array(name, value)
-    if is_list(value):  # its digits have no type
+    if is_list(value):  # its numbers have no type yet
         return array.astype(weak)
     if array.dtype == np.float16:
         return array.astype(np.float32)

@@ -113,12 +113,12 @@ def _places() -> list[str]:
         raise _native.RunError(f"{reason}, expected a folder for arrays: /dev/shm, or the one that TMPDIR names") from reason
 
 
-_folders: set[tuple[int, str]] = set()  # that exist, with the process that made them
+_folders: set[tuple[int, str]] = set()  # each with the process that made it
 
 
 @atexit.register
 def _remove_folders() -> None:
-    """Those of calls that go on behind an interrupt when the interpreter ends."""
+    """Removes the folders of calls that were interrupted and still run when the interpreter ends."""
     for process, path in list(_folders):
         if process == os.getpid():
             shutil.rmtree(path, ignore_errors=True)
@@ -137,8 +137,8 @@ def _temporary(place: str) -> Iterator[str]:
 
 
 def in_folder(work: Callable[[_Folder], _Result], ends: bool = False) -> _Result:
-    """Does the work with a folder of its own; in the next place where one has no room. Ctrl-C ends the call; ends: the work ends by
-    itself when it is told to, and is waited for."""
+    """Does the work with a folder of its own, and again in the next place if one has no room. Ctrl-C ends the call. ends: then the
+    call waits until the work, which is told, has ended by itself."""
     told = ctypes.c_int(0)
     return _native.interruptible(lambda: _in_folder(work, told), told, ends)
 
@@ -162,14 +162,14 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def _run(folder: _Folder, words: list[str], options: Mapping[str, Any]) -> str:
     line = [*words, *folder.options(options)]
-    processes = int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1))  # of mpirun
+    processes = int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1))  # started by mpirun
     if options.get("ranks") and processes > 1 and any(str(folder.path) in word for word in line):
         raise _native.RequestError("an array on the ranks of mpirun, whose processes share files alone, expected the paths of "
                                    "files (run, with out= where arrays come back)")
     folder.check()
     code, out, err = _native.command(line, folder.told)
     for reason in _NO_ROOM:
-        if code != 0 and str(folder.path) in err and os.strerror(reason) in err:  # of a file of ours
+        if code != 0 and str(folder.path) in err and os.strerror(reason) in err:  # it could not write a file of ours
             raise OSError(reason, os.strerror(reason), str(folder.path))
     message = ""
     for line in err.replace(f"{folder.path}/", "").splitlines():

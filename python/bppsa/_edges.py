@@ -26,7 +26,7 @@ _RECORDERS = {"ProxyTorchDispatchMode": "make_fx", "PythonKeyTracer": "make_fx",
 def _modes() -> list[Any]:
     """PyTorch's dispatch modes that are in force."""
     count = getattr(torch._C, "_len_torch_dispatch_stack", None)
-    if count is None:  # an older PyTorch, which tells the innermost alone
+    if count is None:  # an older PyTorch, which names only the innermost mode
         mode = getattr(torch._C, "_get_torch_dispatch_mode", lambda: None)()
         found = []
         while mode is not None:
@@ -60,7 +60,7 @@ def _plain(function: Callable[..., Any], what: Callable[[tuple[Any, ...]], str])
 
 
 def opaque(what: Callable[[tuple[Any, ...]], str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Of a function that torch.compile calls as it is, without looking inside. A call from anywhere else goes straight to it."""
+    """Makes a function that torch.compile calls as it is, without looking inside; other calls go straight to the function."""
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         plain = _plain(function, what)
         owners = [owner for name in ("compiler", "_dynamo") if hasattr(owner := getattr(torch, name, None), "disable")]

@@ -97,7 +97,7 @@ def sizes(*values: int) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
 
-# The functions that have a thread of their own at present, behind an interrupt too.
+# The functions that run in threads of their own now, interrupted ones too.
 under_way: set[Callable[[], Any]] = set()
 
 
@@ -121,7 +121,7 @@ def interruptible(function: Callable[[], Any], told: ctypes.c_int | None = None,
         under_way.add(work)
         try:
             results.append(function())
-        except BaseException as error:  # handed to the caller's thread
+        except BaseException as error:  # raised in the caller's thread
             errors.append(error)
         finally:
             under_way.discard(work)
@@ -136,7 +136,7 @@ def interruptible(function: Callable[[], Any], told: ctypes.c_int | None = None,
         if ends and begun and not results and not errors:
             running.acquire()
         if errors and isinstance(errors[0], KeyboardInterrupt) and isinstance(interrupt, KeyboardInterrupt):
-            raise errors[0] from None  # it says what is kept
+            raise errors[0] from None  # its message says what is kept
         raise interrupt from (errors[0] if errors else None)
     if errors:
         raise errors[0]

@@ -179,7 +179,7 @@ def _address(tensor: Tensor | None) -> int | None:
 
 
 def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
-    """Those of h and c, of which there may be no c or none of both."""
+    """The addresses of h and c; None for one that is missing."""
     h, c = (*state, None, None)[:2]
     return _address(h), _address(c)
 
@@ -198,7 +198,7 @@ class _Weights:
         self.shapes = [None if tensor is None else tensor.shape for tensor in tensors]
 
     def serve(self, x: Tensor, hidden: int, parameters: Mapping[str, Tensor | None]) -> bool:
-        """Whether they are still those of a module with these parameters and so many units, and fit the input."""
+        """Are these still the weights of a module with these parameters and so many units, and do they fit the input?"""
         if self.dtype is not x.dtype or self.device != x.device or self.sizes != (x.shape[2], hidden):
             return False
         for name, weight, alias, shape in zip(self.names, self.tensors, self.aliases, self.shapes):
@@ -366,7 +366,7 @@ class _Recurrent:
         return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
 
     def _find_weights(self, x: Tensor, number: int) -> _Weights:
-        """Those of one direction of one layer, kept for its next passes where they are the module's own parameters."""
+        """The weights of one direction of one layer, kept for its next passes if they are the module's own parameters."""
         names = self._names[number]
         tensors = [_checked(f"bppsa.torch.{type(self).__name__}: {name}", getattr(self, name), x) for name in names]
         rows = _GATES[self._cell] * self.hidden_size

@@ -44,7 +44,7 @@ template <typename real, template <typename> class cell> struct unit_place {
       : h(c.h + past + (cell<real>::EARLIER ? c.batch * c.hidden : 0)), cells(cell<real>::PAIR ? c.cells + past : NULL),
         saved(cell<real>::SAVED > 0 ? c.saved + cell<real>::SAVED * (past - unit) + unit : NULL), state(c.batch * c.hidden),
         hidden(c.hidden) {}
-  /* To step t - 1. */
+  /* Moves to step t - 1. */
   __device__ void back() {
     h -= state;
     if (cell<real>::PAIR) {
@@ -56,8 +56,8 @@ template <typename real, template <typename> class cell> struct unit_place {
   }
 };
 
-/* The part of a bias that sums of products begin with (core/compute/far_bias.h). cuts: cell::FAR; otherwise it is all of the
- * bias. */
+/* Returns the part of a bias with which sums of products begin: the near part (core/compute/far_bias.h) if it `cuts` (cell::FAR),
+ * otherwise the whole bias. */
 template <typename real> __device__ __forceinline__ real sum_bias(bool cuts, real bias) {
   return cuts ? bppsa_near_bias(bias) : bias;
 }
@@ -72,15 +72,15 @@ template <typename real> __device__ __forceinline__ bool unit_is_far(int gates, 
   return far;
 }
 
-/* A sum with a far part, rounded, and what that lacks of it. */
+/* A sum with a far part, rounded, and its rounding error. */
 template <typename real> struct far_sum {
   real sum, rest;
   __device__ __forceinline__ far_sum(real near, real far) : sum(near + far), rest(near - (sum - far)) {}
 };
 
-/* h_t of unit j from pre [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; *c_of, of a pair, is c_{t-1} on entry and c_t on return.
- * is_far: it may have far parts, which are then read again. Most layers have none, so the loops that run most steps are given
- * false by their authors, and layers with far parts leave them to the loops for the last steps. */
+/* Computes h_t of unit j from pre [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; *c_of, of a pair, is c_{t-1} on entry and c_t on
+ * return. is_far: the unit may have far parts, which are then read again. Most layers have none, so the loops that run most steps
+ * pass the constant false, and layers with far parts go through the loops for the last steps. */
 template <typename real, template <typename> class cell>
 __device__ __forceinline__ real unit_forward(const layer_arrays<real> &c, int64_t j, bool is_far, const real *pre,
                                              const real *product, real h, real *c_of, real *saved) {
@@ -108,10 +108,10 @@ __device__ __forceinline__ real unit_forward(const layer_arrays<real> &c, int64_
   }
 }
 
-/* What a unit makes of its gradients in a step backward, g of h and, of a pair, g_c of c. */
+/* What a unit computes from its gradients in a step backward: g of h and, of a pair, g_c of c. */
 template <typename real, template <typename> class cell> struct unit_back {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
-  real to_h[K]; /* gradients of h_{t-1} W_hhᵀ; of x W_ihᵀ too, but for the last gate: */
+  real to_h[K]; /* gradients of h_{t-1} W_hhᵀ, and of x W_ihᵀ except in the last gate: there it is to_x */
   real to_x;
   real own, own_c; /* the part of the gradients of step t - 1 that does not go through W_hh */
 
@@ -134,7 +134,7 @@ template <typename real, template <typename> class cell> struct unit_back {
 /* Chunks of a layer's steps (chunk_kernels.cuh). */
 template <typename real> struct chunk_arrays {
   int64_t chunks;      /* P, cut by bppsa_cut */
-  int64_t links;       /* the products, of the first chunks: P - 1; P where g_0 is to be known before the walk */
+  int64_t links;       /* number of products, those of the first chunks: P - 1, or P where g_0 must be known before the walk */
   int multiprocessors; /* of the GPU */
   int shared_most;     /* bytes of shared memory that a block of it can have */
   /* [links][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r]. Of a pair
@@ -144,7 +144,7 @@ template <typename real> struct chunk_arrays {
   real *norms;        /* likewise: the largest entry of each row */
   real *offsets;      /* [links][b][S]: the results of walks from 0; NULL unless gradients are injected */
   real *carried;      /* [links + 1][b][S]: g at the beginning of chunk p; of chunk P it is g_0 */
-  bool from_zero;     /* walk: from 0 to `offsets`, and writes nothing else */
+  bool from_zero;     /* walk: it goes from 0 to `offsets` and writes nothing else */
   /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: sums of dW_hh, db_hh, db_ih, dW_ih over the warps of each block; NULL: not
    * wanted. */
   real *partials;
@@ -162,17 +162,17 @@ template <typename real> struct cell_launchers {
    * transpose of W_hh. */
   bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
-  /* The same in parallel, or, during a pause, sequentially; w_t NULL where forward computes the layer. first and last: of the
-   * pass's layers. */
+  /* Computes the same in parallel, or sequentially during a pause; w_t is NULL where `forward` computes the layer. first, last: is
+   * it the first, the last layer of the pass? */
   bppsa_status (*speculate)(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t,
                             int shared_most, int64_t rounds, bool first, bool last);
   /* For a scan: coefficients computes d_k and e; deltas computes delta_x and delta_h from g. */
   bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);
-  /* The fused backward pass, H <= CHUNK_HIDDEN. With more than one chunk: products computes transitions, and what injected
-   * gradients give from the beginning of a chunk to its end; then carry the gradients at the beginnings of chunks, to s.carried,
-   * from g_T, which products does not read. walk: goes through all chunks, or through one chunk as sequential
-   * BP; where layers are `wide`, through one chunk only, and without sums. */
+  /* The fused backward pass, H <= CHUNK_HIDDEN. With more than one chunk: products computes transitions, and for injected
+   * gradients what they add from the beginning of a chunk to its end. It does not read g_T. carry then computes s.carried, the
+   * gradients at the beginnings of chunks, from g_T. walk goes through all chunks, or through one chunk as sequential BP; where
+   * layers are `wide`, through one chunk only, and without sums. */
   bppsa_status (*products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);

@@ -19,8 +19,9 @@ namespace {
 
 enum { WIDE_THREADS = 256, UNIT_THREADS = 256 };
 
-/* Rows of a product for one thread. An entry of W is read from shared memory once for so many multiply-adds, whose sums are in
- * registers. FEW: where there are so few products that schedulers would stand idle, more threads work on each. */
+/* The number of a product's rows that one thread computes. It uses an entry of W, read once from shared memory, for as many
+ * multiply-adds, whose sums are in registers. FEW: where there are so few products that schedulers would stand idle, more threads
+ * work on each. */
 template <typename real, int HP> struct rows_of {
   enum {
     V = sizeof(real) == 4 ? (HP == 20   ? 5
@@ -34,7 +35,7 @@ template <typename real, int HP> struct rows_of {
   };
 };
 
-/* Likewise of a pair, whose products have 2 HP rows; all of an item are in one warp. */
+/* The same for a pair, whose products have 2 HP rows; all rows of an item are in one warp. */
 template <typename real, int HP> struct pair_rows_of {
   enum {
     V = sizeof(real) == 4 ? (HP == 20   ? 5
@@ -70,8 +71,9 @@ bppsa_status launched(const char *what) {
   return bppsa_cuda_check(cudaGetLastError(), what);
 }
 
-/* Blocks for each sample in the rest of a parallel forward pass, and warps of a block: as many as its chunks give work, while all
- * samples run at once, one block of REST_WARPS on a multiprocessor, whose registers may not have room for a second one. */
+/* Chooses the blocks for each sample in the rest of a parallel forward pass, and *warps of a block: as many as its chunks give
+ * work, while all samples run at once, one block of REST_WARPS on a multiprocessor, because its registers may not have room for a
+ * second one. */
 template <typename real> int rest_cluster(const speculate_arrays<real> &s, int64_t batch, int *warps) {
   const int64_t room = REST_WARPS * (int64_t)s.multiprocessors / batch, fewer = s.chunks < room ? s.chunks : room;
   int cluster = 1;
@@ -82,7 +84,7 @@ template <typename real> int rest_cluster(const speculate_arrays<real> &s, int64
   return cluster;
 }
 
-/* The largest cluster that the GPU has room for, of a first layer as of the others. */
+/* Finds the largest cluster for which the GPU has room, for the first layer and for the others. */
 template <typename real, template <typename> class cell, int HP> bppsa_status rest_fits(int device, int *most_cluster) {
   const size_t shared = REST_WARPS * 2 * HP * sizeof(real);
   for (*most_cluster = REST_CLUSTER; *most_cluster > 1; *most_cluster /= 2) {
@@ -98,7 +100,8 @@ template <typename real, template <typename> class cell, int HP> bppsa_status re
   return BPPSA_OK;
 }
 
-/* The phases of a layer's parallel forward pass. The ends and doubts are in place 0 first, and change it with every round. */
+/* Launches the phases of a layer's parallel forward pass. Ends and doubts are in place 0 first, and change their place in every
+ * round. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
                               bool first, bool last) {
@@ -120,7 +123,7 @@ bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, 
   return launched("parallel forward pass: launch");
 }
 
-/* What the phases did with the samples, where each phase is a launch. */
+/* Reports what the phases did with the samples, where each phase is a launch. */
 template <typename real>
 bppsa_status launch_collect(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
                             bool first, bool last) {
@@ -133,8 +136,8 @@ bppsa_status launch_collect(cudaStream_t stream, const layer_arrays<real> &c, co
   return launched("parallel forward pass: launch");
 }
 
-/* Threads of the blocks whose threads share any number of units; the bytes of shared memory that they take beside those of W_hhᵀ,
- * and with them where they fit. */
+/* any_threads: the threads of a block whose threads share any number of units. any_shared: the bytes of its shared memory, with
+ * those of W_hhᵀ where they fit. */
 unsigned any_threads(int64_t hidden) {
   const int64_t threads = divide_up(hidden, WARP_LANES) * WARP_LANES;
   return (unsigned)(threads < WIDE_THREADS ? threads : (int64_t)WIDE_THREADS);
@@ -148,7 +151,7 @@ size_t any_shared(int64_t hidden, int64_t room, int shared_most, bool *fits) {
   return (size_t)(*fits ? all : own);
 }
 
-/* The phases of a layer of any width, as wide_speculate. */
+/* Launches the phases of a layer of any width, as wide_speculate does. */
 template <typename real, template <typename> class cell>
 bppsa_status any_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, const real *w_t,
                            int shared_most, int64_t rounds) {

@@ -47,7 +47,7 @@ template <typename real, template <typename> class cell, int HP, int V> struct t
   };
 };
 
-/* y = x J, of V rows x [HP][V][threads]. matrix: J; unless it is MADE, W, and J = diag(d) W. */
+/* y = x J for V rows x [HP][V][threads]. matrix: J if MADE; otherwise W, with J = diag(d) W. */
 template <typename real, bool MADE, int HP, int V>
 __device__ __forceinline__ void transition_multiply(const real *matrix, const real *d, const real *x, int hidden,
                                                     real (&y)[V][HP]) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void transition_multiply(const real *matrix, const re
   }
 }
 
-/* The first link's rows are J's own. row: the thread's first. */
+/* Begins with the first link, whose rows are J's own. row: the thread's first. */
 template <typename real, bool MADE, int HP, int V>
 __device__ __forceinline__ void transition_begin(const real *matrix, const real *d, int row, real (&y)[V][HP]) {
   enum { Q = quad<real>::SIZE };
@@ -256,12 +256,12 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
 
 /* ---- phase 2 ---- */
 
-/* CARRY_NEAR: exponents of a product's rows that differ by no more are taken off at once, before the gradient is known. */
+/* CARRY_NEAR: if the exponents of a product's rows differ by no more than this, they are taken off before the gradient is known. */
 template <typename real> constexpr int CARRY_THREADS = sizeof(real) == 4 ? 512 : 256;
 enum { CARRY_NONE = -(1 << 30), CARRY_NEAR = 24, CARRY_LEAST = -64 }; /* exponents */
 
-/* One step from g_t to g_{t-1}, a unit in each lane, slowly: for chunks that are redone. *g_c: of a pair, likewise. shared: [K][H]
- * reals. */
+/* Takes one step from g_t to g_{t-1}, a unit in each lane, slowly: for chunks that are redone. *g_c: likewise for c of a pair.
+ * shared: [K][H] reals. */
 template <typename real, template <typename> class cell>
 __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int lane, real g, real *g_c, real *shared) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
@@ -299,8 +299,9 @@ template <typename real, int HP> struct carry_tile {
   real norm[3][LINKS][HP], offset[3][LINKS][HP]; /* of the products' rows; offset: 0 if nothing is injected */
   real by[2][LINKS][HP];                         /* 2^(a row's exponent - top); 0 of a row that is 0 */
   int32_t e[2][LINKS][HP];                       /* exponents of the products' rows, */
-  int32_t top[2][LINKS], range[2][LINKS];        /* the largest one of a row that is not 0, and that less the smallest */
-  real scaled[2][LINKS][HP], sum[2][LINKS][HP];  /* the gradient as it was multiplied, and the result: sum 2^after */
+  int32_t top[2][LINKS],
+      range[2][LINKS]; /* the largest exponent of a row that is not 0, and how far the smallest one is below it */
+  real scaled[2][LINKS][HP], sum[2][LINKS][HP]; /* the gradient as it was multiplied, and the result: sum 2^after */
   int32_t after[2][LINKS];
 };
 
@@ -310,7 +311,7 @@ template <typename real> struct carry_value {
   int32_t e;
 };
 
-/* The exponent of the largest x 2^e of all lanes; CARRY_NONE if all are 0. */
+/* Returns the exponent of the largest x 2^e of all lanes; CARRY_NONE if all are 0. */
 template <typename real> __device__ __forceinline__ int32_t carry_top(real x, int32_t e, bool unit) {
   return __reduce_max_sync(0xffffffffu, unit && x != 0 ? scan_exponent(x) + e : (int32_t)CARRY_NONE);
 }
@@ -363,7 +364,7 @@ __device__ inline bool carry_useless(real scaled, real norm, real offset, real s
   return !(warp_sum(!unit ? (real)0 : isfinite(result) ? left : -(real)INFINITY) >= 0); /* true for NaN */
 }
 
-/* The numbers that a thread carries from memory to a tile: of its products, and of row `lane` of link `warp`. */
+/* The numbers that a thread copies from memory to a tile: its share of the products, and row `lane` of link `warp`. */
 template <typename real, int HP> struct carry_load {
   typedef carry_tile<real, HP> tile;
   enum {
@@ -446,10 +447,10 @@ __device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, i
   return g;
 }
 
-/* The same, faster, where nothing is injected and all products' rows have exponents near each other. A result is scaled by the size
- * of what was multiplied, so that no product waits for the largest number of all lanes. A row's largest entry is within
- * 2^±SCAN_WINDOW: unless the product is useless, the largest scaled result is between 2^-38 and 2^29, and the largest number that
- * is multiplied next at least 2^(-38 - CARRY_NEAR), which is above 2^CARRY_LEAST. */
+/* Does the same faster, where nothing is injected and the exponents of all products' rows are near each other. A result is scaled
+ * by the size of what was multiplied, so that no product waits for the largest number of all lanes. A row's largest entry is
+ * within 2^±SCAN_WINDOW: unless the product is useless, the largest scaled result is between 2^-38 and 2^29, and the largest
+ * number that is multiplied next at least 2^(-38 - CARRY_NEAR), which is above 2^CARRY_LEAST. */
 template <typename real, int HP>
 __device__ __forceinline__ carry_value<real> carry_follow_near(carry_value<real> g, int links, int buffer, int lane,
                                                                carry_tile<real, HP> *tile) {
@@ -544,7 +545,7 @@ __device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<re
   }
 }
 
-/* Writes the result of a link of the last tile, and looks whether its product was useless. */
+/* Writes the result of a link of the last tile, and checks whether its product was useless. */
 template <typename real, int HP>
 __device__ __forceinline__ bool carry_check(const chunk_arrays<real> &s, int64_t batch, int64_t b, int hidden, int64_t p,
                                             int link, int buffer, int buffer3, int lane, const carry_tile<real, HP> *from) {
@@ -567,7 +568,7 @@ __global__ void __launch_bounds__(CARRY_THREADS<real>, 1) bppsa_recurrent_carry(
   typedef carry_tile<real, HP> tile;
   BPPSA_SHARED(tile, memory);
   const int lane = (int)threadIdx.x % WARP_LANES, hidden = (int)c.hidden;
-  /* the same in all lanes of a warp, which the compiler must see */
+  /* a number that the compiler knows to be the same in all lanes of a warp */
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0);
   const int64_t b = blockIdx.x, links = s.links, tiles = (links + tile::LINKS - 1) / tile::LINKS;
   const bool unit = lane < hidden;
@@ -796,7 +797,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   BPPSA_SHARED(real, shared);
   const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
-  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the warp's, for the compiler too */
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the compiler sees that all lanes agree */
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
   const bool works = p < (s.from_zero ? s.links : s.chunks), unit = lane < hidden;
   const int64_t start = works ? c.steps - bppsa_cut(c.steps, s.chunks, p) : 0;

@@ -18,7 +18,7 @@ template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane
   int64_t input_row, state, saved_row; /* reals from one step to the next in each array */
 };
 
-/* Reads the inputs of step i in the next round; ONE: those of all its steps, each in the lanes of its number. */
+/* Reads the inputs of step i of the next round; if ONE, the inputs of all its steps, each in the lanes of its number. */
 template <typename real, int K, int HP, int AHEAD, bool ONE>
 __device__ __forceinline__ void forward_read(int i, int64_t hidden, forward_lane<real, K, HP, AHEAD, ONE> *l) {
   BPPSA_UNROLL
@@ -28,7 +28,8 @@ __device__ __forceinline__ void forward_read(int i, int64_t hidden, forward_lane
   l->input += l->input_row;
 }
 
-/* h_t from h_{t-1} W_hhᵀ and pre_t, x. in: HP reals of shared memory. is_far: l's, or false where it is known to be false. */
+/* Computes h_t from h_{t-1} W_hhᵀ and pre_t, or x. in: HP reals of shared memory. is_far: that of l, or false where it is known
+ * to be false. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int lane, bool is_far, const real x[], real *in,
                                              forward_lane<real, K, HP, AHEAD, ONE> *l) {
@@ -167,8 +168,8 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
   forward_sample<real, cell>(c, (int)threadIdx.x, blockIdx.x, launch_held(memory), &l);
 }
 
-/* h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H], and what is saved to
- * saved [SAVED][H]; c of a pair stays in the GPU's memory, where a thread reads its numbers from cells_in [H] and writes them to
+/* Computes h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H]; what is saved
+ * goes to saved [SAVED][H]. c of a pair stays in the GPU's memory: a thread reads its numbers from cells_in [H] and writes them to
  * cells_out [H], which may be the same array. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
 template <typename real, template <typename> class cell>
 __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const real *w, int64_t row, const real *in, real *out,
@@ -201,7 +202,7 @@ __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const
   }
 }
 
-/* Where W_hhᵀ is read from: `copy`, in shared memory, if it fits. A barrier follows. */
+/* Returns where W_hhᵀ is read from: `copy`, in shared memory, if it fits. A barrier follows. */
 template <typename real>
 __device__ __forceinline__ const real *held_weights(int64_t count, const real *w_t, bool fits, real *copy) {
   for (int64_t at = threadIdx.x; fits && at < count; at += blockDim.x) {

@@ -37,7 +37,7 @@ template <typename real> __device__ inline real with_rest(real e, real x, real r
   return e > 0 ? e - e * copysign((real)1, x) * rest : e;
 }
 
-/* From x to the signed half of σ(x), of which e is exp(-|x|). */
+/* Returns the signed half of σ(x); e is exp(-|x|). */
 template <typename real> __device__ inline real half_of(real x, real e) {
   return copysign(kept_quotient(e, 1 + e), -x);
 }
@@ -49,7 +49,7 @@ template <typename real> __device__ inline real half_of_sum(real x, real rest) {
   return half_of(x, with_rest(exp(-fabs(x)), x, rest));
 }
 
-/* Of a signed half: σ, 1 - σ, σ (1 - σ), and σ g, of which the product with a σ near 1 is g less a small part. */
+/* From a signed half: σ, 1 - σ, σ (1 - σ), and σ g; where σ is near 1, σ g is computed as g less a small part. */
 template <typename real> __device__ inline real gate_of(real s) {
   return s + (signbit(s) ? (real)1 : (real)0);
 }
@@ -87,7 +87,7 @@ template <typename real> struct tanh_parts {
   }
 };
 
-/* From a code to n = base + rest, base being -1, 0 or 1, and 1 - n². */
+/* Reads a code: n = base + rest with base -1, 0 or 1, and 1 - n². */
 template <typename real> struct read_code {
   real base, rest, slope;
 

@@ -17,8 +17,8 @@ struct speculate_memory {
   void *ends[2], *doubtful[2], *aside, *steps, *found, *gaps, *paths, *report;
 };
 
-/* And of one whose phases run on the host (recurrent/walk.h): what lanes are told and have found; a window of their inputs and of
- * what their steps save. Its states are n->forward.scratch. */
+/* The arrays of a pass whose phases run on the host (recurrent/walk.h): what lanes are told and have found; a window of their
+ * inputs and of what their steps save. Its states are n->forward.scratch. */
 struct walk_memory {
   void *items, *found, *inputs, *saved;
 };
@@ -37,7 +37,7 @@ struct recurrent_gpu {
   int64_t chunks;     /* fused: P; 1 for BP */
   int64_t links;      /* their products, all of them where g_0 leaves the network (config.ends) */
   bool prepared;      /* the present layer's products have been queued */
-  bool carried;       /* and the gradients between its chunks */
+  bool carried;       /* the gradients between its chunks have been queued too */
   bool sums;          /* the walk sums weight gradients */
   const void *last;   /* g_T of the top layer if it is not in g, otherwise NULL */
   int64_t *lengths;   /* [B], of the present samples */
@@ -107,7 +107,7 @@ inline bool is_one(const recurrent_network *n) {
   return n->config.input == 1 && n->config.hidden <= CHUNK_HIDDEN;
 }
 
-/* Is delta_x of layer l read by other work? */
+/* Does other work read delta_x of layer l? */
 inline bool wants_delta_x(const recurrent_network *n, int64_t l) {
   return !n->gpu->sums || !is_first(n, l) || n->config.input > 1 || n->config.input_gradients;
 }

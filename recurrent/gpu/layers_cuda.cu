@@ -32,7 +32,7 @@ bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in
   return product(n, p, 1);
 }
 
-/* Parts that the rows of a weight gradient [out][in + 1] are summed in: as many blocks as fill a GPU. */
+/* The number of parts in which the rows of a weight gradient [out][in + 1] are summed: as many blocks as fill a GPU. */
 int64_t parts_of(int64_t rows, int64_t out, int64_t in) {
   const int64_t tiles = divide_up(out, PRODUCT_TILE) * divide_up(in + 1, PRODUCT_TILE);
   const int64_t parts = divide_up(rows, PART_ROWS), most = tiles < MOST_PARTS ? MOST_PARTS / tiles : 1;
@@ -130,7 +130,7 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
     BPPSA_TRY(prepared ? BPPSA_OK : make_products<real>(n, l));
     BPPSA_TRY(carried ? BPPSA_OK : carry_through<real>(n, l));
   }
-  if (carried && c.injected) { /* g_0 has left row 0, which is u_0 again */
+  if (carried && c.injected) { /* g_0 has been read from row 0, which is u_0 again */
     BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)state_bytes(n), stream), "gradients"));
   }
   s.partials = sums ? (real *)n->gpu->partials : NULL;
@@ -138,7 +138,7 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
   return sums ? finish_walk(n, l, c) : BPPSA_OK;
 }
 
-/* Behind a sample's end the Jacobians are 0, so that no product grows there. */
+/* Sets the Jacobians behind a sample's end to 0, so that no product grows there. */
 bppsa_status cut_coefficients(const recurrent_network *n) {
   const int64_t hidden = n->config.hidden;
   for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
@@ -427,7 +427,7 @@ bppsa_status logits(recurrent_network *n) {
   return n->ragged.active && c->loss_all ? bppsa_gpu_cut(n, NULL, c->classes, 0, n->logits, c->classes) : BPPSA_OK;
 }
 
-/* The gradient of the logits: of samples that have lengths with 0 behind their ends (see `seed`). */
+/* Returns the gradient of the logits; for samples that have lengths with 0 behind their ends (see `seed`). */
 const void *head_seed(const recurrent_network *n) {
   return n->ragged.active && n->config.loss_all ? n->ragged.packed : n->seed;
 }
@@ -463,13 +463,13 @@ void *end_of_g(const recurrent_network *n, int64_t rows) {
   return offset(n, n->g, ((n->config.seq_len + 1) * n->batch - rows) * bppsa_recurrent_state_size(n));
 }
 
-/* The gradient of the last states of samples that have lengths, [b][H], to g. */
+/* Writes the gradient of the last states of samples that have lengths, [b][H], to g. */
 bppsa_status scatter_seed(recurrent_network *n, const void *ends) {
   const int64_t hidden = n->config.hidden, state = bppsa_recurrent_state_size(n);
   return bppsa_gpu_scatter_ends(n, ends, hidden, state, hidden, end_of_g(n, n->config.seq_len * n->batch));
 }
 
-/* Of two directions: n->sides.above to the ends of g, or to all of it. */
+/* With two directions: copies n->sides.above to the ends of g, or to all of it. */
 bppsa_status enter_side(recurrent_network *n, int64_t l) {
   const int64_t rows = bppsa_sides_ends(n, l) ? n->batch : n->config.seq_len * n->batch;
   BPPSA_TRY(clear_gradients(n, l));
@@ -504,7 +504,7 @@ bppsa_status seed(recurrent_network *n) {
                  bppsa_recurrent_state_size(n));
 }
 
-/* Gradients of states [T][b][D·H] of samples that have lengths, without what is behind their ends. */
+/* Copies gradients of states [T][b][D·H] of samples that have lengths, with 0 behind their ends. */
 bppsa_status cut_seed(const recurrent_network *n, const void *seed, void *to, int64_t to_row) {
   const int64_t outputs = bppsa_recurrent_outputs(&n->config);
   return bppsa_gpu_cut(n, seed, outputs, outputs, to, to_row);
@@ -517,7 +517,8 @@ bppsa_status put_seed(recurrent_network *n, const void *from) {
   return copy_part(n, rows, from, n->config.hidden, end_of_g(n, rows), bppsa_recurrent_state_size(n), "seed");
 }
 
-/* Only g_T is read where it stands, unless something is added to it, or it is half of a pair. */
+/* Sets the gradients of the top layer's states. g_T alone is read where it stands, unless something is added to it, or it is half
+ * of a pair. */
 bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   if (n->config.bidirectional) {
     int64_t first;
@@ -550,7 +551,7 @@ bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   return n->layers[l].scan != NULL ? OF_TYPE(n, run_scan, n, l) : OF_TYPE(n, run_chunks, n, l, false);
 }
 
-/* Of two directions: to rows without gaps. */
+/* With two directions: writes the gradient of the layer's input to rows without gaps. */
 bppsa_status layer_input_gradient(recurrent_network *n, int64_t l, void *rows) {
   const int64_t input = n->layers[l].input, out = n->cell->gates * n->config.hidden;
   return OF_TYPE(n, input_gradient, n, n->config.seq_len * n->batch, input, out, n->pre, place_of(n, l, W_IH, false), rows,

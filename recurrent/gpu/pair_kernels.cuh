@@ -15,7 +15,8 @@
 
 /* ---- phase 1 ---- */
 
-/* As transition_shape. A row's halves are both in shared memory. D_REALS: A, B, b and e of an item, and a gap for other banks. */
+/* Like transition_shape, but both halves of a row are in shared memory. D_REALS: A, B, b and e of an item, and a gap that moves
+ * the next item to other banks. */
 template <typename real, template <typename> class cell, int HP, int V> struct pair_shape {
   enum {
     K = cell<real>::MATRICES,
@@ -96,7 +97,7 @@ __device__ __forceinline__ void pair_multiply(const real *step, real *x, int hid
   }
 }
 
-/* The first link's rows are the step's own. row: the thread's first. */
+/* Begins with the first link, whose rows are the step's own. row: the thread's first. */
 template <typename real, int HP, int V>
 __device__ __forceinline__ void pair_begin(const real *step, int row, real *x, real (&y)[V][HP]) {
   const real *b = step + 2 * HP * HP, *e = b + HP;
@@ -275,7 +276,8 @@ __device__ __forceinline__ int32_t pair_scale(const pair_value<real> &g, const p
   return top < CARRY_NONE / 2 ? g.e : g.e + top;
 }
 
-/* The steps of chunk p, by the first warp. v: the lane's numbers of the gradient in front of it, and then behind it. */
+/* Takes the gradient through the steps of chunk p, by the first warp. v: the lane's numbers of the gradient in front of the chunk,
+ * then behind it. */
 template <typename real, template <typename> class cell>
 __device__ void pair_redo(const layer_arrays<real> &c, const chunk_arrays<real> &s, int64_t p, int64_t b, int lane, real *shared,
                           real v[2]) {
@@ -289,7 +291,7 @@ __device__ void pair_redo(const layer_arrays<real> &c, const chunk_arrays<real> 
 }
 
 /* carried[p + 1] = carried[p] · product of chunk p + offset, one block for each sample. The first warp scales the gradient, all
- * warps multiply, and the first one sums up, looks whether the product was useless, and redoes the chunk's steps if it was. */
+ * warps multiply; then the first warp sums up, checks whether the product was useless, and redoes the chunk's steps if it was. */
 template <typename real, template <typename> class cell, int HP>
 __global__ void __launch_bounds__(pair_carry_shape<HP>::THREADS)
     bppsa_recurrent_pair_carry(layer_arrays<real> c, chunk_arrays<real> s) {

@@ -33,7 +33,7 @@ template <typename real> speculate_arrays<real> speculate_of(const recurrent_net
   return s;
 }
 
-/* W_hhᵀ, where the layer's own kernels read it from memory; otherwise NULL. */
+/* Returns W_hhᵀ where the layer's own kernels read it from memory; otherwise NULL. */
 template <typename real> real *transposed_of(const recurrent_network *n) {
   return n->config.hidden <= CHUNK_HIDDEN || n->gpu->wide ? NULL : (real *)n->gpu->w_t;
 }
@@ -66,7 +66,7 @@ template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_
              : run_steps(n, c);
 }
 
-/* A window is a batch of lanes for the sequential pass: what it reads is gathered, and what it writes is settled. */
+/* Computes a window, which is a batch of lanes for the sequential pass: gathers what it reads, and settles what it writes. */
 template <typename real>
 bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int64_t count, int64_t steps) {
   const recurrent_gpu *gpu = n->gpu;
@@ -141,7 +141,7 @@ bppsa_status visit_walk(recurrent_network *n, bppsa_recurrent_visit visit, int64
                             : BPPSA_OK;
 }
 
-/* The state in front of the first step of layer l, from h0 [L][b][S] or zeros. */
+/* Sets the state of layer l in front of the first step, from h0 [L][b][S] or zeros. */
 bppsa_status begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
   void *const parts[] = {n->layers[l].h, n->layers[l].c};

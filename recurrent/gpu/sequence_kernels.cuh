@@ -62,7 +62,7 @@ template <typename real> struct drop_rows {
   double dropout;
 };
 
-/* As dropout.c: a block of four random numbers a thread. */
+/* Does what dropout.c does, a thread for each block of four random numbers. */
 template <typename real> __global__ void bppsa_recurrent_drop(drop_rows<real> r) {
   enum { NUMBERS = 4 };
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

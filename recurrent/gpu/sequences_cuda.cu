@@ -1,12 +1,11 @@
 /* Samples of their own lengths, and dropout, on a GPU.
  *
- * All samples of a batch run at the same time, so that the longest one says how long a pass takes. Every sample goes through all T
- * steps: from inputs that are 0 behind its end, and with gradients that are 0 behind it. What it makes of them is replaced by
- * zeros, layer by layer, before something reads it.
+ * All samples of a batch run at the same time, so that the longest one determines how long a pass takes. Every sample goes through
+ * all T steps, with inputs and gradients that are 0 behind its end. What it computes there is replaced by zeros, layer by layer,
+ * before anything reads it.
  *
  * The lengths, and the samples and the step of training that dropout draws by, are read from the caller's memory when the queued
- * work runs, so that a recorded pass finds the present ones.
- */
+ * work runs, so that a recorded pass finds the present ones. */
 #include "core/compute/memory.h"
 #include "recurrent/gpu/layers.cuh"
 #include "recurrent/gpu/sequence_kernels.cuh"

@@ -18,7 +18,7 @@ struct speculate_report {
   bppsa_forward_pause pause;
   int64_t path, rounds, mended, reseeded, tails; /* of the pass, as in bppsa_forward_stats */
   int64_t steps;                                 /* computed */
-  int64_t speculated;                            /* 0: during a pause */
+  int64_t speculated;                            /* 0: the pass ran during a pause */
   double gap;
   int64_t idle;        /* H <= CHUNK_HIDDEN: the pass is one of a pause; the first kernel of each layer writes it */
   speculate_sums sums; /* all 0 between passes, unless the host gave one up between two layers */

@@ -23,11 +23,11 @@ template <typename real> struct any_block {
     in = out;
     out = other;
   }
-  /* The state from which the block goes on. A barrier follows. */
+  /* Loads the state from which the block goes on. A barrier follows. */
   __device__ __forceinline__ void load(const real *state) {
     load(state, in);
   }
-  /* Likewise c of a pair, to numbers of which each thread reads its own alone. */
+  /* Loads c of a pair likewise, to numbers of which each thread reads only its own. */
   __device__ __forceinline__ void load(const real *state, real *to) const {
     for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
       to[j] = state != NULL ? state[j] : 0;
@@ -52,13 +52,13 @@ template <typename real> struct any_block {
   }
 };
 
-/* The block's place aside; c of a pair comes first. */
+/* The block's place in `aside`; c of a pair comes first. */
 template <typename real, template <typename> class cell>
 __device__ __forceinline__ real *any_aside(const speculate_arrays<real> &s, const any_block<real> &k) {
   return s.aside + k.slot * (1 + cell<real>::PAIR + cell<real>::SAVED) * k.hidden;
 }
 
-/* ANEW: as of speculate_chunk. */
+/* ANEW: see speculate_chunk. */
 template <typename real, template <typename> class cell, bool ANEW>
 __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, bool fits) {
   enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED, PAIR = cell<real>::PAIR };
@@ -162,7 +162,7 @@ __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const specul
   return w;
 }
 
-/* As bppsa_recurrent_mend. Most walks take a few steps, for which no copy of W_hhᵀ pays. */
+/* Does what bppsa_recurrent_mend does. Most walks take a few steps, for which no copy of W_hhᵀ pays. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, int phase, int in) {
   enum { PAIR = cell<real>::PAIR };
@@ -176,7 +176,7 @@ __global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<
   k.w = w_t;
   const int64_t state = (1 + PAIR) * k.hidden;
   real *cells = any_aside<real, cell>(s, k);
-  if (place_of_round(s.doubtful, in)[k.slot] != 0) { /* never of chunk 0 */
+  if (place_of_round(s.doubtful, in)[k.slot] != 0) { /* chunk 0 is never doubtful */
     const real *before = place_of_round(s.ends, in) + (k.slot - c.batch) * state;
     k.load(before);
     if constexpr (PAIR) {
@@ -205,7 +205,7 @@ __global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<
   }
 }
 
-/* As tail_sample; a block for each sample. */
+/* Does what tail_sample does; a block for each sample. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_any_tail(layer_arrays<real> c, speculate_arrays<real> s, const real *w_t, bool fits, int in) {
   enum { K = cell<real>::MATRICES, PHASE = SPECULATE_PHASES - 1 };

@@ -35,8 +35,8 @@ __device__ __forceinline__ bool same_bits(double a, double b) {
   return __double_as_longlong(a) == __double_as_longlong(b);
 }
 
-/* How far the new state of a unit is from the stored one: h, and of a pair c, which has no bound, relative to max(1, |c|). 0 where
- * both have the same bits; NaN where they cannot be compared. */
+/* Returns how far the new state of a unit is from the stored one: h, and of a pair c, which is not bounded, relative to max(1,
+ * |c|). 0 where both have the same bits; NaN where they cannot be compared. */
 template <bool PAIR, typename real>
 __device__ __forceinline__ real unit_distance(real h, real stored, real c, real stored_c, bool *same) {
   *same = same_bits(h, stored) && (!PAIR || same_bits(c, stored_c));
@@ -48,12 +48,13 @@ __device__ __forceinline__ real unit_distance(real h, real stored, real c, real 
   return distance;
 }
 
-/* One of the two places of ends and doubts. An index that is no constant would put all of the kernel's parameters on the stack. */
+/* Returns one of the two places of ends and doubts. A variable index would put all of the kernel's parameters on the stack. */
 template <typename T> __device__ __forceinline__ T *place_of_round(T *const places[2], int place) {
   return place == 0 ? places[0] : places[1];
 }
 
-/* The first chunk from `from` on for which `is` holds; C: none. A warp asks for 32 chunks at once. The same in all its lanes. */
+/* Finds the first chunk from `from` on for which `is` holds; C: none. A warp asks for 32 chunks at once. The result is the same in
+ * all its lanes. */
 template <typename predicate>
 __device__ __forceinline__ int64_t first_chunk(int64_t from, int64_t chunks, int lane, const predicate &is) {
   for (; from < chunks; from += WARP_LANES) {
@@ -70,7 +71,7 @@ __device__ __forceinline__ int64_t first_chunk(int64_t from, int64_t chunks, int
   return chunks;
 }
 
-/* The first chunk of sample b that moved far in the first round; C: none. */
+/* Finds the first chunk of sample b that moved far in the first round; C: none. */
 template <typename real>
 __device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b) {
   const int *found = s.found + s.chunks * c.batch;
@@ -78,7 +79,7 @@ __device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays
                      [&](int64_t chunk) { return chunk > 0 && (found[chunk * c.batch + b] & SPECULATE_FAR) != 0; });
 }
 
-/* The next chunk of sample b, from `from` on, that the rounds left doubtful; C: none. */
+/* Finds the next chunk of sample b, from `from` on, that the rounds left doubtful; C: none. */
 template <typename real>
 __device__ __forceinline__ int64_t next_doubtful(const speculate_arrays<real> &s, int in, int64_t from, int lane, int64_t batch,
                                                  int64_t b) {
@@ -86,15 +87,15 @@ __device__ __forceinline__ int64_t next_doubtful(const speculate_arrays<real> &s
   return first_chunk(from, s.chunks, lane, [&](int64_t chunk) { return doubtful[chunk * batch + b] != 0; });
 }
 
-/* The tail writes what it did with the chunks that it walks through. This clears a chunk's numbers beforehand. */
+/* Clears a chunk's numbers before the tail writes what it did with the chunks that it walks through. */
 template <typename real>
 __device__ __forceinline__ void clear_tail(const speculate_arrays<real> &s, int64_t slot, int64_t batch) {
   const int64_t item = (SPECULATE_PHASES - 1) * s.chunks * batch + slot;
   s.steps[item] = s.found[item] = 0;
 }
 
-/* Chunk p of sample b from W steps early. ANEW: of the chunks from `from` on, none of which begins in front of that chunk, whose
- * first state follows from the end of the chunk in front of it; the chunks before it are left as they are. */
+/* Speculates chunk p of sample b, from W steps early. ANEW: only for the chunks from `from` on, and none begins in front of chunk
+ * `from`, whose first state follows from the end of the chunk in front of it; the chunks before it stay as they are. */
 template <bool ANEW, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void speculate_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t p,
                                                 int64_t b, int64_t from, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
@@ -157,8 +158,8 @@ template <typename real> __device__ __forceinline__ bool warp_within(bool same, 
   return !__any_sync(0xffffffffu, !(same || (tolerance > 0 && isfinite(most) && (double)distance <= most)));
 }
 
-/* Does a walk stop at step t? is_within(tolerance): is the new state as close to the stored one, for all threads alike? It is asked
- * twice at most, in a loop, so that its code and registers are there once. since: as of bppsa_walk_settles. */
+/* Does a walk stop at step t? is_within(tolerance) says, alike for all threads, whether the new state is as close to the stored
+ * one. It is called at most twice, in a loop, so that its code and registers exist once. since: see bppsa_walk_settles. */
 template <typename real, typename test>
 __device__ __forceinline__ bool walk_stops(const speculate_arrays<real> &s, bool first, int64_t t, const test &is_within,
                                            int64_t *since) {
@@ -209,7 +210,7 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
     const auto is_within = [=](double tolerance) { return warp_within(same, distance, unit, tolerance); };
     ++w.steps;
     if (walk_stops(s, t == begin, t, is_within, &since)) {
-      *place = stored; /* and what was saved with this step belongs to the state in front of it */
+      *place = stored; /* what was saved with this step belongs to the state in front of it */
       if constexpr (PAIR) {
         *place_c = stored_c;
       }
@@ -233,8 +234,8 @@ __device__ __forceinline__ void prepare_once(const layer_arrays<real> &c, int la
   }
 }
 
-/* A round, in phase `phase`, for chunk p of sample b. `in`: where the ends and doubts before it are. *prepared: the lane has its
- * weights. */
+/* Computes a round, in phase `phase`, for chunk p of sample b. `in`: the place of the ends and doubts before it. *prepared: the
+ * lane has its weights. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t p,
                                            int64_t b, int phase, int in, real *shared, bool *prepared,
@@ -244,7 +245,7 @@ __device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const sp
   const int64_t end = slot * (1 + PAIR) * hidden + j, before = (slot - c.batch) * (1 + PAIR) * hidden + j;
   walked<real> w = {};
   real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * hidden] : 0;
-  if (place_of_round(s.doubtful, in)[slot] != 0) { /* never of chunk 0 */
+  if (place_of_round(s.doubtful, in)[slot] != 0) { /* chunk 0 is never doubtful */
     prepare_once<real, cell>(c, lane, shared, prepared, l);
     l->h = place_of_round(s.ends, in)[before];
     l->c = PAIR ? place_of_round(s.ends, in)[before + PAIR * hidden] : 0;
@@ -267,7 +268,7 @@ __device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const sp
   s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
 }
 
-/* The first round, which most chunks have no other behind. */
+/* The first round; for most chunks it is the only one. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s) {
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
@@ -282,7 +283,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_mend(layer_arrays<
   mend_chunk<real, cell>(c, s, (int)threadIdx.x, slot / c.batch, slot % c.batch, 1, 0, shared, &prepared, &l);
 }
 
-/* What is still doubtful of sample b, one chunk after the other. */
+/* Walks through what is still doubtful of sample b, one chunk after the other. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void tail_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
                                             int in, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
@@ -307,7 +308,7 @@ __device__ __forceinline__ void tail_sample(const layer_arrays<real> &c, const s
   }
 }
 
-/* A round's number belongs to its phase. */
+/* Returns the number of the round that a phase is. */
 __device__ __forceinline__ int round_of(int phase) {
   return phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
 }
@@ -364,8 +365,8 @@ __device__ __forceinline__ void sum_sample(const layer_arrays<real> &c, const sp
   }
 }
 
-/* A warp tells what it has to tell of sample b; ran: the phases that there were, a bit for each, none during a pause. The warp
- * that is the last of the last layer writes the report, and decides about pauses. */
+/* A warp adds what it knows of sample b to the report. ran: a bit for each phase that ran, none during a pause. The last warp of
+ * the last layer completes the report, and decides about pauses. */
 template <typename real>
 __device__ __forceinline__ void report_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b,
                                               unsigned ran, bool first, bool last) {
@@ -406,7 +407,7 @@ __device__ __forceinline__ void report_sample(const layer_arrays<real> &c, const
   *r = report; /* with sums of 0 */
 }
 
-/* Tells what the phases in `ran` did with each sample, a warp for each. */
+/* Reports what the phases in `ran` did with each sample, a warp for each. */
 template <typename real>
 __global__ void __launch_bounds__(CHUNK_THREADS)
     bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, unsigned ran, bool first, bool last) {
@@ -430,7 +431,7 @@ __device__ __forceinline__ bool any_doubtful(const speculate_arrays<real> &s, in
   return __any_sync(0xffffffffu, any) != 0;
 }
 
-/* At most, warps and threads of a block, and blocks of a sample. */
+/* The most warps and threads of a block, and the most blocks of a sample. */
 enum { REST_WARPS = 8, REST_THREADS = REST_WARPS * WARP_LANES, REST_CLUSTER = 8 };
 
 /* A barrier of a sample's warps, behind which each sees what all have written. */
@@ -442,10 +443,10 @@ __device__ __forceinline__ void rest_meet(int cluster) {
   }
 }
 
-/* All that the first round left to do, `cluster` blocks for each sample, whose warps take its chunks in turn. Most samples have
- * nothing left; so this is one launch, whose phases end at barriers of a sample's own warps: speculation anew, further rounds, the
- * tail by one of the warps, and what there is to tell. During a pause the one warp takes the sample through all steps. Every phase
- * reads the weights again, so that registers hold them only during a phase. */
+/* Does all that the first round left to do, with `cluster` blocks for each sample, whose warps take its chunks in turn. Most
+ * samples have nothing left, so this is one launch, whose phases end at barriers of a sample's own warps: speculation anew,
+ * further rounds, the tail by one of the warps, and the report. During a pause that warp takes the sample through all steps. Every
+ * phase reads the weights again, so that registers hold them only during a phase. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(REST_THREADS, 1)
     bppsa_recurrent_rest(layer_arrays<real> c, speculate_arrays<real> s, int cluster, int rounds, bool first, bool last) {

@@ -1,17 +1,17 @@
 /* The parallel forward pass (recurrent/parallel_forward.h) of a wide layer, 32 < H <= 512: the phases of speculate_kernels.cuh,
- * with a block or a cluster of blocks for each chunk and sample, as wide_kernels.cuh has one for each sample. A step is computed as
- * there, so that it has the bits of the sequential pass.
+ * with a block or a cluster of blocks for each chunk and sample, as wide_kernels.cuh has one for each sample. A step is computed
+ * as there, so that it has the bits of the sequential pass.
  *
- * A walk that mends needs to know of all units whether their new states agree with the stored ones. Each unit hands out, beside its
- * new state, how far it is from the stored one; so every warp of every block decides by the same numbers, one step later, when it
- * has received them. By then the step is stored already: if it turns out to agree, its units put the stored state back. */
+ * A walk that mends needs to know of all units whether their new states agree with the stored ones. Each unit sends its new state
+ * and how far it is from the stored one. So every warp of every block decides by the same numbers, one step later, when it has
+ * received them. By then the step is stored already: if it turns out to agree, its units put the stored state back. */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_WIDE_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_WIDE_CUH
 
 #include "recurrent/gpu/speculate_kernels.cuh"
 #include "recurrent/gpu/wide_kernels.cuh"
 
-/* The shape of a walk: two numbers of each unit travel, its state and a distance. */
+/* The shape of a walk: each unit sends two numbers, its state and a distance. */
 template <typename real, int K, int SIZE> struct wide_walk_shape : wide_shape<real, K, SIZE, false> {
   typedef wide_shape<real, K, SIZE, false> base;
   static constexpr int COUNT = 2 * base::HP, GATES = WIDE_AHEAD * COUNT * (int)sizeof(real),
@@ -35,7 +35,7 @@ template <typename real, typename shape> struct wide_item {
   }
 };
 
-/* ANEW: as of speculate_chunk. */
+/* ANEW: see speculate_chunk. */
 template <typename real, template <typename> class cell, typename shape, bool ANEW>
 __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
   l.finish();
 }
 
-/* The largest of HP numbers, or 0; NaN is passed over. The same in all threads. SIZE: of their absolute values. */
+/* Returns the largest of HP numbers, or 0; NaN is passed over. It is the same in all threads. SIZE: of their absolute values. */
 template <bool SIZE, int HP, typename real> __device__ __forceinline__ real wide_largest(const real *numbers) {
   real largest = 0;
   BPPSA_UNROLL
@@ -95,8 +95,8 @@ template <bool SIZE, int HP, typename real> __device__ __forceinline__ real wide
   return warp_largest(largest);
 }
 
-/* Do all units agree to a tolerance? in: their states, and HP behind, how far each is from the stored one; negative: the same bits,
- * as of places without a unit. */
+/* Do all units agree to a tolerance? in: their states, and HP behind them how far each is from the stored one; negative: the bits
+ * are the same, as they are where there is no unit. */
 template <typename real, typename shape>
 __device__ __forceinline__ bool wide_agrees(const layer_arrays<real> &c, const real *in, double tolerance) {
   const real *distances = in + shape::HP;
@@ -136,7 +136,7 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
       const real most = agrees || t == end ? wide_largest<false, shape::HP>(in + shape::HP) : 0;
       if (agrees) {
         if (i.writes) {
-          *place = stored; /* and what was saved with this step belongs to the state in front of it */
+          *place = stored; /* what was saved with this step belongs to the state in front of it */
           if constexpr (PAIR) {
             c.cells[(t * c.batch + i.b) * c.hidden + i.j] = stored_c;
           }
@@ -185,7 +185,7 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
   return w;
 }
 
-/* As bppsa_recurrent_mend. */
+/* Does what bppsa_recurrent_mend does. */
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS)
     bppsa_recurrent_wide_mend(layer_arrays<real> c, speculate_arrays<real> s, int phase, int in) {
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(shape::THREADS)
   walked<real> w = {};
   const int64_t end = i.slot * (1 + PAIR) * c.hidden + i.j, before = (i.slot - c.batch) * (1 + PAIR) * c.hidden + i.j;
   real last = place_of_round(s.ends, in)[end], last_c = PAIR ? place_of_round(s.ends, in)[end + PAIR * c.hidden] : 0;
-  if (place_of_round(s.doubtful, in)[i.slot] != 0) { /* never of chunk 0 */
+  if (place_of_round(s.doubtful, in)[i.slot] != 0) { /* chunk 0 is never doubtful */
     unsigned exchanges = 0;
     wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, cell<real>::FAR, &f);
     f.h = place_of_round(s.ends, in)[before];
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(shape::THREADS)
   l.finish();
 }
 
-/* As tail_sample. */
+/* Does what tail_sample does. */
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS)
     bppsa_recurrent_wide_tail(layer_arrays<real> c, speculate_arrays<real> s, int in) {

@@ -29,7 +29,7 @@ static bppsa_walk_item item_of(const walk *w, const lane *l) {
   return item;
 }
 
-/* Takes a lane that guesses through a window. True: it goes on. */
+/* Takes a lane that guesses through a window. Returns true if it goes on. */
 static bool settle_guess(const walk *w, int64_t steps, lane *l) {
   const int64_t stop = bppsa_walk_stop(w, l), taken = stop - l->at < steps ? stop - l->at : steps;
   l->steps += taken;
@@ -40,7 +40,7 @@ static bool settle_guess(const walk *w, int64_t steps, lane *l) {
   return l->at < stop;
 }
 
-/* The same of a lane that compares, as far as the GPU has found. */
+/* The same for a lane that compares, as far as the GPU has found. */
 static bool settle_mend(const walk *w, const bppsa_walk_found *found, lane *l) {
   const bool first = l->at == bppsa_walk_chunk_begin(w->n, l->chunk);
   const int64_t changed = found->steps - found->agreed;
@@ -65,7 +65,7 @@ static bool settle_mend(const walk *w, const bppsa_walk_found *found, lane *l) {
   return true;
 }
 
-/* Steps of the next window; before: of the latest, 0 at first. */
+/* Returns the number of steps of the next window; before: that of the latest one, 0 at first. */
 static int64_t window_steps(const walk *w, int64_t count, int64_t before) {
   const recurrent_forward *f = &w->n->forward;
   const int64_t *members = f->members;

@@ -33,7 +33,7 @@ struct walk_look {
   bool rounding, within, near;
 };
 
-/* What the lane's steps come to: the first one that agrees, or -1; how far the state of that step, or of the last one, is away. */
+/* What the lane's steps show: the first one that agrees, or -1; how far the state of that step, or of the last one, is away. */
 struct walk_verdict {
   int64_t agrees, since;
   double distance;

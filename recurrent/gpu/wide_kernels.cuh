@@ -106,7 +106,7 @@ template <typename real, typename shape> struct wide_lane {
       cluster_meet();
     }
   }
-  /* Number `k` of the thread's unit, for all blocks. */
+  /* Sends number `k` of the thread's unit to all blocks. */
   __device__ __forceinline__ void hand_out(int buffer, int k, real value) const {
     const int place = buffer * shape::COUNT + k * shape::HP + unit;
     if constexpr (shape::CLUSTER > 1) {
@@ -121,7 +121,7 @@ template <typename real, typename shape> struct wide_lane {
       in[place] = value;
     }
   }
-  /* For all numbers of a step. `round`: which use of the buffer it is. */
+  /* Waits for all numbers of a step. `round`: which use of the buffer it is. */
   __device__ __forceinline__ void await(int buffer, unsigned round) const {
     if constexpr (shape::CLUSTER > 1) {
       cluster_gate_wait(&gates[buffer], round % 2);
@@ -132,7 +132,7 @@ template <typename real, typename shape> struct wide_lane {
       __syncthreads();
     }
   }
-  /* No block ends while others may send to it. */
+  /* Waits until no other block can send to this one, so that it may end. */
   __device__ __forceinline__ void finish() const {
     if constexpr (shape::CLUSTER > 1) {
       cluster_meet();
@@ -249,8 +249,8 @@ template <typename real, int K, typename shape> struct wide_forward_lane {
   int64_t quiet; /* steps whose results are not stored, before all others */
 };
 
-/* WIDE_AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all steps, and no bias has a far part;
- * otherwise `left` are left. QUIET: the first steps are not stored. */
+/* Computes WIDE_AHEAD steps, and reads for the next ones. WHOLE: this round and the next have all steps, and no bias has a far
+ * part; otherwise `left` steps are left. QUIET: the first steps are not stored. */
 template <bool WHOLE, bool QUIET, typename real, template <typename> class cell, typename shape, int K>
 __device__ __forceinline__ void wide_forward_round(const layer_arrays<real> &c, int64_t left, unsigned round,
                                                    const wide_lane<real, shape> &l, wide_forward_lane<real, K, shape> *s) {
@@ -333,7 +333,7 @@ __device__ __forceinline__ void wide_forward_run(const layer_arrays<real> &c, in
   }
 }
 
-/* h_1 .. h_T and what is saved, from h_0 and pre. */
+/* Computes h_1 .. h_T and what is saved, from h_0 and pre. */
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_forward(layer_arrays<real> c) {
   enum { K = cell<real>::MATRICES };
@@ -372,8 +372,8 @@ __device__ __forceinline__ void wide_walk_read(int i, int ahead, wide_walk_lane<
   s->u_c[i] = cell<real>::PAIR && s->reads_u ? *(s->g_to - ahead * s->g_row + s->hidden) : 0;
 }
 
-/* WIDE_AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all steps; otherwise `left` are left,
- * the last of them the first of all steps. */
+/* Computes WIDE_AHEAD steps, and reads for the next ones. WHOLE: this round and the next have all steps; otherwise `left` steps
+ * are left, of which the last is the sequence's first. */
 template <bool WHOLE, typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigned round, const wide_lane<real, shape> &l,
                                                 wide_walk_lane<real, cell, shape> *s) {
@@ -425,7 +425,7 @@ __device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigne
   }
 }
 
-/* g_{t-1} from g_t, and as far as they are wanted the deltas, g and g_0. */
+/* Computes g_{t-1} from g_t, and the deltas, g and g_0 where they are wanted. */
 template <typename real, template <typename> class cell, typename shape>
 __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_walk(layer_arrays<real> c) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };

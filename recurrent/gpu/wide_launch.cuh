@@ -77,7 +77,7 @@ template <typename real, template <typename> class cell> bppsa_status wide_runs(
     }                                                                                                                            \
   } while (0)
 
-/* The phases of a wide layer's parallel forward pass, and the sequential pass, which runs during a pause. */
+/* Launches the phases of a wide layer's parallel forward pass, or the sequential pass, which runs during a pause. */
 template <typename real, template <typename> class cell>
 bppsa_status wide_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds) {
   const bppsa_status otherwise = BPPSA_ERR_UNSUPPORTED; /* never: wide_runs has said so */

@@ -41,6 +41,27 @@ static inline void walk_both(const char *line, const char *product, int least) {
   walk(bppsa_alloc_fail_once, line, product, least);
 }
 
+/* The same for a benchmark with one document, whose later allocations are much alike: behind the first 250 the steps from one to
+ * the next grow. A run that fails prints nothing of the document. `check` (NULL: none) is called behind every run with its exit
+ * code. Returns how many runs failed. */
+static inline int64_t walk_document(const char *line, void (*check)(int code)) {
+  int64_t failures = 0;
+  int code = 1;
+  for (int64_t call = 1; code != 0; call += call < 250 ? 1 : 1 + call / 8) {
+    bppsa_alloc_fail_at(call);
+    run_result result = run("%s", line); /* checks that nothing is left alive */
+    bppsa_alloc_fail_at(0);
+    code = result.code;
+    assert_true(code == 0 || (code == 1 && result.out[0] == '\0' && strchr(result.err, '\n') != NULL));
+    failures += code == 1;
+    release(&result);
+    if (check != NULL) {
+      check(code);
+    }
+  }
+  return failures;
+}
+
 /* The same for a benchmark, whose later calls write rows that are all alike: of its allocations up to `dense` every `often`-th
  * fails with all behind it, of the others every `seldom`-th. On every push an eighth of these. At most `most` calls. */
 static inline void walk_benchmark(const char *line, int64_t often, int64_t dense, int64_t seldom, int64_t most) {

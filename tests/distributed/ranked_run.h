@@ -169,8 +169,8 @@ static inline bppsa_dataset *bits(int64_t samples, int64_t steps, bool every_ste
   options.samples = samples;
   options.seq_len = steps;
   options.labels_per_step = every_step;
-  options.ignores = ignores;
-  options.ignored = 3;
+  options.objective.ignores = ignores;
+  options.objective.ignored = 3;
   bppsa_dataset *dataset = NULL;
   assert_int_equal(bppsa_dataset_create("bitstream", &options, &dataset), BPPSA_OK);
   return dataset;

@@ -1,5 +1,5 @@
-/* A chain cut over the ranks of a communicator: what a rank does, and the formulas of docs/ranks.md. For threads (test_scan.c), for
- * MPI (mpi_scan.c) and for GPUs (test_scan_device.c): a check that fails is an error of the rank. */
+/* A chain cut over the ranks of a communicator: what a rank does, and the formulas of docs/ranks.md. For threads
+ * (test_scan_ranks.c), for MPI (mpi_scan.c) and for GPUs (test_scan_device.c): a check that fails is an error of the rank. */
 #ifndef BPPSA_TESTS_DISTRIBUTED_SCAN_RANKS_H
 #define BPPSA_TESTS_DISTRIBUTED_SCAN_RANKS_H
 

@@ -1,5 +1,5 @@
 /* A recurrent network cut along time on the ranks of a communicator, against the textbook's gradients of the whole sequence, in
- * float64. For threads (test_split_time.c) and for MPI (mpi_ranks.c): a check that fails is an error of the rank. */
+ * float64. For threads (test_split_time.c) and for MPI (mpi_split_time.c): a check that fails is an error of the rank. */
 #ifndef BPPSA_TESTS_DISTRIBUTED_SPLIT_PROBLEM_H
 #define BPPSA_TESTS_DISTRIBUTED_SPLIT_PROBLEM_H
 

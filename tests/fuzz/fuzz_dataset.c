@@ -15,6 +15,7 @@
 /* Fills a batch of the first and the last sample, and its targets. */
 static void fill(const bppsa_dataset *d, bppsa_dtype dtype) {
   const int64_t indices[2] = {0, d->samples - 1};
+  const bool real = bppsa_objective_real(&d->objective);
   int64_t shape[4];
   bppsa_buffer x = {0}, targets = {0};
   const int32_t ndim = bppsa_dataset_shape(d, 2, shape);
@@ -22,15 +23,15 @@ static void fill(const bppsa_dataset *d, bppsa_dtype dtype) {
   int64_t *labels = bppsa_calloc(2 * d->seq_len, sizeof *labels);
   FUZZ_CHECK(labels != NULL);
   const bool finite = bppsa_dataset_check(d, dtype) == BPPSA_OK;
-  FUZZ_CHECK(bppsa_dataset_fill(d, NULL, 2, indices, &x.view, d->real_targets ? NULL : labels) == BPPSA_OK);
+  FUZZ_CHECK(bppsa_dataset_fill(d, NULL, 2, indices, &x.view, real ? NULL : labels) == BPPSA_OK);
   for (int64_t i = 0; finite && i < bppsa_view_count(&x.view); ++i) {
     const double value = bppsa_view_get(&x.view, i);
     FUZZ_CHECK(value - value == 0);
   }
-  for (int64_t i = 0; !d->real_targets && i < 2 * (d->labels_per_step ? d->seq_len : 1); ++i) {
-    FUZZ_CHECK((d->ignores && labels[i] == d->ignored) || (labels[i] >= 0 && labels[i] < d->classes));
+  for (int64_t i = 0; !real && i < 2 * (d->labels_per_step ? d->seq_len : 1); ++i) {
+    FUZZ_CHECK((d->objective.ignores && labels[i] == d->objective.ignored) || (labels[i] >= 0 && labels[i] < d->classes));
   }
-  if (d->real_targets) {
+  if (real) {
     const int64_t wide[3] = {d->seq_len, 2, d->classes};
     FUZZ_CHECK(bppsa_buffer_create(NULL, dtype, d->labels_per_step ? 3 : 2, d->labels_per_step ? wide : wide + 1, &targets) ==
                BPPSA_OK);
@@ -87,9 +88,9 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   bppsa_dataset *dataset = NULL;
   bppsa_dataset_options options = bppsa_dataset_options_default();
   options.labels_per_step = (input->options & 1) != 0;
-  options.real_targets = (input->options & 2) != 0;
-  options.ignores = (input->options & 4) != 0;
-  options.ignored = -100;
+  options.objective.kind = (input->options & 2) != 0 ? BPPSA_LOSS_SQUARED : BPPSA_LOSS_CROSS_ENTROPY;
+  options.objective.ignores = (input->options & 4) != 0;
+  options.objective.ignored = -100;
   fuzz_write_array(x, "x.npy", &input->part[0]);
   fuzz_write_array(y, "y.npy", &input->part[2]);
   snprintf(spec, sizeof spec, "npy:%s,%s", x, y);

@@ -6,7 +6,7 @@
 
 #include "cnn/chain.h"
 #include "core/base/alloc.h"
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_executor.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char network_text[] =
@@ -17,17 +17,18 @@ enum { WORDS = PIPELINE_HEADER / 8 };
 
 /* The header that RECV `id` expects for its micro-batch, found word by word: no other one passes. */
 static void expected_header(const bppsa_pipeline *p, int64_t id, int64_t micro, int64_t header[WORDS]) {
-  const bppsa_schedule_op *send = &p->list->ops[p->transfers[id].other], *source = &p->list->ops[p->list->deps[send->deps]];
-  const bool gradients = p->transfers[id].gradients;
+  const bppsa_schedule *list = p->plan.list;
+  const bppsa_schedule_op *send = &list->ops[pipeline_partner_of(&p->plan, id)], *source = &list->ops[list->deps[send->deps]];
+  const bool gradients = source->kind != BPPSA_KIND_F;
   bool reads = false;
   for (int64_t layer = source->layer; layer < source->layer + source->layers; ++layer) {
-    reads = reads || p->chain->layer[layer].parameters > 0;
+    reads = reads || p->plan.chain->layer[layer].parameters > 0;
   }
   memset(header, 0, PIPELINE_HEADER);
   header[0] = gradients ? PIPELINE_GRADIENTS : PIPELINE_VALUES;
   header[1] = gradients ? send->layer : send->layer + send->layers;
   header[2] = micro;
-  header[3] = p->micro[micro].update;
+  header[3] = p->plan.micro[micro].update;
   header[4] = reads ? source->weight_version : -1;
 }
 
@@ -52,9 +53,9 @@ static bool compare(const bppsa_pipeline *p, const fuzz_input *input, int64_t id
 
 static bppsa_status compare_all(const bppsa_pipeline *p, const fuzz_input *input) {
   bool found = false;
-  for (int64_t id = 0; id < p->list->count; ++id) {
-    const bppsa_schedule_op *op = &p->list->ops[id];
-    const pipeline_span span = pipeline_span_of(p, op);
+  for (int64_t id = 0; id < p->plan.list->count; ++id) {
+    const bppsa_schedule_op *op = &p->plan.list->ops[id];
+    const pipeline_span span = pipeline_span_of(&p->plan, op);
     for (int64_t micro = span.first; op->kind == BPPSA_KIND_RECV && micro < span.end; ++micro) {
       found = compare(p, input, id, micro) || found;
     }

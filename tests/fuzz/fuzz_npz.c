@@ -1,4 +1,4 @@
-/* Readers: core/files/archive.c, core/files/npy_archive.c, jacobian/npz.c, jacobian/file.c. Options: 0 the part is a file.
+/* Readers: core/files/archive.c, core/files/npy_archive.c, jacobian/sparse_npz.c, jacobian/file.c. Options: 0 the part is a file.
  * Otherwise five parts are the members, in SciPy's order, of an archive that is made of them with right checksums; bit 1: deflated;
  * bit 2: the lengths in the directory are those that the sixth part gives. */
 #include <string.h>

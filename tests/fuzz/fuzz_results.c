@@ -1,12 +1,11 @@
-/* Readers: the results of a benchmark (figures/measured.c), what an interrupted run of figures kept (figures/keep.c), and the
- * documents of earlier points (bench/harness/outlook.c). The part is the document. */
+/* Readers: the results of a benchmark (figures/measured_rows.c), what an interrupted run of figures kept
+ * (figures/keep_measurements.c), and the documents of earlier points (bench/harness/outlook.c). The part is the document. */
 #include <string.h>
 
 #include "bench/harness/outlook.h"
-#include "figures/keep.h"
-#include "figures/measured.h"
-#include "figures/out_of_order.h"
-#include "figures/ranks.h"
+#include "figures/drawn_rows.h"
+#include "figures/keep_measurements.h"
+#include "figures/measured_rows.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Judges a rival by the rows of a file of documents. */

@@ -14,6 +14,9 @@ import subprocess
 import sys
 from decimal import Decimal
 
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "bench", "scripts"))
+from program import save_npy  # noqa: E402
+
 program, directory = sys.argv[1:3]
 os.makedirs(directory, exist_ok=True)
 decimal.getcontext().prec = 80
@@ -40,11 +43,8 @@ def tanh_slope(x):
 
 
 def write_npy(name, dtype, values):
-    head = ("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }" % (TYPES[dtype][0], len(values))).ljust(117) + "\n"
     path = os.path.join(directory, name)
-    with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
-        file.write(struct.pack("<%d%s" % (len(values), TYPES[dtype][1]), *values))
+    save_npy(path, TYPES[dtype][0], (len(values),), values)
     return path
 
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "jacobian/jacobian.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "tests/core/helpers.h"
 #include "tests/jacobian/problems.h"
 #include "tests/support/support.h"

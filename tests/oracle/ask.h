@@ -99,7 +99,7 @@ static inline void check_waiting(const bppsa_oracle_row *row, double compute, do
   assert_int_equal(row->limit, limit);
 }
 
-/* Of a strategy in which nobody waits. */
+/* Compares a row in which no processor waits. */
 static inline void check(const bppsa_oracle_row *row, double compute, double communication, double memory, int64_t limit) {
   check_waiting(row, compute, communication, 0, memory, limit);
 }

@@ -9,7 +9,7 @@
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "scan/method.h"
-#include "tests/recurrent/recurrent_calls.h"
+#include "tests/recurrent/called_network.h"
 
 /* ---- forward passes ---- */
 

@@ -1,11 +1,13 @@
-/* Gradients of one step of a GRU and an LSTM whose gates are far open or closed, number by number against long double: biases of
- * each gate from -80 to 80. Wherever a gradient is a normal number of its type it must have its digits. On a processor with every
- * instruction set's kernels; BPPSA_TEST_DEVICE names another device.
+/* Gradients of one step of an RNN, a GRU and an LSTM whose gates are far open or closed, number by number against long double:
+ * biases of each gate from -80 to 80. Wherever a gradient is a normal number of its type it must have its digits; the RNN's passes
+ * compute 1 - h² from a rounded h and may err by its roundings. The tests run the kernels of every instruction set, or those of
+ * the device that BPPSA_TEST_DEVICE names. The factors of the one-step Jacobian (bppsa_step) are compared with the same numbers,
+ * so the three statements of a cell's factors agree.
  *
  * Sample j has a seed for unit j alone, and W_hh is diagonal, so that every number of the biases' and weights' gradients is one
  * product. In one test all numbers but biases are multiples of 1/16, so that pre-activations are not rounded, except r m next to a
- * bias of n: in half of the points m is 0. In the other no number is a multiple of anything, and both biases of each gate take
- * their turns. */
+ * bias of n: in half of the points m is 0. In the other the numbers have digits to the type's end, and each gate's two biases are
+ * made large in turn. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,15 +19,18 @@
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "recurrent/recurrent.h"
+#include "rnn/rnn.h"
 #include "tests/support/support.h"
 
 enum { MOST_GATES = 4, MOST_HIDDEN = 40 };
 
-/* One unit and sample: what goes in, and the gradients of x W_ihᵀ + b_ih, of h W_hhᵀ + b_hh and of the state, without what goes
- * through W_hh. rounded: by how many roundings of the type each gate's gradients may err, because a sum may cancel. */
+/* One unit and sample: its inputs, and the gradients of x W_ihᵀ + b_ih, of h W_hhᵀ + b_hh and of the state, of which the last
+ * leaves out the part that goes through W_hh. rounded: by how many roundings of the type each gate's gradients may err, because a
+ * sum may cancel. */
 typedef struct {
   double bias[MOST_GATES], bias_hh[MOST_GATES], w_ih, w_hh[MOST_GATES], x, h, c, seed;
-  long double to_x[MOST_GATES], to_h[MOST_GATES], own, own_c, rounded[MOST_GATES], apart; /* apart: of a GRU h - n */
+  long double to_x[MOST_GATES], to_h[MOST_GATES], own, own_c, rounded[MOST_GATES];
+  long double apart, to_c; /* apart: h - n of a GRU; to_c: the gradient of an LSTM's c */
 } point;
 
 static long double sigmoid_of(long double x) {
@@ -50,6 +55,17 @@ static long double cancelled(long double a, long double b) {
   return (fabsl(a) + fabsl(b)) / fabsl(a + b);
 }
 
+/* The equations of rnn/rnn.h. */
+static void tanh_reference(point *p) {
+  const long double slope = tanh_slope_of(in(p, 0) + product(p, 0));
+  p->to_x[0] = p->to_h[0] = (long double)p->seed * slope;
+  p->rounded[0] = 4 / slope;
+}
+
+static void relu_reference(point *p) {
+  p->to_x[0] = p->to_h[0] = in(p, 0) + product(p, 0) > 0 ? (long double)p->seed : 0;
+}
+
 /* The equations of gru/gru.h; h - n without cancellation where n is near 1 or -1. */
 static void gru_reference(point *p) {
   const long double xr = in(p, 0) + product(p, 0), xz = in(p, 1) + product(p, 1), m = product(p, 2), g = (long double)p->seed;
@@ -65,12 +81,12 @@ static void gru_reference(point *p) {
   p->rounded[1] = fabsl(xn) > 1 ? p->rounded[0] : 4 * (fabsl(h) + fabsl(h - difference)) / fabsl(difference);
 }
 
-/* Those of lstm/lstm.h. */
+/* The equations of lstm/lstm.h. */
 static void lstm_reference(point *p) {
   const long double xi = in(p, 0) + product(p, 0), xf = in(p, 1) + product(p, 1), xg = in(p, 2) + product(p, 2);
   const long double xo = in(p, 3) + product(p, 3), before = (long double)p->c;
   const long double c = sigmoid_of(xf) * before + sigmoid_of(xi) * tanhl(xg), g = (long double)p->seed;
-  const long double to_c = g * sigmoid_of(xo) * tanh_slope_of(c);
+  const long double to_c = p->to_c = g * sigmoid_of(xo) * tanh_slope_of(c);
   p->to_x[0] = to_c * tanhl(xg) * sigmoid_of(xi) * sigmoid_of(-xi);
   p->to_x[1] = to_c * before * sigmoid_of(xf) * sigmoid_of(-xf);
   p->to_x[2] = to_c * sigmoid_of(xi) * tanh_slope_of(xg);
@@ -84,13 +100,16 @@ typedef struct {
   const bppsa_cell *cell;
   int wide[MOST_GATES]; /* the gates whose biases are far from 0 */
   void (*reference)(point *p);
+  bool relu;
 } kind;
 
 /* Numbers of a test: multiples of 1/16, or any of a type. */
 typedef enum { SIXTEENTHS, ANY_F32, ANY_F64 } numbers;
 
-static const kind gru = {&bppsa_gru_cell, {1, 1, 1, 0}, gru_reference};
-static const kind lstm = {&bppsa_lstm_cell, {1, 1, 0, 1}, lstm_reference};
+static const kind rnn_tanh = {&bppsa_rnn_cell, {1}, tanh_reference, false};
+static const kind rnn_relu = {&bppsa_rnn_cell, {1}, relu_reference, true};
+static const kind gru = {&bppsa_gru_cell, {1, 1, 1, 0}, gru_reference, false};
+static const kind lstm = {&bppsa_lstm_cell, {1, 1, 0, 1}, lstm_reference, false};
 
 /* The i-th point: first each gate's bias from -80 to 80 by itself, then any biases at once. */
 enum { BY_ITSELF = 65, POINTS = 4 * BY_ITSELF + 140, ANY_POINTS = 8 * BY_ITSELF + 140 };
@@ -297,6 +316,7 @@ static bppsa_model *make_model(const setting *s) {
   c.batch = c.hidden = s->hidden;
   c.no_head = c.input_gradients = true;
   c.dtype = s->dtype;
+  c.nonlinearity = s->kind->relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   c.method.backward = methods[s->method].backward;
   c.method.scan.algorithm = methods[s->method].algorithm;
   assert_int_equal(bppsa_recurrent_create(&c, s->kind->cell, s->device, &model), BPPSA_OK);
@@ -343,6 +363,51 @@ static void check_cell(const kind *k, bool sixteenths) {
     }
   }
   bppsa_device_destroy(device);
+}
+
+/* The factors of the one-step Jacobian: quotients of the gradients above. They are computed in float64 and from pre-activations,
+ * so that a rounded h plays no part. */
+static void check_step(const kind *k) {
+  const bppsa_step *step = k->cell->step;
+  setting s = {.kind = k};
+  for (int i = 0; i < 2 * POINTS; ++i) {
+    point p = make_point(k, i / 2);
+    const bool pair = k->cell->pair;
+    const double before = pair ? p.c : p.h;
+    double x[MOST_GATES], h[MOST_GATES], found[MOST_GATES + 2];
+    float narrow[MOST_GATES + 2];
+    long double expected[MOST_GATES + 2];
+    const int gates = (int)step->gates, factors = gates + step->diagonal + step->pair;
+    s.dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    for (int gate = 0; gate < gates; ++gate) {
+      x[gate] = (double)in(&p, gate);
+      h[gate] = (double)product(&p, gate);
+      expected[gate] = p.to_h[gate] / (pair && gate < 3 ? p.to_c : (long double)p.seed);
+      p.rounded[gate] *= gates == 1 ? 0 : s.dtype == BPPSA_F32 ? 0x1p-29L : 1;
+    }
+    expected[gates] = pair ? p.own_c / p.to_c : p.own / (long double)p.seed;
+    expected[gates + 1] = p.to_c / (long double)p.seed;
+    step->factors_f64(k->relu, x, h, before, found);
+    step->factors_f32(k->relu, x, h, (float)before, narrow);
+    for (int f = 0; f < factors; ++f) {
+      check(&s, &p, "step's factor", f < gates ? f : -1, s.dtype == BPPSA_F32 ? (double)narrow[f] : found[f], expected[f],
+            fabsl(expected[f]));
+    }
+  }
+}
+
+static void test_steps(void **state) {
+  (void)state;
+  check_step(&rnn_tanh);
+  check_step(&rnn_relu);
+  check_step(&gru);
+  check_step(&lstm);
+}
+
+static void test_rnn(void **state) {
+  (void)state;
+  check_cell(&rnn_tanh, true);
+  check_cell(&rnn_relu, true);
 }
 
 static void test_gru(void **state) {
@@ -420,7 +485,8 @@ static void test_no_numbers(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gru),          cmocka_unit_test(test_lstm),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps),        cmocka_unit_test(test_rnn),
+                                     cmocka_unit_test(test_gru),          cmocka_unit_test(test_lstm),
                                      cmocka_unit_test(test_gru_rounded),  cmocka_unit_test(test_lstm_rounded),
                                      cmocka_unit_test(test_back_to_near), cmocka_unit_test(test_no_numbers)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,6 @@ static bppsa_status open_run(double validation, bppsa_eval_run *run) {
   BPPSA_TRY(bppsa_network_open("rnn", NULL, &run->network));
   run->config = bppsa_network_config_default(&run->network);
   run->config.steps.hidden = 3;
-  BPPSA_TRY(bppsa_objective_make("last", NULL, &run->objective));
   BPPSA_TRY(bppsa_device_create("cpu", 1, &run->device));
   BPPSA_TRY(bppsa_dataset_create("bitstream", &options, &run->dataset));
   BPPSA_TRY(bppsa_eval_run_fit(run, NULL, validation));

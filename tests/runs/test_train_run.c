@@ -35,6 +35,7 @@ static void test_fields(void **state) {
   run.config.batch = 1;
   run.config.method.backward = BPPSA_BACKWARD_BP;
   assert_int_equal(bppsa_device_create("cpu", 1, &run.device), BPPSA_OK);
+  assert_int_equal(bppsa_dataset_create("bitstream", &(bppsa_dataset_options){.samples = 1}, &run.dataset), BPPSA_OK);
   assert_int_equal(bppsa_train_run_create_model(&run), BPPSA_OK);
   bppsa_train_run_set_fields(&run);
   char identity[32];

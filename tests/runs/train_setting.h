@@ -18,7 +18,6 @@ static inline bppsa_status open_run(bppsa_backward backward, bppsa_train_run *ru
   run->config.method = (bppsa_gradient_method){backward, bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH)};
   run->train.epochs = 1;
   run->train.validation = 1.0 / 6;
-  BPPSA_TRY(bppsa_objective_make("last", NULL, &run->objective));
   BPPSA_TRY(bppsa_device_create("cpu", 1, &run->device));
   BPPSA_TRY(bppsa_dataset_create("bitstream", &options, &run->dataset));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));

@@ -1,6 +1,6 @@
 /* On the device that CTest names: scans of sparse chains, every algorithm against the recurrence, and the plan of VGG-11. */
 #include "jacobian/apply.h"
-#include "jacobian/network.h"
+#include "jacobian/network_ops.h"
 #include "tests/scan/csr_chain.h"
 
 /* All gradients by one algorithm, typed (owned), after two executions. */

@@ -597,6 +597,42 @@ static void test_scans(void **state) {
   }
 }
 
+/* A group has a SEND and, behind it, the RECV of the same tensor; operations that do not count have no partner. */
+static void test_pairs(void **state) {
+  (void)state;
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  bppsa_schedule *list = NULL;
+  int32_t *send = NULL, *recv = NULL;
+  config.layers = 7;
+  config.cut = (const int64_t[]){1, 2, 6};
+  config.cuts = 3;
+  assert_int_equal(bppsa_schedule_create("1f1b", &config, &list), BPPSA_OK);
+  for (int64_t stage = 0; stage <= 4; ++stage) {
+    assert_int_equal(bppsa_schedule_layer_of(list, stage), ((const int64_t[]){0, 1, 2, 6, 7})[stage]);
+  }
+  assert_int_equal(bppsa_schedule_pair(list, NULL, &send, &recv), BPPSA_OK);
+  for (int64_t group = 0; group < list->groups; ++group) {
+    assert_int_equal(list->ops[send[group]].kind, BPPSA_KIND_SEND);
+    assert_int_equal(list->ops[recv[group]].kind, BPPSA_KIND_RECV);
+    assert_int_equal(recv[group], send[group] + 1);
+    assert_int_equal(list->ops[recv[group]].group, group);
+  }
+  bool *counts = bppsa_calloc(list->count, sizeof *counts);
+  assert_non_null(counts);
+  counts[send[0]] = true;
+  const int32_t first = send[0];
+  bppsa_free(send);
+  bppsa_free(recv);
+  assert_int_equal(bppsa_schedule_pair(list, counts, &send, &recv), BPPSA_OK);
+  assert_int_equal(send[0], first);
+  assert_int_equal(recv[0], -1);
+  assert_int_equal(send[1], -1);
+  bppsa_free(send);
+  bppsa_free(recv);
+  bppsa_free(counts);
+  bppsa_schedule_destroy(list);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpipe),         cmocka_unit_test(test_1f1b),
                                      cmocka_unit_test(test_gems),          cmocka_unit_test(test_model_parallel),
@@ -609,6 +645,6 @@ int main(void) {
                                      cmocka_unit_test(test_reverse_cap),   cmocka_unit_test(test_multi_stream),
                                      cmocka_unit_test(test_one_region),    cmocka_unit_test(test_streams_within_memory),
                                      cmocka_unit_test(test_memory_curves), cmocka_unit_test(test_skipped),
-                                     cmocka_unit_test(test_scans)};
+                                     cmocka_unit_test(test_scans),         cmocka_unit_test(test_pairs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,8 @@
 
 enum { MOST_LAYERS = 3, TENSORS = 4 * 2 * MOST_LAYERS + 2 };
 
-/* A problem in float64. Tensors in the model's order, biases among them even where the model has none: then they are 0. A layer of
- * two directions has those of the reverse one behind the others; "a sweep" is one direction of a layer. labels [rows] */
+/* A problem in float64. Tensors have the model's order, with biases of 0 where the model has none. A layer of two directions has
+ * the reverse one's tensors behind the forward one's; "a sweep" is one direction of a layer. labels [rows] */
 typedef struct {
   bppsa_recurrent_config c;
   int64_t *lengths; /* steps of each sample, [B]; NULL: all have T. x behind a sample's end is NaN */
@@ -196,7 +196,7 @@ static void accumulate(problem *p, int64_t tensor, int64_t index, double term) {
   p->magnitude[tensor][index] += fabs(term);
 }
 
-/* Gradients of the head; down [rows][D·H]: those of its inputs. */
+/* Adds the gradients of the head; down [rows][D·H] receives the gradients of its inputs. */
 static void backward_head(problem *p, const reference_states *s, const double *seed, double *down) {
   const bppsa_recurrent_config *c = &p->c;
   const int64_t H = c->hidden, C = c->classes, W = width_of(c), head = 4 * sweeps_of(c);

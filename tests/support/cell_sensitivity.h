@@ -15,7 +15,7 @@ static double *copy_of(const double *values, int64_t count) {
 
 /* Tensor i of the problem: its parameters, then x and h0. */
 typedef struct {
-  double *values, *gradient, *magnitude; /* magnitude NULL: of no parameter */
+  double *values, *gradient, *magnitude; /* magnitude: NULL unless the tensor is a parameter */
   int64_t count;
 } problem_tensor;
 
@@ -81,7 +81,7 @@ static void sensitivities(problem *p, int64_t moves, int64_t parts, dice *d, dou
   }
 }
 
-/* The largest of them. */
+/* The largest of these numbers. */
 static inline double sensitivity(problem *p, int64_t moves, int64_t parts, dice *d) {
   double moved[TENSORS + 2], worst = 0;
   sensitivities(p, moves, parts, d, moved);

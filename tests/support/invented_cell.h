@@ -1,7 +1,8 @@
 /* A cell that the library does not know, with two gates a and b and no diagonal:
  *
- *     h_t = p_t + q_t,   p_t = tanh(x W_iaᵀ + b_ia + b_ha + h_{t-1} W_haᵀ),   q_t = tanh(x W_ibᵀ + b_ib + b_hb + h_{t-1}
- *     W_hbᵀ) Jᵀ_t = W_haᵀ diag(1 - p_t²) + W_hbᵀ diag(1 - q_t²)
+ *     h_t = p_t + q_t,   p_t = tanh(x W_iaᵀ + b_ia + b_ha + h_{t-1} W_haᵀ)
+ *                        q_t = tanh(x W_ibᵀ + b_ib + b_hb + h_{t-1} W_hbᵀ)
+ *     Jᵀ_t = W_haᵀ diag(1 - p_t²) + W_hbᵀ diag(1 - q_t²)
  *
  * in float64 alone, on the CPU alone. */
 #ifndef BPPSA_TESTS_SUPPORT_INVENTED_CELL_H

@@ -10,9 +10,9 @@
 typedef struct {
   int64_t first, last; /* the calls that fail, from 1; 0: none */
   int error;           /* errno; 0: the program is killed */
-  int64_t calls;       /* seen so far */
-  int64_t failed;      /* of these failed */
-  bppsa_io_call kind;  /* of the first that failed */
+  int64_t calls;       /* how many calls there were so far */
+  int64_t failed;      /* how many of these calls failed */
+  bppsa_io_call kind;  /* the kind of the first call that failed */
   bool unlink_failed;  /* a temporary file could not be removed */
   bool read_failed;    /* a necessary read failed: an open, a status or a read */
   int64_t kinds[BPPSA_IO_COUNT];

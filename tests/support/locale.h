@@ -10,7 +10,7 @@
 
 #define COMMA_LOCALE "de_DE.UTF-8"
 
-/* Ends the program as skipped (77), saying why, where there is none to be had. */
+/* Ends the program as skipped (77), with the reason, where such a locale cannot be made. */
 static inline void make_comma_locale(void) {
   char directory[1024], text[16];
   if (getcwd(directory, sizeof directory - 32) == NULL ||

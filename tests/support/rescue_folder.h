@@ -8,7 +8,7 @@
 
 static char rescue_folder[PATH_MAX]; /* its absolute path */
 
-/* Makes it, empty, and lets TMPDIR name it. */
+/* Makes the folder, empty, and sets TMPDIR to it. */
 static inline void rescue_to(const char *path) {
   fresh_folder(path);
   assert_non_null(realpath(path, rescue_folder));

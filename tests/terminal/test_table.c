@@ -16,7 +16,7 @@ static const char *write_context(const void *context, const json_t *row, char *t
   return text;
 }
 
-static const bppsa_bench_column columns[] = {
+static const bppsa_table_column columns[] = {
     {.heading = "name", .width = -6, .key = "name"},
     {.heading = "n", .width = 5, .kind = BPPSA_COLUMN_INTEGER, .key = "n"},
     {.heading = "real", .width = 8, .kind = BPPSA_COLUMN_REAL, .key = "x", .digits = 2},
@@ -35,19 +35,19 @@ typedef bppsa_status (*printer)(const bppsa_output *to, const json_t *row);
 
 static bppsa_status print_headings(const bppsa_output *to, const json_t *row) {
   (void)row;
-  return bppsa_bench_print_headings(to, columns);
+  return bppsa_table_print_headings(to, columns);
 }
 
 static bppsa_status print_row(const bppsa_output *to, const json_t *row) {
-  return bppsa_bench_print_row(to, columns, "it", row, "  WRONG");
+  return bppsa_table_print_row(to, columns, "it", row, "  WRONG");
 }
 
 static bppsa_status print_note(const bppsa_output *to, const json_t *row) {
-  return bppsa_bench_print_note(to, columns, "it", row, "skipped: no room");
+  return bppsa_table_print_note(to, columns, "it", row, "skipped: no room");
 }
 
 static bppsa_status print_left_out(const bppsa_output *to, const json_t *row) {
-  return bppsa_bench_print_left_out(to, columns, row);
+  return bppsa_table_print_left_out(to, columns, row);
 }
 
 static void assert_printed(printer print, const char *row_text, const char *expected) {
@@ -82,7 +82,7 @@ static void test_times(void **state) {
                {0.9994e-3, "999 us"}, {1e-3, "1.00 ms"},     {0.25, "250 ms"},      {1, "1.00 s "}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     char text[24];
-    assert_string_equal(bppsa_bench_time_text(cases[i].seconds, text, sizeof text), cases[i].text);
+    assert_string_equal(bppsa_table_time_text(cases[i].seconds, text, sizeof text), cases[i].text);
   }
 }
 

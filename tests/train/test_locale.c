@@ -112,7 +112,7 @@ static void write_log(bppsa_text *text) {
   const bppsa_train_record record = {.step = 1, .epoch = 1, .loss = 0.1, .accuracy = 0.5, .grad_norm = 1e-300, .lr = 0.003};
   bppsa_log *log = NULL;
   assert_int_equal(bppsa_log_create("locale.jsonl", &log), BPPSA_OK);
-  assert_int_equal(bppsa_log_write(log, &record), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &record, NULL), BPPSA_OK);
   assert_int_equal(bppsa_log_close(log), BPPSA_OK);
   add_file(text, "locale.jsonl");
 }

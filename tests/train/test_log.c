@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "core/base/alloc.h"
+#include "recurrent/parallel_forward.h"
 #include "train/log.h"
 
 #define PATH "train_log.jsonl"
@@ -46,8 +47,8 @@ static void lines_have_the_keys(void **state) {
   with.validation_loss = 0.75;
   with.validation_accuracy = 0.625;
   with.weight_errors = (bppsa_weight_errors){2, {0.25, (double)NAN}, {0.125, 1e-7}};
-  assert_int_equal(bppsa_log_write(log, &record), BPPSA_OK);
-  assert_int_equal(bppsa_log_write(log, &with), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &record, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &with, NULL), BPPSA_OK);
   (void)setlocale(LC_ALL, "C");
   FILE *file = fopen(PATH, "r"); /* before closing: a line is in the file as soon as it is written */
   assert_non_null(file);
@@ -89,7 +90,7 @@ static void nonfinite_numbers_are_null_and_the_file_starts_empty(void **state) {
   bad.grad_norm = (double)INFINITY;
   bad.samples_per_s = -(double)INFINITY;
   assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
-  assert_int_equal(bppsa_log_write(log, &bad), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &bad, NULL), BPPSA_OK);
   assert_int_equal(bppsa_log_close(log), BPPSA_OK);
   json_t *line = json_load_file(PATH, JSON_REJECT_DUPLICATES, NULL); /* one document: the earlier lines are gone */
   assert_non_null(line);
@@ -123,22 +124,16 @@ static void the_longest_line_is_whole(void **state) {
                                 .validation_loss = long_number,
                                 .validation_accuracy = long_number,
                                 .interrupted = true};
-  longest.forward = (bppsa_forward_stats){.passes = INT64_MAX,
-                                          .path = INT64_MIN,
-                                          .possible = INT64_MIN,
-                                          .work = long_number,
-                                          .rounds = INT64_MIN,
-                                          .mended = INT64_MIN,
-                                          .reseeded = INT64_MIN,
-                                          .tails = INT64_MIN,
-                                          .gap = long_number};
+  const double numbers[BPPSA_ACCOUNT_NUMBERS] = {0,           0,       0,       0x1p62,  -0x1p63, -0x1p63,
+                                                 long_number, -0x1p63, -0x1p63, -0x1p63, -0x1p63, long_number};
+  char forward[BPPSA_ACCOUNT_TEXT];
   longest.weight_errors.ahead = BPPSA_MOST_AHEAD;
   for (int i = 0; i < BPPSA_MOST_AHEAD; ++i) {
     longest.weight_errors.stale[i] = longest.weight_errors.predicted[i] = long_number;
   }
   bppsa_log *log = NULL;
   assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
-  assert_int_equal(bppsa_log_write(log, &longest), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &longest, bppsa_forward_numbers_text(numbers, forward, sizeof forward)), BPPSA_OK);
   assert_int_equal(bppsa_log_close(log), BPPSA_OK);
   json_t *line = json_load_file(PATH, JSON_REJECT_DUPLICATES, NULL);
   assert_non_null(line);
@@ -156,7 +151,7 @@ static void failures_name_the_path(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "log no/such/folder/log.jsonl: cannot be opened for writing"));
   if (access("/dev/full", W_OK) == 0) {
     assert_int_equal(bppsa_log_create("/dev/full", &log), BPPSA_OK);
-    assert_int_equal(bppsa_log_write(log, &record), BPPSA_ERR_IO);
+    assert_int_equal(bppsa_log_write(log, &record, NULL), BPPSA_ERR_IO);
     assert_non_null(strstr(bppsa_last_error(), "log /dev/full: cannot be written: No space left on device"));
     assert_int_equal(bppsa_log_close(log), BPPSA_OK);
   }

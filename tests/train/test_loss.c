@@ -24,6 +24,24 @@ static bppsa_view to_device(const bppsa_view *view) {
   return copy;
 }
 
+static bppsa_status ignoring(const bppsa_device *where, const bppsa_view *logits, const int64_t *labels, int64_t ignored,
+                             const bppsa_view *seed, bppsa_loss_result *result) {
+  const bppsa_loss_rows rows = {.labels = labels, .objective = {.ignores = true, .ignored = ignored}};
+  return bppsa_loss_of(where, logits, &rows, seed, result);
+}
+
+static bppsa_status squared_error(const bppsa_device *where, const bppsa_view *outputs, const bppsa_view *targets,
+                                  const bppsa_view *seed, bppsa_loss_result *result) {
+  const bppsa_loss_rows rows = {.targets = targets, .objective = {.kind = BPPSA_LOSS_SQUARED}};
+  return bppsa_loss_of(where, outputs, &rows, seed, result);
+}
+
+static bppsa_status binary_entropy(const bppsa_device *where, const bppsa_view *logits, const bppsa_view *targets,
+                                   const bppsa_view *seed, bppsa_loss_result *result) {
+  const bppsa_loss_rows rows = {.targets = targets, .objective = {.kind = BPPSA_LOSS_BINARY}};
+  return bppsa_loss_of(where, logits, &rows, seed, result);
+}
+
 /* The loss of host arrays, through the device's memory. */
 static bppsa_status try_loss(const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed, bppsa_loss_result *result) {
   const bppsa_view moved = to_device(logits), out = to_device(seed != NULL ? seed : logits);
@@ -247,8 +265,8 @@ static bppsa_loss_result other_loss(const bppsa_view *logits, const int64_t *lab
                                     const bppsa_view *seed) {
   const bppsa_view moved = to_device(logits), out = to_device(seed);
   bppsa_loss_result result = {0};
-  assert_int_equal(labels != NULL ? bppsa_cross_entropy_ignoring(device, &moved, labels, ignored, &out, &result)
-                                  : bppsa_mean_squared_error(device, &moved, targets, &out, &result),
+  assert_int_equal(labels != NULL ? ignoring(device, &moved, labels, ignored, &out, &result)
+                                  : squared_error(device, &moved, targets, &out, &result),
                    BPPSA_OK);
   assert_int_equal(bppsa_memory_get(device, seed->data, out.data, (int64_t)bppsa_view_bytes(seed)), BPPSA_OK);
   bppsa_memory_free(device, moved.data);
@@ -330,8 +348,7 @@ static void others_agree_between_devices(void **state) {
     }
     const bppsa_view view = bppsa_view_make(logits, dtype, 3, shape), y = bppsa_view_make(targets, dtype, 3, shape);
     const bppsa_view out[2] = {bppsa_view_make(seeds[0], dtype, 3, shape), bppsa_view_make(seeds[1], dtype, 3, shape)};
-    assert_int_equal(squares ? bppsa_mean_squared_error(NULL, &view, &y, &out[0], &host)
-                             : bppsa_cross_entropy_ignoring(NULL, &view, labels, -7, &out[0], &host),
+    assert_int_equal(squares ? squared_error(NULL, &view, &y, &out[0], &host) : ignoring(NULL, &view, labels, -7, &out[0], &host),
                      BPPSA_OK);
     const bppsa_loss_result found = other_loss(&view, squares ? NULL : labels, -7, &y, &out[1]);
     assert_true(fabs(found.loss - host.loss) <= 1e-14 * fabs(host.loss));
@@ -359,16 +376,16 @@ static void other_losses_name_what_is_wrong(void **state) {
   bppsa_loss_result result = {.rows = 77};
   const bppsa_view view = bppsa_view_make(logits, BPPSA_F32, 2, shape), wrong = bppsa_view_make(targets, BPPSA_F32, 2, turned);
   const bppsa_view moved = to_device(&view);
-  assert_int_equal(bppsa_cross_entropy_ignoring(device, &moved, labels, -100, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(ignoring(device, &moved, labels, -100, NULL, &result), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "label -99 at sample 1 of the batch, expected 0 .. 2"));
-  assert_int_equal(bppsa_mean_squared_error(device, &moved, &wrong, NULL, &result), BPPSA_ERR_SHAPE);
+  assert_int_equal(squared_error(device, &moved, &wrong, NULL, &result), BPPSA_ERR_SHAPE);
   assert_non_null(strstr(bppsa_last_error(), "targets: f32 [3, 2], expected f32 [2, 3] as the outputs"));
   targets[4] = 1.5f;
   const bppsa_view beyond = bppsa_view_make(targets, BPPSA_F32, 2, shape);
-  assert_int_equal(bppsa_binary_cross_entropy(device, &moved, &beyond, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(binary_entropy(device, &moved, &beyond, NULL, &result), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "targets: value 1.5 at [1, 1], expected 0 .. 1 for the binary cross-entropy"));
   targets[4] = (float)NAN;
-  assert_int_equal(bppsa_binary_cross_entropy(device, &moved, &beyond, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(binary_entropy(device, &moved, &beyond, NULL, &result), BPPSA_ERR_ARGUMENT);
   assert_int_equal(result.rows, 77);
   bppsa_memory_free(device, moved.data);
 }
@@ -377,7 +394,7 @@ static void other_losses_name_what_is_wrong(void **state) {
 static bppsa_status try_binary(const bppsa_view *logits, const bppsa_view *targets, const bppsa_view *seed,
                                bppsa_loss_result *result) {
   const bppsa_view moved = to_device(logits), out = to_device(seed);
-  const bppsa_status status = bppsa_binary_cross_entropy(device, &moved, targets, &out, result);
+  const bppsa_status status = binary_entropy(device, &moved, targets, &out, result);
   assert_int_equal(bppsa_memory_get(device, seed->data, out.data, (int64_t)bppsa_view_bytes(seed)), BPPSA_OK);
   bppsa_memory_free(device, moved.data);
   bppsa_memory_free(device, out.data);
@@ -400,7 +417,7 @@ static void binary_agrees_with_its_definition(void **state) {
     const bppsa_view view = bppsa_view_make(logits, dtype, 3, shape), y = bppsa_view_make(targets, dtype, 3, shape);
     const bppsa_view out = bppsa_view_make(seed, dtype, 3, shape);
     bppsa_loss_result found = {0}, host = {0};
-    assert_int_equal(bppsa_binary_cross_entropy(NULL, &view, &y, NULL, &host), BPPSA_OK);
+    assert_int_equal(binary_entropy(NULL, &view, &y, NULL, &host), BPPSA_OK);
     assert_int_equal(try_binary(&view, &y, &out, &found), BPPSA_OK);
     for (int64_t i = 0; i < count; ++i) {
       const double x = bppsa_view_get(&view, i), p = 1 / (1 + exp(-x)), t = bppsa_view_get(&y, i);
@@ -463,9 +480,8 @@ static void bits_of_others_do_not_depend_on_threads(void **state) {
     bppsa_device *cpu = cpu_device(threads[k / 2]);
     const bppsa_view out = bppsa_view_make(seeds[k < 2 ? 0 : 1], BPPSA_F64, 2, shape);
     bppsa_loss_result result = {0};
-    assert_int_equal(k % 2 == 0 ? bppsa_cross_entropy_ignoring(cpu, &view, labels, -100, &out, &result)
-                                : bppsa_mean_squared_error(cpu, &view, &y, &out, &result),
-                     BPPSA_OK);
+    assert_int_equal(
+        k % 2 == 0 ? ignoring(cpu, &view, labels, -100, &out, &result) : squared_error(cpu, &view, &y, &out, &result), BPPSA_OK);
     first[k % 2] = k < 2 ? result : first[k % 2];
     assert_memory_equal(&result.loss, &first[k % 2].loss, sizeof result.loss);
     bppsa_device_destroy(cpu);
@@ -494,6 +510,8 @@ static void parts_add_up(void **state) {
     labels[r] = r % C;
   }
   for (int kind = 0; kind < KINDS; ++kind) {
+    static const bppsa_loss_kind kinds[KINDS] = {BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_SQUARED,
+                                                 BPPSA_LOSS_BINARY};
     static const int64_t cuts[] = {0, 300, 380};
     bppsa_loss_result sum = {0}, shares[2][2];
     static double seeds[2][N]; /* of the whole, of the parts */
@@ -505,9 +523,7 @@ static void parts_add_up(void **state) {
         const bppsa_view goal = bppsa_view_make(goals + first * C, BPPSA_F64, 2, shape);
         const bppsa_loss_rows rows = {.labels = kind < 2 ? labels + first : NULL,
                                       .targets = kind < 2 ? NULL : &goal,
-                                      .ignores = kind == 1,
-                                      .binary = kind == 3,
-                                      .ignored = 2,
+                                      .objective = {kinds[kind], kind == 1, 2},
                                       .mean_rows = ROWS};
         assert_int_equal(bppsa_loss_part(device, &in, &rows, &out, &shares[split][part]), BPPSA_OK);
         assert_int_equal(bppsa_memory_get(device, seeds[split] + first * C, out.data, (int64_t)bppsa_view_bytes(&out)), BPPSA_OK);

@@ -127,7 +127,9 @@ static bppsa_dataset *compared(bool targets) {
   static double x[N * STEPS], y[N * STEPS * OUTPUTS];
   static int64_t labels[N * STEPS];
   const int64_t x_shape[3] = {N, STEPS, 1}, y_shape[3] = {N, STEPS, OUTPUTS};
-  const bppsa_dataset_options options = {.labels_per_step = true, .real_targets = targets, .ignores = !targets, .ignored = -100};
+  const bppsa_dataset_options options = {
+      .labels_per_step = true,
+      .objective = {targets ? BPPSA_LOSS_SQUARED : BPPSA_LOSS_CROSS_ENTROPY, .ignores = !targets, .ignored = -100}};
   bppsa_dataset *data = NULL;
   for (int i = 0; i < N * STEPS * OUTPUTS; ++i) {
     y[i] = sin((double)i);

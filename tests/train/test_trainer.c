@@ -396,7 +396,7 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
     bppsa_model_destroy(&model->base);
     assert_int_equal(bppsa_alloc_live(), live);
   }
-  const bppsa_dataset_options real = {.real_targets = true};
+  const bppsa_dataset_options real = {.objective = {.kind = BPPSA_LOSS_SQUARED}};
   bppsa_dataset *targets = NULL;
   float two[2 * SEQ_LEN] = {0}, three[6] = {0};
   const bppsa_view x = bppsa_view_make(two, BPPSA_F32, 3, (const int64_t[]){2, SEQ_LEN, 1});

@@ -38,12 +38,11 @@ static bppsa_status check_count(const char *name, int64_t value) {
 static bppsa_status create_kind(size_t kind, const char *spec, const char *argument, const bppsa_dataset_options *options,
                                 bppsa_dataset **dataset) {
   bppsa_dataset *made = NULL;
-  if (options->real_targets && kinds[kind].create != bppsa_dataset_npy) {
+  if (bppsa_objective_real(&options->objective) && kinds[kind].create != bppsa_dataset_npy) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%.100s': has labels, expected npy:X,Y with real targets", spec);
   }
   BPPSA_TRY(kinds[kind].create(argument, options, &made));
-  made->ignores = options->ignores;
-  made->ignored = options->ignored;
+  made->objective = options->objective;
   *dataset = made;
   return BPPSA_OK;
 }
@@ -175,7 +174,7 @@ bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device
   BPPSA_REQUIRE(dataset != NULL && indices != NULL);
   BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, x));
   BPPSA_TRY(check_indices(dataset, count, indices));
-  if (labels != NULL && dataset->real_targets) {
+  if (labels != NULL && bppsa_objective_real(&dataset->objective)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "batch: the data set has real targets, expected no labels to be asked for");
   }
   dataset->ops->fill(dataset, bppsa_threads(device), count, indices, x, labels);
@@ -190,7 +189,7 @@ bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, 
   const bppsa_view expected = bppsa_view_make(NULL, targets->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
   BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, NULL));
   BPPSA_TRY(check_indices(dataset, count, indices));
-  if (!dataset->real_targets) {
+  if (!bppsa_objective_real(&dataset->objective)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "batch: the data set has labels, expected one with real targets");
   }
   if (!bppsa_view_same_shape(targets, &expected) || (targets->dtype != BPPSA_F32 && targets->dtype != BPPSA_F64) ||

@@ -23,6 +23,7 @@
 #include "audio/mfcc.h"
 #include "core/base/view.h"
 #include "core/compute/device.h"
+#include "train/objective.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,19 +51,16 @@ typedef struct {
 
 struct bppsa_dataset {
   const bppsa_dataset_ops *ops;
-  int64_t samples;   /* N >= 1 */
-  int64_t seq_len;   /* T >= 1 */
-  int64_t input;     /* I >= 1 */
-  int64_t image[3];  /* C, H, W of images, which have T = 1 and I = C H W; 0 for sequences */
-  int64_t held_out;  /* the number of samples at the end that are meant for evaluation; 0: none */
-  int64_t classes;   /* C: every label is in 0 .. C - 1; for real targets the number in each row */
-  bool real_targets; /* the set has real targets instead of labels, for the mean squared error */
-  bool binary;       /* they are in [0, 1], for the binary cross-entropy instead */
-  bool ignores;      /* rows with the label `ignored` are left out of the loss */
-  int64_t ignored;
-  bool labels_per_step; /* labels are [T, b], otherwise [b] */
-  int64_t *lengths;     /* [N], 1 .. T: the steps of each sample (bppsa_dataset_load_lengths), owned; NULL: all have T */
-  uint64_t identity;    /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
+  int64_t samples;           /* N >= 1 */
+  int64_t seq_len;           /* T >= 1 */
+  int64_t input;             /* I >= 1 */
+  int64_t image[3];          /* C, H, W of images, which have T = 1 and I = C H W; 0 for sequences */
+  int64_t held_out;          /* the number of samples at the end that are meant for evaluation; 0: none */
+  int64_t classes;           /* C: every label is in 0 .. C - 1; for real targets the number in each row */
+  bppsa_objective objective; /* what its labels, or if bppsa_objective_real its real targets, are for */
+  bool labels_per_step;      /* labels are [T, b], otherwise [b] */
+  int64_t *lengths;          /* [N], 1 .. T: the steps of each sample (bppsa_dataset_load_lengths), owned; NULL: all have T */
+  uint64_t identity;         /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };
 
 /* Called from time to time with the number of samples done so far. */
@@ -78,17 +76,14 @@ typedef struct {
 } bppsa_dataset_audio;
 
 typedef struct {
-  /* 0: 32 000 for bitstream, those in the files for others; cifar10: the first so many of those trained on */
+  /* 0: 32 000 for bitstream, all samples of the files for others; cifar10: the first so many samples to train on */
   int64_t samples;
-  int64_t seq_len;      /* 0: 1000 for bitstream, that of the files for others */
-  int64_t input;        /* 0: 1 for bitstream, that of the files for others, which accept no other number */
-  int64_t classes;      /* 0: 10 for bitstream, which has the first C classes otherwise; that of the files for others */
-  uint64_t seed;        /* of the bits; of the order of WAV files */
-  bool labels_per_step; /* a label for every step (loss all) */
-  bool real_targets;    /* npy: Y holds real targets, not labels */
-  bool binary;          /* and they are in [0, 1], for the binary cross-entropy */
-  bool ignores;         /* the label `ignored` is left out of the loss, and need not be one of the classes */
-  int64_t ignored;
+  int64_t seq_len;           /* 0: 1000 for bitstream, that of the files for others */
+  int64_t input;             /* 0: 1 for bitstream, that of the files for others, which accept no other number */
+  int64_t classes;           /* 0: 10 for bitstream, which has the first C classes otherwise; that of the files for others */
+  uint64_t seed;             /* of the bits; of the order of WAV files */
+  bool labels_per_step;      /* a label for every step (loss all) */
+  bppsa_objective objective; /* only npy takes an error of real targets: Y then holds targets instead of labels */
   const bppsa_dataset_audio *audio; /* for WAV files; NULL: the same as a zeroed one */
 } bppsa_dataset_options;
 

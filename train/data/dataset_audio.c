@@ -165,8 +165,8 @@ typedef struct {
   char reason[400];    /* its message; bppsa_last_error would only show it to the thread that failed */
 } reading;
 
-/* Keeps the failure of the first file by name, whichever thread meets it first. A lack of memory counts before failures of files.
- */
+/* Keeps the failure of the first file by name, whichever thread meets it first. A lack of memory takes the place of a file's
+ * failure. */
 static void keep_failure(reading *r, const char *path, bppsa_status status) {
   ++r->bad;
   if (status == BPPSA_ERR_MEMORY || r->first == NULL || (r->status != BPPSA_ERR_MEMORY && strcmp(path, r->first) < 0)) {

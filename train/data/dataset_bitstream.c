@@ -67,7 +67,7 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
   if (x == NULL) {
     return;
   }
-  enum { BIT_FLOPS = 24 }; /* a random bit takes as long as so many FLOP of a kernel */
+  enum { BIT_FLOPS = 24 }; /* a random bit takes as long as this many FLOP of a kernel */
   bppsa_parallel_for(threads, (steps + STEPS_PER_TASK - 1) / STEPS_PER_TASK,
                      bppsa_loop_work(BIT_FLOPS * (double)bppsa_view_count(x), 0), fill_steps,
                      &(batch_bits){seed, dataset->classes, steps, count, dataset->input, indices, x});

@@ -117,7 +117,7 @@ static bppsa_status read_files(cifar10 *self, const char *directory, int64_t wan
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has %lld samples to train on, but %lld were asked for", directory,
                         (long long)before, (long long)wanted);
     }
-    self->base.held_out = self->base.samples - before; /* after the loop: those of the test batch */
+    self->base.held_out = self->base.samples - before; /* in the end those of the test batch, which comes last */
   }
   return BPPSA_OK;
 }

@@ -78,7 +78,7 @@ static bppsa_status check_finite(const char *path, const bppsa_view *view, bppsa
   return BPPSA_OK;
 }
 
-/* Checks that f32 holds whole numbers, which are read exactly or not at all; the message gives the first that it does not hold. */
+/* Checks that f32 holds the file's whole numbers exactly; the message gives the first that it does not hold. */
 static bppsa_status check_whole(const char *path, const bppsa_view *view) {
   const int64_t count = bppsa_view_count(view);
   for (int64_t i = 0; i < count; ++i) {
@@ -177,9 +177,10 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, const bp
   const int32_t axes = per_step ? 2 : 1;
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
-  if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) { /* more likely labels than numbers to be met */
+  if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) { /* integers are more likely labels than targets */
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64 targets of the %s", path,
-                      bppsa_dtype_name(y->dtype), options->binary ? "binary cross-entropy" : "mean squared error");
+                      bppsa_dtype_name(y->dtype),
+                      options->objective.kind == BPPSA_LOSS_BINARY ? "binary cross-entropy" : "mean squared error");
   }
   if (per_step && x->ndim == 4) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a target for every step of images, expected the loss on the last step", path);
@@ -199,7 +200,7 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, const bp
                       guess_axes(y, x, per_step, guess, sizeof guess));
   }
   BPPSA_TRY(check_finite(path, y, BPPSA_F64));
-  BPPSA_TRY(options->binary ? bppsa_binary_targets_check(path, y) : BPPSA_OK);
+  BPPSA_TRY(options->objective.kind == BPPSA_LOSS_BINARY ? bppsa_binary_targets_check(path, y) : BPPSA_OK);
   const int64_t shape[3] = {y->shape[0], per_step ? y->shape[1] : values, values};
   *y = bppsa_view_make(y->data, y->dtype, axes + 1, shape);
   *width = values;
@@ -213,7 +214,7 @@ static bppsa_status check_labels(const char *path, const bppsa_view *y, const bp
   for (int64_t i = 0; i < count; ++i) {
     int64_t label = 0;
     const bool fits = bppsa_number_whole(y, i, &label);
-    if (fits && options->ignores && label == options->ignored) {
+    if (fits && options->objective.ignores && label == options->objective.ignored) {
       continue;
     }
     if (!fits || label < 0 || label >= INT32_MAX) {
@@ -254,7 +255,7 @@ static bppsa_status npy_load(npy_dataset *self, const bppsa_dataset_options *opt
   BPPSA_TRY(bppsa_npy_to_reals(x_path, &self->x));
   BPPSA_TRY(check_x(x_path, &self->x.view));
   BPPSA_TRY(bppsa_npy_load(y_path, &self->y));
-  if (options->real_targets) {
+  if (bppsa_objective_real(&options->objective)) {
     BPPSA_TRY(self->y.view.dtype == BPPSA_F16 ? bppsa_npy_to_reals(y_path, &self->y) : BPPSA_OK);
     BPPSA_TRY(take_targets(y_path, &self->x.view, options, &self->y.view, &base->classes));
   } else {
@@ -270,8 +271,6 @@ static bppsa_status npy_load(npy_dataset *self, const bppsa_dataset_options *opt
     memcpy(base->image, shape + 1, sizeof base->image);
   }
   base->labels_per_step = options->labels_per_step;
-  base->real_targets = options->real_targets;
-  base->binary = options->real_targets && options->binary;
   base->identity = checksum(self);
   BPPSA_TRY(check_option(x_path, "samples", options->samples, base->samples));
   return check_option(x_path, "time steps", options->seq_len, base->seq_len);

@@ -111,7 +111,7 @@ bppsa_status bppsa_dataset_write(const bppsa_dataset *dataset, const bppsa_devic
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: dtype %s, expected f32 or f64", x_path, bppsa_dtype_name(dtype));
   }
-  if (dataset->real_targets) {
+  if (bppsa_objective_real(&dataset->objective)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: the data set has real targets, expected labels to write", y_path);
   }
   if (strcmp(x_path, y_path) == 0) {

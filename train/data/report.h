@@ -12,11 +12,11 @@ json_t *bppsa_dataset_json(const bppsa_dataset *dataset, bppsa_dtype dtype);
 bppsa_status bppsa_dataset_text(const bppsa_dataset *dataset, bppsa_dtype dtype, const char *x_path, const char *y_path,
                                 bppsa_text *text);
 
-/* The same for the WAV files of bppsa_instruments_write, */
+/* The same about the WAV files that bppsa_instruments_write wrote. */
 json_t *bppsa_instruments_json(const char *directory, int64_t files, int64_t seed);
 bppsa_status bppsa_instruments_text(const char *directory, int64_t files, bppsa_text *text);
 
-/* and for the images of bppsa_cifar10_write. */
+/* The same about the images that bppsa_cifar10_write wrote. */
 json_t *bppsa_cifar10_json(const char *directory, int64_t samples, int64_t seed);
 bppsa_status bppsa_cifar10_text(const char *directory, int64_t samples, bppsa_text *text);
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "bench/cases/oracle.h"
+#include "bench/cases/bench_oracle.h"
 #include "core/measure/residual.h"
 #include "tests/comm/cases.h"
 

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "bench/cases/schedule.h"
+#include "bench/cases/bench_schedule.h"
 #include "core/compute/pool.h"
 #include "tests/comm/cases.h"
 

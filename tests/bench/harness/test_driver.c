@@ -90,7 +90,7 @@ static void release(bppsa_bench *bench) {
   ++released;
 }
 
-static const bppsa_bench_column columns[] = {{.heading = "point", .width = -6, .key = "point"},
+static const bppsa_table_column columns[] = {{.heading = "point", .width = -6, .key = "point"},
                                              {.heading = "method", .width = -8, .key = "method"},
                                              BPPSA_COLUMN_TIMES(11, 11, 4, 3),
                                              {0}};

@@ -1,6 +1,6 @@
 /* The executor's tags can fail: its bookkeeping of weights, or the version that its list gives to an update, is damaged in the
  * middle of a run, or ranks execute different lists, and the run ends with a line that names the versions. */
-#include "distributed/pipeline/pipeline_internal.h"
+#include "distributed/pipeline/pipeline_executor.h"
 #include "tests/distributed/pipeline_case.h"
 
 enum { LAYERS = 8, MOST_RANKS = 4 };
@@ -23,8 +23,8 @@ struct tagged {
 /* Two kept copies change their labels. */
 static void exchange_copies(bppsa_pipeline *p, tagged *t) {
   (void)t;
-  for (int64_t layer = 0; layer < p->layers; ++layer) {
-    pipeline_held *h = p->held[layer];
+  for (int64_t layer = 0; layer < p->plan.layers; ++layer) {
+    pipeline_held *h = p->weights.held[layer];
     if (h != NULL && h->kept_used > 1) {
       const int64_t version = h->kept[0].version;
       h->kept[0].version = h->kept[1].version;
@@ -37,8 +37,8 @@ static void exchange_copies(bppsa_pipeline *p, tagged *t) {
 /* A copy that is still read takes the present weights. */
 static void overwrite_copy(bppsa_pipeline *p, tagged *t) {
   (void)t;
-  for (int64_t layer = 0; layer < p->layers; ++layer) {
-    pipeline_held *h = p->held[layer];
+  for (int64_t layer = 0; layer < p->plan.layers; ++layer) {
+    pipeline_held *h = p->weights.held[layer];
     for (int64_t i = 0; h != NULL && i < h->kept_count; ++i) {
       memcpy(h->kept[i].values, h->values, (size_t)h->bytes);
       h->kept[i].updates = h->made;
@@ -49,18 +49,18 @@ static void overwrite_copy(bppsa_pipeline *p, tagged *t) {
 /* A former prediction passes for one from the present weights. */
 static void keep_prediction(bppsa_pipeline *p, tagged *t) {
   (void)t;
-  for (int64_t layer = 0; layer < p->layers; ++layer) {
-    if (p->held[layer] != NULL) {
-      p->held[layer]->predicted_from = p->held[layer]->updates;
+  for (int64_t layer = 0; layer < p->plan.layers; ++layer) {
+    if (p->weights.held[layer] != NULL) {
+      p->weights.held[layer]->predicted_from = p->weights.held[layer]->updates;
     }
   }
 }
 
 /* An update is counted that was not made. */
 static void count_update(bppsa_pipeline *p, tagged *t) {
-  for (int64_t layer = 0; layer < p->layers && t->inputs == t->after; ++layer) {
-    if (p->held[layer] != NULL) {
-      p->held[layer]->made--;
+  for (int64_t layer = 0; layer < p->plan.layers && t->inputs == t->after; ++layer) {
+    if (p->weights.held[layer] != NULL) {
+      p->weights.held[layer]->made--;
     }
   }
 }
@@ -73,9 +73,9 @@ static void count_twice(bppsa_pipeline *p, tagged *t) {
 
 /* The updates to come of the list, which is no constant, get the next version (by: 1) or the previous one (-1). */
 static void rename_updates(const bppsa_pipeline *p, int32_t by) {
-  bppsa_schedule_op *ops = p->list->ops;
-  for (int64_t id = 0; id < p->list->count; ++id) {
-    ops[id].weight_version += ops[id].kind == BPPSA_KIND_STEP && !p->done[id] ? by : 0;
+  bppsa_schedule_op *ops = p->plan.list->ops;
+  for (int64_t id = 0; id < p->plan.list->count; ++id) {
+    ops[id].weight_version += ops[id].kind == BPPSA_KIND_STEP && !p->run.done[id] ? by : 0;
   }
 }
 
@@ -89,8 +89,8 @@ static void name_previous_version(bppsa_pipeline *p, tagged *t) {
 
 /* The latest two updates of the first layer exchange their versions in the list. */
 static void exchange_updates(bppsa_pipeline *p, tagged *t) {
-  bppsa_schedule_op *ops = p->list->ops, *found[2] = {NULL, NULL};
-  for (int64_t id = p->list->count - 1; id >= 0 && found[1] == NULL && t->inputs == t->after; --id) {
+  bppsa_schedule_op *ops = p->plan.list->ops, *found[2] = {NULL, NULL};
+  for (int64_t id = p->plan.list->count - 1; id >= 0 && found[1] == NULL && t->inputs == t->after; --id) {
     if (ops[id].kind == BPPSA_KIND_STEP && ops[id].layer == 0) {
       found[found[0] != NULL] = &ops[id];
     }
@@ -107,9 +107,9 @@ static void exchange_updates(bppsa_pipeline *p, tagged *t) {
 static double tagged_rate(void *context, int64_t update) {
   tagged *t = context;
   (void)update;
-  for (int64_t layer = 0; layer < t->pipeline->layers && t->twice; ++layer) {
-    if (t->pipeline->held[layer] != NULL) {
-      t->pipeline->held[layer]->made++;
+  for (int64_t layer = 0; layer < t->pipeline->plan.layers && t->twice; ++layer) {
+    if (t->pipeline->weights.held[layer] != NULL) {
+      t->pipeline->weights.held[layer]->made++;
     }
   }
   t->twice = false;

@@ -132,7 +132,7 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t op_a, cub
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* In the place of cli/library_cublas.c. */
+/* In the place of bench/rivals/library_cublas.c. */
 bppsa_status bppsa_cublas_load(const cublas_library **library) {
 #define STAND_IN_ENTRY(function) .function = function,
   static const cublas_library table = {CUBLAS_FUNCTIONS(STAND_IN_ENTRY)};

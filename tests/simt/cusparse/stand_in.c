@@ -253,7 +253,7 @@ cusparseStatus_t cusparseSpGEMMreuse_compute(STAND_IN_PRODUCT) {
   return CUSPARSE_STATUS_SUCCESS;
 }
 
-/* In the place of cli/library_cusparse.c. */
+/* In the place of bench/rivals/library_cusparse.c. */
 bppsa_status bppsa_cusparse_load(const cusparse_library **library) {
 #define STAND_IN_ENTRY(function) .function = function,
   static const cusparse_library table = {CUSPARSE_FUNCTIONS(STAND_IN_ENTRY) CUSPARSE_REUSE_FUNCTIONS(STAND_IN_ENTRY)};

@@ -193,14 +193,14 @@ static void targets_are_time_major(void **state) {
   for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; ++k) {
     const size_t c = k / 2;
     const bppsa_dtype dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
-    const bppsa_dataset_options options = {.labels_per_step = cases[c].per_step, .real_targets = true};
+    const bppsa_dataset_options options = {.labels_per_step = cases[c].per_step, .objective = {.kind = BPPSA_LOSS_SQUARED}};
     const int32_t axes = cases[c].per_step ? 3 : 2;
     double room[8];
     int64_t label;
     bppsa_dataset *dataset = NULL;
     save(Y_PATH, y, BPPSA_F64, cases[c].ndim, cases[c].shape);
     assert_int_equal(bppsa_dataset_create(SPEC, &options, &dataset), BPPSA_OK);
-    assert_true(dataset->real_targets);
+    assert_true(bppsa_objective_real(&dataset->objective));
     assert_int_equal(dataset->classes, cases[c].classes);
     const bppsa_view targets = bppsa_view_make(room, dtype, axes, cases[c].batch);
     assert_int_equal(bppsa_dataset_targets(dataset, 2, indices, &targets), BPPSA_OK);
@@ -214,7 +214,7 @@ static void targets_are_time_major(void **state) {
     bppsa_dataset_destroy(dataset);
   }
   int64_t labels[3] = {-100, 1, 0};
-  const bppsa_dataset_options ignoring = {.ignores = true, .ignored = -100};
+  const bppsa_dataset_options ignoring = {.objective = {.ignores = true, .ignored = -100}};
   bppsa_dataset *dataset = NULL;
   save(Y_PATH, labels, BPPSA_I64, 1, y_shape);
   assert_int_equal(bppsa_dataset_create(SPEC, &ignoring, &dataset), BPPSA_OK);
@@ -228,7 +228,7 @@ static void targets_are_time_major(void **state) {
 static void targets_of_every_step_of_images_are_refused(void **state) {
   (void)state;
   float x[2 * 3] = {0}, y[2] = {0};
-  const bppsa_dataset_options options = {.labels_per_step = true, .real_targets = true};
+  const bppsa_dataset_options options = {.labels_per_step = true, .objective = {.kind = BPPSA_LOSS_SQUARED}};
   bppsa_dataset *dataset = NULL;
   save(X_PATH, x, BPPSA_F32, 4, (const int64_t[]){2, 3, 1, 1});
   save(Y_PATH, y, BPPSA_F32, 2, (const int64_t[]){2, 1});

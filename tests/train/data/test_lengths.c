@@ -109,17 +109,13 @@ static void test_loss(void **state) {
                      few = bppsa_view_make(kept, BPPSA_F64, 2, (int64_t[]){counted, C});
     const bppsa_view few_goals = bppsa_view_make(goals, BPPSA_F64, 2, few.shape),
                      few_out = bppsa_view_make(same, BPPSA_F64, 2, few.shape);
-    bppsa_loss_rows all = {.labels = real ? NULL : labels,
-                           .targets = real ? &targets : NULL,
-                           .binary = kind == 3,
-                           .ignores = kind == 1,
-                           .ignored = -1,
-                           .lengths = lengths};
-    bppsa_loss_rows others = {.labels = real ? NULL : kept_labels,
-                              .targets = real ? &few_goals : NULL,
-                              .binary = kind == 3,
-                              .ignores = kind == 1,
-                              .ignored = -1};
+    const bppsa_objective objective = {kind == 3 ? BPPSA_LOSS_BINARY
+                                       : real    ? BPPSA_LOSS_SQUARED
+                                                 : BPPSA_LOSS_CROSS_ENTROPY,
+                                       kind == 1, -1};
+    bppsa_loss_rows all = {
+        .labels = real ? NULL : labels, .targets = real ? &targets : NULL, .objective = objective, .lengths = lengths};
+    bppsa_loss_rows others = {.labels = real ? NULL : kept_labels, .targets = real ? &few_goals : NULL, .objective = objective};
     for (int64_t r = 0; kind == 0 && r < ROWS; ++r) { /* without ignored ones */
       labels[r] = labels[r] < 0 ? 1 : labels[r];
       kept_labels[r] = r < counted && kept_labels[r] < 0 ? 1 : kept_labels[r];
