@@ -4,7 +4,7 @@
 
 #include "calibrate/step_costs.h"
 #include "distributed/pipeline/chain_costs.h"
-#include "oracle/model.h"
+#include "oracle/layer_model.h"
 
 /* How many of the ranks have processors of their own, for the threads of this device; 1 to all of them. */
 int64_t bppsa_ranks_at_once(const bppsa_comm *comm, const bppsa_device *device);

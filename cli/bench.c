@@ -27,7 +27,9 @@
         {.option = BPPSA_OPTION_WEIGHTS, .help = "one network instead of --init, at one point"}, {.option = BPPSA_OPTION_DATA},  \
         {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                                                          \
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
-        {.option = BPPSA_OPTION_INPUT_SIZE, .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},  \
+        {.option = BPPSA_OPTION_INPUT,                                                                                           \
+         .meaning = &bppsa_meaning_input_size,                                                                                   \
+         .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},                                     \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES,                          \
         {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_EARLIER},                       \
@@ -188,14 +190,17 @@ static const bppsa_option_use uses_ranks[] = {
     {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
     {.option = BPPSA_OPTION_INIT, .fallback = "orthogonal"},
     {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "259"},
-    {.option = BPPSA_OPTION_INPUT_SIZE, .fallback = "38", .help = "features of a step, of noise of variance 1"},
+    {.option = BPPSA_OPTION_INPUT,
+     .meaning = &bppsa_meaning_input_size,
+     .fallback = "38",
+     .help = "features of a step, of noise of variance 1"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256", .help = "samples, of both networks"},
     {.option = BPPSA_OPTION_RANKS,
      .fallback = "8",
      .help = "1, 2, 4, .. and P ranks; under mpirun P is the number of its processes"},
     {.option = BPPSA_OPTION_SPLIT, .fallback = "", .help = "time or batch: rows of this share alone [both]"},
     BPPSA_FORWARD_USES,
-    {.option = BPPSA_OPTION_RANK_MICRO_BATCHES},
+    {.option = BPPSA_OPTION_MICRO_BATCHES, .meaning = &bppsa_meaning_rank_micro_batches},
     {.option = BPPSA_OPTION_TRANSPORT},
     {.option = BPPSA_OPTION_TIMEOUT},
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
@@ -207,7 +212,10 @@ static const bppsa_option_use uses_ranks[] = {
     RESULT_USES};
 
 static const bppsa_option_use uses_oracle[] = {
-    {.option = BPPSA_OPTION_ORACLE_MODEL, .fallback = "lenet5", .help = "what trains: lenet5, vgg11 or a network's FILE.json"},
+    {.option = BPPSA_OPTION_MODEL,
+     .meaning = &bppsa_meaning_any_model,
+     .fallback = "lenet5",
+     .help = "what trains: lenet5, vgg11 or a network's FILE.json"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "64", .help = "samples of an iteration, of all ranks"},
     {.option = BPPSA_OPTION_COMPARE, .metavar = "S,S", .help = "these strategies alone [all that the ranks can execute]"},
     {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "P ranks; under mpirun P is the number of its processes"},
@@ -221,7 +229,8 @@ static const bppsa_option_use uses_oracle[] = {
     RESULT_USES};
 
 static const bppsa_option_use uses_schedule[] = {
-    {.option = BPPSA_OPTION_ORACLE_MODEL,
+    {.option = BPPSA_OPTION_MODEL,
+     .meaning = &bppsa_meaning_any_model,
      .fallback = "gru",
      .help = "what trains: rnn, gru, lenet5, .. or a network's FILE.json"},
     {.option = BPPSA_OPTION_LAYERS,
@@ -230,13 +239,13 @@ static const bppsa_option_use uses_schedule[] = {
     {.option = BPPSA_OPTION_HIDDEN, .fallback = "32"},
     {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
     {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "50"},
-    {.option = BPPSA_OPTION_INPUT_SIZE, .fallback = "8", .help = "features of a step"},
+    {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size, .fallback = "8", .help = "features of a step"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "64", .help = "samples of an iteration, of all schemes"},
     {.option = BPPSA_OPTION_COMPARE, .help = "these schemes alone [all of schedule --list that have micro-batches]"},
     {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "P ranks; under mpirun P is the number of its processes"},
     BPPSA_USE(STAGES),
     BPPSA_USE(MICRO_BATCHES),
-    BPPSA_USE(STAGE_CHUNKS),
+    BPPSA_USE_AS(CHUNKS, stage_chunks),
     BPPSA_SCHEDULE_USES,
     {.option = BPPSA_OPTION_ITERATIONS, .fallback = "1", .help = "of a list; pipelines run them without a flush where they can"},
     BPPSA_USE(TRANSPORT),
@@ -275,7 +284,7 @@ static bppsa_status try_weights(const bppsa_cli *cli, const bppsa_network *netwo
 static bppsa_status take_weights(const bppsa_cli *cli, bppsa_network *network, bppsa_network_config *config,
                                  bppsa_bench_settings *asked) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, *slash = strrchr(path, '/');
-  const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
+  const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT);
   bppsa_safetensors *file = NULL;
   if (bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: given beside --init, expected one of them");
@@ -314,8 +323,7 @@ static bppsa_status check_features(const bppsa_bench_point *point, int64_t of_we
 
 /* Takes the shape of --data, or noise with --input features. */
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_bench_point *point) {
-  const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA),
-                           *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
+  const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA), *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT);
   point->data = data->present ? data->text : "bitstream";
   point->set = bppsa_cli_value(cli, BPPSA_OPTION_SET)->choice;
   point->padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT;
@@ -495,9 +503,9 @@ static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *as
 static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT);
   BPPSA_TRY(setup_config(cli, &asked->point));
-  asked->point.config.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer;
+  asked->point.config.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->integer;
   asked->point.init = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
-  asked->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
+  asked->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES)->integer;
   asked->nccl = bppsa_ranks_over_nccl(cli);
   if (bppsa_ranks_first(asked->comm)) {
     bppsa_setup_note_steps(cli, asked->point.config.seq_len);
@@ -508,7 +516,7 @@ static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *aske
   if (asked->shares == BPPSA_BENCH_SHARES_BATCH && strcmp(split->text, "batch") != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: '%s', expected time or batch", split->text);
   }
-  if (asked->shares == BPPSA_BENCH_SHARES_BATCH && bppsa_cli_given(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)) {
+  if (asked->shares == BPPSA_BENCH_SHARES_BATCH && bppsa_cli_given(cli, BPPSA_OPTION_MICRO_BATCHES)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: given beside --split batch, which has none, expected --split time");
   }
   return asked->micro_batches <= asked->point.config.batch
@@ -520,12 +528,12 @@ static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *aske
 /* The network's sizes; images have theirs. */
 static bppsa_status setup_chain(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   static const bppsa_option of_steps[] = {BPPSA_OPTION_LAYERS, BPPSA_OPTION_HIDDEN, BPPSA_OPTION_LOSS, BPPSA_OPTION_SEQ_LEN,
-                                          BPPSA_OPTION_INPUT_SIZE};
+                                          BPPSA_OPTION_INPUT};
   const bppsa_network_config fixed = bppsa_network_config_default(asked->network);
   asked->network_config = fixed;
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ALL, &asked->network_config));
   if (asked->network->kind->family->steps) {
-    asked->network_config.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer;
+    asked->network_config.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->integer;
     return BPPSA_OK;
   }
   asked->network_config.steps = fixed.steps;
@@ -571,7 +579,7 @@ static bppsa_status setup_batch(const bppsa_cli *cli, bppsa_bench_settings *aske
 }
 
 static bppsa_status setup_oracle(const bppsa_cli *cli, bppsa_bench_settings *asked) {
-  asked->model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL)->text;
+  asked->model = bppsa_cli_value(cli, BPPSA_OPTION_MODEL)->text;
   asked->schemes = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text;
   asked->schedule.micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES)->integer;
   BPPSA_TRY(bppsa_cli_given(cli, BPPSA_OPTION_MICRO_BATCHES) ? bppsa_oracle_check_option(asked->schemes, "--micro-batches")
@@ -615,10 +623,11 @@ bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device
 
 /* Reads the settings. On ranks one of them reports what is wrong. */
 static bppsa_status setup(const bppsa_cli *cli, bppsa_network *network, bppsa_bench_settings *asked) {
-  const char *name = cli->command->object, *model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL)->text;
+  const char *name = cli->command->object;
+  const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_MODEL);
   bppsa_status status = BPPSA_OK;
-  if (model != NULL) {
-    status = bppsa_network_open(model, NULL, network);
+  if (model->meaning == &bppsa_meaning_any_model) {
+    status = bppsa_network_open(model->text, NULL, network);
     status = status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(bppsa_input_status(status), "--model");
   } else if (bppsa_network_kind_find(name) != NULL) {
     status = bppsa_network_open(name, NULL, network);

@@ -9,11 +9,14 @@
 #include "core/files/rescue.h"
 
 static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true, .help = "lenet5, vgg11, rnn, gru, lstm or a network's file [lenet5]"},
+    {.option = BPPSA_OPTION_MODEL,
+     .meaning = &bppsa_meaning_any_model,
+     .operand = true,
+     .help = "lenet5, vgg11, rnn, gru, lstm or a network's file [lenet5]"},
     {.option = BPPSA_OPTION_LAYERS},
     {.option = BPPSA_OPTION_HIDDEN},
     {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
-    {.option = BPPSA_OPTION_INPUT_SIZE, .fallback = "1", .help = "features of a step"},
+    {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size, .fallback = "1", .help = "features of a step"},
     {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "SYSTEM.json", .help = "where the system file goes"},
     {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "ranks that exchange messages; levels of 2, 4, .. are measured"},
     {.option = BPPSA_OPTION_TRANSPORT},
@@ -58,7 +61,7 @@ static bppsa_status write_document(const bppsa_cli *cli, json_t *document, const
 
 /* Refuses sizes where no recurrent network is measured. */
 static bppsa_status check_sizes(const bppsa_cli *cli, const char *model, bool nccl) {
-  static const bppsa_option sizes[] = {BPPSA_OPTION_LAYERS, BPPSA_OPTION_HIDDEN, BPPSA_OPTION_SEQ_LEN, BPPSA_OPTION_INPUT_SIZE};
+  static const bppsa_option sizes[] = {BPPSA_OPTION_LAYERS, BPPSA_OPTION_HIDDEN, BPPSA_OPTION_SEQ_LEN, BPPSA_OPTION_INPUT};
   const bppsa_network_kind *kind = bppsa_network_kind_find(model);
   const bool steps = kind != NULL && kind->family->steps;
   for (size_t i = 0; (!steps || nccl) && i < sizeof sizes / sizeof sizes[0]; ++i) {
@@ -72,7 +75,7 @@ static bppsa_status check_sizes(const bppsa_cli *cli, const char *model, bool nc
 }
 
 static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
-  const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL);
+  const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_MODEL);
   bppsa_device *device = NULL;
   json_t *document = NULL;
   char *costs = NULL;
@@ -89,7 +92,7 @@ static bppsa_status work(bppsa_cli *cli, bppsa_comm *comm) {
                                            .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
                                            .hidden = bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->integer,
                                            .layers = bppsa_cli_value(cli, BPPSA_OPTION_LAYERS)->integer,
-                                           .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer,
+                                           .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->integer,
                                            .quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given,
                                            .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                            .err = cli->to.err,

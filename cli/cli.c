@@ -4,99 +4,16 @@
 
 #include "bppsa_version.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/ranks.h"
 #include "networks/network_kinds.h"
 
 #define OBJECT_LIMIT 16 /* the most objects of one verb, and the most verbs */
 
-static const bppsa_command *const commands[] = {
-#define CELL(id, words, functions, rate, sweep) &bppsa_command_train_##id,
-#include "networks/cells.inc"
-    &bppsa_command_train_lenet5,
-    &bppsa_command_train_vgg11,
-    &bppsa_command_train_file,
-
-#define CELL(id, words, functions, rate, sweep) &bppsa_command_eval_##id,
-#include "networks/cells.inc"
-    &bppsa_command_eval_lenet5,
-    &bppsa_command_eval_vgg11,
-    &bppsa_command_eval_file,
-
-#define CELL(id, words, functions, rate, sweep) &bppsa_command_grad_##id,
-#include "networks/cells.inc"
-    &bppsa_command_grad_lenet5,
-    &bppsa_command_grad_vgg11,
-    &bppsa_command_grad_file,
-
-#define CELL(id, words, functions, rate, sweep) &bppsa_command_plan_##id,
-#include "networks/cells.inc"
-    &bppsa_command_plan_lenet5,
-    &bppsa_command_plan_vgg11,
-    &bppsa_command_plan_file,
-    &bppsa_command_data_bitstream,
-    &bppsa_command_data_irmas,
-    &bppsa_command_data_instruments,
-    &bppsa_command_data_cifar10,
-
-#define CELL(id, words, functions, rate, sweep) &bppsa_command_bench_##id,
-#include "networks/cells.inc"
-    &bppsa_command_bench_crossover,
-    &bppsa_command_bench_mfcc,
-    &bppsa_command_bench_forward,
-    &bppsa_command_bench_step,
-    &bppsa_command_bench_ranks,
-    &bppsa_command_bench_schedule,
-    &bppsa_command_bench_oracle,
-    &bppsa_command_bench_jacobian,
-    &bppsa_command_bench_product,
-    &bppsa_command_bench_scan,
-    &bppsa_command_bench_threads,
-    &bppsa_command_bench_lenet5,
-    &bppsa_command_bench_vgg11,
-    &bppsa_command_jacobian_conv2d,
-    &bppsa_command_jacobian_linear,
-    &bppsa_command_jacobian_relu,
-    &bppsa_command_jacobian_leaky_relu,
-    &bppsa_command_jacobian_tanh,
-    &bppsa_command_jacobian_sigmoid,
-    &bppsa_command_jacobian_maxpool2d,
-    &bppsa_command_jacobian_avgpool2d,
-    &bppsa_command_jacobian_flatten,
-
-#define CELL(id, words, functions, rate, sweep) &bppsa_command_jacobian_##id,
-#include "networks/cells.inc"
-    &bppsa_command_flops_vgg11,
-    &bppsa_command_flops_lenet5,
-    &bppsa_command_flops_file,
-    &bppsa_command_prune,
-    &bppsa_command_figures,
-    &bppsa_command_schedule,
-    &bppsa_command_oracle,
-    &bppsa_command_calibrate,
-    &bppsa_command_doctor,
-    NULL};
-
-const bppsa_command *const *bppsa_commands(void) {
-  return commands;
-}
-
-const char *bppsa_object_noun(const char *verb) {
-  if (strcmp(verb, "jacobian") == 0 || strcmp(verb, "flops") == 0) {
-    return strcmp(verb, "flops") == 0 ? "network" : "operator";
-  }
-  return strcmp(verb, "data") == 0 ? "data set" : strcmp(verb, "bench") == 0 ? "benchmark" : "model";
-}
-
-const char *bppsa_command_name(const bppsa_command *command, char *text, size_t size) {
-  snprintf(text, size, "%s%s%s", command->verb, command->object != NULL ? " " : "",
-           command->object != NULL ? command->object : "");
-  return text;
-}
-
 /* The words of the commands, each once: verbs (verb NULL) or the objects of a verb. */
 static void list_words(const char *verb, const char *words[OBJECT_LIMIT + 1]) {
   int count = 0;
-  for (const bppsa_command *const *command = commands; *command != NULL && count < OBJECT_LIMIT; ++command) {
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL && count < OBJECT_LIMIT; ++command) {
     const char *word = verb == NULL ? (*command)->verb : strcmp((*command)->verb, verb) == 0 ? (*command)->object : NULL;
     if (word != NULL && (count == 0 || strcmp(words[count - 1], word) != 0)) {
       words[count++] = word;
@@ -110,7 +27,7 @@ static const char *listed_word(const void *words, int32_t index) {
 }
 
 static bool known_verb(const char *verb) {
-  for (const bppsa_command *const *command = commands; *command != NULL; ++command) {
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
     if (strcmp((*command)->verb, verb) == 0) {
       return true;
     }
@@ -148,7 +65,7 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s missing, expected %s", verb, bppsa_object_noun(verb),
                       bppsa_text_choices(listed_word, words, text, sizeof text));
   }
-  for (const bppsa_command *const *each = commands; *each != NULL; ++each) {
+  for (const bppsa_command *const *each = bppsa_commands(); *each != NULL; ++each) {
     if (strcmp((*each)->verb, verb) == 0 && ((*each)->object == NULL || is_object((*each)->object, argv[2]))) {
       *command = *each;
       *used = (*each)->object == NULL ? 2 : 3;
@@ -167,7 +84,7 @@ static bool is_left_out(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     help = help || is_help(argv[i]);
   }
-  for (const bppsa_command *const *each = commands; argc > 1 && *each != NULL; ++each) {
+  for (const bppsa_command *const *each = bppsa_commands(); argc > 1 && *each != NULL; ++each) {
     const bool named = (*each)->object == NULL || (argc > 2 && is_object((*each)->object, argv[2]));
     ranks = ranks || (named && strcmp((*each)->verb, argv[1]) == 0 && bppsa_options_take((*each)->uses, BPPSA_OPTION_TRANSPORT));
   }

@@ -59,11 +59,6 @@ const char *bppsa_object_noun(const char *verb);
 const char *bppsa_command_name(const bppsa_command *command, char *text, size_t size);
 #define BPPSA_COMMAND_NAME 64
 
-/* Help of the program (verb NULL), of a verb, of a command. */
-void bppsa_help_program(FILE *out);
-void bppsa_help_verb(FILE *out, const char *verb);
-void bppsa_help_command(FILE *out, const bppsa_command *command);
-
 /* The parsed value of an option. */
 static inline const bppsa_option_value *bppsa_cli_value(const bppsa_cli *cli, bppsa_option option) {
   return &cli->values[option];

@@ -10,13 +10,15 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL}, {.option = BPPSA_OPTION_TRAIN_LOSS},       \
-        {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET},                      \
-        {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
-        {.option = BPPSA_OPTION_INPUT_SIZE}, {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                \
-        {.option = BPPSA_OPTION_LENGTHS}, {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES,              \
-        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
-        BPPSA_RANKS_USES, {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                   \
+        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL},                                            \
+        {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, {.option = BPPSA_OPTION_IGNORE_LABEL},              \
+        {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                           \
+        {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                                                      \
+        {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size}, {.option = BPPSA_OPTION_BATCH},                    \
+        {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_LENGTHS},                                                   \
+        {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_DEVICE},               \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
+        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
         {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, {.option = BPPSA_OPTION_STATES},                     \
         {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
@@ -27,7 +29,7 @@
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
-    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = BPPSA_IMAGES_LOSS_HELP},
+    {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
     {.option = BPPSA_OPTION_IGNORE_LABEL},
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
     {.option = BPPSA_OPTION_SAMPLES, .help = "images in front of those held out"},

@@ -92,7 +92,7 @@ static json_t *make_configuration(const bppsa_cli *cli, const bppsa_device *devi
   ok = ok && bppsa_json_put_text(made, "hardware", bppsa_device_get_hardware(device));
   ok = ok && bppsa_json_put_integer(made, "--threads", bppsa_device_get_threads(device));
   for (const bppsa_option_use *use = cli->command->uses; ok && use->option != BPPSA_OPTION_COUNT; ++use) {
-    const bppsa_option_info *info = bppsa_option_get(use->option);
+    const bppsa_option_info *info = bppsa_option_of(use);
     ok = !is_measured(use->option) || bppsa_json_put(made, info->name, value_json(info->kind, bppsa_cli_value(cli, use->option)));
   }
   return bppsa_json_finish(made, ok);

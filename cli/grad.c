@@ -7,11 +7,12 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL}, {.option = BPPSA_OPTION_TRAIN_LOSS},       \
-        {.option = BPPSA_OPTION_IGNORE_LABEL}, BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD},                            \
-        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
-        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""},          \
-        {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},    \
+        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL},                                            \
+        {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, {.option = BPPSA_OPTION_IGNORE_LABEL},              \
+        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                               \
+        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
+        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
+        BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                                      \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
         {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS}, {.option = BPPSA_OPTION_GRAD_OUTPUT}, \
         {.option = BPPSA_OPTION_LENGTHS}, {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0},                              \
@@ -24,7 +25,7 @@
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
-    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = BPPSA_IMAGES_LOSS_HELP},
+    {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
     {.option = BPPSA_OPTION_IGNORE_LABEL},
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
     {.option = BPPSA_OPTION_BACKWARD},
@@ -48,7 +49,7 @@ static const bppsa_option_use uses_cnn[] = {
 
 /* Either labels and a loss, or the gradient of the states. */
 static bppsa_status check_labels(const bppsa_cli *cli) {
-  static const bppsa_option of_loss[] = {BPPSA_OPTION_LABELS, BPPSA_OPTION_TRAIN_LOSS, BPPSA_OPTION_IGNORE_LABEL};
+  static const bppsa_option of_loss[] = {BPPSA_OPTION_LABELS, BPPSA_OPTION_LOSS, BPPSA_OPTION_IGNORE_LABEL};
   const bool given = bppsa_cli_value(cli, BPPSA_OPTION_GRAD_OUTPUT)->given;
   for (size_t i = 0; given && i < sizeof of_loss / sizeof of_loss[0]; ++i) {
     if (bppsa_cli_value(cli, of_loss[i])->given) {

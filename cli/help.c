@@ -1,7 +1,6 @@
-/* Usage texts, printed from the tables of commands and options. */
-#include <string.h>
+#include "cli/help.h"
 
-#include "cli/command.h"
+#include <string.h>
 
 #define COLUMN 34 /* where an option's help begins */
 
@@ -44,7 +43,7 @@ void bppsa_help_verb(FILE *out, const char *verb) {
 
 /* "  --loss last|all" */
 static void usage_text(const bppsa_option_use *use, char *text, size_t size) {
-  const bppsa_option_info *info = bppsa_option_get(use->option);
+  const bppsa_option_info *info = bppsa_option_of(use);
   const char *metavar = use->metavar != NULL ? use->metavar : info->metavar;
   size_t used = (size_t)snprintf(text, size, "  %s%s%s", info->name, metavar != NULL || info->kind == BPPSA_CHOICE ? " " : "",
                                  metavar != NULL ? metavar : "");
@@ -54,7 +53,7 @@ static void usage_text(const bppsa_option_use *use, char *text, size_t size) {
 }
 
 static void print_option(FILE *out, const bppsa_option_use *use) {
-  const bppsa_option_info *info = bppsa_option_get(use->option);
+  const bppsa_option_info *info = bppsa_option_of(use);
   const char *fallback = bppsa_option_fallback(use),
              *otherwise = fallback != NULL    ? fallback
                           : use->help == NULL ? info->otherwise
@@ -77,14 +76,14 @@ void bppsa_help_command(FILE *out, const bppsa_command *command) {
   fprintf(out, "Usage: bppsa %s", bppsa_command_name(command, name, sizeof name));
   for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     if (use->operand) {
-      fprintf(out, " %s", bppsa_option_get(use->option)->metavar);
+      fprintf(out, " %s", bppsa_option_of(use)->metavar);
     }
   }
   fprintf(out, " [OPTION]...\n\n%s.\n", command->summary);
   for (int group = 0; group < BPPSA_GROUP_COUNT; ++group) {
     bool titled = false;
     for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
-      if ((int)bppsa_option_get(use->option)->group == group) {
+      if ((int)bppsa_option_of(use)->group == group) {
         if (!titled) {
           fprintf(out, "\n%s:\n", bppsa_option_group_title((bppsa_option_group)group));
           titled = true;

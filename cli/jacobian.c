@@ -19,7 +19,7 @@
   }
 #define WINDOW                                                                                                                   \
   {.option = BPPSA_OPTION_KERNEL}, {.option = BPPSA_OPTION_STRIDE}, {                                                            \
-    .option = BPPSA_OPTION_PAD                                                                                                   \
+    .option = BPPSA_OPTION_PADDING, .meaning = &bppsa_meaning_pixels                                                             \
   }
 #define WEIGHTS(help_text)                                                                                                       \
   {.option = BPPSA_OPTION_WEIGHTS, .metavar = "F.npy", .help = help_text}, {                                                     \
@@ -37,7 +37,7 @@ static const bppsa_option_use uses_linear[] = {SHAPE, {.option = BPPSA_OPTION_OU
 static const bppsa_option_use uses_plain[] = {SHAPE, COMMON};
 static const bppsa_option_use uses_leaky[] = {SHAPE, {.option = BPPSA_OPTION_SLOPE}, COMMON};
 static const bppsa_option_use uses_max[] = {
-    SHAPE, WINDOW, {.option = BPPSA_OPTION_DILATION}, {.option = BPPSA_OPTION_CEIL_MODE}, {.option = BPPSA_OPTION_POOL_PATTERN},
+    SHAPE, WINDOW, {.option = BPPSA_OPTION_DILATION}, {.option = BPPSA_OPTION_CEIL_MODE}, {.option = BPPSA_OPTION_PATTERN},
     COMMON};
 static const bppsa_option_use uses_average[] = {
     SHAPE, WINDOW, {.option = BPPSA_OPTION_CEIL_MODE}, {.option = BPPSA_OPTION_EXCLUDE_PAD}, COMMON};
@@ -66,11 +66,11 @@ typedef struct {
 
 /* Reads whole numbers with commas between them: *count of them, at most `most`. */
 static bppsa_status parse_list(const bppsa_cli *cli, bppsa_option option, int most, int64_t *numbers, int *count) {
-  const bppsa_option_info *info = bppsa_option_get(option);
-  const char *text = bppsa_cli_value(cli, option)->text;
-  return bppsa_text_numbers(text, most, numbers, count)
+  const bppsa_option_value *value = bppsa_cli_value(cli, option);
+  return bppsa_text_numbers(value->text, most, numbers, count)
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s", info->name, text, info->expected);
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s", value->meaning->name, value->text,
+                          value->meaning->expected);
 }
 
 /* Reads one number for both axes, or two; does nothing where the option is absent. */
@@ -89,10 +89,10 @@ static bppsa_status parse_pair(const bppsa_cli *cli, bppsa_option option, int64_
 static bppsa_status parse_padding(const bppsa_cli *cli, int64_t padding[4]) {
   int count;
   int64_t p[4];
-  if (!bppsa_cli_value(cli, BPPSA_OPTION_PAD)->present) {
+  if (!bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->present) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(parse_list(cli, BPPSA_OPTION_PAD, 4, p, &count));
+  BPPSA_TRY(parse_list(cli, BPPSA_OPTION_PADDING, 4, p, &count));
   if (count == 3) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--padding: three numbers, expected one, two or four");
   }
@@ -165,7 +165,7 @@ static bppsa_status read_request(const bppsa_cli *cli, session *s) {
 /* ---- the matrix ---- */
 
 static bppsa_status make(session *s, const bppsa_cli *cli, const bppsa_device *device, bppsa_jacobian_matrix *matrix) {
-  const bppsa_option_value *pattern = bppsa_cli_value(cli, BPPSA_OPTION_POOL_PATTERN);
+  const bppsa_option_value *pattern = bppsa_cli_value(cli, BPPSA_OPTION_PATTERN);
   BPPSA_TRY(read_request(cli, s));
   s->wanted.compact = pattern->present && strcmp(pattern->text, "argmax") == 0;
   s->wanted.memory = bppsa_machine_memory();

@@ -85,10 +85,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               "a number, 0 or more and below 1", .low = 0, .high = 1 - DBL_EPSILON / 2},
     [BPPSA_OPTION_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last", "cross-entropy of the last or of every step",
                            .choices = losses},
-    [BPPSA_OPTION_TRAIN_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last",
-                                 "cross-entropy of the last or of every step; likewise for real targets mean squared error, or "
-                                 "binary cross-entropy with targets in [0, 1]",
-                                 .choices = train_losses},
     [BPPSA_OPTION_IGNORE_LABEL] = {"--ignore-label", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "LABEL", NULL,
                                    "a label that takes no part in loss and accuracy, such as -100", "a whole number",
                                    SPAN(INT64_MIN, INT64_MAX), .otherwise = "none"},
@@ -112,9 +108,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               COUNT32_EXPECTED, SPAN(1, INT32_MAX), .otherwise = "bitstream 32000, others the files'"},
     [BPPSA_OPTION_SEQ_LEN] = {"--seq-len", BPPSA_INTEGER, BPPSA_GROUP_DATA, "T", NULL, "time steps of a sample", COUNT_EXPECTED,
                               SPAN(1, INT64_MAX), .otherwise = "bitstream 1000, others the files'"},
-    [BPPSA_OPTION_INPUT_SIZE] = {"--input", BPPSA_INTEGER, BPPSA_GROUP_DATA, "I", NULL,
-                                 "features of a bitstream's step: independent streams of one class", COUNT32_EXPECTED,
-                                 SPAN(1, INT32_MAX), .otherwise = "bitstream 1 or as the weights, others the files'"},
     [BPPSA_OPTION_BATCH] = {"--batch", BPPSA_INTEGER, BPPSA_GROUP_DATA, "B", "16", "samples of a batch", COUNT32_EXPECTED,
                             SPAN(1, INT32_MAX)},
     [BPPSA_OPTION_VALIDATION] = {"--validation", BPPSA_REAL, BPPSA_GROUP_DATA, "FRACTION", "0",
@@ -162,9 +155,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                              COUNT32_EXPECTED, SPAN(1, INT32_MAX), .otherwise = "1, without --iterations"},
     [BPPSA_OPTION_ITERATIONS] = {"--iterations", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL,
                                  "training steps, instead of epochs", COUNT_EXPECTED, SPAN(1, INT64_MAX)},
-    [BPPSA_OPTION_TRAIN_ITERATIONS] = {"--iterations", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL,
-                                       "training steps, instead of epochs; 0: the initial weights, for --save-weights",
-                                       "a whole number, 0 or more", SPAN(0, INT64_MAX)},
     [BPPSA_OPTION_OPTIMIZER] = {"--optimizer", BPPSA_CHOICE, BPPSA_GROUP_TRAINING, NULL, "adam", "the update rule",
                                 .choices = optimizers},
     [BPPSA_OPTION_LR] = {"--lr", BPPSA_REAL, BPPSA_GROUP_TRAINING, "RATE", "0.001", "learning rate", "a number above 0",
@@ -218,10 +208,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                                 .otherwise = "threads; under mpirun mpi"},
     [BPPSA_OPTION_TIMEOUT] = {"--timeout", BPPSA_REAL, BPPSA_GROUP_RANKS, "S", "60", "the longest that a rank waits, in seconds",
                               "a number above 0, at most 1e6", .low = DBL_MIN, .high = 1e6},
-    [BPPSA_OPTION_RANK_MICRO_BATCHES] = {"--micro-batches", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "M", "1",
-                                         "groups of samples, one after the other: through ranks along time, on one rank, or "
-                                         "through a schedule's stages (there as many, if not given)",
-                                         COUNT32_EXPECTED, SPAN(1, INT32_MAX)},
     [BPPSA_OPTION_REDUCTION] = {"--reduction", BPPSA_CHOICE, BPPSA_GROUP_RANKS, NULL, "ordered",
                                 "ordered: the same bits for every P; library: the transport's own sum", .choices = reductions},
     [BPPSA_OPTION_REVERSE_FIRST] = {"--reverse-first", BPPSA_TEXT, BPPSA_GROUP_RANKS, "K|auto", "0",
@@ -320,15 +306,10 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                              .otherwise = "those of all ranks"},
     [BPPSA_OPTION_MICRO_BATCHES] = {"--micro-batches", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "N", "4",
                                     "micro-batches of an iteration of a pipeline", MILLION_EXPECTED, SPAN(1, 1000000)},
-    [BPPSA_OPTION_MODEL_LAYERS] = {"--layers", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "L", NULL,
-                                   "layers of the model, spread over the stages", MILLION_EXPECTED, SPAN(1, 1000000),
-                                   .otherwise = "one for each stage"},
     [BPPSA_OPTION_WIDTH] = {"--width", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "W", "1", "data-parallel copies of the whole schedule",
                             MILLION_EXPECTED, SPAN(1, 1000000)},
     [BPPSA_OPTION_REPLICAS] = {"--replicas", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "2F", "2", "pipelines of chimera, half of them up",
                                MILLION_EXPECTED, SPAN(1, 1000000)},
-    [BPPSA_OPTION_STAGE_CHUNKS] = {"--chunks", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "V", "2",
-                                   "stages a worker holds, of interleaved", MILLION_EXPECTED, SPAN(1, 1000000)},
     [BPPSA_OPTION_CUT] = {"--cut", BPPSA_TEXT, BPPSA_GROUP_RANKS, "L1,L2", NULL, "the first layers of all stages but the first",
                           "layers such as 3,5", .otherwise = "by the costs of layers, without them by FLOPs or number"},
     [BPPSA_OPTION_REVERSE_K] = {"--reverse-k", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "K", NULL, "the K of reverse-first-k",
@@ -352,8 +333,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               NULL, .choices = NULL},
     [BPPSA_OPTION_WINDOW] = {"--window", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, NULL, "what the makespan covers",
                              .choices = windows, .otherwise = "iteration; data parallel: backward-forward"},
-    [BPPSA_OPTION_FORWARD_COST] = {"--forward", COST("F", "1", "time of F, a layer and micro-batch")},
-    [BPPSA_OPTION_INPUT_GRAD_COST] = {"--input-grad", COST("I", "1", "time of I")},
     [BPPSA_OPTION_WEIGHT_GRAD_COST] = {"--weight-grad", COST("W", "1", "time of W; B = I + W")},
     [BPPSA_OPTION_STEP_COST] = {"--step-cost", COST("T", "0", "time of a layer's update")},
     [BPPSA_OPTION_SYNC_COST] = {"--sync-cost", COST("T", NULL, "time of a layer's SYNC"), .otherwise = "from the link"},
@@ -379,9 +358,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_MEMORY_CAP] = {"--memory-cap", BPPSA_REAL, BPPSA_GROUP_MACHINE, "M", NULL,
                                  "activations of a worker, M_a; of multi-stream times the conventional peak", "a number above 0",
                                  .low = DBL_MIN, .high = 1e15, .otherwise = "none; multi-stream 1.1"},
-    [BPPSA_OPTION_ORACLE_MODEL] = {"--model", BPPSA_TEXT, BPPSA_GROUP_MODEL, "MODEL", NULL,
-                                   "a name of --list, a model file or a network file (.json); may be given without --model",
-                                   "a model that bppsa oracle --list names, or a file .json", .path = BPPSA_PATH_OR_NAME},
     [BPPSA_OPTION_SYSTEM] = {"--system", BPPSA_TEXT, BPPSA_GROUP_MODEL, "SYSTEM", NULL,
                              "a name of --list or a system file (.json); may be given without --system",
                              "a system that bppsa oracle --list names, or a file .json", .path = BPPSA_PATH_OR_NAME},
@@ -431,8 +407,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                              "one or two whole numbers such as 3 or 3,5", .otherwise = "the weights'; of pools 2"},
     [BPPSA_OPTION_STRIDE] = {"--stride", BPPSA_TEXT, BPPSA_GROUP_MODEL, "S|H,W", NULL, "distance between windows",
                              "one or two whole numbers such as 2 or 2,1", .otherwise = "1; of pools the kernel"},
-    [BPPSA_OPTION_PAD] = {"--padding", BPPSA_TEXT, BPPSA_GROUP_MODEL, "P|H,W|T,B,L,R", "0", "zeros around the input",
-                          "one, two or four whole numbers such as 1 or 0,1,0,1", .choices = NULL},
     [BPPSA_OPTION_DILATION] = {"--dilation", BPPSA_TEXT, BPPSA_GROUP_MODEL, "D|H,W", "1", "distance between a kernel's taps",
                                "one or two whole numbers such as 1 or 2,1", .choices = NULL},
     [BPPSA_OPTION_GROUPS] = {"--groups", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "G", "1", "groups of channels", COUNT32_EXPECTED,
@@ -443,9 +417,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                                   NULL, .choices = NULL},
     [BPPSA_OPTION_SLOPE] = {"--slope", BPPSA_REAL, BPPSA_GROUP_MODEL, "S", "0.01", "slope below 0", "a number", .low = -DBL_MAX,
                             .high = DBL_MAX},
-    [BPPSA_OPTION_POOL_PATTERN] = {"--pattern", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "window",
-                                   "entries for all inputs of a window, or for its largest input alone",
-                                   .choices = pool_patterns},
+    [BPPSA_OPTION_PATTERN] = {"--pattern", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "window",
+                              "entries for all inputs of a window, or for its largest input alone", .choices = pool_patterns},
     [BPPSA_OPTION_MASK] = {"--mask", BPPSA_TEXT, BPPSA_GROUP_FILES, "M.npy", NULL,
                            "which weights stay, in their shape: the pattern leaves out those with 0", "the path of an NPY file",
                            .path = BPPSA_PATH_READ},
@@ -453,12 +426,6 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                           "the path of the file to write", .path = BPPSA_PATH_WRITTEN},
     [BPPSA_OPTION_PRUNE] = {"--prune", BPPSA_REAL, BPPSA_GROUP_MODEL, "F", "0", "fraction of the weights left out",
                             "a fraction from 0 to 1", .low = 0, .high = 1},
-    [BPPSA_OPTION_FLOPS_PATTERN] = {"--pattern", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "guaranteed",
-                                    "patterns to count: those known before any input, or those of a batch's values",
-                                    .choices = flops_patterns},
-    [BPPSA_OPTION_LEVELS] = {"--up-levels", BPPSA_TEXT, BPPSA_GROUP_GRADIENTS, "L|auto", "auto",
-                             "up-sweep levels, then a linear middle; auto: the fewest FLOPs on the critical path",
-                             "a whole number, 0 or more, or auto", .choices = NULL},
     [BPPSA_OPTION_FRACTION] = {"--fraction", BPPSA_REAL, BPPSA_GROUP_MODEL, "F", NULL, "fraction of the weights that is pruned",
                                "a fraction from 0 to 1", .low = 0, .high = 1},
     [BPPSA_OPTION_METHOD] = {"--method", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "class-uniform",
@@ -477,6 +444,43 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_HELP] = {"--help", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "this text", NULL, .choices = NULL},
 };
 
+/* ---- what other commands mean by an option ---- */
+
+#define MEANING(name, ...) const bppsa_option_info bppsa_meaning_##name = {__VA_ARGS__}
+
+MEANING(any_model, "--model", BPPSA_TEXT, BPPSA_GROUP_MODEL, "MODEL", NULL,
+        "a name of --list, a model file or a network file (.json); may be given without --model",
+        "a model that bppsa oracle --list names, or a file .json", .path = BPPSA_PATH_OR_NAME);
+MEANING(model_layers, "--layers", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "L", NULL, "layers of the model, spread over the stages",
+        MILLION_EXPECTED, SPAN(1, 1000000), .otherwise = "one for each stage");
+MEANING(train_loss, "--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last",
+        "cross-entropy of the last or of every step; likewise for real targets mean squared error, or "
+        "binary cross-entropy with targets in [0, 1]",
+        .choices = train_losses);
+MEANING(pixels, "--padding", BPPSA_TEXT, BPPSA_GROUP_MODEL, "P|H,W|T,B,L,R", "0", "zeros around the input",
+        "one, two or four whole numbers such as 1 or 0,1,0,1", .choices = NULL);
+MEANING(input_size, "--input", BPPSA_INTEGER, BPPSA_GROUP_DATA, "I", NULL,
+        "features of a bitstream's step: independent streams of one class", COUNT32_EXPECTED, SPAN(1, INT32_MAX),
+        .otherwise = "bitstream 1 or as the weights, others the files'");
+MEANING(levels_or_auto, "--up-levels", BPPSA_TEXT, BPPSA_GROUP_GRADIENTS, "L|auto", "auto",
+        "up-sweep levels, then a linear middle; auto: the fewest FLOPs on the critical path",
+        "a whole number, 0 or more, or auto", .choices = NULL);
+MEANING(stage_chunks, "--chunks", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "V", "2", "stages a worker holds, of interleaved",
+        MILLION_EXPECTED, SPAN(1, 1000000));
+MEANING(forward_cost, "--forward", COST("F", "1", "time of F, a layer and micro-batch"));
+MEANING(input_grad_cost, "--input-grad", COST("I", "1", "time of I"));
+MEANING(train_iterations, "--iterations", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL,
+        "training steps, instead of epochs; 0: the initial weights, for --save-weights", "a whole number, 0 or more",
+        SPAN(0, INT64_MAX));
+MEANING(rank_micro_batches, "--micro-batches", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "M", "1",
+        "groups of samples, one after the other: through ranks along time, on one rank, or "
+        "through a schedule's stages (there as many, if not given)",
+        COUNT32_EXPECTED, SPAN(1, INT32_MAX));
+MEANING(flops_pattern, "--pattern", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "guaranteed",
+        "patterns to count: those known before any input, or those of a batch's values", .choices = flops_patterns);
+
+/* ---- reading the tables ---- */
+
 static const char *const titles[BPPSA_GROUP_COUNT] = {"Model",       "Data",    "Gradients", "Training", "Costs",
                                                       "Measurement", "Machine", "Ranks",     "Files",    "Output"};
 
@@ -488,8 +492,12 @@ const bppsa_option_info *bppsa_option_get(bppsa_option option) {
   return &table[option];
 }
 
+const bppsa_option_info *bppsa_option_of(const bppsa_option_use *use) {
+  return use->meaning != NULL ? use->meaning : &table[use->option];
+}
+
 bppsa_path_use bppsa_option_path(const bppsa_option_use *use) {
-  return use->path != BPPSA_NO_PATH ? use->path : table[use->option].path;
+  return use->path != BPPSA_NO_PATH ? use->path : bppsa_option_of(use)->path;
 }
 
 const char *bppsa_option_group_title(bppsa_option_group group) {
@@ -497,6 +505,6 @@ const char *bppsa_option_group_title(bppsa_option_group group) {
 }
 
 const char *bppsa_option_fallback(const bppsa_option_use *use) {
-  const char *text = use->fallback != NULL ? use->fallback : table[use->option].fallback;
+  const char *text = use->fallback != NULL ? use->fallback : bppsa_option_of(use)->fallback;
   return text != NULL && text[0] != '\0' ? text : NULL;
 }

@@ -70,9 +70,8 @@ static bppsa_status parse_choice(const bppsa_option_info *info, const char *text
                     bppsa_suggestion(text, choices, hint, sizeof hint));
 }
 
-bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value) {
-  const bppsa_option_info *info = bppsa_option_get(option);
-  bppsa_option_value parsed = {.given = true, .present = true, .text = text};
+static bppsa_status parse(const bppsa_option_info *info, const char *text, bppsa_option_value *value) {
+  bppsa_option_value parsed = {.given = true, .present = true, .text = text, .meaning = info};
   bool good = true;
   switch (info->kind) {
   case BPPSA_INTEGER:
@@ -100,7 +99,10 @@ bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_opt
   return BPPSA_OK;
 }
 
-/* The option of a command that has this name (the first `length` characters of text), or NULL. */
+bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value) {
+  return parse(bppsa_option_get(option), text, value);
+}
+
 bool bppsa_options_take(const bppsa_option_use *uses, bppsa_option option) {
   while (uses->option != BPPSA_OPTION_COUNT && uses->option != option) {
     ++uses;
@@ -108,6 +110,7 @@ bool bppsa_options_take(const bppsa_option_use *uses, bppsa_option option) {
   return uses->option == option;
 }
 
+/* The option of a command that has this name (the first `length` characters of text), or NULL. */
 static const bppsa_option_use *find_use(const bppsa_option_use *uses, const char *text, size_t length) {
   for (; uses->option != BPPSA_OPTION_COUNT; ++uses) {
     const char *name = bppsa_option_get(uses->option)->name;
@@ -148,7 +151,7 @@ static bppsa_status refuse_value(const bppsa_option_use *flag, const char *word)
 /* The flag that is the word in front of the one at `position`, or NULL. */
 static const bppsa_option_use *flag_before(const bppsa_option_use *uses, char **argv, int position) {
   const bppsa_option_use *use = position > 0 ? find_use(uses, argv[position - 1], strlen(argv[position - 1])) : NULL;
-  return use != NULL && bppsa_option_get(use->option)->kind == BPPSA_FLAG ? use : NULL;
+  return use != NULL && bppsa_option_of(use)->kind == BPPSA_FLAG ? use : NULL;
 }
 
 static bppsa_status parse_argument(const char *command, const bppsa_option_use *uses, int argc, char **argv, int *position,
@@ -157,7 +160,7 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
   if (text[0] != '-' || text[1] == '\0') {
     const bppsa_option_use *operand = find_operand(uses, values);
     if (operand != NULL) {
-      return bppsa_option_parse(operand->option, text, &values[operand->option]);
+      return parse(bppsa_option_of(operand), text, &values[operand->option]);
     }
     const bppsa_option_use *flag = flag_before(uses, argv, *position);
     return flag != NULL ? refuse_value(flag, text)
@@ -170,12 +173,12 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
   if (use == NULL) {
     return unknown_option(command, uses, text, length);
   }
-  const bppsa_option_info *info = bppsa_option_get(use->option);
+  const bppsa_option_info *info = bppsa_option_of(use);
   if (info->kind == BPPSA_FLAG) {
     if (equals != NULL) {
       return refuse_value(use, equals + 1);
     }
-    values[use->option] = (bppsa_option_value){.given = true, .present = true};
+    values[use->option] = (bppsa_option_value){.given = true, .present = true, .meaning = info};
     return BPPSA_OK;
   }
   const char *value = equals != NULL ? equals + 1 : NULL;
@@ -188,7 +191,7 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
     }
     value = argv[++*position];
   }
-  return bppsa_option_parse(use->option, value, &values[use->option]);
+  return parse(info, value, &values[use->option]);
 }
 
 bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *uses, int argc, char **argv,
@@ -199,7 +202,7 @@ bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *us
   for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     const char *fallback = bppsa_option_fallback(use);
     if (fallback != NULL) {
-      BPPSA_TRY(bppsa_option_parse(use->option, fallback, &values[use->option]));
+      BPPSA_TRY(parse(bppsa_option_of(use), fallback, &values[use->option]));
       values[use->option].given = false;
     }
   }
@@ -211,7 +214,7 @@ bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *us
   }
   for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     if (use->required && !values[use->option].given) {
-      const bppsa_option_info *info = bppsa_option_get(use->option);
+      const bppsa_option_info *info = bppsa_option_of(use);
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s missing in '%s', expected %s", use->operand ? info->metavar : info->name,
                         use->operand ? "argument" : "option", command, info->expected);
     }

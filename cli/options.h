@@ -22,7 +22,6 @@ typedef enum {
   BPPSA_OPTION_BIDIRECTIONAL,
   BPPSA_OPTION_DROPOUT,
   BPPSA_OPTION_LOSS,
-  BPPSA_OPTION_TRAIN_LOSS, /* --loss of train, eval and grad, with errors of real targets among its choices */
   BPPSA_OPTION_IGNORE_LABEL,
   BPPSA_OPTION_INIT,
   BPPSA_OPTION_DATA,
@@ -32,7 +31,6 @@ typedef enum {
   BPPSA_OPTION_FILES,
   BPPSA_OPTION_SAMPLES,
   BPPSA_OPTION_SEQ_LEN,
-  BPPSA_OPTION_INPUT_SIZE, /* --input I, the features of sequences that the program makes itself */
   BPPSA_OPTION_BATCH,
   BPPSA_OPTION_VALIDATION,
   BPPSA_OPTION_LENGTHS,
@@ -51,7 +49,6 @@ typedef enum {
   BPPSA_OPTION_INPUT_GRAD,
   BPPSA_OPTION_EPOCHS,
   BPPSA_OPTION_ITERATIONS,
-  BPPSA_OPTION_TRAIN_ITERATIONS, /* --iterations of train, which may be 0 */
   BPPSA_OPTION_OPTIMIZER,
   BPPSA_OPTION_LR,
   BPPSA_OPTION_MOMENTUM,
@@ -72,7 +69,6 @@ typedef enum {
   BPPSA_OPTION_SPLIT,
   BPPSA_OPTION_TRANSPORT,
   BPPSA_OPTION_TIMEOUT,
-  BPPSA_OPTION_RANK_MICRO_BATCHES, /* --micro-batches of ranks along time */
   BPPSA_OPTION_REDUCTION,
   BPPSA_OPTION_REVERSE_FIRST,
   BPPSA_OPTION_ALLOW_OTHER_RANKS,
@@ -110,10 +106,8 @@ typedef enum {
   BPPSA_OPTION_SCHEME,
   BPPSA_OPTION_STAGES,
   BPPSA_OPTION_MICRO_BATCHES,
-  BPPSA_OPTION_MODEL_LAYERS,
   BPPSA_OPTION_WIDTH,
   BPPSA_OPTION_REPLICAS,
-  BPPSA_OPTION_STAGE_CHUNKS, /* --chunks of interleaved pipelines */
   BPPSA_OPTION_CUT,
   BPPSA_OPTION_REVERSE_K,
   BPPSA_OPTION_ELEMENTS,
@@ -124,8 +118,6 @@ typedef enum {
   BPPSA_OPTION_DOUBLING,
   BPPSA_OPTION_HALVING,
   BPPSA_OPTION_WINDOW,
-  BPPSA_OPTION_FORWARD_COST,
-  BPPSA_OPTION_INPUT_GRAD_COST,
   BPPSA_OPTION_WEIGHT_GRAD_COST,
   BPPSA_OPTION_STEP_COST,
   BPPSA_OPTION_SYNC_COST,
@@ -149,25 +141,21 @@ typedef enum {
   BPPSA_OPTION_OUT_CHANNELS,
   BPPSA_OPTION_KERNEL,
   BPPSA_OPTION_STRIDE,
-  BPPSA_OPTION_PAD, /* --padding in pixels */
   BPPSA_OPTION_DILATION,
   BPPSA_OPTION_GROUPS,
   BPPSA_OPTION_CEIL_MODE,
   BPPSA_OPTION_EXCLUDE_PAD,
   BPPSA_OPTION_SLOPE,
-  BPPSA_OPTION_POOL_PATTERN, /* --pattern of jacobian */
+  BPPSA_OPTION_PATTERN,
   BPPSA_OPTION_MASK,
   BPPSA_OPTION_SPY,
   BPPSA_OPTION_PRUNE,
-  BPPSA_OPTION_FLOPS_PATTERN, /* --pattern of flops */
-  BPPSA_OPTION_LEVELS,        /* --up-levels L|auto */
   BPPSA_OPTION_SYNTHETIC,
   BPPSA_OPTION_CNN,
   BPPSA_OPTION_FRACTION,
   BPPSA_OPTION_METHOD,
   BPPSA_OPTION_LEFT,
   BPPSA_OPTION_RIGHT,
-  BPPSA_OPTION_ORACLE_MODEL, /* --model of oracle, any name or a file */
   BPPSA_OPTION_SYSTEM,
   BPPSA_OPTION_STRATEGY,
   BPPSA_OPTION_PROCESSORS,
@@ -227,16 +215,19 @@ typedef struct {
 /* An option a command takes. A list of them ends with .option = BPPSA_OPTION_COUNT. */
 typedef struct {
   bppsa_option option;
-  const char *fallback; /* this command's default; NULL: the table's; "": none */
+  const bppsa_option_info *meaning; /* what this command means by the option; NULL: what the table says */
+  const char *fallback;             /* this command's default; NULL: the meaning's; "": none */
   bool required;
-  const char *metavar, *help; /* the texts of this command's help; NULL: the table's */
+  const char *metavar, *help; /* the texts of this command's help; NULL: the meaning's */
   bool operand;               /* the value may also be given without the name of the option */
-  bppsa_path_use path;        /* 0: the table's */
+  bppsa_path_use path;        /* 0: the meaning's */
   const char *instead;        /* of a flag: what takes the value that somebody gave it; NULL: nothing does */
 } bppsa_option_use;
 
 #define BPPSA_USE(name)                                                                                                          \
   { .option = BPPSA_OPTION_##name } /* with the table's texts */
+#define BPPSA_USE_AS(name, meaning_)                                                                                             \
+  { .option = BPPSA_OPTION_##name, .meaning = &bppsa_meaning_##meaning_ }
 
 typedef struct {
   bool given;   /* on the command line */
@@ -244,10 +235,19 @@ typedef struct {
   int64_t integer;
   double real;
   const char *text;
-  int32_t choice; /* position in the list of choices */
+  int32_t choice;                   /* position in the list of choices */
+  const bppsa_option_info *meaning; /* of a present value: what the command means by the option */
 } bppsa_option_value;
 
+/* The table's row: the name of an option, and what most commands mean by it. */
 const bppsa_option_info *bppsa_option_get(bppsa_option option);
+/* What a command means by an option. */
+const bppsa_option_info *bppsa_option_of(const bppsa_option_use *use);
+/* Other meanings of options than the table's. */
+extern const bppsa_option_info bppsa_meaning_any_model, bppsa_meaning_model_layers, bppsa_meaning_train_loss,
+    bppsa_meaning_pixels, bppsa_meaning_input_size, bppsa_meaning_levels_or_auto, bppsa_meaning_stage_chunks,
+    bppsa_meaning_forward_cost, bppsa_meaning_input_grad_cost, bppsa_meaning_train_iterations, bppsa_meaning_rank_micro_batches,
+    bppsa_meaning_flops_pattern;
 /* The option's choice of that number from 0, NULL behind the last one. */
 const char *bppsa_option_choice(const bppsa_option_info *info, int32_t index);
 enum { BPPSA_OPTION_CHOICES = 32 }; /* more than any option has */

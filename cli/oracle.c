@@ -8,7 +8,7 @@
 #include "oracle/oracle.h"
 
 static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true},
+    {.option = BPPSA_OPTION_MODEL, .meaning = &bppsa_meaning_any_model, .operand = true},
     {.option = BPPSA_OPTION_SYSTEM, .operand = true},
     {.option = BPPSA_OPTION_STRATEGY},
     {.option = BPPSA_OPTION_PROCESSORS},
@@ -18,7 +18,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SAMPLES, .fallback = "", .help = "of an epoch [the model's]"},
     {.option = BPPSA_OPTION_SCALING},
     {.option = BPPSA_OPTION_MICRO_BATCHES, .fallback = "", .metavar = "S", .help = "of pipelines [4 a stage]"},
-    {.option = BPPSA_OPTION_STAGE_CHUNKS},
+    {.option = BPPSA_OPTION_CHUNKS, .meaning = &bppsa_meaning_stage_chunks},
     {.option = BPPSA_OPTION_GROUP_SIZE},
     {.option = BPPSA_OPTION_COLLECTIVE},
     {.option = BPPSA_OPTION_DTYPE, .help = "of activations and weights"},
@@ -44,7 +44,7 @@ static void query_of(const bppsa_cli *cli, const bppsa_oracle_model *model, cons
   query->samples = samples->given ? samples->integer : query->samples;
   query->strong = bppsa_cli_value(cli, BPPSA_OPTION_SCALING)->choice == 1;
   query->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES)->integer;
-  query->chunks = bppsa_cli_value(cli, BPPSA_OPTION_STAGE_CHUNKS)->integer;
+  query->chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->integer;
   query->group = bppsa_cli_value(cli, BPPSA_OPTION_GROUP_SIZE)->integer;
   query->collective = (bppsa_collective)bppsa_cli_value(cli, BPPSA_OPTION_COLLECTIVE)->choice;
   query->item_bytes = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->choice == 0 ? 4 : 8;
@@ -128,8 +128,7 @@ static bppsa_status check_plot(const bppsa_option_value *plot) {
 }
 
 static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
-  const bppsa_option_value *name = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL),
-                           *place = bppsa_cli_value(cli, BPPSA_OPTION_SYSTEM);
+  const bppsa_option_value *name = bppsa_cli_value(cli, BPPSA_OPTION_MODEL), *place = bppsa_cli_value(cli, BPPSA_OPTION_SYSTEM);
   bppsa_oracle_model model;
   bppsa_oracle_system system;
   if (!name->given || !place->given) {

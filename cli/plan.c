@@ -30,7 +30,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_SEED, .help = "of the weights that are pruned"},
     {.option = BPPSA_OPTION_WEIGHTS, .help = "weights instead of random ones; those that are 0 are left out"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
-    {.option = BPPSA_OPTION_LEVELS},
+    {.option = BPPSA_OPTION_UP_LEVELS, .meaning = &bppsa_meaning_levels_or_auto},
     {.option = BPPSA_OPTION_INPUT_GRAD},
     {.option = BPPSA_OPTION_DTYPE},
     {.option = BPPSA_OPTION_MEMORY_LIMIT,

@@ -41,14 +41,17 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
 
 /* Options that need ranks; ranks that share batches; a scan; ranks that execute a schedule. */
 static const bppsa_option_use of_ranks[] = {
-    BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),
+    BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE_AS(MICRO_BATCHES, rank_micro_batches),
     BPPSA_USE(GROUP_SIZE), BPPSA_USE(TRACE),     BPPSA_USE(COUNT)};
 static const bppsa_option_use of_batches[] = {BPPSA_USE(REDUCTION), BPPSA_USE(REVERSE_FIRST), BPPSA_USE(COUNT)};
 static const bppsa_option_use of_scans[] = {BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(COUNT)};
 static const bppsa_option_use of_chunks[] = {BPPSA_USE(CHUNKS), BPPSA_USE(COUNT)};
-static const bppsa_option_use of_files[] = {BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(STAGES),
-                                            BPPSA_USE(STAGE_CHUNKS),       BPPSA_USE(COSTS),
-                                            BPPSA_SCHEDULE_USES,           BPPSA_USE(COUNT)};
+static const bppsa_option_use of_files[] = {BPPSA_USE_AS(MICRO_BATCHES, rank_micro_batches),
+                                            BPPSA_USE(STAGES),
+                                            BPPSA_USE_AS(CHUNKS, stage_chunks),
+                                            BPPSA_USE(COSTS),
+                                            BPPSA_SCHEDULE_USES,
+                                            BPPSA_USE(COUNT)};
 static const bppsa_option_use *const of_schedules = of_files + 1; /* ranks along time have micro-batches too */
 
 bool bppsa_ranks_over_nccl(const bppsa_cli *cli) {
@@ -166,7 +169,7 @@ static bppsa_status read_split(const bppsa_cli *cli, const bppsa_network *networ
 
 bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_schedule *schedule) {
   const bppsa_option_value *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT),
-                           *micros = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES);
+                           *micros = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES);
   bool asked = false;
   if (comm == NULL) {
     return BPPSA_OK;
@@ -207,7 +210,8 @@ static bppsa_reduction reduction_of(const bppsa_cli *cli) {
 }
 
 bppsa_status bppsa_ranks_layers(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_layers *layers) {
-  static const bppsa_option_use others[] = {BPPSA_USE(REVERSE_FIRST), BPPSA_USE(RANK_MICRO_BATCHES), BPPSA_USE(COUNT)};
+  static const bppsa_option_use others[] = {BPPSA_USE(REVERSE_FIRST), BPPSA_USE_AS(MICRO_BATCHES, rank_micro_batches),
+                                            BPPSA_USE(COUNT)};
   const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
   const bppsa_option_value *group = bppsa_cli_value(cli, BPPSA_OPTION_GROUP_SIZE);
   if (comm == NULL) {
@@ -256,7 +260,7 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   config->delayed = ranks->parallel.reverse_first < 0 ? INT64_MAX : ranks->parallel.reverse_first;
   config->batch = at_once > 0 ? at_once : bppsa_rank_network_samples(ranks);
   BPPSA_TRY(bppsa_rank_network_forward(ranks, at_once > 0 ? at_once : batch, config));
-  const bppsa_option_value *micros = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES);
+  const bppsa_option_value *micros = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES);
   ranks->micro_batches = micros->integer;
   return bppsa_rank_network_check_micro_batches(ranks, micros->given, bppsa_options_take(cli->command->uses, BPPSA_OPTION_STAGES),
                                                 config->batch);

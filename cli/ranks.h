@@ -10,7 +10,7 @@
 
 /* The options of a command that runs on ranks. */
 #define BPPSA_RANKS_USES                                                                                                         \
-  BPPSA_USE(RANKS), BPPSA_USE(SPLIT), BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE(RANK_MICRO_BATCHES),                   \
+  BPPSA_USE(RANKS), BPPSA_USE(SPLIT), BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE_AS(MICRO_BATCHES, rank_micro_batches), \
       BPPSA_USE(REDUCTION)
 /* The options of a schedule that ranks execute; bppsa schedule has them too. */
 #define BPPSA_SCHEDULE_USES                                                                                                      \

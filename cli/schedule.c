@@ -5,17 +5,17 @@
 #include "cli/ranks.h"
 #include "cli/setup.h"
 #include "schedule/compare.h"
-#include "schedule/report.h"
+#include "schedule/schedule_report.h"
 #include "schedule/timed.h"
 
 #define COST_USES                                                                                                                \
-  BPPSA_USE(FORWARD_COST), BPPSA_USE(INPUT_GRAD_COST), BPPSA_USE(WEIGHT_GRAD_COST), BPPSA_USE(STEP_COST), BPPSA_USE(SYNC_COST),  \
-      BPPSA_USE(MESSAGE_SIZE), BPPSA_USE(GRADIENT_SIZE), BPPSA_USE(PRODUCT_COST), BPPSA_USE(APPLY_COST), BPPSA_USE(ALPHA),       \
-      BPPSA_USE(BETA), BPPSA_USE(CONTENTION), BPPSA_USE(ISSUE_OVERHEAD), BPPSA_USE(PRECOMPILED), BPPSA_USE(MEMORY_CAP),          \
-      BPPSA_USE(COSTS), BPPSA_USE(LOAD)
+  BPPSA_USE_AS(FORWARD, forward_cost), BPPSA_USE_AS(INPUT_GRAD, input_grad_cost), BPPSA_USE(WEIGHT_GRAD_COST),                   \
+      BPPSA_USE(STEP_COST), BPPSA_USE(SYNC_COST), BPPSA_USE(MESSAGE_SIZE), BPPSA_USE(GRADIENT_SIZE), BPPSA_USE(PRODUCT_COST),    \
+      BPPSA_USE(APPLY_COST), BPPSA_USE(ALPHA), BPPSA_USE(BETA), BPPSA_USE(CONTENTION), BPPSA_USE(ISSUE_OVERHEAD),                \
+      BPPSA_USE(PRECOMPILED), BPPSA_USE(MEMORY_CAP), BPPSA_USE(COSTS), BPPSA_USE(LOAD)
 #define SHAPE_USES                                                                                                               \
-  BPPSA_USE(MICRO_BATCHES), BPPSA_USE(MODEL_LAYERS), BPPSA_USE(STAGE_CHUNKS), BPPSA_SCHEDULE_USES, BPPSA_USE(ELEMENTS),          \
-      BPPSA_USE(SKIP_FIRST_INPUT_GRAD), BPPSA_USE(WINDOW)
+  BPPSA_USE(MICRO_BATCHES), BPPSA_USE_AS(LAYERS, model_layers), BPPSA_USE_AS(CHUNKS, stage_chunks), BPPSA_SCHEDULE_USES,         \
+      BPPSA_USE(ELEMENTS), BPPSA_USE(SKIP_FIRST_INPUT_GRAD), BPPSA_USE(WINDOW)
 static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_SCHEME, .operand = true},
                                         {.option = BPPSA_OPTION_STAGES, .fallback = "4"},
                                         SHAPE_USES,
@@ -42,43 +42,50 @@ static const char notes[] =
 
 /* Options that are members of a configuration. The kind of an option gives the type of the member. */
 #define MEMBER(name, member)                                                                                                     \
-  { BPPSA_OPTION_##name, offsetof(bppsa_schedule_config, member) }
+  { BPPSA_USE(name), offsetof(bppsa_schedule_config, member) }
+#define MEMBER_AS(name, meaning, member)                                                                                         \
+  { BPPSA_USE_AS(name, meaning), offsetof(bppsa_schedule_config, member) }
 #define COST(name, kind) MEMBER(name, uniform[BPPSA_COST_##kind])
+#define COST_AS(name, meaning, kind) MEMBER_AS(name, meaning, uniform[BPPSA_COST_##kind])
 #define SHAPE                                                                                                                    \
-  MEMBER(STAGES, stages), MEMBER(MICRO_BATCHES, micro_batches), MEMBER(MODEL_LAYERS, layers), MEMBER(WIDTH, width),              \
-      MEMBER(REPLICAS, replicas), MEMBER(CHUNKS, chunks), MEMBER(STAGE_CHUNKS, chunks), MEMBER(ITERATIONS, iterations),          \
-      MEMBER(REVERSE_K, reverse), MEMBER(ELEMENTS, elements), MEMBER(SKIP_FIRST_INPUT_GRAD, skip_first_input_grad),              \
-      MEMBER(RECOMPUTE, recompute), MEMBER(SYNC, sync), MEMBER(WINDOW, window)
+  MEMBER(STAGES, stages), MEMBER(MICRO_BATCHES, micro_batches), MEMBER_AS(LAYERS, model_layers, layers), MEMBER(WIDTH, width),   \
+      MEMBER(REPLICAS, replicas), MEMBER(CHUNKS, chunks), MEMBER_AS(CHUNKS, stage_chunks, chunks),                               \
+      MEMBER(ITERATIONS, iterations), MEMBER(REVERSE_K, reverse), MEMBER(ELEMENTS, elements),                                    \
+      MEMBER(SKIP_FIRST_INPUT_GRAD, skip_first_input_grad), MEMBER(RECOMPUTE, recompute), MEMBER(SYNC, sync),                    \
+      MEMBER(WINDOW, window)
 #define MACHINE                                                                                                                  \
   MEMBER(ALPHA, alpha), MEMBER(BETA, beta), MEMBER(ISSUE_OVERHEAD, issue_overhead), MEMBER(MEMORY_CAP, memory_cap),              \
       MEMBER(PRECOMPILED, precompiled), MEMBER(CONTENTION, contention)
 #define COSTS                                                                                                                    \
-  COST(FORWARD_COST, FORWARD), COST(INPUT_GRAD_COST, INPUT_GRAD), COST(WEIGHT_GRAD_COST, WEIGHT_GRAD), COST(STEP_COST, STEP),    \
-      COST(SYNC_COST, SYNC), COST(MESSAGE_SIZE, MESSAGE), COST(GRADIENT_SIZE, GRADIENT), COST(PRODUCT_COST, PRODUCT),            \
-      COST(APPLY_COST, APPLY)
+  COST_AS(FORWARD, forward_cost, FORWARD), COST_AS(INPUT_GRAD, input_grad_cost, INPUT_GRAD),                                     \
+      COST(WEIGHT_GRAD_COST, WEIGHT_GRAD), COST(STEP_COST, STEP), COST(SYNC_COST, SYNC), COST(MESSAGE_SIZE, MESSAGE),            \
+      COST(GRADIENT_SIZE, GRADIENT), COST(PRODUCT_COST, PRODUCT), COST(APPLY_COST, APPLY)
 static const struct {
-  bppsa_option option;
+  bppsa_option_use use;
   size_t offset;
 } members[] = {SHAPE, MACHINE, COSTS};
 
 bppsa_status bppsa_scheme_options(const bppsa_cli *cli, const char *schemes, bppsa_schedule_config *c) {
   for (const bppsa_option_use *use = cli->command->uses; schemes != NULL && use->option != BPPSA_OPTION_COUNT; ++use) {
     const char *name = bppsa_option_get(use->option)->name;
-    if (bppsa_cli_given(cli, use->option) && use->option != BPPSA_OPTION_TRAIN_ITERATIONS) { /* which are a run's, not a list's */
+    if (bppsa_cli_given(cli, use->option) && use->meaning != &bppsa_meaning_train_iterations) { /* a run's, not a list's */
       BPPSA_TRY(bppsa_schedule_check_option(schemes, name + 2, bppsa_cli_value(cli, use->option)->integer));
     }
   }
   for (size_t i = 0; i < sizeof members / sizeof members[0]; ++i) {
-    const bppsa_option_value *value = bppsa_cli_value(cli, members[i].option);
-    const bppsa_option_kind kind = bppsa_option_get(members[i].option)->kind;
+    const bppsa_option_value *value = bppsa_cli_value(cli, members[i].use.option);
+    const bppsa_option_info *info = bppsa_option_of(&members[i].use);
     void *to = (char *)c + members[i].offset;
-    if (value->present && kind == BPPSA_INTEGER) {
+    if (value->meaning != info) { /* it is absent, or means something else to the command */
+      continue;
+    }
+    if (info->kind == BPPSA_INTEGER) {
       *(int64_t *)to = value->integer;
-    } else if (value->present && kind == BPPSA_REAL) {
+    } else if (info->kind == BPPSA_REAL) {
       *(double *)to = value->real;
-    } else if (value->present && kind == BPPSA_CHOICE) {
+    } else if (info->kind == BPPSA_CHOICE) {
       *(int *)to = value->choice;
-    } else if (value->given) {
+    } else {
       *(bool *)to = true;
     }
   }
@@ -136,7 +143,7 @@ static bppsa_status compare(const bppsa_cli *cli, const char *names, bppsa_text 
 /* Loads a schedule. The file is complete, so options that make schedules are refused. */
 static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *timed) {
   for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
-    const bppsa_option_info *info = bppsa_option_get(use->option);
+    const bppsa_option_info *info = bppsa_option_of(use);
     const bool output =
         info->group == BPPSA_GROUP_OUTPUT || (info->group == BPPSA_GROUP_FILES && use->option != BPPSA_OPTION_COSTS);
     if (!output && bppsa_cli_given(cli, use->option)) {

@@ -13,8 +13,9 @@
 const bppsa_network_kind *bppsa_setup_kind(const bppsa_cli *cli) {
   const char *object = cli->command->object;
   const bppsa_network_kind *kind = object != NULL ? bppsa_network_kind_find(object) : NULL;
-  const char *model = bppsa_cli_value(cli, BPPSA_OPTION_MODEL)->text; /* NULL: the command does not take --model */
-  return kind != NULL ? kind : bppsa_network_kind_find(model != NULL ? model : "rnn");
+  const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_MODEL);
+  const bool named = model->meaning == bppsa_option_get(BPPSA_OPTION_MODEL); /* other commands take any model, or none */
+  return kind != NULL ? kind : bppsa_network_kind_find(named ? model->text : "rnn");
 }
 
 /* Reads --weight-gradients. Only BP on a GPU has a second stream. */
@@ -53,7 +54,8 @@ bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network) {
 
 bool bppsa_setup_stage_chunks(const bppsa_cli *cli) {
   const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
-  return split != NULL && strcmp(split, "interleaved") == 0;
+  return bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->meaning == &bppsa_meaning_stage_chunks ||
+         (split != NULL && strcmp(split, "interleaved") == 0);
 }
 
 /* Is an option of the scan given, and does it mean the scan? */
@@ -117,10 +119,9 @@ static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method 
 
 /* Reads --up-levels and --chunks of a command that runs all algorithms. */
 static void setup_numbers(const bppsa_cli *cli, bppsa_scan_method *scan) {
-  const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS),
-                           *chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS);
+  const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS);
   scan->up_levels = up_levels->given ? up_levels->integer : -1;
-  scan->chunks = chunks->given ? chunks->integer : 0;
+  scan->chunks = scan_given(cli, BPPSA_OPTION_CHUNKS) ? bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->integer : 0;
 }
 
 /* Reads --forward, --forward-chunks, --warm-up and --tolerance. Beside --forward the last three imply a speculative pass and
@@ -145,6 +146,11 @@ static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_forward_method *me
   return BPPSA_OK;
 }
 
+/* Does --loss offer the losses of training, with those of real targets among them? */
+static bool trains_by_loss(const bppsa_cli *cli) {
+  return bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->meaning == &bppsa_meaning_train_loss;
+}
+
 bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config) {
   const struct {
     bppsa_option option;
@@ -167,13 +173,11 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   config->steps.no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given; /* weights may say otherwise */
   config->steps.bidirectional = bppsa_cli_value(cli, BPPSA_OPTION_BIDIRECTIONAL)->given;
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
-  const bppsa_option_value *train_loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);
-  if (loss->present || train_loss->present) {
-    config->loss_all = bppsa_objective_all(loss->present ? loss->text : train_loss->text);
+  if (loss->present) {
+    config->loss_all = bppsa_objective_all(loss->text);
   }
-  if (config->loss_all && train_loss->present && !bppsa_setup_kind(cli)->family->steps) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--loss: %s, a loss of every step, expected last, mse or bce for images",
-                      train_loss->text);
+  if (config->loss_all && trains_by_loss(cli) && !bppsa_setup_kind(cli)->family->steps) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--loss: %s, a loss of every step, expected last, mse or bce for images", loss->text);
   }
   const bppsa_option_value *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
   if (dtype->present) {
@@ -243,7 +247,7 @@ static bppsa_weights_request weights_request(const bppsa_cli *cli) {
                                  .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
                                  .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
                                  .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),
-                                 .loss_given = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS)->given,
+                                 .loss_given = trains_by_loss(cli) && bppsa_cli_given(cli, BPPSA_OPTION_LOSS),
                                  .trains = bppsa_options_take(cli->command->uses, BPPSA_OPTION_SAVE_WEIGHTS)};
 }
 
@@ -274,7 +278,7 @@ bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *networ
 }
 
 bppsa_status bppsa_setup_objective(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_objective *objective) {
-  const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);
+  const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
   const bppsa_option_value *ignored = bppsa_cli_value(cli, BPPSA_OPTION_IGNORE_LABEL);
   const char *kept = file != NULL && !loss->given ? bppsa_safetensors_metadata(file, "loss") : NULL;
   return bppsa_objective_make(kept != NULL ? kept : loss->text, ignored->given ? &ignored->integer : NULL, objective);
@@ -321,7 +325,7 @@ bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char
 static bppsa_status create_dataset(const bppsa_cli *cli, const char *spec, const bppsa_device *device,
                                    const bppsa_dataset_options *asked, bppsa_dataset **dataset) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
-  const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
+  const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT);
   BPPSA_TRY(bppsa_setup_check_set(cli, spec));
   BPPSA_TRY(bppsa_setup_check_input(input, spec));
   bppsa_progress_line line = bppsa_progress_start(cli->to.err);

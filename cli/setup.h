@@ -37,13 +37,13 @@ typedef enum { BPPSA_RUNS_ONE = 0, BPPSA_RUNS_ALL } bppsa_runs;
 bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config);
 /* Puts --memory-limit into the configuration; where it is not given, three quarters of what the device has available. */
 void bppsa_setup_limit(const bppsa_cli *cli, const bppsa_device *device, bppsa_network_config *config);
-/* --plan (bppsa_planner_choose), within the configuration's memory limit, with progress on a terminal. */
+/* Reads --plan and chooses by it (bppsa_planner_choose), within the configuration's memory limit, with progress on a terminal. */
 bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
                                 bppsa_network_config *config, bppsa_chosen *chosen);
 /* Returns the bytes that a device has available. */
 int64_t bppsa_setup_memory(const bppsa_device *device);
 
-/* --weights and --prefix (bppsa_weights_load, bppsa_weights_set); the note of the latter goes to standard error. */
+/* Reads --weights and --prefix (bppsa_weights_load, bppsa_weights_set). The note of bppsa_weights_set goes to standard error. */
 bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_network *network, bppsa_network_config *config,
                                  bppsa_safetensors **file);
 bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,

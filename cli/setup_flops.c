@@ -12,15 +12,14 @@ static bppsa_status parse_levels(const char *text, bppsa_scan_method *scan) {
     return BPPSA_OK;
   }
   if (bppsa_option_parse(BPPSA_OPTION_UP_LEVELS, text, &number) != BPPSA_OK) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: '%s', expected %s", text,
-                      bppsa_option_get(BPPSA_OPTION_LEVELS)->expected);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: '%s', expected %s", text, bppsa_meaning_levels_or_auto.expected);
   }
   *scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = number.integer};
   return BPPSA_OK;
 }
 
 static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *request) {
-  const bppsa_option_value *pattern = bppsa_cli_value(cli, BPPSA_OPTION_FLOPS_PATTERN),
+  const bppsa_option_value *pattern = bppsa_cli_value(cli, BPPSA_OPTION_PATTERN),
                            *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
   if (bppsa_cli_value(cli, BPPSA_OPTION_MASK)->given && bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--mask: given beside --prune, expected one of them");
@@ -41,7 +40,7 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *requ
                                    .assumed_limit = (int64_t)(0.75 * (double)bppsa_machine_memory())};
   BPPSA_TRY(bppsa_dtype_parse(dtype->text, &request->dtype));
   request->convert_weights = dtype->given;
-  return parse_levels(bppsa_cli_value(cli, BPPSA_OPTION_LEVELS)->text, &request->scan);
+  return parse_levels(bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->text, &request->scan);
 }
 
 static bppsa_status draw(const bppsa_cli *cli, const bppsa_flops *flops) {
@@ -65,7 +64,8 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
   bppsa_status status = bppsa_flops_count(&request, &flops);
   if (status == BPPSA_OK) {
     bppsa_setup_note_weights(cli, flops.note);
-    bppsa_setup_note_larger(cli, BPPSA_OPTION_LEVELS, request.scan.algorithm == BPPSA_SCAN_BLELLOCH ? request.scan.up_levels : 0,
+    bppsa_setup_note_larger(cli, BPPSA_OPTION_UP_LEVELS,
+                            request.scan.algorithm == BPPSA_SCAN_BLELLOCH ? request.scan.up_levels : 0,
                             bppsa_scan_plan_config(flops.plan)->method.up_levels);
     status = render(cli, &flops, &shown);
   }

@@ -75,7 +75,7 @@ void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *pl
 
 bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more) {
   for (; list->option != BPPSA_OPTION_COUNT; ++list) {
-    if (bppsa_cli_given(cli, list->option)) {
+    if (bppsa_cli_given(cli, list->option) && bppsa_cli_value(cli, list->option)->meaning == bppsa_option_of(list)) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given %s%s", bppsa_option_get(list->option)->name, text, more);
     }
   }

@@ -42,7 +42,7 @@ static void choose(const bppsa_cli *cli, const bppsa_oracle_model *model, machin
   m->name = measured[0].name;
   m->batch = measured[0].batch;
   m->ranks = cpus < LEAST_RANKS ? LEAST_RANKS : cpus > MOST_RANKS ? MOST_RANKS : cpus;
-  const char *asked = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL)->text;
+  const char *asked = bppsa_cli_value(cli, BPPSA_OPTION_MODEL)->text;
   for (size_t i = 0; i < sizeof measured / sizeof measured[0]; ++i) { /* a file of that name is another model */
     if (strcmp(model->name, measured[i].name) == 0 && strcmp(asked, measured[i].name) == 0) {
       m->name = measured[i].name;
@@ -77,7 +77,7 @@ static bool fits(const machine *m, const json_t *document, const char *hardware)
 static bppsa_status take(const machine *m, const json_t *document, bppsa_oracle_model *model, bppsa_oracle_system *system) {
   const char *where = m->path[0] != '\0' ? m->path : BPPSA_ORACLE_THIS_MACHINE;
   BPPSA_TRY(bppsa_oracle_system_parse(where, document, system));
-  const char *asked = bppsa_cli_value(m->cli, BPPSA_OPTION_ORACLE_MODEL)->text;
+  const char *asked = bppsa_cli_value(m->cli, BPPSA_OPTION_MODEL)->text;
   return strcmp(asked, m->name) == 0 ? bppsa_oracle_system_times_of(where, document, model) : BPPSA_OK;
 }
 

@@ -14,7 +14,7 @@
 /* The options of all networks: method and length; how the learning rate changes; machine, ranks, files. */
 #define LOOP_USES                                                                                                                \
   BPPSA_USE(ORDER), BPPSA_USE(NO_SHUFFLE), BPPSA_USE(BACKWARD), BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(PLAN),     \
-      BPPSA_USE(EPOCHS), BPPSA_USE(TRAIN_ITERATIONS)
+      BPPSA_USE(EPOCHS), BPPSA_USE_AS(ITERATIONS, train_iterations)
 #define RATE_USES                                                                                                                \
   BPPSA_USE(WEIGHT_DECAY), BPPSA_USE(LR_SCHEDULE), BPPSA_USE(LR_STEP_SIZE), BPPSA_USE(LR_GAMMA), BPPSA_USE(LR_PERIOD),           \
       BPPSA_USE(LR_MIN), BPPSA_USE(WARMUP), BPPSA_USE(CLIP_NORM), BPPSA_USE(PREDICT_AHEAD)
@@ -34,11 +34,11 @@
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(BIDIRECTIONAL), BPPSA_USE(DROPOUT),                 \
-        BPPSA_USE(TRAIN_LOSS), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET), BPPSA_USE(PADDING),    \
-        BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE(INPUT_SIZE), BPPSA_USE(BATCH), BPPSA_USE(VALIDATION),                  \
-        BPPSA_USE(LENGTHS), BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES,                 \
-        BPPSA_USE(OPTIMIZER), {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED),  \
-        RUN_USES                                                                                                                 \
+        BPPSA_USE_AS(LOSS, train_loss), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET),               \
+        BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE_AS(INPUT, input_size), BPPSA_USE(BATCH),           \
+        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP},     \
+        LOOP_USES, BPPSA_USE(OPTIMIZER), {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES,        \
+        BPPSA_USE(SEED), RUN_USES                                                                                                \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);
@@ -46,7 +46,7 @@
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
-    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = BPPSA_IMAGES_LOSS_HELP},
+    {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
     BPPSA_USE(IGNORE_LABEL),
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
@@ -60,7 +60,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_MOMENTUM, .fallback = "0.9"},
     RATE_USES,
     {.option = BPPSA_OPTION_SEED, .help = "of weights and shuffling"},
-    BPPSA_USE(STAGE_CHUNKS),
+    BPPSA_USE_AS(CHUNKS, stage_chunks),
     BPPSA_USE(REVERSE_FIRST),
     {.option = BPPSA_OPTION_GROUP_SIZE,
      .help = "ranks of a group of data+filter and data+spatial [up to the root of their number]"},
@@ -83,7 +83,7 @@ static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOIN
 
 static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
   const bppsa_option_value *epochs = bppsa_cli_value(cli, BPPSA_OPTION_EPOCHS);
-  const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_ITERATIONS);
+  const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_ITERATIONS);
   if (epochs->given && iterations->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--iterations: given beside --epochs, expected only one of the two");
   }

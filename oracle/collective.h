@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 typedef struct {
-  double alpha_s, beta_s; /* contention is in beta_s */
+  double alpha_s, beta_s; /* contention is part of beta_s */
 } bppsa_link;
 
 typedef enum {
@@ -20,7 +20,7 @@ typedef enum {
   BPPSA_COLLECTIVE_ORDERED /* the sum of comm/ordered.h */
 } bppsa_collective;
 
-/* alpha + m beta. */
+/* One message takes alpha + m beta. */
 double bppsa_point_to_point_s(bppsa_link link, double m);
 /* m: the whole buffer. Ring: 2 (p - 1) (alpha + m beta / p). Tree: the buffer goes up and down binary trees in k chunks,
  * 2 (ceil(log2 p) + k) (alpha + m beta / k), with the k >= 1 that is fastest. (ParaDL's footnote 4 prints "m m/2k beta" after
@@ -28,9 +28,9 @@ double bppsa_point_to_point_s(bppsa_link link, double m);
  * Auto: the faster of the two, which is a ring for large buffers and a tree for small ones. Ordered: whole buffers go up a binary
  * tree and their sum comes down again, 2 ceil(log2 p) (alpha + m beta). */
 double bppsa_allreduce_s(bppsa_collective how, bppsa_link link, int64_t p, double m);
-/* m: one processor's segment. (p - 1) (alpha + m beta). */
+/* m: the segment of one processor. Takes (p - 1) (alpha + m beta). */
 double bppsa_allgather_s(bppsa_link link, int64_t p, double m);
-/* m: the whole buffer. The first half of a ring's allreduce, (p - 1) (alpha + m beta / p). */
+/* m: the whole buffer. It is the first half of a ring's allreduce and takes (p - 1) (alpha + m beta / p). */
 double bppsa_reduce_scatter_s(bppsa_link link, int64_t p, double m);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The groups of hybrid strategies. */
+/* How hybrid strategies cut processors into groups. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -38,7 +38,7 @@ int64_t bppsa_oracle_cut_groups(const bppsa_oracle_query *q, int64_t most, bool 
   }
   row->feasible = group > 0;
   row->groups = group > 0 ? p / group : 1;
-  if (group == 0 && q->group > 0 && p % q->group == 0) { /* images alone may not fit */
+  if (group == 0 && q->group > 0 && p % q->group == 0) { /* here it is images that do not fit */
     snprintf(row->reason, sizeof row->reason, BPPSA_ORACLE_NO_GRID, q->group);
   } else if (group == 0 && q->group > 0) {
     snprintf(row->reason, sizeof row->reason, "%" PRId64 " processor%s not cut into groups of %" PRId64, p,

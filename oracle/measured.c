@@ -1,9 +1,9 @@
-/* Projections by what was measured of ranks that share a model (oracle/share.h). */
+/* Projects from what was measured of ranks that share a model (oracle/share.h). */
 #include <string.h>
 
 #include "oracle/strategies.h"
 
-/* One part of whatever strategy is the whole model. */
+/* Finds what was measured of so many parts. With one part every strategy computes the whole model. */
 static const bppsa_oracle_share *find(const bppsa_oracle_model *model, const char *strategy, double ways, double ranks) {
   const char *name = ways > 1 ? strategy : "data";
   for (int64_t i = 0; i < model->share_count; ++i) {
@@ -15,7 +15,7 @@ static const bppsa_oracle_share *find(const bppsa_oracle_model *model, const cha
   return NULL;
 }
 
-/* So many times the seconds. */
+/* Multiplies both ends. */
 static bppsa_oracle_spread times(double count, bppsa_oracle_spread spread) {
   return (bppsa_oracle_spread){count * spread.low, count * spread.high};
 }

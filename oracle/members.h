@@ -1,4 +1,4 @@
-/* Members of the oracle's files: checked numbers, texts, and no member that the format does not have. */
+/* Reads members of the oracle's files: numbers within their ranges, and texts. Refuses members that a format does not have. */
 #ifndef BPPSA_ORACLE_MEMBERS_H
 #define BPPSA_ORACLE_MEMBERS_H
 
@@ -9,12 +9,12 @@
 
 typedef struct {
   const char *name;
-  double *value; /* keeps what it has where the member is absent */
+  double *value; /* stays as it is where the member is absent */
   double low, high;
   bool whole; /* no fraction */
 } bppsa_oracle_member;
 
-/* Is it a file's name, which ends in .json, and not that of something built in? */
+/* Is the name that of a file, ending in .json, and not that of something built in? */
 bool bppsa_oracle_is_file(const char *name);
 /* ERR_FORMAT: the document is no object, or has a member that `names` (NULL-terminated) lacks; the message suggests one. */
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names);

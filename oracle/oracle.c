@@ -7,15 +7,12 @@
 
 #include "core/base/alloc.h"
 #include "oracle/strategies.h"
+#include "schedule/schedule.h"
 #include "train/line.h"
 
-enum { MICRO_BATCHES = 1, CHUNKS = 2, GROUP = 4 }; /* bits of bppsa_oracle_strategy's `takes` */
-
-#define WEAK(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false, 0
-#define STRONG(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, true, 0
-#define TAKING(name, takes) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false, takes
-#define SIMULATED TAKING(simulated, MICRO_BATCHES)
-#define MIRRORED bppsa_oracle_simulated_limit, bppsa_oracle_mirrored, false, MICRO_BATCHES
+#define WEAK(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false, NULL
+#define STRONG(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name, true, NULL
+#define TAKING(name, option) bppsa_oracle_##name##_limit, bppsa_oracle_##name, false, option
 
 static const bppsa_oracle_strategy strategies[] = {
     {"serial", "one processor", STRONG(serial)},
@@ -23,23 +20,23 @@ static const bppsa_oracle_strategy strategies[] = {
     {"spatial", "images cut over p, borders exchanged", WEAK(spatial)},
     {"filter", "output channels cut over p, an allgather a layer", STRONG(filter)},
     {"channel", "input channels cut over p, an allreduce a layer", STRONG(channel)},
-    {"data+filter", "filter in groups of p2, data between groups", TAKING(data_filter, GROUP)},
-    {"data+spatial", "spatial in groups of p2, data between groups", TAKING(data_spatial, GROUP)},
-    {"pipeline", "layers cut into p stages, ParaDL's formula", TAKING(pipeline, MICRO_BATCHES)},
-    /* Schemes of schedule/, under their ids. */
-    {"model-parallel", "layers cut into p stages, one at a time, simulated", SIMULATED},
-    {"gpipe", "the same, micro-batches one behind the other", SIMULATED},
-    {"1f1b", "the same, forward and backward passes in turn", SIMULATED},
-    {"interleaved", "1f1b with several stages on each processor", TAKING(interleaved, MICRO_BATCHES | CHUNKS)},
-    {"zb-h1", "1f1b with weight gradients in the bubbles", SIMULATED},
-    {"fast-forward", "gpipe with input gradients in front of weight gradients", SIMULATED},
-    {"modulo", "fast-forward with layer l on processor l mod p", TAKING(modulo, MICRO_BATCHES)},
-    {"gems", "two replicas in opposite directions", MIRRORED},
-    {"chimera", "two pipelines in opposite directions", MIRRORED},
-    {"pipedream", "no flush, stashed weights", SIMULATED},
-    {"vanilla", "no flush, the latest weights", SIMULATED},
-    {"2bw", "no flush, two versions of the weights", SIMULATED},
-    {"spectrain", "no flush, predicted weights", SIMULATED},
+    {"data+filter", "filter in groups of p2, data between groups", TAKING(data_filter, "--group")},
+    {"data+spatial", "spatial in groups of p2, data between groups", TAKING(data_spatial, "--group")},
+    {"pipeline", "layers cut into p stages, ParaDL's formula", TAKING(pipeline, "--micro-batches")},
+    /* schemes of schedule/, under their ids */
+    {"model-parallel", "layers cut into p stages, one at a time, simulated", WEAK(scheme)},
+    {"gpipe", "the same, micro-batches one behind the other", WEAK(scheme)},
+    {"1f1b", "the same, forward and backward passes in turn", WEAK(scheme)},
+    {"interleaved", "1f1b with several stages on each processor", WEAK(scheme)},
+    {"zb-h1", "1f1b with weight gradients in the bubbles", WEAK(scheme)},
+    {"fast-forward", "gpipe with input gradients in front of weight gradients", WEAK(scheme)},
+    {"modulo", "fast-forward with layer l on processor l mod p", WEAK(scheme)},
+    {"gems", "two replicas in opposite directions", WEAK(scheme)},
+    {"chimera", "two pipelines in opposite directions", WEAK(scheme)},
+    {"pipedream", "no flush, stashed weights", WEAK(scheme)},
+    {"vanilla", "no flush, the latest weights", WEAK(scheme)},
+    {"2bw", "no flush, two versions of the weights", WEAK(scheme)},
+    {"spectrain", "no flush, predicted weights", WEAK(scheme)},
     {"time-bp", "a recurrent layer's steps cut over p, backward pass by BP", STRONG(time_bp)},
     {"time-chunked", "the same, by a chunked scan", STRONG(time_chunked)},
     {"time-blelloch", "the same, by a Blelloch scan", STRONG(time_blelloch)},
@@ -81,7 +78,7 @@ bool bppsa_oracle_spreads(const bppsa_oracle_query *q) {
   return found;
 }
 
-/* The factors of what travels: of all operations that a phase may consist of. */
+/* By which factors the time of a phase that sends spreads: those of all operations that it may consist of. */
 static bppsa_oracle_spread traffic_spread(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_phase phase) {
   const bppsa_oracle_operation sum =
       q->collective == BPPSA_COLLECTIVE_ORDERED ? BPPSA_OPERATION_ORDERED_SUM : BPPSA_OPERATION_ALLREDUCE;
@@ -94,8 +91,8 @@ static bppsa_oracle_spread traffic_spread(const bppsa_oracle_query *q, const bpp
                                   bppsa_oracle_operation_spread(q->system, row->processors, operations[phase][1]));
 }
 
-/* The factors of a phase's time: those of its own measurement, of the model's layers, or of the system. Who waits, waits for passes
- * of both kinds. */
+/* By which factors a phase's time spreads: by those of its own measurement, else of the model's layers, else of the system.
+ * Waiting spreads like the passes that are waited for. */
 static bppsa_oracle_spread phase_spread(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_phase phase) {
   if (phase == BPPSA_PHASE_WAIT) {
     return bppsa_oracle_spread_join(phase_spread(q, row, BPPSA_PHASE_FORWARD), phase_spread(q, row, BPPSA_PHASE_BACKWARD));
@@ -111,7 +108,7 @@ static bppsa_oracle_spread phase_spread(const bppsa_oracle_query *q, const bppsa
   return bppsa_oracle_spread_known(layers) ? layers : q->system->layer_spread;
 }
 
-/* Sets both ends of all phases. */
+/* Sets the range of every phase. */
 static void set_ends(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   bppsa_oracle_spread ends[BPPSA_PHASE_COUNT];
   row->side_by_side = row->side_by_side && bppsa_oracle_spread_known(row->phase_spread_s[BPPSA_PHASE_FORWARD]);
@@ -156,7 +153,7 @@ static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   }
 }
 
-/* No mini-batch is larger than the data set: the one rule of all strategies. Lowers the limit to what it leaves. */
+/* The one rule that holds for all strategies: no mini-batch is larger than the data set. Lowers the row's limit accordingly. */
 static void limit_by_samples(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   const int64_t most = !q->strong ? q->samples / q->batch : q->batch <= q->samples ? INT64_MAX : 0;
   if (most < row->limit) {
@@ -185,7 +182,7 @@ static bppsa_status make_row(const bppsa_oracle_query *query, const bppsa_oracle
                             .busy = (double)p,
                             .speedup = NAN,
                             .model_s = NAN};
-  row->limit = strategy->limit(q, p, row->reason);
+  row->limit = strategy->limit(q, row);
   limit_by_samples(q, row);
   row->feasible = p <= row->limit;
   if (!row->feasible) {
@@ -202,7 +199,7 @@ static bppsa_status make_row(const bppsa_oracle_query *query, const bppsa_oracle
   return BPPSA_OK;
 }
 
-/* Marks the strategy `name`. */
+/* Marks the strategy `name` as asked for. */
 static bppsa_status mark(const char *name, bool asked[STRATEGIES]) {
   const char *names[STRATEGIES + 1] = {NULL};
   char hint[96];
@@ -217,7 +214,7 @@ static bppsa_status mark(const char *name, bool asked[STRATEGIES]) {
                     bppsa_suggestion(name, names, hint, sizeof hint));
 }
 
-/* Marks the strategies of a list with commas; NULL: all. */
+/* Marks the strategies of a list, "data,filter"; NULL: all. */
 static bppsa_status mark_list(const char *list, bool asked[STRATEGIES]) {
   for (int64_t i = 0; i < STRATEGIES; ++i) {
     asked[i] = list == NULL;
@@ -233,28 +230,29 @@ static bppsa_status mark_list(const char *list, bool asked[STRATEGIES]) {
   return BPPSA_OK;
 }
 
+static bool takes(const bppsa_oracle_strategy *strategy, const char *option) {
+  const bppsa_schedule_scheme *scheme = bppsa_schedule_find(strategy->name);
+  return scheme != NULL ? bppsa_schedule_takes(scheme, option + strlen("--"))
+                        : strategy->takes != NULL && strcmp(strategy->takes, option) == 0;
+}
+
 bppsa_status bppsa_oracle_check_option(const char *list, const char *option) {
-  static const struct {
-    const char *name;
-    unsigned bit;
-  } options[] = {{"--micro-batches", MICRO_BATCHES}, {"--chunks", CHUNKS}, {"--group", GROUP}};
   bool asked[STRATEGIES];
-  unsigned bit = 0;
   bppsa_line takers = {.length = 0};
   BPPSA_REQUIRE(option != NULL);
-  for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
-    bit = strcmp(options[i].name, option) == 0 ? options[i].bit : bit;
-  }
-  if (bit == 0 || mark_list(list, asked) != BPPSA_OK) {
+  if (mark_list(list, asked) != BPPSA_OK) {
     return BPPSA_OK;
   }
   for (int64_t i = 0; i < STRATEGIES; ++i) {
-    if ((strategies[i].takes & bit) != 0 && asked[i]) {
-      return BPPSA_OK;
-    }
-    if ((strategies[i].takes & bit) != 0) {
+    if (takes(&strategies[i], option)) {
+      if (asked[i]) {
+        return BPPSA_OK;
+      }
       bppsa_line_add(&takers, "%s%s", takers.length > 0 ? ", " : "", strategies[i].name);
     }
+  }
+  if (takers.length == 0) { /* no strategy refuses it */
+    return BPPSA_OK;
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given for %s, expected a strategy that takes it: %s", option, list, takers.text);
 }
@@ -275,7 +273,7 @@ static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t la
   return BPPSA_OK;
 }
 
-/* p, then twice that, ...; `last` ends the row. */
+/* The number of processors after p: twice as many, and at the end `last`. */
 static int64_t next(int64_t p, int64_t last) {
   return p < last && p > last / 2 ? last : 2 * p;
 }
@@ -291,7 +289,8 @@ int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p) {
   return best;
 }
 
-/* What was measured for one strategy alone may be fast while all others are slow. */
+/* The row's time at the given ends. A time measured for this strategy alone has an end of its own: it may be fast while all others
+ * are slow. */
 static double time_if(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_end own, bppsa_oracle_end computing,
                       bppsa_oracle_end messages) {
   return bppsa_oracle_time_at(q, row, row->side_by_side ? own : computing, messages);
@@ -315,7 +314,7 @@ bool bppsa_oracle_may_be_fastest(const bppsa_oracle_query *q, const bppsa_oracle
   return leads;
 }
 
-/* Speed-ups of all rows over serial: one processor that has mini-batches of b. */
+/* Sets the speed-ups of all rows over serial, which is one processor with mini-batches of b. */
 static bppsa_status add_speedups(const bppsa_oracle_query *query, bppsa_oracle_rows *rows) {
   bppsa_oracle_row serial;
   BPPSA_TRY(make_row(query, &strategies[SERIAL], 1, &serial));

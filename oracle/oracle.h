@@ -19,14 +19,16 @@
 extern "C" {
 #endif
 
-/* A strategy: its limit, and its row at p processors, p <= limit, which has its mini-batch. Where p itself is the obstacle, not
- * the limit, `project` says so: feasible = false and the reason. */
+/* A strategy. Its functions are given a row that names the strategy, the processors and the mini-batch. `limit` returns the most
+ * processors that the strategy can use, and writes into row->reason what limits it. `project` fills in the row of p processors,
+ * p <= limit; where p itself is the obstacle it sets feasible = false and the reason. A strategy with the name of a scheme of
+ * schedule/ is that scheme, simulated: the table of schemes says what it takes and how its stages lie. */
 typedef struct {
   const char *name, *summary;
-  int64_t (*limit)(const bppsa_oracle_query *query, int64_t p, char reason[160]); /* reason: what the limit is */
+  int64_t (*limit)(const bppsa_oracle_query *query, bppsa_oracle_row *row);
   bppsa_status (*project)(const bppsa_oracle_query *query, bppsa_oracle_row *row);
-  bool strong;    /* it scales strongly, whatever the query says */
-  unsigned takes; /* bits: which options that not every strategy has */
+  bool strong;       /* it scales strongly, whatever the query says */
+  const char *takes; /* the option that it takes and not every strategy does, or NULL; of a scheme NULL */
 } bppsa_oracle_strategy;
 
 /* All strategies, NULL behind the last. */

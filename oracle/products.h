@@ -1,5 +1,5 @@
-/* Products of the scan over ranks (distributed/time/scan_ranks.h), as a system has measured them: seconds by the size of the
- * gradients, H, and the number of samples. */
+/* The products of the scan over ranks (distributed/time/scan_ranks.h) as a system has measured them: their seconds follow from the
+ * size H of the gradients and the number of samples. */
 #ifndef BPPSA_ORACLE_PRODUCTS_H
 #define BPPSA_ORACLE_PRODUCTS_H
 
@@ -18,13 +18,14 @@ typedef enum {
 
 const char *bppsa_oracle_product_name(int32_t product); /* "product", "apply"; NULL beyond the last */
 
-/* Seconds of each sample, of each number of its result, and of each term that is added up in one. All 0: nobody has measured. */
+/* Seconds for each sample, for each number of the result, and for each term of the sum that makes it. All 0: nobody has
+ * measured. */
 typedef struct {
   double sample_s, entry_s, term_s;
 } bppsa_oracle_product_cost;
 
-/* b (sample_s + H^2 entry_s + H^3 term_s) for two matrices, b (sample_s + H entry_s + H^2 term_s) for a matrix and a vector; b:
- * samples, which a rank takes one by one. */
+/* Two matrices take b (sample_s + H^2 entry_s + H^3 term_s), a matrix and a vector b (sample_s + H entry_s + H^2 term_s). b is the
+ * number of samples, which a rank takes one by one. */
 double bppsa_oracle_product_s(bppsa_oracle_product product, const bppsa_oracle_product_cost *cost, double hidden, double samples);
 bool bppsa_oracle_product_measured(const bppsa_oracle_product_cost *cost);
 

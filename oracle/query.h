@@ -3,7 +3,7 @@
 #define BPPSA_ORACLE_QUERY_H
 
 #include "oracle/collective.h"
-#include "oracle/model.h"
+#include "oracle/layer_model.h"
 #include "oracle/system.h"
 
 #ifdef __cplusplus
@@ -18,9 +18,9 @@ typedef enum {
   BPPSA_PHASE_BACKWARD,
   BPPSA_PHASE_UPDATE,
   BPPSA_PHASE_GRADIENT_EXCHANGE, /* allreduce of the weight gradients */
-  BPPSA_PHASE_COLLECTIVES,       /* layer by layer: of filter, channel and of gathered layers */
+  BPPSA_PHASE_COLLECTIVES,       /* layer by layer: of filter, channel, and of layers that are gathered */
   BPPSA_PHASE_HALO,
-  BPPSA_PHASE_POINT_TO_POINT, /* between stages or ranks; of a simulated pipeline what nothing hides */
+  BPPSA_PHASE_POINT_TO_POINT, /* between stages or ranks; in a simulated pipeline the part that no computing hides */
   BPPSA_PHASE_WAIT,           /* bubbles: a processor waits for what others compute */
   BPPSA_PHASE_COUNT
 } bppsa_oracle_phase;
@@ -38,11 +38,11 @@ typedef struct {
                           * 4.2), and so do recurrent scans */
   int64_t micro_batches; /* S of pipelines; 0: 4 p, at most the mini-batch */
   int64_t chunks;        /* stages that a processor holds, of interleaved; 1 or more */
-  /* The first layers of a pipeline's stages but the first, borrowed: p - 1 of them, of interleaved p chunks - 1. Another number:
-   * the oracle cuts evenly. */
+  /* The cut of a pipeline, borrowed: the first layer of each stage but the first. The oracle takes it where it has the right
+   * number of stages (p - 1 layers, interleaved p chunks - 1), and otherwise cuts evenly. */
   int64_t cuts;
   const int64_t *cut;
-  int64_t group; /* p2 of hybrid strategies; 0: a node's, as far as model and batch allow */
+  int64_t group; /* p2 of hybrid strategies; 0: the processors of a node, as far as model and batch allow */
   bppsa_collective collective;
   double slowdown; /* of computing; set for each row by the system's level */
 } bppsa_oracle_query;
@@ -57,12 +57,12 @@ typedef struct {
   int64_t processors, groups; /* p; p1 of hybrid strategies, otherwise 1 */
   int64_t mini_batch, micro_batches;
   double phase_s[BPPSA_PHASE_COUNT];                     /* an epoch */
-  bppsa_oracle_spread phase_spread_s[BPPSA_PHASE_COUNT]; /* between which seconds each lies, without the slowdown's spread */
-  bool side_by_side; /* computing was measured while all ranks computed: the slowdown's spread is in that */
+  bppsa_oracle_spread phase_spread_s[BPPSA_PHASE_COUNT]; /* range of each in seconds; the slowdown's spread is not in it */
+  bool side_by_side; /* computing was measured while all ranks computed, so that the slowdown's spread is already in it */
   double compute_s, communication_s, waiting_s, time_s; /* time_s: their sum; NaN where p is beyond the limit */
   double busy;                                          /* how many processors compute at once, on average */
   double speedup;               /* the time of serial, one processor with mini-batches of b, over time_s; NaN: none */
-  bppsa_oracle_spread spread_s; /* of time_s, by what the system's spread makes faster and slower; high 0: not known */
+  bppsa_oracle_spread spread_s; /* range of time_s, by the system's spread; high 0: not known */
   double model_s;               /* Chimera's equation 1; NaN for others */
   double memory_bytes;          /* of the fullest processor; NaN where p is beyond the limit */
   int64_t limit;                /* the most processors that the strategy can use */

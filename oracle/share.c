@@ -5,7 +5,7 @@
 
 #include "oracle/members.h"
 
-/* The members of the object, and where their numbers are. */
+/* The members of the object, and where a share keeps their numbers. */
 static const struct {
   const char *name;
   size_t at;

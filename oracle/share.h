@@ -1,5 +1,5 @@
-/* What was measured of a rank's step where ranks share a model (bppsa calibrate, calibrate/step_costs.h): a part of a layer
- * seldom takes a part of its time, so projections for that machine take these times instead. */
+/* The measured step of a rank where ranks share a model (bppsa calibrate, calibrate/step_costs.h). A part of a layer seldom takes
+ * a part of its time, so projections for that machine use these times instead. */
 #ifndef BPPSA_ORACLE_SHARE_H
 #define BPPSA_ORACLE_SHARE_H
 
@@ -11,13 +11,13 @@ extern "C" {
 
 enum { BPPSA_ORACLE_NAME = 48, BPPSA_ORACLE_MOST_SHARES = 256 };
 
-/* Of a model in `ways` parts, while `ranks` ranks computed side by side; strategy "data" with one part is the whole model. Times
- * are those of computing; the others count operations and their bytes. */
+/* The model in `ways` parts, while `ranks` ranks computed side by side; strategy "data" with one part is the whole model. Times
+ * are those of computing; the other numbers count operations and their bytes. */
 typedef struct {
   char strategy[BPPSA_ORACLE_NAME]; /* "data", "spatial", "filter", "channel" */
   double ways, ranks;
   double forward_s, backward_s, update_s; /* of one sample; update_s: of one update */
-  double exchange_s; /* "data": of an iteration, the sum of all gradients, with the copies to buckets and back; otherwise 0 */
+  double exchange_s; /* "data": adding up all gradients of an iteration, with the copies to buckets and back; otherwise 0 */
   double allgathers, sums, messages;                 /* of an iteration: sums of activations and input gradients */
   double allgather_bytes, sum_bytes, message_bytes;  /* of one sample; of a rank's own segments; of messages that it receives */
   double tile_gradient_bytes, weight_gradient_bytes; /* of an iteration: added up in a group, and between groups */

@@ -12,13 +12,13 @@ typedef struct {
   int64_t exchanges;                /* layers with a border to exchange */
 } grid;
 
-/* Positions beyond a part's border, on one side, that a window needs: half of those by which windows overlap. */
+/* How many positions beyond a part's border, on one side, a window reads: half of those by which windows overlap. */
 static int64_t border(const bppsa_oracle_layer *layer, int axis) {
   const int64_t overlap = layer->kernel[axis] - layer->stride[axis];
   return overlap > 0 ? (overlap + 1) / 2 : 0;
 }
 
-/* Elements at the borders that `shape` has between the parts of a grid, on one side of each axis. */
+/* Elements of `shape` that parts of a grid read beyond their borders, on one side of each axis. */
 static double halo_of(const bppsa_oracle_layer *layer, const int64_t shape[1 + BPPSA_ORACLE_AXES],
                       const int64_t parts[BPPSA_ORACLE_AXES]) {
   double sum = 0;
@@ -76,7 +76,7 @@ int64_t bppsa_oracle_next_divisor(int64_t n, int64_t d) {
   return n + 1;
 }
 
-/* The grid of p parts with the smallest borders. */
+/* Finds the grid of p parts with the smallest borders. */
 static grid best_grid(const bppsa_oracle_model *model, int64_t p) {
   grid best = {.halo = -1};
   for (int64_t a = 1; a <= p; a = bppsa_oracle_next_divisor(p, a)) {
@@ -87,7 +87,7 @@ static grid best_grid(const bppsa_oracle_model *model, int64_t p) {
   return best;
 }
 
-/* min_l W_l H_l (D_l), of the layers that are split. */
+/* The fewest positions of a split layer: min_l W_l H_l (D_l). */
 static int64_t positions(const bppsa_oracle_model *model) {
   int64_t least = INT64_MAX;
   for (int64_t l = 0; l < model->gather; ++l) {
@@ -98,14 +98,14 @@ static int64_t positions(const bppsa_oracle_model *model) {
   return least;
 }
 
-int64_t bppsa_oracle_spatial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+int64_t bppsa_oracle_spatial_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   const int64_t least = positions(q->model);
-  (void)p;
   if (q->model->gather == 0) {
-    snprintf(reason, 160, "the model has no images to split");
+    snprintf(row->reason, sizeof row->reason, "the model has no images to split");
     return 0;
   }
-  snprintf(reason, 160, "the smallest image that is split has %" PRId64 " position%s", least, least == 1 ? "" : "s");
+  snprintf(row->reason, sizeof row->reason, "the smallest image that is split has %" PRId64 " position%s", least,
+           least == 1 ? "" : "s");
   return least;
 }
 
@@ -113,8 +113,9 @@ static bool has_grid(const bppsa_oracle_model *model, int64_t parts) {
   return best_grid(model, parts).halo >= 0;
 }
 
-/* Memory, and where nothing was measured, compute, halo and gathering of `groups` groups of p2 processors. Layers from `gather` on
- * run whole on every processor of a group: table 3 divides them by p too, section 4.5.1 says that they are aggregated. */
+/* Projects `groups` groups of p2 processors: memory, and where nothing was measured, computing, halo and gathering. Layers from
+ * `gather` on run whole on every processor of a group. (Table 3 divides them by p too; section 4.5.1 says that they are
+ * aggregated.) */
 static void project(const bppsa_oracle_query *q, int64_t p2, bool measured, bppsa_oracle_row *row) {
   const bppsa_oracle_model *model = q->model;
   const double ways = (double)p2, groups = (double)row->groups, batch = (double)row->mini_batch / groups;
@@ -139,7 +140,7 @@ static void project(const bppsa_oracle_query *q, int64_t p2, bool measured, bpps
   const bppsa_link link = bppsa_oracle_link(q, BPPSA_OPERATION_POINT_TO_POINT, p2, false);
   const double bytes = batch * (double)q->item_bytes;
   row->phase_s[BPPSA_PHASE_HALO] = 2 * iterations * (2 * link.alpha_s * (double)g.exchanges + bytes * g.halo * link.beta_s);
-  if (model->gather < model->count) { /* forwards; backwards every processor takes its part of what it has */
+  if (model->gather < model->count) { /* in the forward pass; in the backward pass every processor already has its part */
     row->phase_s[BPPSA_PHASE_COLLECTIVES] =
         iterations * bppsa_oracle_allgather_s(q, p2, bytes * model->layers[model->gather - 1].y / ways);
   }
@@ -161,8 +162,8 @@ bppsa_status bppsa_oracle_spatial(const bppsa_oracle_query *q, bppsa_oracle_row 
   return BPPSA_OK;
 }
 
-int64_t bppsa_oracle_data_spatial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  return bppsa_oracle_hybrid_limit(q, bppsa_oracle_spatial_limit(q, p, reason), reason);
+int64_t bppsa_oracle_data_spatial_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return bppsa_oracle_hybrid_limit(q, bppsa_oracle_spatial_limit(q, row), row->reason);
 }
 
 /* Table 3 has no row for it. Spatial in groups of p2, data between groups; weight gradients are reduced within a group, then

@@ -1,10 +1,10 @@
-/* Between which numbers a measured one lies, in system files: "spread". */
+/* The range in which a measured number lies: the member "spread" of system files. */
 #ifndef BPPSA_ORACLE_SPREAD_H
 #define BPPSA_ORACLE_SPREAD_H
 
 #include "core/files/json.h"
 
-/* Between which two numbers a measured one lies. */
+/* A measured number lies between these two. */
 typedef struct {
   double low, high; /* high 0: not known */
 } bppsa_oracle_spread;
@@ -21,7 +21,7 @@ bppsa_oracle_spread bppsa_oracle_spread_factors(bppsa_oracle_spread spread, doub
 /* The smallest spread that holds both; one that is not known adds nothing. */
 bppsa_oracle_spread bppsa_oracle_spread_join(bppsa_oracle_spread a, bppsa_oracle_spread b);
 
-/* A member of "spread": two numbers, the smaller first, with `middle` between them. seconds: 0 is one of them. */
+/* A member of "spread": two numbers, the smaller first, with `middle` between them. They are above 0; seconds may be 0. */
 typedef struct {
   const char *name;
   double middle;

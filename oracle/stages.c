@@ -10,7 +10,7 @@
 
 enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 14 }; /* processors; stages times micro-batches */
 
-/* Sums over the layers of a stage; of one sample, `update_s` of one update. */
+/* Sums over the layers of a stage, of one sample; update_s is of one update. */
 typedef struct {
   int64_t first; /* layer */
   double forward_s, backward_s, weight_grad_s, update_s;
@@ -34,8 +34,8 @@ static double cost(const bppsa_oracle_query *q, int64_t l) {
   return bppsa_layer_forward_s(q, &q->model->layers[l]) + bppsa_layer_backward_s(q, &q->model->layers[l]);
 }
 
-/* Fills n stages from the front with layers while each stays within `most`; every stage gets a layer, the last one what is left.
- * Returns the longest stage's seconds. */
+/* Fills n stages from the front with layers, each up to `most` seconds. Every stage gets a layer, and the last one gets the rest.
+ * Returns the seconds of the longest stage. */
 static double fill(const bppsa_oracle_query *q, double most, int64_t n, stage *stages) {
   const int64_t count = q->model->count;
   double longest = 0;
@@ -53,7 +53,7 @@ static double fill(const bppsa_oracle_query *q, double most, int64_t n, stage *s
   return longest;
 }
 
-/* Cuts the layers into n stages of which the longest is as short as possible: halves an interval of lengths. */
+/* Cuts the layers into n stages so that the longest is as short as possible, by bisection of its length. */
 static void cut_evenly(const bppsa_oracle_query *q, int64_t n, stage *stages) {
   double low = 0, high = 0;
   for (int64_t l = 0; l < q->model->count; ++l) {
@@ -83,9 +83,8 @@ static void cut(const bppsa_oracle_query *q, int64_t n, stage *stages) {
   }
 }
 
-int64_t bppsa_oracle_pipeline_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  (void)p;
-  snprintf(reason, 160, "the model has %" PRId64 " layers", q->model->count);
+int64_t bppsa_oracle_pipeline_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  snprintf(row->reason, sizeof row->reason, "the model has %" PRId64 " layers", q->model->count);
   return q->model->count;
 }
 
@@ -93,8 +92,8 @@ static double stage_elements(const stage *s, double batch, double versions) {
   return 2 * batch * s->activations + (1 + versions) * s->w + s->bias;
 }
 
-/* Equations 12 to 14. Equation 12 puts WU into the factor of (p + S - 1) / S and lacks its D / B: an update comes once an
- * iteration. Of the p + S - 1 slots a stage computes in S, and waits in the others. */
+/* ParaDL's equations 12 to 14. Equation 12 puts WU into the factor of (p + S - 1) / S and lacks its D / B: an update comes once an
+ * iteration. A stage computes in S of the p + S - 1 slots, and waits in the others. */
 static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, int64_t p, bppsa_oracle_row *row) {
   const double samples = (double)q->samples, batch = (double)row->mini_batch, s = (double)row->micro_batches;
   double forward = 0, backward = 0, update = 0, y = 0;
@@ -116,10 +115,10 @@ static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *st
   return BPPSA_OK;
 }
 
-/* A projection over n stages. */
+/* Projects a model that is cut into n stages. */
 typedef bppsa_status (*projection)(const bppsa_oracle_query *q, const stage *stages, int64_t n, bppsa_oracle_row *row);
 
-/* Cuts the model into n stages, and calls the projection. */
+/* Cuts the model into n stages, and projects it. */
 static bppsa_status with_stages(const bppsa_oracle_query *q, int64_t n, projection project, bppsa_oracle_row *row) {
   stage *stages = bppsa_calloc(n, sizeof *stages);
   if (stages == NULL) {
@@ -141,27 +140,18 @@ bppsa_status bppsa_oracle_pipeline(const bppsa_oracle_query *q, bppsa_oracle_row
 
 /* ---- by simulation ---- */
 
-/* Of `most` processors so many are simulated. */
-static int64_t limit_simulated(int64_t most, char reason[160]) {
-  if (most <= MOST_SIMULATED) {
-    return most;
+int64_t bppsa_oracle_scheme_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  int64_t most = bppsa_oracle_pipeline_limit(q, row);
+  if (bppsa_schedule_takes(bppsa_schedule_find(row->strategy), "chunks")) {
+    most /= q->chunks;
+    snprintf(row->reason, sizeof row->reason, "the model has %" PRId64 " layers for %" PRId64 " stages a processor",
+             q->model->count, q->chunks);
   }
-  snprintf(reason, 160, "simulated for up to %d processors", MOST_SIMULATED);
-  return MOST_SIMULATED;
-}
-
-int64_t bppsa_oracle_simulated_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  return limit_simulated(bppsa_oracle_pipeline_limit(q, p, reason), reason);
-}
-
-int64_t bppsa_oracle_interleaved_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  (void)p;
-  snprintf(reason, 160, "the model has %" PRId64 " layers for %" PRId64 " stages a processor", q->model->count, q->chunks);
-  return limit_simulated(q->model->count / q->chunks, reason);
-}
-
-int64_t bppsa_oracle_modulo_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  return bppsa_oracle_simulated_limit(q, p, reason);
+  if (most > MOST_SIMULATED) {
+    most = MOST_SIMULATED;
+    snprintf(row->reason, sizeof row->reason, "simulated for up to %d processors", MOST_SIMULATED);
+  }
+  return most;
 }
 
 enum { ARRAYS = 7 };
@@ -169,7 +159,8 @@ static const bppsa_schedule_cost arrays[ARRAYS] = {BPPSA_COST_FORWARD, BPPSA_COS
                                                    BPPSA_COST_STEP,    BPPSA_COST_ACTIVATION, BPPSA_COST_MESSAGE,
                                                    BPPSA_COST_GRADIENT};
 
-/* The costs of a schedule of p workers and n stages, which are its layers; words are bytes. `costs`: [ARRAYS][n]. */
+/* The configuration of a schedule of p workers and n stages; a stage is one layer of the schedule, and a byte one word. `costs`:
+ * [ARRAYS][n], borrowed by the result. */
 static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage *stages, int64_t n, const bppsa_oracle_row *row,
                                        double *costs) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
@@ -203,8 +194,9 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
   return config;
 }
 
-/* What the fullest worker holds: activations by the simulated peak, and of every stage of its own (schemes with replicas or chunks
- * have several) the weights in all their versions, one gradient, the biases, and where weights are predicted the velocity. */
+/* Sets the memory of the fullest worker. It holds the activations of the simulated peak, and for every stage that it has (schemes
+ * with replicas or chunks give it several) all versions of the weights, one gradient, the biases, and where weights are predicted
+ * the velocity. */
 static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages, const bppsa_schedule *list,
                                 const bppsa_schedule_times *times, bppsa_oracle_row *row) {
   const int64_t p = row->processors, n = list->stages, places = list->replicas * n;
@@ -235,8 +227,8 @@ static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages
   return BPPSA_OK;
 }
 
-/* Updates of a stage while it computes so many micro-batches: one an iteration, with replicas one for each of them, and without a
- * flush (PipeDream) one for each micro-batch. */
+/* How often a stage is updated while it computes so many micro-batches: once an iteration, with replicas once for each of them,
+ * and without a flush (PipeDream) once for each micro-batch. */
 static double updates_of(const bppsa_schedule *list, double micro_batches) {
   int64_t steps = 0;
   for (int64_t i = 0; i < list->count; ++i) {
@@ -246,7 +238,7 @@ static double updates_of(const bppsa_schedule *list, double micro_batches) {
   return (double)steps / (double)list->stages * micro_batches / all;
 }
 
-/* When the first so many micro-batches have ended. */
+/* When the last of the first `micro_batches` micro-batches ends. */
 static double end_of(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t micro_batches) {
   double end = 0;
   for (int64_t i = 0; i < list->count; ++i) {
@@ -259,17 +251,18 @@ static double end_of(const bppsa_schedule *list, const bppsa_schedule_times *tim
 /* One iteration of a scheme. */
 typedef struct {
   double seconds, updates;
-  double travelling; /* what it takes longer than with messages that take no time */
+  double travelling; /* how much longer it takes than with messages that take no time */
 } iteration;
 
-/* An iteration takes the makespan, and without a flush what passes while the pipeline is full. */
+/* Seconds of an iteration: the makespan, or without a flush the time that passes while the pipeline is full. */
 static double seconds_of(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t p, int64_t window, int64_t all) {
   const double share = (double)all / (double)window;
   return list->scheme->weights == BPPSA_WEIGHTS_SYNCHRONOUS ? times->makespan
                                                             : share * (end_of(list, times, p + window) - end_of(list, times, p));
 }
 
-/* The same order with messages and sums of gradients that take no time. *seconds stays where they take none anyway. */
+/* Simulates the same order with messages and sums of gradients that take no time. *seconds stays as it is where they take none
+ * anyway. */
 static bppsa_status send_for_nothing(bppsa_schedule *list, int64_t p, int64_t window, int64_t all, double *seconds) {
   bppsa_schedule_times times = {0};
   bool any = false;
@@ -288,9 +281,10 @@ static bppsa_status send_for_nothing(bppsa_schedule *list, int64_t p, int64_t wi
   return BPPSA_OK;
 }
 
-/* An iteration of a synchronous scheme takes the makespan. Without a flush iterations overlap: p micro-batches fill the pipeline,
- * and p more keep it full to the end of those in between, the window, which tell what an iteration takes. 2BW updates once an
- * iteration, so its window is one; the others update after every micro-batch, all micro-batches are alike, and p of them do. */
+/* Simulates an iteration. With a flush it takes the makespan. Without one iterations overlap, so the oracle looks at a window: p
+ * micro-batches fill the pipeline before it, and p more keep the pipeline full until the window ends. The window of 2BW is an
+ * iteration, because it updates once in each. The other schemes update after every micro-batch, so all micro-batches are alike,
+ * and the window is p of them. */
 static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config,
                              bppsa_oracle_row *row, iteration *one) {
   const bppsa_schedule_weights weights = bppsa_schedule_find(row->strategy)->weights;
@@ -316,8 +310,8 @@ static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, b
   return status;
 }
 
-/* Simulated with processors that do not slow each other down. They do as much as those that compute on average: bubbles leave the
- * machine to the others. */
+/* Projects from a simulation whose processors do not slow each other down. Then they are slowed down by as many processors as
+ * compute on average: a processor in a bubble leaves the machine to the others. */
 static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, int64_t n, bppsa_oracle_row *row) {
   const double iterations = (double)q->samples / (double)row->mini_batch;
   const double p = (double)row->processors;
@@ -334,7 +328,7 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
   bppsa_schedule_config config = config_of(q, stages, n, row, costs);
   const bppsa_status status = simulate(q, stages, &config, row, &one);
   bppsa_free(costs);
-  if (status == BPPSA_ERR_ARGUMENT) { /* the scheme has no list for these numbers, and says why */
+  if (status == BPPSA_ERR_ARGUMENT) { /* the scheme has no schedule for these numbers; the message says why */
     row->feasible = false;
     snprintf(row->reason, sizeof row->reason, "%.150s", bppsa_last_error());
     return BPPSA_OK;
@@ -355,39 +349,28 @@ static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *
   return BPPSA_OK;
 }
 
-/* Of n stages. */
-static bppsa_status project_stages(const bppsa_oracle_query *q, int64_t n, bppsa_oracle_row *row) {
+bppsa_status bppsa_oracle_scheme(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const bppsa_schedule_scheme *scheme = bppsa_schedule_find(row->strategy);
+  const int64_t p = row->processors;
   bppsa_oracle_query alone = *q;
   alone.slowdown = 1;
-  return with_stages(&alone, n, project_simulated, row);
-}
-
-bppsa_status bppsa_oracle_simulated(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  return project_stages(q, row->processors, row);
-}
-
-bppsa_status bppsa_oracle_mirrored(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  if (row->processors % 2 != 0) {
+  if (scheme->pipelines > 1 && p % 2 != 0) {
     row->feasible = false;
     snprintf(row->reason, sizeof row->reason, "its two pipelines need an even number of stages");
     return BPPSA_OK;
   }
-  return bppsa_oracle_simulated(q, row);
-}
-
-/* A micro-batch goes round the processors once for each of their stages. The scheme takes p of them at a time, so where the oracle
- * may choose it has a multiple of p. */
-bppsa_status bppsa_oracle_interleaved(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  const int64_t p = row->processors, most = bppsa_micro_batches(q, p, row->mini_batch);
-  bppsa_oracle_query chosen = *q;
-  chosen.micro_batches = q->micro_batches > 0 || most < p ? most : most - most % p;
-  row->chunks = q->chunks;
-  return project_stages(&chosen, p * q->chunks, row);
-}
-
-/* Layer l is on processor l mod p, whatever layers cost. */
-bppsa_status bppsa_oracle_modulo(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
-  const bppsa_status status = project_stages(q, q->model->count, row);
-  row->cuts = 0;
-  return status;
+  if (!bppsa_schedule_takes(scheme, "cut")) { /* a stage is a layer, of processor l mod p, whatever layers cost */
+    const bppsa_status status = with_stages(&alone, q->model->count, project_simulated, row);
+    row->cuts = 0;
+    return status;
+  }
+  if (bppsa_schedule_takes(scheme, "chunks")) {
+    /* A micro-batch goes round the processors once for each of their stages. The scheme takes p micro-batches at a time, so the
+     * oracle chooses a multiple of p where it may. */
+    const int64_t most = bppsa_micro_batches(q, p, row->mini_batch);
+    alone.micro_batches = q->micro_batches > 0 || most < p ? most : most - most % p;
+    row->chunks = q->chunks;
+    return with_stages(&alone, p * q->chunks, project_simulated, row);
+  }
+  return with_stages(&alone, p, project_simulated, row);
 }

@@ -33,9 +33,9 @@ double bppsa_oracle_weight_bytes(const bppsa_oracle_query *q) {
 
 /* ---- serial: D sum(FW + BW) + I sum(WU). Equation 4 of the paper drops |bi|; table 3 has it. ---- */
 
-int64_t bppsa_oracle_serial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  (void)q, (void)p;
-  snprintf(reason, 160, "one processor");
+int64_t bppsa_oracle_serial_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  (void)q;
+  snprintf(row->reason, sizeof row->reason, "one processor");
   return 1;
 }
 
@@ -49,9 +49,9 @@ bppsa_status bppsa_oracle_serial(const bppsa_oracle_query *q, bppsa_oracle_row *
 
 /* ---- data: D/p sum(FW + BW) + I sum(WU); I T_allreduce(p, sum |w|) ---- */
 
-int64_t bppsa_oracle_data_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  (void)p;
-  snprintf(reason, 160, "the mini-batch of %" PRId64 " has fewer samples than there are processors", q->batch);
+int64_t bppsa_oracle_data_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  snprintf(row->reason, sizeof row->reason, "the mini-batch of %" PRId64 " has fewer samples than there are processors",
+           q->batch);
   return q->strong ? q->batch : INT64_MAX; /* weak scaling: each has samples */
 }
 
@@ -76,9 +76,9 @@ static bool next_weighted(const bppsa_oracle_model *model, int64_t *l) {
   return *l < model->count;
 }
 
-/* Seconds of one iteration's collectives among p processors over a batch. Layers without weights exchange nothing (table 4).
- * Filter: in the forward pass an allgather of y behind every weighted layer but the last, in the backward pass an allreduce of
- * dL/dx in front of every one but the first; channel the other way round. With rings, and where |x_l| = |y_{l-1}|, both are
+/* Seconds of an iteration's collectives among p processors over a batch. Layers without weights exchange nothing (table 4). Filter
+ * has an allgather of y behind every weighted layer but the last in the forward pass, and an allreduce of dL/dx in front of every
+ * one but the first in the backward pass; channel has them the other way round. With rings, and where |x_l| = |y_{l-1}|, both take
  * 3 (p - 1) sum_{l<G}(alpha + B |y| delta beta / p) (equations 15 and 19). */
 static double exchange_s(const bppsa_oracle_query *q, int64_t p, double batch, bool channel) {
   const bppsa_oracle_model *model = q->model;
@@ -96,8 +96,8 @@ static double exchange_s(const bppsa_oracle_query *q, int64_t p, double batch, b
   return seconds;
 }
 
-/* The fewest filters of a weighted layer, or channels of one behind the first, whose 3 channels are not split (section 4.5.1).
- * INT64_MAX: the model has no such layer. */
+/* The fewest filters of a weighted layer; or the fewest channels of a weighted layer behind the first, whose 3 channels are not
+ * split (section 4.5.1). INT64_MAX: the model has no such layer. */
 static int64_t fewest(const bppsa_oracle_query *q, bool channel) {
   int64_t least = INT64_MAX, l = 0;
   for (bool first = true; next_weighted(q->model, &l); ++l, first = false) {
@@ -107,7 +107,8 @@ static int64_t fewest(const bppsa_oracle_query *q, bool channel) {
   return least;
 }
 
-/* A recurrent layer would exchange its state at every step, which nobody runs. */
+/* The most processors that may share every layer. None may share a recurrent layer, because it would exchange its state at every
+ * step. */
 static int64_t split_limit(const bppsa_oracle_query *q, bool channel, char reason[160]) {
   const int64_t least = fewest(q, channel);
   for (int64_t l = 0; l < q->model->count; ++l) {
@@ -124,7 +125,7 @@ static int64_t split_limit(const bppsa_oracle_query *q, bool channel, char reaso
   return least;
 }
 
-/* Adds what channel parallelism does not split: every processor has the whole first layer, and computes it. */
+/* Adds the whole first layer, which channel parallelism does not split: every processor holds and computes it. */
 static void add_first_layer(const bppsa_oracle_query *q, bool computing, bppsa_oracle_row *row) {
   int64_t l = 0;
   if (next_weighted(q->model, &l)) {
@@ -152,18 +153,16 @@ static bppsa_status split(const bppsa_oracle_query *q, bppsa_oracle_row *row, bo
   return BPPSA_OK;
 }
 
-int64_t bppsa_oracle_filter_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  (void)p;
-  return split_limit(q, false, reason);
+int64_t bppsa_oracle_filter_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return split_limit(q, false, row->reason);
 }
 
 bppsa_status bppsa_oracle_filter(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   return split(q, row, false);
 }
 
-int64_t bppsa_oracle_channel_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  (void)p;
-  return split_limit(q, true, reason);
+int64_t bppsa_oracle_channel_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return split_limit(q, true, row->reason);
 }
 
 bppsa_status bppsa_oracle_channel(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
@@ -173,9 +172,8 @@ bppsa_status bppsa_oracle_channel(const bppsa_oracle_query *q, bppsa_oracle_row 
 /* ---- data + filter: p1 groups of p2; equations 20 to 22, where 22 drops delta. Between groups p2 segmented allreduces of 1/p2 of
  * the weights each share the links (phi, section 5.2). ---- */
 
-int64_t bppsa_oracle_data_filter_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
-  (void)p;
-  return bppsa_oracle_hybrid_limit(q, split_limit(q, false, reason), reason);
+int64_t bppsa_oracle_data_filter_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return bppsa_oracle_hybrid_limit(q, split_limit(q, false, row->reason), row->reason);
 }
 
 bppsa_status bppsa_oracle_data_filter(const bppsa_oracle_query *q, bppsa_oracle_row *row) {

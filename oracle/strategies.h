@@ -5,7 +5,7 @@
 #include "oracle/layer_cost.h"
 
 #define STRATEGY(name)                                                                                                           \
-  int64_t bppsa_oracle_##name##_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]);                                 \
+  int64_t bppsa_oracle_##name##_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row);                                       \
   bppsa_status bppsa_oracle_##name(const bppsa_oracle_query *q, bppsa_oracle_row *row)
 
 /* strategies.c */
@@ -19,27 +19,24 @@ STRATEGY(spatial);
 STRATEGY(data_spatial);
 /* stages.c */
 STRATEGY(pipeline);
-STRATEGY(simulated);
-bppsa_status bppsa_oracle_mirrored(const bppsa_oracle_query *q,
-                                   bppsa_oracle_row *row); /* simulated, with an even number of stages */
-STRATEGY(interleaved);
-STRATEGY(modulo);
+STRATEGY(scheme); /* a scheme of schedule/, simulated */
 /* time_split.c */
 STRATEGY(time_bp);
 STRATEGY(time_chunked);
 STRATEGY(time_blelloch);
 #undef STRATEGY
 
-/* A strategy sets phase_spread_s where it knows both ends better than by the factors of the model's layers and of the system's
- * operations, from which the others come. */
+/* Both ends of a phase follow from the factors of the model's layers and of the system's operations, unless the strategy knows
+ * them better and sets phase_spread_s. */
 
-/* Compute of whole layers: `share` of the samples' forward and backward passes, `update_share` of the updates. */
+/* Adds the time of computing whole layers: `share` of the samples' forward and backward passes, `update_share` of the updates. */
 void bppsa_oracle_compute(const bppsa_oracle_query *q, bppsa_oracle_row *row, double share, double update_share);
-/* Fills in all phases by what was measured of ranks that share the model in `ways` parts, `groups` groups of them beside each
- * other: computing as it is, operations by their counts and the system's links. false: nothing was measured for these numbers. */
+/* Fills in all phases from what was measured of ranks that share the model in `ways` parts, with `groups` such groups beside each
+ * other. Computing takes what was measured; operations take what their counts and the system's links give. false: nothing was
+ * measured for these numbers. */
 bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, int64_t ways, int64_t groups,
                            bppsa_oracle_row *row);
-/* gamma delta times the sum of all layers' elements. */
+/* Bytes of all layers: gamma delta times the sum of their elements. */
 double bppsa_oracle_memory(const bppsa_oracle_query *q, double batch, double activations, double weights);
 /* Sum of |w| over all layers, in bytes. */
 double bppsa_oracle_weight_bytes(const bppsa_oracle_query *q);
@@ -48,14 +45,14 @@ int64_t bppsa_oracle_next_divisor(int64_t n, int64_t d);
 
 #define BPPSA_ORACLE_NO_GRID "no grid of %" PRId64 " parts fits into every image"
 
-/* groups.c: hybrid strategies cut p processors into p1 groups of p2, and the mini-batch between the groups. */
+/* groups.c: hybrid strategies cut p processors into p1 groups of p2, and cut the mini-batch between the groups. */
 
-/* The most processors: a sample for each group, groups of the query's size or of up to `most`. On entry `reason` says what `most`
- * is. */
+/* The most processors: every group, of the query's size or of up to `most` processors, has a sample. On entry `reason` says what
+ * `most` is. */
 int64_t bppsa_oracle_hybrid_limit(const bppsa_oracle_query *q, int64_t most, char reason[160]);
-/* Sets the row's groups, and returns p2: what the query asks for; otherwise the largest divisor of p up to a node (the innermost
- * level), or the smallest above that where the mini-batch has too few samples for so many groups. `fits`: can the model be cut in
- * p2 parts? NULL: up to `most`. 0: p has no such groups; the row then says why. */
+/* Sets the row's groups, and returns p2: the group that the query asks for; otherwise the largest divisor of p up to a node (the
+ * innermost level), or the smallest divisor above that where the mini-batch has too few samples for so many groups. `fits` tells
+ * whether the model can be cut in p2 parts; NULL: it can in up to `most`. 0: p has no such groups; the row then says why. */
 int64_t bppsa_oracle_cut_groups(const bppsa_oracle_query *q, int64_t most, bool (*fits)(const bppsa_oracle_model *, int64_t),
                                 bppsa_oracle_row *row);
 

@@ -112,7 +112,7 @@ const char *bppsa_oracle_operation_name(int32_t operation) {
 
 /* ---- files ---- */
 
-/* The numbers of a link: an object that may have other members too. */
+/* Reads the two numbers of a link from an object that may have other members too. */
 static bppsa_status read_link(const char *where, const json_t *object, bppsa_link *link) {
   double alpha = -1, bandwidth = 0;
   const bppsa_oracle_member members[] = {{"alpha_s", &alpha, 0, 1e6, false}, {"bandwidth", &bandwidth, 1e-3, 1e18, false}};
@@ -151,7 +151,7 @@ static void list_level_spreads(bppsa_oracle_level *level, bppsa_oracle_spread_me
   }
 }
 
-/* The members of the system's. */
+/* The members of the system's "spread". */
 static void list_system_spreads(bppsa_oracle_system *system, bppsa_oracle_spread_member members[SYSTEM_SPREADS]) {
   members[0] = (bppsa_oracle_spread_member){"layers", 1, &system->layer_spread, false};
   for (int i = 0; i < BPPSA_PRODUCTS; ++i) {

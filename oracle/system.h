@@ -33,7 +33,7 @@
 #define BPPSA_ORACLE_SYSTEM_H
 
 #include "oracle/collective.h"
-#include "oracle/model.h"
+#include "oracle/layer_model.h"
 #include "oracle/products.h"
 #include "oracle/spread.h"
 
@@ -50,7 +50,7 @@ typedef enum {
   BPPSA_OPERATION_ORDERED_SUM,
   BPPSA_OPERATION_ALLGATHER,
   BPPSA_OPERATION_REDUCE_SCATTER,
-  BPPSA_OPERATION_STAGE_MESSAGE, /* as the executor of schedules waits for it (distributed/pipeline/pipeline.h) */
+  BPPSA_OPERATION_STAGE_MESSAGE, /* a message as the executor of schedules waits for it (distributed/pipeline/pipeline.h) */
   BPPSA_OPERATIONS
 } bppsa_oracle_operation;
 
@@ -63,8 +63,8 @@ typedef struct {
   double contention;                                   /* phi */
   double slowdown;                                     /* 0: 1 */
   bppsa_link own[BPPSA_OPERATIONS];                    /* beta_s 0: the level's */
-  bppsa_oracle_spread slowdown_spread, message_spread; /* the latter as factors of the times of all operations */
-  bppsa_oracle_spread own_spread[BPPSA_OPERATIONS];    /* factors of one operation's times; not known: those of all */
+  bppsa_oracle_spread slowdown_spread, message_spread; /* message_spread: factors of the times of all operations */
+  bppsa_oracle_spread own_spread[BPPSA_OPERATIONS];    /* factors of one operation's times; not known: message_spread holds */
 } bppsa_oracle_level;
 
 typedef struct {

@@ -57,7 +57,7 @@ static void add_backward(const bppsa_oracle_query *q, const bppsa_oracle_layer *
   const double vector = bppsa_oracle_message_s(q, row->processors, batch * hidden * bytes),
                matrix = bppsa_oracle_message_s(q, row->processors, batch * hidden * hidden * bytes);
   const double apply = bppsa_scan_product_at(q, BPPSA_PRODUCT_VECTOR, hidden, batch, BPPSA_END_MIDDLE);
-  const bool waits = matrix > apply + vector; /* for the product, with a gradient that has arrived */
+  const bool waits = matrix > apply + vector; /* does it wait for the product although the gradient has arrived? */
   const double messages =
       how == BY_CHUNKED || p == 2 ? (p - 1) * vector : (rounds - (waits ? 1 : 2)) * matrix + (rounds - (waits ? 1 : 0)) * vector;
   row->phase_s[BPPSA_PHASE_BACKWARD] += iterations * backward_compute(q, layer, how, waits, batch, row, BPPSA_END_MIDDLE);
@@ -83,7 +83,7 @@ static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer 
   const double state = batch / s * (double)layer->out[0] * (double)q->item_bytes;
   const double relay = (p + s - 2) * bppsa_oracle_message_s(q, row->processors, state);
   const double passes = how == BY_BP ? 2 : 1;
-  const bool relayed = how == BY_BP || p == 1; /* the backward pass is one as the forward pass */
+  const bool relayed = how == BY_BP || p == 1; /* the backward pass goes from processor to processor like the forward pass */
   const double forward = samples * bppsa_layer_forward_s(q, layer) / p, backward = samples * bppsa_layer_backward_s(q, layer) / p;
   row->phase_s[BPPSA_PHASE_FORWARD] += forward;
   add_walk(q, layer, !relayed, samples / p, row);
@@ -124,9 +124,8 @@ static bppsa_status project(const bppsa_oracle_query *q, way how, bppsa_oracle_r
 }
 
 #define WAY(name, how)                                                                                                           \
-  int64_t bppsa_oracle_##name##_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {                                \
-    (void)p;                                                                                                                     \
-    return limit(q, reason);                                                                                                     \
+  int64_t bppsa_oracle_##name##_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {                                      \
+    return limit(q, row->reason);                                                                                                \
   }                                                                                                                              \
   bppsa_status bppsa_oracle_##name(const bppsa_oracle_query *q, bppsa_oracle_row *row) {                                         \
     return project(q, how, row);                                                                                                 \

@@ -8,9 +8,9 @@
 #include "oracle/members.h"
 #include "oracle/system.h"
 
-enum { APART = 2 /* gradients of the input and of the weights apart, which are for people */ };
+enum { APART = 2 /* the two gradients apart, which people read */ };
 
-/* Of the times that the file has; those of another file are gone. */
+/* Reads the spreads of the times that the file has, and drops those that the layer had from another file. */
 static bppsa_status read_spreads(const char *where, const json_t *object, const double apart[APART], bppsa_oracle_layer *layer) {
   bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS + APART];
   bppsa_oracle_spread unread[APART] = {{0}};
@@ -68,7 +68,7 @@ static bppsa_status read_times(const char *file, const json_t *times, bppsa_orac
   return BPPSA_OK;
 }
 
-/* Shares may be absent. */
+/* Reads the shares, which may be absent. */
 static bppsa_status read_shares(const char *file, const json_t *times, bppsa_oracle_model *model) {
   const json_t *list = json_object_get(times, "shares");
   const int64_t count = (int64_t)json_array_size(list);
@@ -93,7 +93,7 @@ static bppsa_status read_shares(const char *file, const json_t *times, bppsa_ora
   return BPPSA_OK;
 }
 
-/* When and on what, in a line. */
+/* Writes in one line when and on what machine the layers were measured, and with how many samples. */
 static bppsa_status describe(const char *file, const json_t *document, const json_t *times, bppsa_oracle_model *model) {
   const json_t *measured = json_object_get(document, "measured");
   char where[160], date[BPPSA_ORACLE_NAME], hardware[BPPSA_ORACLE_MEASURED / 2];

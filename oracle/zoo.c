@@ -6,8 +6,8 @@
 #include "cnn/network.h"
 #include "core/base/alloc.h"
 #include "core/base/text.h"
+#include "oracle/layer_model.h"
 #include "oracle/members.h"
-#include "oracle/model.h"
 
 /* ---- building a chain ---- */
 
@@ -21,7 +21,7 @@ typedef struct {
 
 static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *name) {
   bppsa_oracle_model *model = c->model;
-  if ((model->count & (model->count - 1)) == 0) { /* full at every power of two */
+  if ((model->count & (model->count - 1)) == 0) { /* the array is full at every power of two */
     bppsa_oracle_layer *grown = bppsa_realloc(model->layers, (size_t)(2 * model->count + 1) * sizeof *grown);
     c->failed = c->failed || grown == NULL;
     model->layers = grown != NULL ? grown : model->layers;
@@ -37,7 +37,7 @@ static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *n
   return layer;
 }
 
-/* Fixes the layer's sizes; the next layer begins with its output. `flops`: of one output element. */
+/* Sets the sizes of the layer. `flops`: of one output element. The next layer begins with its output. */
 static void finish(chain *c, bppsa_oracle_layer *layer, double w, double bias, double flops) {
   layer->x = bppsa_oracle_elements(layer->in);
   layer->y = bppsa_oracle_elements(layer->out);
@@ -47,7 +47,7 @@ static void finish(chain *c, bppsa_oracle_layer *layer, double w, double bias, d
   memcpy(c->at, layer->out, sizeof c->at);
 }
 
-/* Slides a window of k positions with stride s and padding p over every axis; a pool may end beyond its input (up). */
+/* Slides a window of k positions with stride s and padding p over every axis. `up`: a pool may end beyond its input. */
 static double slide(const chain *c, bppsa_oracle_layer *layer, int64_t k, int64_t s, int64_t p, bool up) {
   double taps = 1;
   for (int a = 0; a < c->axes; ++a) {
@@ -113,8 +113,8 @@ static bppsa_status end(const chain *c) {
 
 enum { IMAGENET_SAMPLES = 1281167, COSMOFLOW_SAMPLES = 1584 };
 
-/* A bottleneck (He et al. 2016; the stride lies in the 3 x 3 convolution, as in torchvision). The projection of the shortcut
- * stands in front of the sum, with the block's own input. */
+/* Adds a bottleneck (He et al. 2016; the stride lies in the 3 x 3 convolution, as in torchvision). The shortcut's projection,
+ * which takes the block's input, stands in front of the sum. */
 static void bottleneck(chain *c, int stage, int block, int64_t width, int64_t stride) {
   char name[BPPSA_ORACLE_NAME];
   int64_t entry[1 + BPPSA_ORACLE_AXES], behind[1 + BPPSA_ORACLE_AXES];

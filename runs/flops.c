@@ -1,9 +1,9 @@
-/* Counting a sparse scan. Three kinds of patterns:
+/* Counts a sparse scan over one of three kinds of patterns:
  *
  *   by structure   every weight counts; no array of a Jacobian's size is made
  *   guaranteed     weights that are 0, or pruned, are left out; every entry that a ReLU or a pool may let through counts
- *   value          the patterns of a batch's samples: dead ReLUs, and inputs that are not the largest of a pool's window, are
- *   left out too; counts are means over the samples
+ *   value          the patterns of a batch's samples leave out dead ReLUs, too, and inputs that are not the largest of a pool's
+ *                  window; counts are means over the samples
  */
 #include "runs/flops.h"
 
@@ -59,7 +59,7 @@ static int64_t weight_of(const bppsa_flops *f, int64_t l) {
   return i;
 }
 
-/* Pruned and masked weights become 0; weights that are 0 are left out of the patterns. */
+/* Sets pruned and masked weights to 0, and masks all weights that are 0, so that the patterns leave them out. */
 static void apply_masks(const bppsa_model *model, bppsa_flops *f) {
   for (int64_t l = 0; l < f->network.layers.count; ++l) {
     const int64_t i = weight_of(f, l);
@@ -143,14 +143,27 @@ static bppsa_status check_memory(const bppsa_flops_request *request, const bppsa
                    f->network.name, all, largest, f->names[worst], limit);
 }
 
+/* Makes the generator of layer i, in place of the one that it may have. */
+static bppsa_status make_pattern(bppsa_flops *f, int64_t i, const uint8_t *mask, bool symbolic) {
+  bppsa_jacobian_destroy(f->jacobians[i]);
+  f->jacobians[i] = NULL;
+  BPPSA_TRY(bppsa_jacobian_create(&f->network.layers.layers[i].op, mask, symbolic, f->device, &f->jacobians[i]));
+  f->patterns[i] = bppsa_jacobian_pattern(f->jacobians[i]);
+  f->operators[i] =
+      (bppsa_flops_operator){.rows = f->patterns[i]->rows, .cols = f->patterns[i]->cols, .nnz = (double)f->patterns[i]->nnz};
+  return BPPSA_OK;
+}
+
+/* Makes all patterns by structure, counts BP over them, and then leaves out what masks leave out. */
 static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flops *f) {
   const bool symbolic = !f->pruned && !f->request.values;
   BPPSA_TRY(check_memory(request, f, symbolic));
   for (int64_t i = 0; i < f->count; ++i) {
-    BPPSA_TRY(bppsa_jacobian_create(&f->network.layers.layers[i].op, mask_of(f, i), symbolic, f->device, &f->jacobians[i]));
-    f->patterns[i] = bppsa_jacobian_pattern(f->jacobians[i]);
-    f->operators[i] =
-        (bppsa_flops_operator){.rows = f->patterns[i]->rows, .cols = f->patterns[i]->cols, .nnz = (double)f->patterns[i]->nnz};
+    BPPSA_TRY(make_pattern(f, i, NULL, symbolic || mask_of(f, i) != NULL));
+  }
+  BPPSA_TRY(bppsa_cnn_count_chain(&f->network.layers, f->patterns, request->input_grad, f->device, &f->unpruned));
+  for (int64_t i = 0; i < f->count; ++i) {
+    BPPSA_TRY(mask_of(f, i) != NULL ? make_pattern(f, i, mask_of(f, i), false) : BPPSA_OK);
   }
   return BPPSA_OK;
 }
@@ -159,17 +172,12 @@ static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flop
 static bppsa_status compact_layer(const bppsa_model *model, bppsa_flops *f, int64_t i, int64_t sample) {
   const bppsa_csr *pattern = f->patterns[i];
   const int64_t size = (int64_t)bppsa_dtype_size(model->dtype);
-  bppsa_view x, y, weight = {0};
+  const int64_t weight = weight_of(f, i);
+  bppsa_view x, y;
   BPPSA_TRY(bppsa_cnn_activation(model, i - 1, &x));
   BPPSA_TRY(bppsa_cnn_activation(model, i, &y));
-  int64_t parameter = 0;
-  for (int64_t k = 0; k < i; ++k) {
-    const bppsa_cnn_layer *layer = &f->network.layers.layers[k];
-    parameter += bppsa_cnn_has_weights(layer) ? 1 + layer->bias : 0;
-  }
-  weight = model->parameters[parameter < model->parameter_count ? parameter : 0].value;
   const bppsa_jacobian_operands operands = {.batch = 1,
-                                            .weights = weight.data,
+                                            .weights = weight >= 0 ? f->masks.weights[weight].view.data : NULL,
                                             .input = (char *)x.data + sample * pattern->rows * size,
                                             .output = (char *)y.data + sample * pattern->cols * size};
   void *values = bppsa_calloc(pattern->nnz, (size_t)size), *kept = NULL;
@@ -406,10 +414,6 @@ static bppsa_status count_network(const bppsa_flops_request *request, bppsa_flop
     BPPSA_TRY(make_masks(request, *weights, f));
   }
   BPPSA_TRY(make_patterns(request, f));
-  const bool input = request->input_grad;
-  BPPSA_TRY(f->pruned || f->request.values
-                ? bppsa_cnn_count_bp(&f->network.layers, NULL, input, f->device, &f->unpruned)
-                : bppsa_cnn_count_chain(&f->network.layers, f->patterns, input, f->device, &f->unpruned));
   BPPSA_TRY(f->request.values ? count_values(request, *weights, f) : count_patterns(request, NULL, f));
   const double besides = bppsa_cnn_flops_besides(&f->network.layers, f->patterns);
   f->work = bppsa_work_of_scan(&f->totals, besides);

@@ -38,7 +38,7 @@ bppsa_status bppsa_schedule_cut_parse(const char *text, int64_t **cut, int64_t *
 
 static bppsa_status check(const bppsa_schedule *list) {
   const bppsa_schedule_config *c = &list->config;
-  if (list->scheme->scan || list->scheme->data_parallel || list->scheme->generate == bppsa_schedule_modulo) {
+  if ((list->scheme->takes & TAKES_CUT) == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "cut: given for %s, expected a scheme whose stages are neighbouring layers",
                       list->scheme->id);
   }
@@ -74,11 +74,11 @@ bppsa_status bppsa_schedule_keep_cut(bppsa_schedule *list) {
 
 /* ---- a cut by cost ---- */
 
-/* The tables of two searches. Entry [p][l]: of the best cut of layers 0 .. l - 1 into p + 1 parts. */
+/* The tables of two searches. Entry [p][l] belongs to the best cut of layers 0 .. l - 1 into p + 1 parts. */
 typedef struct {
   int64_t layers, parts;
   double *before; /* [l]: cost of layers 0 .. l - 1 */
-  double *best;   /* the quantity that is made small */
+  double *best;   /* the quantity that the search makes small */
   int64_t *from;  /* where the last part begins */
 } search;
 
@@ -90,8 +90,8 @@ static double squares(double a, double b) {
   return a + b * b;
 }
 
-/* Finds the cuts whose parts, none above `limit`, have the least combined cost: `add` takes the cost of the parts so far and of one
- * more. */
+/* Finds the cuts whose parts have the least combined cost and cost no more than `limit` each. `add` combines the cost of the parts
+ * so far with that of one more. */
 static void find(search *s, double limit, double (*add)(double so_far, double part)) {
   const int64_t row = s->layers + 1;
   for (int64_t p = 0; p < s->parts; ++p) {
@@ -151,10 +151,6 @@ bool bppsa_schedule_costs_by_layer(const bppsa_schedule_config *config) {
   return all;
 }
 
-static double cost_of(const bppsa_schedule_config *c, bppsa_schedule_cost cost, int64_t layer) {
-  return c->cost[cost] != NULL ? c->cost[cost][layer] : c->uniform[cost];
-}
-
 /* Cuts the layers by the costs of their forward and backward passes. first: as bppsa_schedule_cut_evenly has it. */
 static bppsa_status cut_passes(const bppsa_schedule_config *c, int64_t stages, int64_t *first) {
   double *costs = bppsa_calloc(c->layers, sizeof *costs);
@@ -162,9 +158,10 @@ static bppsa_status cut_passes(const bppsa_schedule_config *c, int64_t stages, i
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t l = 0; l < c->layers; ++l) {
-    const double both = cost_of(c, BPPSA_COST_BACKWARD, l);
-    const double apart = cost_of(c, BPPSA_COST_INPUT_GRAD, l) + cost_of(c, BPPSA_COST_WEIGHT_GRAD, l);
-    costs[l] = cost_of(c, BPPSA_COST_FORWARD, l) + (both >= 0 ? both : apart);
+    const double both = bppsa_schedule_cost_of(c, BPPSA_COST_BACKWARD, l);
+    const double apart =
+        bppsa_schedule_cost_of(c, BPPSA_COST_INPUT_GRAD, l) + bppsa_schedule_cost_of(c, BPPSA_COST_WEIGHT_GRAD, l);
+    costs[l] = bppsa_schedule_cost_of(c, BPPSA_COST_FORWARD, l) + (both >= 0 ? both : apart);
   }
   const bppsa_status status = bppsa_schedule_cut_evenly(c->layers, costs, stages, first);
   bppsa_free(costs);
@@ -178,8 +175,7 @@ bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_
   one.iterations = 1;
   BPPSA_TRY(bppsa_schedule_create_empty(scheme, &one, &empty));
   const int64_t stages = empty->stages;
-  /* modulo has a stage for each layer */
-  const bool neighbours = !empty->scheme->data_parallel && !empty->scheme->scan && stages < empty->config.layers;
+  const bool neighbours = (empty->scheme->takes & TAKES_CUT) != 0 && stages < empty->config.layers;
   bppsa_schedule_destroy(empty);
   if (!neighbours || stages < 2) {
     *cut = NULL;

@@ -1,8 +1,8 @@
 /* A schedule as JSON. */
 #include <math.h>
-#include <string.h>
 
 #include "core/files/json.h"
+#include "schedule/schedule_internal.h"
 #include "schedule/timed.h"
 
 enum { MOST_JSON_OPS = 100000, MOST_JSON_NUMBERS = 1 << 23 };
@@ -106,7 +106,7 @@ json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops) {
   ok = ok && bppsa_json_put_real(object, "makespan", timed->times.makespan) &&
        bppsa_json_put_real(object, "bubble_ratio", timed->times.bubble_ratio);
   ok = ok && bppsa_json_put_integer(object, "operations", list->count);
-  if (strcmp(list->scheme->id, "reverse-first-k") == 0) {
+  if ((list->scheme->takes & TAKES_REVERSE) != 0) {
     ok = ok && bppsa_json_put_integer(object, "k", list->config.reverse);
   }
   if (!isnan(model)) {

@@ -26,6 +26,14 @@ static const struct {
                {"sync", TAKES_SYNC, false}};
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
+bool bppsa_schedule_takes(const bppsa_schedule_scheme *scheme, const char *option) {
+  bool takes = false;
+  for (int i = 0; i < OPTIONS; ++i) {
+    takes = takes || ((scheme->takes & options[i].takes) != 0 && strcmp(options[i].name, option) == 0);
+  }
+  return takes;
+}
+
 /* "interleaved"; "all but multi-stream" where most schemes take it. */
 static void add_takers(unsigned takes, bppsa_text *text) {
   int64_t count = 0, takers = 0;

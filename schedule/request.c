@@ -58,7 +58,7 @@ static bppsa_status find(const char *id, const bppsa_schedule_scheme **scheme) {
 static bppsa_schedule_config config_of(const bppsa_schedule_request *request, const bppsa_schedule_scheme *scheme,
                                        int64_t layers) {
   bppsa_schedule_config c = request->config;
-  const bool parallel = scheme->data_parallel && scheme->generate != bppsa_schedule_multi_stream;
+  const bool parallel = scheme->data_parallel && (scheme->takes & TAKES_STAGES) != 0;
   c.layers = c.layers > 0 ? c.layers : layers;
   if (!request->sets_window) {
     c.window = parallel ? BPPSA_WINDOW_BACKWARD_FORWARD : BPPSA_WINDOW_ITERATION;

@@ -1,4 +1,4 @@
-/* A schedule that is asked for: a configuration, perhaps a file of costs, and what is left to the scheme. */
+/* A request for a schedule: a configuration, perhaps a file of costs, and which values the scheme may choose. */
 #ifndef BPPSA_SCHEDULE_REQUEST_H
 #define BPPSA_SCHEDULE_REQUEST_H
 
@@ -6,9 +6,9 @@
 
 typedef struct {
   bppsa_schedule_config config;
-  bool sets_window;   /* config.window holds; otherwise the scheme's own: of data-parallel ones a backward and a forward pass */
-  bool sets_elements; /* config.elements holds; otherwise a scan has 16 Jacobians a worker */
-  const char *costs;  /* the path of a file of costs (borrowed), or NULL */
+  bool sets_window;                           /* config.window holds; otherwise the scheme chooses */
+  bool sets_elements;                         /* config.elements holds; otherwise a scan has 16 Jacobians a worker */
+  const char *costs;                          /* the path of a file of costs (borrowed), or NULL */
   double *arrays[BPPSA_SCHEDULE_COST_ARRAYS]; /* owned: its numbers, which config borrows */
   int64_t *cut;                               /* owned: config.cut, or NULL */
 } bppsa_schedule_request;

@@ -174,6 +174,7 @@ typedef struct {
   bppsa_schedule_weights weights;
   bool scan;                                      /* it has elements instead of layers and micro-batches */
   bool data_parallel;                             /* workers are copies: D copies W times */
+  int64_t pipelines;                              /* over the same workers, unless more are asked for; 0: 1 */
   unsigned takes;                                 /* a bit for each option that not every scheme has */
   bppsa_status (*generate)(bppsa_schedule *list); /* appends the operations, without dependencies */
 } bppsa_schedule_scheme;
@@ -182,6 +183,8 @@ typedef struct {
 const bppsa_schedule_scheme *bppsa_schedule_schemes(int64_t *count);
 /* The scheme with this id, or NULL. */
 const bppsa_schedule_scheme *bppsa_schedule_find(const char *id);
+/* Does the scheme take an option that not every scheme takes, as "chunks"? Of other names: false. */
+bool bppsa_schedule_takes(const bppsa_schedule_scheme *scheme, const char *option);
 /* The number of layers: the configuration's, or the scheme's own default, one on each stage. */
 int64_t bppsa_schedule_layers(const bppsa_schedule_scheme *scheme, const bppsa_schedule_config *config);
 /* Checks that the arrays of costs, and the profile if the scheme reads one, fit its layers and stages, as bppsa_schedule_create

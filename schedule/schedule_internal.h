@@ -6,19 +6,20 @@
 
 #include "schedule/schedule.h"
 
-/* What a scheme takes of the options that not every scheme has: bppsa_schedule_scheme.takes. */
+/* The options that not every scheme takes: bits of bppsa_schedule_scheme.takes. What a scheme is follows from them. */
 enum {
-  TAKES_STAGES = 1, /* several workers */
+  TAKES_STAGES = 1, /* several workers; a scheme without it runs on one device, by a profile */
   TAKES_MICRO_BATCHES = 1 << 1,
-  TAKES_GRADIENTS = 1 << 2, /* of layers */
-  TAKES_CHUNKS = 1 << 3,
-  TAKES_REPLICAS = 1 << 4, /* pipelines in both directions */
+  TAKES_GRADIENTS = 1 << 2, /* it has input gradients of layers, of which the first may be left out */
+  TAKES_CHUNKS = 1 << 3,    /* a worker holds several stages (interleaved) */
+  TAKES_REPLICAS = 1 << 4,  /* pipelines run in both directions, as many as are asked for (Chimera) */
   TAKES_REVERSE = 1 << 5,
   TAKES_ELEMENTS = 1 << 6,
-  TAKES_CUT = 1 << 7,
-  TAKES_SPLIT = 1 << 8, /* the order of I and W */
+  TAKES_CUT = 1 << 7,   /* stages are neighbouring layers; a pipeline without it has a stage for each layer */
+  TAKES_SPLIT = 1 << 8, /* the configuration says in which order I and W run; without it the scheme does */
   TAKES_RECOMPUTE = 1 << 9,
-  TAKES_SYNC = 1 << 10 /* when replicas add up */
+  TAKES_SYNC = 1 << 10,           /* when replicas add gradients up */
+  TAKES_RECOMPUTE_SPLIT = 1 << 11 /* recompute beside a split backward pass */
 };
 
 /* ---- geometry (schedule.c) ---- */
@@ -120,7 +121,7 @@ void bppsa_schedule_run_free(bppsa_schedule_run *run);
 typedef int64_t (*bppsa_schedule_priority)(const bppsa_schedule *list, const bppsa_schedule_op *op);
 bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_priority priority);
 
-/* ---- SpecTrain (model.c) ---- */
+/* ---- SpecTrain (spectrain.c) ---- */
 
 /* The versions that SpecTrain predicts: aim[micro][layer] = updates of the layer when the micro-batch's trip is over, which is at
  * the end of its update of layer 0, without the micro-batch's own update. Every pass takes one unit of time, whatever it costs.
@@ -143,6 +144,8 @@ bppsa_status bppsa_schedule_wait_free(bppsa_schedule *list);
 bppsa_status bppsa_schedule_prioritised(bppsa_schedule *list);
 bppsa_status bppsa_schedule_reverse_first_k(bppsa_schedule *list);
 bppsa_status bppsa_schedule_multi_stream(bppsa_schedule *list);
-bppsa_status bppsa_schedule_scan(bppsa_schedule *list);
+bppsa_status bppsa_schedule_scan_linear(bppsa_schedule *list);
+bppsa_status bppsa_schedule_scan_blelloch(bppsa_schedule *list);
+bppsa_status bppsa_schedule_scan_chunked(bppsa_schedule *list);
 
 #endif

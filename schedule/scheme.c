@@ -13,7 +13,7 @@
 #define SPECTRAIN "Chen et al. 2018 (SpecTrain)"
 #define BPPSA "Wang et al. 2020 (BPPSA), section 3.6"
 
-/* What the schemes of a kind take; ORDERED: pipelines that say themselves when I and W run. */
+/* What the schemes of a kind take; ORDERED: pipelines that decide themselves when I and W run. */
 enum {
   ORDERED = TAKES_STAGES | TAKES_MICRO_BATCHES | TAKES_GRADIENTS | TAKES_CUT,
   PIPELINE = ORDERED | TAKES_SYNC | TAKES_SPLIT | TAKES_RECOMPUTE,
@@ -25,17 +25,17 @@ static const bppsa_schedule_scheme schemes[] = {
     {.id = "model-parallel",
      .summary = "one worker at a time, stage after stage",
      .paper = "Chen et al. 2018, section 2.2",
-     .takes = PIPELINE,
+     .takes = PIPELINE | TAKES_RECOMPUTE_SPLIT,
      .generate = bppsa_schedule_model_parallel},
     {.id = "gpipe",
      .summary = "all forward passes, then all backward passes, then a flush",
      .paper = "Huang et al. 2019; " CHIMERA,
-     .takes = PIPELINE,
+     .takes = PIPELINE | TAKES_RECOMPUTE_SPLIT,
      .generate = bppsa_schedule_gpipe},
     {.id = "1f1b",
      .summary = "DAPPLE: forward and backward passes in turn, then a flush",
      .paper = "Fan et al. 2021; " CHIMERA,
-     .takes = PIPELINE,
+     .takes = PIPELINE | TAKES_RECOMPUTE_SPLIT,
      .generate = bppsa_schedule_1f1b},
     {.id = "interleaved",
      .summary = "1F1B with several stages on each worker, then a flush",
@@ -45,6 +45,7 @@ static const bppsa_schedule_scheme schemes[] = {
     {.id = "gems",
      .summary = "two replicas in opposite directions, one micro-batch at a time",
      .paper = "Jain et al. 2020; " CHIMERA,
+     .pipelines = 2,
      .takes = PIPELINE,
      .generate = bppsa_schedule_gems},
     {.id = "pipedream",
@@ -74,6 +75,7 @@ static const bppsa_schedule_scheme schemes[] = {
     {.id = "chimera",
      .summary = "f pipelines down and f up over the same workers, then a flush",
      .paper = CHIMERA,
+     .pipelines = 2,
      .takes = PIPELINE | TAKES_REPLICAS,
      .generate = bppsa_schedule_chimera},
     {.id = "zb-h1",
@@ -120,19 +122,19 @@ static const bppsa_schedule_scheme schemes[] = {
      .paper = BPPSA,
      .scan = true,
      .takes = SCAN,
-     .generate = bppsa_schedule_scan},
+     .generate = bppsa_schedule_scan_linear},
     {.id = "scan-blelloch",
      .summary = "each worker's product, a Blelloch scan over workers",
      .paper = BPPSA,
      .scan = true,
      .takes = SCAN,
-     .generate = bppsa_schedule_scan},
+     .generate = bppsa_schedule_scan_blelloch},
     {.id = "scan-chunked",
      .summary = "each worker's product, then the gradient is carried through them",
      .paper = BPPSA,
      .scan = true,
      .takes = SCAN,
-     .generate = bppsa_schedule_scan},
+     .generate = bppsa_schedule_scan_chunked},
 };
 
 const bppsa_schedule_scheme *bppsa_schedule_schemes(int64_t *count) {
@@ -219,46 +221,46 @@ static bppsa_status check_chimera(const bppsa_schedule_config *c) {
 /* Checks what only some schemes ask for. */
 static bppsa_status check_scheme(const bppsa_schedule *list) {
   const bppsa_schedule_config *c = &list->config;
-  const char *id = list->scheme->id;
-  if (strcmp(id, "chimera") == 0) {
+  const bppsa_schedule_scheme *scheme = list->scheme;
+  const char *id = scheme->id;
+  if ((scheme->takes & TAKES_REPLICAS) != 0) {
     BPPSA_TRY(check_chimera(c));
   }
-  if (c->recompute && list->scheme->data_parallel) {
+  if (c->recompute && scheme->data_parallel) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "recompute for %s, expected a pipeline", id);
   }
-  if (strcmp(id, "interleaved") == 0 && c->micro_batches % c->stages != 0) {
+  if ((scheme->takes & TAKES_CHUNKS) != 0 && c->micro_batches % c->stages != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "micro-batches: %" PRId64 " for interleaved, expected a multiple of the %" PRId64
                       " stages (Narayanan 2021)",
                       c->micro_batches, c->stages);
   }
-  if (strcmp(id, "2bw") == 0 && c->micro_batches < c->stages) {
+  if (scheme->weights == BPPSA_WEIGHTS_BUFFERED && c->micro_batches < c->stages) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "micro-batches: %" PRId64 " for 2bw, expected at least the %" PRId64
                       " stages (two versions are too few otherwise)",
                       c->micro_batches, c->stages);
   }
-  if (c->scale != BPPSA_SCALE_DIRECT && strcmp(id, "chimera") != 0) {
+  if (c->scale != BPPSA_SCALE_DIRECT && (scheme->takes & TAKES_REPLICAS) == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "doubling or halving for %s, expected chimera", id);
   }
   if (c->scale != BPPSA_SCALE_DIRECT && c->split != BPPSA_SPLIT_NONE) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "doubling or halving beside a split backward pass, expected one of the two");
   }
-  if (c->recompute && c->split != BPPSA_SPLIT_NONE && list->scheme->generate != bppsa_schedule_gpipe &&
-      list->scheme->generate != bppsa_schedule_1f1b && list->scheme->generate != bppsa_schedule_model_parallel) {
+  if (c->recompute && c->split != BPPSA_SPLIT_NONE && (scheme->takes & TAKES_RECOMPUTE_SPLIT) == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "recompute beside a split backward pass for %s, expected gpipe, 1f1b or model-parallel, or one B", id);
   }
   if (c->window == BPPSA_WINDOW_BACKWARD_FORWARD &&
-      (c->iterations > 1 || list->scheme->scan || list->scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS)) {
+      (c->iterations > 1 || scheme->scan || scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "window backward-forward for %s, expected one iteration of a synchronous scheme", id);
   }
-  if (list->scheme->scan && c->elements - 1 < list->workers) {
+  if (scheme->scan && c->elements - 1 < list->workers) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "elements: %" PRId64 " for %s over %" PRId64 " workers, expected a Jacobian a worker: %" PRId64 " or more",
                       c->elements, id, list->workers, list->workers + 1);
   }
-  const int64_t stages = list->scheme->data_parallel || list->scheme->scan ? 1 : list->stages;
+  const int64_t stages = scheme->data_parallel || scheme->scan ? 1 : list->stages;
   return c->layers >= stages
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -268,31 +270,23 @@ static bppsa_status check_scheme(const bppsa_schedule *list) {
 
 /* ---- an empty list ---- */
 
-/* Schemes that schedule I and W separately decide on their order. */
-static bool splits(const bppsa_schedule_scheme *scheme) {
-  return scheme->generate == bppsa_schedule_multi_stream || scheme->generate == bppsa_schedule_zb_h1 ||
-         scheme->generate == bppsa_schedule_fast_forward || scheme->generate == bppsa_schedule_modulo;
-}
-
 int64_t bppsa_schedule_layers(const bppsa_schedule_scheme *scheme, const bppsa_schedule_config *c) {
-  const int64_t chunks = scheme->generate == bppsa_schedule_interleaved ? c->chunks : 1;
+  const int64_t chunks = (scheme->takes & TAKES_CHUNKS) != 0 ? c->chunks : 1;
   return c->layers > 0 ? c->layers : c->stages <= MOST && chunks <= MOST ? c->stages * chunks : MOST + 1;
 }
 
 static void fill_in(bppsa_schedule *list) {
   bppsa_schedule_config *c = &list->config;
   const bppsa_schedule_scheme *scheme = list->scheme;
-  const bool interleaved = scheme->generate == bppsa_schedule_interleaved;
-  c->chunks = interleaved ? c->chunks : 1;
+  c->chunks = (scheme->takes & TAKES_CHUNKS) != 0 ? c->chunks : 1;
   c->layers = bppsa_schedule_layers(scheme, c);
-  c->replicas = scheme->generate == bppsa_schedule_gems      ? 2
-                : scheme->generate == bppsa_schedule_chimera ? (c->replicas > 0 ? c->replicas : 2)
-                                                             : 1;
-  c->split = splits(scheme) ? BPPSA_SPLIT_IW : scheme->scan ? BPPSA_SPLIT_NONE : c->split;
-  if (scheme->data_parallel && c->split == BPPSA_SPLIT_NONE) {
-    c->split = BPPSA_SPLIT_IW;
+  if ((scheme->takes & TAKES_REPLICAS) == 0 || c->replicas <= 0) {
+    c->replicas = scheme->pipelines > 0 ? scheme->pipelines : 1;
   }
-  if (scheme->generate == bppsa_schedule_multi_stream) {
+  if ((scheme->takes & TAKES_SPLIT) == 0 || (scheme->data_parallel && c->split == BPPSA_SPLIT_NONE)) {
+    c->split = scheme->scan ? BPPSA_SPLIT_NONE : BPPSA_SPLIT_IW;
+  }
+  if ((scheme->takes & TAKES_STAGES) == 0) {
     c->stages = c->width = 1; /* one device */
   }
   if (scheme->data_parallel || scheme->scan) {
@@ -311,9 +305,7 @@ static bppsa_status begin(const char *scheme, const bppsa_schedule_config *confi
   fill_in(made);
   BPPSA_TRY(check_counts(c));
   made->workers = c->stages * c->width;
-  made->stages = made->scheme->data_parallel                       ? c->layers
-                 : made->scheme->generate == bppsa_schedule_modulo ? c->layers
-                                                                   : c->stages * c->chunks;
+  made->stages = made->scheme->scan || (made->scheme->takes & TAKES_CUT) != 0 ? c->stages * c->chunks : c->layers;
   made->replicas = made->scheme->data_parallel ? made->workers : made->scheme->scan ? 1 : c->replicas * c->width;
   made->rounds = c->iterations + (c->window == BPPSA_WINDOW_BACKWARD_FORWARD);
   made->micros = c->micro_batches * made->rounds * (made->scheme->data_parallel ? made->replicas : c->width);
@@ -324,7 +316,7 @@ static bppsa_status begin(const char *scheme, const bppsa_schedule_config *confi
 
 static bppsa_status check_profile(const bppsa_schedule *list, const bppsa_schedule_profile *profile) {
   const int64_t layers = list->config.layers;
-  if (list->scheme->generate != bppsa_schedule_multi_stream || profile->regions == 0) {
+  if ((list->scheme->takes & TAKES_STAGES) != 0 || profile->regions == 0) {
     return BPPSA_OK;
   }
   if (profile->regions < 0 || profile->regions > layers) {

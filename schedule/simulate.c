@@ -61,8 +61,8 @@ static bppsa_status list_changes(const bppsa_schedule *list, const bppsa_schedul
   return BPPSA_OK;
 }
 
-/* Weights that a worker holds from the beginning, in M_theta: of every stage of every replica on it, twice with 2BW. Where every
- * micro-batch keeps its own (PipeDream), they are counted when they are stashed. */
+/* Weights that a worker holds from the beginning, in M_theta: those of every stage of every replica on it, twice with 2BW. Where
+ * every micro-batch keeps its own weights (PipeDream), they are counted when they are stashed. */
 static double resident(const bppsa_schedule *list, int64_t worker) {
   static const double copies[] = {[BPPSA_WEIGHTS_SYNCHRONOUS] = 1,
                                   [BPPSA_WEIGHTS_STASHED] = 0,
@@ -94,7 +94,7 @@ static bppsa_status find_peaks(const bppsa_schedule *list, bppsa_schedule_times 
   return status;
 }
 
-/* A point for each time at which the level changes, and one at the beginning. */
+/* Writes a point for the beginning, and one for each time at which the level changes. */
 static int64_t draw_curve(const change *changes, int64_t count, bppsa_schedule_memory *curve) {
   int64_t points = 1;
   curve[0] = (bppsa_schedule_memory){0, 0};

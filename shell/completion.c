@@ -67,7 +67,7 @@ static void write_bash_command(FILE *out, const bppsa_command *command) {
   }
   fputs("'\n    case \"$before\" in\n", out);
   for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
-    const bppsa_option_info *info = bppsa_option_get(use->option);
+    const bppsa_option_info *info = bppsa_option_of(use);
     if (takes_value(info)) {
       fprintf(out, "    %s) value=1 choices='", info->name);
       write_choices(out, info);
@@ -137,7 +137,7 @@ static void write_zsh_text(FILE *out, const char *text) {
 }
 
 static void write_zsh_option(FILE *out, const bppsa_option_use *use) {
-  const bppsa_option_info *info = bppsa_option_get(use->option);
+  const bppsa_option_info *info = bppsa_option_of(use);
   const char *metavar = use->metavar != NULL ? use->metavar : info->metavar;
   fprintf(out, " \\\n      '%s%s[", info->name, takes_value(info) ? "=" : "");
   write_zsh_text(out, use->help != NULL ? use->help : info->help);

@@ -29,7 +29,7 @@ static void write_title(FILE *out, const char *verb) {
 }
 
 static void write_option(FILE *out, const bppsa_option_use *use) {
-  const bppsa_option_info *info = bppsa_option_get(use->option);
+  const bppsa_option_info *info = bppsa_option_of(use);
   const char *metavar = use->metavar != NULL ? use->metavar : info->metavar, *fallback = bppsa_option_fallback(use),
              *otherwise = fallback != NULL    ? fallback
                           : use->help == NULL ? info->otherwise

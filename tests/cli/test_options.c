@@ -11,25 +11,50 @@ static bppsa_status parse(bppsa_option option, const char *text, bppsa_option_va
   return bppsa_option_parse(option, text, value);
 }
 
+static void check_info(const bppsa_option_info *info) {
+  assert_non_null(info->name);
+  assert_int_equal(strncmp(info->name, "--", 2), 0);
+  assert_non_null(info->help);
+  assert_true(info->kind == BPPSA_FLAG || info->kind == BPPSA_CHOICE || info->expected != NULL);
+  assert_true((info->kind == BPPSA_CHOICE) == (bppsa_option_choice(info, 0) != NULL));
+  int32_t choices = 0;
+  while (bppsa_option_choice(info, choices) != NULL) {
+    ++choices;
+  }
+  assert_true(choices < BPPSA_OPTION_CHOICES);
+}
+
 static void test_table(void **state) {
   (void)state;
   for (int i = 0; i < BPPSA_OPTION_COUNT; ++i) {
     const bppsa_option_info *info = bppsa_option_get((bppsa_option)i);
-    assert_non_null(info->name);
-    assert_int_equal(strncmp(info->name, "--", 2), 0);
-    assert_non_null(info->help);
-    assert_true(info->kind == BPPSA_FLAG || info->kind == BPPSA_CHOICE || info->expected != NULL);
-    assert_true((info->kind == BPPSA_CHOICE) == (bppsa_option_choice(info, 0) != NULL));
-    int32_t choices = 0;
-    while (bppsa_option_choice(info, choices) != NULL) {
-      ++choices;
-    }
-    assert_true(choices < BPPSA_OPTION_CHOICES);
+    check_info(info);
     bppsa_option_value value;
     if (info->fallback != NULL) {
       assert_int_equal(parse((bppsa_option)i, info->fallback, &value), BPPSA_OK);
     }
+    for (int other = 0; other < i; ++other) {
+      assert_string_not_equal(info->name, bppsa_option_get((bppsa_option)other)->name);
+    }
   }
+}
+
+/* A command may mean something else by an option than the table: it has the same name, and its own default can be parsed. */
+static void test_meanings(void **state) {
+  (void)state;
+  int meanings = 0;
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    for (const bppsa_option_use *use = (*command)->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+      const bppsa_option_use alone[] = {{.option = use->option, .meaning = use->meaning}, BPPSA_USE(HELP), BPPSA_USE(COUNT)};
+      bppsa_option_value values[BPPSA_OPTION_COUNT];
+      check_info(bppsa_option_of(use));
+      assert_string_equal(bppsa_option_of(use)->name, bppsa_option_get(use->option)->name);
+      assert_int_equal(bppsa_options_parse("test", alone, 0, NULL, values), BPPSA_OK);
+      assert_true(values[use->option].meaning == (values[use->option].present ? bppsa_option_of(use) : NULL));
+      meanings += use->meaning != NULL;
+    }
+  }
+  assert_true(meanings > 12);
 }
 
 /* The choices of --algorithm are the algorithms of the table of scan/algorithm.c, in its order; those of --backward and --model
@@ -228,10 +253,10 @@ static void test_bad_lines(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),     cmocka_unit_test(test_names),
-                                     cmocka_unit_test(test_integers),  cmocka_unit_test(test_kinds),
-                                     cmocka_unit_test(test_sizes),     cmocka_unit_test(test_reals),
-                                     cmocka_unit_test(test_choices),   cmocka_unit_test(test_lines),
-                                     cmocka_unit_test(test_bad_lines), cmocka_unit_test(test_methods)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_table),     cmocka_unit_test(test_names),   cmocka_unit_test(test_meanings),
+      cmocka_unit_test(test_integers),  cmocka_unit_test(test_kinds),   cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_reals),     cmocka_unit_test(test_choices), cmocka_unit_test(test_lines),
+      cmocka_unit_test(test_bad_lines), cmocka_unit_test(test_methods)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ static void compose(const bppsa_command *command, bppsa_option but, char *line, 
                                  : command->object != NULL ? command->object
                                                            : "");
   for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
-    const bppsa_option_info *info = bppsa_option_get(use->option);
+    const bppsa_option_info *info = bppsa_option_of(use);
     if (!use->required || use->option == but) {
       continue;
     }
@@ -373,22 +373,30 @@ static void test_streams(void **state) {
   assert_int_equal(remove("both") + remove("Y.npy"), 0);
 }
 
+static void check_role(const bppsa_option_info *info) {
+  if (info->kind == BPPSA_TEXT && strncmp(info->expected, "the path of ", 12) == 0) {
+    const bool written = strcmp(info->expected, "the path of the file to write") == 0;
+    const bool folder = strcmp(info->expected, "the path of a directory") == 0;
+    const bppsa_path_use wanted = written ? BPPSA_PATH_WRITTEN : !folder ? BPPSA_PATH_READ : BPPSA_PATH_FOLDER;
+    if (info->path != wanted && info != bppsa_option_get(BPPSA_OPTION_DIRECTORY)) { /* --directory is read */
+      fail_msg("%s: path is %d, expected %d", info->name, (int)info->path, (int)wanted);
+    }
+  } else {
+    const bool either = info->kind == BPPSA_TEXT && (strstr(info->expected, ", or a file .json") != NULL ||
+                                                     strstr(info->expected, ", or a schedule") != NULL);
+    assert_int_equal(info->path, either ? BPPSA_PATH_OR_NAME : BPPSA_NO_PATH);
+  }
+}
+
 /* A new option for a path cannot be forgotten in the checks. */
 static void test_roles(void **state) {
   (void)state;
   for (int i = 0; i < BPPSA_OPTION_COUNT; ++i) {
-    const bppsa_option_info *info = bppsa_option_get((bppsa_option)i);
-    if (info->kind == BPPSA_TEXT && strncmp(info->expected, "the path of ", 12) == 0) {
-      const bool written = strcmp(info->expected, "the path of the file to write") == 0;
-      const bool folder = strcmp(info->expected, "the path of a directory") == 0;
-      const bppsa_path_use wanted = written ? BPPSA_PATH_WRITTEN : !folder ? BPPSA_PATH_READ : BPPSA_PATH_FOLDER;
-      if (info->path != wanted && (bppsa_option)i != BPPSA_OPTION_DIRECTORY) { /* --directory is read */
-        fail_msg("%s: path is %d, expected %d", info->name, (int)info->path, (int)wanted);
-      }
-    } else {
-      const bool either = info->kind == BPPSA_TEXT && (strstr(info->expected, ", or a file .json") != NULL ||
-                                                       strstr(info->expected, ", or a schedule") != NULL);
-      assert_int_equal(info->path, either ? BPPSA_PATH_OR_NAME : BPPSA_NO_PATH);
+    check_role(bppsa_option_get((bppsa_option)i));
+  }
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    for (const bppsa_option_use *use = (*command)->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+      check_role(bppsa_option_of(use));
     }
   }
 }

@@ -15,7 +15,7 @@
 #include "core/files/npy.h"
 #include "core/files/safetensors.h"
 #include "jacobian/file.h"
-#include "oracle/model.h"
+#include "oracle/layer_model.h"
 #include "schedule/timed.h"
 
 static void test_table(void **state) {

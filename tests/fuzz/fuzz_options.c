@@ -30,7 +30,7 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   const bppsa_status status =
       bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, count, words, values);
   for (const bppsa_option_use *use = command->uses; status == BPPSA_OK && use->option != BPPSA_OPTION_COUNT; ++use) {
-    const bppsa_option_info *info = bppsa_option_get(use->option);
+    const bppsa_option_info *info = bppsa_option_of(use);
     const bppsa_option_value *value = &values[use->option];
     if (!value->present) {
       continue;
@@ -51,7 +51,7 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
   }
   fuzz_bytes line = {0};
   for (const bppsa_option_use *use = command_at((uint8_t)index)->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
-    const bppsa_option_info *info = bppsa_option_get(use->option);
+    const bppsa_option_info *info = bppsa_option_of(use);
     const char *value = info->choices != NULL ? info->choices[0] : info->fallback != NULL ? info->fallback : "1";
     if (use->option == BPPSA_OPTION_HELP) {
       continue;

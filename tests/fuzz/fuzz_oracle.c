@@ -1,6 +1,6 @@
-/* Readers: oracle/system.c, oracle/products.c, oracle/times.c, oracle/model.c, oracle/zoo.c. The first part is a system's file,
- * whose times of layers the model takes, the second a model's or a network's. What was read is written, and reads again; odd
- * options: all strategies are asked, up to 8 processors. */
+/* Fuzzes the readers oracle/system.c, oracle/products.c, oracle/times.c, oracle/layer_model.c and oracle/zoo.c. The first part of
+ * the input is a system's file, whose times of layers the model takes; the second is a model's or a network's. What was read is
+ * written, and must read again. With odd options all strategies are asked for up to 8 processors. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* What limits a strategy: the data set, groups, memory; and questions about nothing. */
 #include <ctype.h>
 
+#include "schedule/schedule.h"
 #include "tests/core/helpers.h"
 #include "tests/oracle/ask.h"
 #include "tests/support/json_memory.h"
@@ -56,6 +57,27 @@ static void test_no_batch_beyond_the_samples(void **state) {
     bppsa_oracle_model_free(&a.model);
   }
   assert_int_equal(weak, 18);
+}
+
+/* A strategy of every pipeline of schedule/, which asks for what the scheme takes. */
+static void test_every_pipeline_is_a_strategy(void **state) {
+  (void)state;
+  int64_t count = 0, pipelines = 0;
+  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
+  for (int64_t i = 0; i < count; ++i) {
+    bool listed = false;
+    for (int64_t k = 0; bppsa_oracle_strategy_at(k) != NULL; ++k) {
+      listed = listed || strcmp(bppsa_oracle_strategy_at(k)->name, schemes[i].id) == 0;
+    }
+    assert_true(listed == bppsa_schedule_takes(&schemes[i], "micro-batches"));
+    pipelines += listed;
+    if (listed) {
+      const bool chunks = bppsa_oracle_check_option(schemes[i].id, "--chunks") == BPPSA_OK;
+      assert_int_equal(bppsa_oracle_check_option(schemes[i].id, "--micro-batches"), BPPSA_OK);
+      assert_true(chunks == (strcmp(schemes[i].id, "interleaved") == 0));
+    }
+  }
+  assert_int_equal(pipelines, 13);
 }
 
 static void expect_groups(asked *a, const char *strategy, int64_t p, int64_t groups, int64_t limit) {
@@ -285,6 +307,7 @@ int main(void) {
   count_json_memory();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_scaling),
                                      cmocka_unit_test(test_no_batch_beyond_the_samples),
+                                     cmocka_unit_test(test_every_pipeline_is_a_strategy),
                                      cmocka_unit_test(test_groups),
                                      cmocka_unit_test(test_stage_memory),
                                      cmocka_unit_test(test_stage_updates),

@@ -27,8 +27,8 @@
  *   input, and behind the last an "add" takes what both paths give.
  *   gather        true: from this layer on, spatial strategies hold whole samples; default: the first linear or recurrent one
  */
-#ifndef BPPSA_ORACLE_MODEL_H
-#define BPPSA_ORACLE_MODEL_H
+#ifndef BPPSA_ORACLE_LAYER_MODEL_H
+#define BPPSA_ORACLE_LAYER_MODEL_H
 
 #include <stdbool.h>
 
@@ -66,11 +66,11 @@ typedef struct {
   double product_flops;               /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
   double product_s;                   /* measured, one sample; negative: not measured */
   double scan_s;                      /* likewise: what a linear scan takes longer than BP */
-  /* Between which seconds the measured times lie. */
+  /* The range of seconds in which each measured time lies. */
   bppsa_oracle_spread forward_spread, backward_spread, update_spread, product_spread, scan_spread;
 } bppsa_oracle_layer;
 
-/* The members of "spread" of a layer that the oracle reads; pointers lead into the layer, which holds its times already. */
+/* The members of a layer's "spread" that the oracle reads; their pointers lead into the layer, which already holds its times. */
 enum { BPPSA_ORACLE_LAYER_SPREADS = 5 };
 void bppsa_oracle_layer_spreads(bppsa_oracle_layer *layer, bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS]);
 
@@ -81,7 +81,7 @@ typedef struct {
   int64_t gather;             /* layers in front of it are split by spatial strategies; `count`: all */
   bppsa_oracle_layer *layers; /* size count, owned */
   int64_t share_count;
-  bppsa_oracle_share *shares;           /* what was measured of ranks that share it; size share_count, owned */
+  bppsa_oracle_share *shares;           /* what was measured of ranks that share the model; size share_count, owned */
   char measured[BPPSA_ORACLE_MEASURED]; /* when and on what its layers were measured; "": nobody says */
 } bppsa_oracle_model;
 

@@ -1,6 +1,6 @@
 /* Schedules and schemes as texts for people, and the list of schemes as JSON. */
-#ifndef BPPSA_SCHEDULE_REPORT_H
-#define BPPSA_SCHEDULE_REPORT_H
+#ifndef BPPSA_SCHEDULE_SCHEDULE_REPORT_H
+#define BPPSA_SCHEDULE_SCHEDULE_REPORT_H
 
 #include "schedule/timed.h"
 

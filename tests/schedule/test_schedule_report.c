@@ -1,6 +1,6 @@
 /* Schedules and schemes as texts, and the list of schemes as JSON. */
 #include "core/files/json.h"
-#include "schedule/report.h"
+#include "schedule/schedule_report.h"
 #include "tests/core/helpers.h"
 
 static void make(const char *id, int64_t stages, bppsa_timed *timed) {

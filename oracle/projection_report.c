@@ -17,7 +17,7 @@ static int64_t largest(const bppsa_oracle_rows *rows) {
   return p;
 }
 
-/* The possible row that follows `than` in the order of times, and of places where times are equal. NULL: none does. */
+/* Finds the fastest possible row that is slower than `than`; rows with equal times follow in their order. NULL: there is none. */
 static const bppsa_oracle_row *next_slower(const bppsa_oracle_rows *rows, int64_t p, const bppsa_oracle_row *than) {
   const bppsa_oracle_row *found = NULL;
   for (int64_t i = 0; i < rows->count; ++i) {
@@ -30,7 +30,7 @@ static const bppsa_oracle_row *next_slower(const bppsa_oracle_rows *rows, int64_
   return found;
 }
 
-/* Adds how many per cent of the epoch are communication and, where ranks wait, waiting; 0 of an epoch that takes no time. */
+/* Adds which percentage of the epoch is communication and, where ranks wait, waiting: 0 if the epoch takes no time. */
 static void add_shares(const bppsa_oracle_row *row, const char *of, bppsa_text *text) {
   const double per_cent = row->time_s > 0 ? 100 / row->time_s : 0;
   bppsa_text_add(text, "%.0f %% %scommunication", per_cent * row->communication_s, of);
@@ -45,7 +45,8 @@ static bool is_rival(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows,
          bppsa_oracle_spreads(q) && bppsa_oracle_may_be_fastest(q, rows, i);
 }
 
-/* Adds the other strategies that are possible, the fastest first. Nothing is a number of times slower than no time at all. */
+/* Adds the other possible strategies, the fastest first: how many times slower each is, or its seconds where the best one takes no
+ * time. */
 static void add_slower(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *text) {
   const bppsa_oracle_row *best = &rows->rows[rows->best], *row = best;
   const char *before = best->time_s > 0 ? " Slower: " : " Others: ";
@@ -69,7 +70,7 @@ static bool refused(const bppsa_oracle_row *row, int64_t p) {
   return row->processors == p && !row->feasible;
 }
 
-/* Was this row's reason the reason of a row before it? */
+/* Has a row before this one the same reason? */
 static bool told(const bppsa_oracle_rows *rows, int64_t p, int64_t i) {
   for (int64_t k = 0; k < i; ++k) {
     if (refused(&rows->rows[k], p) && strcmp(rows->rows[k].reason, rows->rows[i].reason) == 0) {
@@ -79,7 +80,7 @@ static bool told(const bppsa_oracle_rows *rows, int64_t p, int64_t i) {
   return false;
 }
 
-/* Adds the strategies that are not possible, each reason once. */
+/* Adds the strategies that are impossible, and each reason once. */
 static void add_refused(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *text) {
   const char *before = " Not possible: ";
   for (int64_t i = 0; i < rows->count; ++i) {
@@ -97,12 +98,12 @@ static void add_refused(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *te
   bppsa_text_add(text, strcmp(before, ", ") == 0 ? "." : "");
 }
 
-/* Adds which strategy is the fastest from which number of processors on, where there are several numbers. Below the first number
- * with one, none is possible. */
+/* Adds which strategy is the fastest from which number of processors on, where there are several numbers. Leaves out the numbers
+ * below the first one for which a strategy is possible. */
 static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
   const char *before = NULL, *words = " Fastest: ";
   for (int64_t i = 1; i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
-    before = ""; /* there are several */
+    before = ""; /* there are several numbers */
   }
   for (int64_t i = 0; before != NULL && i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
     const int64_t best = bppsa_oracle_fastest(rows, rows->rows[i].processors);
@@ -116,7 +117,7 @@ static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
   bppsa_text_add(text, before != NULL && before[0] != '\0' ? "." : "");
 }
 
-/* Adds which strategies may be as fast as the best one, where the numbers of the system spread. */
+/* Adds which strategies may be as fast as the best one, if the system's numbers spread. */
 static void add_rivals(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {
   const char *before = " Within the measured spread, ";
   int64_t rivals = 0;
@@ -169,14 +170,14 @@ static void add_row(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bp
   bppsa_text_add(text, "\n");
 }
 
-/* Is the row behind another one of its strategy that has the same reason? */
+/* Is there an earlier row of the same strategy with the same reason? */
 static bool repeats(const bppsa_oracle_rows *rows, int64_t i) {
   const bppsa_oracle_row *row = &rows->rows[i], *before = i > 0 ? row - 1 : NULL;
   return before != NULL && !before->feasible && strcmp(before->strategy, row->strategy) == 0 &&
          strcmp(before->reason, row->reason) == 0;
 }
 
-/* Adds what is not possible, a line for each strategy and reason: from which to which number of processors. */
+/* Adds what is impossible, a line for each strategy and reason, with the range of processors. */
 static void add_impossible(const bppsa_oracle_rows *rows, bppsa_text *text) {
   bool any = false;
   for (int64_t i = 0; i < rows->count; ++i) {

@@ -1,12 +1,12 @@
 /* Schedules and schemes as texts for people, and the list of schemes as JSON. */
-#include "schedule/report.h"
+#include "schedule/schedule_report.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "core/files/json.h"
 #include "schedule/request.h"
+#include "schedule/schedule_internal.h"
 
 enum { MOST_ROWS = 32 };
 
@@ -26,7 +26,7 @@ static void add_times(const bppsa_timed *timed, double model, int64_t forward, i
                      ? ""
                      : ", from the start of the backward pass to the end of the next forward pass",
                  timed->times.bubble_ratio);
-  if (strcmp(list->scheme->id, "reverse-first-k") == 0) {
+  if ((list->scheme->takes & TAKES_REVERSE) != 0) {
     bppsa_text_add(text, "  k             %" PRId64 "\n", list->config.reverse);
   }
   if (list->config.samples > 0) {

@@ -4,9 +4,6 @@
  * For a PRODUCT of two others `part` is the Jacobian at which the second begins. Memory is counted in Jacobians: n / p of them and
  * one product. (BPPSA, section 3.6)
  */
-#include <string.h>
-
-#include "core/base/alloc.h"
 #include "core/base/cut.h"
 #include "schedule/schedule_internal.h"
 
@@ -83,17 +80,21 @@ static void linear(scanner *s) {
   }
 }
 
-bppsa_status bppsa_schedule_scan(bppsa_schedule *list) {
-  static const struct {
-    const char *id;
-    void (*write)(scanner *s);
-  } scans[] = {{"scan-linear", linear}, {"scan-blelloch", blelloch}, {"scan-chunked", chunked}};
+static bppsa_status generate(bppsa_schedule *list, void (*add_all)(scanner *s)) {
   scanner s = {.n = list->config.elements - 1, .p = list->workers};
   BPPSA_TRY(bppsa_writer_start(list, &s.w));
-  for (size_t i = 0; i < sizeof scans / sizeof scans[0]; ++i) {
-    if (strcmp(scans[i].id, list->scheme->id) == 0) {
-      scans[i].write(&s);
-    }
-  }
+  add_all(&s);
   return bppsa_writer_finish(&s.w);
+}
+
+bppsa_status bppsa_schedule_scan_linear(bppsa_schedule *list) {
+  return generate(list, linear);
+}
+
+bppsa_status bppsa_schedule_scan_blelloch(bppsa_schedule *list) {
+  return generate(list, blelloch);
+}
+
+bppsa_status bppsa_schedule_scan_chunked(bppsa_schedule *list) {
+  return generate(list, chunked);
 }

@@ -1,4 +1,4 @@
-#include "oracle/model.h"
+#include "oracle/layer_model.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -65,7 +65,7 @@ static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char t
   return text;
 }
 
-/* Reads a list of `least` to `most` whole numbers of `low` or more into extents, which keep what they have behind them. */
+/* Reads a list of `least` to `most` whole numbers of `low` or more into extents. Extents behind the list's end stay as they are. */
 static bppsa_status read_extents(const char *where, const char *name, const json_t *value, size_t least, size_t most, int low,
                                  int64_t *extents) {
   const size_t size = json_array_size(value);
@@ -132,8 +132,9 @@ static bppsa_status read_kind(const char *where, const json_t *object, bppsa_ora
                     text != NULL ? text : bppsa_json_found(value, found));
 }
 
-/* Are the positions of `in` and `out` what a window makes of each other? Where no padding is said, one that begins in front
- * of the input or ends behind it sees some of it all the same; with padding, a pool may have one more that ends behind it. */
+/* Do the windows of the layer make the positions of `out` from those of `in`? Where the file says no padding, a window may begin
+ * in front of the input or end behind it as long as it sees some of it; with padding, a pool may have one more window that ends
+ * behind it. */
 static bppsa_status check_windows(const char *where, const bppsa_oracle_layer *layer, int axis) {
   const int64_t in = layer->in[1 + axis], out = layer->out[1 + axis], kernel = layer->kernel[axis], stride = layer->stride[axis];
   const bool said = layer->padding[axis] >= 0;
@@ -154,7 +155,7 @@ static bppsa_status check_windows(const char *where, const bppsa_oracle_layer *l
   return BPPSA_OK;
 }
 
-/* Are `in` and `out` what the layer's kind makes of each other? */
+/* Does the layer's kind make the shape `out` from `in`? */
 static bppsa_status check_shapes(const char *where, const bppsa_oracle_layer *layer) {
   const bool keeps = layer->kind == BPPSA_LAYER_ADD || layer->kind == BPPSA_LAYER_NORM;
   char in[SHAPE_TEXT], out[SHAPE_TEXT];
@@ -206,7 +207,7 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
   return BPPSA_OK;
 }
 
-/* Layers that have no image to split. */
+/* Has the layer no image that could be split? */
 static bool whole(const bppsa_oracle_layer *layer) {
   return layer->kind == BPPSA_LAYER_LINEAR || layer->kind == BPPSA_LAYER_RECURRENT;
 }
@@ -234,15 +235,15 @@ static bool flat(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
   return bppsa_oracle_elements(shape) == (double)shape[0];
 }
 
-/* May the layer take what `before` gives? The same shape, the same elements in one row, or as the steps of a recurrent layer; of
- * a recurrent layer also its last state. */
+/* May the layer take what `before` gives? It takes the same shape, the same elements in one row, the same elements as steps of a
+ * recurrent layer, or a recurrent layer's last state. */
 static bool follows(const bppsa_oracle_layer *before, const bppsa_oracle_layer *layer) {
   const bool rows = flat(before->out) || flat(layer->in) || layer->kind == BPPSA_LAYER_RECURRENT;
   const bool state = before->kind == BPPSA_LAYER_RECURRENT && flat(layer->in) && layer->in[0] == before->out[0];
   return same(before->out, layer->in) || (rows && before->y == layer->x) || state;
 }
 
-enum { SHORTCUT_REACH = 1000 }; /* layers; so that reading a file takes time in proportion to its length */
+enum { SHORTCUT_REACH = 1000 }; /* layers; the limit makes reading take time in proportion to the file's length */
 
 /* Does layer l begin a shortcut? It then takes the model's input or an output from the last sum on (`block`: the layer behind that
  * sum), and the layer in front of it gives what the next sum takes (`sum`; the model's count: none follows). */
