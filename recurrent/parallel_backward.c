@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 #include "core/base/decimal.h"
-#include "recurrent/recurrent_internal.h"
+#include "core/files/json.h"
+#include "scan/method.h"
 
 /* The differences that are dropped at boundaries are together less than a hundredth of BP's own rounding, and a walk ends at one
  * rounding. Networks with default weights forget within the warm-up. */
@@ -84,6 +85,19 @@ const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *t
   return text;
 }
 
+json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_bool(object, "speculated", stats->speculated);
+  ok = ok && bppsa_json_put_bool(object, "given_up", stats->given_up);
+  ok = ok && bppsa_json_put_integer(object, "path", stats->path);
+  ok = ok && bppsa_json_put_integer(object, "possible", stats->possible);
+  ok = ok && bppsa_json_put_real(object, "work", stats->work);
+  ok = ok && bppsa_json_put_integer(object, "rounds", stats->rounds);
+  ok = ok && bppsa_json_put_integer(object, "mended", stats->mended);
+  ok = ok && bppsa_json_put_real(object, "gap", stats->gap);
+  return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "perturbation", stats->perturbation));
+}
+
 void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_stats *pass) {
   const double before = (double)sum->passes, added = (double)pass->passes;
   sum->speculated = sum->speculated || pass->speculated;
@@ -96,19 +110,4 @@ void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_st
   sum->mended += pass->mended;
   sum->gap = fmax(sum->gap, pass->gap);
   sum->perturbation = fmax(sum->perturbation, pass->perturbation);
-}
-
-const bppsa_backward_plan *bppsa_backward_plan_of(const bppsa_model *model) {
-  const recurrent_network *n = bppsa_recurrent_network_of(model);
-  return n != NULL && n->back.plan.speculative ? &n->back.plan : NULL;
-}
-
-bppsa_status bppsa_backward_stats_of(const bppsa_model *model, bppsa_backward_stats *stats) {
-  BPPSA_REQUIRE(model != NULL && stats != NULL);
-  const recurrent_network *n = bppsa_recurrent_network_of(model);
-  if (n == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward pass of %s: not a recurrent network", model->ops->name);
-  }
-  *stats = n->back.stats;
-  return BPPSA_OK;
 }

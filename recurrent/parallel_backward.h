@@ -13,9 +13,9 @@
  *
  *     |d|_inf <= accept · s      s = max(mean of |g_t|_inf over the chunk that receives d, sum of |g_t|_inf behind it / T)
  *
- * for each sample, and a mend stops at |d|_inf <= stop · s. Where nothing is injected into a chunk and its warm-up its gradients are
- * 0 until something arrives; nothing says how much it would grow there. So such a chunk walks a random vector in the place of its
- * zeros, and from what becomes of it follows how much a difference may grow (the bound of bppsa_backward_silent below).
+ * for each sample, and a mend stops at |d|_inf <= stop · s. Where nothing is injected into a chunk and its warm-up, its gradients
+ * are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one, walks a random
+ * vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
  *
  * Gradients of x and of h0 are right to this absolute precision only: where the loss reaches the last step alone, gradients far in
  * front of it that are smaller than the precision may be 0. A pass in which a number is not finite, and one that is not expected to
@@ -65,9 +65,10 @@ typedef struct {
   double perturbation; /* the sum of |d|_inf of all of them over the sum of |g_t|_inf; the largest of any sample and layer */
 } bppsa_backward_stats;
 
-/* Are differences that enter a chunk without u small enough? size: |d|_2. reach: Σ |δ_t(r)|_2 of a random vector r in place of d,
- * over this chunk and those in front of it; deltas: Σ |δ_t|_2 behind it, δ_t the gradient of the pre-activations. r is no worse than
- * d by a factor of 1000, but for a chance of 0.0008 (for a Gaussian r: P(N(r) < θ sup N(v)) <= 0.8 θ over |v|_2 = 1). */
+/* Is the difference that enters a silent chunk small enough to be dropped? size: |d|_2. reach: Σ |δ_t(r)|_2 over this chunk and the
+ * silent ones in front of it, where a random vector r walks and δ_t is the gradient of the pre-activations; deltas: Σ |δ_t|_2 of
+ * all chunks behind. No vector of d's size grows more than 1000 times as much as r, but for a chance of 0.0008, for one chunk: for
+ * a Gaussian r and a seminorm N, P(N(r) < θ sup N(v)) <= 0.8 θ over |v|_2 = 1. Over several chunks it is an estimate. */
 bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double reach, double deltas);
 
 #define BPPSA_BACKWARD_TEXT 192 /* enough bytes for any of these texts */
@@ -78,6 +79,10 @@ const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text
 /* "117 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended; equals BP for dL/dh_t changed by 1.2e-09 of its size".
  * Returns text. */
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size);
+
+/* {"speculated", "given_up", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of memory. */
+struct json_t; /* jansson's */
+struct json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats);
 
 /* Adds what another pass did, as bppsa_forward_stats_add. */
 void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_stats *pass);

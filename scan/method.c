@@ -172,7 +172,9 @@ const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text,
 const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, char *text, size_t size) {
   static const char prefix[] = "scan, ";
   if (method->backward != BPPSA_BACKWARD_SCAN) {
-    snprintf(text, size, "%s", method->backward == BPPSA_BACKWARD_BP ? "sequential BP" : backwards[method->backward]);
+    static const char *const words[] = {
+        [BPPSA_BACKWARD_AUTO] = "auto", [BPPSA_BACKWARD_BP] = "sequential BP", [BPPSA_BACKWARD_SPECULATIVE] = "speculative BP"};
+    snprintf(text, size, "%s", words[method->backward]);
     return text;
   }
   snprintf(text, size, "%s", prefix);

@@ -216,9 +216,9 @@ static void test_paths(void **state) {
 }
 
 /* An RNN with W_hh = 2 Q, Q orthogonal, and states for which 1 - h² is .25, and .55 in the steps 441 .. 940: the gradient of the
- * last step falls to 1e-18 in 60 steps, then grows by a tenth with each of 500. Nothing is injected there, and differences that look
- * small at a boundary are not: without the bound for silent chunks the weight gradient is wrong by its size. A forward pass would
- * not find these states in float32, so the tape is written by hand. */
+ * last step falls to 1e-18 in 60 steps, then grows by a tenth with each of 500. Nothing is injected there, and differences that
+ * look small at a boundary are not: without the bound for silent chunks the weight gradient is wrong by its size. A forward pass
+ * would not find these states in float32, so the tape is written by hand. */
 enum { BACK_STEPS = 1000, BACK_HIDDEN = 20, GROWS_FIRST = 441, GROWS_LAST = 940 };
 
 /* Returns the gradient of W_hh [H][H], which the caller frees. */
