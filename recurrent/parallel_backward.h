@@ -65,10 +65,10 @@ typedef struct {
   double perturbation; /* the sum of |d|_inf of all of them over the sum of |g_t|_inf; the largest of any sample and layer */
 } bppsa_backward_stats;
 
-/* Is the difference that enters a silent chunk small enough to be dropped? size: |d|_2. reach: Σ |δ_t(r)|_2 over this chunk and the
+/* Is the difference that enters a silent chunk small enough to drop? size: |d|_2. reach: Σ |δ_t(r)|_2 over this chunk and the
  * silent ones in front of it, where a random vector r walks and δ_t is the gradient of the pre-activations; deltas: Σ |δ_t|_2 of
- * all chunks behind. No vector of d's size grows more than 1000 times as much as r, but for a chance of 0.0008, for one chunk: for
- * a Gaussian r and a seminorm N, P(N(r) < θ sup N(v)) <= 0.8 θ over |v|_2 = 1. Over several chunks it is an estimate. */
+ * all chunks behind. For one chunk, no vector grows more than 1000 times as much as r, but for a chance of 0.0008: of a Gaussian r
+ * and a seminorm N, P(N(r) < θ sup N(v)) <= 0.8 θ over |v|_2 = 1. Over several chunks it is an estimate. */
 bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double reach, double deltas);
 
 #define BPPSA_BACKWARD_TEXT 192 /* enough bytes for any of these texts */
@@ -76,8 +76,8 @@ bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double 
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "bp": what two runs with the same bits have in common.
  * Returns text. */
 const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size);
-/* "117 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended; equals BP for dL/dh_t changed by 1.2e-09 of its size".
- * Returns text. */
+/* "117 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended; equals BP for dL/dh_t changed by 1.2e-09 of its
+ * size". Returns text. */
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size);
 
 /* {"speculated", "given_up", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of memory. */
