@@ -9,14 +9,14 @@
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
         only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL},                                            \
         {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, {.option = BPPSA_OPTION_IGNORE_LABEL},              \
-        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                               \
-        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
-        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
-        BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                                      \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
-        {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS}, {.option = BPPSA_OPTION_GRAD_OUTPUT}, \
-        {.option = BPPSA_OPTION_LENGTHS}, {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_C0},                              \
-        {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {          \
+        BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},         \
+        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE},                         \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
+        {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS},      \
+        {.option = BPPSA_OPTION_GRAD_OUTPUT}, {.option = BPPSA_OPTION_LENGTHS}, {.option = BPPSA_OPTION_H0},                     \
+        {.option = BPPSA_OPTION_C0}, {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON},              \
+        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -98,6 +98,7 @@ static bppsa_status create(const bppsa_cli *cli, bppsa_gradients *g) {
     const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &g->config, &g->on, g->model);
     bppsa_setup_note_scan(cli, &method);
     bppsa_setup_note_forward(cli, bppsa_forward_plan_of(g->model));
+    bppsa_setup_note_backward(cli, &g->config.method, bppsa_backward_plan_of(g->model));
   }
   return bppsa_setup_model(cli, &g->network, g->file, g->model);
 }

@@ -50,6 +50,10 @@ static const char *backward(int32_t index) {
   return index <= (int32_t)BPPSA_BACKWARD_SCAN ? bppsa_backward_name((bppsa_backward)index) : NULL;
 }
 
+static const char *any_backward(int32_t index) {
+  return index <= (int32_t)BPPSA_BACKWARD_SPECULATIVE ? bppsa_backward_name((bppsa_backward)index) : NULL;
+}
+
 static const char *algorithm(int32_t index) {
   return index < (int32_t)BPPSA_SCAN_ALGORITHMS ? bppsa_scan_algorithm_name((bppsa_scan_algorithm)index) : NULL;
 }
@@ -143,6 +147,15 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_TOLERANCE] = {"--tolerance", BPPSA_REAL, BPPSA_GROUP_GRADIENTS, "TAU", NULL,
                                 "largest difference accepted where chunks meet; 0: the bits of the sequential pass",
                                 "a number, 0 or more", .low = 0, .high = DBL_MAX, .otherwise = "2.4e-7; f64 2e-14"},
+    [BPPSA_OPTION_BACKWARD_CHUNKS] = {"--backward-chunks", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "C", NULL,
+                                      "chunks of a speculative backward pass, which it implies", COUNT_EXPECTED,
+                                      SPAN(1, INT64_MAX), .otherwise = "from T and B"},
+    [BPPSA_OPTION_BACKWARD_WARM_UP] = {"--backward-warm-up", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "W", NULL,
+                                       "steps later in time at which each of these starts", "a whole number, 0 or more",
+                                       SPAN(0, INT64_MAX), .otherwise = "40; f64 96"},
+    [BPPSA_OPTION_BACKWARD_TOLERANCE] = {"--backward-tolerance", BPPSA_REAL, BPPSA_GROUP_GRADIENTS, "TAU", NULL,
+                                         "largest difference accepted where they meet, relative to the gradients; 0: BP",
+                                         "a number, 0 or more", .low = 0, .high = DBL_MAX, .otherwise = "2.4e-7; f64 8.9e-16"},
     [BPPSA_OPTION_PLAN] = {"--plan", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "estimate",
                            "how auto chooses: by the cost model, or by timing on this machine (kept in a cache)",
                            .choices = plans},
@@ -457,6 +470,8 @@ MEANING(train_loss, "--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last",
         "cross-entropy of the last or of every step; likewise for real targets mean squared error, or "
         "binary cross-entropy with targets in [0, 1]",
         .choices = train_losses);
+MEANING(any_backward, "--backward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "auto",
+        "BP, a scan, the fastest of these, see --plan, or BP in chunks of time at once, verified", .listed = any_backward);
 MEANING(pixels, "--padding", BPPSA_TEXT, BPPSA_GROUP_MODEL, "P|H,W|T,B,L,R", "0", "zeros around the input",
         "one, two or four whole numbers such as 1 or 0,1,0,1", .choices = NULL);
 MEANING(input_size, "--input", BPPSA_INTEGER, BPPSA_GROUP_DATA, "I", NULL,

@@ -44,6 +44,9 @@ typedef enum {
   BPPSA_OPTION_FORWARD_CHUNKS,
   BPPSA_OPTION_WARM_UP,
   BPPSA_OPTION_TOLERANCE,
+  BPPSA_OPTION_BACKWARD_CHUNKS,
+  BPPSA_OPTION_BACKWARD_WARM_UP,
+  BPPSA_OPTION_BACKWARD_TOLERANCE,
   BPPSA_OPTION_PLAN,
   BPPSA_OPTION_WEIGHT_GRADIENTS,
   BPPSA_OPTION_INPUT_GRAD,
@@ -247,7 +250,7 @@ const bppsa_option_info *bppsa_option_of(const bppsa_option_use *use);
 extern const bppsa_option_info bppsa_meaning_any_model, bppsa_meaning_model_layers, bppsa_meaning_train_loss,
     bppsa_meaning_pixels, bppsa_meaning_input_size, bppsa_meaning_levels_or_auto, bppsa_meaning_stage_chunks,
     bppsa_meaning_forward_cost, bppsa_meaning_input_grad_cost, bppsa_meaning_train_iterations, bppsa_meaning_rank_micro_batches,
-    bppsa_meaning_flops_pattern;
+    bppsa_meaning_flops_pattern, bppsa_meaning_any_backward;
 /* The option's choice of that number from 0, NULL behind the last one. */
 const char *bppsa_option_choice(const bppsa_option_info *info, int32_t index);
 enum { BPPSA_OPTION_CHOICES = 32 }; /* more than any option has */
@@ -271,6 +274,9 @@ bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *us
                                  bppsa_option_value *values);
 
 /* The options of forward passes in parallel, for lists of options. */
+/* Of commands that compute gradients by speculative BP, too. */
+#define BPPSA_BACKWARD_USES                                                                                                      \
+  BPPSA_USE_AS(BACKWARD, any_backward), BPPSA_USE(BACKWARD_CHUNKS), BPPSA_USE(BACKWARD_WARM_UP), BPPSA_USE(BACKWARD_TOLERANCE)
 #define BPPSA_FORWARD_USES BPPSA_USE(FORWARD), BPPSA_USE(FORWARD_CHUNKS), BPPSA_USE(WARM_UP), BPPSA_USE(TOLERANCE)
 
 #endif

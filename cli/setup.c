@@ -117,6 +117,29 @@ static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method 
   return BPPSA_OK;
 }
 
+/* Reads --backward-chunks, --backward-warm-up and --backward-tolerance, which imply a speculative pass and contradict any other. */
+static bppsa_status setup_speculation(const bppsa_cli *cli, bppsa_gradient_method *method, bppsa_backward_method *numbers) {
+  static const bppsa_option options[] = {BPPSA_OPTION_BACKWARD_CHUNKS, BPPSA_OPTION_BACKWARD_WARM_UP,
+                                         BPPSA_OPTION_BACKWARD_TOLERANCE};
+  const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD), *chunks = bppsa_cli_value(cli, options[0]),
+                           *warm_up = bppsa_cli_value(cli, options[1]), *tolerance = bppsa_cli_value(cli, options[2]);
+  for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
+    if (!bppsa_cli_value(cli, options[i])->given) {
+      continue;
+    }
+    if ((backward->given || method->backward == BPPSA_BACKWARD_SCAN) && method->backward != BPPSA_BACKWARD_SPECULATIVE) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                        "%s: an option of speculative BP beside --backward %s, expected --backward speculative",
+                        bppsa_option_get(options[i])->name, bppsa_backward_name(method->backward));
+    }
+    method->backward = BPPSA_BACKWARD_SPECULATIVE;
+  }
+  numbers->chunks = chunks->given ? chunks->integer : numbers->chunks;
+  numbers->warm_up = warm_up->given ? warm_up->integer : numbers->warm_up;
+  numbers->tolerance = tolerance->given ? tolerance->real : numbers->tolerance;
+  return BPPSA_OK;
+}
+
 /* Reads --up-levels and --chunks of a command that runs all algorithms. */
 static void setup_numbers(const bppsa_cli *cli, bppsa_scan_method *scan) {
   const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS);
@@ -192,7 +215,8 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
     setup_numbers(cli, &config->method.scan);
     return BPPSA_OK;
   }
-  return setup_gradients(cli, &config->method);
+  BPPSA_TRY(setup_gradients(cli, &config->method));
+  return setup_speculation(cli, &config->method, &config->steps.speculation);
 }
 
 static void show_plan(void *context, const char *what) {

@@ -56,6 +56,8 @@ void bppsa_setup_note_larger(const bppsa_cli *cli, bppsa_option option, int64_t 
 void bppsa_setup_note_option(const bppsa_cli *cli, bppsa_option option, int64_t used);
 void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *method);
 void bppsa_setup_note_steps(const bppsa_cli *cli, int64_t steps);
+/* Likewise of --backward-chunks and --backward-warm-up. plan NULL: the pass is BP. */
+void bppsa_setup_note_backward(const bppsa_cli *cli, const bppsa_gradient_method *method, const bppsa_backward_plan *plan);
 void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *plan);
 /* Does --chunks count the stages of a worker, as --split interleaved makes it, and not the chunks of a scan? */
 bool bppsa_setup_stage_chunks(const bppsa_cli *cli);

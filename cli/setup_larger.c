@@ -73,6 +73,16 @@ void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *pl
   }
 }
 
+void bppsa_setup_note_backward(const bppsa_cli *cli, const bppsa_gradient_method *method, const bppsa_backward_plan *plan) {
+  if (plan != NULL) {
+    bppsa_setup_note_option(cli, BPPSA_OPTION_BACKWARD_CHUNKS, plan->chunks);
+    bppsa_setup_note_option(cli, BPPSA_OPTION_BACKWARD_WARM_UP, plan->warm_up);
+  } else if (method->backward == BPPSA_BACKWARD_SPECULATIVE) {
+    bppsa_output_note(&cli->to, "--backward: speculative asked for, the pass is BP, which is all that the number of steps, or "
+                                "--backward-tolerance 0, admits");
+  }
+}
+
 bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more) {
   for (; list->option != BPPSA_OPTION_COUNT; ++list) {
     if (bppsa_cli_given(cli, list->option) && bppsa_cli_value(cli, list->option)->meaning == bppsa_option_of(list)) {

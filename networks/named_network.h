@@ -40,7 +40,8 @@ typedef struct {
   bool bidirectional;           /* every layer walks through time in both directions */
   double dropout;               /* between its layers, while it is trained */
   uint64_t dropout_seed;
-  bool no_head; /* its outputs are the top layer's states, whose gradient the caller brings */
+  bool no_head;                      /* its outputs are the top layer's states, whose gradient the caller brings */
+  bppsa_backward_method speculation; /* how speculative BP computes its gradients */
 } bppsa_network_steps;
 
 typedef struct {

@@ -19,7 +19,7 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .memory_limit = c->memory_limit,
                                 .optimizer_slots = c->optimizer_slots,
                                 .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->no_bias,
-                                          c->bidirectional, c->dropout, c->dropout_seed, c->no_head}};
+                                          c->bidirectional, c->dropout, c->dropout_seed, c->no_head, c->speculation}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -41,6 +41,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.nonlinearity = config->steps.nonlinearity;
   made.method = config->method;
   made.forward = config->steps.forward;
+  made.speculation = config->steps.speculation;
   made.lengths = config->steps.lengths;
   made.no_bias = config->steps.no_bias;
   made.bidirectional = config->steps.bidirectional;

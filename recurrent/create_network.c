@@ -14,7 +14,8 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void) {
                                   .classes = 10,
                                   .dtype = BPPSA_F32,
                                   .method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO),
-                                  .forward = bppsa_forward_method_default()};
+                                  .forward = bppsa_forward_method_default(),
+                                  .speculation = bppsa_backward_method_default()};
 }
 
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t layer) {
@@ -52,7 +53,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
   }
-  if ((unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU || (unsigned)c->method.backward > BPPSA_BACKWARD_SCAN) {
+  if ((unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU || (unsigned)c->method.backward > BPPSA_BACKWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity,
                       (int)c->method.backward);
   }
@@ -70,6 +71,11 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   }
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
+  }
+  if (c->method.backward == BPPSA_BACKWARD_SPECULATIVE &&
+      (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "a speculative backward pass in a part of a sequence, expected a network with all steps");
   }
   if (c->tape && (c->layers > 1 || c->bidirectional || c->lengths)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of %lld layers%s%s, expected one layer in one direction without lengths",
@@ -173,7 +179,8 @@ static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device,
   bppsa_recurrent_config chosen;
   *held = 0;
   *scans = false;
-  if (n->config.method.backward == BPPSA_BACKWARD_BP && !n->backend->runs_scan(n, NULL)) {
+  const bool bp = n->config.method.backward == BPPSA_BACKWARD_BP || n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE;
+  if (bp && !n->backend->runs_scan(n, NULL)) {
     return BPPSA_OK;
   }
   const bppsa_device_kind kind = bppsa_device_get_kind(device);
@@ -286,6 +293,9 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   BPPSA_TRY(make_plans(n, device, &held, &scans));
   const bppsa_forward_shape shape = shape_on(n, device);
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
+  if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE) {
+    BPPSA_TRY(bppsa_backward_plan_make(&n->config.speculation, &shape, &n->back.plan));
+  }
   n->forward.seq_len = shape.seq_len;
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */

@@ -617,13 +617,53 @@ static void bp_layer(const recurrent_network *n, int64_t l) {
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 
+void bppsa_recurrent_clear_sums(recurrent_network *n, int64_t l, bool differences) {
+  const layer_products p = products_of(n, l);
+  memset(differences ? n->back.sums : n->sums, 0, (size_t)bppsa_linear_workspace(&p.from_x));
+  memset(differences ? n->back.hidden_sums : n->hidden_sums, 0, (size_t)bppsa_linear_workspace(&p.from_h));
+}
+
+void bppsa_recurrent_sum_rows(const recurrent_network *n, int64_t l, bool differences, int64_t part, int64_t rows,
+                              const void *delta_x, const void *x, const void *delta_h, const void *h) {
+  const layer_products p = products_of(n, l);
+  const int64_t begun = rows + 1; /* these are not the part's first rows */
+  bppsa_linear_sum_run(&p.from_x, part, begun, 0, rows, delta_x, x, 0, differences ? n->back.sums : n->sums);
+  bppsa_linear_sum_run(&p.from_h, part, begun, 0, rows, delta_h, h, shared_bias(n),
+                       differences ? n->back.hidden_sums : n->hidden_sums);
+}
+
+void bppsa_recurrent_join_sums(recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  bppsa_back_add(n, bppsa_linear_workspace(&p.from_x) / size_of(n), n->back.sums, n->sums);
+  bppsa_back_add(n, bppsa_linear_workspace(&p.from_h) / size_of(n), n->back.hidden_sums, n->hidden_sums);
+}
+
+/* False: the layer is left to BP. Weight gradients are summed while deltas are in a cache, unless BLAS is to compute them. */
+static bool speculative_layer(recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h);
+  const bool sums = p.from_h.run <= p.from_h.rows;
+  pad_weights(n, l);
+  if (sums) {
+    bppsa_recurrent_clear_sums(n, l, false);
+  }
+  if (!bppsa_back_layer(n, l, input_of(n, l), sums ? cut.parts : 0)) {
+    bppsa_back_given_up(n);
+    return false;
+  }
+  if (!sums) {
+    sum_all(n, l);
+  }
+  return true;
+}
+
 static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t size = bppsa_recurrent_state_size(n);
   if (n->layers[l].scan != NULL) {
     BPPSA_TRY(scan_layer(n, l));
     sum_all(n, l);
-  } else {
+  } else if (!n->back.stats.speculated || !speculative_layer(n, l)) {
     bp_layer(n, l);
   }
   finish_layer(n, l);
@@ -728,8 +768,13 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
   }
   BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
   BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
+  BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
+  if (n->back.plan.speculative) {
+    BPPSA_TRY(visit(&n->back.sums, sums, bytes));
+    BPPSA_TRY(visit(&n->back.hidden_sums, hidden_sums, bytes));
+  }
   BPPSA_TRY(visit(&n->sums, sums, bytes));
   return visit(&n->hidden_sums, hidden_sums, bytes);
 }
@@ -757,6 +802,7 @@ static void destroy(recurrent_network *n) {
     bppsa_free(n->columns[k]);
   }
   bppsa_forward_free(n);
+  bppsa_back_free(n);
   bppsa_ragged_free(n);
   bppsa_sides_free(n);
   void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,

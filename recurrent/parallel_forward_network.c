@@ -5,19 +5,18 @@
 #include "recurrent/pause.h"
 #include "recurrent/recurrent_internal.h"
 
-/* The network behind a model; NULL if the model is of another kind. */
-static recurrent_network *network_of(const bppsa_model *model) {
+recurrent_network *bppsa_recurrent_network_of(const bppsa_model *model) {
   const bppsa_model *inner = model->ops->inner != NULL ? model->ops->inner(model) : model;
   return inner->ops->destroy == bppsa_recurrent_destroy ? (recurrent_network *)inner : NULL;
 }
 
 static bppsa_status find_network(const bppsa_model *model, recurrent_network **n) {
-  *n = network_of(model);
+  *n = bppsa_recurrent_network_of(model);
   return *n != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "forward pass of %s: not a recurrent network", model->ops->name);
 }
 
 const bppsa_forward_plan *bppsa_forward_plan_of(const bppsa_model *model) {
-  const recurrent_network *n = network_of(model);
+  const recurrent_network *n = bppsa_recurrent_network_of(model);
   return n != NULL ? &n->forward.plan : NULL;
 }
 
@@ -143,7 +142,7 @@ bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models,
     pause = bppsa_forward_pause_end(bppsa_forward_fails(plan, &all), *before);
   }
   for (int64_t i = 0; i < count; ++i) {
-    recurrent_network *n = network_of(models[i]);
+    recurrent_network *n = bppsa_recurrent_network_of(models[i]);
     n->forward.stats = all;
     n->forward.pause = pause;
   }

@@ -226,6 +226,7 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 static bppsa_status backward_layers(recurrent_network *n) {
   const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config);
   n->backward_done = true;
+  bppsa_back_begin(n);
   for (int64_t l = bppsa_recurrent_layers(&n->config) - 1; l >= 0; --l) {
     BPPSA_TRY(layer_backward(n, l));
     gradients_ready(n, l * of_layer, of_layer);
@@ -233,6 +234,7 @@ static bppsa_status backward_layers(recurrent_network *n) {
       BPPSA_TRY(n->backend->pass_down(n, l));
     }
   }
+  bppsa_back_end(n);
   return n->gpu != NULL ? BPPSA_OK : count(&n->base);
 }
 

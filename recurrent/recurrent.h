@@ -36,7 +36,7 @@
 #include "core/compute/device.h"
 #include "core/compute/model.h"
 #include "recurrent/cell.h"
-#include "recurrent/parallel_forward.h"
+#include "recurrent/parallel_backward.h"
 #include "scan/scan.h"
 
 #ifdef __cplusplus
@@ -79,12 +79,13 @@ typedef struct {
   bppsa_nonlinearity nonlinearity;
   bppsa_gradient_method method;
   bppsa_forward_method forward;
-  bppsa_forward_part part;    /* zero: the network holds the whole sequence */
-  bool input_gradients;       /* computes the gradients of x and h0 too */
-  int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
-  int64_t optimizer_slots;    /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
-  bppsa_scan_factory factory; /* zero: the local executor */
-  bppsa_recurrent_ends ends;  /* zero: none */
+  bppsa_backward_method speculation; /* of the method SPECULATIVE */
+  bppsa_forward_part part;           /* zero: the network holds the whole sequence */
+  bool input_gradients;              /* computes the gradients of x and h0 too */
+  int64_t memory_limit;              /* bytes the network may hold; 0: no limit */
+  int64_t optimizer_slots;           /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
+  bppsa_scan_factory factory;        /* zero: the local executor */
+  bppsa_recurrent_ends ends;         /* zero: none */
 } bppsa_recurrent_config;
 
 /* T 1000, B 16, I 1, H 20, 1 layer, 10 classes, loss on the last step, f32, tanh, forward sequential, backward by auto. */

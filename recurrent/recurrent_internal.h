@@ -3,7 +3,7 @@
 #define BPPSA_RECURRENT_RECURRENT_INTERNAL_H
 
 #include "core/compute/linear.h"
-#include "recurrent/parallel_forward.h"
+#include "recurrent/parallel_backward.h"
 #include "recurrent/recurrent.h"
 
 #ifdef __cplusplus
@@ -105,6 +105,22 @@ typedef struct {
   void *in, *out, *states_in, *states_out;
 } recurrent_forward;
 
+/* The parallel backward pass (recurrent/parallel_backward.h), on a CPU. Arrays are NULL where the plan is BP. */
+typedef struct {
+  bppsa_backward_plan plan;
+  bppsa_backward_stats stats; /* of the latest pass */
+  bppsa_forward_pause pause;
+  int64_t workers;          /* threads that walk at the same time */
+  int64_t window;           /* steps that lanes take between two looks at them */
+  void *lanes, *chunks;     /* [C][B], see speculate_back.c */
+  int64_t *paths, *longest; /* [B], dependent steps of each sample in all layers so far, and in a phase */
+  int64_t *rows;            /* [T + 1]: the row of a step's state, less its sample's place */
+  void *starts, *ends;      /* [B][C][S]: the gradient that a chunk started from, and the one in front of it */
+  void *lane_gradients;     /* [C·B][S]: the gradients that lanes start from */
+  void *sums, *hidden_sums; /* as the network's, of differences */
+  void *scratch;            /* [workers], the arrays of a group of lanes */
+} recurrent_backward;
+
 /* Samples of their own lengths (ragged.c): a stretch of time in which the same samples run, the last ones of those sorted
  * by length; and a sample's place among these. */
 typedef struct {
@@ -148,6 +164,7 @@ typedef struct {
   const recurrent_backend *backend; /* of the network's device */
   int32_t threads;
   recurrent_forward forward;
+  recurrent_backward back;
   recurrent_ragged ragged;
   recurrent_sides sides;
   /* From bppsa_model_drop: the step of training and the samples (borrowed; NULL: nothing is left out) of the next forward passes,
@@ -392,8 +409,31 @@ bool bppsa_forward_begin(recurrent_network *n); /* a pass over all layers: does 
 bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x);
 void bppsa_forward_end(recurrent_network *n);
 
+/* ---- the parallel backward pass on a CPU (speculate_back.c) ---- */
+
+bppsa_status bppsa_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+void bppsa_back_free(recurrent_network *n);
+bool bppsa_back_begin(recurrent_network *n); /* a pass over all layers: does it speculate? */
+/* From u_t and g_T in n->g: g_0 there, delta_x where a layer below or the input's gradient needs it, and sums in `parts` parts of
+ * layer l's weight gradients, which begin with zeros; with parts = 0 the deltas of all steps instead. x: the layer's input; W_hh
+ * has padded rows. False: this pass is better left to BP, and u_t and g_T are as they were. */
+bool bppsa_back_layer(recurrent_network *n, int64_t l, const void *x, int64_t parts);
+/* Sums of layer l's weight gradients, and apart from them those of the differences, which are smaller and whose many windows would
+ * round the large sums once more each: clears them; adds rows to a part, deltas and what they are multiplied with, x and h in front
+ * of the steps; adds the differences' sums to the others. */
+void bppsa_recurrent_clear_sums(recurrent_network *n, int64_t l, bool differences);
+void bppsa_recurrent_sum_rows(const recurrent_network *n, int64_t l, bool differences, int64_t part, int64_t rows,
+                              const void *delta_x, const void *x, const void *delta_h, const void *h);
+void bppsa_recurrent_join_sums(recurrent_network *n, int64_t l);
+void bppsa_back_add(const recurrent_network *n, int64_t count, const void *from, void *to); /* to += from */
+void bppsa_back_given_up(recurrent_network *n);                                             /* BP computes the layer */
+void bppsa_back_end(recurrent_network *n);
+
 /* Writes the gradients of the top layer's states to n->g, from n->seed. */
 bppsa_status bppsa_recurrent_seed(recurrent_network *n);
+
+/* The network behind a model; NULL if the model is of another kind. */
+recurrent_network *bppsa_recurrent_network_of(const bppsa_model *model);
 
 extern const bppsa_model_ops bppsa_recurrent_ops;
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where);

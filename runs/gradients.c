@@ -299,6 +299,11 @@ static bppsa_network_config shown_config(const bppsa_gradients *g) {
   return config;
 }
 
+/* What the pass did, if it was planned as a speculative one. */
+static bool find_backward(const bppsa_gradients *g, bppsa_backward_stats *stats) {
+  return bppsa_backward_plan_of(g->model) != NULL && bppsa_backward_stats_of(g->model, stats) == BPPSA_OK;
+}
+
 json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   const bppsa_network_config c = shown_config(g);
   const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &c, &g->on, g->model);
@@ -313,6 +318,10 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account);
   if (forward.passes > 0) {
     ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
+  }
+  bppsa_backward_stats backward;
+  if (find_backward(g, &backward)) {
+    ok = ok && bppsa_json_put(object, "speculation", bppsa_backward_stats_json(&backward));
   }
   ok = ok && bppsa_network_json(&g->network, &c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
@@ -331,6 +340,11 @@ void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text
   if (forward.passes > 0) {
     char done[BPPSA_FORWARD_TEXT];
     bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&forward, done, sizeof done));
+  }
+  bppsa_backward_stats backward;
+  if (find_backward(g, &backward)) {
+    char done[BPPSA_BACKWARD_TEXT];
+    bppsa_text_add(text, "backward pass in parallel: %s\n\n", bppsa_backward_stats_text(&backward, done, sizeof done));
   }
   bppsa_text_add(text, "%-22s %-20s %s\n", "gradient of", "shape", "norm");
   const int64_t gradients = g->count - (g->objective.kind != BPPSA_LOSS_NONE); /* the loss comes last */

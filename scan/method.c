@@ -15,8 +15,10 @@ static const bppsa_scan_algorithm_row *row_of(bppsa_scan_algorithm algorithm) {
   return row != NULL ? row : &unknown;
 }
 
-static const char *const backwards[] = {
-    [BPPSA_BACKWARD_AUTO] = "auto", [BPPSA_BACKWARD_BP] = "bp", [BPPSA_BACKWARD_SCAN] = "scan"};
+static const char *const backwards[] = {[BPPSA_BACKWARD_AUTO] = "auto",
+                                        [BPPSA_BACKWARD_BP] = "bp",
+                                        [BPPSA_BACKWARD_SCAN] = "scan",
+                                        [BPPSA_BACKWARD_SPECULATIVE] = "speculative"};
 
 bool bppsa_gradient_method_open(const bppsa_gradient_method *method) {
   return method->backward == BPPSA_BACKWARD_AUTO ||
@@ -170,7 +172,9 @@ const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text,
 const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, char *text, size_t size) {
   static const char prefix[] = "scan, ";
   if (method->backward != BPPSA_BACKWARD_SCAN) {
-    snprintf(text, size, "%s", method->backward == BPPSA_BACKWARD_BP ? "sequential BP" : backwards[method->backward]);
+    static const char *const words[] = {
+        [BPPSA_BACKWARD_AUTO] = "auto", [BPPSA_BACKWARD_BP] = "sequential BP", [BPPSA_BACKWARD_SPECULATIVE] = "speculative BP"};
+    snprintf(text, size, "%s", words[method->backward]);
     return text;
   }
   snprintf(text, size, "%s", prefix);

@@ -10,6 +10,7 @@
  *   scan          scan, auto                    "backward": "scan", "algorithm": "auto"
  *   linear        scan, linear                  "backward": "scan", "algorithm": "linear"
  *   blelloch 3    scan, blelloch (3 up-levels)  "backward": "scan", "algorithm": "blelloch", "up_levels": 3
+ *   speculative   speculative BP                "backward": "speculative"
  *   chunked 45    scan, chunked (45 chunks)     "backward": "scan", "algorithm": "chunked", "chunks": 45
  *
  * A bppsa_scan_method without a backward has the text "auto" instead of "scan", and neither "scan, " nor "backward". The backward
@@ -32,7 +33,8 @@ extern "C" {
 typedef enum {
   BPPSA_BACKWARD_AUTO = 0, /* the one of BP and all scans that the network's cost model expects to be the fastest */
   BPPSA_BACKWARD_BP,
-  BPPSA_BACKWARD_SCAN
+  BPPSA_BACKWARD_SCAN,
+  BPPSA_BACKWARD_SPECULATIVE /* BP in chunks of time at once, verified (recurrent/parallel_backward.h) */
 } bppsa_backward;
 
 typedef struct {

@@ -241,10 +241,55 @@ static void test_threads(void **state) {
   }
 }
 
+/* Of a tensor of the document. */
+static double norm_of(const json_t *document, size_t index) {
+  return json_real_value(json_object_get(json_array_get(json_object_get(document, "tensors"), index), "norm"));
+}
+
+static void test_speculative(void **state) {
+  (void)state;
+  static const char *const cells[] = {"rnn", "gru", "lstm"};
+  static const char grad[] = "grad %s --weights %s.safetensors --input X.npy --labels Y.npy --out G.safetensors ";
+  for (int i = 0; i < 3; ++i) {
+    assert_runs("train %s --hidden 4 --seq-len 5 --samples 16 --iterations 0 --save-weights %s.safetensors", cells[i], cells[i]);
+    char line[512];
+    snprintf(line, sizeof line, grad, cells[i], cells[i]);
+    json_t *bp = run_json("%s --backward bp --json", line), *found = run_json("%s --backward-chunks 3 --json", line);
+    const json_t *pass = json_object_get(found, "speculation");
+    assert_null(json_object_get(bp, "speculation"));
+    assert_string_equal(json_string_value(json_object_get(found, "backward")), "speculative");
+    assert_int_equal(json_integer_value(json_object_get(pass, "possible")), T);
+    assert_true(json_is_true(json_object_get(pass, "speculated")));
+    assert_int_equal(json_array_size(json_object_get(bp, "tensors")), json_array_size(json_object_get(found, "tensors")));
+    for (size_t k = 0; k < json_array_size(json_object_get(bp, "tensors")); ++k) {
+      assert_true(fabs(norm_of(found, k) - norm_of(bp, k)) <= 1e-6 * norm_of(bp, k));
+    }
+    json_decref(bp);
+    json_decref(found);
+    run_result result = run("%s --backward speculative --backward-chunks 3", line);
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, "speculative BP"));
+    assert_non_null(strstr(result.out, "backward pass in parallel: "));
+    release(&result);
+    result = run("%s --backward speculative --backward-tolerance 0", line);
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, "sequential BP"));
+    assert_non_null(strstr(result.err, "note: --backward: speculative asked for, the pass is BP"));
+    release(&result);
+    assert_fails(2, "--backward-chunks: an option of speculative BP beside --backward bp, expected --backward speculative",
+                 "%s --backward bp --backward-chunks 3", line);
+    assert_fails(2, "--backward-warm-up: an option of speculative BP beside --backward scan",
+                 "%s --chunks 2 --backward-warm-up 3", line);
+    assert_fails(2, "--backward: speculative beside --ranks, expected auto, bp or scan, or no ranks",
+                 "%s --backward speculative --ranks 2", line);
+  }
+  assert_fails(2, "--backward: 'speculative', expected auto, bp or scan", "train rnn --backward speculative");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_file),   cmocka_unit_test(test_algorithms),   cmocka_unit_test(test_finite_differences),
-      cmocka_unit_test(test_json),   cmocka_unit_test(test_nonlinearity), cmocka_unit_test(test_overflow),
-      cmocka_unit_test(test_threads)};
+      cmocka_unit_test(test_file),    cmocka_unit_test(test_algorithms),   cmocka_unit_test(test_finite_differences),
+      cmocka_unit_test(test_json),    cmocka_unit_test(test_nonlinearity), cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_threads), cmocka_unit_test(test_speculative)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

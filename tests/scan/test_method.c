@@ -16,6 +16,7 @@ typedef struct {
 static const form forms[] = {
     {{BPPSA_BACKWARD_AUTO, {0}}, "auto", "auto", "{\"backward\":\"auto\"}"},
     {{BPPSA_BACKWARD_BP, {0}}, "bp", "sequential BP", "{\"backward\":\"bp\"}"},
+    {{BPPSA_BACKWARD_SPECULATIVE, {0}}, "speculative", "speculative BP", "{\"backward\":\"speculative\"}"},
     {{BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, -1, 0}}, "scan", "scan, auto", "{\"backward\":\"scan\",\"algorithm\":\"auto\"}"},
     {{BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
      "linear",
@@ -46,7 +47,7 @@ static const form forms[] = {
      "scan, chunked (9223372036854775807 chunks)",
      "{\"backward\":\"scan\",\"algorithm\":\"chunked\",\"chunks\":9223372036854775807}"},
 };
-enum { FIRST_SCAN = 2, FORMS = sizeof forms / sizeof forms[0] };
+enum { FIRST_SCAN = 3, FORMS = sizeof forms / sizeof forms[0] };
 
 static void assert_scan(const bppsa_scan_method *found, const bppsa_scan_method *expected) {
   assert_int_equal(found->algorithm, expected->algorithm);

@@ -1,0 +1,113 @@
+/* The plan of a parallel backward pass, and its texts (recurrent/parallel_backward.h). */
+#include "recurrent/parallel_backward.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "core/base/decimal.h"
+#include "core/files/json.h"
+#include "scan/method.h"
+
+/* The differences that are dropped at boundaries are together less than a hundredth of BP's own rounding, and a walk ends at one
+ * rounding. Networks with default weights forget within the warm-up. */
+static const struct {
+  double accept, stop;
+  int64_t warm_up;
+} defaults[] = {{2.4e-7, 0x1p-24, 40}, {8.9e-16, 0x1p-52, 96}};
+
+bppsa_backward_method bppsa_backward_method_default(void) {
+  return (bppsa_backward_method){.warm_up = -1, .tolerance = -1};
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* Chunks of samples that run at once fill the vectors of a core; more where their warm-ups are no more than a sixteenth of the
+ * work. */
+static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
+  enum { LANES = 16, SHARE = 16, SHORTEST = 64 };
+  const int64_t fitting = s->seq_len / most(SHORTEST, 2 * warm_up), cheap = s->seq_len / (SHARE * most(warm_up, 1));
+  return most(least(fitting, most(LANES / s->batch, cheap)), 1);
+}
+
+bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const bppsa_forward_shape *shape,
+                                      bppsa_backward_plan *plan) {
+  BPPSA_REQUIRE(method != NULL && shape != NULL && plan != NULL);
+  if (method->chunks < 0 || method->warm_up < -1 || isnan(method->tolerance) || isinf(method->tolerance)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, expected numbers of 0 or more",
+                      (long long)method->chunks, (long long)method->warm_up, method->tolerance);
+  }
+  if (shape->device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a speculative backward pass on a GPU, expected bp, scan or auto, or a CPU");
+  }
+  const int type = shape->dtype == BPPSA_F64;
+  bppsa_backward_plan p = {.speculative = true, .accept = defaults[type].accept, .stop = defaults[type].stop};
+  if (method->tolerance >= 0) {
+    p.accept = method->tolerance;
+    p.stop = fmin(p.stop, p.accept / 4);
+  }
+  p.warm_up = least(method->warm_up >= 0 ? method->warm_up : defaults[type].warm_up, shape->seq_len);
+  p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
+  p.rounds = p.chunks / 2;
+  *plan = p.chunks < 2 || p.accept == 0 ? (bppsa_backward_plan){.chunks = 1} : p;
+  return BPPSA_OK;
+}
+
+bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double reach, double deltas) {
+  const double worse = 1000;
+  return size * reach * worse <= plan->accept * deltas; /* false for NaN */
+}
+
+const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size) {
+  if (plan->speculative) {
+    (void)bppsa_print(text, size, "%s, %" PRId64 " chunks, warm-up %" PRId64 ", %" PRId64 " rounds, tolerance %g",
+                      bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE), plan->chunks, plan->warm_up, plan->rounds, plan->accept);
+  } else {
+    (void)bppsa_print(text, size, "%s", bppsa_backward_name(BPPSA_BACKWARD_BP));
+  }
+  return text;
+}
+
+const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size) {
+  const double passes = stats->passes > 0 ? (double)stats->passes : 1;
+  (void)bppsa_print(text, size,
+                    "%.0f dependent steps of %.0f a pass, %.2f times the work, %" PRId64
+                    " chunks mended; equals BP for dL/dh_t changed by %.2g of its size",
+                    (double)stats->path / passes, (double)stats->possible / passes, stats->work, stats->mended,
+                    stats->perturbation);
+  return text;
+}
+
+json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_bool(object, "speculated", stats->speculated);
+  ok = ok && bppsa_json_put_bool(object, "given_up", stats->given_up);
+  ok = ok && bppsa_json_put_integer(object, "path", stats->path);
+  ok = ok && bppsa_json_put_integer(object, "possible", stats->possible);
+  ok = ok && bppsa_json_put_real(object, "work", stats->work);
+  ok = ok && bppsa_json_put_integer(object, "rounds", stats->rounds);
+  ok = ok && bppsa_json_put_integer(object, "mended", stats->mended);
+  ok = ok && bppsa_json_put_real(object, "gap", stats->gap);
+  return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "perturbation", stats->perturbation));
+}
+
+void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_stats *pass) {
+  const double before = (double)sum->passes, added = (double)pass->passes;
+  sum->speculated = sum->speculated || pass->speculated;
+  sum->given_up = sum->given_up || pass->given_up;
+  sum->work = before + added > 0 ? (before * sum->work + added * pass->work) / (before + added) : 0;
+  sum->passes += pass->passes;
+  sum->path += pass->path;
+  sum->possible += pass->possible;
+  sum->rounds = most(sum->rounds, pass->rounds);
+  sum->mended += pass->mended;
+  sum->gap = fmax(sum->gap, pass->gap);
+  sum->perturbation = fmax(sum->perturbation, pass->perturbation);
+}

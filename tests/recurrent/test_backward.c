@@ -1,0 +1,451 @@
+/* The parallel backward pass (recurrent/parallel_backward.h): gradients of random networks against float64 and against BP's own
+ * rounding, what a pass costs, a network whose gradients come back after they have all but vanished, bits, and refusals. */
+#include "recurrent/parallel_backward.h"
+
+#include "gru/gru.h"
+#include "lstm/lstm.h"
+#include "rnn/rnn.h"
+#include "tests/recurrent/passes.h"
+#include "tests/support/dice.h"
+
+static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
+
+enum { CELLS = sizeof cells / sizeof *cells, ORDERS = 3, MOST_HIDDEN = 64, MOST_PARAMETERS_OF_ALL = 32 };
+
+/* The network of a configuration in float64 or float32, with weights and inputs that are float32 numbers. */
+typedef struct {
+  const bppsa_cell *cell;
+  bppsa_recurrent_config config;
+  double scale; /* of W_hh */
+  const int64_t *lengths;
+  const int64_t *order; /* of the units; NULL: as they are */
+} problem;
+
+/* Where number i of a parameter stands when units are in another order. */
+static int64_t moved(const problem *p, const bppsa_parameter *parameter, int64_t i) {
+  const int64_t hidden = p->config.hidden, columns = parameter->value.ndim == 2 ? parameter->value.shape[1] : 1;
+  const bool head = strstr(parameter->name, "linear.") != NULL, first = strstr(parameter->name, "weight_ih_l0") != NULL;
+  int64_t row = i / columns, column = i % columns;
+  if (p->order == NULL) {
+    return i;
+  }
+  row = head ? row : row / hidden * hidden + p->order[row % hidden];
+  if (parameter->value.ndim == 2 && !first) {
+    column = column / hidden * hidden + p->order[column % hidden];
+  }
+  return row * columns + column;
+}
+
+/* Gradients of all parameters in the order of the units as they were, which the caller frees. */
+typedef struct {
+  int64_t count;
+  double *of[MOST_PARAMETERS_OF_ALL];
+  int64_t sizes[MOST_PARAMETERS_OF_ALL];
+  bppsa_backward_stats stats;
+  bppsa_backward_plan plan;
+} gradients;
+
+static void free_gradients(gradients *g) {
+  for (int64_t i = 0; i < g->count; ++i) {
+    bppsa_free(g->of[i]);
+  }
+}
+
+static gradients gradients_of(const problem *p, bppsa_dtype dtype, bppsa_backward backward) {
+  bppsa_recurrent_config f32 = p->config, c = p->config;
+  gradients found = {0};
+  f32.dtype = BPPSA_F32;
+  f32.method.backward = BPPSA_BACKWARD_BP;
+  c.dtype = dtype;
+  c.method.backward = backward;
+  run weights = open_run(p->cell, &f32, c.batch, 1), r = open_run(p->cell, &c, c.batch, 1);
+  found.count = r.model->parameter_count;
+  assert_true(found.count <= MOST_PARAMETERS_OF_ALL);
+  for (int64_t i = 0; i < found.count; ++i) {
+    const bppsa_parameter *from = &weights.model->parameters[i];
+    const double scale = strstr(from->name, "weight_hh") != NULL ? p->scale : 1;
+    for (int64_t j = 0; j < bppsa_view_count(&from->value); ++j) {
+      bppsa_view_set(&r.model->parameters[i].value, moved(p, from, j), (double)(float)(scale * bppsa_view_get(&from->value, j)));
+    }
+  }
+  bppsa_view *const to[] = {&r.x, &r.seed}, *const of[] = {&weights.x, &weights.seed};
+  for (int k = 0; k < 2; ++k) {
+    for (int64_t j = 0; j < bppsa_view_count(of[k]); ++j) {
+      bppsa_view_set(to[k], j, bppsa_view_get(of[k], j));
+    }
+  }
+  assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, p->lengths, &r.logits), BPPSA_OK);
+  assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+  assert_int_equal(bppsa_backward_stats_of(r.model, &found.stats), BPPSA_OK);
+  found.plan = bppsa_backward_plan_of(r.model) != NULL ? *bppsa_backward_plan_of(r.model) : (bppsa_backward_plan){0};
+  for (int64_t i = 0; i < found.count; ++i) {
+    const bppsa_parameter *of_i = &r.model->parameters[i];
+    found.sizes[i] = bppsa_view_count(&of_i->gradient);
+    found.of[i] = bppsa_calloc(found.sizes[i], sizeof(double));
+    for (int64_t j = 0; j < found.sizes[i]; ++j) {
+      found.of[i][j] = bppsa_view_get(&of_i->gradient, moved(p, of_i, j));
+    }
+  }
+  close_run(&weights);
+  close_run(&r);
+  return found;
+}
+
+/* The largest error over the largest number, of any parameter. Infinite where one is finite and the other is not. */
+static double error_of(const gradients *found, const gradients *exact) {
+  double worst = 0;
+  for (int64_t i = 0; i < exact->count; ++i) {
+    double largest = 0, error = 0;
+    for (int64_t j = 0; j < exact->sizes[i]; ++j) {
+      const double difference = fabs(found->of[i][j] - exact->of[i][j]);
+      largest = fmax(largest, fabs(exact->of[i][j]));
+      error = isfinite(difference) ? fmax(error, difference) : (double)INFINITY;
+    }
+    worst = error > 0 ? fmax(worst, error / largest) : worst;
+  }
+  return worst;
+}
+
+static bool same_numbers(const gradients *a, const gradients *b) {
+  for (int64_t i = 0; i < a->count; ++i) {
+    if (memcmp(a->of[i], b->of[i], (size_t)a->sizes[i] * sizeof(double)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The error of BP in float32: the largest of some orders of the units. */
+static double own_error(problem p, const gradients *exact, dice *d) {
+  double worst = 0;
+  for (int order = 0; order < ORDERS; ++order) {
+    int64_t units[MOST_HIDDEN];
+    for (int64_t u = 0; u < p.config.hidden; ++u) {
+      const int64_t at = roll(d, 0, u);
+      units[u] = units[at];
+      units[at] = u;
+    }
+    p.order = order > 0 ? units : NULL;
+    gradients bp = gradients_of(&p, BPPSA_F32, BPPSA_BACKWARD_BP);
+    worst = fmax(worst, error_of(&bp, exact));
+    free_gradients(&bp);
+  }
+  return worst;
+}
+
+/* Returns whether the pass speculated to its end. */
+static bool check_problem(const problem *p, uint64_t seed, dice *d) {
+  gradients exact = gradients_of(p, BPPSA_F64, BPPSA_BACKWARD_BP), bp = gradients_of(p, BPPSA_F32, BPPSA_BACKWARD_BP),
+            found = gradients_of(p, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE);
+  const bool ends = found.stats.speculated && !found.stats.given_up, same = same_numbers(&found, &bp);
+  const double own = own_error(*p, &exact, d), error = error_of(&found, &exact);
+  if (!(same || error <= 2 * own)) {
+    char text[BPPSA_BACKWARD_TEXT];
+    fail_msg("case %llu: %s T %lld B %lld H %lld scale %g: error %.3g, BP's own %.3g; %s", (unsigned long long)seed,
+             p->cell->name, (long long)p->config.seq_len, (long long)p->config.batch, (long long)p->config.hidden, p->scale,
+             error, own, bppsa_backward_stats_text(&found.stats, text, sizeof text));
+  }
+  if (ends) {
+    assert_true(found.stats.perturbation <= 2 * found.plan.accept);
+    assert_true(found.stats.gap <= found.plan.accept || p->config.loss_all == false);
+  } else if (p->config.layers == 1 && !p->config.bidirectional) { /* of several layers others may have speculated */
+    assert_true(same);
+  }
+  free_gradients(&exact);
+  free_gradients(&bp);
+  free_gradients(&found);
+  return ends;
+}
+
+static bppsa_recurrent_config config_of(int64_t seq_len, int64_t batch, int64_t hidden) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.seq_len = seq_len;
+  c.batch = batch;
+  c.hidden = hidden;
+  c.input = 3;
+  c.classes = 4;
+  c.method.backward = BPPSA_BACKWARD_SPECULATIVE;
+  return c;
+}
+
+static void test_random(void **state) {
+  (void)state;
+  enum { CASES = 60 };
+  int64_t ends = 0;
+  for (uint64_t seed = 1; seed <= CASES; ++seed) {
+    dice d = {.seed = seed};
+    int64_t lengths[4];
+    problem p = {.cell = cells[roll(&d, 0, CELLS - 1)]};
+    p.config = config_of(roll(&d, 2, 300), roll(&d, 1, 4), roll(&d, 1, 24));
+    p.config.layers = roll(&d, 1, 3);
+    p.config.bidirectional = roll(&d, 0, 3) == 0;
+    p.config.loss_all = roll(&d, 0, 1) == 1;
+    p.config.lengths = roll(&d, 0, 3) == 0;
+    p.config.nonlinearity = p.cell->relu && roll(&d, 0, 2) == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    p.config.input_gradients = roll(&d, 0, 1) == 1;
+    p.config.speculation.chunks = roll(&d, 2, 20);
+    p.config.speculation.warm_up = roll(&d, -1, 60);
+    p.scale = pow(10, (double)roll(&d, -10, p.config.nonlinearity == BPPSA_NONLINEARITY_RELU ? 1 : 10) / 10);
+    for (int64_t b = 0; b < p.config.batch; ++b) {
+      lengths[b] = roll(&d, 1, p.config.seq_len);
+    }
+    p.lengths = p.config.lengths ? lengths : NULL;
+    ends += check_problem(&p, seed, &d);
+  }
+  assert_true(ends >= CASES / 2); /* most of them do not give up */
+}
+
+/* Default weights: a chunk and its warm-up are the path, and nearly all of the work. */
+static void test_paths(void **state) {
+  (void)state;
+  for (int k = 0; k < CELLS; ++k) {
+    problem p = {.cell = cells[k], .config = config_of(1000, 2, 20), .scale = .8};
+    p.config.loss_all = true;
+    p.config.speculation.chunks = 13;
+    dice d = {.seed = 1};
+    assert_true(check_problem(&p, 0, &d));
+    gradients found = gradients_of(&p, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE);
+    const int64_t length = (p.config.seq_len + found.plan.chunks - 1) / found.plan.chunks;
+    assert_true(found.stats.path <= length + found.plan.warm_up + 12);
+    assert_true(found.stats.path >= length + found.plan.warm_up);
+    assert_true(found.stats.rounds <= 1);
+    assert_true(found.stats.work <= 1.05 * (1 + (double)found.plan.warm_up / (double)length));
+    assert_int_equal(found.stats.possible, p.config.seq_len);
+    free_gradients(&found);
+  }
+}
+
+/* An RNN with W_hh = 2 Q, Q orthogonal, and states for which 1 - h² is .25, and .55 in the steps 441 .. 940: the gradient of the
+ * last step falls to 1e-18 in 60 steps, then grows by a tenth with each of 500. Nothing is injected there, and differences that
+ * look small at a boundary are not: without the bound for silent chunks the weight gradient is wrong by its size. A forward pass
+ * would not find these states in float32, so the tape is written by hand. */
+enum { BACK_STEPS = 1000, BACK_HIDDEN = 20, GROWS_FIRST = 441, GROWS_LAST = 940 };
+
+/* Returns the gradient of W_hh [H][H], which the caller frees. */
+static double *gradient_of_tape(bppsa_dtype dtype, bppsa_backward backward, const double *w_hh, bppsa_backward_stats *stats) {
+  bppsa_recurrent_config c = config_of(BACK_STEPS, 1, BACK_HIDDEN);
+  c.dtype = dtype;
+  c.tape = true;
+  c.method.backward = backward;
+  c.speculation.chunks = 13;
+  run r = open_run(&bppsa_rnn_cell, &c, 1, 1);
+  int64_t size;
+  assert_int_equal(bppsa_recurrent_tape_size(r.model, &size), BPPSA_OK);
+  bppsa_view tape = random_view(dtype, 4, 1, &size);
+  for (int64_t i = 0; i < (BACK_STEPS + 1) * BACK_HIDDEN; ++i) {
+    const int64_t t = i / BACK_HIDDEN;
+    bppsa_view_set(&tape, i,
+                   (double)(float)(sqrt(1 - (t >= GROWS_FIRST && t <= GROWS_LAST ? .55 : .25)) * (i % 2 == 0 ? 1 : -1)));
+  }
+  for (int64_t i = 0; i < BACK_HIDDEN * BACK_HIDDEN; ++i) {
+    bppsa_view_set(&r.model->parameters[1].value, i, (double)(float)w_hh[i]);
+  }
+  assert_int_equal(bppsa_recurrent_use_tape(r.model, &r.x, &tape, NULL), BPPSA_OK);
+  assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+  assert_int_equal(bppsa_backward_stats_of(r.model, stats), BPPSA_OK);
+  double *found = bppsa_calloc(BACK_HIDDEN * BACK_HIDDEN, sizeof *found);
+  for (int64_t i = 0; i < BACK_HIDDEN * BACK_HIDDEN; ++i) {
+    found[i] = bppsa_view_get(&r.model->parameters[1].gradient, i);
+  }
+  bppsa_free(tape.data);
+  close_run(&r);
+  return found;
+}
+
+static void test_comes_back(void **state) {
+  (void)state;
+  bppsa_backward_stats stats;
+  double *q = orthogonal(7, BACK_HIDDEN, 2), *exact = gradient_of_tape(BPPSA_F64, BPPSA_BACKWARD_BP, q, &stats),
+         *bp = gradient_of_tape(BPPSA_F32, BPPSA_BACKWARD_BP, q, &stats),
+         *found = gradient_of_tape(BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, q, &stats);
+  double own = 0, error = 0, largest = 0;
+  for (int64_t i = 0; i < BACK_HIDDEN * BACK_HIDDEN; ++i) {
+    largest = fmax(largest, fabs(exact[i]));
+    own = fmax(own, fabs(bp[i] - exact[i]));
+    error = fmax(error, fabs(found[i] - exact[i]));
+  }
+  assert_true(stats.speculated && !stats.given_up);
+  if (!(error <= 2 * own)) {
+    fail_msg("error %.3g of the largest gradient, %.3g; BP's %.3g", error / largest, largest, own / largest);
+  }
+  bppsa_free(q);
+  bppsa_free(exact);
+  bppsa_free(bp);
+  bppsa_free(found);
+}
+
+/* With tolerance 0, and where a chunk is all there is, every pass is BP. */
+static void test_exact(void **state) {
+  (void)state;
+  for (int k = 0; k < 2 * CELLS; ++k) {
+    bppsa_recurrent_config c = config_of(90, 2, 9);
+    c.loss_all = k % 2 == 0;
+    c.speculation.chunks = k % 2 == 0 ? 5 : 1;
+    c.speculation.tolerance = k % 2 == 0 ? 0 : -1;
+    run found = open_run(cells[k / 2], &c, 2, 1);
+    c.method.backward = BPPSA_BACKWARD_BP;
+    run bp = open_run(cells[k / 2], &c, 2, 1);
+    assert_null(bppsa_backward_plan_of(found.model));
+    c.input_gradients = true;
+    assert_int_equal(bppsa_model_forward(found.model, &found.x, NULL, NULL, &found.logits), BPPSA_OK);
+    assert_int_equal(bppsa_model_forward(bp.model, &bp.x, NULL, NULL, &bp.logits), BPPSA_OK);
+    assert_int_equal(found.model->ops->backward(found.model, &found.seed), BPPSA_OK);
+    assert_int_equal(bp.model->ops->backward(bp.model, &bp.seed), BPPSA_OK);
+    for (int64_t i = 0; i < bp.model->parameter_count; ++i) {
+      assert_same_bits(&found.model->parameters[i].gradient, &bp.model->parameters[i].gradient);
+    }
+    close_run(&found);
+    close_run(&bp);
+  }
+}
+
+/* Threads change no bit, and neither does what an earlier pass left. */
+static void test_bits(void **state) {
+  (void)state;
+  for (int k = 0; k < CELLS; ++k) {
+    bppsa_recurrent_config c = config_of(600, 6, 12);
+    c.loss_all = true;
+    c.input_gradients = true;
+    c.layers = 2;
+    c.speculation.chunks = 9;
+    run one = open_run(cells[k], &c, 6, 1), three = open_run(cells[k], &c, 6, 3);
+    compute(&one, NULL);
+    compute(&three, NULL);
+    assert_same_runs(&one, &three);
+    assert_true(one.model->ops != NULL);
+    bppsa_backward_stats stats;
+    assert_int_equal(bppsa_backward_stats_of(one.model, &stats), BPPSA_OK);
+    assert_true(stats.speculated && !stats.given_up && stats.mended > 0);
+    close_run(&one);
+    close_run(&three);
+  }
+}
+
+/* A number that is not finite: BP's bits, for all samples. */
+static void test_nonfinite(void **state) {
+  (void)state;
+  static const double numbers[] = {NAN, INFINITY, 1e30};
+  for (int k = 0; k < CELLS * 3; ++k) {
+    bppsa_recurrent_config c = config_of(150, 3, 8);
+    c.loss_all = true;
+    c.input_gradients = true;
+    c.speculation.chunks = 6;
+    run found = open_run(cells[k / 3], &c, 3, 1);
+    c.method.backward = BPPSA_BACKWARD_BP;
+    run bp = open_run(cells[k / 3], &c, 3, 1);
+    bppsa_view_set(&found.seed, 70 * 3 * c.classes + 1, numbers[k % 3]);
+    bppsa_view_set(&bp.seed, 70 * 3 * c.classes + 1, numbers[k % 3]);
+    compute(&found, NULL);
+    compute(&bp, NULL);
+    bppsa_backward_stats stats;
+    assert_int_equal(bppsa_backward_stats_of(found.model, &stats), BPPSA_OK);
+    if (k % 3 < 2) {
+      assert_true(stats.given_up);
+      assert_same_runs(&found, &bp);
+    }
+    close_run(&found);
+    close_run(&bp);
+  }
+}
+
+/* A network that forgets nothing: each pass is given up early, three of them in a row make the next ones BP. */
+static void test_pause(void **state) {
+  (void)state;
+  bppsa_recurrent_config c = config_of(300, 1, 64);
+  c.loss_all = true;
+  c.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  c.speculation.chunks = 4;
+  run r = open_run(&bppsa_rnn_cell, &c, 1, 1); /* every Jacobian is 1: W_hh is, and biases of 3 keep all units above 0 */
+  for (int64_t i = 0; i < c.hidden * c.hidden; ++i) {
+    bppsa_view_set(&r.model->parameters[1].value, i, i % (c.hidden + 1) == 0 ? 1 : 0);
+    bppsa_view_set(&r.model->parameters[3].value, i % c.hidden, 3);
+  }
+  bppsa_backward_stats stats;
+  for (int pass = 0; pass < 5; ++pass) {
+    assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, NULL, &r.logits), BPPSA_OK);
+    assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+    assert_int_equal(bppsa_backward_stats_of(r.model, &stats), BPPSA_OK);
+    assert_int_equal(stats.speculated, pass < 3);
+    assert_true(stats.path <= 300 + 2 * (75 + 40));
+  }
+  close_run(&r);
+}
+
+static bppsa_status create(void *argument) {
+  bppsa_device *device = NULL;
+  bppsa_model *model = NULL;
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  const bppsa_status status = bppsa_recurrent_create(argument, &bppsa_lstm_cell, device, &model);
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  static const bppsa_backward_method wrong[] = {{-1, -1, -1}, {0, -2, -1}, {0, -1, NAN}, {0, -1, INFINITY}};
+  bppsa_recurrent_config c = config_of(200, 2, 5);
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    c.speculation = wrong[i];
+    assert_int_equal(create(&c), BPPSA_ERR_ARGUMENT);
+    assert_non_null(strstr(bppsa_last_error(), "expected numbers of 0 or more"));
+  }
+  c = config_of(200, 2, 5);
+  c.part = (bppsa_forward_part){.seq_len = 400};
+  assert_int_equal(create(&c), BPPSA_ERR_UNSUPPORTED);
+  assert_non_null(strstr(bppsa_last_error(), "a part of a sequence"));
+  bppsa_backward_plan plan;
+  const bppsa_forward_shape gpu = {.seq_len = 1000, .batch = 1, .input = 1, .hidden = 20, .gates = 1, .device = BPPSA_CUDA};
+  const bppsa_backward_method open = bppsa_backward_method_default();
+  assert_int_equal(bppsa_backward_plan_make(&open, &gpu, &plan), BPPSA_ERR_UNSUPPORTED);
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  bppsa_recurrent_config c = config_of(200, 2, 5), bp = c;
+  int64_t bytes, fewer;
+  bppsa_device *device = cpu_device(1);
+  bp.method.backward = BPPSA_BACKWARD_BP;
+  assert_int_equal(bppsa_recurrent_count(&c, &bppsa_lstm_cell, device, &bytes), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_count(&bp, &bppsa_lstm_cell, device, &fewer), BPPSA_OK);
+  assert_true(bytes > fewer);
+  bppsa_device_destroy(device);
+  assert_true(walk_allocations(create, &c) > 10);
+  run r = open_run(&bppsa_lstm_cell, &c, 2, 2);
+  c.input_gradients = true;
+  assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, NULL, &r.logits), BPPSA_OK);
+  bppsa_alloc_fail_at(1);
+  assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+  assert_int_equal(bppsa_alloc_calls(), 0);
+  bppsa_alloc_fail_at(0);
+  close_run(&r);
+}
+
+static void test_texts(void **state) {
+  (void)state;
+  char text[BPPSA_BACKWARD_TEXT];
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8}, none = {.chunks = 1};
+  const bppsa_backward_stats pass = {
+      .speculated = true, .passes = 2, .path = 240, .possible = 2000, .work = 1.5, .mended = 3, .perturbation = 1.5e-9};
+  assert_string_equal(bppsa_backward_plan_text(&plan, text, sizeof text),
+                      "speculative, 13 chunks, warm-up 40, 6 rounds, tolerance 2.4e-07");
+  assert_string_equal(bppsa_backward_plan_text(&none, text, sizeof text), "bp");
+  assert_string_equal(
+      bppsa_backward_stats_text(&pass, text, sizeof text),
+      "120 dependent steps of 1000 a pass, 1.50 times the work, 3 chunks mended; equals BP for dL/dh_t changed by "
+      "1.5e-09 of its size");
+  bppsa_backward_stats sum = {0};
+  bppsa_backward_stats_add(&sum, &pass);
+  bppsa_backward_stats_add(&sum,
+                           &(bppsa_backward_stats){.passes = 2, .path = 2000, .possible = 2000, .work = 1, .given_up = true});
+  assert_true(sum.passes == 4 && sum.path == 2240 && sum.possible == 4000 && sum.work == 1.25 && sum.given_up && sum.speculated);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),     cmocka_unit_test(test_paths),
+                                     cmocka_unit_test(test_comes_back), cmocka_unit_test(test_exact),
+                                     cmocka_unit_test(test_bits),       cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_pause),      cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_texts)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
