@@ -1,7 +1,6 @@
 /* `bench lenet5`, `bench vgg11`: a convolutional network's forward pass, sequential BP and the scan, verified and timed in one
  * run. On a GPU each of them is also timed as a CUDA graph, and BP also with the gradients of weights on a second stream. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "bench/cases/case.h"
@@ -13,7 +12,6 @@
 #include "core/compute/device_buffer.h"
 #include "core/compute/memory.h"
 #include "core/measure/residual.h"
-#include "jacobian/jacobian.h"
 #include "networks/masks.h"
 #include "scan/work.h"
 #include "terminal/machine.h"

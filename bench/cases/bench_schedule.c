@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/alloc.h"
-#include "core/base/decimal.h"
 #include "core/compute/pool.h"
 #include "core/files/rescue.h"
 
