@@ -450,13 +450,11 @@ static void release(bppsa_bench *bench) {
   }
 }
 
-static const char *const names[] = {"method", NULL};
-
 #define CASE(network)                                                                                                            \
   {                                                                                                                              \
     .name = network, .document = "cnn", .session = sizeof(session), .budget_s = 2, .quick_s = 0.2,                               \
-    .bound = BPPSA_RESIDUAL_BOUND, .memory_quarters = 2, .names = names, .columns = columns, .prepare = prepare,                 \
-    .head = print_head, .enter = enter, .put = put, .leave = leave, .release = release                                           \
+    .bound = BPPSA_RESIDUAL_BOUND, .memory_quarters = 2, .names = (const char *const[]){"method", NULL}, .columns = columns,     \
+    .prepare = prepare, .head = print_head, .enter = enter, .put = put, .leave = leave, .release = release                       \
   }
 
 const bppsa_bench_case bppsa_bench_case_lenet5 = CASE("lenet5"), bppsa_bench_case_vgg11 = CASE("vgg11");
