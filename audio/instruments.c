@@ -53,6 +53,11 @@ typedef struct {
 } range;
 
 typedef struct {
+  range share; /* of the note's amplitude */
+  double hz;   /* centre of the noise */
+} noise_band;
+
+typedef struct {
   range pitch;                     /* MIDI numbers */
   range unit;                      /* s, from the beginning of a note to that of the next */
   range sounding;                  /* fraction of `unit` for which the note is held */
@@ -66,11 +71,9 @@ typedef struct {
   range vibrato, vibrato_rate;     /* cents, Hz */
   double tremolo;                  /* fraction of the amplitude that varies with the vibrato */
   double glide;                    /* cents below the pitch at which a note may begin */
-  range breath;                    /* noise during the whole note, as a fraction of its amplitude */
-  double breath_hz;                /* centre of that noise, Hz */
-  range burst;                     /* noise when a note begins, as a fraction of its amplitude; it fades in 30 ms */
-  double burst_hz;                 /* centre of that noise, Hz */
-  int32_t least_notes, most_notes; /* notes that sound at once */
+  noise_band breath;               /* noise during the whole note */
+  noise_band burst;                /* noise when a note begins; it fades in 30 ms */
+  int32_t notes[2];                /* that sound at once: at least, at most */
   double strum;                    /* s between notes that begin together, at most */
   double drive;                    /* strength of the distortion; 0: none */
   double resonance[RESONANCES][3]; /* of the body: Hz, width in Hz, gain */
@@ -93,12 +96,9 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
                .vibrato_rate = {4.8, 5.8},
                .tremolo = 0.15,
                .glide = 30,
-               .breath = {0.02, 0.04},
-               .breath_hz = 1800,
-               .burst = {0.02, 0.08},
-               .burst_hz = 900,
-               .least_notes = 1,
-               .most_notes = 1,
+               .breath = {{0.02, 0.04}, 1800},
+               .burst = {{0.02, 0.08}, 900},
+               .notes = {1, 1},
                .resonance = {{220, 80, 3}, {550, 150, 2.5}, {1500, 500, 1.5}}},
     /* cla */
     {.pitch = {55, 79},
@@ -109,12 +109,9 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .rolloff = {1.1, 1.4},
      .even = 0.05,
      .swell = 0.5,
-     .breath = {0.003, 0.008},
-     .breath_hz = 3000,
-     .burst = {0, 0.02},
-     .burst_hz = 2500,
-     .least_notes = 1,
-     .most_notes = 1,
+     .breath = {{0.003, 0.008}, 3000},
+     .burst = {{0, 0.02}, 2500},
+     .notes = {1, 1},
      .resonance = {{1500, 400, 1}, {3200, 800, 0.6}, {500, 300, 0.3}}},
     /* flu */
     {.pitch = {67, 91},
@@ -128,12 +125,9 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .vibrato = {6, 14},
      .vibrato_rate = {4.8, 5.8},
      .tremolo = 0.5,
-     .breath = {0.08, 0.14},
-     .breath_hz = 2600,
-     .burst = {0.15, 0.35},
-     .burst_hz = 3500,
-     .least_notes = 1,
-     .most_notes = 1,
+     .breath = {{0.08, 0.14}, 2600},
+     .burst = {{0.15, 0.35}, 3500},
+     .notes = {1, 1},
      .resonance = {{900, 500, 0.6}, {2600, 900, 0.5}, {0, 1, 0}}},
     /* gac */
     {.pitch = {40, 64},
@@ -146,10 +140,8 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .rolloff = {0.6, 0.9},
      .even = 0.85,
      .stiffness = 0.00005,
-     .burst = {0.3, 0.6},
-     .burst_hz = 2800,
-     .least_notes = 1,
-     .most_notes = 4,
+     .burst = {{0.3, 0.6}, 2800},
+     .notes = {1, 4},
      .strum = 0.03,
      .resonance = {{105, 30, 2.5}, {210, 50, 1.8}, {420, 150, 0.8}}},
     /* gel */
@@ -166,10 +158,8 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .vibrato = {10, 30},
      .vibrato_rate = {4, 5},
      .glide = 200,
-     .burst = {0.1, 0.25},
-     .burst_hz = 2000,
-     .least_notes = 1,
-     .most_notes = 2,
+     .burst = {{0.1, 0.25}, 2000},
+     .notes = {1, 2},
      .strum = 0.01,
      .drive = 4,
      .resonance = {{2800, 900, 1.5}, {900, 400, 0.5}, {0, 1, 0}}},
@@ -184,10 +174,8 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .vibrato = {6, 12},
      .vibrato_rate = {6.4, 7},
      .tremolo = 0.35,
-     .burst = {0.05, 0.12},
-     .burst_hz = 4500,
-     .least_notes = 3,
-     .most_notes = 4,
+     .burst = {{0.05, 0.12}, 4500},
+     .notes = {3, 4},
      .resonance = {{700, 700, 0.5}, {1800, 900, 0.4}, {0, 1, 0}}},
     /* pia */
     {.pitch = {40, 84},
@@ -200,10 +188,8 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .rolloff = {1.4, 1.8},
      .even = 1,
      .stiffness = 0.0006,
-     .burst = {0.1, 0.25},
-     .burst_hz = 350,
-     .least_notes = 1,
-     .most_notes = 3,
+     .burst = {{0.1, 0.25}, 350},
+     .notes = {1, 3},
      .strum = 0.004,
      .resonance = {{180, 120, 0.6}, {450, 300, 0.5}, {0, 1, 0}}},
     /* sax */
@@ -219,12 +205,9 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .vibrato_rate = {4.4, 5.2},
      .tremolo = 0.3,
      .glide = 150,
-     .breath = {0.06, 0.12},
-     .breath_hz = 4000,
-     .burst = {0.1, 0.25},
-     .burst_hz = 1500,
-     .least_notes = 1,
-     .most_notes = 1,
+     .breath = {{0.06, 0.12}, 4000},
+     .burst = {{0.1, 0.25}, 1500},
+     .notes = {1, 1},
      .resonance = {{550, 200, 2}, {1150, 300, 1.8}, {2500, 700, 1.2}}},
     /* tru */
     {.pitch = {58, 82},
@@ -239,12 +222,9 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .vibrato_rate = {5, 6.5},
      .tremolo = 0.05,
      .glide = 20,
-     .breath = {0.002, 0.006},
-     .breath_hz = 5000,
-     .burst = {0.02, 0.08},
-     .burst_hz = 1000,
-     .least_notes = 1,
-     .most_notes = 1,
+     .breath = {{0.002, 0.006}, 5000},
+     .burst = {{0.02, 0.08}, 1000},
+     .notes = {1, 1},
      .resonance = {{1200, 500, 1.8}, {2400, 800, 1.2}, {0, 1, 0}}},
     /* vio */
     {.pitch = {62, 86},
@@ -259,12 +239,9 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .vibrato_rate = {5.8, 6.8},
      .tremolo = 0.3,
      .glide = 60,
-     .breath = {0.03, 0.06},
-     .breath_hz = 6500,
-     .burst = {0.03, 0.1},
-     .burst_hz = 3000,
-     .least_notes = 1,
-     .most_notes = 1,
+     .breath = {{0.03, 0.06}, 6500},
+     .burst = {{0.03, 0.1}, 3000},
+     .notes = {1, 1},
      .resonance = {{480, 100, 2.5}, {1050, 250, 2}, {2900, 700, 2.2}}},
     /* voi */
     {.pitch = {48, 72},
@@ -279,12 +256,9 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
      .vibrato_rate = {4.6, 5.6},
      .tremolo = 0.15,
      .glide = 150,
-     .breath = {0.01, 0.03},
-     .breath_hz = 5500,
-     .burst = {0.2, 0.7},
-     .burst_hz = 6500,
-     .least_notes = 1,
-     .most_notes = 1,
+     .breath = {{0.01, 0.03}, 5500},
+     .burst = {{0.2, 0.7}, 6500},
+     .notes = {1, 1},
      .resonance = {{600, 90, 8}, {1200, 130, 6}, {2700, 250, 4}},
      .vowels = 1.6}};
 
@@ -433,7 +407,7 @@ static void add_tones(const float *table, const note *n, double t, double streng
 static void play_note(bppsa_instrument_workspace *w, const note *n, chance *c, noise *source) {
   partials p;
   start_partials(n, c, &p);
-  filter breath = filter_at(n->t->breath_hz), burst = filter_at(n->t->burst_hz);
+  filter breath = filter_at(n->t->breath.hz), burst = filter_at(n->t->burst.hz);
   for (int64_t first = n->begin; first < FRAMES; first += BLOCK) {
     const double t = (double)(first + BLOCK - n->begin) / RATE, strength = envelope(n, t);
     if (t > n->held && strength < 1e-4) {
@@ -479,8 +453,8 @@ static phrase make_phrase(const timbre *t, chance *c) {
               .rolloff = within(c, t->rolloff),
               .vibrato = within(c, t->vibrato),
               .vibrato_rate = within(c, t->vibrato_rate),
-              .breath = within(c, t->breath),
-              .burst = within(c, t->burst),
+              .breath = within(c, t->breath.share),
+              .burst = within(c, t->burst.share),
               .place = 0.5 + 0.35 * (2 * uniform(c) - 1),
               .tuning = uniform(c)};
   p.degree = (int32_t)(uniform(c) * (t->pitch.high - t->pitch.low) * 7 / 12);
@@ -525,7 +499,7 @@ static void play_phrase(bppsa_instrument_workspace *w, phrase *p, chance *c, noi
   double t = 0.15 * uniform(c);
   while (t < 3) {
     const double length = p->unit * (uniform(c) < 0.3 ? 2 : 1) * (0.95 + 0.1 * uniform(c));
-    const int32_t notes = whole(c, p->t->least_notes, p->t->most_notes);
+    const int32_t notes = whole(c, p->t->notes[0], p->t->notes[1]);
     const bool rest = uniform(c) < 0.12;
     for (int32_t i = 0; i < notes && !rest; ++i) {
       const note n = make_note(p, c, t + i * p->t->strum * uniform(c), length, p->degree + 2 * i);

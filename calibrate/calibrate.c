@@ -8,6 +8,7 @@
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/compute/memory.h"
+#include "distributed/agree.h"
 #include "terminal/machine.h"
 
 static bool first(const bppsa_calibration *s) {
@@ -152,15 +153,13 @@ static bppsa_status measure_steps(bppsa_calibration *s) {
  * side. Passes that share a core take turns, which medians of short operations do not show. */
 static bppsa_status time_layers(void *context, int64_t at_once, double *seconds) {
   bppsa_calibration *s = context;
-  const int64_t one = 1;
   BPPSA_TRY(bppsa_comm_barrier(s->world));
   const double start = bppsa_now();
   for (int64_t i = 0; i < s->repeats; ++i) {
     BPPSA_TRY(bppsa_chain_probe_run(s->probes[at_once > 1]));
   }
   *seconds = bppsa_now() - start;
-  const bppsa_view view = bppsa_view_make(seconds, BPPSA_F64, 1, &one);
-  return bppsa_comm_allreduce(s->world, BPPSA_COMM_MAX, &view);
+  return bppsa_ranks_reduce(s->world, BPPSA_COMM_MAX, BPPSA_F64, 1, seconds);
 }
 
 /* Creates two probes, one for a rank alone and one for all ranks at once, and runs each once as a warm-up. */
@@ -182,10 +181,8 @@ static void close_probes(bppsa_calibration *s) {
 
 /* Gives this level an equal part of the time that is left for it and the levels behind it; the same on all ranks. */
 static bppsa_status share_budget(const bppsa_calibration *s, int64_t levels_left, double *budget_s) {
-  const int64_t one = 1;
   double spent_s = bppsa_now() - s->start;
-  const bppsa_view view = bppsa_view_make(&spent_s, BPPSA_F64, 1, &one);
-  BPPSA_TRY(bppsa_comm_allreduce(s->world, BPPSA_COMM_MAX, &view));
+  BPPSA_TRY(bppsa_ranks_reduce(s->world, BPPSA_COMM_MAX, BPPSA_F64, 1, &spent_s));
   *budget_s = (BPPSA_CALIBRATE_MOST_S - spent_s) / (double)levels_left;
   return BPPSA_OK;
 }

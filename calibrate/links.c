@@ -9,6 +9,7 @@
 #include "core/compute/memory.h"
 #include "core/compute/pool.h"
 #include "core/measure/rounds.h"
+#include "distributed/agree.h"
 #include "distributed/pipeline/chain_costs.h"
 
 /* ---- the fit ---- */
@@ -165,13 +166,11 @@ typedef struct {
 
 /* Replaces the times of each round by the latest ones of all ranks, if all ranks have one clock. */
 static bppsa_status share_times(const exchange *e, int64_t rounds, round_times *times) {
-  const bppsa_view came = bppsa_view_make(times->came, BPPSA_F64, 1, &rounds),
-                   left = bppsa_view_make(times->left, BPPSA_F64, 1, &rounds);
   if (bppsa_comm_node_size(e->comm) < bppsa_comm_size(e->comm)) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_comm_allreduce(e->comm, BPPSA_COMM_MAX, &came));
-  return bppsa_comm_allreduce(e->comm, BPPSA_COMM_MAX, &left);
+  BPPSA_TRY(bppsa_ranks_reduce(e->comm, BPPSA_COMM_MAX, BPPSA_F64, rounds, times->came));
+  return bppsa_ranks_reduce(e->comm, BPPSA_COMM_MAX, BPPSA_F64, rounds, times->left);
 }
 
 static bppsa_status time_rounds(exchange *e, int64_t rounds, bool mean, bppsa_link_point *point) {

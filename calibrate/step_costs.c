@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/philox.h"
 #include "core/measure/rounds.h"
+#include "distributed/agree.h"
 #include "distributed/batch/data_parallel.h"
 
 enum { LEAST_STEPS = 3, MOST_STEPS = 101 };
@@ -97,13 +98,11 @@ static bppsa_status make_step(bppsa_step_probe *s, double *stretch) {
 
 /* Finds out from the second step how many fit into the budget. */
 static bppsa_status count_steps(bppsa_step_probe *s) {
-  const int64_t one = 1;
   BPPSA_TRY(make_step(s, s->stretch));
   double first = bppsa_now();
-  const bppsa_view longest = bppsa_view_make(&first, BPPSA_F64, 1, &one);
   BPPSA_TRY(make_step(s, s->stretch));
   first = fmax(bppsa_now() - first, 1e-9);
-  BPPSA_TRY(bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &longest));
+  BPPSA_TRY(bppsa_ranks_reduce(s->comm, BPPSA_COMM_MAX, BPPSA_F64, 1, &first));
   s->steps = (int64_t)fmin(MOST_STEPS, s->how.steps > 0 ? (double)s->how.steps : fmax(LEAST_STEPS, s->how.budget_s / first));
   return BPPSA_OK;
 }
@@ -134,9 +133,6 @@ static void find_ends(const bppsa_step_probe *s, int64_t stretch, double ends[EN
  * takes the processor from one rank, that time would count in full, and the more ranks and stretches there are, the more often that
  * happens. */
 static bppsa_status add_stretches(bppsa_step_probe *s, double seconds[ENDS][PHASES]) {
-  const int64_t all = ENDS * s->stretches, numbers = ENDS * PHASES;
-  const bppsa_view averages = bppsa_view_make(s->average, BPPSA_F64, 1, &all),
-                   sums = bppsa_view_make(seconds, BPPSA_F64, 1, &numbers);
   for (int64_t k = 0; k < s->stretches; ++k) {
     double ends[ENDS];
     find_ends(s, k, ends);
@@ -144,7 +140,7 @@ static bppsa_status add_stretches(bppsa_step_probe *s, double seconds[ENDS][PHAS
       s->average[end * s->stretches + k] = ends[end];
     }
   }
-  BPPSA_TRY(bppsa_comm_allreduce(s->group, BPPSA_COMM_MAX, &averages));
+  BPPSA_TRY(bppsa_ranks_reduce(s->group, BPPSA_COMM_MAX, BPPSA_F64, ENDS * s->stretches, s->average));
   for (int end = 0; end < ENDS; ++end) {
     const double *at = s->average + end * s->stretches;
     for (int phase = 0; phase < PHASES; ++phase) {
@@ -154,7 +150,7 @@ static bppsa_status add_stretches(bppsa_step_probe *s, double seconds[ENDS][PHAS
       }
     }
   }
-  return bppsa_comm_allreduce(s->comm, BPPSA_COMM_MAX, &sums);
+  return bppsa_ranks_reduce(s->comm, BPPSA_COMM_MAX, BPPSA_F64, ENDS * PHASES, seconds);
 }
 
 static struct bppsa_step_ends ends_of(const bppsa_step_probe *s, const double seconds[PHASES]) {

@@ -11,118 +11,105 @@
 #include "jacobian/network_ops.h"
 #include "oracle/oracle.h"
 
-/* The options with which every list ends. */
-#define RESULT_USES                                                                                                              \
-  {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"}, {.option = BPPSA_OPTION_JSON},  \
-      {.option = BPPSA_OPTION_HELP}, {                                                                                           \
-    .option = BPPSA_OPTION_COUNT                                                                                                 \
-  }
+/* The options with which every list here ends. */
+#define RESULT_USES {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"}, BPPSA_USES_END
 
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define RECURRENT_USES(only)                                                                                                     \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN},                                                            \
+    BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN),                                                                                        \
         only{.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},                               \
         {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[both]"},                                                         \
-        {.option = BPPSA_OPTION_WEIGHTS, .help = "one network instead of --init, at one point"}, {.option = BPPSA_OPTION_DATA},  \
-        {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                                                          \
+        {.option = BPPSA_OPTION_WEIGHTS, .help = "one network instead of --init, at one point"}, BPPSA_USE(DATA),                \
+        BPPSA_USE(SET), BPPSA_USE(PADDING),                                                                                      \
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
         {.option = BPPSA_OPTION_INPUT,                                                                                           \
          .meaning = &bppsa_meaning_input_size,                                                                                   \
          .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},                                     \
-        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
-        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES,                          \
-        {.option = BPPSA_OPTION_QUICK}, {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_EARLIER},                       \
-        {.option = BPPSA_OPTION_CUDNN_DTYPE}, {.option = BPPSA_OPTION_INPUT_GRADIENT}, {.option = BPPSA_OPTION_COLD},            \
-        {.option = BPPSA_OPTION_REFERENCES}, {.option = BPPSA_OPTION_SAVE_REFERENCES}, {.option = BPPSA_OPTION_REPEATS},         \
-        {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                              \
-        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
-        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
-        {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
-        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
-      .option = BPPSA_OPTION_COUNT                                                                                               \
-    }                                                                                                                            \
+        BPPSA_USE(BATCH), {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},                           \
+        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES, BPPSA_USE(QUICK),        \
+        BPPSA_USE(RIVALS), BPPSA_USE(EARLIER), BPPSA_USE(CUDNN_DTYPE), BPPSA_USE(INPUT_GRADIENT), BPPSA_USE(COLD),               \
+        BPPSA_USE(REFERENCES), BPPSA_USE(SAVE_REFERENCES), BPPSA_USE(REPEATS), BPPSA_USE(TIME_LIMIT), BPPSA_USE(MEMORY_LIMIT),   \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, BPPSA_USE(DEVICE), BPPSA_USE(DTYPE),       \
+        BPPSA_USE(THREADS), RESULT_USES                                                                                          \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = RECURRENT_USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"
 
 static const bppsa_option_use uses_crossover[] = {
-    {.option = BPPSA_OPTION_MODEL},
-    {.option = BPPSA_OPTION_LAYERS},
+    BPPSA_USE(MODEL),
+    BPPSA_USE(LAYERS),
     {.option = BPPSA_OPTION_HIDDEN, .help = "of the map T x B"},
-    {.option = BPPSA_OPTION_NONLINEARITY},
+    BPPSA_USE(NONLINEARITY),
     {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
-    {.option = BPPSA_OPTION_INIT},
+    BPPSA_USE(INIT),
     {.option = BPPSA_OPTION_BATCH, .help = "of the map T x H"},
     {.option = BPPSA_OPTION_UP_LEVELS, .help = "of blelloch [all]"},
     {.option = BPPSA_OPTION_CHUNKS, .help = "of chunked [from T]"},
     {.option = BPPSA_OPTION_SEQ_LEN, .help = "the largest T of the maps [10000, quick 1000]"},
-    {.option = BPPSA_OPTION_QUICK},
-    {.option = BPPSA_OPTION_REPEATS},
-    {.option = BPPSA_OPTION_TIME_LIMIT},
-    {.option = BPPSA_OPTION_WORKERS},
-    {.option = BPPSA_OPTION_MEMORY_LIMIT},
+    BPPSA_USE(QUICK),
+    BPPSA_USE(REPEATS),
+    BPPSA_USE(TIME_LIMIT),
+    BPPSA_USE(WORKERS),
+    BPPSA_USE(MEMORY_LIMIT),
     {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_DTYPE},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(DEVICE),
+    BPPSA_USE(DTYPE),
+    BPPSA_USE(THREADS),
     RESULT_USES};
 
 #define CNN_USES(batch, fraction)                                                                                                \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_PRUNE, .fallback = (fraction)}, {.option = BPPSA_OPTION_METHOD},                                     \
-        {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"}, {.option = BPPSA_OPTION_REPEATS},                         \
+    {.option = BPPSA_OPTION_PRUNE, .fallback = (fraction)}, BPPSA_USE(METHOD),                                                   \
+        {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"}, BPPSA_USE(REPEATS),                                       \
         {.option = BPPSA_OPTION_TIME_LIMIT, .help = "begin no further method after that time; those left out are named [none]"}, \
         {.option = BPPSA_OPTION_BATCH, .fallback = (batch), .help = "samples"},                                                  \
-        {.option = BPPSA_OPTION_SEED, .help = "of weights, images and the logits' gradient"}, {.option = BPPSA_OPTION_DEVICE},   \
-        {.option = BPPSA_OPTION_THREADS},                                                                                        \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, images and the logits' gradient"}, BPPSA_USE(DEVICE),                 \
+        BPPSA_USE(THREADS),                                                                                                      \
         {.option = BPPSA_OPTION_MEMORY_LIMIT,                                                                                    \
          .help = "of all held products; what needs more is left out [1/2 of available memory]"},                                 \
-        {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
-        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
-      .option = BPPSA_OPTION_COUNT                                                                                               \
-    }                                                                                                                            \
+        RESULT_USES                                                                                                              \
   }
 static const bppsa_option_use uses_lenet5[] = CNN_USES("256", "0"), uses_vgg11[] = CNN_USES("1", "0.97");
 
 static const bppsa_option_use uses_jacobian[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
-    {.option = BPPSA_OPTION_REPEATS},
+    BPPSA_USE(REPEATS),
     {.option = BPPSA_OPTION_SEED, .help = "of inputs and weights"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(DEVICE),
+    BPPSA_USE(THREADS),
     {.option = BPPSA_OPTION_MEMORY_LIMIT,
      .help = "leave operators out that take more, csr's second pattern included [3/4 of available memory]"},
     RESULT_USES};
 
 static const bppsa_option_use uses_product[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
-    {.option = BPPSA_OPTION_REPEATS},
+    BPPSA_USE(REPEATS),
     {.option = BPPSA_OPTION_SEED, .help = "of values and masks"},
-    {.option = BPPSA_OPTION_LEFT},
-    {.option = BPPSA_OPTION_RIGHT},
+    BPPSA_USE(LEFT),
+    BPPSA_USE(RIGHT),
     {.option = BPPSA_OPTION_UP_LEVELS, .help = "VGG-11's scan with so many, 3 % of the weights: its products are the cases"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(DEVICE),
+    BPPSA_USE(THREADS),
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan alone needs more [1/4 of available memory]"},
     RESULT_USES};
 
 static const bppsa_option_use uses_scan[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
-    {.option = BPPSA_OPTION_REPEATS},
+    BPPSA_USE(REPEATS),
     {.option = BPPSA_OPTION_BATCH, .fallback = "1", .help = "samples"},
     {.option = BPPSA_OPTION_SEED, .help = "of values and of the seed gradient"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(DEVICE),
+    BPPSA_USE(THREADS),
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of all methods' held products, and of their plans [1/2 of available memory]"},
     RESULT_USES};
 
 static const bppsa_option_use uses_threads[] = {
-    {.option = BPPSA_OPTION_HIDDEN},
+    BPPSA_USE(HIDDEN),
     {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
-    {.option = BPPSA_OPTION_BATCH},
-    {.option = BPPSA_OPTION_NEIGHBOURS},
+    BPPSA_USE(BATCH),
+    BPPSA_USE(NEIGHBOURS),
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
     {.option = BPPSA_OPTION_REPEATS, .help = "timed passes of every row [as the time budget allows, at least 3]"},
     {.option = BPPSA_OPTION_SEED, .help = "of the weights and the inputs"},
@@ -131,62 +118,62 @@ static const bppsa_option_use uses_threads[] = {
 
 static const bppsa_option_use uses_mfcc[] = {
     {.option = BPPSA_OPTION_SET, .fallback = "", .help = "one set instead of all three"},
-    {.option = BPPSA_OPTION_PADDING},
+    BPPSA_USE(PADDING),
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
-    {.option = BPPSA_OPTION_REPEATS},
+    BPPSA_USE(REPEATS),
     {.option = BPPSA_OPTION_SEED, .help = "of the sound: the left channel of the file that data instruments writes first"},
     RESULT_USES};
 
 static const bppsa_option_use uses_forward[] = {
-    {.option = BPPSA_OPTION_MODEL},
+    BPPSA_USE(MODEL),
     {.option = BPPSA_OPTION_WEIGHTS, .help = "one row of this network, whose T is --seq-len"},
     {.option = BPPSA_OPTION_HIDDEN, .fallback = "", .help = "[20, 64 and 200]"},
     {.option = BPPSA_OPTION_SEQ_LEN, .help = "[1000, 10000 and 30000; quick and --weights 1000]"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "", .help = "[1 and 16; quick and --weights 1]"},
     BPPSA_FORWARD_USES,
-    {.option = BPPSA_OPTION_QUICK},
-    {.option = BPPSA_OPTION_RIVALS},
-    {.option = BPPSA_OPTION_EARLIER},
-    {.option = BPPSA_OPTION_REPEATS},
-    {.option = BPPSA_OPTION_TIME_LIMIT},
+    BPPSA_USE(QUICK),
+    BPPSA_USE(RIVALS),
+    BPPSA_USE(EARLIER),
+    BPPSA_USE(REPEATS),
+    BPPSA_USE(TIME_LIMIT),
     {.option = BPPSA_OPTION_SEED, .help = "of weights and data"},
-    {.option = BPPSA_OPTION_DEVICE},
+    BPPSA_USE(DEVICE),
     {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(THREADS),
     RESULT_USES};
 
 static const bppsa_option_use uses_step[] = {
-    {.option = BPPSA_OPTION_MODEL},
-    {.option = BPPSA_OPTION_LAYERS},
-    {.option = BPPSA_OPTION_HIDDEN},
-    {.option = BPPSA_OPTION_NONLINEARITY},
+    BPPSA_USE(MODEL),
+    BPPSA_USE(LAYERS),
+    BPPSA_USE(HIDDEN),
+    BPPSA_USE(NONLINEARITY),
     {.option = BPPSA_OPTION_LOSS, .help = "the cross-entropy of the last or of every step"},
     {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[both]"},
     {.option = BPPSA_OPTION_WEIGHTS, .help = "one network instead of --init"},
-    {.option = BPPSA_OPTION_DATA},
-    {.option = BPPSA_OPTION_SET},
-    {.option = BPPSA_OPTION_PADDING},
+    BPPSA_USE(DATA),
+    BPPSA_USE(SET),
+    BPPSA_USE(PADDING),
     {.option = BPPSA_OPTION_SEQ_LEN, .help = "[1000, npy the files']"},
-    {.option = BPPSA_OPTION_BATCH},
+    BPPSA_USE(BATCH),
     {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows with the scan chunked [from T]"},
     BPPSA_USE(FORWARD_CHUNKS),
     BPPSA_USE(WARM_UP),
     BPPSA_USE(TOLERANCE),
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
-    {.option = BPPSA_OPTION_RIVALS},
-    {.option = BPPSA_OPTION_EARLIER},
-    {.option = BPPSA_OPTION_REPEATS},
-    {.option = BPPSA_OPTION_TIME_LIMIT},
+    BPPSA_USE(RIVALS),
+    BPPSA_USE(EARLIER),
+    BPPSA_USE(REPEATS),
+    BPPSA_USE(TIME_LIMIT),
     {.option = BPPSA_OPTION_SEED, .help = "of weights and data"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_DTYPE},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(DEVICE),
+    BPPSA_USE(DTYPE),
+    BPPSA_USE(THREADS),
     RESULT_USES};
 
 static const bppsa_option_use uses_ranks[] = {
     {.option = BPPSA_OPTION_MODEL, .fallback = "gru", .help = "the recurrent network, beside LeNet-5"},
-    {.option = BPPSA_OPTION_LAYERS},
-    {.option = BPPSA_OPTION_HIDDEN},
+    BPPSA_USE(LAYERS),
+    BPPSA_USE(HIDDEN),
     {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
     {.option = BPPSA_OPTION_INIT, .fallback = "orthogonal"},
     {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "259"},
@@ -201,13 +188,13 @@ static const bppsa_option_use uses_ranks[] = {
     {.option = BPPSA_OPTION_SPLIT, .fallback = "", .help = "time or batch: rows of this share alone [both]"},
     BPPSA_FORWARD_USES,
     {.option = BPPSA_OPTION_MICRO_BATCHES, .meaning = &bppsa_meaning_rank_micro_batches},
-    {.option = BPPSA_OPTION_TRANSPORT},
-    {.option = BPPSA_OPTION_TIMEOUT},
+    BPPSA_USE(TRANSPORT),
+    BPPSA_USE(TIMEOUT),
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
-    {.option = BPPSA_OPTION_REPEATS},
+    BPPSA_USE(REPEATS),
     {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_DTYPE},
+    BPPSA_USE(DEVICE),
+    BPPSA_USE(DTYPE),
     {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
     RESULT_USES};
 

@@ -13,24 +13,22 @@ static const bppsa_option_use uses[] = {
      .meaning = &bppsa_meaning_any_model,
      .operand = true,
      .help = "lenet5, vgg11, rnn, gru, lstm or a network's file [lenet5]"},
-    {.option = BPPSA_OPTION_LAYERS},
-    {.option = BPPSA_OPTION_HIDDEN},
+    BPPSA_USE(LAYERS),
+    BPPSA_USE(HIDDEN),
     {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
     {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size, .fallback = "1", .help = "features of a step"},
     {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "SYSTEM.json", .help = "where the system file goes"},
     {.option = BPPSA_OPTION_RANKS, .fallback = "2", .help = "ranks that exchange messages; levels of 2, 4, .. are measured"},
-    {.option = BPPSA_OPTION_TRANSPORT},
+    BPPSA_USE(TRANSPORT),
     {.option = BPPSA_OPTION_DEVICE, .help = "cuda: of GPUs, only what they exchange, with --transport nccl"},
-    {.option = BPPSA_OPTION_TIMEOUT},
+    BPPSA_USE(TIMEOUT),
     {.option = BPPSA_OPTION_BATCH, .fallback = "16", .help = "samples that a rank computes at once"},
     {.option = BPPSA_OPTION_QUICK, .help = "fewer sizes and passes"},
     {.option = BPPSA_OPTION_SEED, .help = "of weights and inputs"},
     {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors, shared by the ranks]"},
     {.option = BPPSA_OPTION_SAVE_COSTS,
      .help = "what the layers, messages and sums cost, for schedule --costs and train --costs"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USES_END};
 
 static const char notes[] =
     "Measures the time of the model's layers, of messages and of collective operations by their sizes, and how much ranks slow "

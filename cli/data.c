@@ -56,12 +56,10 @@ static const bppsa_option_use bitstream_uses[] = {
     {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
     {.option = BPPSA_OPTION_SEED, .help = "of the data"},
     {.option = BPPSA_OPTION_DTYPE, .help = "type of the sequences"},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(THREADS),
     {.option = BPPSA_OPTION_OUT_X, .required = true},
     {.option = BPPSA_OPTION_OUT_Y, .required = true},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USES_END};
 
 static bppsa_status run_bitstream(bppsa_cli *cli) {
   return convert(cli, "bitstream");
@@ -82,12 +80,10 @@ static const bppsa_option_use irmas_uses[] = {
     {.option = BPPSA_OPTION_PADDING, .help = "what lies beyond the ends: silence, or the mirror image"},
     {.option = BPPSA_OPTION_SEED, .help = "of the order of the samples"},
     {.option = BPPSA_OPTION_DTYPE, .help = "type of the features"},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(THREADS),
     {.option = BPPSA_OPTION_OUT_X, .required = true, .help = "where the features go, [N,T,I]"},
     {.option = BPPSA_OPTION_OUT_Y, .required = true},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USES_END};
 
 static const char irmas_notes[] =
     "Reads DIR/CLASS/NAME.wav, CLASS one of cel cla flu gac gel org pia sax tru vio voi (labels 0 .. 10); classes may be "
@@ -156,15 +152,13 @@ static bppsa_status write_folder(bppsa_cli *cli, const folder_set *set) {
 
 static const bppsa_option_use instruments_uses[] = {{.option = BPPSA_OPTION_FILES, .fallback = "1100"},
                                                     {.option = BPPSA_OPTION_SEED, .help = "of everything that varies"},
-                                                    {.option = BPPSA_OPTION_THREADS},
+                                                    BPPSA_USE(THREADS),
                                                     {.option = BPPSA_OPTION_OUT,
                                                      .metavar = "DIR",
                                                      .required = true,
                                                      .path = BPPSA_PATH_FOLDER,
                                                      .help = "where the folders of the classes go"},
-                                                    {.option = BPPSA_OPTION_JSON},
-                                                    {.option = BPPSA_OPTION_HELP},
-                                                    {.option = BPPSA_OPTION_COUNT}};
+                                                    BPPSA_USES_END};
 
 static const char instruments_notes[] =
     "Writes DIR/CLASS/CLASS_NUMBER.wav, 3 s each, stereo, 44100 Hz, 16 bits (529 kB): short phrases by eleven synthetic timbres "
@@ -191,18 +185,16 @@ const bppsa_command bppsa_command_data_instruments = {.verb = "data",
                                                       .run = run_instruments};
 
 static const bppsa_option_use cifar10_uses[] = {
-    {.option = BPPSA_OPTION_SYNTHETIC},
+    BPPSA_USE(SYNTHETIC),
     {.option = BPPSA_OPTION_SAMPLES, .fallback = "10000", .help = "images to train on; a fifth as many more are held out"},
     {.option = BPPSA_OPTION_SEED, .help = "of the images"},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(THREADS),
     {.option = BPPSA_OPTION_OUT,
      .metavar = "DIR",
      .required = true,
      .path = BPPSA_PATH_FOLDER,
      .help = "where data_batch_1.bin .. test_batch.bin go"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USES_END};
 
 static const char cifar10_notes[] =
     "CIFAR-10 itself needs no conversion: unpack cifar-10-binary.tar.gz and name its directory, train "

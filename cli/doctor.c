@@ -2,8 +2,7 @@
 #include "calibrate/doctor.h"
 #include "cli/setup.h"
 
-static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {.option = BPPSA_OPTION_COUNT}};
+static const bppsa_option_use uses[] = {BPPSA_USES_END};
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_doctor doctor;

@@ -9,20 +9,14 @@
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL},                                            \
-        {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, {.option = BPPSA_OPTION_IGNORE_LABEL},              \
-        {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                           \
-        {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                                                      \
-        {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size}, {.option = BPPSA_OPTION_BATCH},                    \
-        {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_LENGTHS},                                                   \
-        {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_DEVICE},               \
-        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
-        {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, {.option = BPPSA_OPTION_STATES},                     \
-        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
-      .option = BPPSA_OPTION_COUNT                                                                                               \
-    }                                                                                                                            \
+    {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""}, only BPPSA_USE(NO_BIAS),   \
+        BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL),  \
+        BPPSA_USE(DATA), BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN),                             \
+        {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size}, BPPSA_USE(BATCH), BPPSA_USE(VALIDATION),           \
+        BPPSA_USE(LENGTHS), {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES, BPPSA_USE(DEVICE),         \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                                    \
+        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, BPPSA_USE(PREFIX),                                                   \
+        {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, BPPSA_USE(STATES), BPPSA_USES_END                    \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"
@@ -30,22 +24,20 @@
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
-    {.option = BPPSA_OPTION_IGNORE_LABEL},
+    BPPSA_USE(IGNORE_LABEL),
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
     {.option = BPPSA_OPTION_SAMPLES, .help = "images in front of those held out"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
     {.option = BPPSA_OPTION_VALIDATION, .help = BPPSA_IMAGES_VALIDATION_HELP},
-    {.option = BPPSA_OPTION_DEVICE},
+    BPPSA_USE(DEVICE),
     {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(THREADS),
     BPPSA_RANKS_USES,
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},
-    {.option = BPPSA_OPTION_PREFIX},
+    BPPSA_USE(PREFIX),
     {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP},
-    {.option = BPPSA_OPTION_STATES},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USE(STATES),
+    BPPSA_USES_END};
 
 static bppsa_status prepare(const bppsa_cli *cli, bppsa_eval_run *e) {
   bppsa_objective objective;

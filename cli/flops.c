@@ -8,24 +8,22 @@
 #include "cli/setup_flops.h"
 
 static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_PRUNE},
+    BPPSA_USE(PRUNE),
     {.option = BPPSA_OPTION_METHOD, .help = "of pruning, see bppsa prune"},
     {.option = BPPSA_OPTION_SEED, .help = "of the weights, PyTorch's initialisation, and of an image where none is given"},
     {.option = BPPSA_OPTION_PATTERN, .meaning = &bppsa_meaning_flops_pattern},
     {.option = BPPSA_OPTION_UP_LEVELS, .meaning = &bppsa_meaning_levels_or_auto},
     {.option = BPPSA_OPTION_INPUT_GRAD, .help = "list the step to the input's gradient too"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "1", .help = "samples whose products are held"},
-    {.option = BPPSA_OPTION_DTYPE},
+    BPPSA_USE(DTYPE),
     {.option = BPPSA_OPTION_WEIGHTS, .help = "weights instead of random ones; those that are 0 are left out"},
     {.option = BPPSA_OPTION_INPUT, .help = "images [B,C,H,W] whose values are counted, the mean over them"},
     {.option = BPPSA_OPTION_LABELS, .help = "int64 labels [B]: the seed is dense whatever they are"},
     {.option = BPPSA_OPTION_MEMORY_LIMIT,
      .help = "of patterns, and of held products: auto takes fewer levels, a given number is refused"},
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_PRUNED_MASK_HELP},
-    {.option = BPPSA_OPTION_SVG},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USE(SVG),
+    BPPSA_USES_END};
 
 static const char notes[] =
     "Three kinds of patterns. Without --prune and --weights every weight counts, by the operators' "
@@ -42,16 +40,8 @@ static const char notes[] =
     "BP. docs/flops.md has\n"
     "the derivation.\n";
 
-static bppsa_status render(const bppsa_cli *cli, const bppsa_flops *flops, bppsa_text *shown) {
-  if (cli->to.json) {
-    return bppsa_json_render(bppsa_flops_json(flops), &shown->text);
-  }
-  bppsa_flops_text(flops, shown);
-  return bppsa_text_check(shown);
-}
-
 static bppsa_status run(bppsa_cli *cli) {
-  return bppsa_setup_flops_run(cli, render);
+  return bppsa_setup_flops_run(cli, bppsa_flops_json, bppsa_flops_text);
 }
 
 #define FLOPS(id, name, what, words)                                                                                             \

@@ -6,19 +6,13 @@
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_NO_BIAS}, {.option = BPPSA_OPTION_BIDIRECTIONAL},                                            \
-        {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, {.option = BPPSA_OPTION_IGNORE_LABEL},              \
-        BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},         \
-        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE},                         \
-        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
+    {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""}, only BPPSA_USE(NO_BIAS),   \
+        BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL),  \
+        BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(PLAN), \
+        BPPSA_USE(DEVICE), {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                 \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
-        {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS},      \
-        {.option = BPPSA_OPTION_GRAD_OUTPUT}, {.option = BPPSA_OPTION_LENGTHS}, {.option = BPPSA_OPTION_H0},                     \
-        {.option = BPPSA_OPTION_C0}, {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON},              \
-        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
-      .option = BPPSA_OPTION_COUNT                                                                                               \
-    }                                                                                                                            \
+        BPPSA_USE(PREFIX), {.option = BPPSA_OPTION_INPUT, .required = true}, BPPSA_USE(LABELS), BPPSA_USE(GRAD_OUTPUT),          \
+        BPPSA_USE(LENGTHS), BPPSA_USE(H0), BPPSA_USE(C0), {.option = BPPSA_OPTION_OUT, .required = true}, BPPSA_USES_END         \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"
@@ -26,26 +20,24 @@
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
-    {.option = BPPSA_OPTION_IGNORE_LABEL},
+    BPPSA_USE(IGNORE_LABEL),
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
-    {.option = BPPSA_OPTION_BACKWARD},
-    {.option = BPPSA_OPTION_ALGORITHM},
-    {.option = BPPSA_OPTION_UP_LEVELS},
-    {.option = BPPSA_OPTION_PLAN},
-    {.option = BPPSA_OPTION_WEIGHT_GRADIENTS},
-    {.option = BPPSA_OPTION_DEVICE},
+    BPPSA_USE(BACKWARD),
+    BPPSA_USE(ALGORITHM),
+    BPPSA_USE(UP_LEVELS),
+    BPPSA_USE(PLAN),
+    BPPSA_USE(WEIGHT_GRADIENTS),
+    BPPSA_USE(DEVICE),
     {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
-    {.option = BPPSA_OPTION_THREADS},
+    BPPSA_USE(THREADS),
     BPPSA_RANKS_USES,
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},
-    {.option = BPPSA_OPTION_PREFIX},
+    BPPSA_USE(PREFIX),
     {.option = BPPSA_OPTION_INPUT, .required = true, .help = "input [B,C,H,W]"},
     {.option = BPPSA_OPTION_LABELS, .required = true, .help = "int64 labels [B]; with --loss mse or bce reals [B,C]"},
     {.option = BPPSA_OPTION_OUT, .required = true},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USES_END};
 
 /* Either labels and a loss, or the gradient of the states. */
 static bppsa_status check_labels(const bppsa_cli *cli) {

@@ -8,39 +8,25 @@
 
 #define COMMON                                                                                                                   \
   {.option = BPPSA_OPTION_OUT, .metavar = "J.npz|J.mtx", .help = "where the matrix goes: SciPy's sparse NPZ, or Matrix Market"}, \
-      {.option = BPPSA_OPTION_SPY}, {.option = BPPSA_OPTION_DEVICE, .help = "where the values are computed"},                    \
-      {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS}, {.option = BPPSA_OPTION_JSON},                           \
-      {.option = BPPSA_OPTION_HELP}, {                                                                                           \
-    .option = BPPSA_OPTION_COUNT                                                                                                 \
-  }
+      BPPSA_USE(SPY), {.option = BPPSA_OPTION_DEVICE, .help = "where the values are computed"}, BPPSA_USE(DTYPE),                \
+      BPPSA_USE(THREADS), BPPSA_USES_END
 #define SHAPE                                                                                                                    \
-  {.option = BPPSA_OPTION_IN_SHAPE}, {                                                                                           \
+  BPPSA_USE(IN_SHAPE), {                                                                                                         \
     .option = BPPSA_OPTION_INPUT, .help = "the input [C,H,W]: its shape, and the values that depend on it"                       \
   }
 #define WINDOW                                                                                                                   \
-  {.option = BPPSA_OPTION_KERNEL}, {.option = BPPSA_OPTION_STRIDE}, {                                                            \
+  BPPSA_USE(KERNEL), BPPSA_USE(STRIDE), {                                                                                        \
     .option = BPPSA_OPTION_PADDING, .meaning = &bppsa_meaning_pixels                                                             \
   }
-#define WEIGHTS(help_text)                                                                                                       \
-  {.option = BPPSA_OPTION_WEIGHTS, .metavar = "F.npy", .help = help_text}, {                                                     \
-    .option = BPPSA_OPTION_MASK                                                                                                  \
-  }
+#define WEIGHTS(help_text) {.option = BPPSA_OPTION_WEIGHTS, .metavar = "F.npy", .help = help_text}, BPPSA_USE(MASK)
 
-static const bppsa_option_use uses_conv[] = {SHAPE,
-                                             {.option = BPPSA_OPTION_OUT_CHANNELS},
-                                             WINDOW,
-                                             {.option = BPPSA_OPTION_DILATION},
-                                             {.option = BPPSA_OPTION_GROUPS},
-                                             WEIGHTS("[Co,Ci/G,kh,kw]"),
-                                             COMMON};
-static const bppsa_option_use uses_linear[] = {SHAPE, {.option = BPPSA_OPTION_OUT_CHANNELS}, WEIGHTS("[Co,C*H*W]"), COMMON};
+static const bppsa_option_use uses_conv[] = {
+    SHAPE, BPPSA_USE(OUT_CHANNELS), WINDOW, BPPSA_USE(DILATION), BPPSA_USE(GROUPS), WEIGHTS("[Co,Ci/G,kh,kw]"), COMMON};
+static const bppsa_option_use uses_linear[] = {SHAPE, BPPSA_USE(OUT_CHANNELS), WEIGHTS("[Co,C*H*W]"), COMMON};
 static const bppsa_option_use uses_plain[] = {SHAPE, COMMON};
-static const bppsa_option_use uses_leaky[] = {SHAPE, {.option = BPPSA_OPTION_SLOPE}, COMMON};
-static const bppsa_option_use uses_max[] = {
-    SHAPE, WINDOW, {.option = BPPSA_OPTION_DILATION}, {.option = BPPSA_OPTION_CEIL_MODE}, {.option = BPPSA_OPTION_PATTERN},
-    COMMON};
-static const bppsa_option_use uses_average[] = {
-    SHAPE, WINDOW, {.option = BPPSA_OPTION_CEIL_MODE}, {.option = BPPSA_OPTION_EXCLUDE_PAD}, COMMON};
+static const bppsa_option_use uses_leaky[] = {SHAPE, BPPSA_USE(SLOPE), COMMON};
+static const bppsa_option_use uses_max[] = {SHAPE, WINDOW, BPPSA_USE(DILATION), BPPSA_USE(CEIL_MODE), BPPSA_USE(PATTERN), COMMON};
+static const bppsa_option_use uses_average[] = {SHAPE, WINDOW, BPPSA_USE(CEIL_MODE), BPPSA_USE(EXCLUDE_PAD), COMMON};
 #define STEP(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},                                                                          \

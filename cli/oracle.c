@@ -10,25 +10,23 @@
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_MODEL, .meaning = &bppsa_meaning_any_model, .operand = true},
     {.option = BPPSA_OPTION_SYSTEM, .operand = true},
-    {.option = BPPSA_OPTION_STRATEGY},
-    {.option = BPPSA_OPTION_PROCESSORS},
+    BPPSA_USE(STRATEGY),
+    BPPSA_USE(PROCESSORS),
     {.option = BPPSA_OPTION_BATCH,
      .fallback = "32",
      .help = "samples of a mini-batch, for each processor or (--scaling) for all"},
     {.option = BPPSA_OPTION_SAMPLES, .fallback = "", .help = "of an epoch [the model's]"},
-    {.option = BPPSA_OPTION_SCALING},
+    BPPSA_USE(SCALING),
     {.option = BPPSA_OPTION_MICRO_BATCHES, .fallback = "", .metavar = "S", .help = "of pipelines [4 a stage]"},
     {.option = BPPSA_OPTION_CHUNKS, .meaning = &bppsa_meaning_stage_chunks},
-    {.option = BPPSA_OPTION_GROUP_SIZE},
-    {.option = BPPSA_OPTION_COLLECTIVE},
+    BPPSA_USE(GROUP_SIZE),
+    BPPSA_USE(COLLECTIVE),
     {.option = BPPSA_OPTION_DTYPE, .help = "of activations and weights"},
-    {.option = BPPSA_OPTION_PLOT},
-    {.option = BPPSA_OPTION_SAVE_MODEL},
-    {.option = BPPSA_OPTION_SAVE_SYSTEM},
+    BPPSA_USE(PLOT),
+    BPPSA_USE(SAVE_MODEL),
+    BPPSA_USE(SAVE_SYSTEM),
     {.option = BPPSA_OPTION_LIST, .help = "names of models, systems and strategies"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USES_END};
 
 static const char notes[] =
     "Times are of an epoch. They are projections: a layer's time is measured where the model's file says so, otherwise it\n"

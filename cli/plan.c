@@ -9,37 +9,31 @@
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, {.option = BPPSA_OPTION_BIDIRECTIONAL},                    \
-        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH}, \
-        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},                              \
-        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE},                    \
+    BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), BPPSA_USE(BIDIRECTIONAL), only BPPSA_USE(LOSS),                                        \
+        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, BPPSA_USE(BATCH), BPPSA_FORWARD_USES, BPPSA_USE(ALGORITHM),        \
+        BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(INPUT_GRAD), BPPSA_USE(DTYPE),                                        \
         {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"},                                  \
         {.option = BPPSA_OPTION_RANKS, .help = "show what each of P ranks holds and sends"},                                     \
-        {.option = BPPSA_OPTION_SPLIT, .fallback = "time"}, {.option = BPPSA_OPTION_SVG}, {.option = BPPSA_OPTION_JSON},         \
-        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
-      .option = BPPSA_OPTION_COUNT                                                                                               \
-    }                                                                                                                            \
+        {.option = BPPSA_OPTION_SPLIT, .fallback = "time"}, BPPSA_USE(SVG), BPPSA_USES_END                                       \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"
 
 /* The options of convolutional networks. Their plan is made over the patterns that hold for any input. */
 static const bppsa_option_use uses_cnn[] = {
-    {.option = BPPSA_OPTION_PRUNE},
+    BPPSA_USE(PRUNE),
     {.option = BPPSA_OPTION_METHOD, .help = "of pruning, see bppsa prune"},
     {.option = BPPSA_OPTION_SEED, .help = "of the weights that are pruned"},
     {.option = BPPSA_OPTION_WEIGHTS, .help = "weights instead of random ones; those that are 0 are left out"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
     {.option = BPPSA_OPTION_UP_LEVELS, .meaning = &bppsa_meaning_levels_or_auto},
-    {.option = BPPSA_OPTION_INPUT_GRAD},
-    {.option = BPPSA_OPTION_DTYPE},
+    BPPSA_USE(INPUT_GRAD),
+    BPPSA_USE(DTYPE),
     {.option = BPPSA_OPTION_MEMORY_LIMIT,
      .help = "of patterns, and of held products: auto takes fewer levels, a given number is refused"},
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_PRUNED_MASK_HELP},
-    {.option = BPPSA_OPTION_SVG},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    BPPSA_USE(SVG),
+    BPPSA_USES_END};
 
 static const char cnn_notes[] =
     "Nothing of a product's size is made unless weights are pruned: those are planned entry by entry. 0 up-levels are the "
@@ -112,16 +106,8 @@ static bppsa_status run(bppsa_cli *cli) {
 
 /* ---- convolutional networks ---- */
 
-static bppsa_status render_cnn(const bppsa_cli *cli, const bppsa_flops *flops, bppsa_text *shown) {
-  if (cli->to.json) {
-    return bppsa_json_render(bppsa_flops_plan_json(flops), &shown->text);
-  }
-  bppsa_flops_plan_text(flops, shown);
-  return bppsa_text_check(shown);
-}
-
 static bppsa_status run_cnn(bppsa_cli *cli) {
-  return bppsa_setup_flops_run(cli, render_cnn);
+  return bppsa_setup_flops_run(cli, bppsa_flops_plan_json, bppsa_flops_plan_text);
 }
 
 #define PLAN(id, name, what)                                                                                                     \

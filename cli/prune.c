@@ -4,15 +4,13 @@
 #include "networks/weight_list.h"
 
 static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_FRACTION, .required = true},
-                                        {.option = BPPSA_OPTION_METHOD},
+                                        BPPSA_USE(METHOD),
                                         {.option = BPPSA_OPTION_WEIGHTS, .required = true},
                                         {.option = BPPSA_OPTION_OUT,
                                          .metavar = "M.safetensors",
                                          .required = true,
                                          .help = "where the masks go, bool, by the weights' names"},
-                                        {.option = BPPSA_OPTION_JSON},
-                                        {.option = BPPSA_OPTION_HELP},
-                                        {.option = BPPSA_OPTION_COUNT}};
+                                        BPPSA_USES_END};
 
 static const char notes[] =
     "Every tensor NAME.weight with two extents or more is pruned by magnitude; biases stay.\n"

@@ -26,9 +26,7 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_SCHEME, .operand
                                         BPPSA_USE(CSV),
                                         BPPSA_USE(LIST),
                                         BPPSA_USE(COMPARE),
-                                        BPPSA_USE(JSON),
-                                        BPPSA_USE(HELP),
-                                        BPPSA_USE(COUNT)};
+                                        BPPSA_USES_END};
 
 static const char notes[] =
     "bppsa schedule --list names the schemes. Time is in the unit of the costs; M_a are the activations of one micro-batch on "

@@ -20,7 +20,7 @@
 
 /* The options that a cell with these functions has beyond the options of every cell (networks/cells.inc). */
 #define BPPSA_OPTIONS_TANH
-#define BPPSA_OPTIONS_TANH_OR_RELU {.option = BPPSA_OPTION_NONLINEARITY},
+#define BPPSA_OPTIONS_TANH_OR_RELU BPPSA_USE(NONLINEARITY),
 
 /* ---- networks ---- */
 

@@ -55,8 +55,8 @@ static bppsa_status draw(const bppsa_cli *cli, const bppsa_flops *flops) {
   return status;
 }
 
-bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
-                                   bppsa_status (*render)(const bppsa_cli *cli, const bppsa_flops *flops, bppsa_text *shown)) {
+bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, json_t *(*json)(const bppsa_flops *flops),
+                                   void (*text)(const bppsa_flops *flops, bppsa_text *shown)) {
   bppsa_flops_request request;
   bppsa_flops flops = {0};
   bppsa_text shown = {0};
@@ -67,7 +67,12 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
     bppsa_setup_note_larger(cli, BPPSA_OPTION_UP_LEVELS,
                             request.scan.algorithm == BPPSA_SCAN_BLELLOCH ? request.scan.up_levels : 0,
                             bppsa_scan_plan_config(flops.plan)->method.up_levels);
-    status = render(cli, &flops, &shown);
+    if (cli->to.json) {
+      status = bppsa_json_render(json(&flops), &shown.text);
+    } else {
+      text(&flops, &shown);
+      status = bppsa_text_check(&shown);
+    }
   }
   status = status == BPPSA_OK ? draw(cli, &flops) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;

@@ -7,8 +7,8 @@
 
 #define BPPSA_PRUNED_MASK_HELP "which weights stay, as prune writes it; the others stay out of the patterns"
 
-/* Runs a command that counts a network: checks its paths, counts, renders what is shown, draws --svg, and shows it. */
-bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
-                                   bppsa_status (*render)(const bppsa_cli *cli, const bppsa_flops *flops, bppsa_text *shown));
+/* Runs a command that counts a network: checks its paths, counts, draws --svg, and shows the result as JSON or as a text. */
+bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, json_t *(*json)(const bppsa_flops *flops),
+                                   void (*text)(const bppsa_flops *flops, bppsa_text *shown));
 
 #endif

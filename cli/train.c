@@ -27,7 +27,7 @@
       {.option = BPPSA_OPTION_RESUME,                                                                                            \
        .instead = "--checkpoint names the folder of the checkpoint, as in --checkpoint DIR "                                     \
                   "--resume"},                                                                                                   \
-      BPPSA_USE(JSON), BPPSA_USE(HELP), BPPSA_USE(COUNT)
+      BPPSA_USES_END
 
 #define CHUNKS_HELP "chunks of time; implies chunked [from T]; with --split interleaved stages of a worker [2]"
 /* The options of recurrent networks; `only` adds those of one cell. */

@@ -1,5 +1,4 @@
 /* Convolutional networks: configuration, parameters, masks, memory, the scan's plan. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cnn/choose.h"

@@ -72,7 +72,7 @@ struct bppsa_figure_page {
   const char *list; /* the list in that document: "rows" of a benchmark, or "parts" (keep_measurements.h) */
   const char *title, *heading;
   const char *intro; /* HTML below the heading; NULL: the machine, the verdict and the definition of its times */
-  const char *end;   /* HTML below the last figure */
+  const char *end;   /* HTML below the last figure, or NULL */
 };
 
 /* The pages, in the order in which they are made. */

@@ -137,6 +137,6 @@ bppsa_status bppsa_figures_add_page(const bppsa_figures *figures, const bppsa_fi
   for (int i = 0; i < count; ++i) {
     BPPSA_TRY(add_figure(figures, &rows[i], &contents[i], text));
   }
-  bppsa_text_add(text, "%s</body>\n</html>\n", page->end);
+  bppsa_text_add(text, "%s</body>\n</html>\n", page->end != NULL ? page->end : "");
   return bppsa_text_check(text);
 }

@@ -24,8 +24,7 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                    .title = "schedules",
                    .heading = "Schedules: the papers' timelines, computed",
                    .intro = "<p class=\"note\">Nothing here is measured: every picture and number comes from validated lists of "
-                            "operations, as bppsa schedule makes them. F = I = W = 1 unless a title says otherwise.</p>\n",
-                   .end = ""},
+                            "operations, as bppsa schedule makes them. F = I = W = 1 unless a title says otherwise.</p>\n"},
     [ORACLE] = {.run = "rnn",
                 .file = "oracle.html",
                 .title = "the oracle",
@@ -33,22 +32,19 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                 .intro =
                     "<p class=\"note\">Nothing here is measured: every number is a projection, as bppsa oracle makes it for the "
                     "paper's cluster of V100s, whose start-up times and efficiency are assumptions (docs/oracle.md). Published "
-                    "numbers are read from the paper's text; it prints those of its figures nowhere.</p>\n",
-                .end = ""},
+                    "numbers are read from the paper's text; it prints those of its figures nowhere.</p>\n"},
     [GRU] = {.run = "gru",
              .file = "index.html",
              .kept = "results.json",
              .list = "rows",
              .title = "tables and figures",
-             .heading = "Back-propagation as a parallel scan: the GRU's tables 3 and 6, figures 9 and 13",
-             .end = ""},
+             .heading = "Back-propagation as a parallel scan: the GRU's tables 3 and 6, figures 9 and 13"},
     [LSTM] = {.run = "lstm",
               .file = "index.html",
               .kept = "results.json",
               .list = "rows",
               .title = "tables and figures",
-              .heading = "Back-propagation as a parallel scan: the LSTM over the shapes of tables 4 and 5",
-              .end = ""},
+              .heading = "Back-propagation as a parallel scan: the LSTM over the shapes of tables 4 and 5"},
     [RANKS] = {.run = BPPSA_FIGURES_RANKS,
                .file = "index.html",
                .kept = "results.json",
@@ -57,8 +53,7 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                .heading = "Many ranks: time and memory of a rank",
                .intro =
                    "<p class=\"note\">From the rows of bench ranks, which results.json holds: one forward and one backward pass "
-                   "of a batch, by the slowest rank; docs/ranks.md derives the model. Rings are noisy rows.</p>\n",
-               .end = ""},
+                   "of a batch, by the slowest rank; docs/ranks.md derives the model. Rings are noisy rows.</p>\n"},
     [FORWARD] = {.run = BPPSA_FIGURES_FORWARD,
                  .file = "index.html",
                  .kept = "results.json",
@@ -66,8 +61,7 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                  .title = "forward passes",
                  .heading = "Forward passes in parallel over time",
                  .intro = "<p class=\"note\">From the rows of bench forward, and of the training and the backward passes that "
-                          "bench/scripts/forward.py adds; results.json holds them, docs/forward.md explains them.</p>\n",
-                 .end = ""},
+                          "bench/scripts/forward.py adds; results.json holds them, docs/forward.md explains them.</p>\n"},
     [STALENESS] = {.run = BPPSA_FIGURES_STALENESS,
                    .file = "index.html",
                    .kept = "results.json",
@@ -76,8 +70,7 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                    .heading = "Pipelines without a flush: old weights, and predicted ones",
                    .intro = "<p class=\"note\">From the rows of bench/scripts/spectrain.py, which results.json holds; "
                             "docs/schedules.md says what was trained. Updates are equally many, of equally many samples, for "
-                            "every scheme.</p>\n",
-                   .end = ""},
+                            "every scheme.</p>\n"},
     [OUT_OF_ORDER] =
         {.run = BPPSA_FIGURES_OUT_OF_ORDER,
          .file = "index.html",
@@ -87,16 +80,14 @@ const bppsa_figure_page bppsa_figure_pages[] = {
          .heading = "Weight gradients out of order, on processors",
          .intro = "<p class=\"note\">From the rows of bench/scripts/out_of_order.py, which results.json holds. A rank does "
                   "one thing at a time here: the ratios are what an order costs, not what it wins where streams and "
-                  "networks work side by side.</p>\n",
-         .end = ""},
+                  "networks work side by side.</p>\n"},
     [NETWORKS] = {.run = "cnn",
                   .file = "networks.html",
                   .kept = "networks.json",
                   .list = "parts",
                   .title = "convolutional networks",
                   .heading = "Convolutional networks: table 1, figures 5, 6 and 10",
-                  .intro = "",
-                  .end = ""},
+                  .intro = ""},
 };
 
 /* ---- figures ---- */

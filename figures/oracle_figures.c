@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "core/base/alloc.h"
 #include "figures/oracle_figures.h"
 #include "oracle/oracle.h"
 

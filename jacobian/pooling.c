@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/alloc.h"
 #include "core/compute/pool.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/kernels.h"

@@ -1,7 +1,6 @@
 #include "networks/masks.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/alloc.h"

@@ -1,7 +1,6 @@
 #include "networks/plan_cache.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"

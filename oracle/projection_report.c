@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/alloc.h"
 #include "core/base/decimal.h"
 #include "oracle/oracle.h"
 

@@ -1,6 +1,5 @@
 /* Spatial, and data + spatial: every axis of the images is cut, and borders are exchanged. ParaDL, equations 8 to 10. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

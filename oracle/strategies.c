@@ -2,7 +2,6 @@
 #include "oracle/strategies.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 void bppsa_oracle_compute(const bppsa_oracle_query *q, bppsa_oracle_row *row, double share, double update_share) {

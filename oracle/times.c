@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "core/base/text.h"
 #include "oracle/members.h"
 #include "oracle/system.h"
 

@@ -8,7 +8,6 @@
 #include "runs/flops.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -37,15 +37,7 @@ static bppsa_status add_span(bppsa_train_trace *t, const char *name, double star
   if (t->full) {
     return BPPSA_OK;
   }
-  if (t->span_count == t->span_room) {
-    const int64_t room = t->span_room < 64 ? 64 : 2 * t->span_room;
-    bppsa_timed_span *grown = bppsa_realloc(t->spans, (size_t)room * sizeof *grown);
-    if (grown == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    t->spans = grown;
-    t->span_room = room;
-  }
+  BPPSA_TRY(bppsa_grow(&t->spans, t->span_count, &t->span_room, sizeof *t->spans));
   t->spans[t->span_count++] = (bppsa_timed_span){name, start, now(t)};
   return BPPSA_OK;
 }

@@ -2,7 +2,6 @@
  * the level records, plan_auto.c makes the plan of `auto`. */
 #include "scan/plan.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -68,15 +68,7 @@ static bppsa_status add_transfer(connector *c, int32_t to) {
                       "expected fewer",
                       c->most_ops);
   }
-  if (c->count == c->room) {
-    const int64_t room = c->room < 64 ? 64 : 2 * c->room;
-    transfer *grown = bppsa_realloc(c->transfers, (size_t)room * sizeof *grown);
-    if (grown == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    c->transfers = grown;
-    c->room = room;
-  }
+  BPPSA_TRY(bppsa_grow(&c->transfers, c->count, &c->room, sizeof *c->transfers));
   c->transfers[c->count++] = (transfer){.to = to, .recv = -1};
   return BPPSA_OK;
 }

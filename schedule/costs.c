@@ -1,6 +1,5 @@
 /* Files of costs: {"samples": 8, "forward": 1, "weight_grad": [1, 2, ...], ..., "alpha": 0.1, "beta": 0.01, "profile": {...}}. */
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 

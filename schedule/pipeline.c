@@ -1,7 +1,6 @@
 /* Pipelines in one direction: naive model parallel, GPipe, DAPPLE, interleaved 1F1B, the asynchronous ones, ZB-H1; and GEMS. Each
  * generator writes a worker's operations in order; copies (width) do the same with their own micro-batches.
  */
-#include <string.h>
 
 #include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"

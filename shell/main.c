@@ -1,6 +1,5 @@
 /* generate DIRECTORY: writes bppsa.bash, _bppsa, bppsa.1 and a bppsa-VERB.1 for every verb into the directory. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "shell/shell.h"
 

@@ -1,6 +1,5 @@
 #include "terminal/table.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "core/base/decimal.h"

@@ -5,7 +5,6 @@
 #include "core/base/alloc.h"
 #include "core/compute/device_buffer.h"
 #include "core/compute/memory.h"
-#include "train/blocks.h"
 
 static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   const bppsa_dataset *dataset = b->dataset;

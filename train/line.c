@@ -1,7 +1,6 @@
 #include "train/line.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "core/base/decimal.h"
 

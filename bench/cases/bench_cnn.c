@@ -1,7 +1,6 @@
 /* `bench lenet5`, `bench vgg11`: a convolutional network's forward pass, sequential BP and the scan, verified and timed in one
  * run. On a GPU each of them is also timed as a CUDA graph, and BP also with the gradients of weights on a second stream. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "bench/cases/case.h"
@@ -13,7 +12,6 @@
 #include "core/compute/device_buffer.h"
 #include "core/compute/memory.h"
 #include "core/measure/residual.h"
-#include "jacobian/jacobian.h"
 #include "networks/masks.h"
 #include "scan/work.h"
 #include "terminal/machine.h"
@@ -452,13 +450,11 @@ static void release(bppsa_bench *bench) {
   }
 }
 
-static const char *const names[] = {"method", NULL};
-
 #define CASE(network)                                                                                                            \
   {                                                                                                                              \
     .name = network, .document = "cnn", .session = sizeof(session), .budget_s = 2, .quick_s = 0.2,                               \
-    .bound = BPPSA_RESIDUAL_BOUND, .memory_quarters = 2, .names = names, .columns = columns, .prepare = prepare,                 \
-    .head = print_head, .enter = enter, .put = put, .leave = leave, .release = release                                           \
+    .bound = BPPSA_RESIDUAL_BOUND, .memory_quarters = 2, .names = (const char *const[]){"method", NULL}, .columns = columns,     \
+    .prepare = prepare, .head = print_head, .enter = enter, .put = put, .leave = leave, .release = release                       \
   }
 
 const bppsa_bench_case bppsa_bench_case_lenet5 = CASE("lenet5"), bppsa_bench_case_vgg11 = CASE("vgg11");

@@ -557,14 +557,12 @@ static const char *note_beaten(const bppsa_bench_entrant *entrant, char *text, s
   return entrant->contender.beaten ? bppsa_table_qualifying_text(entrant->contender.qualifying[0], text, size) : NULL;
 }
 
-static const char *const left_out_names[] = {"init", "method", NULL};
-
 const bppsa_bench_case bppsa_bench_case_forward = {.name = "forward",
                                                    .session = sizeof(session),
                                                    .budget_s = 1,
                                                    .quick_s = 0.1,
                                                    .bound = 1 + 1e-9,
-                                                   .names = left_out_names,
+                                                   .names = (const char *const[]){"init", "method", NULL},
                                                    .columns = columns,
                                                    .prepare = prepare,
                                                    .put_members = put_versions,

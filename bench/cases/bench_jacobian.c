@@ -324,8 +324,6 @@ static void leave(bppsa_bench *bench) {
   *p = (session){0};
 }
 
-static const char *const names[] = {"operator", "phase", NULL};
-
 const bppsa_bench_case bppsa_bench_case_jacobian = {.name = "jacobian",
                                                     .session = sizeof(session),
                                                     .budget_s = 1,
@@ -333,7 +331,7 @@ const bppsa_bench_case bppsa_bench_case_jacobian = {.name = "jacobian",
                                                     .bound = TOLERANCE,
                                                     .memory_quarters = 3,
                                                     .limits = true,
-                                                    .names = names,
+                                                    .names = (const char *const[]){"operator", "phase", NULL},
                                                     .columns = columns,
                                                     .put_members = put_members,
                                                     .head = print_head,

@@ -1,7 +1,6 @@
 /* `bppsa bench mfcc`: one channel of three seconds to features, on one thread. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "audio/features.h"

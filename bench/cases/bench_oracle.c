@@ -271,14 +271,12 @@ static void release(bppsa_bench *bench) {
   }
 }
 
-static const char *const names[] = {"method", NULL};
-
 const bppsa_bench_case bppsa_bench_case_oracle = {.name = "oracle",
                                                   .session = sizeof(session),
                                                   .budget_s = 1,
                                                   .quick_s = 0.2,
                                                   .bound = BPPSA_RESIDUAL_BOUND,
-                                                  .names = names,
+                                                  .names = (const char *const[]){"method", NULL},
                                                   .columns = columns,
                                                   .prepare = prepare,
                                                   .put_members = put_members,

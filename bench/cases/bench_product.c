@@ -401,8 +401,6 @@ static void release(bppsa_bench *bench) {
   bppsa_product_chain_destroy(s->chain);
 }
 
-static const char *const names[] = {"case", "method", "phase", NULL};
-
 const bppsa_bench_case bppsa_bench_case_product = {.name = "product",
                                                    .session = sizeof(session),
                                                    .budget_s = 2,
@@ -410,7 +408,7 @@ const bppsa_bench_case bppsa_bench_case_product = {.name = "product",
                                                    .bound = BPPSA_RESIDUAL_BOUND,
                                                    .memory_quarters = 1,
                                                    .limits = true,
-                                                   .names = names,
+                                                   .names = (const char *const[]){"case", "method", "phase", NULL},
                                                    .columns = columns,
                                                    .prepare = prepare,
                                                    .put_members = put_members,

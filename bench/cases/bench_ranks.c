@@ -466,14 +466,12 @@ static void release(bppsa_bench *bench) {
   bppsa_free(s->leads);
 }
 
-static const char *const names[] = {"network", "method", NULL};
-
 const bppsa_bench_case bppsa_bench_case_ranks = {.name = "ranks",
                                                  .session = sizeof(session),
                                                  .budget_s = 1,
                                                  .quick_s = 0.3,
                                                  .bound = BPPSA_RESIDUAL_BOUND,
-                                                 .names = names,
+                                                 .names = (const char *const[]){"network", "method", NULL},
                                                  .columns = columns,
                                                  .prepare = prepare,
                                                  .put_members = put_members,

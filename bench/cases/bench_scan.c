@@ -287,8 +287,6 @@ static void release(bppsa_bench *bench) {
   bppsa_free(s->reference);
 }
 
-static const char *const names[] = {"method", NULL};
-
 const bppsa_bench_case bppsa_bench_case_scan = {.name = "scan",
                                                 .session = sizeof(session),
                                                 .budget_s = 2,
@@ -296,7 +294,7 @@ const bppsa_bench_case bppsa_bench_case_scan = {.name = "scan",
                                                 .bound = BPPSA_RESIDUAL_BOUND,
                                                 .memory_quarters = 2,
                                                 .limits = true,
-                                                .names = names,
+                                                .names = (const char *const[]){"method", NULL},
                                                 .columns = columns,
                                                 .prepare = prepare,
                                                 .head = print_head,

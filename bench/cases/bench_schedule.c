@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/alloc.h"
-#include "core/base/decimal.h"
 #include "core/compute/pool.h"
 #include "core/files/rescue.h"
 
@@ -404,14 +402,12 @@ static void release(bppsa_bench *bench) {
   }
 }
 
-static const char *const names[] = {"method", NULL};
-
 const bppsa_bench_case bppsa_bench_case_schedule = {.name = "schedule",
                                                     .session = sizeof(session),
                                                     .budget_s = 1,
                                                     .quick_s = 0.2,
                                                     .bound = 1e-16, /* smaller than any difference between two numbers */
-                                                    .names = names,
+                                                    .names = (const char *const[]){"method", NULL},
                                                     .columns = columns,
                                                     .prepare = prepare,
                                                     .put_members = put_members,

@@ -546,14 +546,12 @@ static bppsa_status print_below(bppsa_bench *bench) {
                                   s->init_name, s->reach, s->config.seq_len);
 }
 
-static const char *const left_out_names[] = {"init", "method", NULL};
-
 const bppsa_bench_case bppsa_bench_case_step = {.name = "step",
                                                 .session = sizeof(session),
                                                 .budget_s = 1,
                                                 .quick_s = 0.1,
                                                 .bound = BPPSA_RESIDUAL_BOUND,
-                                                .names = left_out_names,
+                                                .names = (const char *const[]){"init", "method", NULL},
                                                 .columns = columns,
                                                 .prepare = prepare,
                                                 .put_members = put_versions,

@@ -13,7 +13,6 @@
 #include "core/base/decimal.h"
 #include "core/base/philox.h"
 #include "core/compute/pool.h"
-#include "terminal/machine.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 

@@ -1,6 +1,5 @@
 /* The rivals of `bench forward`: cuDNN's algorithms on a GPU, and the methods of --rivals. */
 #include <math.h>
-#include <string.h>
 
 #include "bench/cases/bench_forward.h"
 #include "core/base/alloc.h"

@@ -1,6 +1,5 @@
 /* Counts the FLOP and bytes of a point, and its gradients that are zero or subnormal. */
 #include <math.h>
-#include <string.h>
 
 #include "bench/cases/bench_rnn.h"
 #include "core/measure/residual.h"

@@ -6,7 +6,6 @@
 #include "core/base/clock.h"
 #include "core/compute/cudnn.h"
 #include "core/compute/memory.h"
-#include "train/objective.h"
 
 /* ---- rows ---- */
 

@@ -5,8 +5,6 @@
 
 #include "bench/cases/bench_rnn.h"
 
-#include "core/base/decimal.h"
-
 enum { LEAST_T = 100, LEAST_POINTS = 3, MOST_POINTS = 32 };
 
 /* The rows of one method; all numbers but the steps are logarithms to base 2. */

@@ -6,7 +6,6 @@
 
 #include "bench/cases/bench_schedule.h"
 #include "core/base/alloc.h"
-#include "core/base/clock.h"
 #include "core/base/text.h"
 #include "core/compute/pool.h"
 #include "distributed/pipeline/pipeline_train.h"

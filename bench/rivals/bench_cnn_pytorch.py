@@ -9,12 +9,11 @@ program's last one with PyTorch's rows added. Exits 77 where PyTorch is not inst
 """
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 
+import beside
 from noise import mark, timing
 
 try:
@@ -66,8 +65,7 @@ def main():
     net, x, seed = LeNet5(), torch.randn(o.batch, 3, 32, 32), torch.randn(o.batch, 10) / o.batch
     theirs, ours, document = {"forward": [], "backward": []}, {"forward": [], "bp": []}, None
     for _ in range(o.rounds):
-        command = [os.path.abspath(o.program), "bench", "lenet5", "--batch", str(o.batch), "--threads", str(o.threads), "--json"]
-        document = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        document = json.loads(beside.run(o, "bench", "lenet5", "--batch", o.batch, "--threads", o.threads, "--json"))
         for row in document["rows"]:
             if row["method"] in ours:
                 ours[row["method"]].append(row["median_s"])
@@ -90,9 +88,7 @@ def main():
                   f"{row['flops_of_unpruned_bp']:7.2f} times its FLOPs for the gradients between layers, "
                   f"planned in {1e3 * row['plan_s']:.0f} ms")
     if o.out:
-        with open(o.out, "w") as file:
-            json.dump(document, file)
-            file.write("\n")
+        beside.write(o.out, document)
     return 0
 
 

@@ -10,13 +10,11 @@ backward pass from the vector that is 1 at these outputs; a relative difference 
 the program's values on a planned pattern and of its full CSR; --out writes the program's document with rows of method
 "pytorch-columns" added. Needs PyTorch and exits 77 without it.
 """
-import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 
+import beside
 from noise import mark, timing
 
 try:
@@ -28,10 +26,7 @@ except ImportError as missing:
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", required=True, help="the bppsa program")
-    p.add_argument("--out", help="where the JSON document goes")
-    p.add_argument("--quick", action="store_true", help="a tenth of the program's time")
+    p = beside.parser(__doc__)
     p.add_argument("--threads", type=int, default=0, help="of both [all]")
     p.add_argument("--columns", type=int, default=400, help="columns to time [400]")
     return p.parse_args()
@@ -70,12 +65,8 @@ def main():
         torch.set_num_threads(o.threads)
     half = max(1, o.columns // 2)
     before = {name: measure(x, f, half) for name, (x, f) in cases().items()}
-    words = [os.path.abspath(o.program), "bench", "jacobian", "--json"] + (["--quick"] if o.quick else [])
-    words += ["--threads", str(o.threads)] if o.threads else []
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(done.returncode)
-    document = json.loads(done.stdout)
+    document = json.loads(beside.run(o, "bench", "jacobian", "--json", *(["--quick"] if o.quick else []),
+                                     *(["--threads", o.threads] if o.threads else [])))
     own = {(row["operator"], row["phase"]): row for row in document["rows"]}
     failed = False
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, autograd one column at a time\n")
@@ -96,9 +87,7 @@ def main():
         print(f"  {name:10}{count:8}{mark(row) + format(median, '.2f'):>10}{1e6 * median / count:16.1f}{over['values']:>14}"
               f"{over['csr']:>11}{difference:13.1e}{'  WRONG' if wrong else ''}")
     if o.out:
-        with open(o.out, "w", encoding="utf-8") as file:
-            json.dump(document, file)
-            file.write("\n")
+        beside.write(o.out, document)
     sys.exit(1 if failed else 0)
 
 

@@ -11,10 +11,8 @@ the file that `bppsa data instruments` writes first. The program's features of t
 of 1e-4 or more fails. Prints a table of milliseconds; --out writes the program's JSON document with rows of method "librosa"
 (dtype f64) and "librosa f32" added. Needs librosa and exits 77 without it; exits 1 when a row failed its check.
 """
-import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +20,7 @@ import wave
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[name] = "1"
+import beside
 from noise import mark, timing
 
 try:
@@ -36,10 +35,7 @@ TOLERANCE = 1e-4
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", required=True, help="the bppsa program")
-    p.add_argument("--out", help="where the JSON document goes")
-    p.add_argument("--quick", action="store_true", help="a tenth of the time")
+    p = beside.parser(__doc__, "a tenth of the time")
     p.add_argument("--padding", choices=["constant", "reflect"], default="constant", help="[constant]")
     p.add_argument("--repeats", type=int, help="timed repeats of every row [as a time budget allows, at least 4]")
     p.add_argument("--seed", type=int, default=0, help="of the sound [0]")
@@ -47,10 +43,7 @@ def parse():
 
 
 def run(o, *words):
-    done = subprocess.run([os.path.abspath(o.program)] + [str(word) for word in words], stdout=subprocess.PIPE, text=True)
-    if done.returncode not in (0, 1) or not done.stdout:
-        sys.exit(done.returncode or 1)
-    return done.stdout
+    return beside.run(o, *words, accepted=(0, 1))
 
 
 def features(y, which, padding):
@@ -131,9 +124,7 @@ def main():
             whole["rows"] = []
         whole["rows"] += rows
     if o.out:
-        with open(o.out + ".part", "w") as file:
-            json.dump(whole, file)
-            file.write("\n")
+        beside.write(o.out + ".part", whole)
         os.replace(o.out + ".part", o.out)
     if failed:
         print(f"{failed} rows failed their check")

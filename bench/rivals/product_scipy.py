@@ -10,14 +10,12 @@ float64 product of SciPy's: a relative difference of 1e-5 or more fails. Prints 
 speedup; --out writes the program's document with rows of method "scipy" and "pytorch" (phase "full") added. Needs SciPy and exits
 77 without it; PyTorch is left out where it is not installed.
 """
-import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
 
+from beside import parser, run, write
 from noise import mark, timing
 
 try:
@@ -36,19 +34,9 @@ CASES = {"A": ((128, 256, 256), 8, 0.03), "B": ((16, 16, 16), 16, 1), "B64": ((6
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", required=True, help="the bppsa program")
-    p.add_argument("--out", help="where the JSON document goes")
-    p.add_argument("--quick", action="store_true", help="a tenth of the program's time")
+    p = parser(__doc__)
     p.add_argument("--repeats", type=int, default=5, help="of every row [5]")
     return p.parse_args()
-
-
-def run(o, *words):
-    done = subprocess.run([os.path.abspath(o.program)] + [str(word) for word in words], stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(done.returncode)
-    return done.stdout
 
 
 def factor(o, folder, rng, channels, size, kept):
@@ -104,9 +92,7 @@ def main():
                       f"{1e3 * min(times):10.2f}{1e3 * max(times):10.2f}{mark(own[name]) + format(1e3 * program, '.2f'):>10}"
                       f"{noisy or format(median / program, '.1f'):>11}{difference:13.1e}")
     if o.out:
-        with open(o.out, "w", encoding="utf-8") as file:
-            json.dump(document, file)
-            file.write("\n")
+        write(o.out, document)
     sys.exit(1 if failed else 0)
 
 

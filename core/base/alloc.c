@@ -97,6 +97,22 @@ void *bppsa_realloc(void *pointer, size_t bytes) {
   return moved;
 }
 
+bppsa_status bppsa_grow(void *array, int64_t count, int64_t *room, size_t size) {
+  if (count < *room) {
+    return BPPSA_OK;
+  }
+  void *elements;
+  memcpy(&elements, array, sizeof elements);
+  const int64_t more = *room == 0 ? 64 : 2 * *room;
+  elements = bppsa_realloc(elements, (size_t)more * size);
+  if (elements == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memcpy(array, &elements, sizeof elements);
+  *room = more;
+  return BPPSA_OK;
+}
+
 char *bppsa_strdup(const char *text) {
   const size_t bytes = strlen(text) + 1;
   char *copy = bppsa_alloc(bytes);

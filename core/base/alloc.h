@@ -28,6 +28,10 @@ void *bppsa_calloc(int64_t count, size_t size);
 /* Resizes (contents kept up to the smaller size); NULL on failure, and `pointer` is then still valid. */
 void *bppsa_realloc(void *pointer, size_t bytes);
 
+/* Makes room for one more element of `size` bytes behind `count`: a full array of *room elements grows, first to 64 elements, then
+ * to twice as many. `array` points to the pointer to the elements. ERR_MEMORY: the array is as it was. */
+bppsa_status bppsa_grow(void *array, int64_t count, int64_t *room, size_t size);
+
 /* A copy of the string, or NULL. */
 char *bppsa_strdup(const char *text);
 

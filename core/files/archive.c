@@ -1,6 +1,5 @@
 #include "core/files/archive.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 

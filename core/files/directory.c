@@ -23,15 +23,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static bppsa_status add_name(bppsa_directory *list, int64_t *capacity, const char *name) {
-  if (list->count == *capacity) {
-    const int64_t more = 2 * *capacity + 16;
-    char **names = bppsa_realloc(list->names, (size_t)more * sizeof *names);
-    if (names == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    list->names = names;
-    *capacity = more;
-  }
+  BPPSA_TRY(bppsa_grow(&list->names, list->count, capacity, sizeof *list->names));
   list->names[list->count] = bppsa_strdup(name);
   return list->names[list->count++] == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }

@@ -1,6 +1,5 @@
 /* One array of an archive, where an NPY file is expected. */
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/alloc.h"

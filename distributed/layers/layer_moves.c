@@ -1,7 +1,6 @@
 /* Sums over ranks, and moves between the boxes that ranks hold and those that their layers read. */
 #include <string.h>
 
-#include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/compute/accumulate.h"
 #include "distributed/layers/layer_split_internal.h"

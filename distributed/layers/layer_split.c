@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "distributed/layers/layer_split_internal.h"
 #include "train/optimizer.h"

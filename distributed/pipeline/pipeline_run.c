@@ -2,7 +2,6 @@
  * on between two passes. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"

@@ -157,15 +157,7 @@ static bppsa_status perform(pipeline_streams *s, const pipeline_call *c) {
 }
 
 static bppsa_status collect(pipeline_streams *s, const pipeline_call *call) {
-  if (s->call_count == s->call_room) {
-    const int64_t room = s->call_room < 64 ? 64 : 2 * s->call_room;
-    pipeline_call *grown = bppsa_realloc(s->calls, (size_t)room * sizeof *grown);
-    if (grown == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    s->calls = grown;
-    s->call_room = room;
-  }
+  BPPSA_TRY(bppsa_grow(&s->calls, s->call_count, &s->call_room, sizeof *s->calls));
   s->calls[s->call_count++] = *call;
   return BPPSA_OK;
 }
@@ -273,15 +265,7 @@ bppsa_status bppsa_pipeline_worker_reached(pipeline_streams *s, int64_t worker, 
 /* ---- promises ---- */
 
 bppsa_status bppsa_pipeline_promise(pipeline_streams *s, const pipeline_due *due) {
-  if (s->due_count == s->due_room) {
-    const int64_t room = s->due_room < 16 ? 16 : 2 * s->due_room;
-    pipeline_due *grown = bppsa_realloc(s->due, (size_t)room * sizeof *grown);
-    if (grown == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    s->due = grown;
-    s->due_room = room;
-  }
+  BPPSA_TRY(bppsa_grow(&s->due, s->due_count, &s->due_room, sizeof *s->due));
   s->due[s->due_count++] = *due;
   return BPPSA_OK;
 }

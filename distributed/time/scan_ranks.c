@@ -1,8 +1,6 @@
 /* The scan over ranks: agreement between the ranks, and what each of them holds. */
 #include "distributed/time/scan_ranks.h"
 
-#include <string.h>
-
 #include "core/base/alloc.h"
 #include "core/base/cut.h"
 #include "core/compute/memory.h"

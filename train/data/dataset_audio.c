@@ -53,15 +53,7 @@ static bppsa_status add_file(audio_dataset *self, const char *directory, const c
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: more than %lld WAV files, expected at most that", directory,
                       (long long)BPPSA_MAX_SAMPLES);
   }
-  if (self->base.samples == self->capacity) {
-    const int64_t capacity = 2 * self->capacity + 64;
-    audio_file *files = bppsa_realloc(self->files, (size_t)capacity * sizeof *files);
-    if (files == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    self->files = files;
-    self->capacity = capacity;
-  }
+  BPPSA_TRY(bppsa_grow(&self->files, self->base.samples, &self->capacity, sizeof *self->files));
   char *path = join(directory, name);
   if (path == NULL) {
     return BPPSA_ERR_MEMORY;

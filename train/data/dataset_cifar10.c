@@ -10,7 +10,6 @@
 #include "core/base/alloc.h"
 #include "core/compute/pool.h"
 #include "core/files/file.h"
-#include "train/blocks.h"
 #include "train/data/cifar10.h"
 #include "train/data/dataset_internal.h"
 

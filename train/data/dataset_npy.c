@@ -8,9 +8,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/number.h"
-#include "core/compute/pool.h"
 #include "core/files/npy.h"
-#include "train/blocks.h"
 #include "train/data/dataset_internal.h"
 #include "train/loss.h"
 

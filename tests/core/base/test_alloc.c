@@ -73,6 +73,28 @@ static void realloc_keeps_contents(void **state) {
   assert_int_equal(bppsa_alloc_live(), blocks);
 }
 
+static void grows_when_full(void **state) {
+  (void)state;
+  const int64_t blocks = bppsa_alloc_live();
+  int32_t *numbers = NULL;
+  int64_t room = 0;
+  for (int32_t i = 0; i < 129; ++i) {
+    assert_int_equal(bppsa_grow(&numbers, i, &room, sizeof *numbers), BPPSA_OK);
+    assert_true(room > i);
+    numbers[i] = i;
+  }
+  assert_int_equal(room, 256);
+  bppsa_alloc_fail_at(1);
+  assert_int_equal(bppsa_grow(&numbers, 256, &room, sizeof *numbers), BPPSA_ERR_MEMORY);
+  bppsa_alloc_fail_at(0);
+  assert_int_equal(room, 256);
+  for (int32_t i = 0; i < 129; ++i) {
+    assert_int_equal(numbers[i], i);
+  }
+  bppsa_free(numbers);
+  assert_int_equal(bppsa_alloc_live(), blocks);
+}
+
 static void strdup_copies(void **state) {
   (void)state;
   const char original[] = "some text";
@@ -189,6 +211,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(aligned_and_counted),
                                      cmocka_unit_test(calloc_is_zero_and_checked),
                                      cmocka_unit_test(realloc_keeps_contents),
+                                     cmocka_unit_test(grows_when_full),
                                      cmocka_unit_test(strdup_copies),
                                      cmocka_unit_test(products),
                                      cmocka_unit_test(injection),
