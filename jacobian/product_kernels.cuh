@@ -106,6 +106,61 @@ struct alignas(16) product_reach {
   int64_t b, pair;
 };
 
+/* Reads what a round adds: the values of the entries that a points to, how many pairs each has, and the thread's first pairs of
+ * each. left: entries that are left in the row. */
+template <typename real, typename slot_type, int AHEAD, int PAIRS, int SAMPLES>
+__device__ __forceinline__ void
+product_slots_fetch(const product_reach (&link)[AHEAD + 1], const slot_type *slots, const real *const (&a)[SAMPLES],
+                    const real *const (&b)[SAMPLES], int left, int me, int threads, real (&factor)[AHEAD][SAMPLES],
+                    real (&term)[AHEAD][PAIRS][SAMPLES], int32_t (&slot)[AHEAD][PAIRS], int (&pairs)[AHEAD]) {
+  BPPSA_UNROLL
+  for (int e = 0; e < AHEAD; ++e) {
+    const slot_type *to = launch_kept(slots + link[e].pair);
+    const real *terms[SAMPLES];
+    pairs[e] = e < left ? (int)(link[e + 1].pair - link[e].pair) : 0;
+    BPPSA_UNROLL
+    for (int s = 0; s < SAMPLES; ++s) {
+      terms[s] = launch_kept(b[s] + link[e].b);
+      factor[e][s] = e < left ? a[s][e] : 0;
+    }
+    BPPSA_UNROLL
+    for (int v = 0; v < PAIRS; ++v) { /* a thread that has no pair reads another's */
+      const unsigned j = (unsigned)max(min(me + v * threads, pairs[e] - 1), 0);
+      slot[e][v] = (int32_t)to[j];
+      BPPSA_UNROLL
+      for (int s = 0; s < SAMPLES; ++s) {
+        term[e][v][s] = terms[s][j];
+      }
+    }
+  }
+}
+
+/* Adds a thread's first pairs of an entry to the row's sums. The slots differ: all are read before the first is written. */
+template <typename real, int PAIRS, int SAMPLES>
+__device__ __forceinline__ void product_slots_add(const real (&factor)[SAMPLES], const real (&term)[PAIRS][SAMPLES],
+                                                  const int32_t (&slot)[PAIRS], int pairs, int me, int threads,
+                                                  real *const (&sums)[SAMPLES]) {
+  real sum[PAIRS][SAMPLES] = {};
+  BPPSA_UNROLL
+  for (int v = 0; v < PAIRS; ++v) {
+    BPPSA_UNROLL
+    for (int s = 0; s < SAMPLES; ++s) {
+      if (me + v * threads < pairs) {
+        sum[v][s] = sums[s][slot[v]];
+      }
+    }
+  }
+  BPPSA_UNROLL
+  for (int v = 0; v < PAIRS; ++v) {
+    BPPSA_UNROLL
+    for (int s = 0; s < SAMPLES; ++s) {
+      if (me + v * threads < pairs) {
+        sums[s][slot[v]] = sum[v][s] + product_rounded(factor[s], term[v][s]);
+      }
+    }
+  }
+}
+
 /* c[slot] += a b. A's entries come one after the other as on a CPU; the columns within one row of B differ, so its pairs are
  * added at once. A block computes SAMPLES samples of one row of C, so that a slot is read once for all of them; where fewer
  * samples are left, it computes the last one several times and writes it once.
@@ -150,26 +205,7 @@ __global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<produc
     real factor[AHEAD][SAMPLES], term[AHEAD][PAIRS][SAMPLES];
     int32_t slot[AHEAD][PAIRS];
     int pairs[AHEAD];
-    BPPSA_UNROLL
-    for (int e = 0; e < AHEAD; ++e) {
-      const slot_type *to = launch_kept(slots + link[e].pair);
-      const real *terms[SAMPLES];
-      pairs[e] = e < left ? (int)(link[e + 1].pair - link[e].pair) : 0;
-      BPPSA_UNROLL
-      for (int s = 0; s < SAMPLES; ++s) {
-        terms[s] = launch_kept(b[s] + link[e].b);
-        factor[e][s] = e < left ? a[s][e] : 0;
-      }
-      BPPSA_UNROLL
-      for (int v = 0; v < PAIRS; ++v) { /* a thread that has no pair reads another's */
-        const unsigned j = (unsigned)max(min(me + v * threads, pairs[e] - 1), 0);
-        slot[e][v] = (int32_t)to[j];
-        BPPSA_UNROLL
-        for (int s = 0; s < SAMPLES; ++s) {
-          term[e][v][s] = terms[s][j];
-        }
-      }
-    }
+    product_slots_fetch(link, slots, a, b, left, me, threads, factor, term, slot, pairs);
     links += AHEAD;
     link[0] = link[AHEAD];
     BPPSA_UNROLL
@@ -178,25 +214,7 @@ __global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<produc
     }
     BPPSA_UNROLL
     for (int e = 0; e < AHEAD; ++e) {
-      real sum[PAIRS][SAMPLES] = {};
-      BPPSA_UNROLL
-      for (int v = 0; v < PAIRS; ++v) { /* different slots: all are read before the first is written */
-        BPPSA_UNROLL
-        for (int s = 0; s < SAMPLES; ++s) {
-          if (me + v * threads < pairs[e]) {
-            sum[v][s] = sums[s][slot[e][v]];
-          }
-        }
-      }
-      BPPSA_UNROLL
-      for (int v = 0; v < PAIRS; ++v) {
-        BPPSA_UNROLL
-        for (int s = 0; s < SAMPLES; ++s) {
-          if (me + v * threads < pairs[e]) {
-            sums[s][slot[e][v]] = sum[v][s] + product_rounded(factor[e][s], term[e][v][s]);
-          }
-        }
-      }
+      product_slots_add(factor[e], term[e], slot[e], pairs[e], me, threads, sums);
       BPPSA_UNROLL_BY(1)
       for (int j = me + PAIRS * threads; j < pairs[e]; j += threads) {
         const product_reach it = links[e - AHEAD];
@@ -439,6 +457,22 @@ template <typename real> struct product_conv {
   real *c;
 };
 
+/* Writes a thread's sums of the tile that begins at row channel i0 and column channel j0 of a part, for entry q of S_C. */
+template <int TILE, typename real, int SIDE>
+__device__ __forceinline__ void product_put(const product_conv<real> &o, const product_place &place, int64_t part, int64_t q,
+                                            int64_t i0, int64_t j0, int64_t s, int me, const real (&sum)[SIDE][SIDE]) {
+  const int64_t finest = o.parts, ga = part * o.a_groups / finest, gb = part * o.b_groups / finest,
+                g = part * o.c_groups / finest;
+  const int64_t i = i0 + me / (TILE / SIDE) * SIDE, j = j0 + me % (TILE / SIDE) * SIDE, slot = q - place.start;
+  BPPSA_UNROLL
+  for (int n = 0; n < SIDE * SIDE; ++n) {
+    const int64_t r = ga * o.rows + i + n / SIDE, column = gb * o.columns - g * o.c_columns + j + n % SIDE;
+    if (i + n / SIDE < o.rows && j + n % SIDE < o.columns) {
+      o.c[s * o.nnz + o.c_columns * (r * o.s_nnz + place.start) + column * place.positions + slot] = sum[n / SIDE][n % SIDE];
+    }
+  }
+}
+
 /* C[r, x][c, z] = Σ over meetings and mid channels. A block computes a tile of row and column channels of one part, for one entry
  * of S_C. Blocks of the entries in a row of S_C follow each other, because their numbers are neighbours in C, so that halves of a
  * memory sector meet in the second-level cache. blocks (entry of S_C, tile of columns, tile of rows, part; samples) */
@@ -450,9 +484,7 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
   const launch_place here = launch_find(group);
   const product_conv<real> o = group.items[here.item];
   const int64_t across = (o.columns + TILE - 1) / TILE, down = (o.rows + TILE - 1) / TILE, s = here.unit;
-  int64_t block = here.x;
-  const int64_t q = block % o.place_count;
-  block /= o.place_count;
+  const int64_t q = here.x % o.place_count, block = here.x / o.place_count;
   const int64_t j0 = block % across * TILE, i0 = block / across % down * TILE, part = block / across / down;
   const product_place place = o.places[q];
   const uint32_t each = (uint32_t)o.depth, depth = (uint32_t)(o.places[q + 1].first - place.first) * each;
@@ -460,13 +492,9 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
   const real *a = o.left + s * o.left_stride, *b = o.right + s * o.right_stride;
   const int64_t m0 = part * o.depth;
   const product_meeting *meetings = o.meetings + place.first;
-  const int me = (int)threadIdx.x;
   uint32_t first = 0, within = 0; /* the meeting of the next stage, and the stage's first channel in it */
-  product_meeting meeting = {};   /* that meeting, read a stage ahead */
-  if (whole && depth > 0) {
-    meeting = meetings[0];
-  }
-  const int deep = me / TILE, side = me % TILE;
+  product_meeting meeting = whole && depth > 0 ? meetings[0] : product_meeting{}; /* that meeting, read a stage ahead */
+  const int me = (int)threadIdx.x, deep = me / TILE, side = me % TILE;
   const bool row = i0 + side < o.rows, column = j0 + side < o.columns;
   const real *from_a = launch_kept(a + i0 + side), *from_b = launch_kept(b + j0 + side);
   real sum[SIDE][SIDE] = {}, x[tile::EACH], y[tile::EACH];
@@ -516,16 +544,7 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
     tile::add(left, right, sum);
     __syncthreads();
   }
-  const int64_t finest = o.parts, ga = part * o.a_groups / finest, gb = part * o.b_groups / finest,
-                g = part * o.c_groups / finest;
-  const int64_t i = i0 + me / (TILE / SIDE) * SIDE, j = j0 + me % (TILE / SIDE) * SIDE, slot = q - place.start;
-  BPPSA_UNROLL
-  for (int n = 0; n < SIDE * SIDE; ++n) {
-    const int64_t r = ga * o.rows + i + n / SIDE, column = gb * o.columns - g * o.c_columns + j + n % SIDE;
-    if (i + n / SIDE < o.rows && j + n % SIDE < o.columns) {
-      o.c[s * o.nnz + o.c_columns * (r * o.s_nnz + place.start) + column * place.positions + slot] = sum[n / SIDE][n % SIDE];
-    }
-  }
+  product_put<TILE>(o, place, part, q, i0, j0, s, me, sum);
 }
 
 #endif

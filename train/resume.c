@@ -34,7 +34,6 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
   const bppsa_train_config *config = run->config;
   const bppsa_optimizer_config *o = &config->optimizer;
   const bppsa_dataset *data = run->dataset;
-  const bppsa_rate_config *rate = &run->rate;
   const struct {
     const char *key, *text; /* text NULL: one of the numbers */
     bool real;
@@ -64,12 +63,12 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"beta2", NULL, true, o->beta2, 0},
       {"epsilon", NULL, true, o->epsilon, 0},
       {"weight_decay", NULL, true, o->weight_decay, 0},
-      {"lr_schedule", bppsa_rate_name(rate->kind), false, 0, 0},
-      {"lr_step_size", NULL, false, 0, (uint64_t)rate->step_size},
-      {"lr_gamma", NULL, true, rate->gamma, 0},
-      {"lr_period", NULL, false, 0, (uint64_t)rate->period},
-      {"lr_min", NULL, true, rate->min, 0},
-      {"warmup", NULL, false, 0, (uint64_t)rate->warmup},
+      {"lr_schedule", bppsa_rate_name(run->rate.kind), false, 0, 0},
+      {"lr_step_size", NULL, false, 0, (uint64_t)run->rate.step_size},
+      {"lr_gamma", NULL, true, run->rate.gamma, 0},
+      {"lr_period", NULL, false, 0, (uint64_t)run->rate.period},
+      {"lr_min", NULL, true, run->rate.min, 0},
+      {"warmup", NULL, false, 0, (uint64_t)run->rate.warmup},
   };
   const int64_t n = (int64_t)(sizeof own / sizeof own[0]);
   run->fields = bppsa_calloc(config->field_count + n + 3, sizeof *run->fields);

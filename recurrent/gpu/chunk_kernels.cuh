@@ -162,10 +162,43 @@ __device__ __forceinline__ void transition_make(const cell<real> *mine, const re
   }
 }
 
+/* Writes the finished products of a warp's items. w: the block's shared memory; e, norms: of the thread's rows. */
+template <typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void transition_store(const chunk_arrays<real> &s, int64_t hidden, int64_t items, int64_t item,
+                                                 const real *w, const int32_t (&e)[V], const real (&norms)[V]) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  enum { Q = quad<real>::SIZE };
+  const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
+  const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
+  const bool active = place < shape::ITEMS && item < items;
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const int row = group * V + v;
+    if (active && row < hidden) {
+      s.exponents[item * hidden + row] = e[v];
+      s.norms[item * hidden + row] = norms[v];
+    }
+  }
+  __syncwarp();
+  const real *rows = w + shape::W_REALS + warp * WARP_LANES;
+  const int64_t first = item - place;                                      /* the first item of the warp */
+  for (int at = lane; at < shape::ITEMS * HP * HP / Q; at += WARP_LANES) { /* whole columns, four rows at once */
+    const int column = at / (HP / Q) % HP, its = at / (HP / Q * HP);
+    quad<real> part;
+    BPPSA_UNROLL
+    for (int l = 0; l < Q; ++l) {
+      const int row = at % (HP / Q) * Q + l;
+      part.v[l] = rows[(column * V + row % V) * CHUNK_THREADS + its * shape::GROUPS + row / V];
+    }
+    if (first + its < items) {
+      ((quad<real> *)s.products)[first * (HP * HP / Q) + at] = part;
+    }
+  }
+}
+
 template <typename real, template <typename> class cell, int HP, int V>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef transition_shape<real, cell, HP, V> shape;
-  enum { K = shape::K, Q = quad<real>::SIZE };
   BPPSA_SHARED(real, memory);
   real *w = launch_held(memory);
   const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
@@ -229,29 +262,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
       }
     }
   }
-  BPPSA_UNROLL
-  for (int v = 0; v < V; ++v) {
-    const int row = group * V + v;
-    if (active && row < hidden) {
-      s.exponents[item * hidden + row] = e[v];
-      s.norms[item * hidden + row] = norms[v];
-    }
-  }
-  __syncwarp();
-  const real *rows = w + shape::W_REALS + warp * WARP_LANES;
-  const int64_t first = item - place;                                      /* the first item of the warp */
-  for (int at = lane; at < shape::ITEMS * HP * HP / Q; at += WARP_LANES) { /* whole columns, four rows at once */
-    const int column = at / (HP / Q) % HP, its = at / (HP / Q * HP);
-    quad<real> part;
-    BPPSA_UNROLL
-    for (int l = 0; l < Q; ++l) {
-      const int row = at % (HP / Q) * Q + l;
-      part.v[l] = rows[(column * V + row % V) * CHUNK_THREADS + its * shape::GROUPS + row / V];
-    }
-    if (first + its < items) {
-      ((quad<real> *)s.products)[first * (HP * HP / Q) + at] = part;
-    }
-  }
+  transition_store<real, cell, HP, V>(s, hidden, items, item, w, e, norms);
 }
 
 /* ---- phase 2 ---- */
@@ -789,6 +800,23 @@ __device__ __forceinline__ void walk_put(const walk_lane<real, cell, HP, KIND> &
   }
 }
 
+/* Reads unit j's column of each W_k, and sets to 0 the deltas that no unit of the warp writes. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_weights(const real *w_hh, int64_t hidden, bool unit, int lane, int64_t j, real *delta,
+                                             walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES };
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      l->w[k][r] = r < hidden ? w_hh[(k * hidden + r) * hidden + j] : 0;
+    }
+    if (!unit && lane < HP) {
+      delta[k * HP + lane] = delta[(K + k) * HP + lane] = 0;
+    }
+  }
+}
+
 /* A warp walks through one chunk of one sample, with a unit in each lane; lanes beyond H repeat lane 0. The unit's column of each
  * W_k and the sums of its weight gradients are in registers. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals
  * for each warp; with sums at least a part for each warp. */
@@ -805,16 +833,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   const int64_t j = unit ? lane : 0, state = c.batch * hidden, row = (start - 1) * c.batch + b, past = row * hidden + j;
   real *delta = launch_held(shared + warp * 2 * K * HP);
   walk_lane<real, cell, HP, KIND> l = {};
-  BPPSA_UNROLL
-  for (int k = 0; k < K; ++k) {
-    BPPSA_UNROLL
-    for (int r = 0; r < HP; ++r) {
-      l.w[k][r] = r < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
-    }
-    if (!unit && lane < HP) {
-      delta[k * HP + lane] = delta[(K + k) * HP + lane] = 0;
-    }
-  }
+  walk_weights(c.w_hh, hidden, unit, lane, j, delta, &l);
   if (works) {
     l.unit = unit_place<real, cell>(c, past, j);
     l.state = state;

@@ -140,11 +140,39 @@ __device__ __forceinline__ void pair_rescale(real (&y)[V][HP], real *x, int32_t 
   }
 }
 
+/* Writes the finished products of a warp's items, as transition_store does. */
+template <typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void pair_store(const chunk_arrays<real> &s, int64_t hidden, int64_t items, int64_t item,
+                                           const real *w, const int32_t (&e)[V], const real (&norms)[V]) {
+  typedef pair_shape<real, cell, HP, V> shape;
+  enum { STATE = shape::STATE };
+  const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
+  const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
+  const bool active = place < shape::ITEMS && item < items;
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const int row = group * V + v, unit = row % HP;
+    if (active && row < STATE && unit < hidden) {
+      const int64_t to = (2 * item + row / HP) * hidden + unit;
+      s.exponents[to] = e[v];
+      s.norms[to] = norms[v];
+    }
+  }
+  __syncwarp();
+  const real *rows = w + shape::W_REALS + warp * WARP_LANES;
+  const int64_t first = item - place;                                        /* the first item of the warp */
+  for (int at = lane; at < shape::ITEMS * STATE * STATE; at += WARP_LANES) { /* whole rows */
+    const int column = at % STATE, row = at / STATE % STATE, its = at / (STATE * STATE);
+    if (first + its < items) {
+      s.products[first * STATE * STATE + at] = rows[(column * V + row % V) * CHUNK_THREADS + its * shape::GROUPS + row / V];
+    }
+  }
+}
+
 /* s.products: [links][b][2 HP][2 HP], row r the image of basis vector r; exponents and norms: [links][b][2 H]. shared: SHARED. */
 template <typename real, template <typename> class cell, int HP, int V>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_pair_transition(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef pair_shape<real, cell, HP, V> shape;
-  enum { STATE = shape::STATE };
   BPPSA_SHARED(real, memory);
   real *w = launch_held(memory);
   const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
@@ -205,24 +233,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_pair_transition
       }
     }
   }
-  BPPSA_UNROLL
-  for (int v = 0; v < V; ++v) {
-    const int row = group * V + v, unit = row % HP;
-    if (active && row < STATE && unit < hidden) {
-      const int64_t to = (2 * item + row / HP) * hidden + unit;
-      s.exponents[to] = e[v];
-      s.norms[to] = norms[v];
-    }
-  }
-  __syncwarp();
-  const real *rows = w + shape::W_REALS + warp * WARP_LANES;
-  const int64_t first = item - place;                                        /* the first item of the warp */
-  for (int at = lane; at < shape::ITEMS * STATE * STATE; at += WARP_LANES) { /* whole rows */
-    const int column = at % STATE, row = at / STATE % STATE, its = at / (STATE * STATE);
-    if (first + its < items) {
-      s.products[first * STATE * STATE + at] = rows[(column * V + row % V) * CHUNK_THREADS + its * shape::GROUPS + row / V];
-    }
-  }
+  pair_store<real, cell, HP, V>(s, hidden, items, item, w, e, norms);
 }
 
 /* ---- phase 2 ---- */
@@ -290,6 +301,31 @@ __device__ void pair_redo(const layer_arrays<real> &c, const chunk_arrays<real> 
   }
 }
 
+/* Adds up the parts of a link's result, by the first warp. g receives the sums and their exponent e, result the numbers that they
+ * stand for. Returns whether the product was useless. */
+template <typename real, int HP>
+__device__ __forceinline__ bool pair_sum(const real *sums, const pair_rows<real> &rows, const real (&scaled)[2],
+                                         const real (&offset)[2], int32_t e, bool unit, int lane, pair_value<real> *g,
+                                         real (&result)[2]) {
+  typedef pair_carry_shape<HP> shape;
+  real size = 0;
+  BPPSA_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    real all = offset[half];
+    BPPSA_UNROLL
+    for (int q = 0; q < shape::PARTS; ++q) {
+      all += sums[q * shape::STATE + half * HP + (lane < HP ? lane : 0)];
+    }
+    result[half] = unit ? scan_shifted(all, e) : 0;
+    g->v[half] = unit ? all : 0;
+    const real left =
+        (real)SCAN_CANCELLATION * scan_size(all) - (scan_size(scaled[half]) * rows.norm[half] + scan_size(offset[half]));
+    size += !unit ? (real)0 : isfinite(result[half]) ? left : -(real)INFINITY;
+  }
+  g->e = e;
+  return !(warp_sum(size) >= 0); /* true for NaN */
+}
+
 /* carried[p + 1] = carried[p] · product of chunk p + offset, one block for each sample. The first warp scales the gradient, all
  * warps multiply; then the first warp sums up, checks whether the product was useless, and redoes the chunk's steps if it was. */
 template <typename real, template <typename> class cell, int HP>
@@ -343,23 +379,8 @@ __global__ void __launch_bounds__(pair_carry_shape<HP>::THREADS)
     sums[part * STATE + j] = sum;
     __syncthreads();
     if (leads) {
-      real size = 0;
       real result[2];
-      BPPSA_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        real all = offset[half];
-        BPPSA_UNROLL
-        for (int q = 0; q < PARTS; ++q) {
-          all += sums[q * STATE + half * HP + (lane < HP ? lane : 0)];
-        }
-        result[half] = unit ? scan_shifted(all, e) : 0;
-        g.v[half] = unit ? all : 0;
-        const real left =
-            (real)SCAN_CANCELLATION * scan_size(all) - (scan_size(scaled[half]) * now.norm[half] + scan_size(offset[half]));
-        size += !unit ? (real)0 : isfinite(result[half]) ? left : -(real)INFINITY;
-      }
-      g.e = e;
-      if (!(warp_sum(size) >= 0)) { /* true for NaN */
+      if (pair_sum<real, HP>(sums, now, scaled, offset, e, unit, lane, &g, result)) {
         pair_redo<real, cell>(c, s, p, b, lane, sums + PARTS * STATE, v);
         g = pair_value_of(v, unit);
       } else {

@@ -423,6 +423,10 @@ static void test_refused(void **state) {
     assert_fails(2, cases[i].words, TRAIN " %s --log never.jsonl --checkpoint never", cases[i].options);
     assert_int_equal(count_files(), files);
   }
+}
+
+static void test_refused_beside_a_schedule(void **state) {
+  (void)state;
   assert_fails(
       2, "--forward speculative: given beside --split gpipe, whose layers compute step by step, expected sequential or auto",
       "train gru " SEQUENCES " --ranks 2 --split gpipe --forward speculative");
@@ -466,6 +470,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_written_by_hand, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_texts, enter_with_images, leave_directory),
       cmocka_unit_test_setup_teardown(test_explodes, enter_with_images, leave_directory),
-      cmocka_unit_test_setup_teardown(test_refused, enter_with_images, leave_directory)};
+      cmocka_unit_test_setup_teardown(test_refused, enter_with_images, leave_directory),
+      cmocka_unit_test_setup_teardown(test_refused_beside_a_schedule, enter_with_images, leave_directory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,37 @@ static void test_errors(void **state) {
 
 /* ---- masks in a network ---- */
 
+/* The masked model's gradients are the dense one's where a weight is kept, and 0 elsewhere. bytes: the weights' masks. */
+static void check_gradients(const bppsa_model *dense, const bppsa_model *masked, uint8_t *const *bytes) {
+  for (int64_t p = 0; p < dense->parameter_count; ++p) {
+    const bppsa_view *got = &masked->parameters[p].gradient, *expected = &dense->parameters[p].gradient;
+    double difference = 0, norm = 0;
+    for (int64_t k = 0; k < bppsa_view_count(got); ++k) {
+      const bool kept = p % 2 == 1 || bytes[p / 2][k] != 0;
+      const double reference = kept ? bppsa_view_get(expected, k) : 0, value = bppsa_view_get(got, k);
+      assert_true(kept || (value == 0 && bppsa_view_get(&masked->parameters[p].value, k) == 0));
+      difference = hypot(difference, value - reference);
+      norm = hypot(norm, reference);
+    }
+    assert_true(norm > 0 && difference < 1e-13 * norm);
+  }
+}
+
+/* Creates the network with a wrong mask of conv2. */
+static void check_bad_masks(const bppsa_cnn_network *network, const bppsa_cnn_config *config, bppsa_device *device,
+                            bppsa_named_view *mask) {
+  bppsa_model *model = NULL;
+  mask->view.shape[0] = 15;
+  assert_int_equal(bppsa_cnn_create(network, config, device, &model), BPPSA_ERR_SHAPE);
+  assert_message("mask 'conv2.weight': shape [15, 6, 5, 5], expected [16, 6, 5, 5]");
+  mask->view.shape[0] = 16;
+  mask->view.dtype = BPPSA_DTYPE_COUNT;
+  assert_int_equal(bppsa_cnn_create(network, config, device, &model), BPPSA_ERR_UNSUPPORTED);
+  mask->name = "conv7.weight";
+  assert_int_equal(bppsa_cnn_create(network, config, device, &model), BPPSA_ERR_ARGUMENT);
+  assert_message("mask 'conv7.weight': no weight of the network");
+}
+
 /* A masked model is the dense model with those weights at 0, and its gradient there is 0; by BP and by every scan. One filter
  * keeps nothing. */
 static void test_masked_models(void **state) {
@@ -190,30 +221,10 @@ static void test_masked_models(void **state) {
     assert_int_equal(masked->ops->forward(masked, &x_view, NULL, &masked_logits), BPPSA_OK);
     assert_memory_equal(masked_logits.data, logits.data, BATCH * 10 * sizeof(double));
     assert_int_equal(masked->ops->backward(masked, &seed_view), BPPSA_OK);
-    for (int64_t p = 0; p < dense->parameter_count; ++p) {
-      const bppsa_view *got = &masked->parameters[p].gradient, *expected = &dense->parameters[p].gradient;
-      double difference = 0, norm = 0;
-      for (int64_t k = 0; k < bppsa_view_count(got); ++k) {
-        const bool kept = p % 2 == 1 || bytes[p / 2][k] != 0;
-        const double reference = kept ? bppsa_view_get(expected, k) : 0, value = bppsa_view_get(got, k);
-        assert_true(kept || (value == 0 && bppsa_view_get(&masked->parameters[p].value, k) == 0));
-        difference = hypot(difference, value - reference);
-        norm = hypot(norm, reference);
-      }
-      assert_true(norm > 0 && difference < 1e-13 * norm);
-    }
+    check_gradients(dense, masked, bytes);
     bppsa_model_destroy(masked);
   }
-  masks[1].view.shape[0] = 15;
-  bppsa_model *model = NULL;
-  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_SHAPE);
-  assert_message("mask 'conv2.weight': shape [15, 6, 5, 5], expected [16, 6, 5, 5]");
-  masks[1].view.shape[0] = 16;
-  masks[1].view.dtype = BPPSA_DTYPE_COUNT;
-  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
-  masks[1].name = "conv7.weight";
-  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_ARGUMENT);
-  assert_message("mask 'conv7.weight': no weight of the network");
+  check_bad_masks(&network, &config, device, &masks[1]);
   for (int i = 0; i < WEIGHTS; ++i) {
     bppsa_free(bytes[i]);
   }

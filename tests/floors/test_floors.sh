@@ -69,6 +69,10 @@ printf 'void f(void) {\n  snprintf(t, 9, "%%.0f %%ld", x);\n  bppsa_print(t, 9, 
 printf 'void f(void) {\n  snprintf(t, 9, "%%g", x);\n}\n' | plant tests/cli/g.c && expect 0 ""
 awk 'BEGIN { printf "// %130s\n", "x" }' | plant scan/wide.h && expect 1 'scan/wide.h:1: a line of 133 characters'
 awk 'BEGIN { printf "// %129s\n", "x" }' | plant scan/wide.h && expect 0 ""
+body=$(awk 'BEGIN { while (n++ < 67) print "  g();" }')
+printf 'int x;\nvoid f(int a,\n       int b) {\n%s\n}\n' "$body" | plant scan/f.cuh && expect 0 ""
+printf 'int x;\nvoid f(int a,\n       int b) {\n  g();\n%s\n}\n' "$body" | plant scan/f.cuh &&
+  expect 1 'scan/f.cuh:72: ends a function of 71 lines, expected at most 70'
 wide=$(awk 'BEGIN { printf "%0133d", 0 }')
 for file in bench/run.sh bench/rows.py core/simd.cmake core/CMakeLists.txt Makefile tools/build docs/page.md README.md; do
   printf '\n%s\n' "$wide" | plant "$file" && expect 1 "$file:2: a line of 133 characters, expected at most 132"

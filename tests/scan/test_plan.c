@@ -27,6 +27,16 @@ static int64_t log2_ceil(int64_t x) {
   return k;
 }
 
+/* The plan's levels hold so many products in all. */
+static void check_levels(const bppsa_scan_plan *plan, int64_t products) {
+  int64_t levels, sum = 0;
+  const int64_t *counts = bppsa_scan_plan_levels(plan, &levels);
+  for (int64_t l = 0; l < levels; ++l) {
+    sum += counts[l];
+  }
+  assert_int_equal(sum, products);
+}
+
 /* Follows every step of a plan with symbolic operands. An operand must have been made in an earlier level (or earlier in the same
  * chain), no product may be made twice, and y[2] .. y[n] (and y[n+1] with input) must all be made. */
 static void follow(const bppsa_scan_plan *plan) {
@@ -93,12 +103,7 @@ static void follow(const bppsa_scan_plan *plan) {
   assert_int_equal(t->mv_flops, mv_flops);
   assert_int_equal(t->critical_steps, critical);
   assert_int_equal(t->critical_flops, critical_flops);
-  int64_t levels, sum = 0;
-  const int64_t *counts = bppsa_scan_plan_levels(plan, &levels);
-  for (int64_t l = 0; l < levels; ++l) {
-    sum += counts[l];
-  }
-  assert_int_equal(sum, mm + mv - (n > 0 && c->input));
+  check_levels(plan, mm + mv - (n > 0 && c->input));
   bppsa_free(made_y);
   bppsa_free(made_p);
   bppsa_free(by);

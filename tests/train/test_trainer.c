@@ -396,6 +396,15 @@ static void bad_settings_are_named_and_create_no_log(void **state) {
     bppsa_model_destroy(&model->base);
     assert_int_equal(bppsa_alloc_live(), live);
   }
+  bppsa_dataset_destroy(dataset);
+}
+
+static void a_model_that_does_not_fit_its_data_is_named(void **state) {
+  (void)state;
+  bppsa_train_config good = bppsa_train_config_default();
+  good.iterations = 2;
+  good.log_path = LOG;
+  bppsa_dataset *dataset = bitstream(64, false);
   const bppsa_dataset_options real = {.objective = {.kind = BPPSA_LOSS_SQUARED}};
   bppsa_dataset *targets = NULL;
   float two[2 * SEQ_LEN] = {0}, three[6] = {0};
@@ -579,6 +588,7 @@ int main(void) {
       cmocka_unit_test(evaluation_stops_too),
       cmocka_unit_test(callbacks_end_the_run),
       cmocka_unit_test(bad_settings_are_named_and_create_no_log),
+      cmocka_unit_test(a_model_that_does_not_fit_its_data_is_named),
       cmocka_unit_test(failing_logs_end_the_run),
       cmocka_unit_test(out_of_memory_leaks_nothing),
   };
