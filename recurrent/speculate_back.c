@@ -5,7 +5,9 @@
  * lane leaves its group where it ends. Which lanes are a group depends on the plan and on values alone.
  *
  * u_t and g_T stay in n->g as they are, because lanes of two chunks read them. The results are the deltas, from which the
- * weight gradients follow, and g_0. */
+ * weight gradients follow, and g_0.
+ *
+ * (The file is long because all phases share lanes, chunks and groups, which nothing else knows.) */
 #include <math.h>
 #include <string.h>
 
