@@ -14,7 +14,7 @@
 /* The options with which every list here ends. */
 #define RESULT_USES {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"}, BPPSA_USES_END
 
-/* The options of recurrent networks; `only` adds those of one cell. */
+/* The options of recurrent networks; `only` adds the options of one cell. */
 #define RECURRENT_USES(only)                                                                                                     \
   {                                                                                                                              \
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN),                                                                                        \
@@ -249,8 +249,8 @@ static const bppsa_option_use uses_schedule[] = {
 
 /* ---- from options to settings ---- */
 
-/* Gives the weights to a model of one step before anything is timed: what is wrong with them is refused, and what is done to them
- * is noted, once. */
+/* Gives the weights to a model of one step before anything is timed. This refuses wrong weights, and notes once what is done to
+ * them. */
 static bppsa_status try_weights(const bppsa_cli *cli, const bppsa_network *network, const bppsa_network_config *config,
                                 const bppsa_safetensors *file) {
   bppsa_network_config one = *config;
@@ -267,7 +267,7 @@ static bppsa_status try_weights(const bppsa_cli *cli, const bppsa_network *netwo
   return status;
 }
 
-/* Takes the network of --weights, whose layers must be such as all methods and rivals have. */
+/* Takes the network of --weights. Its layers must have biases and one direction, as in all methods and rivals. */
 static bppsa_status take_weights(const bppsa_cli *cli, bppsa_network *network, bppsa_network_config *config,
                                  bppsa_bench_settings *asked) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, *slash = strrchr(path, '/');
@@ -374,7 +374,7 @@ static bppsa_status setup_step(const bppsa_cli *cli, bppsa_bench_settings *asked
                           asked->point.weights, asked->point.config.input);
 }
 
-/* --cudnn-dtype, --input-gradient and --cold of bench rnn, gru and lstm. */
+/* Reads --cudnn-dtype, --input-gradient and --cold of bench rnn, gru and lstm. */
 static bppsa_status setup_forms(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_device *device = asked->request.device;
   bppsa_recurrent_config *config = &asked->point.config;
@@ -394,7 +394,7 @@ static bppsa_status setup_forms(const bppsa_cli *cli, bppsa_bench_settings *aske
   return bppsa_fail_prefix(bppsa_cold_cache(device, &asked->cold), "--cold");
 }
 
-/* --references and --save-references, beside which nothing is timed. */
+/* Reads --references and --save-references. Beside --save-references nothing is timed. */
 static bppsa_status setup_references(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   static const bppsa_option of_timing[] = {
       BPPSA_OPTION_REFERENCES, BPPSA_OPTION_RIVALS,  BPPSA_OPTION_EARLIER,  BPPSA_OPTION_CUDNN_DTYPE,    BPPSA_OPTION_COLD,
@@ -414,7 +414,7 @@ static bppsa_status setup_references(const bppsa_cli *cli, bppsa_bench_settings 
 static bppsa_status setup_layers(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   BPPSA_TRY(setup_references(cli, asked));
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
-  if (asked->one_point) { /* rows of a sweep say what they take */
+  if (asked->one_point) { /* the rows of a sweep show the numbers that they use */
     bppsa_setup_note_steps(cli, asked->point.config.seq_len);
   }
   return setup_forms(cli, asked);
@@ -512,7 +512,7 @@ static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *aske
                           asked->micro_batches, asked->point.config.batch);
 }
 
-/* The network's sizes; images have theirs. */
+/* Reads the network's sizes. Networks of images have fixed sizes. */
 static bppsa_status setup_chain(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   static const bppsa_option of_steps[] = {BPPSA_OPTION_LAYERS, BPPSA_OPTION_HIDDEN, BPPSA_OPTION_LOSS, BPPSA_OPTION_SEQ_LEN,
                                           BPPSA_OPTION_INPUT};
@@ -584,7 +584,7 @@ static bppsa_status setup_network(const bppsa_cli *cli, bppsa_bench_settings *as
 
 /* ---- the commands ---- */
 
-/* How the options that not all benchmarks take become settings; a benchmark without such options has no row. */
+/* The functions that turn options of single benchmarks into settings. A benchmark without such options has no row. */
 static const struct {
   const char *name;
   bppsa_status (*setup)(const bppsa_cli *cli, bppsa_bench_settings *asked);
@@ -608,7 +608,7 @@ bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device
                                .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer};
 }
 
-/* Reads the settings. On ranks one of them reports what is wrong. */
+/* Reads the settings. On ranks, one rank reports what is wrong. */
 static bppsa_status setup(const bppsa_cli *cli, bppsa_network *network, bppsa_bench_settings *asked) {
   const char *name = cli->command->object;
   const bppsa_option_value *model = bppsa_cli_value(cli, BPPSA_OPTION_MODEL);

@@ -10,7 +10,7 @@
 
 #define OBJECT_LIMIT 16 /* the most objects of one verb, and the most verbs */
 
-/* The words of the commands, each once: verbs (verb NULL) or the objects of a verb. */
+/* Lists the words of the commands, each once: the verbs if `verb` is NULL, otherwise the objects of the verb. */
 static void list_words(const char *verb, const char *words[OBJECT_LIMIT + 1]) {
   int count = 0;
   for (const bppsa_command *const *command = bppsa_commands(); *command != NULL && count < OBJECT_LIMIT; ++command) {
@@ -45,7 +45,8 @@ static bool is_object(const char *object, const char *word) {
   return strcmp(object, kind != NULL ? kind->name : word) == 0;
 }
 
-/* Finds the command of argv[1] and argv[2]; *used of them name it. *command stays NULL when help was printed instead. */
+/* Finds the command that argv[1] and argv[2] name. *used becomes how many words of argv that takes, with argv[0]. *command stays
+ * NULL when help was printed instead. */
 static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_command **command, int *used) {
   const char *words[OBJECT_LIMIT + 1];
   char text[200], hint[96];
@@ -77,8 +78,8 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
                     bppsa_suggestion(argv[2], words, hint, sizeof hint));
 }
 
-/* Is this another process than the first one of mpirun's, for words that ask for no ranks? It does nothing, so that one process
- * prints, or says what is wrong. */
+/* Is this a process of mpirun's, but not the first one, while the words ask for no ranks? It does nothing, so that only one process
+ * prints or reports an error. */
 static bool is_left_out(int argc, char **argv) {
   bool ranks = false, help = false;
   for (int i = 1; i < argc; ++i) {

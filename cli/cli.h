@@ -10,9 +10,9 @@
  * once. Afterwards nothing uses the words or the streams. Ranks that hang are left behind (bppsa_comm_left_behind, comm/comm.h),
  * with memory of their own; everything else is free again. A program calls bppsa_comm_end_job at its end. */
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err);
-/* The same in a process that is somebody else's. Training and figures end as by SIGINT or SIGTERM once *told is that signal's
- * number, which another thread may set at any moment; 0: go on. The signals that they catch reach the process's own handlers too
- * (terminal/interrupt.h). */
+/* Does the same inside another program's process. Once *told is the number of SIGINT or SIGTERM, training and figures end as this
+ * signal would end them; 0: they go on. Another thread may set *told at any moment. The signals that they catch reach the process's
+ * own handlers too (terminal/interrupt.h). */
 int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int *told);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct bppsa_command bppsa_command;
 /* One run of a command. */
 typedef struct {
   const bppsa_command *command;
-  const char *object; /* as typed: the command's, or the path of a network file; NULL without */
+  const char *object; /* the command's object as typed, or the path of a network file; NULL: none */
   int argc;           /* words of the command line, beginning with the program's name */
   char **argv;
   bppsa_output to;
@@ -51,11 +51,11 @@ extern const bppsa_command bppsa_command_plan_lenet5, bppsa_command_plan_vgg11, 
       bppsa_command_plan_##id, bppsa_command_bench_##id, bppsa_command_jacobian_##id;
 #include "networks/cells.inc"
 
-/* All commands, NULL-terminated, those of one verb together. */
+/* Returns all commands, NULL-terminated; the commands of one verb stand together. */
 const bppsa_command *const *bppsa_commands(void);
 /* What the object of a verb is: "model", "data set" or "benchmark". */
 const char *bppsa_object_noun(const char *verb);
-/* "train rnn" */
+/* Writes the name of a command, as "train rnn". Returns text. */
 const char *bppsa_command_name(const bppsa_command *command, char *text, size_t size);
 #define BPPSA_COMMAND_NAME 64
 
@@ -68,9 +68,9 @@ static inline bool bppsa_cli_given(const bppsa_cli *cli, bppsa_option option) {
   return bppsa_cli_value(cli, option)->given;
 }
 
-/* Checks, before the work starts, every path that the options name to be written: the directory exists and can be written into,
- * the file system takes the name, a symbolic link leads to something, what is there is a regular file (of BPPSA_PATH_FOLDER a
- * directory) that may be written, and it is no file that the command reads or writes besides. ERR_ARGUMENT. */
+/* Checks, before the work starts, every path that the options name to be written: the directory exists and can be written into, the
+ * file system takes the name, and a symbolic link leads to something. An existing file must be regular (for BPPSA_PATH_FOLDER a
+ * directory) and writable, and the command must neither read it nor write it for another option. ERR_ARGUMENT. */
 bppsa_status bppsa_cli_check_paths(const bppsa_cli *cli);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
 
-/* The options of recurrent networks; `only` adds those of one cell. */
+/* The options of recurrent networks; `only` adds the options of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""}, only BPPSA_USE(NO_BIAS),   \
@@ -59,8 +59,8 @@ static bppsa_status prepare(const bppsa_cli *cli, bppsa_eval_run *e) {
   if (e->on.comm == NULL) {
     return BPPSA_OK;
   }
-  /* Ranks share the batches, of which each takes whole ones, and along time the steps. Only a run without ranks writes --out, whose
-   * samples are in order. */
+  /* Ranks share the batches, and each takes whole ones; ranks along time share the steps. Only a run without ranks writes --out,
+   * whose samples are in order. */
   BPPSA_TRY(bppsa_ranks_setup(cli, &e->network, e->count, "the evaluation", e->config.batch, &e->on, &e->config));
   return out->given ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: given beside ranks, which do not write it, expected one of them")
                     : BPPSA_OK;

@@ -60,8 +60,8 @@ static const char notes[] =
 
 /* ---- the configuration ---- */
 
-/* Options that do not change what is measured. --threads is here because the number of threads that the run has is recorded
- * below. */
+/* Does the option change what is measured? The options of this list do not. --threads is in it because the number of threads that
+ * the run has is recorded below. */
 static bool is_measured(bppsa_option option) {
   static const bppsa_option others[] = {BPPSA_OPTION_OUT,  BPPSA_OPTION_RESUME, BPPSA_OPTION_RESULTS,
                                         BPPSA_OPTION_JSON, BPPSA_OPTION_HELP,   BPPSA_OPTION_THREADS};
@@ -180,8 +180,8 @@ static json_t *files_json(const char *directory, const bppsa_figures_result *res
   return bppsa_json_finish(object, ok);
 }
 
-/* Prints which method wins, how many files were written, the path of the page, and the files that are missing because gnuplot is.
- * */
+/* Prints which method wins, how many files were written, the path of the page, and which files are missing because gnuplot is not
+ * installed. */
 static bppsa_status print_files(const bppsa_output *to, const char *directory, const bppsa_figures_result *result) {
   BPPSA_TRY(result->verdict.size > 0 ? bppsa_output_print(to, "%s\n\n", result->verdict.text) : BPPSA_OK);
   BPPSA_TRY(bppsa_output_print(to, "%zu files in %s; begin with %s/%s\n", json_array_size(result->files), directory, directory,

@@ -3,7 +3,7 @@
 #include "cli/setup.h"
 #include "runs/gradients.h"
 
-/* The options of recurrent networks; `only` adds those of one cell. */
+/* The options of recurrent networks; `only` adds the options of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""}, only BPPSA_USE(NO_BIAS),   \
@@ -39,7 +39,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_OUT, .required = true},
     BPPSA_USES_END};
 
-/* Either labels and a loss, or the gradient of the states. */
+/* Checks that there are either labels and a loss, or the gradient of the states. */
 static bppsa_status check_labels(const bppsa_cli *cli) {
   static const bppsa_option of_loss[] = {BPPSA_OPTION_LABELS, BPPSA_OPTION_LOSS, BPPSA_OPTION_IGNORE_LABEL};
   const bool given = bppsa_cli_value(cli, BPPSA_OPTION_GRAD_OUTPUT)->given;
@@ -102,8 +102,8 @@ static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
   return bppsa_gradients_compute(g);
 }
 
-/* Loads the batch, and chooses the method for as many samples as a rank's model takes at once. A network cut along time chooses
- * when it is made. */
+/* Loads the batch, and chooses the method for as many samples as a rank's model takes at once. A network cut along time chooses its
+ * method when it is made. */
 static bppsa_status prepare_on_ranks(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(load(cli, g));
   BPPSA_TRY(bppsa_ranks_setup(cli, &g->network, g->config.batch, "the batch", 0, &g->on, &g->config));

@@ -41,7 +41,7 @@ void bppsa_help_verb(FILE *out, const char *verb) {
   }
 }
 
-/* "  --loss last|all" */
+/* Writes how an option is used, as "  --loss last|all". */
 static void usage_text(const bppsa_option_use *use, char *text, size_t size) {
   const bppsa_option_info *info = bppsa_option_of(use);
   const char *metavar = use->metavar != NULL ? use->metavar : info->metavar;

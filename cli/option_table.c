@@ -33,7 +33,7 @@ static const char *const contentions[] = {"port", "none", "network", NULL};
 
 /* ---- choices that other tables list ---- */
 
-/* The kinds of recurrent networks. */
+/* Returns the name of a recurrent network by its number, NULL behind the last one. */
 static const char *model(int32_t index) {
   const bppsa_network_kind *kind;
   for (int64_t i = 0; (kind = bppsa_network_kind_at(i)) != NULL; ++i) {

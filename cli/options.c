@@ -39,7 +39,7 @@ static bool parse_size(const char *text, int64_t *value) {
   return true;
 }
 
-/* Digits only: bppsa_read_real also takes "inf", "nan" and leading blanks. */
+/* Takes digits only: bppsa_read_real also takes "inf", "nan" and leading blanks. */
 static bool parse_real(const char *text, double *value) {
   if (text[0] == '\0' || strspn(text, "0123456789.eE+-") != strlen(text)) {
     return false;
@@ -142,13 +142,13 @@ static bppsa_status unknown_option(const char *command, const bppsa_option_use *
                     bppsa_suggestion(word, names, hint, sizeof hint));
 }
 
-/* A word that was given to a flag: --flag=WORD, or --flag WORD where no word is expected. */
+/* Refuses a word that was given to a flag: --flag=WORD, or --flag WORD where no word is expected. */
 static bppsa_status refuse_value(const bppsa_option_use *flag, const char *word) {
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected the flag without a value%s%s", bppsa_option_get(flag->option)->name,
                     word, flag->instead != NULL ? "; " : "", flag->instead != NULL ? flag->instead : "");
 }
 
-/* The flag that is the word in front of the one at `position`, or NULL. */
+/* Returns the flag in front of the word at `position`, or NULL. */
 static const bppsa_option_use *flag_before(const bppsa_option_use *uses, char **argv, int position) {
   const bppsa_option_use *use = position > 0 ? find_use(uses, argv[position - 1], strlen(argv[position - 1])) : NULL;
   return use != NULL && bppsa_option_of(use)->kind == BPPSA_FLAG ? use : NULL;

@@ -41,22 +41,22 @@ typedef enum {
   BPPSA_PATH_READ,
   BPPSA_PATH_OR_NAME, /* read, if it has a dot, as F.csv has; otherwise a name that the program knows */
   BPPSA_PATH_WRITTEN,
-  BPPSA_PATH_FOLDER /* written into */
+  BPPSA_PATH_FOLDER /* a directory in which files are written */
 } bppsa_path_use;
 
 typedef struct {
   const char *name; /* "--seq-len" */
   bppsa_option_kind kind;
   bppsa_option_group group;
-  const char *metavar;                  /* "T"; of a choice NULL: its choices */
+  const char *metavar;                  /* "T"; NULL for a choice, which shows its choices */
   const char *fallback;                 /* the default as it would be typed, or NULL: none */
   const char *help;                     /* a line */
-  const char *expected;                 /* "a whole number, 1 or more"; of a choice NULL */
-  const char *const *choices;           /* NULL-terminated; of a choice that another table lists NULL */
+  const char *expected;                 /* "a whole number, 1 or more"; NULL for a choice */
+  const char *const *choices;           /* NULL-terminated; NULL for a choice that another table lists */
   int64_t least, most;                  /* the range of an integer, or of a size in bytes */
   double low, high;                     /* the range of a real; both ends are allowed */
-  const char *otherwise;                /* what applies without the option, in words, where there is no fallback; or NULL */
-  bppsa_path_use path;                  /* of a text */
+  const char *otherwise;                /* what applies without the option if there is no fallback, in words; or NULL */
+  bppsa_path_use path;                  /* for a text that is a path */
   const char *(*listed)(int32_t index); /* the choice of that number in the other table, NULL behind the last one */
 } bppsa_option_info;
 
@@ -69,7 +69,7 @@ typedef struct {
   const char *metavar, *help; /* the texts of this command's help; NULL: the meaning's */
   bool operand;               /* the value may also be given without the name of the option */
   bppsa_path_use path;        /* 0: the meaning's */
-  const char *instead;        /* of a flag: what takes the value that somebody gave it; NULL: nothing does */
+  const char *instead;        /* for a flag: a hint for somebody who gave it a value; NULL: none */
 } bppsa_option_use;
 
 #define BPPSA_USE(name)                                                                                                          \
@@ -84,7 +84,7 @@ typedef struct {
   double real;
   const char *text;
   int32_t choice;                   /* position in the list of choices */
-  const bppsa_option_info *meaning; /* of a present value: what the command means by the option */
+  const bppsa_option_info *meaning; /* what the command means by the option, if it is present */
 } bppsa_option_value;
 
 /* The table's row: the name of an option, and what most commands mean by it. */
@@ -96,7 +96,7 @@ extern const bppsa_option_info bppsa_meaning_any_model, bppsa_meaning_model_laye
     bppsa_meaning_pixels, bppsa_meaning_input_size, bppsa_meaning_levels_or_auto, bppsa_meaning_stage_chunks,
     bppsa_meaning_forward_cost, bppsa_meaning_input_grad_cost, bppsa_meaning_train_iterations, bppsa_meaning_rank_micro_batches,
     bppsa_meaning_flops_pattern, bppsa_meaning_any_backward;
-/* The option's choice of that number from 0, NULL behind the last one. */
+/* Returns the option's choice number `index`, counted from 0, or NULL behind the last one. */
 const char *bppsa_option_choice(const bppsa_option_info *info, int32_t index);
 enum { BPPSA_OPTION_CHOICES = 32 }; /* more than any option has */
 /* What a command does with the path of an option. */
@@ -120,10 +120,10 @@ bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *us
 
 /* The options with which every list ends. */
 #define BPPSA_USES_END BPPSA_USE(JSON), BPPSA_USE(HELP), BPPSA_USE(COUNT)
-/* The options of forward passes in parallel, for lists of options. */
-/* Of commands that compute gradients by speculative BP, too. */
+/* The options of commands that compute gradients by speculative BP. */
 #define BPPSA_BACKWARD_USES                                                                                                      \
   BPPSA_USE_AS(BACKWARD, any_backward), BPPSA_USE(BACKWARD_CHUNKS), BPPSA_USE(BACKWARD_WARM_UP), BPPSA_USE(BACKWARD_TOLERANCE)
+/* The options of forward passes in parallel. */
 #define BPPSA_FORWARD_USES BPPSA_USE(FORWARD), BPPSA_USE(FORWARD_CHUNKS), BPPSA_USE(WARM_UP), BPPSA_USE(TOLERANCE)
 
 #endif

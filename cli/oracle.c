@@ -78,7 +78,7 @@ static bppsa_status write_files(const bppsa_cli *cli, const bppsa_oracle_query *
   return status;
 }
 
-/* Says so where a pipeline's micro-batches are fewer than was asked for, because each has a sample at least. */
+/* Notes where a pipeline has fewer micro-batches than were asked for, because each needs at least one sample. */
 static void note_micro_batches(const bppsa_cli *cli, const bppsa_oracle_query *query, const bppsa_oracle_rows *rows) {
   for (int64_t i = 0; i < rows->count; ++i) {
     const int64_t used = rows->rows[i].micro_batches;
@@ -117,7 +117,7 @@ static bppsa_status list(const bppsa_cli *cli, bppsa_text *shown) {
   return bppsa_oracle_list(cli->to.json, shown);
 }
 
-/* --plot writes SVG and nothing else. */
+/* Refuses a --plot that does not end in .svg, because the plot is always SVG. */
 static bppsa_status check_plot(const bppsa_option_value *plot) {
   const size_t length = plot->given ? strlen(plot->text) : 0;
   return !plot->given || (length > 4 && strcmp(plot->text + length - 4, ".svg") == 0)

@@ -23,7 +23,7 @@ static bppsa_status check_other(const char *path, const char *what, const char *
              : BPPSA_OK;
 }
 
-/* The path of one of the checkpoint's files (train/checkpoint.h). Returns path. */
+/* Writes the path of one of the checkpoint's files (train/checkpoint.h). Returns path. */
 enum { CHECKPOINT_FILES = 3, CHECKPOINT_PATH = PATH_MAX + 64 };
 static const char *checkpoint_file(const char *directory, int index, char path[CHECKPOINT_PATH]) {
   static const char *const names[CHECKPOINT_FILES] = {"checkpoint.safetensors", "checkpoint.previous.safetensors",
@@ -35,7 +35,7 @@ static const char *checkpoint_file(const char *directory, int index, char path[C
 /* Refuses an output that is a file in a directory, or below it by as many levels as `depth` says. */
 static bppsa_status check_folder(const char *directory, int depth, const char *what, const char *name, const char *output) {
   bppsa_directory list = {0};
-  if (bppsa_directory_list(directory, &list) != BPPSA_OK) { /* the data set says so itself */
+  if (bppsa_directory_list(directory, &list) != BPPSA_OK) { /* the data set reports this error itself */
     return BPPSA_OK;
   }
   bppsa_status status = BPPSA_OK;
@@ -74,8 +74,8 @@ static bppsa_status check_data(const char *spec, const char *name, const char *o
   return check_other(comma + 1, "--data", name, output);
 }
 
-/* Refuses an output, which an option names, that is a file which the command reads, or another of its outputs, of which the later
- * one is named. Training may replace the file of its first weights, unless a resumed run has to find them again. */
+/* Refuses an output if it is a file that the command reads, or the output of an earlier option. Training may replace the file of
+ * its first weights, unless a resumed run has to find them again. */
 static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use *output, const char *path) {
   const char *name = bppsa_option_get(output->option)->name;
   const bppsa_option_value *checkpoint = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
@@ -101,14 +101,15 @@ static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use 
   return network ? check_other(cli->object, "the network", name, path) : BPPSA_OK;
 }
 
-/* Proves that a file can be written, and that it is no other of the command's. */
+/* Proves that a file can be written, and that the command does not use it for anything else. */
 static bppsa_status check_written(const bppsa_cli *cli, const bppsa_option_use *use, const char *path) {
   const bppsa_status status = bppsa_path_check_file(path);
   return status == BPPSA_OK ? check_distinct(cli, use, path)
                             : bppsa_fail_prefix(status, "%s", bppsa_option_get(use->option)->name);
 }
 
-/* Proves that files can be written into a directory; the names of a checkpoint's are known. */
+/* Proves that files can be written into a directory. In an existing directory for checkpoints it checks each file, because their
+ * names are known. */
 static bppsa_status check_directory(const bppsa_cli *cli, const bppsa_option_use *use, const char *path) {
   char file[CHECKPOINT_PATH];
   const bppsa_status status = bppsa_path_check_folder(path);

@@ -6,7 +6,7 @@
 #include "runs/layer_plans.h"
 #include "runs/plan_draw.h"
 
-/* The options of recurrent networks; `only` adds those of one cell. */
+/* The options of recurrent networks; `only` adds the options of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), BPPSA_USE(BIDIRECTIONAL), only BPPSA_USE(LOSS),                                        \

@@ -30,7 +30,7 @@ struct bppsa_rank_job {
 
 /* ---- streams ---- */
 
-/* Flushes the caller's stream too, because the one in front of it keeps nothing. */
+/* Writes to the caller's stream and flushes it, because the stream in front of it has no buffer. */
 static ssize_t pass_on(void *cookie, const char *text, size_t size) {
   gate *g = cookie;
   (void)pthread_mutex_lock(&g->mutex);
@@ -41,8 +41,8 @@ static ssize_t pass_on(void *cookie, const char *text, size_t size) {
   return good ? (ssize_t)size : 0;
 }
 
-/* Sets *stream to one in front of it. Standard output and error stay what they are: they exist as long as the process, and
- * progress is shown where they are terminals. */
+/* Puts a stream with a gate in front of *stream. Standard output and error stay what they are: they exist as long as the process,
+ * and progress is shown where they are terminals. */
 static bool open_gate(gate *g, FILE **stream) {
   (void)pthread_mutex_init(&g->mutex, NULL);
   if (*stream == stdout || *stream == stderr) {
@@ -84,7 +84,7 @@ static char **copy_words(int argc, char *const *argv) {
   return made;
 }
 
-/* Where the copy has a text that lies in one of the words; a text that lies in none is no word but the program's own. */
+/* Returns where the copied words have this text. A text outside the words is the program's own and is returned itself. */
 static const char *find_copy(const bppsa_cli *cli, char *const *copy, const char *text) {
   for (int i = 0; text != NULL && i < cli->argc; ++i) {
     const uintptr_t first = (uintptr_t)cli->argv[i], at = (uintptr_t)text;

@@ -1,7 +1,7 @@
 /* What the ranks of a run work with: the command, its words and streams.
  *
- * A rank that hangs cannot be ended, so it may outlive the run that has failed without it, and even bppsa_cli_main. It works on a
- * copy of its own, which the last one that uses it frees. Once the run has ended, nothing reaches the caller's streams any more.
+ * A rank that hangs cannot be ended, so it may outlive the run that has failed without it, and even bppsa_cli_main. Ranks work on
+ * a copy, which its last user frees. Once the run has ended, nothing reaches the caller's streams any more.
  */
 #ifndef BPPSA_CLI_RANK_JOB_H
 #define BPPSA_CLI_RANK_JOB_H
@@ -18,9 +18,9 @@ typedef struct bppsa_rank_job bppsa_rank_job;
 bppsa_status bppsa_rank_job_create(const bppsa_cli *cli, bppsa_rank_work work, bppsa_rank_job **job);
 const bppsa_cli *bppsa_rank_job_cli(const bppsa_rank_job *job);
 bppsa_rank_work bppsa_rank_job_work(const bppsa_rank_job *job);
-/* The run has ended for its caller: what ranks print from now on is dropped, and they catch no signals. */
+/* Call when the run has ended for its caller. From now on, what ranks print is dropped, and they catch no signals. */
 void bppsa_rank_job_close(bppsa_rank_job *job);
-/* One of the two holders no longer uses it. */
+/* Says that one of the two holders no longer uses the job. The second call frees it. */
 void bppsa_rank_job_release(void *job);
 
 #endif

@@ -39,7 +39,7 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
 
 /* ---- all ranks ---- */
 
-/* Options that need ranks; ranks that share batches; a scan; ranks that execute a schedule. */
+/* Lists of options by what they need: ranks, ranks that share batches, a scan, ranks that execute a schedule. */
 static const bppsa_option_use of_ranks[] = {
     BPPSA_USE(SPLIT),      BPPSA_USE(TRANSPORT), BPPSA_USE(TIMEOUT), BPPSA_USE_AS(MICRO_BATCHES, rank_micro_batches),
     BPPSA_USE(GROUP_SIZE), BPPSA_USE(TRACE),     BPPSA_USE(COUNT)};
@@ -52,7 +52,7 @@ static const bppsa_option_use of_files[] = {BPPSA_USE_AS(MICRO_BATCHES, rank_mic
                                             BPPSA_USE(COSTS),
                                             BPPSA_SCHEDULE_USES,
                                             BPPSA_USE(COUNT)};
-static const bppsa_option_use *const of_schedules = of_files + 1; /* ranks along time have micro-batches too */
+static const bppsa_option_use *const of_schedules = of_files + 1; /* without --micro-batches, which ranks along time take too */
 
 bool bppsa_ranks_over_nccl(const bppsa_cli *cli) {
   const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT);
@@ -87,7 +87,7 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   return BPPSA_OK;
 }
 
-/* Runs the job on ranks. One that does not return in time keeps the job, which is freed when it ends. */
+/* Runs the job on ranks. A rank that does not return in time keeps the job, which is freed when that rank ends. */
 static bppsa_status run_job(const bppsa_cli *cli, bppsa_comm_config *config, bppsa_rank_work work) {
   bppsa_rank_job *job = NULL;
   bppsa_comm_outcome outcome;
@@ -138,7 +138,7 @@ bppsa_status bppsa_ranks_refuse(const bppsa_cli *cli, bppsa_status status) {
 
 /* ---- the split ---- */
 
-/* --reverse-first, a whole number or auto. */
+/* Reads --reverse-first, a whole number or auto. */
 static bppsa_status read_reverse_first(const bppsa_cli *cli, int64_t *k) {
   const bppsa_option_value *value = bppsa_cli_value(cli, BPPSA_OPTION_REVERSE_FIRST);
   bppsa_option_value number;
@@ -154,7 +154,7 @@ static bppsa_status read_reverse_first(const bppsa_cli *cli, int64_t *k) {
   return BPPSA_OK;
 }
 
-/* --split, for a network. */
+/* Reads --split, for a network. */
 static bppsa_status read_split(const bppsa_cli *cli, const bppsa_network *network, int64_t ranks, bppsa_rank_split *split) {
   const char *text = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
   const bppsa_status status = bppsa_rank_split_parse(text, ranks, split);

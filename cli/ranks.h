@@ -21,7 +21,7 @@
  * copy of the command line, with its share of the threads; only what rank 0 prints appears. ERR_ARGUMENT: options without --ranks;
  * ranks whose command lines differ. Other errors of bppsa_comm_run and of the work. */
 bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work);
-/* A command line that cannot be parsed: under mpirun one rank gets its error back, so that one line is printed. */
+/* Call for a command line that cannot be parsed. Under mpirun, only one process reports its error, so that one line is printed. */
 bppsa_status bppsa_ranks_refuse(const bppsa_cli *cli, bppsa_status status);
 
 /* Do arrays on GPUs travel over NCCL? Threads, or under mpirun MPI, carry everything else. */
@@ -31,21 +31,21 @@ static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;
 }
 
-/* Writes a schedule's options, as far as they are present, to *config, whose other members stay. schemes: names with commas
- * between them; NULL: all. An option that none of them takes, and two that contradict each other: ERR_ARGUMENT. */
+/* Writes a schedule's options, as far as they are present, to *config, whose other members stay. schemes: names with commas between
+ * them; NULL: all. ERR_ARGUMENT: an option that none of the schemes takes, or two options that contradict each other. */
 bppsa_status bppsa_scheme_options(const bppsa_cli *cli, const char *schemes, bppsa_schedule_config *config);
-/* --split and the options beside it, where they ask for a schedule: schedule->split is then set. ERR_ARGUMENT: an unknown split,
- * options of another one. */
+/* Reads --split and the options beside it. If they ask for a schedule, schedule->split becomes the scheme or file. ERR_ARGUMENT: an
+ * unknown split, or options of another split. */
 bppsa_status bppsa_ranks_schedule(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_schedule *schedule);
-/* --split, --group and --reduction of ranks that share layers: layers->split is then set. ERR_ARGUMENT: options of another
- * split. */
+/* Reads --split, --group and --reduction. If they ask for ranks that share layers, layers->split is set. ERR_ARGUMENT: options of
+ * another split. */
 bppsa_status bppsa_ranks_layers(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_rank_layers *layers);
-/* --ranks and --split of a command that only shows what ranks would do; zero without --ranks. ERR_ARGUMENT. */
+/* Reads --ranks and --split of a command that only shows what ranks would do. Without --ranks *split is zero. ERR_ARGUMENT. */
 bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split);
-/* --split, --reduction, --reverse-first and --micro-batches for so many samples, which the ranks share and `what` names.
- * config->batch becomes what a rank's model takes at once, `at_once` samples, or, with 0, its part of them; for its forward pass
- * see bppsa_rank_network_forward. Without ranks it does nothing. ERR_ARGUMENT: another split, more ranks than samples, more
- * micro-batches than samples of a rank, images along time, speculative forward passes where ranks share samples. */
+/* Reads --split, --reduction, --reverse-first and --micro-batches for `batch` samples, which the ranks share and which messages
+ * call `what`. config->batch becomes the number of samples that a rank's model takes at once: `at_once`, or with 0 the rank's part.
+ * bppsa_rank_network_forward describes the forward pass. Does nothing without ranks. ERR_ARGUMENT: another split, more ranks than
+ * samples, more micro-batches than samples of a rank, images along time, speculative forward passes where ranks share samples. */
 bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, const char *what,
                                int64_t at_once, bppsa_rank_network *ranks, bppsa_network_config *config);
 

@@ -66,7 +66,7 @@ static const struct {
 bppsa_status bppsa_scheme_options(const bppsa_cli *cli, const char *schemes, bppsa_schedule_config *c) {
   for (const bppsa_option_use *use = cli->command->uses; schemes != NULL && use->option != BPPSA_OPTION_COUNT; ++use) {
     const char *name = bppsa_option_get(use->option)->name;
-    if (bppsa_cli_given(cli, use->option) && use->meaning != &bppsa_meaning_train_iterations) { /* a run's, not a list's */
+    if (bppsa_cli_given(cli, use->option) && use->meaning != &bppsa_meaning_train_iterations) { /* train counts its steps by it */
       BPPSA_TRY(bppsa_schedule_check_option(schemes, name + 2, bppsa_cli_value(cli, use->option)->integer));
     }
   }
@@ -98,7 +98,7 @@ bppsa_status bppsa_scheme_options(const bppsa_cli *cli, const char *schemes, bpp
   return BPPSA_OK;
 }
 
-/* The command line and its file of costs. */
+/* Reads the command line and its file of costs. */
 static bppsa_status take_request(const bppsa_cli *cli, const char *schemes, bppsa_schedule_request *r) {
   *r = bppsa_schedule_request_default();
   BPPSA_TRY(bppsa_scheme_options(cli, schemes, &r->config));

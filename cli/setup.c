@@ -345,7 +345,7 @@ bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char
                           spec);
 }
 
-/* The options of the command line; what `asked` has already stays. */
+/* Opens a data set by the options of the command line. `asked` gives what they do not say. */
 static bppsa_status create_dataset(const bppsa_cli *cli, const char *spec, const bppsa_device *device,
                                    const bppsa_dataset_options *asked, bppsa_dataset **dataset) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);

@@ -29,8 +29,8 @@ const bppsa_network_kind *bppsa_setup_kind(const bppsa_cli *cli);
 /* Opens the network the command's object names, with --mask and --weight-gradients. ERR_ARGUMENT: a second stream is asked for
  * with a scan or on a processor; ERR_* of bppsa_network_open. */
 bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network);
-/* What --up-levels and --chunks say. A command that runs one method: it is the scan by blelloch, or by chunked, with this number.
- * A command that runs all algorithms: the number of its blelloch, and that of its chunked; neither chooses anything. */
+/* What --up-levels and --chunks mean. In a command that runs one method, each chooses its scan (blelloch, chunked) and gives the
+ * number. In a command that runs all algorithms, they only give the numbers of blelloch and chunked. */
 typedef enum { BPPSA_RUNS_ONE = 0, BPPSA_RUNS_ALL } bppsa_runs;
 /* Puts model and gradient options into a configuration; where the command does not take an option, its default stays.
  * ERR_ARGUMENT: gradient options that contradict each other. */
@@ -48,46 +48,47 @@ bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_network *network, b
                                  bppsa_safetensors **file);
 bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,
                                bppsa_model *model);
-/* Notes where a number was asked for that is larger than the one that is used: of an option; --up-levels or --chunks of the method
- * that was planned, which ranks along time may enlarge too; these of a command that runs all algorithms over so many steps, and the
- * numbers of its forward pass; --forward-chunks and --warm-up, or a speculative pass that is none (plan NULL: no forward pass has a
- * plan). Only the first rank calls them. */
+/* These note where the number that is used is not the one that was asked for, mostly because it was too large. note_larger: for an
+ * option; note_option: for an option of the command line, which ranks along time may also enlarge; note_scan: for --up-levels or
+ * --chunks of the planned method; note_steps: for these two and the numbers of the forward pass, in a command that runs all
+ * algorithms over `steps` steps; note_forward: for --forward-chunks and --warm-up, or a speculative pass that became sequential
+ * (plan NULL: there is no forward pass with a plan). Only the first rank calls them. */
 void bppsa_setup_note_larger(const bppsa_cli *cli, bppsa_option option, int64_t asked, int64_t used);
 void bppsa_setup_note_option(const bppsa_cli *cli, bppsa_option option, int64_t used);
 void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *method);
 void bppsa_setup_note_steps(const bppsa_cli *cli, int64_t steps);
-/* Likewise of --backward-chunks and --backward-warm-up. plan NULL: the pass is BP. */
+/* The same for --backward-chunks and --backward-warm-up. plan NULL: the pass is BP. */
 void bppsa_setup_note_backward(const bppsa_cli *cli, const bppsa_gradient_method *method, const bppsa_backward_plan *plan);
 void bppsa_setup_note_forward(const bppsa_cli *cli, const bppsa_forward_plan *plan);
 /* Does --chunks count the stages of a worker, as --split interleaved makes it, and not the chunks of a scan? */
 bool bppsa_setup_stage_chunks(const bppsa_cli *cli);
-/* Refuse what would have no effect: options of a list, "--NAME: given TEXT MORE"; all options but --json beside one.
- * ERR_ARGUMENT. */
+/* These refuse options that would have no effect: the options of a list ("--NAME: given TEXT MORE"), and all options but --json
+ * beside `alone`. ERR_ARGUMENT. */
 bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more);
 bppsa_status bppsa_setup_alone(const bppsa_cli *cli, bppsa_option alone);
-/* --method, which chooses thresholds of pruning, without pruning. ERR_ARGUMENT. */
+/* Refuses --method, which chooses thresholds of pruning, without --prune. ERR_ARGUMENT. */
 bppsa_status bppsa_setup_check_method(const bppsa_cli *cli);
 
 /* Prints a note about the file of --weights, unless it is "". */
 void bppsa_setup_note_weights(const bppsa_cli *cli, const char *note);
-/* --loss and --ignore-label of train, eval and grad; where --loss is not given, the loss that the weights' metadata name (file
+/* Reads --loss and --ignore-label of train, eval and grad. Without --loss, takes the loss that the weights' metadata name (file
  * NULL: none). ERR_ARGUMENT: --ignore-label beside the mean squared error. */
 bppsa_status bppsa_setup_objective(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_objective *objective);
 
-/* --device and --threads. */
+/* Creates the device that --device and --threads ask for. */
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
 
 /* ---- data ---- */
 
 /* Opens the data set that --data, --samples, --seq-len, --input, --seed, --set and --padding name. Its targets are the objective's.
  * WAV files are read on the threads of the device, with progress on a terminal. With --weights, whose sizes `config` has, the
- * bitstream gets as many features as the weights, unless --input says otherwise, and as many of its ten classes. The note says
- * when these are fewer than ten. */
+ * bitstream gets as many classes as the weights, at most its ten, and as many features, unless --input says otherwise.
+ * bppsa_setup_note_classes notes when there are fewer than ten classes. */
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, const bppsa_network_config *config,
                                  const bppsa_objective *objective, bppsa_dataset **dataset);
 void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset);
-/* Opens the data set `spec`, whatever --data says. Its samples have labels, one or one a step (device NULL: WAV files on one
- * thread). */
+/* Opens the data set `spec`, whatever --data says. Each sample has one label, or with loss_all one for each step. device NULL: WAV
+ * files are read on one thread. */
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
                                     bppsa_dataset **dataset);
 /* Only sequences that the program makes have an --input. ERR_ARGUMENT where `spec` names others. */

@@ -1,4 +1,4 @@
-/* Notes and refusals where the program does not take what was asked for as it was asked for. */
+/* Notes where the program uses another number than was asked for, and refuses options that would have no effect. */
 #include <inttypes.h>
 #include <string.h>
 

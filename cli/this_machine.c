@@ -16,21 +16,21 @@
 
 enum { LEAST_RANKS = 2, MOST_RANKS = 16 };
 
-/* What is measured: models that the oracle knows and the program trains, with so many samples at once that it takes seconds. The
- * first one stands for all others. */
+/* The models that are measured, which the oracle knows and the program trains. Each trains so many samples at once that measuring
+ * takes seconds. The first one stands for all others. */
 static const struct {
   const char *name;
   int64_t batch;
 } measured[] = {{"lenet5", 16}, {"vgg11", 4}, {"rnn", 16}, {"gru", 16}};
 
-/* In memory of its own, because ranks that hang may outlive the command; the command holds it, and the ranks do. */
+/* A measurement. It has memory of its own, because ranks that hang may outlive the command. The command and the ranks hold it. */
 typedef struct {
   atomic_int holders;
   const bppsa_cli *cli; /* the command's; not for ranks */
-  const char *name;     /* of the model that is measured */
+  const char *name;     /* the name of the model that is measured */
   FILE *progress;       /* standard error, where it is a terminal; otherwise NULL */
   int64_t batch, ranks;
-  char path[BPPSA_CACHE_PATH + 64]; /* of the file; "": there is no place for one */
+  char path[BPPSA_CACHE_PATH + 64]; /* the path of the file; "": there is no place for a file */
   json_t *document;                 /* owned */
 } machine;
 
@@ -43,7 +43,7 @@ static void choose(const bppsa_cli *cli, const bppsa_oracle_model *model, machin
   m->batch = measured[0].batch;
   m->ranks = cpus < LEAST_RANKS ? LEAST_RANKS : cpus > MOST_RANKS ? MOST_RANKS : cpus;
   const char *asked = bppsa_cli_value(cli, BPPSA_OPTION_MODEL)->text;
-  for (size_t i = 0; i < sizeof measured / sizeof measured[0]; ++i) { /* a file of that name is another model */
+  for (size_t i = 0; i < sizeof measured / sizeof measured[0]; ++i) { /* a model from a file may have the same name */
     if (strcmp(model->name, measured[i].name) == 0 && strcmp(asked, measured[i].name) == 0) {
       m->name = measured[i].name;
       m->batch = measured[i].batch;
@@ -66,14 +66,14 @@ static bool has_text(const json_t *object, const char *key, const char *text) {
   return found != NULL && strcmp(found, text) == 0;
 }
 
-/* Is it of this processor, this number of ranks and this build? */
+/* Is the document of this processor, this number of ranks and this build? */
 static bool fits(const machine *m, const json_t *document, const char *hardware) {
   const json_t *about = json_object_get(document, "measured");
   return has_text(about, "hardware", hardware) && has_text(about, "commit", BPPSA_COMMIT) &&
          json_integer_value(json_object_get(about, "ranks")) == m->ranks;
 }
 
-/* Takes system and times from a document; a model that it has no times of stays as it is. */
+/* Takes the system, and the model's times, from a document. A model whose times it lacks stays as it is. */
 static bppsa_status take(const machine *m, const json_t *document, bppsa_oracle_model *model, bppsa_oracle_system *system) {
   const char *where = m->path[0] != '\0' ? m->path : BPPSA_ORACLE_THIS_MACHINE;
   BPPSA_TRY(bppsa_oracle_system_parse(where, document, system));
@@ -81,7 +81,7 @@ static bppsa_status take(const machine *m, const json_t *document, bppsa_oracle_
   return strcmp(asked, m->name) == 0 ? bppsa_oracle_system_times_of(where, document, model) : BPPSA_OK;
 }
 
-/* true: the file was there, and all of it was good. */
+/* Takes the system and the model's times from the file. Returns false if there is no file, or if it is not good. */
 static bool reuse(const machine *m, const bppsa_device *device, bppsa_oracle_model *model, bppsa_oracle_system *system) {
   char hardware[BPPSA_ORACLE_NAME];
   json_t *document = NULL;

@@ -30,7 +30,7 @@
       BPPSA_USES_END
 
 #define CHUNKS_HELP "chunks of time; implies chunked [from T]; with --split interleaved stages of a worker [2]"
-/* The options of recurrent networks; `only` adds those of one cell. */
+/* The options of recurrent networks; `only` adds the options of one cell. */
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(BIDIRECTIONAL), BPPSA_USE(DROPOUT),                 \
@@ -78,7 +78,7 @@ static bppsa_status check_weights(const bppsa_cli *cli) {
   return BPPSA_OK;
 }
 
-/* Refuses options that have no meaning in a run without steps. */
+/* Options that have no meaning in a run without steps, which refuses them. */
 static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOINT, BPPSA_OPTION_RESUME, BPPSA_OPTION_TRACE};
 
 static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
@@ -135,7 +135,7 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   return BPPSA_OK;
 }
 
-/* Everything up to the choice of the method, which ranks along time make by themselves. */
+/* Sets up everything up to the model, with the choice of the method. Ranks along time choose it when they make their model. */
 static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_network(cli, &run->network));
   run->config = bppsa_network_config_default(&run->network);
@@ -262,7 +262,7 @@ static bool stop(void *context) {
  * (terminal/interrupt.h). */
 static bppsa_status train_interruptible(bppsa_interrupt *interrupt, bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
   const bool catches = bppsa_ranks_first(run->on.comm) || bppsa_comm_get_transport(run->on.comm) == BPPSA_COMM_MPI;
-  bool stops = bppsa_interrupt_pending(interrupt); /* the process was told so before the run began */
+  bool stops = bppsa_interrupt_pending(interrupt); /* the process was told to stop before the run began */
   callbacks->stop = stop;
   if (run->on.comm != NULL) {
     BPPSA_TRY(bppsa_ranks_agree_stop(run->on.comm, 0, &stops));
@@ -301,7 +301,7 @@ static bppsa_status take_steps(bppsa_train_show *show) {
   return status;
 }
 
-/* Ranks that share layers, and schedules, give --chunks another meaning, and run no scan. */
+/* Ranks that share layers or execute a schedule get no note: they run no scan, and --chunks means something else. */
 static void note_larger(const bppsa_cli *cli, const bppsa_train_run *run) {
   if (bppsa_ranks_first(run->on.comm) && run->schedule.split == NULL && run->layers.split == NULL) {
     const bppsa_gradient_method method = bppsa_rank_network_method(&run->network, &run->config, &run->on, run->model);

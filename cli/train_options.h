@@ -5,10 +5,11 @@
 #include "cli/command.h"
 #include "train/trainer.h"
 
-/* --optimizer, --lr, --momentum, --weight-decay, --lr-schedule and its numbers, --warmup. ERR_ARGUMENT: two options contradict
- * each other. */
+/* Reads --optimizer, --lr, --momentum, --weight-decay, --lr-schedule and its numbers, --warmup. ERR_ARGUMENT: two options
+ * contradict each other. */
 bppsa_status bppsa_train_update_options(const bppsa_cli *cli, bppsa_train_config *train);
-/* --checkpoint, --checkpoint-every and --resume. ERR_ARGUMENT: one without the other, a directory that cannot be written. */
+/* Reads --checkpoint, --checkpoint-every, --resume and --allow-other-ranks. ERR_ARGUMENT: one of them without the one that it
+ * needs. */
 bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_config *train);
 
 #endif

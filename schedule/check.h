@@ -7,10 +7,10 @@
 typedef struct {
   const bppsa_schedule *list;
   bppsa_schedule_finding *finding;
-  bool *sane; /* whether the operation keeps all rules of shape, size count */
+  bool *sane; /* per operation: it keeps all shape rules; size count */
   bool all_sane;
   int32_t *send, *recv;    /* the SEND and the RECV of each group, or -1; size groups */
-  int32_t *first, *second; /* scratch of a rule: cells of [micro][layer], or of [replica][layer] */
+  int32_t *first, *second; /* scratch memory of a rule: cells [micro][layer] or [replica][layer] */
   int64_t cells;
 } bppsa_checker;
 
@@ -21,13 +21,13 @@ bool bppsa_checker_broken(bppsa_checker *c, int64_t op, const char *format, ...)
 bppsa_status bppsa_checker_prepare(bppsa_checker *c);
 void bppsa_checker_free(bppsa_checker *c);
 
-/* A rule that is not about the shape of one operation, and the walk that checks it. *kept: no operation breaks the rule.
- * ERR_MEMORY. */
+/* A rule about more than the shape of one operation, and the walk that checks it. *kept becomes whether every operation keeps the
+ * rule. ERR_MEMORY. */
 typedef struct {
   bppsa_schedule_rule rule;
   bppsa_status (*walk)(bppsa_checker *c, bool *kept);
 } bppsa_checker_rule;
-enum { BPPSA_CHECKER_MOST_RULES = 32 }; /* of shape, and as many others: half of a mask's bits each */
+enum { BPPSA_CHECKER_MOST_RULES = 32 }; /* the most shape rules, and the most others: half of a mask's bits each */
 extern const bppsa_checker_rule bppsa_checker_rules[];
 extern const int bppsa_checker_rule_count;
 
@@ -46,8 +46,8 @@ bppsa_status bppsa_rule_version_sent(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_memory_balance(bppsa_checker *c, bool *kept);
 bppsa_status bppsa_rule_memory_cap(bppsa_checker *c, bool *kept);
 
-/* The operation that made a tensor on which an operation depends: looks through a RECV and its SEND. -1 where the pair is broken.
- */
+/* Returns the operation that made the tensor behind dependency `dep`. A RECV is traced to its SEND, and from there to what the SEND
+ * sends; -1 if that pair is broken. */
 int64_t bppsa_checker_source(const bppsa_checker *c, int64_t dep);
 /* Fills a scratch array with a value. */
 void bppsa_checker_fill(int32_t *cells, int64_t count, int32_t value);

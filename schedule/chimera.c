@@ -16,7 +16,7 @@
 typedef struct {
   int64_t slot;
   int32_t pipeline, stage;
-  int32_t micro; /* number within the round of the first of `each` micro-batches */
+  int32_t micro; /* the first of its `each` micro-batches, numbered within the round */
   int8_t each;   /* 2: a forward pass over two micro-batches (forward doubling) */
   bool forward;
 } pass;

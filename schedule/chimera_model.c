@@ -4,12 +4,12 @@
 #include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
 
-/* The operation whose end let this one start: a dependency, or the operation before it in its lane. -1: none. */
+/* Returns the operation whose end let this one start, or -1: a dependency, or the operation before it in its lane. */
 static int64_t waited_for(const bppsa_schedule *list, const bppsa_schedule_run *run, const int32_t *previous, int64_t id) {
   const bppsa_schedule_op *op = &list->ops[id];
   int64_t latest = previous[id];
   if (op->kind == BPPSA_KIND_RECV) {
-    return id - 1; /* its SEND */
+    return id - 1; /* a RECV ends with its SEND, the operation in front of it */
   }
   for (int32_t k = 0; k < op->dep_count; ++k) {
     const int32_t dep = list->deps[op->deps + k];
@@ -53,7 +53,7 @@ static double end_of(const bppsa_schedule *list, const bppsa_schedule_run *run, 
   return end;
 }
 
-/* What the layers of a stage cost: of the longest stage where layers have costs of their own. */
+/* Returns the cost of the layers of a stage. Where layers have costs of their own, takes the most expensive stage. */
 static double stage_cost(const bppsa_schedule *list, bppsa_schedule_cost cost) {
   const bppsa_schedule_config *c = &list->config;
   double longest = 0;
@@ -70,7 +70,7 @@ static double stage_cost(const bppsa_schedule *list, bppsa_schedule_cost cost) {
   return longest;
 }
 
-/* The longest message between two stages. */
+/* Returns the time of the longest message between two stages. */
 static double message_time(const bppsa_schedule *list) {
   double words = 0;
   for (int64_t stage = 1; stage < list->stages; ++stage) {

@@ -72,7 +72,7 @@ static bool differs(int field, const bppsa_schedule_summary *rows, int64_t count
   return false;
 }
 
-/* "32", "backward-forward"; "-" where the scheme has no such field. */
+/* Writes a field as a text: "32" or "backward-forward", or "-" if the scheme has no such field. Returns the text. */
 static const char *value_text(int field, const bppsa_schedule_summary *row, char text[VALUE_TEXT]) {
   const int64_t value = fields[field].value(row);
   if (fields[field].window) {
@@ -98,7 +98,7 @@ static void add_row(const bppsa_schedule_summary *rows, int64_t count, int64_t i
   bppsa_text_add(text, "\n");
 }
 
-/* Lists the fields that differ, or those that all schemes have and that agree, separated by commas. */
+/* Lists the fields with commas between them: the ones that differ, or the ones that all schemes have and that agree. */
 static int add_fields(const bppsa_schedule_summary *rows, int64_t count, bool different, bppsa_text *text) {
   int added = 0;
   char value[VALUE_TEXT];
@@ -153,9 +153,9 @@ json_t *bppsa_schedule_differences(const bppsa_schedule_summary *rows, int64_t c
 
 /* ---- all schemes of a list ---- */
 
-enum { COMPARED = 1024 }; /* characters of a list */
+enum { COMPARED = 1024 }; /* the most characters of a list of schemes, with the 0 at its end */
 
-/* Schemes: their names, and the results of each. */
+/* The schemes that are compared: their names and results. */
 typedef struct {
   char text[COMPARED];
   const char *ids[COMPARED / 2];
@@ -180,7 +180,7 @@ static bppsa_status split_names(const char *list, comparison *c) {
   return c->count > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: '%s', expected schemes with commas between", list);
 }
 
-/* Returns the layers of one model for all schemes: the largest of their defaults. Schemes of scans have elements instead. */
+/* Returns the number of layers of the model that all schemes share: the largest of their defaults. Scans have elements instead. */
 static int64_t common_layers(const bppsa_schedule_request *r, const comparison *c) {
   int64_t layers = 0;
   for (int64_t i = 0; i < c->count; ++i) {

@@ -6,7 +6,7 @@
 
 #include "schedule/request.h"
 
-/* A row of the table: a schedule's results, and the work that its time is for. -1: the scheme has no such field. */
+/* A row of the table: a schedule's results, and the size of the work that takes this time. -1: the scheme has no such field. */
 typedef struct {
   const bppsa_schedule_scheme *scheme;
   int64_t layers, micro_batches, elements, workers, iterations;
@@ -23,13 +23,13 @@ bppsa_schedule_summary bppsa_schedule_summarise(const bppsa_timed *timed);
  * which all agree is named once. */
 void bppsa_schedule_table(const bppsa_schedule_summary *rows, int64_t count, bppsa_text *text);
 
-/* The keys (of bppsa_timed_json) of the fields in which schedules differ, as an array of strings. NULL when out of memory. */
+/* Returns an array of the keys (of bppsa_timed_json) of the fields in which the schedules differ. NULL when out of memory. */
 json_t *bppsa_schedule_differences(const bppsa_schedule_summary *rows, int64_t count);
 
-/* Makes the schedules of a list of schemes ("gpipe,1f1b") for one model: the request's layers, or the most that one of the schemes
- * takes by itself. Appends the table; or, with `json`, the text of an array of their documents without operations, each with
- * "differs", the keys above. ERR_ARGUMENT: no scheme, or a list of more than 1023 characters; ERR_* of
- * bppsa_schedule_request_make. */
+/* Makes a schedule for each scheme of a list ("gpipe,1f1b"), all for one model. It has as many layers as the request says, or else
+ * the largest of the schemes' defaults. Appends the table, or with `json` an array of the schedules' documents. These have no
+ * operations, but "differs", the keys of bppsa_schedule_differences. ERR_ARGUMENT: no scheme, or a list of more than 1023
+ * characters; ERR_* of bppsa_schedule_request_make. */
 bppsa_status bppsa_schedule_compare(const bppsa_schedule_request *request, const char *schemes, bool json, bppsa_text *text);
 
 #endif

@@ -14,8 +14,8 @@
 
 /* A transfer of a tensor. */
 typedef struct {
-  int32_t to;   /* worker */
-  int32_t recv; /* id in the new list */
+  int32_t to;   /* the worker that receives it */
+  int32_t recv; /* id of its RECV in the new list */
 } transfer;
 
 typedef struct {
@@ -26,16 +26,16 @@ typedef struct {
   bppsa_events ready;     /* results to be sent, by the time at which they are ready */
   int32_t *leaving;       /* transfers of operation i's result: leaving[i] .. leaving[i + 1] - 1; size count + 1 */
   transfer *transfers;    /* size count */
-  int32_t *by;            /* of each dependency the transfer that brings it, or -1: it stays on its worker; size dep_count */
+  int32_t *by;            /* the transfer that brings each dependency, or -1: none is needed on the same worker; size dep_count */
   int64_t count, room;
   int64_t places;
-  int64_t most_ops; /* of the new list */
+  int64_t most_ops; /* the most operations that the new list may have */
 } connector;
 
 /* ---- transfers ---- */
 
-/* Chains of the dependencies on each operation, the first reader first: head[operation], then next[dependency]. latest: the latest
- * transfer to each worker so far. */
+/* For each operation a chain of the dependencies on it, the first reader first: head[operation], then next[dependency].
+ * latest[worker]: the latest transfer to the worker so far. */
 typedef struct {
   int32_t *head, *next, *latest;
 } readers;
@@ -55,7 +55,7 @@ static bppsa_status chain_readers(const connector *c, readers *r) {
     for (int64_t k = op->deps + op->dep_count - 1; k >= op->deps; --k) {
       r->next[k] = r->head[from->deps[k]];
       r->head[from->deps[k]] = (int32_t)k;
-      c->by[k] = op->worker; /* until the transfer is known */
+      c->by[k] = op->worker; /* the reader's worker, until its transfer is known */
     }
   }
   return BPPSA_OK;
@@ -73,7 +73,7 @@ static bppsa_status add_transfer(connector *c, int32_t to) {
   return BPPSA_OK;
 }
 
-/* Gives every worker that reads a result of another worker one transfer of it; the first reader's comes first. */
+/* Adds one transfer of a result for each other worker that reads it, in the order of the first reads. */
 static bppsa_status add_transfers(connector *c, const readers *r) {
   for (int64_t id = 0; id < c->from->count; ++id) {
     c->leaving[id] = (int32_t)c->count;
@@ -94,7 +94,7 @@ static bppsa_status add_transfers(connector *c, const readers *r) {
   return BPPSA_OK;
 }
 
-/* O(operations + dependencies). */
+/* Finds all transfers. O(operations + dependencies). */
 static bppsa_status find_transfers(connector *c) {
   readers r = {0};
   c->by = bppsa_alloc((size_t)c->from->dep_count * sizeof *c->by);
@@ -108,7 +108,8 @@ static bppsa_status find_transfers(connector *c) {
 
 /* ---- the new list ---- */
 
-/* Calls `add` for everything in the new order: operations, and the transfers of an operation's result (leaves = true). */
+/* Calls `add` in the new order, once for each operation and, if its result leaves the worker, once for the transfers (leaves =
+ * true). */
 static bppsa_status in_order(connector *c, bppsa_status (*add)(connector *c, int32_t old, bool leaves)) {
   c->ready.count = 0;
   for (int64_t i = 0; i < c->run.count; ++i) {
@@ -140,8 +141,8 @@ static bppsa_status assign_place(connector *c, int32_t old, bool leaves) {
   return BPPSA_OK;
 }
 
-/* alpha + beta L, where L are the words of the activations behind the operation's last layer, or of the gradient in front of its
- * first. Products of a scan are `message` words each. */
+/* Returns alpha + beta L. L counts the words of the activations behind the operation's last layer, or of the gradient in front of
+ * its first layer. A product of a scan has `message` words. */
 static double link_cost(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bppsa_schedule_config *c = &list->config;
   const bool gradient = op->kind == BPPSA_KIND_I || op->kind == BPPSA_KIND_B;
@@ -189,11 +190,11 @@ static bppsa_status append_place(connector *c, int32_t old, bool leaves) {
   return BPPSA_OK;
 }
 
-/* The groups of SYNCs. */
+/* Tables that tell the group of the next SYNC. */
 typedef struct {
   int32_t *latest; /* the group of the latest SYNC of [replica][layer], or -1 */
   int32_t *first;  /* the group of the first SYNC of each layer, or -1 */
-  int32_t *next;   /* of each group the next group of its layer, or -1 */
+  int32_t *next;   /* the group that follows each group in its layer, or -1 */
 } sync_groups;
 
 static bppsa_status start_groups(const bppsa_schedule *list, sync_groups *g) {
@@ -214,8 +215,8 @@ static bppsa_status start_groups(const bppsa_schedule *list, sync_groups *g) {
   return BPPSA_OK;
 }
 
-/* Makes the k-th SYNC of a layer begin on all replicas together. The groups of a layer are a chain; each replica is at one of its
- * links. */
+/* Makes the k-th SYNC of a layer begin on all replicas together. The groups of a layer form a chain; with each SYNC a replica moves
+ * on by one group. */
 static bppsa_status group_syncs(bppsa_schedule *list) {
   sync_groups g = {0};
   const bppsa_status status = start_groups(list, &g);
@@ -278,7 +279,7 @@ static bppsa_status complete_order(connector *c) {
   return bppsa_events_reserve(&c->ready, count);
 }
 
-/* Takes the new list's memory, whose size is known. */
+/* Allocates the new list, whose size is now known. */
 static bppsa_status reserve(connector *c) {
   bppsa_schedule *list = c->list;
   list->room = c->from->count + 2 * c->count;

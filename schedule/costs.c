@@ -1,4 +1,5 @@
-/* Files of costs: {"samples": 8, "forward": 1, "weight_grad": [1, 2, ...], ..., "alpha": 0.1, "beta": 0.01, "profile": {...}}. */
+/* Reads and writes files of costs: {"samples": 8, "forward": 1, "weight_grad": [1, 2, ...], ..., "alpha": 0.1, "beta": 0.01,
+ * "profile": {...}}. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "core/files/json.h"
 #include "schedule/timed.h"
 
-/* The link's numbers, members of a configuration. */
+/* The numbers of the link, which are members of a configuration. */
 static const struct {
   const char *name;
   size_t offset;
@@ -90,7 +91,7 @@ static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_
   return BPPSA_OK;
 }
 
-/* A key that is not known. The message suggests one. */
+/* Refuses an unknown key. The message suggests a known one. */
 static bppsa_status unknown_key(const char *path, const char *key) {
   const char *names[BPPSA_COST_COUNT + LINKS + 2] = {NULL};
   char hint[96];
@@ -105,7 +106,7 @@ static bppsa_status unknown_key(const char *path, const char *key) {
                     bppsa_suggestion(key, names, hint, sizeof hint));
 }
 
-/* Takes a number of the link. *taken: the key names one. */
+/* Takes a number of the link. *taken becomes whether the key names one. */
 static bppsa_status take_link(const char *path, const char *key, const json_t *value, bppsa_schedule_config *c, bool *taken) {
   *taken = false;
   for (int i = 0; i < LINKS; ++i) {
@@ -123,7 +124,7 @@ static bppsa_status take_link(const char *path, const char *key, const json_t *v
 
 /* Takes the size of the micro-batches. */
 static bppsa_status take_samples(const char *path, const json_t *value, bppsa_schedule_config *c) {
-  c->samples = json_integer_value(value); /* of anything else 0 */
+  c->samples = json_integer_value(value); /* 0 if it is not an integer */
   char found[BPPSA_JSON_FOUND];
   return c->samples > 0 ? BPPSA_OK
                         : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %s, expected a whole number, 1 or more: of a micro-batch", path,

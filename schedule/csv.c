@@ -200,20 +200,20 @@ bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text
 
 /* ---- reading ---- */
 
-/* What a file may ask for. Tables have a cell for each layer of each micro-batch, and of each replica; rules walk over the layers
- * of every operation. Without these limits a short file would take as much memory and time as it likes. */
+/* Limits on what a file may ask for. Tables have a cell for each layer of each micro-batch, and of each replica; rules walk over
+ * the layers of every operation. Without these limits a short file would take as much memory and time as it likes. */
 #define MOST_CELLS ((int64_t)1 << 22)
 #define MOST_PASSES ((int64_t)1 << 25) /* eight kinds of operations on every cell */
 #define MOST_WORKERS ((int64_t)1 << 17)
 #define MOST_OPS ((int64_t)3 << 20) /* with SEND and RECV */
 #define MOST_DEPS ((int64_t)1 << 23)
-enum { MOST_MICROS = 2 }; /* of an operation: Chimera's doubled forward pass has two */
+enum { MOST_MICROS = 2 }; /* in one operation: Chimera's doubled forward pass has two */
 
 typedef struct {
   const char *path;
   int64_t row, cell; /* from 1 */
-  int64_t passes;    /* of a micro-batch through a layer, in the operations so far */
-  char separator;    /* between cells */
+  int64_t passes;    /* passes of one micro-batch through one layer, in the operations so far */
+  char separator;    /* the character between cells */
 } place;
 
 static bppsa_status bad_cell(const place *at, const char *cell, const char *expected) {
@@ -221,7 +221,8 @@ static bppsa_status bad_cell(const place *at, const char *cell, const char *expe
                     cell, expected);
 }
 
-/* The quote that ends a cell in quotes, in front of a separator or the row's end; of two quotes one is meant. NULL: none does. */
+/* Returns the quote that ends a quoted cell, or NULL. A separator or the row's end follows it; inside the cell, two quotes stand
+ * for one. */
 static char *closing_quote(const place *at, char *cell) {
   char *end = cell + 1;
   while (*end != '\0' && (*end != '"' || end[1] == '"')) {
@@ -240,8 +241,8 @@ static void unquote(char *cell, const char *close) {
   *to = '\0';
 }
 
-/* The next cell of a row, ended by a 0 in place, without the quotes in which a spreadsheet puts it; NULL behind the last. Where
- * commas do not separate cells, they are decimal points. */
+/* Returns the next cell of a row, or NULL after the last one. Puts a 0 behind the cell, and removes the quotes that spreadsheets
+ * put around cells. Where commas do not separate cells, they are decimal points. */
 static char *next_cell(const place *at, char **rest) {
   char *cell = *rest;
   if (cell == NULL) {
@@ -397,8 +398,8 @@ static bool in_range(const bppsa_schedule *list, const bppsa_schedule_op *op) {
          op->part >= -1 && op->part <= layers;
 }
 
-/* Checks that an operation in range is small enough beside those before it. In scans the micro-batches are products, and only
- * APPLY is walked over layer by layer. */
+/* Checks that this operation and the ones before it are small enough together. In scans `micros` counts products, and rules walk
+ * layer by layer over APPLY only. */
 static bppsa_status check_size(place *at, const char *cell, const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bool scan = list->scheme->scan;
   if (!scan && op->micros > MOST_MICROS) {
@@ -468,7 +469,7 @@ static bppsa_status read_worker(place *at, char *row, bppsa_schedule *list, bool
   return BPPSA_OK;
 }
 
-/* The next line, ended by a 0 in place, without a carriage return; NULL behind the last. */
+/* Returns the next line without its carriage return, or NULL after the last one. Puts a 0 behind it. */
 static char *next_row(char **rest) {
   char *row = *rest;
   if (row == NULL || *row == '\0') {
@@ -501,7 +502,7 @@ static bppsa_status check_row(const place *at, const bppsa_schedule *list) {
                           at->row, list->workers, MOST_WORKERS);
 }
 
-/* Makes the empty list of the first row. */
+/* Reads the first row, and makes an empty list from it. */
 static bppsa_status read_first_row(place *at, char *row, bppsa_schedule **made) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
   const char *scheme = NULL;
@@ -522,7 +523,7 @@ static bool is_empty(const place *at, const char *row) {
   return row[strspn(row, separator)] == '\0';
 }
 
-/* Finds what separates cells: a line sep=; in front of the first row says it, or the first of the marks that follows a cell of the
+/* Finds what separates cells: the mark that a line such as sep=; in front of the first row names, otherwise the first mark in the
  * first row. Returns the first row, or NULL. */
 static char *find_separator(place *at, char *row, char **rest) {
   char *sep = row != NULL && row[0] == '"' ? row + 1 : row; /* a spreadsheet puts a line with a separator in quotes */

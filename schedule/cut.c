@@ -1,4 +1,4 @@
-/* How the layers of a model are cut into stages. */
+/* Cuts the layers of a model into stages. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* ---- a cut that is given ---- */
 
-enum { DIGITS = 9 }; /* of a layer's number */
+enum { DIGITS = 9 }; /* the most digits of a layer's number */
 
 bppsa_status bppsa_schedule_cut_parse(const char *text, int64_t **cut, int64_t *cuts) {
   BPPSA_REQUIRE(text != NULL && cut != NULL && cuts != NULL);
@@ -74,7 +74,7 @@ bppsa_status bppsa_schedule_keep_cut(bppsa_schedule *list) {
 
 /* ---- a cut by cost ---- */
 
-/* The tables of two searches. Entry [p][l] belongs to the best cut of layers 0 .. l - 1 into p + 1 parts. */
+/* The tables of a search. Entry [p][l] belongs to the best cut of layers 0 .. l - 1 into p + 1 parts. */
 typedef struct {
   int64_t layers, parts;
   double *before; /* [l]: cost of layers 0 .. l - 1 */
@@ -151,7 +151,7 @@ bool bppsa_schedule_costs_by_layer(const bppsa_schedule_config *config) {
   return all;
 }
 
-/* Cuts the layers by the costs of their forward and backward passes. first: as bppsa_schedule_cut_evenly has it. */
+/* Cuts the layers by the costs of their forward and backward passes. first: see bppsa_schedule_cut_evenly. */
 static bppsa_status cut_passes(const bppsa_schedule_config *c, int64_t stages, int64_t *first) {
   double *costs = bppsa_calloc(c->layers, sizeof *costs);
   if (costs == NULL) {
@@ -170,7 +170,7 @@ static bppsa_status cut_passes(const bppsa_schedule_config *c, int64_t stages, i
 
 bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, int64_t **cut, int64_t *cuts) {
   BPPSA_REQUIRE(scheme != NULL && config != NULL && cut != NULL && cuts != NULL && bppsa_schedule_costs_by_layer(config));
-  bppsa_schedule_config one = *config; /* a list without operations knows its stages */
+  bppsa_schedule_config one = *config; /* an empty list of this configuration tells the number of stages */
   bppsa_schedule *empty = NULL;
   one.iterations = 1;
   BPPSA_TRY(bppsa_schedule_create_empty(scheme, &one, &empty));

@@ -1,11 +1,11 @@
-/* Dependencies from the data flow. What an operation reads follows from its kind, replica, layers and micro-batch, and from its
- * place in its worker's order:
+/* Derives dependencies from the data flow: what an operation reads follows from its kind, replica, layers and micro-batch, and
+ * from its place in its worker's order:
  *
  *     F of layer l       F of layer l - 1; the last STEP of its layers
  *     I, B of layer l    its own F, and the gradient behind layer l: from I or B of layer l + 1, or behind the last layer from its
  *                        F, which gives the loss
- *     W of layer l       the same
- *     RECOMPUTE          the same: it begins when the gradient has arrived, so that its activations are held briefly (Chimera:
+ *     W of layer l       the same as I
+ *     RECOMPUTE          the same as I: it begins when the gradient has arrived, so that its activations are held briefly (Chimera:
  *                        B_t = 3 F_t)
  *     SYNC, STEP         what made the gradients of its layers since the last STEP; a STEP also waits for their SYNC if there is
  *                        one
@@ -26,7 +26,7 @@ typedef struct {
 } segment;
 
 typedef struct {
-  segment *all; /* sorted by first, then by count, of equals the latest operation first */
+  segment *all; /* sorted by first, then by count; among equals the latest operation comes first */
   int64_t size;
 } segments;
 
@@ -34,14 +34,14 @@ typedef struct {
   bppsa_schedule *list;
   int64_t layers;
   int32_t *forward;     /* F of [micro][layer] */
-  int32_t *gradient[2]; /* I or B of [micro][layer]; of its second half */
-  int32_t *again[2];    /* RECOMPUTE of [micro][layer]; of its second half */
-  int32_t *made;        /* gradients of [replica][layer] not yet synchronised: the latest; chained by `before` */
-  int32_t *synced;      /* SYNC of [replica][layer] since the last STEP: the latest; chained by `before` */
+  int32_t *gradient[2]; /* I or B of [micro][layer]; [1]: I or B of its second half */
+  int32_t *again[2];    /* RECOMPUTE of [micro][layer]; [1]: RECOMPUTE of its second half */
+  int32_t *made;        /* the latest gradient of [replica][layer] that is not yet synchronised; `before` chains the others */
+  int32_t *synced;      /* the latest SYNC of [replica][layer] since the last STEP; `before` chains the others */
   int32_t *step;        /* the last STEP of [replica][layer] */
   int32_t *prepared;    /* the last PREDICT or STASH of [replica][layer] */
-  int32_t *before;      /* size count */
-  int32_t *reaches;     /* of scans: what made the gradient at [element] */
+  int32_t *before;      /* the operation before each in its chain, or -1; size count */
+  int32_t *reaches;     /* in scans: the operation that made the gradient at [element] */
   segments carries, products;
 } tables;
 
@@ -107,7 +107,7 @@ static bppsa_status list_segments(const bppsa_schedule *list, int kind, segments
   return BPPSA_OK;
 }
 
-/* Of the segments that begin at `first` and have `least` elements or more: the shortest. NULL: none. */
+/* Returns the shortest segment that begins at `first` and has `least` elements or more, or NULL. */
 static const segment *find_segment(const segments *s, int64_t first, int64_t least) {
   int64_t low = 0, high = s->size;
   while (low < high) {
@@ -183,7 +183,8 @@ static bppsa_status need_table(const tables *t, int64_t id, const int32_t *table
   return BPPSA_OK;
 }
 
-/* Adds what made the half that the operation works on, or both halves: tables of the first, or the whole, and of the second. */
+/* Adds dependencies on what made the half that the operation works on, or on what made both halves. made[0] holds first halves and
+ * whole micro-batches, made[1] second halves. */
 static bppsa_status need_half(const tables *t, int64_t id, int32_t *const made[2], int64_t layer) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int32_t second = halves(t->list) ? made[1][op.micro * t->layers + layer] : -1;
@@ -193,7 +194,7 @@ static bppsa_status need_half(const tables *t, int64_t id, int32_t *const made[2
   return op.part == 0 ? BPPSA_OK : need(t, id, second);
 }
 
-/* Adds the gradient behind the operation's last layer, and the operation's own F. */
+/* Adds dependencies on the operation's own F, and on the gradient behind its last layer. */
 static bppsa_status need_gradient(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int64_t last = op.layer + op.layers - 1;
@@ -264,21 +265,21 @@ static bppsa_status need_backward(const tables *t, int64_t id) {
   return BPPSA_OK;
 }
 
-/* The product over exactly the elements from .. to - 1, or -1. */
+/* Returns the product over exactly the elements from .. to - 1, or -1. */
 static int32_t find_product(const tables *t, int64_t from, int64_t to) {
   const segment *found = find_segment(&t->products, from, to - from);
   return found != NULL && found->count == to - from ? found->id : -1;
 }
 
-/* The operation from which to fetch the gradient at `from`. Each worker whose CARRY begins at `from` holds this gradient. Chooses
- * the CARRY over the fewest elements, but over more than `layers`, so that no worker sends the gradient to many; -1: none. */
+/* Returns the operation from which to fetch the gradient at `from`, or -1. Each worker whose CARRY begins at `from` holds it.
+ * Chooses the CARRY over the fewest elements, but over more than `layers`, so that no worker sends the gradient to many. */
 static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
   const segment *found = find_segment(&t->carries, from, (int64_t)layers + 1);
   return found != NULL ? found->id : -1;
 }
 
-/* The dependencies of a scan's operation. For a PRODUCT of two others `part` is the element at which the second begins. A CARRY
- * uses one product; an APPLY multiplies by its elements one after the other. */
+/* Adds the dependencies of a scan's operation. In a PRODUCT of two others, `part` is the element at which the second begins. A
+ * CARRY uses one product; an APPLY multiplies by its elements one after the other. */
 static bppsa_status need_segment(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int64_t from = op.layer, to = from + op.layers;

@@ -1,4 +1,4 @@
-/* The timeline of a schedule as SVG. */
+/* Draws the timeline of a schedule as SVG. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,11 +28,11 @@ static const look looks[BPPSA_KIND_COUNT] = {
 
 typedef struct {
   const bppsa_timed_groups *groups;
-  const bppsa_timed_group *group; /* that is drawn now */
-  double top;                     /* of its first worker */
+  const bppsa_timed_group *group; /* the group that is drawn now */
+  double top;                     /* the top of its first worker */
   bppsa_text *text;
   bppsa_canvas canvas;
-  double unit;                     /* pixels of a unit of time */
+  double unit;                     /* pixels per unit of time */
   double lane_y[BPPSA_LANE_COUNT]; /* top of each lane below its worker's top; below 0: the lane is not drawn */
   double worker_height, most;      /* most: the activations that the fullest worker holds */
   bool used[BPPSA_KIND_COUNT];
@@ -58,8 +58,8 @@ static bool drawn(const drawing *d, int64_t id) {
   return looks[op->kind].fill != NULL && d->group->times->end[id] > d->group->times->start[id];
 }
 
-/* The label of an operation: the number of its micro-batch, of both for a doubled pass; the number of its layer if each layer has
- * an operation and there is one micro-batch. A second half is marked. */
+/* Writes the label of an operation: the number of its micro-batch, or both numbers of a doubled pass. A SYNC has the number of its
+ * layer, and so has every operation if each layer has one and there is only one micro-batch. A second half is marked. */
 static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, size_t size) {
   const bppsa_schedule *list = d->group->list;
   text[0] = '\0';
@@ -77,9 +77,9 @@ static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, 
 
 /* What the layout needs to know of all groups. */
 typedef struct {
-  bool lanes[BPPSA_LANE_COUNT]; /* that have operations */
-  double end;                   /* of the latest operation */
-  double wanted;                /* pixels of a unit of time that the shortest labelled operation needs */
+  bool lanes[BPPSA_LANE_COUNT]; /* the lanes that have operations */
+  double end;                   /* the end of the latest operation */
+  double wanted;                /* pixels per unit of time that the shortest labelled operation needs */
   int64_t workers;
 } extent;
 
@@ -103,7 +103,7 @@ static void survey(drawing *d, extent *e) {
   e->workers += list->workers;
 }
 
-/* Pixels above the workers of a group: a caption, where there are several. */
+/* Returns the height of the caption above a group's workers. A single group has none. */
 static double caption_of(const drawing *d) {
   return d->groups->count > 1 ? CAPTION : 0;
 }
@@ -117,7 +117,7 @@ static void lay_out(drawing *d) {
     survey(d, &e);
   }
   const double widest = fmax(WIDEST, fmin(6000, 18 * e.end));
-  const bool wide = isfinite(widest / e.end); /* not where all costs are 0, or next to it */
+  const bool wide = isfinite(widest / e.end); /* false if all costs are 0 or nearly 0 */
   d->unit = wide ? fmax(fmin(e.wanted, widest / e.end), 560 / e.end) : 1;
   for (int lane = 0; lane < BPPSA_LANE_COUNT; ++lane) {
     d->lane_y[lane] = e.lanes[lane] ? y : -1;
@@ -140,7 +140,7 @@ static void add_box(drawing *d, double x, double y, double width, double height,
 
 enum { TITLE = 240 };
 
-/* "1f1b, D = 4, N = 4, measured: makespan 21 ms, bubble ratio 0.3". Returns text. */
+/* Writes a title such as "1f1b, D = 4, N = 4, measured: makespan 21 ms, bubble ratio 0.3". Returns text. */
 static const char *title_of(const bppsa_timed_group *g, double milliseconds, char text[TITLE]) {
   const bppsa_schedule *list = g->list;
   const bool copies = list->scheme->data_parallel || list->scheme->scan;
@@ -175,7 +175,7 @@ static void draw_title(drawing *d) {
 
 /* Draws a tick every 1, 2, 5, 10, ... units, far enough apart for the numbers. */
 static void draw_axis(drawing *d) {
-  const double unit = d->unit / d->groups->milliseconds; /* pixels of what the numbers count */
+  const double unit = d->unit / d->groups->milliseconds; /* pixels per unit of the numbers at the ticks */
   const double end = (d->canvas.width - LEFT - RIGHT) / unit, bottom = d->canvas.height - BOTTOM + 6;
   double step = pow(10, floor(log10(60 / unit)));
   step *= step * unit >= 60 ? 1 : 2 * step * unit >= 60 ? 2 : 5 * step * unit >= 60 ? 5 : 10;

@@ -1,4 +1,4 @@
-/* A schedule as JSON. */
+/* Writes a schedule as JSON. */
 #include <math.h>
 
 #include "core/files/json.h"
@@ -7,8 +7,8 @@
 
 enum { MOST_JSON_OPS = 100000, MOST_JSON_NUMBERS = 1 << 23 };
 
-/* Is the list short enough to be written operation by operation? Each tells its layers, micro-batches and dependencies one by
- * one. */
+/* Is the list short enough to be written operation by operation? Each operation lists its layers, micro-batches and dependencies
+ * one by one. */
 static bool fits(const bppsa_schedule *list) {
   int64_t numbers = list->dep_count;
   for (int64_t id = 0; id < list->count && list->count <= MOST_JSON_OPS; ++id) {
@@ -26,7 +26,7 @@ static json_t *range_json(int64_t first, int64_t count) {
   return bppsa_json_finish(array, ok);
 }
 
-/* The dependencies of an operation. A RECV ends with its SEND, which stands in front of it. */
+/* Returns the dependencies of an operation. A RECV depends on its SEND, which stands in front of it. */
 static json_t *deps_json(const bppsa_schedule *list, int64_t id) {
   const bppsa_schedule_op *op = &list->ops[id];
   if (op->kind == BPPSA_KIND_RECV) {

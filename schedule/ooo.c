@@ -11,9 +11,9 @@
 
 typedef struct {
   const bppsa_schedule *list;
-  bppsa_events ends;   /* of running operations, by time */
-  bppsa_events *ready; /* for every worker, by priority */
-  bool *running;       /* for every worker */
+  bppsa_events ends;   /* the ends of running operations, by time */
+  bppsa_events *ready; /* the operations that every worker could start, by priority */
+  bool *running;       /* whether every worker runs an operation */
   int32_t *waiting;
   int64_t *first;
   int32_t *successor;
@@ -41,7 +41,7 @@ static void start_next(conserver *c, int32_t worker, double now) {
   bppsa_events_push(&c->ends, (bppsa_event){.time = now + c->list->ops[id].cost, .id = id});
 }
 
-/* Ends everything that ends at this time, before anything starts at it. */
+/* Ends all operations that end at this time, before any operation starts at it. */
 static bppsa_status end_together(conserver *c, double now, int32_t *freed, int64_t *count) {
   *count = 0;
   while (c->ends.count > 0 && c->ends.events[0].time <= now) {
@@ -89,19 +89,19 @@ static void link_all(conserver *c) {
     c->first[i + 1] += c->first[i];
     c->waiting[i] = list->ops[i].dep_count;
   }
-  for (int64_t i = list->count - 1; i >= 0; --i) { /* moves each block's end to its beginning */
+  for (int64_t i = list->count - 1; i >= 0; --i) { /* moves first[i + 1] from the end of i's successors to their beginning */
     for (int32_t k = 0; k < list->ops[i].dep_count; ++k) {
       const int32_t dep = list->deps[list->ops[i].deps + k];
       c->successor[--c->first[dep + 1]] = (int32_t)i;
     }
   }
-  for (int64_t i = 0; i < list->count; ++i) { /* the beginning of block i is now at i + 1 */
+  for (int64_t i = 0; i < list->count; ++i) { /* the beginning of i's successors is still at i + 1 */
     c->first[i] = c->first[i + 1];
   }
   c->first[list->count] = list->dep_count;
 }
 
-/* Puts the list into the new order. The other lanes have no operations here. */
+/* Puts the list into the new order. All its operations are in the compute lane. */
 static bppsa_status reorder(bppsa_schedule *list, const int32_t *order) {
   bppsa_schedule_op *ops = bppsa_alloc((size_t)list->count * sizeof *ops);
   if (ops == NULL) {

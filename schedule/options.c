@@ -1,4 +1,4 @@
-/* Options that not every scheme takes. */
+/* The table of options that only some schemes take. */
 #include <string.h>
 
 #include "core/files/json.h"
@@ -8,7 +8,7 @@
 static const struct {
   const char *name;
   unsigned takes;
-  bool one; /* what every scheme has: the value 1 asks for nothing else */
+  bool one; /* every scheme accepts the value 1, which changes nothing */
 } options[] = {{"stages", TAKES_STAGES, true},
                {"width", TAKES_STAGES, true},
                {"micro-batches", TAKES_MICRO_BATCHES, true},
@@ -34,7 +34,7 @@ bool bppsa_schedule_takes(const bppsa_schedule_scheme *scheme, const char *optio
   return takes;
 }
 
-/* "interleaved"; "all but multi-stream" where most schemes take it. */
+/* Appends the schemes that take it: "interleaved", or "all but multi-stream" if most schemes do. */
 static void add_takers(unsigned takes, bppsa_text *text) {
   int64_t count = 0, takers = 0;
   const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
@@ -51,7 +51,7 @@ static void add_takers(unsigned takes, bppsa_text *text) {
   }
 }
 
-/* Does one of the schemes take it? An unknown one is refused elsewhere. */
+/* Does one of the schemes take the option, or is one unknown? Another function refuses an unknown scheme. */
 static bool one_takes(const char *schemes, unsigned takes) {
   int64_t count = 0;
   const bppsa_schedule_scheme *all = bppsa_schedule_schemes(&count);

@@ -149,7 +149,7 @@ static bppsa_status make_timeline(const bppsa_schedule *list, bool prioritised, 
   return status;
 }
 
-/* The time from the start of the backward pass to the end of the window: of the next forward pass, or of the last SYNC. */
+/* Returns the time from the start of the backward pass to the end of the window, with the next forward pass or the last SYNC. */
 static double run_timeline(timeline *t, int64_t k) {
   const bppsa_schedule_config *c = &t->list->config;
   double end = 0;
@@ -246,7 +246,7 @@ bppsa_status bppsa_schedule_prioritised(bppsa_schedule *list) {
 
 /* ---- reverse first-k ---- */
 
-/* Algorithm 2, lines 1 - 2: the largest j with M_fwd - sum_{i > j} M(I_i) + sum_{i <= j} M(W_i) below the cap. Computing a
+/* Returns the largest j with M_fwd - sum_{i > j} M(I_i) + sum_{i <= j} M(W_i) below the cap (Algorithm 2, lines 1 - 2). Computing a
  * gradient is assumed to hold as much as its layer's activations. Here M_a is the whole network's, so M_fwd = 1. */
 static int64_t clamp(const bppsa_schedule *list) {
   const bppsa_schedule_config *c = &list->config;

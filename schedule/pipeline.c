@@ -1,6 +1,5 @@
-/* Pipelines in one direction: naive model parallel, GPipe, DAPPLE, interleaved 1F1B, the asynchronous ones, ZB-H1; and GEMS. Each
- * generator writes a worker's operations in order; copies (width) do the same with their own micro-batches.
- */
+/* Generates pipelines in one direction (naive model parallel, GPipe, DAPPLE, interleaved 1F1B, the asynchronous ones, ZB-H1) and
+ * GEMS. Each generator writes a worker's operations in order; copies (width) do the same with their own micro-batches. */
 
 #include "core/base/alloc.h"
 #include "schedule/schedule_internal.h"
@@ -89,8 +88,8 @@ bppsa_status bppsa_schedule_1f1b(bppsa_schedule *list) {
 
 /* ---- several stages on each worker ---- */
 
-/* The k-th pass of a worker: D micro-batches go through its first stage, the same ones through its next, ...; backward passes
- * begin with its last stage. */
+/* Writes the k-th pass of a worker: D micro-batches go through its first stage, then the same D through its next stage, and so on;
+ * backward passes begin with its last stage. */
 static void interleaved_pass(bppsa_writer *w, int64_t replica, int64_t worker, int64_t first, int64_t k, bool forward) {
   const int64_t d = w->config->stages, v = w->config->chunks, turn = k % (d * v) / d;
   const int64_t stage = (forward ? turn : v - 1 - turn) * d + worker, micro = first + k / (d * v) * d + k % d;
@@ -158,7 +157,7 @@ static void asynchronous_stage(bppsa_writer *w, int64_t replica, int64_t stage) 
   }
 }
 
-/* SpecTrain's predicted versions, the same for F and B. (section 3.2, figure 7(d)) */
+/* Sets the versions that SpecTrain predicts, the same for F and B. (section 3.2, figure 7(d)) */
 static bppsa_status predict(bppsa_schedule *list) {
   const int64_t layers = list->config.layers;
   int32_t *aim = bppsa_calloc(list->micros * layers, sizeof *aim);
@@ -186,7 +185,8 @@ bppsa_status bppsa_schedule_asynchronous(bppsa_schedule *list) {
 
 /* ---- GEMS ---- */
 
-/* Micro-batches go down one replica or up the other in turn; a worker holds stage s of the first and D - 1 - s of the second. */
+/* Micro-batches go down one replica or up the other in turn; a worker holds stage s of the first replica and stage D - 1 - s of the
+ * second. */
 static void gems_worker(bppsa_writer *w, int64_t copy, int64_t worker, int64_t round) {
   const int64_t n = w->config->micro_batches, d = w->config->stages;
   for (int64_t m = 0; m < n; ++m) {

@@ -54,7 +54,7 @@ static bppsa_status find(const char *id, const bppsa_schedule_scheme **scheme) {
                     bppsa_suggestion(id, ids, hint, sizeof hint));
 }
 
-/* The request's configuration, with the window and the elements of the scheme where it has none. */
+/* Returns the request's configuration. A window or elements that the request does not set are the scheme's. */
 static bppsa_schedule_config config_of(const bppsa_schedule_request *request, const bppsa_schedule_scheme *scheme,
                                        int64_t layers) {
   bppsa_schedule_config c = request->config;

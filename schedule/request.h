@@ -9,17 +9,17 @@ typedef struct {
   bool sets_window;                           /* config.window holds; otherwise the scheme chooses */
   bool sets_elements;                         /* config.elements holds; otherwise a scan has 16 Jacobians a worker */
   const char *costs;                          /* the path of a file of costs (borrowed), or NULL */
-  double *arrays[BPPSA_SCHEDULE_COST_ARRAYS]; /* owned: its numbers, which config borrows */
+  double *arrays[BPPSA_SCHEDULE_COST_ARRAYS]; /* owned: the numbers of that file, which config borrows */
   int64_t *cut;                               /* owned: config.cut, or NULL */
 } bppsa_schedule_request;
 
-/* An option that the user gives, by its name in `bppsa schedule` ("chunks"; value: of a number, otherwise 0), beside a scheme, or
- * several with commas between. ERR_ARGUMENT: none of them takes it; the message names those that do. The value 1 of stages, copies,
- * micro-batches, iterations and chunks asks for nothing that a scheme lacks. */
+/* Checks that a scheme, or one of several with commas between them, takes an option. `option` is its name in `bppsa schedule`, as
+ * "chunks"; `value` is its number, 0 if it has none. ERR_ARGUMENT: no scheme takes it; the message names the schemes that do. Every
+ * scheme accepts the value 1 for stages, width, micro-batches, iterations and chunks. */
 bppsa_status bppsa_schedule_check_option(const char *schemes, const char *option, int64_t value);
-/* A line for each option that not every scheme takes, with the schemes that do. */
+/* Appends a line for each option that only some schemes take, with their names. */
 void bppsa_schedule_options_text(bppsa_text *text);
-/* The names of the options of this kind that the scheme takes, an array. NULL when out of memory. */
+/* Returns the names of the options that this scheme takes and not every scheme does, as an array. NULL when out of memory. */
 json_t *bppsa_schedule_options_json(const bppsa_schedule_scheme *scheme);
 
 bppsa_schedule_request bppsa_schedule_request_default(void);
@@ -29,8 +29,9 @@ bppsa_status bppsa_schedule_request_costs(bppsa_schedule_request *request, const
 bppsa_status bppsa_schedule_request_cut(bppsa_schedule_request *request, const char *text);
 void bppsa_schedule_request_free(bppsa_schedule_request *request); /* a zeroed one is legal */
 
-/* Makes and times the scheme's schedule. layers: of the model, where config says none; 0: the scheme's default. ERR_ARGUMENT: an
- * unknown scheme (the message suggests one), costs of other layers; ERR_* of bppsa_schedule_create and bppsa_timed_create. */
+/* Makes and times the scheme's schedule. layers: the number of the model's layers if config has none; 0: the scheme's default.
+ * ERR_ARGUMENT: an unknown scheme (the message suggests one), or costs for other layers; ERR_* of bppsa_schedule_create and
+ * bppsa_timed_create. */
 bppsa_status bppsa_schedule_request_make(const bppsa_schedule_request *request, const char *scheme, int64_t layers,
                                          bppsa_timed *timed);
 

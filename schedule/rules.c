@@ -1,4 +1,4 @@
-/* The validator's rules of completeness, order and transfers, and those of scans. */
+/* The validator's rules of completeness, order, transfers and scans. */
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -66,7 +66,7 @@ static bppsa_status placement(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* The bits of a cell of [micro][layer]: which halves of which gradients have been made. */
+/* Returns the bits that stand for what the operation makes in a cell of [micro][layer]. A gradient has one bit for each half. */
 static int32_t bits_of(const bppsa_schedule_op *op) {
   const int32_t halves = op->part < 0 ? 3 : op->part == 0 ? 1 : 2;
   switch ((bppsa_schedule_kind)op->kind) {
@@ -110,7 +110,7 @@ static bppsa_status once(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Does the micro-batch have a backward pass? Those of the round behind the last iteration do not. */
+/* Does the micro-batch have a backward pass? In the round behind the last iteration none has. */
 static bool comes_back(const bppsa_schedule *list, int64_t micro) {
   return micro / list->config.micro_batches % list->rounds < list->config.iterations;
 }
@@ -174,7 +174,8 @@ static bppsa_status order_forward(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Checks for the gradient behind the operation's last layer; behind the model's last layer for its F, which gives the loss. */
+/* Checks that the operation waits for the gradient behind its last layer. Behind the model's last layer it must wait for that
+ * layer's F, which gives the loss. */
 static bool order_gradient(bppsa_checker *c, int64_t id, uint32_t kinds) {
   const bppsa_schedule_op *op = &c->list->ops[id];
   const int64_t layer = op->layer + op->layers, layers = c->list->config.layers;
@@ -253,7 +254,7 @@ static bppsa_status send_source(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Chains of the RECVs of each worker, the first one first: head[worker], then next[RECV]. */
+/* Chains the RECVs of each worker, the first one first: head[worker], then next[RECV]. */
 static void chain_recvs(const bppsa_checker *c, int32_t *head, int32_t *next) {
   bppsa_checker_fill(head, c->list->workers, -1);
   for (int64_t id = c->list->count - 1; id >= 0; --id) {
@@ -265,12 +266,13 @@ static void chain_recvs(const bppsa_checker *c, int32_t *head, int32_t *next) {
   }
 }
 
-/* The worker that sends what a RECV receives. */
+/* Returns the worker that sends what a RECV receives. */
 static int32_t sender_of(const bppsa_checker *c, int32_t recv) {
   return c->list->ops[c->send[c->list->ops[recv].group]].worker;
 }
 
-/* The first RECV of a chain that is behind a later SEND of its sender, or -1. latest: of each worker its latest SEND so far. */
+/* Returns the first RECV of a chain that stands behind the RECV of a later SEND by the same worker, or -1. latest[worker]: its
+ * latest SEND so far. */
 static int32_t overtaken(const bppsa_checker *c, int32_t chain, const int32_t *next, int32_t *latest) {
   for (int32_t id = chain; id >= 0; id = next[id]) {
     latest[sender_of(c, id)] = -1;
@@ -285,7 +287,7 @@ static int32_t overtaken(const bppsa_checker *c, int32_t chain, const int32_t *n
   return -1;
 }
 
-/* The RECVs of a lane are in the order in which each sender sends. */
+/* Checks that the RECVs of a lane keep the order in which each sender sends. */
 static bppsa_status receive_order(bppsa_checker *c, bool *kept) {
   int32_t *head = c->first, *latest = c->second, found = -1;
   int32_t *next = bppsa_alloc((size_t)c->list->count * sizeof *next);

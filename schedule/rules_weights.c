@@ -40,7 +40,7 @@ bppsa_status bppsa_rule_sync_replicas(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Counts dependencies of an operation on `kinds` (bits) that worked on its replica and layers since its last STEP. */
+/* Counts the dependencies of an operation whose kind is one of `kinds` (bits) and which worked on its replica and layers. */
 static int32_t count_deps(const bppsa_checker *c, const bppsa_schedule_op *op, uint32_t kinds) {
   int32_t count = 0;
   for (int32_t k = 0; k < op->dep_count; ++k) {
@@ -52,8 +52,8 @@ static int32_t count_deps(const bppsa_checker *c, const bppsa_schedule_op *op, u
   return count;
 }
 
-/* c->first counts weight gradients of [replica][layer] on which nothing depends yet, c->second SYNCs. `steps`: checks STEP,
- * otherwise SYNC. */
+/* Checks each STEP if `steps`, otherwise each SYNC. c->first counts the weight gradients of [replica][layer] on which nothing
+ * depends yet, c->second the SYNCs. */
 static void walk_updates(bppsa_checker *c, bool steps, bool *kept) {
   const int64_t layers = c->list->config.layers;
   const uint32_t gradients = 1U << BPPSA_KIND_W | 1U << BPPSA_KIND_B, syncs = 1U << BPPSA_KIND_SYNC;
@@ -125,13 +125,14 @@ bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* The updates in front of that of a micro-batch. */
+/* Returns how many updates come before the update of a micro-batch. */
 static int32_t update_of(const bppsa_schedule *list, int64_t micro) {
   const int64_t n = list->config.micro_batches, within = micro % (n * list->rounds);
   return (int32_t)(bppsa_schedule_updates_each(list) ? within : within / n);
 }
 
-/* c->first: updates of [replica][layer] in front of an operation that makes gradients. */
+/* Checks that an operation makes its gradients after as many updates as its micro-batches expect. c->first counts the updates of
+ * [replica][layer]. */
 static bool made_in_time(bppsa_checker *c, int64_t id) {
   const bppsa_schedule *list = c->list;
   const bppsa_schedule_op *op = &list->ops[id];
@@ -161,9 +162,9 @@ bppsa_status bppsa_rule_step_micro_batches(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Where every micro-batch has an update of its own, passes see the present weights, keep them or predict from them: an update that
- * is put off changes what they see, even if their versions are renamed. c->first: of [replica][layer], the micro-batch whose
- * gradient was made since the last STEP, or -1. */
+/* Checks that an update comes before the next pass of its layer if every micro-batch has an update of its own. Passes see the
+ * present weights, keep them or predict from them, so an update that is put off changes what they see, even if the versions are
+ * renamed. c->first: the micro-batch whose gradient of [replica][layer] was made since the last STEP, or -1. */
 bppsa_status bppsa_rule_step_at_once(bppsa_checker *c, bool *kept) {
   const int64_t layers = c->list->config.layers;
   if (!bppsa_schedule_updates_each(c->list)) {
@@ -184,7 +185,7 @@ bppsa_status bppsa_rule_step_at_once(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* ---- versions: of each layer, because an update may be split ---- */
+/* ---- versions, layer by layer because an update may be split ---- */
 
 bppsa_status bppsa_rule_version_step(bppsa_checker *c, bool *kept) {
   const int64_t layers = c->list->config.layers;
@@ -216,9 +217,9 @@ static promise promised(const bppsa_checker *c, const bppsa_schedule_op *op, int
     return (promise){seen < 0 ? now : seen, 0, now};
   case BPPSA_WEIGHTS_BUFFERED: /* one update late, and one of the two versions that exist */
     return (promise){late, late, late + 1};
-  case BPPSA_WEIGHTS_PREDICTED: /* that of the end of the trip; the backward pass comes in front of the micro-batch's own update */
+  case BPPSA_WEIGHTS_PREDICTED: /* the version at the end of the trip; the backward pass precedes the micro-batch's own update */
     return (promise){aim, op->kind == BPPSA_KIND_F ? 0 : own, op->kind == BPPSA_KIND_F ? aim : own};
-  case BPPSA_WEIGHTS_SYNCHRONOUS: /* the same in the whole iteration */
+  case BPPSA_WEIGHTS_SYNCHRONOUS: /* one version in the whole iteration */
     return (promise){round, round, round};
   case BPPSA_WEIGHTS_LATEST:
     break;
@@ -226,8 +227,8 @@ static promise promised(const bppsa_checker *c, const bppsa_schedule_op *op, int
   return (promise){now, 0, now};
 }
 
-/* now: updates of [replica][layer]; seen: the version that the forward pass of [micro][layer] saw; aim: of [micro][layer], of
- * SpecTrain alone. */
+/* now: updates of [replica][layer]; seen: the version that the forward pass of [micro][layer] saw; aim: the version that SpecTrain
+ * predicts for [micro][layer], NULL for other schemes. */
 typedef struct {
   int32_t *now, *seen, *aim;
 } versions;
@@ -254,7 +255,7 @@ static bool sees_promised(bppsa_checker *c, int64_t id, const versions *v) {
 /* Notes the version that a forward pass saw, and counts updates. */
 static void pass_by(const bppsa_checker *c, const bppsa_schedule_op *op, const versions *v) {
   const int64_t layers = c->list->config.layers;
-  if (op->kind != BPPSA_KIND_F && op->kind != BPPSA_KIND_STEP) { /* lists have many transfers, of many layers each */
+  if (op->kind != BPPSA_KIND_F && op->kind != BPPSA_KIND_STEP) { /* lists have many transfers, each over many layers */
     return;
   }
   for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
@@ -283,7 +284,7 @@ static bppsa_status check_versions(bppsa_checker *c, bool forward, bool *kept) {
   versions v = {c->first, c->second, NULL};
   bppsa_status status = BPPSA_OK;
   if (list->scheme->scan || (list->scheme->weights == BPPSA_WEIGHTS_PREDICTED && !c->all_sane)) {
-    return BPPSA_OK; /* it has no weights, or another rule is broken and the list cannot be simulated */
+    return BPPSA_OK; /* a scan has no weights; where another rule is broken, the list cannot be simulated */
   }
   if (list->scheme->weights == BPPSA_WEIGHTS_PREDICTED) {
     v.aim = bppsa_calloc(list->micros * list->config.layers, sizeof *v.aim);
@@ -304,8 +305,8 @@ bppsa_status bppsa_rule_version_backward(bppsa_checker *c, bool *kept) {
   return check_versions(c, false, kept);
 }
 
-/* Stashed schemes keep the weights before every F, predicting ones predict before every pass; the pass depends on that, and has
- * the same version. */
+/* A stashing scheme keeps the weights before every F, and a predicting scheme predicts them before every pass. The pass must wait
+ * for that and see the same version. */
 bppsa_status bppsa_rule_version_prepared(bppsa_checker *c, bool *kept) {
   const bppsa_schedule_weights weights = c->list->scheme->weights;
   const bool stashed = weights == BPPSA_WEIGHTS_STASHED, predicted = weights == BPPSA_WEIGHTS_PREDICTED;
@@ -340,7 +341,8 @@ bppsa_status bppsa_rule_version_sent(bppsa_checker *c, bool *kept) {
 
 /* ---- memory ---- */
 
-/* The activations of each worker while the list runs, in `held`, size workers; the largest value, and where it occurs. */
+/* Follows the activations of each worker along the list, in `held`, size workers. *most becomes the largest value, *where the
+ * operation at which it occurs. */
 static void walk_memory(const bppsa_checker *c, double *held, double *most, int64_t *where) {
   for (int64_t id = 0; id < c->list->count; ++id) {
     const bppsa_schedule_op *op = &c->list->ops[id];
@@ -369,7 +371,7 @@ bppsa_status bppsa_rule_memory_balance(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* The cap of multi-stream also covers gradients; its generator keeps it. */
+/* Checks pipelines only. The cap of multi-stream also covers gradients; its generator keeps to it. */
 bppsa_status bppsa_rule_memory_cap(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
   const bool asked = list->config.memory_cap > 0 && !list->scheme->scan && !list->scheme->data_parallel;

@@ -35,7 +35,7 @@ static bool is_transfer(const bppsa_schedule_op *op) {
   return op->kind == BPPSA_KIND_SEND || op->kind == BPPSA_KIND_RECV;
 }
 
-/* Without contention the transfers of a worker do not wait for each other. */
+/* Does the operation wait for the one before it in its lane? Without contention at the port, transfers do not. */
 static bool in_lane(const engine *e, const bppsa_schedule_op *op) {
   return !is_transfer(op) || (!e->free_links && e->list->config.contention == BPPSA_CONTENTION_PORT);
 }

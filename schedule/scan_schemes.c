@@ -50,9 +50,9 @@ static void chunked(scanner *s) {
   }
 }
 
-/* Up: products of 1, 2, 4, ... neighbouring shares. The last worker of these shares computes the product and replaces its own by
- * it. Down: the last worker of each pair computes the gradient at which the pair's second half begins. Products that
- * reach the last worker are left out because nothing reads them. */
+/* On the way up, workers make products of 1, 2, 4, ... neighbouring shares; the last worker of these shares computes the product
+ * and keeps it in place of its own. On the way down, the last worker of each pair computes the gradient at which the pair's second
+ * half begins. Products that reach the last worker are left out because nothing reads them. */
 static void blelloch(scanner *s) {
   int64_t size = 1;
   for (int64_t worker = 0; worker + 1 < s->p; ++worker) {

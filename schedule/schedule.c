@@ -69,8 +69,8 @@ int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage) {
   return bppsa_cut(list->config.layers, list->stages, stage);
 }
 
-/* Down pipeline i of Chimera begins at worker i D / f, and up pipelines mirror it (section 3.6). GEMS has one of each.
- * Interleaved and modulo go round robin. */
+/* Down pipeline i of Chimera begins at worker i D / f, and up pipelines mirror it (section 3.6). GEMS has one of each. Interleaved
+ * and modulo place stages on the workers in turn. */
 int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage) {
   const int64_t d = list->config.stages, pipelines = list->replicas / list->config.width;
   const int64_t copy = replica / pipelines, pipeline = replica % pipelines;
@@ -120,7 +120,7 @@ static double allreduce(const bppsa_schedule *list, double words) {
   return 2 * log2(r) * list->config.alpha + 2 * (r - 1) * list->config.beta * words / r;
 }
 
-/* Of B, which has only the weight gradient of a first layer whose input gradient is not wanted. */
+/* Returns the cost of B. If `skipped`, its first layer has a weight gradient but no input gradient. */
 static double backward(const bppsa_schedule_config *c, const bppsa_schedule_op *op, bool skipped) {
   if (bppsa_schedule_cost_of(c, BPPSA_COST_BACKWARD, op->layer) >= 0) {
     return sum_of(c, BPPSA_COST_WEIGHT_GRAD, op->layer, skipped) +
@@ -160,7 +160,7 @@ static double cost_of(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   }
 }
 
-/* In M_a, which is the mean of a stage: the activations of all layers over D. */
+/* Returns activations in M_a. One M_a is the mean of a stage: the activations of all layers, divided by D. */
 static double activations(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bppsa_schedule_config *c = &list->config;
   const double all = list->activations, d = list->scheme->data_parallel ? 1 : (double)c->stages;
@@ -261,7 +261,7 @@ bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_conf
     bppsa_schedule_destroy(list);
     return status;
   }
-  list->config.profile = (bppsa_schedule_profile){0}; /* was borrowed until now */
+  list->config.profile = (bppsa_schedule_profile){0}; /* it was borrowed, and is no longer needed */
   *schedule = list;
   return BPPSA_OK;
 }

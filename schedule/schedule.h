@@ -64,8 +64,8 @@ typedef struct {
   int32_t dep_count;       /* number of operations that must end before it starts */
   int32_t worker, replica; /* replica: number of the pipeline, one of 2fW for Chimera */
   int32_t stage;           /* number within the model */
-  int32_t layer, layers;   /* the first, and how many; in scans: Jacobians */
-  int32_t micro, micros;   /* the first, counted over all replicas and iterations, and how many */
+  int32_t layer, layers;   /* the first layer, and how many; in scans: Jacobians */
+  int32_t micro, micros;   /* the first micro-batch, counted over all replicas and iterations, and how many */
   int32_t part;            /* half of a micro-batch, or slice of a transfer; -1: whole */
   int32_t weight_version;  /* updates that its weights have seen, or are predicted to have seen; -1: none */
   int32_t group;           /* operations that begin together; -1: alone */
@@ -73,7 +73,7 @@ typedef struct {
   int8_t weight_delta; /* M_theta of its stage; counted like memory_delta */
 } bppsa_schedule_op;
 
-/* "RECOMPUTE", "compute", "backward-forward". */
+/* Names of values: "RECOMPUTE", "compute", "backward-forward". */
 const char *bppsa_schedule_kind_name(int32_t kind);
 const char *bppsa_schedule_lane_name(int32_t lane);
 const char *bppsa_schedule_window_name(int32_t window);
@@ -82,10 +82,10 @@ bool bppsa_schedule_kind_busy(int32_t kind);
 
 /* ---- the configuration of a scheme ---- */
 
-/* The kinds of costs: times, sizes in memory, sizes of messages. With more than BPPSA_SCHEDULE_MOST_COST sums could overflow. */
+/* The kinds of costs: times, sizes in memory, sizes of messages. Beyond BPPSA_SCHEDULE_MOST_COST sums could overflow. */
 #define BPPSA_SCHEDULE_MOST_COST 1e15
 typedef enum {
-  BPPSA_COST_FORWARD = 0, /* one layer, one micro-batch */
+  BPPSA_COST_FORWARD = 0, /* time of one layer for one micro-batch */
   BPPSA_COST_INPUT_GRAD,
   BPPSA_COST_WEIGHT_GRAD,
   BPPSA_COST_BACKWARD,   /* both gradients at once, in one B; negative: the sum of the two */
@@ -99,7 +99,7 @@ typedef enum {
   BPPSA_COST_COUNT
 } bppsa_schedule_cost;
 
-/* "forward", "input_grad", ...: the keys in a file of costs. */
+/* Names of costs, which are the keys in a file of costs: "forward", "input_grad", ... */
 const char *bppsa_schedule_cost_name(int32_t cost);
 
 typedef enum { BPPSA_SPLIT_NONE = 0, BPPSA_SPLIT_WI, BPPSA_SPLIT_IW } bppsa_schedule_split;
@@ -113,7 +113,7 @@ typedef struct {
   int64_t regions, layers; /* layers: columns of both tables, L */
   double *main;            /* T_main of each region, size regions */
   double *sub;             /* T_sub of layer l's weight gradient in region r, [regions][layers] */
-  double *speedup;         /* time of one after the other over time of both at once, [regions][layers] */
+  double *speedup;         /* time of both one after the other, divided by the time of both at once, [regions][layers] */
 } bppsa_schedule_profile;
 
 typedef struct {
@@ -125,9 +125,9 @@ typedef struct {
   int64_t chunks;        /* interleaved: stages on each worker */
   int64_t iterations;
   int64_t reverse;  /* k of reverse-first-k; -1: find the best */
-  int64_t elements; /* n + 1 of scans */
-  /* the first layers of all stages but the first, size cuts: one less than the model has stages; borrowed while the schedule is
-   * made. cuts 0: stages are as even as possible */
+  int64_t elements; /* scans: n + 1 */
+  /* the first layer of every stage but the first; size cuts, which is one less than the number of stages; borrowed while the
+   * schedule is made. cuts 0: stages are as even as possible */
   const int64_t *cut;
   int64_t cuts;
   bppsa_schedule_split split;
@@ -138,20 +138,20 @@ typedef struct {
   bool recompute;
   double uniform[BPPSA_COST_COUNT];
   const double *cost[BPPSA_COST_COUNT]; /* borrowed while the schedule is made; NULL: `uniform` holds */
-  int64_t samples;                      /* of the micro-batches whose costs these are; 0: of any */
-  /* size of each array of costs: L, one for each layer, or D, one for each stage, which its layers share evenly */
+  int64_t samples;                      /* the size of the micro-batches for which the costs hold; 0: any size */
+  /* size of each array of costs: L, a cost for each layer, or D, a cost for each stage, which its layers share evenly */
   int64_t rows[BPPSA_COST_COUNT];
-  /* borrowed while the schedule is made; without regions: one for each layer, from the costs */
+  /* borrowed while the schedule is made; without regions, each layer is a region, with its costs */
   bppsa_schedule_profile profile;
   double alpha, beta; /* latency of a message, time of a word; these and all costs: at most BPPSA_SCHEDULE_MOST_COST */
-  /* none; transfers at a worker's port wait for each other; all transfers share one network */
+  /* PORT: transfers at a worker's port wait for each other; NONE: they do not; NETWORK: all transfers share one network */
   bppsa_schedule_contention contention;
   double issue_overhead; /* time a kernel takes to issue; 0: none */
   bool precompiled;      /* kernels are issued once, as one graph */
   double memory_cap;     /* M_a (reverse-first-k, validation), or a multiple of the conventional peak (multi-stream); 0: none */
 } bppsa_schedule_config;
 
-/* D = 4, N = 4, one layer on each stage, F = I = W = 1, free transfers, one B instead of I and W. */
+/* Returns the defaults: D = 4, N = 4, one layer on each stage, F = I = W = 1, free transfers, one B instead of I and W. */
 bppsa_schedule_config bppsa_schedule_config_default(void);
 
 /* ---- schemes ---- */
@@ -160,7 +160,7 @@ bppsa_schedule_config bppsa_schedule_config_default(void);
 typedef enum {
   BPPSA_WEIGHTS_SYNCHRONOUS = 0, /* all operations of an iteration see the same */
   BPPSA_WEIGHTS_STASHED,         /* a micro-batch's backward pass sees what its forward pass saw on that stage (PipeDream) */
-  BPPSA_WEIGHTS_BUFFERED,        /* likewise, and all of an iteration see the weights before the last update (2BW) */
+  BPPSA_WEIGHTS_BUFFERED,        /* all passes of an iteration see the weights before the last update (2BW) */
   BPPSA_WEIGHTS_LATEST,          /* the present weights, whatever their version */
   BPPSA_WEIGHTS_PREDICTED        /* the weights expected when the micro-batch's round trip is over (SpecTrain) */
 } bppsa_schedule_weights;
@@ -172,18 +172,18 @@ typedef struct {
   const char *summary; /* one line */
   const char *paper;
   bppsa_schedule_weights weights;
-  bool scan;                                      /* it has elements instead of layers and micro-batches */
-  bool data_parallel;                             /* workers are copies: D copies W times */
-  int64_t pipelines;                              /* over the same workers, unless more are asked for; 0: 1 */
-  unsigned takes;                                 /* a bit for each option that not every scheme has */
+  bool scan;          /* it has elements instead of layers and micro-batches */
+  bool data_parallel; /* workers are copies: D copies W times */
+  int64_t pipelines;  /* pipelines over the same workers, unless the configuration asks for more; 0: 1 */
+  unsigned takes;     /* a bit for each option that not every scheme has */
   bppsa_status (*generate)(bppsa_schedule *list); /* appends the operations, without dependencies */
 } bppsa_schedule_scheme;
 
-/* All schemes; *count: how many. */
+/* Returns all schemes; *count becomes their number. */
 const bppsa_schedule_scheme *bppsa_schedule_schemes(int64_t *count);
 /* The scheme with this id, or NULL. */
 const bppsa_schedule_scheme *bppsa_schedule_find(const char *id);
-/* Does the scheme take an option that not every scheme takes, as "chunks"? Of other names: false. */
+/* Does the scheme take an option that not every scheme takes, as "chunks"? Returns false for other names. */
 bool bppsa_schedule_takes(const bppsa_schedule_scheme *scheme, const char *option);
 /* The number of layers: the configuration's, or the scheme's own default, one on each stage. */
 int64_t bppsa_schedule_layers(const bppsa_schedule_scheme *scheme, const bppsa_schedule_config *config);
@@ -197,9 +197,9 @@ bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_
 bppsa_status bppsa_schedule_cut_evenly(int64_t layers, const double *costs, int64_t parts, int64_t *first);
 /* Has every cost of a pass (F, I, W, B) a number for each layer, or one for all layers? */
 bool bppsa_schedule_costs_by_layer(const bppsa_schedule_config *config);
-/* Cuts the layers in this way into the stages of a scheme, by what F and B of a layer cost: *cut becomes what config.cut takes (the
- * caller frees it with bppsa_free), *cuts its size; NULL and 0 where the scheme has no stages of neighbouring layers, or only one.
- * ERR_ARGUMENT: costs that are not by layer; ERR_* of bppsa_schedule_create_empty. */
+/* Cuts a scheme's layers into stages with bppsa_schedule_cut_evenly, by the cost of a layer's F and B. *cut becomes a value for
+ * config.cut, which the caller frees with bppsa_free, and *cuts its size. They become NULL and 0 if the scheme has only one stage,
+ * or stages that are not neighbouring layers. ERR_ARGUMENT: costs that are not by layer; ERR_* of bppsa_schedule_create_empty. */
 bppsa_status bppsa_schedule_cut_scheme(const char *scheme, const bppsa_schedule_config *config, int64_t **cut, int64_t *cuts);
 /* Reads a configuration's cut, "3,5" or "3:5"; the caller frees it with bppsa_free. ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_schedule_cut_parse(const char *text, int64_t **cut, int64_t *cuts);
@@ -209,14 +209,14 @@ bppsa_status bppsa_schedule_cut_parse(const char *text, int64_t **cut, int64_t *
 struct bppsa_schedule {
   const bppsa_schedule_scheme *scheme;
   bppsa_schedule_config config; /* with defaults filled in; its arrays of costs have a row for each layer */
-  double *layer_costs;          /* owned: the memory of those arrays, [arrays][L], or NULL */
+  double *layer_costs;          /* owned: the memory of the configuration's arrays of costs, [arrays][L], or NULL */
   int64_t *cut;                 /* owned: the memory of config.cut, or NULL */
   int64_t workers;              /* W x D */
   int64_t stages;               /* of the model: D; interleaved D x chunks; modulo L */
   int64_t replicas;             /* of the model: W; gems 2W; chimera 2fW */
   int64_t rounds;               /* iterations, and one more if the window ends with a forward pass */
   int64_t micros;               /* micro-batches of all replicas and rounds */
-  double activations;           /* of all layers, in the unit of the costs */
+  double activations;           /* sum over all layers, in the unit of the costs */
   bppsa_schedule_op *ops;       /* size count; dependencies have smaller ids unless operations wait for each other */
   int64_t count, room;
   int32_t *deps; /* ids, size dep_count */
@@ -231,8 +231,8 @@ bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_conf
 void bppsa_schedule_destroy(bppsa_schedule *schedule);
 /* Is there an update for each micro-batch (asynchronous schemes but 2BW)? Otherwise there is one for each iteration. */
 bool bppsa_schedule_updates_each(const bppsa_schedule *schedule);
-/* Gives passes and updates other costs: of the arrays of `config` that the list was made from too, with a row for each of its
- * layers. The order stays as it was made, and so do transfers. */
+/* Gives passes and updates new costs: from each array of `config` for which the list has an array too, with a row for each layer of
+ * the list. The order of operations and the costs of transfers stay as they are. */
 void bppsa_schedule_reprice(bppsa_schedule *schedule, const bppsa_schedule_config *config);
 
 /* Makes a list from operations that come from elsewhere (a file, a test), in three steps. create_empty makes an empty list.
@@ -245,17 +245,18 @@ bppsa_status bppsa_schedule_connect(bppsa_schedule *schedule);
 /* Sets the cost, memory and weights of an operation as the configuration gives them. */
 void bppsa_schedule_price(const bppsa_schedule *schedule, bppsa_schedule_op *op);
 
-/* The first layer of a stage; for stage = `stages` L. Without a given cut stages are as even as possible, the first ones larger. */
+/* Returns the first layer of a stage, or L for stage = `stages`. Without a given cut stages are as even as possible, the first ones
+ * larger. */
 int64_t bppsa_schedule_layer_of(const bppsa_schedule *schedule, int64_t stage);
 /* Finds the SEND and the RECV of every group, size groups; -1 where the list has none. `send` also has the first SYNC of a group.
- * counts, of each operation: whether it counts; NULL: all do. The caller frees both arrays with bppsa_free. ERR_MEMORY. */
+ * counts[id]: whether operation id counts; NULL: all count. The caller frees both arrays with bppsa_free. ERR_MEMORY. */
 bppsa_status bppsa_schedule_pair(const bppsa_schedule *schedule, const bool *counts, int32_t **send, int32_t **recv);
 
 /* ---- the validator ---- */
 
 typedef struct {
   const char *name; /* "order-forward" */
-  const char *what; /* what it asks for, a line */
+  const char *what; /* what it asks for, in one line */
 } bppsa_schedule_rule;
 
 /* Rule `index`, from 0 on, in the order in which rules are checked; NULL behind the last. */
@@ -294,7 +295,7 @@ typedef struct {
 /* Runs every lane's operations in order, each as soon as possible. O(n log n). ERR_ARGUMENT: operations wait for each other;
  * ERR_MEMORY. Free with bppsa_schedule_times_free. */
 bppsa_status bppsa_schedule_simulate(const bppsa_schedule *schedule, bppsa_schedule_times *times);
-/* What given times of the operations tell, copied; they begin at 0: of a list that was executed. ERR_MEMORY. */
+/* Computes the results of a list that was executed from the times of its operations, which begin at 0. Copies them. ERR_MEMORY. */
 bppsa_status bppsa_schedule_times_of(const bppsa_schedule *schedule, const double *start, const double *end,
                                      bppsa_schedule_times *times);
 void bppsa_schedule_times_free(bppsa_schedule_times *times);
@@ -309,15 +310,15 @@ bppsa_status bppsa_schedule_memory_curves(const bppsa_schedule *schedule, const 
 
 /* ---- SpecTrain and Chimera's model ---- */
 
-/* s_F or s_B of a micro-batch on a stage, counted in the simulated schedule: updates of the stage, without the micro-batch's own,
- * that end between the start of its forward or backward pass on the stage and the end of its round trip. -1 where the schedule
- * lacks one of these operations. (SpecTrain, section 3.2) */
+/* Returns s_F or s_B of a micro-batch on a stage, counted in the simulated schedule: how many updates of the stage end between the
+ * start of the micro-batch's forward or backward pass on the stage and the end of its round trip, without its own update. -1 if the
+ * schedule lacks one of these operations. (SpecTrain, section 3.2) */
 int64_t bppsa_schedule_ahead(const bppsa_schedule *schedule, const bppsa_schedule_times *times, int64_t micro, int64_t stage,
                              bool forward);
 
-/* Chimera's performance model (section 3.4): T = (F_t + p2p) C_f + (B_t + p2p) C_b + the longest unoverlapped SYNC. C_f and C_b
- * are counted on the critical path of the schedule without links. It knows one stage and one message: the longest, where layers
- * have costs of their own. NaN for other schemes. */
+/* Chimera's performance model (section 3.4): T = (F_t + p2p) C_f + (B_t + p2p) C_b + the longest unoverlapped SYNC. C_f and C_b are
+ * counted on the critical path of the schedule without links. Where layers have costs of their own, the model takes the longest
+ * stage and the longest message. NaN for other schemes. */
 bppsa_status bppsa_schedule_model(const bppsa_schedule *schedule, double *time, int64_t *forward, int64_t *backward);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
 enum {
   TAKES_STAGES = 1, /* several workers; a scheme without it runs on one device, by a profile */
   TAKES_MICRO_BATCHES = 1 << 1,
-  TAKES_GRADIENTS = 1 << 2, /* it has input gradients of layers, of which the first may be left out */
+  TAKES_GRADIENTS = 1 << 2, /* layers have input gradients; the first layer's may be left out */
   TAKES_CHUNKS = 1 << 3,    /* a worker holds several stages (interleaved) */
   TAKES_REPLICAS = 1 << 4,  /* pipelines run in both directions, as many as are asked for (Chimera) */
   TAKES_REVERSE = 1 << 5,
@@ -18,7 +18,7 @@ enum {
   TAKES_CUT = 1 << 7,   /* stages are neighbouring layers; a pipeline without it has a stage for each layer */
   TAKES_SPLIT = 1 << 8, /* the configuration says in which order I and W run; without it the scheme does */
   TAKES_RECOMPUTE = 1 << 9,
-  TAKES_SYNC = 1 << 10,           /* when replicas add gradients up */
+  TAKES_SYNC = 1 << 10,           /* the configuration says when replicas add gradients up */
   TAKES_RECOMPUTE_SPLIT = 1 << 11 /* recompute beside a split backward pass */
 };
 
@@ -30,7 +30,7 @@ bppsa_status bppsa_schedule_keep_cut(bppsa_schedule *list); /* cut.c */
 int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage);
 /* Cost of a layer. */
 double bppsa_schedule_cost_of(const bppsa_schedule_config *config, bppsa_schedule_cost cost, int64_t layer);
-/* "F0@2" for messages: kind, micro-batch, stage. Returns text. */
+/* Names an operation for messages by its kind, micro-batch and stage, as "F0@2". Returns text. */
 const char *bppsa_schedule_op_text(const bppsa_schedule *list, int64_t id, char *text, size_t size);
 #define BPPSA_SCHEDULE_OP_TEXT 64
 
@@ -55,8 +55,8 @@ bppsa_status bppsa_writer_start(bppsa_schedule *list, bppsa_writer *writer);
 bppsa_status bppsa_writer_finish(bppsa_writer *writer);
 
 void bppsa_writer_forward(bppsa_writer *writer, int64_t replica, int64_t stage, int64_t micro, int64_t micros);
-/* Writes B, or I and W in the configured order, from the stage's last layer to its first, and RECOMPUTE before it. part: -1, or
- * the half. */
+/* Writes B, or I and W in the configured order, from the stage's last layer to its first, and RECOMPUTE before it. part: which half
+ * of the micro-batch, or -1 for all of it. */
 void bppsa_writer_backward(bppsa_writer *writer, int64_t replica, int64_t stage, int64_t micro, int64_t part);
 /* Writes I or W of one micro-batch for all layers of the stage. */
 void bppsa_writer_gradient(bppsa_writer *writer, bppsa_schedule_kind kind, int64_t replica, int64_t stage, int64_t micro);
@@ -74,9 +74,10 @@ int64_t bppsa_schedule_micro(const bppsa_schedule *list, int64_t replica, int64_
 
 /* ---- dependencies (connect.c, derive.c) ---- */
 
-/* Replaces all dependencies by those of the data flow, without transfers. */
+/* Replaces all dependencies by the ones that follow from the data flow, without transfers. */
 bppsa_status bppsa_schedule_derive(bppsa_schedule *list);
-/* bppsa_schedule_connect for lists from files: ERR_ARGUMENT beyond so many operations, transfers too, or so many dependencies. */
+/* Does what bppsa_schedule_connect does, for lists from files. ERR_ARGUMENT: more than most_ops operations, with transfers, or more
+ * than most_deps dependencies. */
 bppsa_status bppsa_schedule_connect_within(bppsa_schedule *list, int64_t most_ops, int64_t most_deps);
 bppsa_status bppsa_schedule_add_dep(bppsa_schedule *list, int64_t op, int64_t dep);
 
@@ -112,7 +113,7 @@ typedef struct {
 /* Runs the list, every lane in its order. `free_links`: SEND, RECV and issuing kernels take no time. done < count if operations
  * wait for each other. */
 bppsa_status bppsa_schedule_run_simulate(const bppsa_schedule *list, bool free_links, bppsa_schedule_run *run);
-/* The same in linear time; only `done` and an order are set. */
+/* Does the same in linear time, but sets only `done` and an order. */
 bppsa_status bppsa_schedule_run_settle(const bppsa_schedule *list, bppsa_schedule_run *run);
 void bppsa_schedule_run_free(bppsa_schedule_run *run);
 
@@ -123,9 +124,10 @@ bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_prio
 
 /* ---- SpecTrain (spectrain.c) ---- */
 
-/* The versions that SpecTrain predicts: aim[micro][layer] = updates of the layer when the micro-batch's trip is over, which is at
- * the end of its update of layer 0, without the micro-batch's own update. Every pass takes one unit of time, whatever it costs.
- * -1: its trip does not end. size micros x layers; the list is derived, and its operations keep the rules of shape. */
+/* Computes the versions that SpecTrain predicts. A micro-batch's trip is over when its update of layer 0 ends; aim[micro][layer]
+ * becomes the number of the layer's updates by then, without the micro-batch's own, or -1 if the trip does not end. aim has size
+ * micros x layers. Every pass takes one unit of time, whatever it costs. The list must be derived, and its operations must keep the
+ * shape rules. */
 bppsa_status bppsa_schedule_aims(const bppsa_schedule *list, int32_t *aim);
 
 /* ---- generators ---- */

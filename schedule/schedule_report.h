@@ -10,7 +10,7 @@ bppsa_status bppsa_timed_text(const bppsa_timed *timed, bppsa_text *text);
 /* Appends a line for each scheme: its id, a description, its paper; then a line for each option that not every scheme takes.
  * ERR_MEMORY. */
 bppsa_status bppsa_schedule_list_text(bppsa_text *text);
-/* The same as an array of {"id", "summary", "paper", "options"}; NULL when out of memory. */
+/* Returns the schemes as an array of {"id", "summary", "paper", "options"}; NULL when out of memory. */
 json_t *bppsa_schedule_list_json(void);
 
 #endif

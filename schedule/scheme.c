@@ -13,7 +13,7 @@
 #define SPECTRAIN "Chen et al. 2018 (SpecTrain)"
 #define BPPSA "Wang et al. 2020 (BPPSA), section 3.6"
 
-/* What the schemes of a kind take; ORDERED: pipelines that decide themselves when I and W run. */
+/* The options that kinds of schemes take. ORDERED: pipelines that decide themselves when I and W run. */
 enum {
   ORDERED = TAKES_STAGES | TAKES_MICRO_BATCHES | TAKES_GRADIENTS | TAKES_CUT,
   PIPELINE = ORDERED | TAKES_SYNC | TAKES_SPLIT | TAKES_RECOMPUTE,
@@ -353,7 +353,7 @@ bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_
   return check_rows(&made, config);
 }
 
-/* Gives every layer its cost: its own row, or its share of its stage's. */
+/* Gives every layer its cost: its own row, or its share of its stage's row. */
 static bppsa_status spread_costs(bppsa_schedule *list) {
   bppsa_schedule_config *c = &list->config;
   int64_t arrays = 0;

@@ -40,7 +40,7 @@ static bppsa_status list_changes(const bppsa_schedule *list, const bppsa_schedul
   for (int64_t w = 0; w < list->workers; ++w) {
     (*first)[w + 1] += (*first)[w];
   }
-  for (int64_t i = list->count - 1; i >= 0; --i) { /* moves each worker's end, which is at w + 1, to its begin */
+  for (int64_t i = list->count - 1; i >= 0; --i) { /* moves first[w + 1] from the end of worker w's changes to their beginning */
     const bppsa_schedule_op *op = &list->ops[i];
     if (op->memory_delta != 0 || op->weight_delta != 0) {
       (*changes)[--(*first)[op->worker + 1]] =
@@ -61,8 +61,8 @@ static bppsa_status list_changes(const bppsa_schedule *list, const bppsa_schedul
   return BPPSA_OK;
 }
 
-/* Weights that a worker holds from the beginning, in M_theta: those of every stage of every replica on it, twice with 2BW. Where
- * every micro-batch keeps its own weights (PipeDream), they are counted when they are stashed. */
+/* Returns the weights that a worker holds from the beginning, in M_theta: the weights of every stage of every replica on it, twice
+ * with 2BW. Where every micro-batch keeps its own weights (PipeDream), they are counted when they are stashed. */
 static double resident(const bppsa_schedule *list, int64_t worker) {
   static const double copies[] = {[BPPSA_WEIGHTS_SYNCHRONOUS] = 1,
                                   [BPPSA_WEIGHTS_STASHED] = 0,

@@ -1,4 +1,4 @@
-/* How many updates SpecTrain predicts weights ahead (section 3.2). */
+/* Computes how many updates ahead SpecTrain predicts weights (section 3.2). */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ int64_t bppsa_schedule_ahead(const bppsa_schedule *list, const bppsa_schedule_ti
       replica = op->replica;
     }
     if (op->stage == 0 && op->kind != BPPSA_KIND_F) {
-      to = fmax(to, times->end[i]); /* fmax passes over NaN */
+      to = fmax(to, times->end[i]); /* fmax ignores NaN */
     }
   }
   if (isnan(from) || isnan(to)) {
@@ -33,7 +33,7 @@ int64_t bppsa_schedule_ahead(const bppsa_schedule *list, const bppsa_schedule_ti
   return updates - 1;
 }
 
-/* Gives every pass one unit of time, as in figures 6 and 7 of SpecTrain: the order of passes is that one, whatever they cost. */
+/* Gives every pass one unit of time, because passes keep the order of figures 6 and 7 of SpecTrain, whatever they cost. */
 static void align_passes(const bppsa_schedule *list, bppsa_schedule_op *ops) {
   for (int64_t i = 0; i < list->count; ++i) {
     const bppsa_schedule_op *op = &list->ops[i];
@@ -45,25 +45,26 @@ static void align_passes(const bppsa_schedule *list, bppsa_schedule_op *ops) {
   }
 }
 
-/* The trip of a micro-batch is over with its update of layer 0: its aims are the updates of all layers so far, without its own.
- * updates: of [replica][layer]. */
+/* Sets the aims of the micro-batch whose trip ends with this update of layer 0: the updates of every layer so far, without the
+ * micro-batch's own. updates: their number for [replica][layer]. */
 static void end_trip(const bppsa_schedule *list, const bppsa_schedule_op *step, const int32_t *updates, int32_t *aim) {
   const int64_t layers = list->config.layers;
   const int32_t *of = &updates[step->replica * layers];
-  const bool own = of[0] <= list->rounds * list->config.micro_batches; /* else there are too many: another rule's matter */
+  const bool own = of[0] <= list->rounds * list->config.micro_batches; /* another rule reports too many updates */
   for (int64_t layer = 0; own && layer < layers; ++layer) {
     aim[bppsa_schedule_micro(list, step->replica, 0, of[0] - 1) * layers + layer] = of[layer] - 1;
   }
 }
 
-/* Counts the updates of an operation's layers, if it is one. */
+/* If the operation is an update, counts it for each of its layers. */
 static void count_updates(const bppsa_schedule *list, const bppsa_schedule_op *op, int32_t *updates) {
   for (int64_t layer = op->layer; op->kind == BPPSA_KIND_STEP && layer < op->layer + op->layers; ++layer) {
     updates[op->replica * list->config.layers + layer] += 1;
   }
 }
 
-/* Updates that end at the same time count for each other; times that are sums of thirds of a pass are equal up to rounding. */
+/* Updates that end at the same time count for each other. Times are sums of fractions of a pass, so equal times may differ by
+ * rounding. */
 static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run, int32_t *updates, int32_t *aim) {
   for (int64_t i = 0, end; i < run->done; i = end) { /* updates take no time: they end when they start */
     const double now = run->start[run->order[i]] + 1e-6;

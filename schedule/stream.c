@@ -10,7 +10,7 @@
 typedef struct {
   const bppsa_schedule *list;
   int64_t layers, regions;
-  double *begin;   /* of each region in the main stream, and the end of the last one; size regions + 1 */
+  double *begin;   /* when each region of the main stream begins, and when the last one ends; size regions + 1 */
   double *ready;   /* when the gradient behind each layer is ready, size layers */
   double *now;     /* time of the sub-stream in each region, size regions */
   double *end;     /* planned end of each weight gradient, size layers */
@@ -27,8 +27,8 @@ static double cost_of(const plan *p, bppsa_schedule_kind kind, int64_t layer) {
 
 /* ---- the profile ---- */
 
-/* T_sub of a layer's weight gradient in a region, and the speed-up of running it beside the region. Without a profile: its cost,
- * and the same speed-up everywhere. */
+/* These return T_sub of a layer's weight gradient in a region, and the speed-up of running it beside the region. Without a profile
+ * they are the gradient's cost, and the same speed-up everywhere. */
 static double sub_of(const plan *p, int64_t region, int64_t layer) {
   const bppsa_schedule_profile *profile = &p->list->config.profile;
   return profile->regions > 0 ? profile->sub[region * p->layers + layer] : cost_of(p, BPPSA_KIND_W, layer);
@@ -71,8 +71,8 @@ static bool open_region(const plan *p, int64_t region) {
   return p->now[region] < p->begin[region + 1] - p->begin[region];
 }
 
-/* Lines 4 - 6 for one region: the weight gradient that is ready and has the highest speed-up, of equals the one of the later
- * layer; -1: none. Layer 0 is never chosen. */
+/* Chooses a weight gradient for one region (lines 4 - 6): the ready one with the highest speed-up, among equals that of the later
+ * layer. Returns its layer, or -1. Never chooses layer 0. */
 static int64_t best_in(const plan *p, int64_t region, double *speedup) {
   int64_t best = -1;
   for (int64_t layer = p->layers - 1; layer >= 1; --layer) {
@@ -121,9 +121,8 @@ static void assign(plan *p, int64_t early) {
 
 /* ---- memory ---- */
 
-/* The peak of the plan in M_a: the activations of all layers, and every gradient from when it is made until its weight gradient
- * is done, which frees both. The sub-stream runs region after region, then the rest. `ends` gets the end of each weight gradient.
- */
+/* Runs the sub-stream: region after region, then the gradients without a region. `ends` gets the end of each weight gradient.
+ * Returns when the last one ends. */
 static double run_sub(plan *p, double *ends) {
   double now = 0;
   for (int64_t region = 0; region < p->regions; ++region) {
@@ -150,7 +149,8 @@ static double size_of(const plan *p, int64_t layer) {
                                   : 0;
 }
 
-/* Memory held when the gradient behind `layer` has been made; the peak is at one of these times. O(L). */
+/* Returns the memory held when the gradient behind `layer` has been made, in M_a: all activations and the gradients so far, without
+ * the layers whose weight gradient is done, which frees both. The peak is at one of these times. O(L). */
 static double held_at(const plan *p, const double *ends, int64_t layer) {
   double held = 0;
   for (int64_t l = 0; l < p->layers; ++l) {
@@ -170,8 +170,8 @@ static double peak_of(plan *p) {
   return most;
 }
 
-/* Conventionally a weight gradient follows its input gradient at once: the peak is when the first gradient has been made, all
- * activations and one gradient more. */
+/* Returns the peak if each weight gradient follows its input gradient at once, as is usual: all activations and one gradient, when
+ * the first gradient has been made. */
 static double conventional_peak(const plan *p) {
   return 1 + (p->layers > 1 ? size_of(p, p->layers - 2) : 0);
 }

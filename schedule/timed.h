@@ -26,7 +26,7 @@ json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops);
  * and row; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *arrays[]);
 #define BPPSA_SCHEDULE_COST_ARRAYS (BPPSA_COST_COUNT + 3)
-/* Writes such a file: the size of the micro-batches, the configuration's arrays of costs, and its link. ERR_MEMORY. */
+/* Writes a file of costs: the size of the micro-batches, the configuration's arrays of costs, and its link. ERR_MEMORY. */
 bppsa_status bppsa_schedule_costs_write(const bppsa_schedule_config *config, bppsa_text *text);
 
 /* Draws the timeline: workers from top to bottom, time from left to right, kinds coloured, numbers of micro-batches (of layers,
@@ -39,16 +39,16 @@ bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text);
 bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text);
 #define BPPSA_SCHEDULE_TRACE_LIMIT (1 << 20)
 
-/* Several schedules in one drawing or trace, as one that is predicted and what was measured of it. All is borrowed. */
+/* One of several schedules in a drawing or trace, which may show what was predicted beside what was measured. All is borrowed. */
 typedef struct {
   const char *name; /* "predicted" */
   const bppsa_schedule *list;
   const bppsa_schedule_times *times;
-  bool again;      /* in a trace: a later run of the list in front, by the same processes */
-  int64_t updates; /* in a trace: of each stage, in the runs before */
+  bool again;      /* in a trace: this is a later run of the previous group's list, by the same processes */
+  int64_t updates; /* in a trace: how many updates each stage had in the runs before */
 } bppsa_timed_group;
 
-/* What is done besides, in a trace: spans that do not overlap. Borrowed. */
+/* Other work that a trace shows. The spans of a track do not overlap. Borrowed. */
 typedef struct {
   const char *name;
   double start, end;
@@ -63,26 +63,26 @@ typedef struct {
 typedef struct {
   int64_t count; /* 1 or more; in a trace 0 or more */
   const bppsa_timed_group *groups;
-  double milliseconds; /* of a unit of time */
-  int64_t tracks;      /* in a trace */
+  double milliseconds; /* milliseconds in a unit of time */
+  int64_t tracks;      /* used only in a trace */
   const bppsa_timed_track *track;
 } bppsa_timed_groups;
 
-/* The timelines one below the other, with one scale. ERR_ARGUMENT: more operations than the limit. */
+/* Draws the timelines one below the other, with one scale. ERR_ARGUMENT: more operations than the limit. */
 bppsa_status bppsa_schedule_draw_groups(const bppsa_timed_groups *groups, bppsa_text *text);
-/* A process for each worker of each group, "1f1b, predicted: worker 0", and for each track. */
+/* Writes a trace with a process for each worker of each group, "1f1b, predicted: worker 0", and for each track. */
 bppsa_status bppsa_schedule_trace_groups(const bppsa_timed_groups *groups, bppsa_text *text);
 
 /* Writes one row with what the schedule was made from, then one for each worker: its operations in order. */
 bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text);
-/* Makes the files whose paths are given (NULL: not wanted), all of them before the first one is written. ERR_* of the functions
+/* Makes the contents of all files whose paths are given (NULL: not wanted) before it writes the first one. ERR_* of the functions
  * above, and of bppsa_file_write. */
 typedef struct {
   const char *svg, *trace, *csv;
 } bppsa_timed_files;
 bppsa_status bppsa_timed_write(const bppsa_timed *timed, const bppsa_timed_files *files);
-/* Reads such a file. The caller destroys the list. ERR_FORMAT: more bytes than the limit, or row and cell, or more operations,
- * layers, workers or dependencies than a file may have (csv.c); ERR_IO, ERR_MEMORY. */
+/* Reads a CSV file. The caller destroys the list. ERR_FORMAT names row and cell, or says that the file has more bytes than the
+ * limit, or more operations, layers, workers or dependencies than it may have (csv.c); ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list);
 #define BPPSA_SCHEDULE_CSV_LIMIT ((int64_t)8 << 20) /* about a million operations: less than 1 GiB and 5 s, with csv.c's limits */
 

@@ -4,11 +4,11 @@
 #include "core/base/alloc.h"
 #include "schedule/timed.h"
 
-/* A group, and the numbers that tell its events from those of the groups in front of it. */
+/* A group that is written. Its processes and arrows are numbered on from the ones of the groups in front of it. */
 typedef struct {
   const bppsa_timed_group *group;
-  int64_t process; /* of worker 0 */
-  int64_t arrow;   /* of message 0 */
+  int64_t process; /* the number of worker 0 */
+  int64_t arrow;   /* the number of message 0 */
   double scale;    /* microseconds in a unit of time */
   bppsa_text *text;
 } trace;
@@ -70,7 +70,7 @@ static bppsa_status add_counters(const trace *t) {
   int64_t *first = NULL;
   BPPSA_TRY(bppsa_schedule_memory_curves(t->group->list, t->group->times, &curves, &first));
   for (int64_t w = 0; w < t->group->list->workers; ++w) {
-    for (int64_t i = first[w] + t->group->again; i < first[w + 1]; ++i) { /* the first point is that of time 0 */
+    for (int64_t i = first[w] + t->group->again; i < first[w + 1]; ++i) { /* a later run skips the point of time 0 */
       bppsa_text_add(t->text,
                      ",\n{\"ph\":\"C\",\"name\":\"activations\",\"pid\":%" PRId64 ",\"ts\":%.9g,\"args\":{\"M_a\":%.9g}}",
                      t->process + w, curves[i].time * t->scale, curves[i].level);

@@ -51,7 +51,7 @@ void bppsa_writer_add(bppsa_writer *writer, bppsa_schedule_op op) {
 
 /* ---- one stage ---- */
 
-/* An operation on `count` layers of a stage, from layer `from` on. */
+/* Makes an operation on `count` layers of a stage, from layer `from` on. */
 static bppsa_schedule_op make(const bppsa_writer *writer, bppsa_schedule_kind kind, int64_t replica, int64_t stage, int64_t from,
                               int64_t count, int64_t micro, int64_t micros) {
   return bppsa_schedule_op_make(kind, bppsa_schedule_place(writer->list, replica, stage), replica, stage, from, count, micro,
@@ -66,7 +66,8 @@ static int64_t layers_of(const bppsa_writer *writer, int64_t stage) {
   return first_of(writer, stage + 1) - first_of(writer, stage);
 }
 
-/* The version that a forward or backward pass sees; a forward pass's is kept if the scheme promises the backward pass the same. */
+/* Returns the version that a forward or backward pass sees. Keeps a forward pass's version, because some schemes promise the
+ * backward pass the same. */
 static int32_t see(bppsa_writer *writer, int64_t replica, int64_t stage, int64_t micro, bool forward) {
   const int32_t now = writer->updates[replica * writer->list->stages + stage];
   int32_t *seen = &writer->seen[micro * writer->list->stages + stage];
