@@ -51,6 +51,7 @@
 #include "lstm/lstm.h"
 #include "recurrent/cell.h"
 #include "recurrent/chain.h"
+#include "recurrent/parallel_backward.h"
 #include "recurrent/parallel_forward.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"

@@ -98,6 +98,7 @@ void *bppsa_realloc(void *pointer, size_t bytes) {
 }
 
 bppsa_status bppsa_grow(void *array, int64_t count, int64_t *room, size_t size) {
+  BPPSA_REQUIRE(array != NULL && room != NULL);
   if (count < *room) {
     return BPPSA_OK;
   }
