@@ -56,16 +56,16 @@ typedef struct {
   bppsa_layer_kind kind;
   int64_t in[1 + BPPSA_ORACLE_AXES], out[1 + BPPSA_ORACLE_AXES]; /* channels, extents; 1 where there is none */
   int64_t kernel[BPPSA_ORACLE_AXES], stride[BPPSA_ORACLE_AXES];
-  int64_t padding[BPPSA_ORACLE_AXES]; /* of both sides; -1: not said */
+  int64_t padding[BPPSA_ORACLE_AXES]; /* sum over both sides; -1: not given */
   double x, y;                        /* elements of input and output, one sample */
   double w, bias;                     /* elements */
   double flops;                       /* of the forward pass, one sample */
   double forward_s;                   /* measured, one sample; negative: not measured */
-  double backward_s;                  /* likewise */
+  double backward_s;                  /* measured, one sample; negative: not measured */
   double update_s;                    /* measured, one update; negative: not measured */
-  double product_flops;               /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
+  double product_flops;               /* recurrent: the product of two steps' Jacobians, one sample; otherwise 0 */
   double product_s;                   /* measured, one sample; negative: not measured */
-  double scan_s;                      /* likewise: what a linear scan takes longer than BP */
+  double scan_s;                      /* recurrent: measured seconds that a linear scan takes longer than BP, one sample */
   /* The range of seconds in which each measured time lies. */
   bppsa_oracle_spread forward_spread, backward_spread, update_spread, product_spread, scan_spread;
 } bppsa_oracle_layer;
@@ -78,33 +78,33 @@ typedef struct {
   char name[BPPSA_ORACLE_NAME];
   int64_t samples;            /* D */
   int64_t count;              /* G */
-  int64_t gather;             /* layers in front of it are split by spatial strategies; `count`: all */
+  int64_t gather;             /* spatial strategies split the layers before this one; `count`: all */
   bppsa_oracle_layer *layers; /* size count, owned */
   int64_t share_count;
-  bppsa_oracle_share *shares;           /* what was measured of ranks that share the model; size share_count, owned */
-  char measured[BPPSA_ORACLE_MEASURED]; /* when and on what its layers were measured; "": nobody says */
+  bppsa_oracle_share *shares;           /* measurements of ranks that share the model; size share_count, owned */
+  char measured[BPPSA_ORACLE_MEASURED]; /* when and on what its layers were measured; "": not known */
 } bppsa_oracle_model;
 
-/* Makes the model `name`: a built-in one (bppsa_oracle_model_name), or one from a file, whose name ends in .json: a model file, or
- * a network file (cnn/network.h). ERR_ARGUMENT: an unknown name, a file that cannot be read; ERR_FORMAT names layer and member;
- * ERR_MEMORY. */
+/* Makes the model `name`: a built-in one (bppsa_oracle_model_name), or one from a file whose name ends in .json, which is a model
+ * file or a network file (cnn/network.h). ERR_ARGUMENT: an unknown name, a file that cannot be read; ERR_FORMAT names layer and
+ * member; ERR_MEMORY. */
 bppsa_status bppsa_oracle_model_open(const char *name, bppsa_oracle_model *model);
 void bppsa_oracle_model_free(bppsa_oracle_model *model); /* a zeroed one is legal */
 
-/* Name and description of the i-th built-in model; NULL behind the last. */
+/* Return name and description of built-in model i; NULL after the last. */
 const char *bppsa_oracle_model_name(int64_t i);
 const char *bppsa_oracle_model_summary(int64_t i);
 
 /* Reads a model file's document. `where` names it in messages. ERR_FORMAT, ERR_MEMORY. */
 bppsa_status bppsa_oracle_model_parse(const char *where, const json_t *document, bppsa_oracle_model *model);
-/* The model as such a document; NULL when out of memory. */
+/* Writes the model as such a document; NULL when out of memory. */
 json_t *bppsa_oracle_model_json(const bppsa_oracle_model *model);
 
-/* Elements of a shape. */
+/* Counts the elements of a shape. */
 double bppsa_oracle_elements(const int64_t shape[1 + BPPSA_ORACLE_AXES]);
-/* Weights and biases of all layers. */
+/* Counts the weights and biases of all layers. */
 double bppsa_oracle_parameters(const bppsa_oracle_model *model);
-/* Is it one of the layers that hold weights? Their outputs are what filter and channel parallelism exchange. */
+/* Does the layer hold weights? Filter and channel parallelism exchange the outputs of such layers. */
 bool bppsa_oracle_weighted(const bppsa_oracle_layer *layer);
 
 #ifdef __cplusplus
