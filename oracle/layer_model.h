@@ -7,25 +7,24 @@
  *                  "w": 450, "bias": 6, "flops": 705600},
  *                 {"name": "fc", "kind": "linear", "in": [4704], "out": [10], "w": 47040, "bias": 10}]}
  *
- *   name, layers, and of a layer kind, in, out: required
- *   samples       D, of the data set; default 1
+ *   Required are name, layers, and for each layer kind, in, out.
+ *   samples       D, samples of the data set; default 1
  *   kind          conv, linear, norm, elementwise, pool, add, recurrent
  *   in, out       [channels, extents...] of one sample, up to three extents; recurrent: [features, T]. At most 1e18 elements
- *   kernel, stride   conv, pool: an extent an axis; default 1
- *   padding       conv, pool: positions in front of an axis and behind it together; default: what the positions of `out` need, as
+ *   kernel, stride   of conv and pool, one number for each axis; default 1
+ *   padding       of conv and pool, positions added at both ends of an axis together; default: what the positions of `out` need, as
  *                 long as every window sees some of the input
- *   norm, add: `out` is `in`; elementwise: as many elements
+ *   norm and add need `out` equal to `in`, elementwise needs as many elements
  *   w, bias       elements; default 0. x and y, the elements of `in` and `out`, may be given and are checked
- *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
- *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system
- *   product_flops, product_s   of a recurrent layer: FLOPs and measured seconds of the product of two steps' Jacobians, one sample
- *   spread        of a layer {"forward_s": [1e-4, 2e-4], ..}: between which two numbers a measured time lies (oracle/system.h)
- *   scan_s        of a recurrent layer: measured seconds that a linear scan takes longer than the backward pass, one sample;
- *                 default 0
- *   Layers form a chain: each takes what the one in front of it gives, in its shape or as one row; a recurrent layer also gives its
- *   last state alone. Behind the main path of a residual block may stand the layers of its shortcut: the first takes the block's
- *   input, and behind the last an "add" takes what both paths give.
- *   gather        true: from this layer on, spatial strategies hold whole samples; default: the first linear or recurrent one
+ *   flops         one sample's forward pass; default: 2 w for each output position, or y if there are no weights
+ *   forward_s, backward_s   measured seconds of one sample, and update_s of one update; default: from the FLOPs and the system
+ *   product_flops, product_s   recurrent: FLOPs and measured seconds of one sample's product of two steps' Jacobians
+ *   spread        {"forward_s": [1e-4, 2e-4], ..}: the range in which each measured time of the layer lies (oracle/system.h)
+ *   scan_s        recurrent: measured seconds that a linear scan of one sample takes longer than its backward pass; default 0
+ *   Layers form a chain: each takes the output of the one before it, in its shape or as one row; a recurrent layer may also give
+ *   only its last state. The main path of a residual block may be followed by the layers of its shortcut: the first takes the
+ *   block's input, and after the last an "add" takes the outputs of both paths.
+ *   gather        true: from this layer on, spatial strategies hold whole samples; default: from the first linear or recurrent one
  */
 #ifndef BPPSA_ORACLE_LAYER_MODEL_H
 #define BPPSA_ORACLE_LAYER_MODEL_H

@@ -8,23 +8,23 @@
  *
  *   peak_flops, efficiency   FLOP/s of one processor, and the share of it that layers reach, above 0, at most 1
  *   memory_bandwidth         bytes/s; default 0: layers are not limited by it; otherwise 1 or more
- *   memory_bytes             of one processor
+ *   memory_bytes             memory of one processor
  *   memory_reuse             gamma, the share of the naive sum of buffers that is held at once; default 0.5: a layer's output and
  *                            the next one's input are one buffer, which the naive sum counts twice
- *   levels                   1 to 8, from the inside: a level joins `processors` processors, more than the level inside it, and
+ *   levels                   1 to 8, the innermost first: a level joins `processors` processors, more than the level inside it, and
  *                            at most 2^24
- *   alpha_s, bandwidth       the start of a message, and bytes/s between two processors: beta = 1 / bandwidth
+ *   alpha_s, bandwidth       seconds to start a message, and bytes/s between two processors: beta = 1 / bandwidth
  *   contention               phi >= 1: messages that share a link when the groups of a hybrid strategy talk at once; default 1
  *   slowdown                 how many times longer a processor computes when all processors of the level compute; default 1.
  *                            Measured on machines whose processors share caches, memory or cores
  *   point_to_point, allreduce, ordered_sum, allgather, reduce_scatter, stage_message
- *                            {"alpha_s", "bandwidth"} of one operation, by its formula in oracle/collective.h; default: the
- *                            level's. With an allreduce of its own, a level's allreduce is a ring unless another one is asked for
- *   spread                   of a level {"slowdown": [1.3, 1.6], "messages": [0.9, 1.2], "allreduce": [0.8, 1.1], ..}, of the
- *                            system {"layers": [0.97, 1.1], "product": [0.9, 1.3], "apply": [0.9, 1.2]}: between which numbers the
- *                            slowdown lies, and which factors make messages, one operation, layers and products as fast and as slow
- *                            as they were measured (bppsa_spread_of, core/measure/rounds.h); default: not known. Measured times of
- *                            layers and shares have a "spread" of their own, in seconds
+ *                            {"alpha_s", "bandwidth"} of one operation, for its formula in oracle/collective.h; default: the
+ *                            level's. If a level has its own "allreduce", it uses a ring unless another algorithm is asked for
+ *   spread                   a level has {"slowdown": [1.3, 1.6], "messages": [0.9, 1.2], "allreduce": [0.8, 1.1], ..}, the
+ *                            system {"layers": [0.97, 1.1], "product": [0.9, 1.3], "apply": [0.9, 1.2]}: the range of the
+ *                            slowdown, and factors by which messages, one operation, layers and products were measured to be faster
+ *                            and slower (bppsa_spread_of, core/measure/rounds.h); default: not known. Measured times of layers and
+ *                            shares have their own "spread", in seconds
  *   products                 seconds of the products of the scan over ranks (oracle/products.h); default: by their FLOPs
  *   measured, layer_times, fits, product_fits   what bppsa calibrate adds: when and on what it measured, the times of a model's
  *                            layers (bppsa_oracle_system_times), and the measurements behind alpha, beta and products
