@@ -120,8 +120,7 @@ int32_t bppsa_comm_size(const bppsa_comm *comm);
 int32_t bppsa_comm_node_rank(const bppsa_comm *comm);
 int32_t bppsa_comm_node_size(const bppsa_comm *comm);
 bppsa_comm_transport bppsa_comm_get_transport(const bppsa_comm *comm);
-/* Returns the communicator over threads or MPI, of the same ranks, from which a communicator over NCCL was made; for any other,
- * itself. Borrowed. */
+/* Returns the communicator over threads or MPI from which a communicator over NCCL was made; for any other, itself. Borrowed. */
 bppsa_comm *bppsa_comm_get_host(bppsa_comm *comm);
 double bppsa_comm_get_timeout(const bppsa_comm *comm);
 

@@ -204,8 +204,7 @@ static void print_times(const curve *curves) {
   }
 }
 
-/* Prints which method is the fastest, and which of those that break the chain of steps. Linear is not compared, because it is BP.
- */
+/* Prints which method is the fastest, and which of those that break the chain of steps. Linear is not compared: it is BP. */
 static void print_fastest(const curve *curves, int threads) {
   bppsa_timing compared[METHODS];
   int which[METHODS], count = 0;

@@ -134,9 +134,8 @@ struct bppsa_network_family {
   /* Returns the configuration of a scan of the network; the caller sets its device. */
   bppsa_scan_config (*scan)(const bppsa_network *network, const bppsa_network_config *config);
 
-  /* layers: returns the number of layers with states. states_shape: the name and the shape of one layer's states for `samples`
-   * samples, samples first. states: the states themselves, [b,..] or [T,b,H], with two directions [T,b,2H] (borrowed, until the
-   * next pass). */
+  /* layers: how many layers have states. states_shape: name and shape of a layer's states for `samples` samples, samples first.
+   * states: the states themselves, [b,..] or [T,b,H], with two directions [T,b,2H] (borrowed, until the next pass). */
   int64_t (*layers)(const bppsa_network *network, const bppsa_network_config *config);
   bppsa_network_shape (*states_shape)(const bppsa_network *network, const bppsa_network_config *config, int64_t layer,
                                       int64_t samples);
@@ -145,8 +144,7 @@ struct bppsa_network_family {
   const char *(*describe)(const bppsa_network *network, const bppsa_network_config *config, char *text, size_t size);
   bool (*json)(const bppsa_network *network, const bppsa_network_config *config, json_t *object);
   const char *(*identity)(const bppsa_network *network, char *text, size_t size); /* NULL: its kind's name says all */
-  /* Lists the network's settings that must be the same in runs that are compared; loss: the name of the run's loss. Returns how
-   * many. */
+  /* Lists the network's settings that compared runs must share; loss: the name of the run's loss. Returns how many. */
   int64_t (*fields)(const bppsa_network *network, const bppsa_network_config *config, const char *loss,
                     bppsa_network_field fields[BPPSA_NETWORK_FIELDS]);
 };

@@ -76,8 +76,7 @@ bool bppsa_plan_cache_find_forward(const char *key, bppsa_forward_method *method
   return found;
 }
 
-/* Makes the document with the plan added: the plan replaces older ones under its key, and the oldest plans make room. Owns
- * `plans`. */
+/* Makes the document with the plan added: it replaces older ones under its key, and the oldest plans make room. Owns `plans`. */
 static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
   for (int64_t old = find_key(plans, key); old >= 0; old = find_key(plans, key)) {
     json_array_remove(plans, (size_t)old);

@@ -1,7 +1,6 @@
 /* The cache of measured plans: one JSON file, plans.json in the cache's directory (networks/cache_directory.h), which may be
- * deleted at any time. It is {"format":1,"plans":[{"key", a method (scan/method.h) or "forward", "median_s"}]}, with the latest
- * plan last, and at most 1000 plans. "forward" is the text of a forward plan (recurrent/parallel_forward.h), of which only kind
- * and most_work are read. */
+ * deleted at any time: {"format":1,"plans":[{"key", a method (scan/method.h) or "forward", "median_s"}]}, at most 1000 plans, the
+ * latest last. "forward" is the text of a plan (recurrent/parallel_forward.h); only its kind and most_work are read. */
 #ifndef BPPSA_NETWORKS_PLAN_CACHE_H
 #define BPPSA_NETWORKS_PLAN_CACHE_H
 

@@ -38,8 +38,8 @@ static bool is_of_head(const bppsa_network_kind *kind, const char *name) {
   return strncmp(name, kind->family->head, length) == 0 && name[length] == '.';
 }
 
-/* Splits the network's own name of a file's tensor into *before, a dot and *rest. Returns false if the tensor is not the
- * network's. */
+/* Splits the network's own name of a file's tensor into *before, a dot and *rest. Returns false if the network has no such
+ * tensor. */
 static bool own_name(const bppsa_network_kind *kind, const prefix *p, const char *name, const char **before, const char **rest) {
   *before = "";
   *rest = p->head[0] != '\0' ? rest_of(name, p->head, strlen(p->head)) : NULL;
@@ -150,8 +150,7 @@ static bool open_for_more(const proposal *proposed) {
   return !proposed->fits && proposed->tried < MOST_PROPOSALS;
 }
 
-/* Tries --prefix STEM, or STEM,HEAD where `head` is not NULL, unless one that fits is known already or too many were tried.
- * ERR_MEMORY. */
+/* Tries --prefix STEM, or STEM,HEAD if `head` is not NULL, unless one that fits is known or too many were tried. ERR_MEMORY. */
 static bppsa_status try_prefix(proposal *proposed, const char *stem, const char *head) {
   bppsa_weight_list renamed = {.count = 0};
   bppsa_network_config found = {0};

@@ -16,8 +16,7 @@ typedef struct {
 
 /* Does the name mean a file? Such a name ends in .json, and nothing built in has it. */
 bool bppsa_oracle_is_file(const char *name);
-/* Fails with ERR_FORMAT if the document is no object, or has a member that is not in `names` (NULL-terminated); the message
- * suggests one. */
+/* ERR_FORMAT: the document is no object, or has a member that is not in `names` (NULL-terminated); the message suggests one. */
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names);
 /* Reads a required text that fits into `size` bytes with its final 0, is not empty, and has no control characters, because
  * programs print it. ERR_FORMAT names the member. */

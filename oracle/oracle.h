@@ -51,8 +51,7 @@ bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *list,
 void bppsa_oracle_rows_free(bppsa_oracle_rows *rows);
 /* Returns the index of the fastest feasible row at p processors; -1: none is feasible. */
 int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p);
-/* Returns the seconds of an epoch if computing and messages take as long as at these ends of the system's spread. The row must
- * have times. */
+/* Returns the seconds of an epoch if computing and messages are at these ends of the system's spread. The row must have times. */
 double bppsa_oracle_time_at(const bppsa_oracle_query *query, const bppsa_oracle_row *row, bppsa_oracle_end computing,
                             bppsa_oracle_end messages);
 /* Is the row as fast as any other row with as many processors, with computing fast, as measured or slow, and messages too, in all

@@ -40,8 +40,7 @@ bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, in
 double bppsa_oracle_memory(const bppsa_oracle_query *q, double batch, double activations, double weights);
 /* Returns the sum of |w| over all layers, in bytes. */
 double bppsa_oracle_weight_bytes(const bppsa_oracle_query *q);
-/* Returns the smallest divisor of n above d, or n + 1 if there is none. A walk over all divisors takes about 2 sqrt(n) divisions.
- */
+/* Returns the smallest divisor of n above d, or n + 1. Walking over all divisors of n takes about 2 sqrt(n) divisions. */
 int64_t bppsa_oracle_next_divisor(int64_t n, int64_t d);
 
 #define BPPSA_ORACLE_NO_GRID "no grid of %" PRId64 " parts fits into every image"

@@ -77,8 +77,7 @@ typedef struct {
   bppsa_oracle_spread product_spread[BPPSA_PRODUCTS]; /* factors of the times of products */
 } bppsa_oracle_system;
 
-/* The name that bppsa oracle gives the machine it runs on, which it measures (cli/this_machine.h). The library has no such
- * system. */
+/* What bppsa oracle calls the machine that it runs on and measures (cli/this_machine.h). The library has no such system. */
 #define BPPSA_ORACLE_THIS_MACHINE "this-machine"
 
 /* Opens a built-in system, or a file whose name ends in .json. ERR_ARGUMENT: an unknown name, a file that cannot be read;

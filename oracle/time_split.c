@@ -1,8 +1,7 @@
 /* Recurrent networks cut along time: every processor holds T / p steps (BPPSA, section 3.6). In the forward pass states go from
- * one processor to the next, with the mini-batch in S micro-batches, so that processors overlap. The backward pass does the same
- * (time-bp), or scans: every processor multiplies its T / p Jacobians at once; then a gradient goes from processor to processor
- * (chunked), or matrices go up a tree and gradients down (blelloch, BPPSA's Theta(n / p + log p)). Every processor has all
- * weights, and their gradients are added up at the end. */
+ * one processor to the next, in S micro-batches, so that processors overlap. The backward pass does the same (time-bp), or scans:
+ * every processor multiplies its T / p Jacobians at once; then a gradient goes from processor to processor (chunked), or matrices
+ * go up a tree and gradients down (blelloch, BPPSA's Theta(n / p + log p)). Every processor has all weights. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -20,11 +20,10 @@ const char *bppsa_rank_layers_word(int32_t index);
 /* Sets split, groups and config.strategy if --split is one of the words; otherwise sets split to NULL. */
 void bppsa_rank_layers_find(const char *split, bppsa_rank_layers *layers);
 
-/* Completes the settings for `ranks` ranks, once config.group and config.reduction are set. If config.group is 0, a group gets
- * the largest number of ranks that divides all of them and is no larger than its square root. config->batch, which counts the
- * samples of all ranks, becomes the samples that a group takes at once; the method becomes BP. ERR_ARGUMENT names the option:
- * ranks that share layers cannot do it, the group does not divide the ranks, or there are more ranks than tiles, filters or
- * channels. ERR_UNSUPPORTED: a GPU. ERR_MEMORY. */
+/* Completes the settings for `ranks` ranks, once config.group and config.reduction are set. config.group 0 becomes the largest
+ * number that divides `ranks` and is no larger than its square root. config->batch, which counts the samples of all ranks,
+ * becomes the samples that a group takes at once; the method becomes BP. ERR_ARGUMENT names the option: such ranks cannot do it,
+ * the group does not divide the ranks, or they are more than tiles, filters or channels. ERR_UNSUPPORTED: a GPU. ERR_MEMORY. */
 bppsa_status bppsa_rank_layers_make(bppsa_rank_layers *layers, const bppsa_network *network, const bppsa_train_config *train,
                                     const bppsa_device *device, int64_t ranks, bppsa_network_config *config);
 

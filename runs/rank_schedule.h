@@ -31,8 +31,7 @@ bool bppsa_rank_schedule_is_file(const char *split);
 /* Refuses an optimiser without a smoothed gradient, from which weights are predicted. ERR_ARGUMENT: SGD without momentum; the
  * message names the option and the value that ask for predictions: "--split " and "spectrain". */
 bppsa_status bppsa_rank_schedule_check_smooth(const bppsa_optimizer_config *optimizer, const char *option, const char *value);
-/* If stages are not given, sets them to the ranks that a copy of the schedule has. ERR_ARGUMENT: the copies do not divide the
- * ranks. */
+/* Sets stages that are not given to the ranks of a copy of the schedule. ERR_ARGUMENT: the copies do not divide the ranks. */
 bppsa_status bppsa_rank_schedule_stages(int64_t ranks, bppsa_schedule_config *config);
 /* Makes chain and list for `ranks` ranks. config is that of the model that evaluates: on success its method becomes BP, and its
  * batch, which counts the samples of all ranks, becomes the samples that the chain takes at once. epoch_samples: how many samples

@@ -59,9 +59,8 @@ void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 /* Takes the methods of gradients and forward passes that a resumed run leaves open from its checkpoint, even where `auto` would
  * now choose others. ERR_ARGUMENT, ERR_FORMAT: from reading the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
-/* Subtracts the memory of the samples' order from the configuration's limit, and lets the network count the optimiser's state,
- * except on ranks that hold parts of the layers, because their share is not known. ERR_ARGUMENT: the order alone exceeds the
- * limit. */
+/* Subtracts the memory of the samples' order from the limit, and lets the network count the optimiser's state, except on ranks
+ * that hold parts of the layers, whose share is not known. ERR_ARGUMENT: the order alone exceeds the limit. */
 bppsa_status bppsa_train_run_reserve(bppsa_train_run *run);
 /* Makes the schedule that is asked for; config.batch becomes a micro-batch. ERR_* of bppsa_rank_schedule_make. */
 bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run);

@@ -1,5 +1,5 @@
-/* Fails every allocation of a command line in turn: each time it must print one clear line, exit with 1, leak nothing, and leave
- * no half-written file. */
+/* Fails every allocation of a line in turn: it must print one clear line, exit with 1, leak nothing, and leave no half-written
+ * file. */
 #ifndef BPPSA_TESTS_CLI_MEMORY_WALK_H
 #define BPPSA_TESTS_CLI_MEMORY_WALK_H
 
@@ -63,9 +63,8 @@ static inline int64_t walk_document(const char *line, void (*check)(int code)) {
   return failures;
 }
 
-/* Does the same for a benchmark that writes many rows, whose calls are all alike: of its allocations up to `dense` every
- * `often`-th fails together with all that follow, of later ones every `seldom`-th. On every push it makes an eighth of these
- * runs. The line must have fewer than `most` allocations. */
+/* Does the same for a benchmark that writes many rows alike: of its allocations up to `dense` every `often`-th fails with all
+ * that follow, of later ones every `seldom`-th, on every push an eighth of these. The line must have fewer than `most`. */
 static inline void walk_benchmark(const char *line, int64_t often, int64_t dense, int64_t seldom, int64_t most) {
   const int64_t further = at_full_length() ? 1 : 8;
   int code = 1;

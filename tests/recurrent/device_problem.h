@@ -76,8 +76,7 @@ static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *v
 }
 
 /* Returns gradients [T][S] of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU),
- * or, with open forget gates, δ becomes (Wᵀ_hg / 4 + I) δ (LSTM); the weights are chosen for the Jacobian J [H][H]. seed: [H]
- */
+ * or, with open forget gates, δ becomes (Wᵀ_hg / 4 + I) δ (LSTM); the weights follow from the Jacobian J [H][H]. seed: [H] */
 static inline double *hidden_gradients(int cell, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps,
                                        int64_t hidden, const double *jacobian, const double *seed, int64_t *redone) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();

@@ -140,8 +140,7 @@ static int64_t counted_rows(const problem *p) {
   return rows;
 }
 
-/* Finds the part [H] of the top layer's output that direction d gives for a row of logits: at that step, or the sweep's last
- * state. */
+/* Finds the part [H] of the top layer's output that direction d gives a row of logits: at that step, or the sweep's last state. */
 static const double *top_of(const problem *p, const reference_states *s, int64_t row, int64_t d) {
   const bppsa_recurrent_config *c = &p->c;
   const int64_t T = c->seq_len, B = c->batch, D = directions_of(c);

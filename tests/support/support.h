@@ -15,7 +15,7 @@
 /* Returns ‖got - ref‖ / (‖ref‖ ε k), with ε and `got` of the dtype; where ‖ref‖ is below the smallest normal number
  * over ε, ‖got - ref‖ / (k · smallest normal). A result below 30 passes. Infinite if a number is not finite. */
 double residual(bppsa_dtype dtype, const void *got, const double *reference, int64_t count, double k);
-/* Does the same with ‖magnitude‖ in the place of ‖ref‖, for sums that may cancel: it holds the sums of the terms'
+/* Does the same with ‖magnitude‖ in place of ‖ref‖, for sums that may cancel: it holds the sums of their terms'
  * magnitudes. */
 double residual_of_sum(bppsa_dtype dtype, const void *got, const double *reference, const double *magnitude, int64_t count,
                        double k);
