@@ -12,8 +12,8 @@ struct bppsa_decoder {
   bppsa_file_reader *file;
   int64_t count;
   bppsa_decoder_piece pieces[BPPSA_DECODER_PIECES];
-  int64_t offset;      /* in the file that the pieces make */
-  bppsa_status status; /* of the first read that failed; libsndfile itself reports such a read as the end of the file */
+  int64_t offset;      /* position in the file that the pieces make up */
+  bppsa_status status; /* the first read that failed; libsndfile reports such a read as the end of the file */
   int64_t channels;
   const bppsa_audio_functions *library;
   SNDFILE *handle;
@@ -53,7 +53,7 @@ static bppsa_status read_file(bppsa_decoder *d, int64_t at, char *data, int64_t 
   return bppsa_file_reader_read(d->file, data, bytes);
 }
 
-/* Puts the right size in the place of the file's into `count` bytes of a piece, from its byte `first` on. */
+/* Replaces the file's size by the right one in `data`, which has `count` bytes of a piece from its byte `first` on. */
 static void correct(const bppsa_decoder_piece *piece, int64_t first, char *data, int64_t count) {
   for (int64_t i = 0; piece->sized && i < 4; ++i) {
     const int64_t at = 4 + i - first;
@@ -65,7 +65,7 @@ static void correct(const bppsa_decoder_piece *piece, int64_t first, char *data,
 
 static sf_count_t file_read(void *data, sf_count_t bytes, void *user) {
   bppsa_decoder *d = user;
-  int64_t done = 0, before = 0; /* bytes of the pieces in front of piece i */
+  int64_t done = 0, before = 0; /* before: bytes of the pieces in front of piece i */
   for (int64_t i = 0; i < d->count && d->status == BPPSA_OK; before += d->pieces[i++].bytes) {
     const int64_t left = before + d->pieces[i].bytes - d->offset, count = bytes - done < left ? bytes - done : left;
     if (count > 0) {
@@ -78,7 +78,7 @@ static sf_count_t file_read(void *data, sf_count_t bytes, void *user) {
   return d->status == BPPSA_OK ? done : 0;
 }
 
-/* Required by the interface; nothing is ever written. */
+/* libsndfile's interface requires it, but nothing is ever written. */
 static sf_count_t file_write(const void *data, sf_count_t bytes, void *user) {
   (void)data, (void)bytes, (void)user;
   return 0;

@@ -17,7 +17,7 @@ enum { BPPSA_FEATURES_SAMPLES = 3 * BPPSA_AUDIO_RATE };
 
 typedef struct bppsa_features bppsa_features; /* use one in each thread */
 
-/* Makes the memory for one thread. plan: for channels of BPPSA_FEATURES_SAMPLES samples; borrowed. n_fft: that of the plan's
+/* Makes the memory for one thread. plan: for channels of BPPSA_FEATURES_SAMPLES samples; borrowed. n_fft: as in the plan's
  * configuration. ERR_MEMORY; ERR_UNSUPPORTED in a build without audio. */
 bppsa_status bppsa_features_create(const bppsa_mfcc_plan *plan, int64_t n_fft, bppsa_features **features);
 void bppsa_features_destroy(bppsa_features *features); /* NULL is legal */

@@ -73,14 +73,14 @@ typedef struct {
   double glide;                    /* cents below the pitch at which a note may begin */
   noise_band breath;               /* noise during the whole note */
   noise_band burst;                /* noise when a note begins; it fades in 30 ms */
-  int32_t notes[2];                /* that sound at once: at least, at most */
+  int32_t notes[2];                /* notes that sound at once: at least, at most */
   double strum;                    /* s between notes that begin together, at most */
   double drive;                    /* strength of the distortion; 0: none */
   double resonance[RESONANCES][3]; /* of the body: Hz, width in Hz, gain */
   double vowels;                   /* factor by which the resonances may move, from note to note and within one */
 } timbre;
 
-/* The numbers are chosen by ear, guided by textbooks on acoustics: bowed and blown notes sustain and vibrate; reed instruments
+/* The numbers were chosen by ear, guided by textbooks on acoustics: bowed and blown notes sustain and vibrate; reed instruments
  * with a cylindrical bore lack even partials; plucked and struck strings lose their high partials first; brass becomes brighter
  * as it swells; voices move their resonances. */
 static const timbre timbres[BPPSA_INSTRUMENTS] = {
@@ -320,7 +320,7 @@ struct bppsa_instrument_workspace {
 
 typedef struct {
   const timbre *t;
-  int64_t begin;                    /* sample */
+  int64_t begin;                    /* the sample at which it begins */
   double held, attack, release;     /* s */
   double hz, level, decay, rolloff; /* decay: per second, of the first partial */
   double vibrato, vibrato_rate, vibrato_phase, glide;
@@ -332,11 +332,11 @@ typedef struct {
 typedef struct {
   uint32_t phase[PARTIALS];
   double amplitude[PARTIALS]; /* at the end of the previous block */
-  double base[PARTIALS];      /* by rolloff, parity and the place where the string is plucked */
+  double base[PARTIALS];      /* follows from rolloff, parity and the place where the string is plucked */
   int32_t count;
 } partials;
 
-/* Attack, sustain and release as a factor from 0 to 1. */
+/* Gives attack, sustain and release as a factor from 0 to 1. */
 static double envelope(const note *n, double t) {
   const double rise = t < n->attack ? t / n->attack : 1;
   const double up = rise * rise * (3 - 2 * rise);

@@ -19,7 +19,7 @@ enum { BPPSA_INSTRUMENTS = 11, BPPSA_INSTRUMENT_FRAMES = 3 * BPPSA_AUDIO_RATE };
 
 /* IRMAS's classes in the order of their labels: cel cla flu gac gel org pia sax tru vio voi. */
 extern const char *const bppsa_instrument_names[BPPSA_INSTRUMENTS];
-/* The label of a class, or -1. */
+/* Returns the label of a class, or -1. */
 int32_t bppsa_instrument_find(const char *name);
 
 typedef struct bppsa_instrument_workspace bppsa_instrument_workspace; /* use one in each thread */

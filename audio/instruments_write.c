@@ -22,7 +22,7 @@ enum { MOST_FILES = 1000000 };
 typedef struct {
   bppsa_instrument_workspace *workspace;
   int16_t *samples; /* [BPPSA_INSTRUMENT_FRAMES][2] */
-  char *path;       /* of the file being written */
+  char *path;       /* the file being written */
 } worker;
 
 typedef struct {
@@ -33,7 +33,7 @@ typedef struct {
   worker *workers; /* size threads */
   size_t path_size;
   int64_t done;
-  bppsa_status status; /* of the first failure */
+  bppsa_status status; /* the first failure */
   char reason[400];    /* its message; bppsa_last_error would only show it to the thread that failed */
 } writing;
 

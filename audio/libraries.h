@@ -1,5 +1,5 @@
-/* The interface to other libraries: decoding (libsndfile), rate conversion (libsamplerate) and a Fourier transform (libavutil),
- * one file each; load.h loads them. In a build without them libraries_none.c answers ERR_UNSUPPORTED. Internal. */
+/* The interface to other libraries: decoding (libsndfile), rate conversion (libsamplerate) and a Fourier transform (libavutil). A
+ * file uses one of them; load.h loads them. A build without them uses libraries_none.c, which answers ERR_UNSUPPORTED. Internal. */
 #ifndef BPPSA_AUDIO_LIBRARIES_H
 #define BPPSA_AUDIO_LIBRARIES_H
 
@@ -12,12 +12,12 @@
 
 typedef struct bppsa_decoder bppsa_decoder;
 
-/* The pieces of a WAV file that libsndfile is given, as one file, in their order: the container's head and the chunks ds64, fmt,
- * fact and data, each with its head and its padding. It does not see other chunks: what it does with lists of texts inside them
- * can take hours. */
+/* A piece of a WAV file. libsndfile gets the pieces in their order, as one file: the container's head and the chunks ds64, fmt,
+ * fact and data, each with its head and its padding. Other chunks are left out, because libsndfile can take hours for lists of
+ * texts inside them. */
 typedef struct {
   int64_t at, bytes;
-  bool sized;            /* the piece's size is `size`; the one in the file is ignored */
+  bool sized;            /* use `size` as the piece's size, not the one in the file */
   unsigned char size[4]; /* in the file's order */
 } bppsa_decoder_piece;
 
@@ -44,7 +44,7 @@ bppsa_status bppsa_resample(const char *path, int64_t channels, int64_t rate, in
 
 typedef struct bppsa_fft bppsa_fft;
 
-/* A transform of n real numbers, n a power of two. It owns scratch memory, so every thread needs its own. ERR_MEMORY,
+/* Makes a transform of n real numbers, n a power of two. It owns scratch memory, so every thread needs its own. ERR_MEMORY,
  * ERR_UNSUPPORTED. */
 bppsa_status bppsa_fft_create(int64_t n, bppsa_fft **fft);
 /* out[k] = Σ_t in[t] exp(-2πi k t / n), k = 0 .. n/2, as pairs of real and imaginary part. Both arrays are aligned to

@@ -22,8 +22,8 @@ typedef struct {
   BPPSA_AVUTIL_FUNCTIONS(BPPSA_AUDIO_MEMBER)
 } bppsa_audio_functions;
 
-/* Gives the functions of all three libraries, the same at every call. ERR_LIBRARY: one of them is missing; the message quotes
- * the loader and names the package. */
+/* Gives the functions of all three libraries; every call gives the same table. ERR_LIBRARY: a library is missing; the message
+ * quotes the loader and names the package. */
 bppsa_status bppsa_audio_load(const bppsa_audio_functions **functions);
 
 #endif

@@ -10,7 +10,7 @@
 enum { BANDS = BPPSA_MEL_BANDS, GROUP = 4 }; /* GROUP: frames whose bands are summed together */
 #define LEAST_POWER 1e-10
 #define RANGE_DB 80.0
-#define NO_VARIANCE 1e-9 /* dB */
+#define NO_VARIANCE 1e-9 /* dB; a smaller deviation is rounding */
 #define PI 3.14159265358979323846
 
 const bppsa_mfcc_config bppsa_mfcc_sets[BPPSA_MFCC_SETS] = {{"S", 20, 4096, 512}, {"M", 13, 2048, 256}, {"L", 7, 1024, 128}};
@@ -26,7 +26,7 @@ struct bppsa_mfcc_plan {
   int64_t samples, frames, features;
   int64_t bins;    /* n_fft / 2 + 1 */
   double *window;  /* size n_fft */
-  double *weights; /* of all bands, one behind the other */
+  double *weights; /* weights of all bands, one band after the other */
   double *dct;     /* [BANDS][features] */
   band bands[BANDS];
 };
@@ -53,7 +53,7 @@ static double hz_of(double mel) {
   return mel < 15 ? 200 * mel / 3 : 1000 * exp(log(6.4) / 27 * (mel - 15));
 }
 
-/* The triangle over edge[0], edge[1], edge[2] (Hz) at `hz`, of height 2 / (edge[2] - edge[0]). */
+/* Returns the value at `hz` of the triangle over edge[0], edge[1], edge[2] (Hz), whose height is 2 / (edge[2] - edge[0]). */
 static double triangle(const double *edge, double hz) {
   const double up = (hz - edge[0]) / (edge[1] - edge[0]), down = (edge[2] - hz) / (edge[2] - edge[1]);
   const double height = fmax(0, fmin(up, down));
@@ -233,7 +233,7 @@ static void transform_frame(const bppsa_mfcc_plan *plan, bppsa_mfcc_workspace *w
   }
 }
 
-/* mel[lane][m] = Σ_k weight[m][k] power[lane][k], bins in ascending order. */
+/* mel[lane][m] = Σ_k weight[m][k] power[lane][k], summed over ascending bins. */
 static void sum_bands(const bppsa_mfcc_plan *plan, const double *power, int64_t lanes, double *mel) {
   for (int m = 0; m < BANDS; ++m) {
     const band *b = &plan->bands[m];

@@ -39,15 +39,15 @@ typedef enum { BPPSA_PADDING_CONSTANT = 0, BPPSA_PADDING_REFLECT } bppsa_mfcc_pa
 typedef struct bppsa_mfcc_plan bppsa_mfcc_plan;
 typedef struct bppsa_mfcc_workspace bppsa_mfcc_workspace;
 
-/* Plans for channels of `samples` samples at 44.1 kHz, more than n_fft / 2. ERR_ARGUMENT: n_fft is no power of two in 16 ..
- * 65536, hop is not in 1 .. n_fft, n_mfcc is not in 2 .. 128, samples out of range; ERR_MEMORY. */
+/* Makes a plan for channels of `samples` samples at 44.1 kHz, more than n_fft / 2. ERR_ARGUMENT: n_fft is no power of two in 16
+ * .. 65536, hop is not in 1 .. n_fft, n_mfcc is not in 2 .. 128, samples out of range; ERR_MEMORY. */
 bppsa_status bppsa_mfcc_plan_create(const bppsa_mfcc_config *config, int64_t samples, bppsa_mfcc_padding padding,
                                     bppsa_mfcc_plan **plan);
 void bppsa_mfcc_plan_destroy(bppsa_mfcc_plan *plan); /* NULL is legal */
 int64_t bppsa_mfcc_frames(const bppsa_mfcc_plan *plan);
 int64_t bppsa_mfcc_features(const bppsa_mfcc_plan *plan); /* n_mfcc - 1 */
 
-/* ERR_MEMORY; ERR_UNSUPPORTED in a build without audio. */
+/* Makes the memory for one thread. ERR_MEMORY; ERR_UNSUPPORTED in a build without audio. */
 bppsa_status bppsa_mfcc_workspace_create(const bppsa_mfcc_plan *plan, bppsa_mfcc_workspace **workspace);
 void bppsa_mfcc_workspace_destroy(bppsa_mfcc_workspace *workspace); /* NULL is legal */
 

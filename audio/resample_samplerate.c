@@ -1,7 +1,7 @@
 /* Rate conversion by libsamplerate.
  *
- * It uses libsamplerate's best converter, because the features reach up to 22 050 Hz: that one passes 97 % of the band at 144 dB
- * (the medium one 90 %), and a file is converted only once, in tens of milliseconds.
+ * The features reach up to 22 050 Hz, so it uses libsamplerate's best converter, which passes 97 % of the band at 144 dB (the
+ * medium one passes 90 %); a file is converted only once, in tens of milliseconds.
  */
 #include "audio/libraries.h"
 #include "audio/load.h"

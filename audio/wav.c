@@ -14,8 +14,8 @@ enum { FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE }; /* format
 enum { FORMAT_MPEG = 0x50, FORMAT_MP3 = 0x55 };
 #define UNKNOWN_SIZE 0xFFFFFFFFu /* the size is in the ds64 chunk of an RF64 file */
 
-/* Sizes of containers and of their samples that programs write when they write to a pipe and do not know them: 0, or close to 2 or
- * 4 GiB: ffmpeg has 0xFFFFFFFF, sox 0x7FFFF000, arecord 0x80000000, some with the size of the head more or less. */
+/* Is it a size that programs write if they write to a pipe and do not know how long the container or its samples are? It is 0, or
+ * close to 2 or 4 GiB: ffmpeg writes 0xFFFFFFFF, sox 0x7FFFF000, arecord 0x80000000, some add or subtract the size of the head. */
 static bool is_open_size(int64_t size) {
   return size == 0 || (size >= 0x7FFE0000 && size <= 0x8001FFFF) || (size >= 0xFFFE0000 && size <= UNKNOWN_SIZE);
 }
@@ -25,7 +25,7 @@ typedef struct {
   bppsa_file_reader file;
   bool big;                             /* RIFX: the high byte of a number comes first */
   bool wide;                            /* RF64 */
-  bool open;                            /* the container's size is not known: it ends with the file */
+  bool open;                            /* the container's size is not known: it extends to the end of the file */
   bool counted;                         /* the size of the data chunk was not known either */
   int64_t end;                          /* one past the last byte of the container */
   int64_t wide_data;                    /* size of the data chunk according to the ds64 chunk; -1: none */
@@ -33,7 +33,7 @@ typedef struct {
   uint32_t kind, channels, rate, block; /* from the fmt chunk; block: bytes of a frame */
   int64_t data_at, data_bytes;          /* content of the data chunk; data_at 0: not found yet */
   bool fact;                            /* there was a fact chunk, with the number of frames of a compressed format */
-  int64_t pieces;                       /* that libsndfile is given */
+  int64_t pieces;                       /* how many pieces libsndfile gets */
   bppsa_decoder_piece piece[BPPSA_DECODER_PIECES];
 } walk;
 
@@ -61,12 +61,12 @@ static bppsa_status read_at(walk *w, int64_t at, const char *what, void *data, i
   return bppsa_file_reader_read(&w->file, data, bytes);
 }
 
-/* Bytes at .. at + bytes - 1 are handed to libsndfile. */
+/* Gives libsndfile bytes at .. at + bytes - 1. */
 static void keep(walk *w, int64_t at, int64_t bytes) {
   w->piece[w->pieces++] = (bppsa_decoder_piece){.at = at, .bytes = bytes};
 }
 
-/* The size of the latest piece was not known: libsndfile is told it. */
+/* Sets the size of the latest piece, which its writer did not know, for libsndfile. */
 static void tell_size(walk *w, int64_t bytes) {
   bppsa_decoder_piece *piece = &w->piece[w->pieces - 1];
   const uint32_t size = bytes < UNKNOWN_SIZE ? (uint32_t)bytes : UNKNOWN_SIZE;
@@ -153,14 +153,14 @@ static bppsa_status read_format(walk *w, int64_t at, int64_t bytes) {
   return BPPSA_OK;
 }
 
-/* Is it a chunk that libsndfile needs? The first of a kind is; a second fmt or data chunk is refused. */
+/* Does libsndfile need the chunk? It needs the first of a kind; a second fmt or data chunk is refused. */
 static bool is_needed(walk *w, const unsigned char *name, int64_t at) {
   const bool fact = memcmp(name, "fact", 4) == 0, first = fact && !w->fact;
   w->fact = w->fact || fact;
   return first || memcmp(name, "fmt ", 4) == 0 || memcmp(name, "data", 4) == 0 || (w->wide && at == 12);
 }
 
-/* Takes note of one chunk: its name, where its content begins, how many bytes it has. */
+/* Notes one chunk: its name, where its content begins, how many bytes it has. */
 static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, int64_t bytes) {
   if (memcmp(name, "fmt ", 4) == 0) {
     return read_format(w, at, bytes);
@@ -177,8 +177,8 @@ static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, i
   return BPPSA_OK;
 }
 
-/* Returns how many bytes the data chunk has whose content begins at `at`, and `announced` in its head: where its writer did not
- * know it, the whole frames up to the end. A head without sizes may say that the container ends in front of them. */
+/* Returns the size of the data chunk whose content begins at `at`; its head says `announced`. If the writer did not know the
+ * size, it is that of the whole frames up to the end. A head without sizes may say that the container ends before its data. */
 static int64_t data_size(walk *w, int64_t at, int64_t announced) {
   if (w->wide || w->format_at == 0) {
     return announced == UNKNOWN_SIZE && w->wide ? w->wide_data : announced;
@@ -265,8 +265,8 @@ static bppsa_status scale(const walk *w, int64_t frames, float *samples) {
   return BPPSA_OK;
 }
 
-/* Decodes the frames that the wanted ones depend on and converts their rate; *made frames of samples [wanted][channels] are
- * written. The converter looks a few hundred frames ahead, so it is given a little more than the wanted length. */
+/* Decodes the frames that the wanted ones depend on, converts their rate, and writes *made frames to samples [wanted][channels].
+ * The converter looks a few hundred frames ahead, so it gets a little more than the wanted length. */
 static bppsa_status convert(const walk *w, bppsa_decoder *decoder, int64_t frames, int64_t wanted, float *samples,
                             int64_t *made) {
   const double ratio = (double)w->rate / BPPSA_AUDIO_RATE;

@@ -1,10 +1,10 @@
 /* WAV files as stereo sound at 44.1 kHz.
  *
- * Supported is what libsndfile reads inside a RIFF, RIFX or RF64 container: integers of 8 to 32 bits, floats, compressed formats
- * but MPEG, whose decoder writes to standard error. The container itself is checked first: every chunk must lie within its
- * container, and the container within the file. So a truncated file, or one with wrong sizes, is refused with the byte before
- * memory is allocated. Bytes after the end of the container are ignored. A program that writes to a pipe does not know the sizes:
- * where they are 0, or close to 2 or 4 GiB and larger than the file, the samples go on to the end of the file.
+ * The file may have what libsndfile reads inside a RIFF, RIFX or RF64 container: integers of 8 to 32 bits, floats, and compressed
+ * formats except MPEG, whose decoder writes to standard error. The container is checked first: every chunk must lie within its
+ * container, and the container within the file. So a truncated file, or one with wrong sizes, is refused before memory is
+ * allocated; the message names the byte. Bytes after the end of the container are ignored. A program that writes to a pipe does
+ * not know the sizes: if they are 0, or close to 2 or 4 GiB and larger than the file, the samples go on to the end of the file.
  *
  *     values     on the scale of 16-bit integers: those are unchanged, full scale (1.0 of a float file) is 32768
  *     channels   two are unchanged; one is copied to both sides; more are refused, because programs differ on which of them are

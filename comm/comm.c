@@ -24,7 +24,7 @@ static const struct {
   void (*probe)(bppsa_comm_transport_report *report); /* fills in built, found and detail */
   bppsa_status (*run)(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                       bppsa_comm_outcome *outcome); /* NULL: it starts no ranks */
-  int64_t least;                                    /* ranks that a run may ask for, at least */
+  int64_t least;                                    /* the fewest ranks that a run may ask for */
 } transports[BPPSA_COMM_TRANSPORT_COUNT] = {
     [BPPSA_COMM_THREADS] = {"threads", "", probe_threads, bppsa_comm_run_threads, 1},
     [BPPSA_COMM_MPI] = {"mpi", "libopenmpi-dev openmpi-bin", bppsa_comm_probe_mpi, bppsa_comm_run_mpi, 0},
@@ -35,7 +35,7 @@ const char *bppsa_comm_transport_name(bppsa_comm_transport transport) {
   return (unsigned)transport < BPPSA_COMM_TRANSPORT_COUNT ? transports[transport].name : "unknown";
 }
 
-/* The names of all transports, or of those that start ranks; NULL behind the last. */
+/* Returns the name of transport `index`, of all or of those that start ranks; NULL after the last. */
 static const char *any_name(const void *context, int32_t index) {
   (void)context;
   return index < BPPSA_COMM_TRANSPORT_COUNT ? transports[index].name : NULL;
@@ -50,7 +50,7 @@ static const char *starting_name(const void *context, int32_t index) {
   return any_name(NULL, i);
 }
 
-enum { NAMES = 120 /* bytes of a list of names */ };
+enum { NAMES = 120 /* bytes for a list of names */ };
 
 bppsa_status bppsa_comm_transport_parse(const char *text, bppsa_comm_transport *transport) {
   BPPSA_REQUIRE(text != NULL && transport != NULL);
@@ -225,7 +225,7 @@ void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault) {
 /* A fault that tests inject into every run. */
 static struct {
   bool wanted;
-  int32_t rank; /* -1: all */
+  int32_t rank; /* -1: every rank */
   bppsa_comm_fault fault;
 } run_fault;
 

@@ -50,19 +50,19 @@ typedef struct {
   const char *name;
   const char *package; /* the Debian package that contains it; "" if none is needed */
   bool built;          /* this build supports it */
-  bool found;          /* and its library is installed on this machine */
+  bool found;          /* its library is installed on this machine */
   char detail[256];    /* its version; if it is not found, what is missing, in words */
 } bppsa_comm_transport_report;
 
 /* Reports which transports this build supports and this machine has; never fails. Loads the libraries but initialises none. */
 void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT]);
 
-/* Whether a launcher of MPI programs started this process: an environment variable whose name begins with OMPI_COMM_WORLD_,
- * PMIX_RANK, PMIX_NAMESPACE or PMI_ shows it; other variables of OpenMPI are a user's settings. Their values are not used:
- * rank and size come from MPI. */
+/* Says whether a launcher of MPI programs started this process. Environment variables show it whose names begin with
+ * OMPI_COMM_WORLD_, PMIX_RANK, PMIX_NAMESPACE or PMI_; other variables of OpenMPI are a user's settings. Their values are not
+ * used: rank and size come from MPI. */
 bool bppsa_comm_launched(void);
-/* Whether this is the process that the launcher has numbered 0; true too where nothing shows its number. For work that one process
- * does without MPI. */
+/* Says whether this is the process that the launcher has numbered 0; true too if no variable shows its number. For work that one
+ * process does without MPI. */
 bool bppsa_comm_launched_first(void);
 
 /* ---- running ranks ---- */
@@ -101,9 +101,9 @@ typedef struct {
  * A process that is stopped while MPI ends is killed 5 s after the timeout. */
 bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);
 
-/* Ranks of this process that were left behind and have not ended yet, of all runs. A thread cannot be ended from outside: such a
- * rank ends at its next operation, which fails, and gives its memory back then. A program that ends earlier should end by _exit,
- * because destructors would take away what the rank works with. */
+/* Returns how many ranks of this process, of all runs, were left behind and have not ended yet. A thread cannot be ended from
+ * outside: such a rank ends at its next operation, which fails, and frees its memory then. A program that ends earlier should end
+ * by _exit, because destructors would free what the rank works with. */
 int32_t bppsa_comm_left_behind(void);
 
 /* A program that has run ranks calls this last, after it has reported an error. After a failure with mpi it ends every process of
@@ -116,11 +116,11 @@ void bppsa_comm_end_job(int exit_code);
 
 int32_t bppsa_comm_rank(const bppsa_comm *comm); /* 0 .. size - 1 */
 int32_t bppsa_comm_size(const bppsa_comm *comm);
-/* This rank's number among the ranks of the job that run on the same machine; the next function: the number of these ranks. */
+/* Returns this rank's number among the job's ranks on the same machine; the next function returns how many they are. */
 int32_t bppsa_comm_node_rank(const bppsa_comm *comm);
 int32_t bppsa_comm_node_size(const bppsa_comm *comm);
 bppsa_comm_transport bppsa_comm_get_transport(const bppsa_comm *comm);
-/* The communicator over threads or MPI that one over NCCL was made from, of the same ranks; of any other, itself. Borrowed. */
+/* Returns the communicator over threads or MPI from which a communicator over NCCL was made; for any other, itself. Borrowed. */
 bppsa_comm *bppsa_comm_get_host(bppsa_comm *comm);
 double bppsa_comm_get_timeout(const bppsa_comm *comm);
 
@@ -217,8 +217,8 @@ bppsa_status bppsa_comm_wait_all(int64_t count, bppsa_comm_request **requests);
 bppsa_status bppsa_comm_wait_any(int64_t count, bppsa_comm_request **requests, int64_t *index);
 /* Says whether the request is done, without waiting. */
 bppsa_status bppsa_comm_test(bppsa_comm_request **request, bool *done);
-/* The failure of a request for which the caller has waited by bppsa_comm_test for longer than the communicator's timeout: ERR_COMM,
- * with the words that bppsa_comm_wait has then. The request remains the caller's. */
+/* Fails with ERR_COMM and the message of bppsa_comm_wait, for a caller that has waited for a request by bppsa_comm_test for
+ * longer than the communicator's timeout. The request remains the caller's. */
 bppsa_status bppsa_comm_expired(const bppsa_comm_request *request);
 /* Cancels requests and sets them to NULL. A function that fails for another reason calls this for its requests before it
  * returns. */
@@ -230,7 +230,7 @@ void bppsa_comm_cancel(int64_t count, bppsa_comm_request **requests);
 typedef struct {
   int64_t messages_sent, bytes_sent;         /* counted when begun */
   int64_t messages_received, bytes_received; /* counted when done */
-  int64_t collectives, collective_bytes;     /* counted when begun; bytes of this rank's view (`mine`); 0 bytes for a split */
+  int64_t collectives, collective_bytes;     /* counted when begun; bytes of this rank's view (`mine`), 0 for a split */
 } bppsa_comm_counters;
 
 void bppsa_comm_get_counters(const bppsa_comm *comm, bppsa_comm_counters *counters);
@@ -250,8 +250,8 @@ typedef struct {
 } bppsa_comm_fault;
 
 void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault);
-/* The same for runs that do not exist yet: from here on, this rank of every run of this process begins with the fault; rank -1:
- * all of them do. For programs that begin their runs themselves. NULL: none does. Not while a run begins. */
+/* Sets a fault for runs that have not begun: from now on, this rank of every run of this process begins with it; rank -1: every
+ * rank does. For programs that begin their runs themselves. NULL: no fault. Do not call it while a run begins. */
 void bppsa_comm_set_run_fault(int32_t rank, const bppsa_comm_fault *fault);
 
 #ifdef __cplusplus

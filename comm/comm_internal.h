@@ -42,7 +42,7 @@ typedef struct {
   bppsa_comm_stage *stages;            /* free for the next use */
 } bppsa_comm_endpoint;
 
-/* For transports: gives a rank whose run begins the fault of bppsa_comm_set_run_fault, if it is meant. */
+/* For transports: gives a rank whose run begins the fault of bppsa_comm_set_run_fault, if that fault is for this rank. */
 void bppsa_comm_begin_fault(bppsa_comm_endpoint *endpoint);
 
 typedef struct bppsa_comm_table bppsa_comm_table;
@@ -91,7 +91,7 @@ struct bppsa_comm_table {
    * `seen`, or until the deadline (in the time of bppsa_now). */
   uint64_t (*look)(const bppsa_comm *comm);
   void (*idle)(const bppsa_comm *comm, uint64_t seen, double deadline);
-  /* ERR_COMM if a rank has failed, with its reason. */
+  /* Returns ERR_COMM, with the reason, if a rank has failed. */
   bppsa_status (*check)(const bppsa_comm *comm);
   /* Tells all ranks that this one failed. */
   void (*fail)(bppsa_comm *comm, const char *why);
@@ -105,14 +105,14 @@ struct bppsa_comm_table {
   void (*close)(bppsa_comm *comm); /* frees `own` */
 };
 
-/* bppsa_comm_run (comm/comm.h) for one transport each; the caller has checked config. Ranks that are threads may outlive the call,
- * so bppsa_comm_run_threads calls config->ended itself. */
+/* Each implements bppsa_comm_run (comm/comm.h) for one transport; the caller has checked config. Ranks that are threads may
+ * outlive the call, so bppsa_comm_run_threads calls config->ended itself. */
 bppsa_status bppsa_comm_run_threads(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                                     bppsa_comm_outcome *outcome);
 bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                                 bppsa_comm_outcome *outcome);
 void bppsa_comm_end_mpi_job(int exit_code);
-/* bppsa_comm_left_behind (comm/comm.h) */
+/* Implements bppsa_comm_left_behind (comm/comm.h). */
 int32_t bppsa_comm_threads_left(void);
 /* These fill in built, found and detail. */
 void bppsa_comm_probe_mpi(bppsa_comm_transport_report *report);
@@ -120,8 +120,8 @@ void bppsa_comm_probe_nccl(bppsa_comm_transport_report *report);
 
 /* ---- comm/request.c ---- */
 
-/* Begins the operation that `wanted` describes and counts it. The views may be on any device. wanted: the transport's part of it
- * is empty. mine: the view for wanted->data. all: NULL except for gathers, and for a reduce-scatter its result. */
+/* Begins the operation that `wanted` describes, without the transport's part of a request, and counts it. The views may be on any
+ * device. mine: the view for wanted->data. all: the result of a gather or a reduce-scatter; otherwise NULL. */
 bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view *mine, const bppsa_view *all,
                               const int64_t *counts, bppsa_comm_request **request);
 /* Cancels the pending requests of this communicator (NULL: of all communicators of the endpoint) and returns their number. */
@@ -137,7 +137,7 @@ enum { BPPSA_COMM_PLACE = 96 };
 const char *bppsa_comm_place(const bppsa_comm_endpoint *endpoint, char text[BPPSA_COMM_PLACE]);
 /* Writes for example "recv from rank 1, tag 7, 80 bytes, at up-sweep 12" to text and returns text. */
 const char *bppsa_comm_describe(const bppsa_comm_request *request, char *text, size_t size);
-#define BPPSA_COMM_TEXT 200 /* bytes that hold any such description */
+#define BPPSA_COMM_TEXT 200 /* enough bytes for any such description */
 /* Writes the last error as the reason why this rank failed, for example "rank 1: disk full". The text of an ERR_COMM already
  * names its rank. */
 void bppsa_comm_reason(int32_t rank, bppsa_status status, char *text, size_t size);

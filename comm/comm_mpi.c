@@ -111,7 +111,7 @@ typedef struct {
   bool failed, told; /* failed: a rank has failed; told: it was this rank, and it has told the others */
   notice failure;
   int pauses; /* pauses made since the last event */
-  int shared; /* events for which the processor counts as shared with others */
+  int shared; /* events at which the processor still counts as shared with others */
 } mpi_world;
 
 typedef struct {
@@ -123,7 +123,7 @@ typedef struct {
 /* The state of MPI in this process, for bppsa_comm_end_job and for a second run. */
 static enum { MPI_NEVER, MPI_RUNNING, MPI_BROKEN_HERE, MPI_BROKEN_ELSEWHERE, MPI_OVER } stage;
 static bool finalising;
-static double last_timeout; /* of the run */
+static double last_timeout; /* of the latest run */
 
 static mpi_world *world_of(const bppsa_comm *comm) {
   return (mpi_world *)(void *)comm->endpoint;
@@ -165,7 +165,7 @@ static void hear(mpi_world *world) {
   }
 }
 
-/* Listens for so many seconds; until_failed: until a rank is known to have failed. */
+/* Listens for this many seconds; until_failed: stops once a rank is known to have failed. */
 static void listen_for(mpi_world *world, double seconds, bool until_failed) {
   const double deadline = bppsa_now() + seconds;
   hear(world);
@@ -177,9 +177,9 @@ static void listen_for(mpi_world *world, double seconds, bool until_failed) {
 
 /* Tells all other ranks that this one failed, and waits a moment for a notice of another rank that failed at the same time.
  *
- * Before it tells them, it waits for notices on their way: a rank that was stopped, and goes on because the job is being ended,
- * finds its own deadline over, and must not report it beside the rank that has waited for it. MPI may need several looks for what
- * has arrived. */
+ * First it waits for notices on their way. A rank that was stopped, and goes on because the job is being ended, finds its own
+ * deadline over; it must not report that beside the rank that has waited for it. MPI may need several looks to show what has
+ * arrived. */
 static void tell(mpi_world *world, const char *reason) {
   const double before = 0.1, patience = 0.2;
   const int size = world->started.size;
@@ -525,9 +525,9 @@ static bppsa_status run_body(mpi_world *world, bppsa_comm_body body, void *conte
   return status == BPPSA_OK ? bppsa_comm_barrier(&world->comm) : status;
 }
 
-/* Finalises MPI. If a rank does not take part, the others have no way left to agree which of them reports it. Rank 0 does, and ends
- * the job, unless it is late itself: then it was stopped, and has gone on because the job is being ended. Rank 1 does REPORT_AFTER
- * seconds later if it still exists, because then rank 0 is the one that is missing. */
+/* Finalises MPI. If a rank does not take part, the others cannot agree any more which of them reports it. Rank 0 reports it and
+ * ends the job, unless it is late itself: then it was stopped, and goes on because the job is being ended. Rank 1, if it still
+ * exists REPORT_AFTER seconds later, does it instead, because then rank 0 is the missing one. */
 static bppsa_status finalise(mpi_world *world, bppsa_comm_outcome *outcome) {
   const double timeout = world->endpoint.timeout, late = bppsa_now() + timeout + 0.5;
   const int32_t rank = world->endpoint.world_rank;
@@ -601,10 +601,10 @@ void bppsa_comm_end_mpi_job(int exit_code) {
   if (stage == MPI_OVER) {
     end_within(last_timeout);
   }
-  if (stage == MPI_BROKEN_ELSEWHERE) { /* gives the rank that failed first time to report its error and to end the job */
+  if (stage == MPI_BROKEN_ELSEWHERE) { /* give the rank that failed first time to report its error and to end the job */
     sleep_s(finalising ? END_GRACE : 2);
   }
-  if (broken && finalising) { /* beside MPI_Finalize in another thread MPI_Abort sometimes makes mpirun 4.1 hang */
+  if (broken && finalising) { /* beside an MPI_Finalize in another thread, MPI_Abort sometimes makes mpirun 4.1 hang */
     (void)raise(SIGKILL);
   }
   if (broken) {

@@ -14,7 +14,7 @@
 #include "comm/threads_internal.h"
 #include "core/base/clock.h"
 
-enum { COPY_AT_ONCE = 4096 }; /* up to so many bytes are copied while the mutex is held: that costs less than locking it again */
+enum { COPY_AT_ONCE = 4096 }; /* this many bytes are copied with the mutex held: that costs less than locking it again */
 
 /* ---- the world ---- */
 
@@ -223,7 +223,7 @@ static void blame(const bppsa_comm_request *base, char *text, size_t size) {
   }
 }
 
-/* Nothing to do for a part of a world: its context keeps its messages apart from others. */
+/* A part of a world needs nothing: its context keeps its messages apart from others. */
 static bppsa_status split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm *part) {
   (void)comm, (void)color, (void)key, (void)part;
   return BPPSA_OK;

@@ -29,7 +29,7 @@ typedef struct {
   int (*broadcast)(mpi_handle comm, void *data, int64_t bytes, int root, mpi_handle *request);
   /* kind: 0 float, 1 double, 2 int64_t; op: 0 sum, 1 max, 2 min */
   int (*reduce)(mpi_handle comm, void *data, int count, int kind, int op, mpi_handle *request);
-  /* all: count elements for each rank; mine: this rank's, reduced */
+  /* all: count elements for each rank; mine: receives this rank's elements, reduced */
   int (*reduce_scatter)(mpi_handle comm, const void *all, void *mine, int count, int kind, int op, mpi_handle *request);
   /* width: bytes of an element: 1, 2, 4 or 8. data: NULL if this rank's part is in `all` already. root: -1 if all ranks receive
    * the result. counts and places: must live until the request is done. */

@@ -19,7 +19,7 @@ typedef struct vector {
 
 struct bppsa_ordered_sum {
   bppsa_comm *comm;           /* NULL: one rank */
-  const bppsa_device *device; /* that holds the vectors; NULL: the host */
+  const bppsa_device *device; /* where the vectors are; NULL: on the host */
   int32_t rank, tag;
   int64_t blocks, count, bytes;
   bppsa_dtype dtype;
@@ -314,7 +314,7 @@ bppsa_status bppsa_ordered_sum_reduce(bppsa_ordered_sum *s, bool wait, bool *don
     s->level = 0;
     s->left = 0;
   }
-  bool here = true; /* the present message is done */
+  bool here = true; /* is the present message done? */
   while (s->request != NULL || find_pair(s)) {
     if (s->request == NULL) {
       BPPSA_TRY(begin_pair(s));

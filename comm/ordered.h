@@ -29,8 +29,8 @@ typedef struct bppsa_ordered_sum bppsa_ordered_sum;
 bppsa_status bppsa_ordered_sum_create(bppsa_comm *comm, int64_t blocks, const int32_t *owners, bppsa_dtype dtype, int64_t count,
                                       int32_t tag, bppsa_ordered_sum **sum);
 void bppsa_ordered_sum_destroy(bppsa_ordered_sum *sum); /* NULL is legal */
-/* Before the first vector is added: this rank's vectors are held in a GPU's memory, and added up there by work that is queued on
- * its stream; with a communicator its arrays are those of the same GPU. The bits are those of sums in host memory. */
+/* Call it before the first vector is added: from then on this rank's vectors are in a GPU's memory, and work on the GPU's stream
+ * adds them up. The communicator's arrays, if there is one, must be on the same GPU. The bits are those of sums in host memory. */
 void bppsa_ordered_sum_set_device(bppsa_ordered_sum *sum, const bppsa_device *device);
 
 /* Adds the vector of one of this rank's blocks; the blocks may come in any order, and the vector is copied. ERR_ARGUMENT: the
@@ -45,7 +45,7 @@ bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *sum, int64_t block, const 
 bppsa_status bppsa_ordered_sum_reduce(bppsa_ordered_sum *sum, bool wait, bool *done);
 bppsa_status bppsa_ordered_sum_ibroadcast(bppsa_ordered_sum *sum, const bppsa_view *result, bppsa_comm_request **request);
 
-/* The message that `reduce` waits for; NULL: none. Borrowed, until the next call for this sum. */
+/* Returns the message that `reduce` waits for; NULL: none. It is borrowed until the next call for this sum. */
 const bppsa_comm_request *bppsa_ordered_sum_pending(const bppsa_ordered_sum *sum);
 
 /* Writes the sum over all blocks to result, on every rank; collective. Afterwards the object can compute the next sum; after a
@@ -53,7 +53,7 @@ const bppsa_comm_request *bppsa_ordered_sum_pending(const bppsa_ordered_sum *sum
  * ERR_ARGUMENT: a block of this rank was not added. ERR_SHAPE, ERR_MEMORY, ERR_COMM, ERR_CUDA. */
 bppsa_status bppsa_ordered_sum_finish(bppsa_ordered_sum *sum, const bppsa_view *result);
 
-/* The number of vectors that this rank holds now; the next function: the most that it has held. */
+/* Returns the number of vectors that this rank holds now; the next function returns the most that it has held. */
 int64_t bppsa_ordered_sum_vectors(const bppsa_ordered_sum *sum);
 int64_t bppsa_ordered_sum_most_vectors(const bppsa_ordered_sum *sum);
 

@@ -59,7 +59,7 @@ void bppsa_comm_reason(int32_t rank, bppsa_status status, char *text, size_t siz
   }
 }
 
-/* Puts the rank and what it was doing in front of the text of the last error. */
+/* Prefixes the last error's text with the rank and what it was doing. */
 static bppsa_status with_place(const bppsa_comm_request *request, bppsa_status status) {
   char text[BPPSA_COMM_TEXT];
   return bppsa_fail_prefix(status, "rank %d, %s", request->comm->endpoint->world_rank,

@@ -1,5 +1,5 @@
 /* Collective operations of ranks that are threads. Each rank enters the addresses of its arrays; the work is cut into pieces, and
- * the ranks that poll do them. Each array is copied once:
+ * a rank that polls does a piece. Each array is copied once:
  *
  *   broadcast   one piece for each rank but the root: the rank copies the root's array, without waiting for other ranks
  *   allgather   one piece for each rank: the rank copies all parts, after all ranks have come
@@ -254,8 +254,8 @@ static bool is_finished(const threads_collective *c, const threads_request *r) {
   return others_too ? c->finished == c->pieces && (c->arrived == c->size || c->kind == BPPSA_COMM_BROADCAST) : r->worked;
 }
 
-/* The number in the world of the rank that this one waits for: a rank that has not come or has cancelled its request; -1: none.
- * ended: consider only ranks whose function has returned. */
+/* Returns the number in the world of a rank that this one waits for, because it has not come or has cancelled its request; -1:
+ * none. ended: consider only ranks whose function has returned. */
 static int32_t find_missing(const threads_collective *c, const bppsa_comm *comm, bool ended) {
   if (c->broken && (!ended || threads_rank_of(comm)->world->ranks[c->broken_by].gone)) {
     return c->broken_by;

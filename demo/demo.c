@@ -1,9 +1,9 @@
-/* The demonstration: one RNN, one task, one seed; trained by sequential BP and by the scan's algorithms in turn.
+/* The demonstration: one RNN, one task and one seed, trained by sequential BP and by each of the scan's algorithms.
  *
  *     bppsa_demo OUT_DIR
  *
  * Prints the loss curves and their largest difference, the milliseconds of an iteration by phase, and which method won and why,
- * or that the timings are too noisy to tell; writes OUT_DIR/figure7.csv (BPPSA figure 7).
+ * or that the timings are too noisy to tell. Writes OUT_DIR/figure7.csv (BPPSA figure 7).
  */
 #include <math.h>
 #include <stdio.h>
@@ -33,12 +33,12 @@ static bppsa_gradient_method method_of(int m) {
                  : (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of((bppsa_scan_algorithm)m)};
 }
 
-/* Linear is BP under another name. */
+/* Is it the linear scan, which is BP under another name? */
 static bool is_linear(int m) {
   return m != BP && bppsa_scan_algorithm_is_bp((bppsa_scan_algorithm)m);
 }
 
-/* One method's run. */
+/* The run of one method. */
 typedef struct {
   const char *name;
   bppsa_model *model;
@@ -69,7 +69,7 @@ static bppsa_status create(int m, const bppsa_device *device, curve *c) {
   return bppsa_optimizer_create(&adam, c->model, &c->optimizer);
 }
 
-/* One training step, timed by phase. */
+/* Makes one training step and times its phases. */
 static bppsa_status step(curve *c, int iteration, batch *b, const bppsa_device *device) {
   const bppsa_view x = bppsa_view_make(b->x, BPPSA_F32, 3, (int64_t[]){SEQ_LEN, BATCH, 1});
   const bppsa_view seed = bppsa_view_make(b->seed, BPPSA_F32, 2, (int64_t[]){BATCH, 10});
@@ -93,7 +93,7 @@ static bppsa_status step(curve *c, int iteration, batch *b, const bppsa_device *
   return BPPSA_OK;
 }
 
-/* All methods take turns in every iteration, on the same batch, so that other load on the machine affects them alike. */
+/* Lets all methods take turns in every iteration, on the same batch, so that other load on the machine affects them alike. */
 static bppsa_status run(const bppsa_device *device, const bppsa_dataset *data, batch *b, curve *curves) {
   for (int m = 0; m < METHODS; ++m) {
     BPPSA_TRY(create(m, device, &curves[m]));
@@ -130,7 +130,7 @@ static double window_mean(const curve *c, int window) {
   return sum / WINDOW;
 }
 
-/* NULL for sequential BP. */
+/* Returns the totals of the scan; NULL for sequential BP. */
 static const bppsa_scan_totals *totals_of(const curve *c) {
   const bppsa_scan_plan *plan = bppsa_recurrent_plan(c->model, 0);
   return plan == NULL ? NULL : bppsa_scan_plan_totals(plan);
@@ -204,7 +204,7 @@ static void print_times(const curve *curves) {
   }
 }
 
-/* Which method is the fastest, and the fastest of those that break the chain of steps. Linear is not compared: it is BP. */
+/* Prints which method is the fastest, and which of those that break the chain of steps. Linear is not compared: it is BP. */
 static void print_fastest(const curve *curves, int threads) {
   bppsa_timing compared[METHODS];
   int which[METHODS], count = 0;

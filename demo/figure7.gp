@@ -34,7 +34,7 @@ set style histogram rowstacked
 set style fill solid 0.85 border -1
 set boxwidth 0.6
 set yrange [0:*]
-# one row per method: its last
+# one row per method: the last row of its data
 rows = "< awk -F, 'NR > 1 { row[$1] = $0; if (!seen[$1]++) order[++n] = $1 } END { for (i = 1; i <= n; ++i) print row[order[i]] }' '" . data . "'"
 plot rows using 5:xtic(1) lc rgb "#92c5de" title "forward", \
      "" using 6 lc rgb "#2166ac" title "backward", \

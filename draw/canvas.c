@@ -2,7 +2,7 @@
 
 #define SVG_FONT "DejaVu Sans, Helvetica, Arial, sans-serif"
 
-/* Gnuplot's y axis points upwards. */
+/* Turns y around, because gnuplot's y axis points upwards. */
 static double up(const bppsa_canvas *canvas, double y) {
   return canvas->height - y;
 }

@@ -7,9 +7,9 @@
 #include "core/base/text.h"
 
 typedef struct {
-  const char *colour; /* "#rrggbb", of lines and outlines */
-  const char *fill;   /* "#rrggbb", of the inside of shapes; NULL: not filled */
-  double width;       /* of lines */
+  const char *colour; /* "#rrggbb", for lines and outlines */
+  const char *fill;   /* "#rrggbb", for the inside of shapes; NULL: not filled */
+  double width;       /* width of lines */
   bool dashed;
 } bppsa_stroke;
 
@@ -29,7 +29,7 @@ void bppsa_canvas_close(bppsa_canvas *canvas);
 void bppsa_canvas_line(bppsa_canvas *canvas, double x0, double y0, double x1, double y1, double bend, bppsa_stroke stroke);
 void bppsa_canvas_square(bppsa_canvas *canvas, double x, double y, double half, bppsa_stroke stroke);
 void bppsa_canvas_circle(bppsa_canvas *canvas, double x, double y, double radius, bppsa_stroke stroke);
-/* anchor: -1 the text begins at x, 0 it is centred at x, 1 it ends at x. y is the middle of its height. */
+/* Writes a text. anchor -1: it begins at x; 0: it is centred at x; 1: it ends at x. y is the middle of its height. */
 void bppsa_canvas_words(bppsa_canvas *canvas, double x, double y, int anchor, double size, const char *colour, const char *words);
 
 #endif

@@ -1,4 +1,4 @@
-/* A picture of a sparse matrix (BPPSA figure 5). */
+/* Draws a picture of a sparse matrix (BPPSA figure 5). */
 #ifndef BPPSA_DRAW_SPY_H
 #define BPPSA_DRAW_SPY_H
 

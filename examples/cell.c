@@ -21,13 +21,13 @@
 
 enum { GATES = 2, SAVED = 3 }; /* SAVED: f, c and m of every step */
 
-/* The address of the block's samples in row t of an array with `vectors` H-vectors for each sample. */
+/* Returns the address of the block's samples in row t of an array with `vectors` H-vectors for each sample. */
 static double *at(const bppsa_cell_block *s, const void *array, int64_t t, int64_t vectors) {
   return (double *)array + (t * s->batch + s->first) * vectors * s->hidden;
 }
 
-/* C [m][n] += A [m][k] B [k][n]; a_row and so on are the distances between the rows. The library's own cells use a fast product.
- * A sample's sums run in one order whatever block it is in, as recurrent/cell.h requires. */
+/* C [m][n] += A [m][k] B [k][n]; a_row and the like are the distances between rows. The library's own cells use a fast product.
+ * Every sample's sums run in the same order, whatever block it is in, as recurrent/cell.h requires. */
 static void add_product(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, const double *b, int64_t b_row,
                         double *c, int64_t c_row) {
   for (int64_t i = 0; i < m; ++i) {
@@ -51,7 +51,7 @@ static void forward(const bppsa_cell_block *s) {
     add_product(s->samples, n, n, before, n, u_f, s->w_row_t, pre, GATES * n);
     add_product(s->samples, n, n, before, n, u_h, s->w_row_t, saved + 2 * n, SAVED * n);
     for (int64_t i = 0; i < s->samples * n; ++i) {
-      const int64_t x = i / n * GATES * n + i % n, y = i / n * SAVED * n + i % n; /* x: of the first gate; y: of f */
+      const int64_t x = i / n * GATES * n + i % n, y = i / n * SAVED * n + i % n; /* positions of the first gate, and of f */
       const double f = 1 / (1 + exp(-pre[x])), c = tanh(pre[x + n] + f * saved[y + 2 * n]);
       saved[y] = f;
       saved[y + n] = c;
@@ -60,7 +60,7 @@ static void forward(const bppsa_cell_block *s) {
   }
 }
 
-/* a, d and f (1 - c²) of one unit. */
+/* The numbers a, d and f (1 - c²) of one unit. */
 typedef struct {
   double f, a, d, by_c;
 } factors;
@@ -83,7 +83,7 @@ static void coefficients(const bppsa_cell_block *s) {
   }
 }
 
-/* The gradients of x Wᵀ + b and of h Uᵀ; they differ in the gate h, whose m is multiplied by f. */
+/* Computes the gradients of x Wᵀ + b and of h Uᵀ; they differ in the gate h, whose m is multiplied by f. */
 static void step_deltas(const bppsa_cell_block *s, int64_t t) {
   const int64_t n = s->hidden;
   const double *before = at(s, s->h, t - 1, 1), *saved = at(s, s->saved, t - 1, SAVED), *g = at(s, s->g, t, 1);
@@ -135,9 +135,9 @@ static const bppsa_cell mgu = {
     .deltas = {[BPPSA_F64] = deltas},
 };
 
-/* ---- the methods that compute its gradients ---- */
+/* ---- the methods that compute gradients ---- */
 
-/* In the text form of scan/method.h. "blelloch 2": 2 up-levels; "chunked 3": 3 chunks; "scan": the scan that the cost model
+/* The methods as texts (scan/method.h). "blelloch 2": 2 up-levels; "chunked 3": 3 chunks; "scan": the scan that the cost model
  * chooses. */
 static const char *const methods[] = {"bp", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3", "scan"};
 
@@ -161,7 +161,7 @@ static bppsa_model *make_network(bppsa_recurrent_config config, int method, cons
 
 /* ---- gradients ---- */
 
-/* The loss of one batch; with `backward` also the gradients of all parameters. seed: as many reals as logits. */
+/* Returns the loss of one batch; with `backward` also computes the gradients of all parameters. seed: as many reals as logits. */
 static double loss_of(bppsa_model *model, const bppsa_view *x, const int64_t *labels, double *seed, int with_backward) {
   bppsa_view logits;
   bppsa_loss_result loss;
@@ -174,7 +174,7 @@ static double loss_of(bppsa_model *model, const bppsa_view *x, const int64_t *la
   return loss.loss;
 }
 
-/* The largest |gradient - central difference| over all parameters of a network of two layers. */
+/* Returns the largest |gradient - central difference| over all parameters of a network of two layers. */
 static double check_method(int method, const bppsa_device *device) {
   enum { T = 13, B = 3, I = 2, C = 4 };
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
@@ -213,7 +213,7 @@ static double check_method(int method, const bppsa_device *device) {
 
 /* ---- training ---- */
 
-/* 200 steps on bit streams; the fraction of ones tells the class (BPPSA eq. 8). */
+/* Trains for 200 steps on bit streams, whose class follows from the fraction of ones (BPPSA eq. 8). */
 static bppsa_train_result train(int method, const bppsa_dataset *dataset, const bppsa_device *device) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   config.seq_len = dataset->seq_len;

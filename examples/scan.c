@@ -1,4 +1,4 @@
-/* A dense scan and the recurrence it replaces.
+/* A dense scan, compared with the recurrence it replaces.
  *
  * n random transposed Jacobians J_tᵀ [H, H] and a seed g_n [H] go through Blelloch's algorithm; g_0 .. g_{n-1} are then
  * compared with g_{t-1} = J_tᵀ g_t, computed one step after the other.
@@ -21,7 +21,7 @@ static void check(bppsa_status status) {
   }
 }
 
-/* Uniform numbers of variance 1/H, so that the products neither vanish nor explode. */
+/* Fills in uniform numbers of variance 1/H, so that the products neither vanish nor explode. */
 static void fill(void) {
   const double scale = sqrt(3.0 / H);
   for (int i = 0; i < N * H * H; ++i) {

@@ -11,7 +11,7 @@ enum { BPPSA_CACHE_PATH = 4096 };
 
 /* Puts the directory into `path`, and creates it with `make`. false: no variable names a home, or it cannot be made. */
 bool bppsa_cache_directory(char path[BPPSA_CACHE_PATH], bool make);
-/* The error of what is kept there, where there is no such directory. */
+/* Returns the error of a caller for whom bppsa_cache_directory found no directory. */
 bppsa_status bppsa_cache_directory_missing(void);
 
 #endif

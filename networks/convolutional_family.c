@@ -1,4 +1,4 @@
-/* The family of convolutional networks: a chain of operators, the last of which is the head, and a mask of its weights. */
+/* The family of convolutional networks: a chain of operators, whose last one is the head, and a mask of its weights. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static bppsa_status open_layers(const char *name, bppsa_cnn_network *layers) {
              : bppsa_cnn_network_builtin(name, layers);
 }
 
-/* Copies masks of bool, with their names, behind the views of them. */
+/* Copies masks of bool and their names into one block of memory, behind the views of them. */
 static bppsa_status copy_masks(int64_t count, const bppsa_named_view *from, bppsa_network *network) {
   size_t bytes = (size_t)count * sizeof *from;
   for (int64_t i = 0; i < count; ++i) {
@@ -40,7 +40,7 @@ static bppsa_status copy_masks(int64_t count, const bppsa_named_view *from, bpps
   return BPPSA_OK;
 }
 
-/* Is it the weight of a layer? */
+/* Is the tensor the weight of a layer? */
 static bool is_weight(const bppsa_cnn_network *layers, const char *name) {
   for (int64_t i = 0; i < layers->count; ++i) {
     const size_t length = strlen(layers->layers[i].prefix);
@@ -139,7 +139,7 @@ static bppsa_status create(const bppsa_network *network, const bppsa_network_con
 }
 
 static bppsa_status init_model(bppsa_model *model, bppsa_init init, uint64_t seed) {
-  (void)init; /* one way is known */
+  (void)init; /* its one initialisation is used */
   return bppsa_cnn_init(model, seed);
 }
 
@@ -229,7 +229,7 @@ static bppsa_network_shape states_shape(const bppsa_network *network, const bpps
 
 static const char *describe(const bppsa_network *network, const bppsa_network_config *config, char *text, size_t size) {
   char shape[BPPSA_SHAPE_TEXT];
-  enum { NAME = 100 }; /* of a long path, so many bytes at its end are shown */
+  enum { NAME = 100 }; /* a longer path shows only its last bytes */
   const size_t length = strlen(network->name);
   const char *name = network->name + (length > NAME ? length - NAME : 0);
   while (((unsigned char)*name & 0xc0) == 0x80) { /* do not begin in the middle of a character */

@@ -6,7 +6,7 @@
 #include "core/base/alloc.h"
 #include "core/base/decimal.h"
 
-/* Says whether a tensor is a weight that can be pruned: it has two extents or more and is no part of an optimiser's state. */
+/* Can the tensor be pruned? Such a weight has two extents or more and belongs to no optimiser's state. */
 static bool is_weight(const bppsa_named_view *tensor) {
   static const char suffix[] = ".weight", optimizer[] = "optimizer.";
   const size_t length = strlen(tensor->name), end = sizeof suffix - 1;
@@ -65,7 +65,7 @@ void bppsa_masks_free(bppsa_masks *masks) {
   *masks = (bppsa_masks){0};
 }
 
-/* ---- in numbers ---- */
+/* ---- numbers ---- */
 
 static bppsa_prune_layer total_of(const bppsa_masks *masks) {
   bppsa_prune_layer total = {0};

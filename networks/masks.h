@@ -1,4 +1,4 @@
-/* Masks of a network's weights, which say which weights pruning leaves. */
+/* Masks of a network's weights: they say which weights pruning keeps. */
 #ifndef BPPSA_NETWORKS_MASKS_H
 #define BPPSA_NETWORKS_MASKS_H
 
@@ -15,16 +15,16 @@ typedef struct {
   bppsa_prune_layer *layers;
 } bppsa_masks;
 
-/* Prunes every tensor NAME.weight of two extents or more. ERR_FORMAT: there is no such tensor; ERR_* of bppsa_prune. */
+/* Prunes every tensor NAME.weight that has two extents or more. ERR_FORMAT: there is no such tensor; ERR_* of bppsa_prune. */
 bppsa_status bppsa_masks_make(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *tensors,
                               bppsa_masks *masks);
 void bppsa_masks_free(bppsa_masks *masks); /* a zeroed one is legal */
 
-/* A row a tensor: weights, kept, channels, empty_channels, threshold. NULL when out of memory. */
+/* Makes a list with a row for every tensor: weights, kept, channels, empty_channels, threshold. NULL when out of memory. */
 json_t *bppsa_masks_json(const bppsa_masks *masks);
-/* The sums of the rows as fields of a JSON object. */
+/* Adds the sums of the rows as fields of a JSON object. */
 bool bppsa_masks_put_total(json_t *object, const bppsa_masks *masks);
-/* The same as a table for people. */
+/* Writes the rows and their sums as a table for people. */
 void bppsa_masks_text(const bppsa_masks *masks, bppsa_text *text);
 
 #endif

@@ -9,7 +9,7 @@ static const bppsa_network_family *family_of(const bppsa_network *network) {
   return network->kind->family;
 }
 
-enum { MOST_KINDS = 15 }; /* of which one may be suggested */
+enum { MOST_KINDS = 15 }; /* more kinds than this are not suggested */
 
 bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_network *network) {
   bppsa_network opened = {.kind = bppsa_network_kind_find(name), .name = name};
@@ -71,7 +71,7 @@ bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const b
 
 /* ---- data ---- */
 
-/* Compares outputs and classes with the data's. A network that has no weights, and whose size is not fixed, takes the data's. */
+/* Compares outputs and classes with the data's. A network without weights, and without a fixed size, takes the data's. */
 static bppsa_status match_classes(const char *whose, const bppsa_network_config *config, const bppsa_dataset *dataset) {
   if (bppsa_objective_real(&dataset->objective) && config->classes != dataset->classes) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " outputs, expected %" PRId64 ", the data's targets", whose,

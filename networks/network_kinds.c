@@ -85,7 +85,7 @@ bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_re
   return bppsa_recurrent_choose(config, kind->cell, device, chosen);
 }
 
-/* What only some networks have. */
+/* Writes the settings that only some networks have. */
 static const char *extras(const bppsa_recurrent_config *c, char *text, size_t size) {
   snprintf(text, size, "%s%s%s", c->bidirectional ? ", bidirectional" : "", c->no_bias ? ", no biases" : "",
            c->lengths ? ", samples of their own lengths" : "");

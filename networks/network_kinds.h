@@ -6,11 +6,11 @@
 #include "recurrent/recurrent.h"
 #include "train/trainer.h"
 
-/* What networks of one sort have in common: a table of functions (networks/named_network.h). */
+/* What networks of one sort share: a table of functions (networks/named_network.h). */
 typedef struct bppsa_network_family bppsa_network_family;
 extern const bppsa_network_family bppsa_network_recurrent, bppsa_network_convolutional;
 
-/* How a kind trains where nothing else is said. The options of `bppsa train` have the same defaults. */
+/* How a kind trains unless options say otherwise. `bppsa train` has the same defaults. */
 typedef struct {
   int64_t batch;
   bppsa_optimizer_kind optimizer;
@@ -22,7 +22,7 @@ typedef struct {
   const bppsa_network_family *family;
   const bppsa_cell *cell; /* of a recurrent network; NULL otherwise */
   bppsa_network_training training;
-  /* recurrent: bppsa_recurrent_create, or what a test puts in its place */
+  /* For recurrent kinds: bppsa_recurrent_create, or a test's replacement */
   bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                          bppsa_model **model);
 } bppsa_network_kind;
@@ -40,19 +40,19 @@ bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind);
 /* The name of the kind of networks in files. On the command line the path of any such file stands in its place. */
 #define BPPSA_NETWORK_FILE "FILE.json"
 
-/* The kind of that name, or NULL. A path that ends in .json is of the kind BPPSA_NETWORK_FILE. */
+/* Returns the kind of that name, or NULL. A path that ends in .json is of the kind BPPSA_NETWORK_FILE. */
 const bppsa_network_kind *bppsa_network_kind_find(const char *name);
 
-/* The scan configuration of a recurrent network's layer; `auto` is kept. */
+/* Returns the scan configuration of a recurrent network's layer; `auto` is kept. */
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);
-/* FLOPs per sample of a layer's backward pass, in one direction, apart from the gradients between steps; they are the same for
- * every method ("besides" of scan/work.h): 2 T G H (I + H) for the gradients of weights, and 2 T G H I for what goes to the layer
- * below, or to the inputs where their gradient is wanted. */
+/* Returns the FLOPs per sample of a layer's backward pass, in one direction, without the gradients between steps ("besides" of
+ * scan/work.h). Every method has the same: 2 T G H (I + H) for the gradients of weights, and 2 T G H I for the gradient of the
+ * layer below, or of the inputs where it is wanted. */
 double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);
-/* `auto` resolved by the cost model (bppsa_recurrent_choose). */
+/* Resolves `auto` by the cost model (bppsa_recurrent_choose). */
 bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,
                                   bppsa_recurrent_config *chosen);
-/* "rnn: T 1000, B 16, I 1, H 20, layers 1, tanh, loss last". Returns text. */
+/* Writes "rnn: T 1000, B 16, I 1, H 20, layers 1, tanh, loss last". Returns text. */
 const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size);
 #define BPPSA_NETWORK_TEXT 200
 

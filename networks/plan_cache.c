@@ -76,7 +76,7 @@ bool bppsa_plan_cache_find_forward(const char *key, bppsa_forward_method *method
   return found;
 }
 
-/* Makes the document with the plan added: it replaces those under its key, and the oldest plans make room. Takes `plans`. */
+/* Makes the document with the plan added: it replaces older ones under its key, and the oldest plans make room. Owns `plans`. */
 static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
   for (int64_t old = find_key(plans, key); old >= 0; old = find_key(plans, key)) {
     json_array_remove(plans, (size_t)old);
@@ -92,7 +92,7 @@ static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
   return bppsa_json_finish(document, ok);
 }
 
-/* Keeps a plan, which it takes; NULL: there was no memory for it. */
+/* Stores a plan, and owns it; NULL: there was no memory for it. */
 static bppsa_status store(const char *key, json_t *plan) {
   char directory[BPPSA_CACHE_PATH], path[BPPSA_CACHE_PATH + 16];
   if (!bppsa_cache_directory(directory, true)) {
@@ -114,7 +114,7 @@ static bppsa_status store(const char *key, json_t *plan) {
   return status;
 }
 
-/* A new plan, with its key and its time, whose other members are `ok`. */
+/* Completes a new plan with its key and its time; ok: its other members were added. */
 static json_t *finish_plan(json_t *object, const char *key, double median_s, bool ok) {
   ok = ok && bppsa_json_put_text(object, "key", key) && bppsa_json_put_real(object, "median_s", median_s);
   return bppsa_json_finish(object, ok);

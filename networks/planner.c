@@ -20,7 +20,7 @@ enum { KEY_SIZE = 640 };
 
 #define BUDGET_S 0.1       /* seconds that one candidate's rounds may take (core/measure/rounds.h) */
 #define HOPELESS_RATIO 2.0 /* a first pass this much slower than the best median ends a candidate */
-/* Gradients of a candidate are right below it. They are held against the first candidate's, which are rounded as well. */
+/* Bound on a right candidate's residual. Twice the usual bound, because the first candidate's gradients are rounded as well. */
 #define BOUND (2 * BPPSA_RESIDUAL_BOUND)
 
 const char *bppsa_chosen_name(bppsa_chosen chosen) {
@@ -77,34 +77,34 @@ typedef struct {
   const bppsa_network *network;
   const bppsa_device *device;
   bppsa_buffer x, seed;
-  int64_t steps;     /* of the chain */
+  int64_t steps;     /* steps of the chain */
   bool forward;      /* the forward pass is chosen, not the backward one */
   double *reference; /* the gradients that the first candidate computes; or its states of the top layer */
-  int64_t count;     /* of the reference's numbers */
+  int64_t count;     /* numbers in the reference */
   double best_s;
   bppsa_network_config best;
-  int64_t layers;             /* with states */
-  bppsa_forward_plan plan;    /* of the latest candidate of forward passes; */
-  bppsa_forward_stats passed; /* its latest pass */
-  char *note;                 /* of BPPSA_PLANNER_NOTE bytes: the latest candidate that was wrong */
+  int64_t layers;             /* layers with states */
+  bppsa_forward_plan plan;    /* of the latest candidate of forward passes */
+  bppsa_forward_stats passed; /* of that candidate's latest pass */
+  char *note;                 /* BPPSA_PLANNER_NOTE bytes: the latest candidate that was wrong */
 } contest;
 
 static bool is_gpu(const bppsa_device *device) {
   return bppsa_device_get_kind(device) == BPPSA_CUDA;
 }
 
-/* Runs the forward pass that the timed backward passes need. */
+/* Runs the forward pass that a timed backward pass needs. */
 static bppsa_status forward(const contest *c, bppsa_model *model) {
   return c->network->kind->family->forward(model, &c->x.view);
 }
 
-/* A candidate's pass, which is timed. */
+/* The pass of a candidate, which is timed. */
 typedef struct {
   contest *contest;
   bppsa_model *model;
-  bppsa_graph *graph; /* its recording on a GPU, which training replays too; NULL: none */
+  bppsa_graph *graph; /* the pass recorded on a GPU, as training replays it; NULL: it is not recorded */
   bppsa_timed_work work;
-  double first_s; /* of the pass that was verified */
+  double first_s; /* seconds of the pass that was verified */
 } pass;
 
 static bppsa_status queue_pass(void *context) {
@@ -118,13 +118,13 @@ static bppsa_status run_pass(void *context) {
   return p->graph != NULL ? bppsa_graph_launch(p->contest->device, p->graph) : queue_pass(p);
 }
 
-/* What a candidate computed, one array after the other. Parameters of a recurrent network's head get no gradients from the pass:
- * theirs are 0 in every candidate. */
+/* Counts the arrays that a candidate computes. The pass computes no gradients of a recurrent network's head: they are 0 in every
+ * candidate. */
 static int64_t count_results(const pass *p) {
   return p->contest->forward ? 1 : p->model->parameter_count;
 }
 
-/* Array i of the results in host memory: a gradient, or the states of the top layer, for which `host` has room. */
+/* Gives array i of the results in host memory, a gradient or the top layer's states; `host` has room for it. */
 static bppsa_status get_result(const pass *p, int64_t i, bppsa_buffer *host, bppsa_view *result) {
   const contest *c = p->contest;
   if (!c->forward) {
@@ -138,7 +138,7 @@ static bppsa_status get_result(const pass *p, int64_t i, bppsa_buffer *host, bpp
   return BPPSA_OK;
 }
 
-/* Keeps the first candidate's results, against which the others are held. */
+/* Keeps the first candidate's results; the others are compared with them. */
 static bppsa_status keep_reference(contest *c, const bppsa_view *result) {
   const int64_t count = bppsa_view_count(result);
   double *grown = bppsa_realloc(c->reference, (size_t)(c->count + count) * sizeof *grown);
@@ -153,7 +153,7 @@ static bppsa_status keep_reference(contest *c, const bppsa_view *result) {
   return BPPSA_OK;
 }
 
-/* Makes the first pass and holds its results against the first candidate's. */
+/* Makes the first pass and compares its results with the first candidate's. */
 static bppsa_status verify_pass(void *context, double *residual) {
   pass *p = context;
   contest *c = p->contest;
@@ -180,16 +180,16 @@ static bppsa_status verify_pass(void *context, double *residual) {
   return status;
 }
 
-/* Records the pass on a GPU. One that cannot be recorded is timed as it is queued: its time then has the waits for its launches in
- * it, and what made the recording fail makes the pass itself fail where it is more than a refusal. */
+/* Records the pass on a GPU. A pass that cannot be recorded is timed as it is queued, so its time includes the waits for its
+ * launches. Any failure but a refusal to record shows again when the pass itself runs. */
 static bppsa_status record_pass(pass *p) {
   const bppsa_device *device = p->contest->device;
   const bppsa_status status = is_gpu(device) ? bppsa_graph_capture(device, queue_pass, p, &p->graph) : BPPSA_OK;
   return status == BPPSA_ERR_CUDA || status == BPPSA_ERR_UNSUPPORTED ? BPPSA_OK : status;
 }
 
-/* *median_s: of the backward pass, or the seconds of the first pass where that was hopeless already; infinite for a candidate
- * whose gradients are wrong. */
+/* Sets *median_s to the seconds of the backward pass: the median, or the first pass if that was hopelessly slow already, or
+ * infinity for a candidate whose gradients are wrong. */
 static bppsa_status time_pass(pass *p, const char *name, double *median_s) {
   const contest *c = p->contest;
   const bppsa_rounds rounds = {.budget_s = BUDGET_S};
@@ -219,7 +219,7 @@ static bppsa_status time_model(contest *c, bppsa_model *model, const bppsa_gradi
   pass p = {.contest = c, .model = model, .work = {.device = c->device, .action = run_pass, .context = &p}};
   bppsa_gradient_method_text(method, name, sizeof name);
   BPPSA_TRY(bppsa_network_init(c->network, model, BPPSA_INIT_DEFAULT, 0));
-  BPPSA_TRY(forward(c, model)); /* which backward passes need */
+  BPPSA_TRY(forward(c, model)); /* a backward pass needs it */
   BPPSA_TRY(bppsa_timed_work_open(&p.work));
   const bppsa_status status = time_pass(&p, name, median_s);
   bppsa_graph_destroy(c->device, p.graph);
@@ -228,13 +228,13 @@ static bppsa_status time_model(contest *c, bppsa_model *model, const bppsa_gradi
   return c->forward ? bppsa_forward_stats_of(model, &c->passed) : BPPSA_OK;
 }
 
-/* Verifies and times one configuration and keeps it when it is the fastest so far. A configuration that exceeds the memory limit
- * is no candidate, nor is one whose results are wrong, nor a forward pass in chunks for which the device has no kernels. */
+/* Verifies and times one configuration and keeps it if it is the fastest so far. It is no candidate if it exceeds the memory
+ * limit, if its results are wrong, or if it is a forward pass in chunks for which the device has no kernels. */
 static bppsa_status try_candidate(contest *c, const bppsa_network_config *config) {
   bppsa_model *model = NULL;
   double median_s;
   bppsa_status status = bppsa_network_create(c->network, config, c->device, &model);
-  /* The first candidate, BP or linear, ran. So the memory limit is the only thing that can be wrong with this one. */
+  /* The first candidate, BP or linear, ran. So only the memory limit can be wrong with this one. */
   if ((status == BPPSA_ERR_ARGUMENT || (c->forward && status == BPPSA_ERR_UNSUPPORTED)) && c->best_s > 0) {
     return BPPSA_OK;
   }
@@ -272,7 +272,7 @@ static void show(const contest *c, const char *words) {
   }
 }
 
-/* What the scan's candidates are asked for. */
+/* Returns the configuration whose candidates the scan lists. */
 static bppsa_scan_config scan_asked(const contest *c, const bppsa_network_config *config) {
   bppsa_scan_config asked = c->network->kind->family->scan(c->network, config);
   asked.device = bppsa_device_get_kind(c->device);
@@ -286,7 +286,7 @@ static bppsa_status try_method(contest *c, bppsa_network_config *config, bppsa_g
   return try_candidate(c, config);
 }
 
-/* Tries what is worth measuring, BP among it where it is left open. */
+/* Tries what is worth measuring, and BP too if it is left open. */
 static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
   const bppsa_scan_config asked = scan_asked(c, config);
   const int32_t threads = bppsa_device_get_threads(c->device);
@@ -305,8 +305,8 @@ static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
   return BPPSA_OK;
 }
 
-/* Tries the forward pass step by step, then in chunks. Puts what is faster into *best; of chunks on a CPU, whose time follows the
- * work, also the work up to which they are faster. */
+/* Tries the forward pass step by step, then in chunks, and puts the faster one into *best. On a CPU the time of chunks follows
+ * the work; then *best also has the work up to which they are faster. */
 static bppsa_status try_forward(contest *c, const bppsa_network_config *config, bppsa_forward_plan *best) {
   bppsa_network_config tried = *config;
   tried.method = (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP};
@@ -318,7 +318,7 @@ static bppsa_status try_forward(contest *c, const bppsa_network_config *config, 
   const double sequential_s = c->best_s;
   *best = c->plan;
   tried.steps.forward.kind = BPPSA_FORWARD_SPECULATIVE;
-  tried.steps.forward.most_work = INFINITY; /* none of the timed passes is a pause */
+  tried.steps.forward.most_work = INFINITY; /* no timed pass may pause */
   show(c, "forward pass, speculative");
   BPPSA_TRY(try_candidate(c, &tried));
   if (c->plan.speculative && c->best.steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
@@ -336,7 +336,7 @@ static bppsa_status fill_operands(const bppsa_network_config *config, contest *c
   return fill(c->device, &c->seed, config->dtype, seed.ndim, seed.shape, 1 / (double)config->batch);
 }
 
-/* forward: NULL, and the backward pass is measured; or it receives the plan of the faster forward pass. */
+/* Measures the backward pass if forward is NULL; otherwise the forward passes, and *forward receives the plan of the faster one. */
 static bppsa_status measure(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
                             bppsa_network_config *config, bppsa_forward_plan *forward, double *median_s, char *note) {
   contest c = {.request = request, .network = network, .device = device, .forward = forward != NULL, .note = note};
@@ -371,7 +371,7 @@ static void make_key(const bppsa_network *network, const bppsa_device *device, i
            bppsa_backward_name(c->method.backward), bppsa_network_identity(network, identity, sizeof identity));
 }
 
-/* Keeps a choice that could not be kept as a note. */
+/* Writes a note if a choice could not be kept. */
 static void note_kept(bppsa_status status, char *note) {
   if (status != BPPSA_OK) {
     snprintf(note, BPPSA_PLANNER_NOTE, "the measured plan is not kept: %s", bppsa_last_error());
@@ -412,7 +412,7 @@ static bppsa_status choose_forward(const bppsa_planner_request *request, const b
 bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_network_config *config, bppsa_chosen *chosen, char *note) {
   char key[KEY_SIZE];
-  /* The key has the limit that was asked for, because the available memory changes all the time. */
+  /* The key has the limit that the user asked for, because the available memory changes all the time. */
   make_key(network, device, request->memory_limit, config, key);
   note[0] = '\0';
   const bool open = config->steps.forward.kind == BPPSA_FORWARD_AUTO;

@@ -136,7 +136,7 @@ static bppsa_status take_batch(const char *path, const bppsa_network *network, c
   return BPPSA_OK;
 }
 
-/* Numbers in a layer's output. */
+/* Counts the numbers in a layer's output. */
 static int64_t outputs_of(const bppsa_network_config *config) {
   return (config->steps.bidirectional ? 2 : 1) * config->steps.hidden;
 }
@@ -217,7 +217,7 @@ static int64_t list_fields(const bppsa_network *network, const bppsa_network_con
   snprintf(fields[1].text, sizeof fields[1].text, "%s", loss);
   snprintf(fields[2].text, sizeof fields[2].text, "%" PRId64, config->steps.hidden);
   snprintf(fields[3].text, sizeof fields[3].text, "%" PRId64, config->steps.layers);
-  int64_t count = 4; /* what follows is said only where it is not the usual case */
+  int64_t count = 4; /* the fields below are said only where they are unusual */
   if (config->steps.no_bias) {
     fields[count].key = "bias";
     snprintf(fields[count++].text, sizeof fields[0].text, "false");

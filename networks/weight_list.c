@@ -17,7 +17,7 @@ enum { SUFFIX = sizeof ORIG - 1 };
 typedef struct {
   bool dropped;                     /* it is the mask of another tensor */
   const bppsa_named_view *mask;     /* of NAME_orig: its NAME_mask; otherwise NULL */
-  const bppsa_named_view *original; /* the tensor itself */
+  const bppsa_named_view *original; /* the tensor in the file */
 } role;
 
 /* ---- names ---- */
@@ -45,7 +45,7 @@ static role *find(role *const *sorted, int64_t count, const char *stem, size_t l
   return NULL;
 }
 
-/* Checks a weight and its mask, of a name with `length` characters in front of the endings. */
+/* Checks a weight against its mask. `length` is the length of the name in front of _orig and _mask. */
 static bppsa_status check_pair(const char *path, const role *orig, const role *mask, bool whole, int length) {
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
   const char *name = orig->original->name;
@@ -102,21 +102,21 @@ static bool is_listed(const role *r, bppsa_list_content content) {
   return content == BPPSA_LIST_MASKS ? r->mask != NULL : !r->dropped;
 }
 
-/* Are its elements computed? A pair of integers stays what it is, which no network takes. */
+/* Are its elements computed? A pair of integers is not: it stays in the list, and no network takes it. */
 static bool is_made(const role *r, bppsa_list_content content) {
   const bppsa_dtype dtype = listed(r, content);
   return content == BPPSA_LIST_MASKS || (content == BPPSA_LIST_VALUES && (dtype == BPPSA_F32 || dtype == BPPSA_F64) &&
                                          (r->mask != NULL || is_half(r->original->view.dtype)));
 }
 
-/* Bytes of a tensor's new name and of its new elements. */
+/* Counts the bytes of a tensor's new name and of its new elements. */
 static size_t new_bytes(const role *r, bppsa_list_content content) {
   const size_t name = r->mask != NULL ? padded(strlen(r->original->name) + 1) : 0;
   const size_t elements = (size_t)bppsa_view_count(&r->original->view) * bppsa_dtype_size(listed(r, content));
   return name + (is_made(r, content) ? padded(elements) : 0);
 }
 
-/* Fills the elements of a tensor: its own, times those of its mask; or whether the mask keeps them. */
+/* Fills a tensor's elements: its own times the mask's, or, in a list of masks, whether the mask keeps each. */
 static void fill(const role *r, bppsa_list_content content, const bppsa_view *to) {
   const int64_t count = bppsa_view_count(to);
   for (int64_t i = 0; i < count; ++i) {
@@ -220,7 +220,7 @@ const bppsa_list_origin *bppsa_weight_list_origin(const bppsa_weight_list *list,
   return at >= 0 ? &list->origins[at] : NULL;
 }
 
-/* Does an element differ from its f32? */
+/* Does converting to f32 change any element? */
 static bool is_rounded(const bppsa_view *view, bppsa_dtype dtype) {
   const int64_t count = dtype == BPPSA_F32 && view->dtype == BPPSA_F64 ? bppsa_view_count(view) : 0;
   bool rounded = false;

@@ -12,11 +12,11 @@
 /* ---- names ---- */
 
 #define BARE "."          /* the --prefix for names without a prefix, which begin with weight_ih_l0 */
-#define ADDED "recurrent" /* at least as long as what a new name adds to an old one */
+#define ADDED "recurrent" /* as long as the longest addition to an old name */
 
-/* --prefix P[,HEAD]. */
+/* The two parts of --prefix P[,HEAD]. */
 typedef struct {
-  const char *stem, *head; /* head: "" where none is given */
+  const char *stem, *head; /* head: "" if it is not given */
   size_t stem_length;
 } prefix;
 
@@ -38,7 +38,8 @@ static bool is_of_head(const bppsa_network_kind *kind, const char *name) {
   return strncmp(name, kind->family->head, length) == 0 && name[length] == '.';
 }
 
-/* Finds the network's own name of a file's tensor: *before, a dot, *rest. Returns false where it is no tensor of the network. */
+/* Splits the network's own name of a file's tensor into *before, a dot and *rest. Returns false if the network has no such
+ * tensor. */
 static bool own_name(const bppsa_network_kind *kind, const prefix *p, const char *name, const char **before, const char **rest) {
   *before = "";
   *rest = p->head[0] != '\0' ? rest_of(name, p->head, strlen(p->head)) : NULL;
@@ -67,7 +68,7 @@ static bppsa_status parse_prefix(const char *text, const bppsa_network_kind *kin
   return BPPSA_OK;
 }
 
-/* Adds a tensor of another list under a name that is written to *text. */
+/* Adds a tensor of another list under a new name, which is written to *text. */
 static void add_renamed(const bppsa_weight_list *from, int64_t i, const char *before, const char *rest, char **text,
                         bppsa_weight_list *list) {
   list->tensors[list->count] = (bppsa_named_view){*text, from->tensors[i].view};
@@ -75,8 +76,8 @@ static void add_renamed(const bppsa_weight_list *from, int64_t i, const char *be
   *text += sprintf(*text, "%s%s%s", before, before[0] != '\0' ? "." : "", rest) + 1;
 }
 
-/* The tensors that --prefix selects, under the network's own names. A head without the prefix is found under its own name, unless
- * there is one with the prefix. */
+/* Lists the tensors that --prefix selects, under the network's own names. A head whose tensors lack the prefix is found under its
+ * own name, unless tensors with the prefix exist. */
 static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix *p, const bppsa_weight_list *from,
                                    bppsa_weight_list *list) {
   const char *before, *rest;
@@ -108,11 +109,11 @@ static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix 
   return BPPSA_OK;
 }
 
-/* The tensors of a file under its names, and where --prefix is given under the network's own ones, which borrow the others' arrays.
- */
+/* The tensors of a file under its names; and with --prefix a second list under the network's own names, which borrows the arrays
+ * of the first. */
 typedef struct {
   bppsa_weight_list stored, renamed;
-  const bppsa_weight_list *own; /* one of the two */
+  const bppsa_weight_list *own; /* renamed with --prefix, otherwise stored */
 } file_tensors;
 
 static void free_tensors(file_tensors *t) {
@@ -149,7 +150,7 @@ static bool open_for_more(const proposal *proposed) {
   return !proposed->fits && proposed->tried < MOST_PROPOSALS;
 }
 
-/* Tries --prefix STEM, or STEM,HEAD where `head` is not NULL, unless one that fits is known or too many were tried. ERR_MEMORY. */
+/* Tries --prefix STEM, or STEM,HEAD if `head` is not NULL, unless one that fits is known or too many were tried. ERR_MEMORY. */
 static bppsa_status try_prefix(proposal *proposed, const char *stem, const char *head) {
   bppsa_weight_list renamed = {.count = 0};
   bppsa_network_config found = {0};
@@ -168,7 +169,7 @@ static bppsa_status try_prefix(proposal *proposed, const char *stem, const char 
   return BPPSA_OK;
 }
 
-/* Cuts ".END" off a name (stem: size STEM); a name that is END has the stem BARE. Returns false where the name ends in something
+/* Cuts ".END" off a name (stem: size STEM); the name END alone has the stem BARE. Returns false if the name ends in something
  * else. */
 static bool cut_end(const char *name, const char *end, char *stem) {
   const size_t length = strlen(name), cut = strlen(end) + 1;
@@ -183,8 +184,8 @@ static bool cut_end(const char *name, const char *end, char *stem) {
   return true;
 }
 
-/* The prefixes that fit a network with a head of its own whose other tensors stand behind `stem`: one for these alone, one for them
- * and the head together, and two different ones. */
+/* Tries the prefixes of a network with a head of its own whose other tensors follow `stem`: one for these tensors alone, one for
+ * them and the head together, and one with a different stem for the head. */
 static bppsa_status try_beside_head(proposal *proposed, const char *stem) {
   char part[STEM];
   BPPSA_TRY(try_prefix(proposed, stem, NULL));
@@ -200,8 +201,8 @@ static bppsa_status try_beside_head(proposal *proposed, const char *stem) {
   return BPPSA_OK;
 }
 
-/* Appends the --prefix with which every tensor of the network would be found, if the file has one: the name of the network's first
- * weight stands behind it. */
+/* Appends the --prefix under which every tensor of the network is found, if the file has one. A candidate is what stands before
+ * the name of the network's first weight. */
 static bppsa_status suggest_prefix(const bppsa_network *network, const bppsa_weight_list *stored, bppsa_line *line) {
   char first[BPPSA_NETWORK_TEXT], stem[STEM];
   const bppsa_network_family *family = network->kind->family;
@@ -240,7 +241,7 @@ static bppsa_status say_names(const bppsa_weights_request *request, const bppsa_
 
 /* ---- the architecture ---- */
 
-/* Refuses a size that differs from the one of the weights. */
+/* Refuses a size that differs from that of the weights. */
 static bppsa_status check_integer(const char *option, int64_t asked, int64_t found, const char *path) {
   return asked == 0 || asked == found
              ? BPPSA_OK

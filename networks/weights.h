@@ -5,27 +5,27 @@
 #include "networks/named_network.h"
 #include "networks/weight_list.h"
 
-/* What is asked for beside the file. Where it contradicts the weights, the message names the option. */
+/* What the user asks for beside the file. If it contradicts the weights, the message names the option. */
 typedef struct {
   const char *path;
   const char *prefix;       /* --prefix: "P" or "P,HEAD" in front of the names; NULL: the network's own prefix */
-  bool propose_prefix;      /* whether a --prefix that fits is proposed where tensors are missing */
-  int64_t layers, hidden;   /* as asked for; 0: taken from the weights */
-  const bppsa_dtype *dtype; /* of the model; NULL: that of the weights */
-  const char *nonlinearity; /* "tanh" or "relu", as asked for; NULL: taken from the metadata */
+  bool propose_prefix;      /* propose a --prefix that fits where tensors are missing */
+  int64_t layers, hidden;   /* as the user asks; 0: taken from the weights */
+  const bppsa_dtype *dtype; /* the model's type; NULL: that of the weights */
+  const char *nonlinearity; /* "tanh" or "relu", as the user asks; NULL: taken from the metadata */
   bool loss_given;          /* the configuration's loss stays, whatever the metadata name */
-  bool trains;              /* the weights will change: a note says where a mask is not kept */
+  bool trains;              /* the weights will change: a note says if a mask is not kept */
 } bppsa_weights_request;
 
-/* Loads the file and fills the architecture it describes: input, hidden, layers, classes, dtype, and the nonlinearity and loss that
- * its metadata name; biases and directions, which the configuration may ask for: no_bias, bidirectional. A network of operators
- * that has no masks takes those of the file's pruned weights (networks/weight_list.h). ERR_ARGUMENT: the file
- * does not exist, or it contradicts what is asked for. ERR_FORMAT: a tensor is missing;
- * the message lists the tensors of the file. The caller destroys *file. */
+/* Loads the file and fills the architecture it describes: input, hidden, layers, classes, dtype; the nonlinearity and loss that
+ * its metadata name; biases and directions (for which the configuration may ask: no_bias, bidirectional). A convolutional network
+ * without masks takes those of the file's pruned weights (networks/weight_list.h). ERR_ARGUMENT: the file does not exist, or
+ * contradicts what is asked for. ERR_FORMAT: a tensor is missing; the message lists the tensors of the file. The caller destroys
+ * *file. */
 bppsa_status bppsa_weights_load(const bppsa_weights_request *request, bppsa_network *network, bppsa_network_config *config,
                                 bppsa_safetensors **file);
-/* Copies the file's tensors into a model of the network, converted to its dtype, and checks that they are finite in it. note: what
- * a user should know of conversions and masks, or ""; size BPPSA_WEIGHTS_NOTE, or NULL. */
+/* Copies the file's tensors into a model of the network, converted to its dtype, and checks that they are finite in it. note
+ * receives what a user should know of conversions and masks, or ""; its size is BPPSA_WEIGHTS_NOTE, or it is NULL. */
 #define BPPSA_WEIGHTS_NOTE 300
 bppsa_status bppsa_weights_set(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file,
                                bppsa_model *model, char *note);

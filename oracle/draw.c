@@ -72,7 +72,7 @@ static void draw_key(bppsa_canvas *c, double x, double y) {
   }
 }
 
-/* The axes of the lines: processors from first to last, seconds from shortest to longest. */
+/* The axes of the lines: processors run from first to last, seconds from shortest to longest. */
 typedef struct {
   double first, last, shortest, longest, top;
 } axes;
@@ -85,7 +85,7 @@ static double down(const axes *a, double seconds) {
   return a->top + LINES - LINES * log(seconds / a->shortest) / log(a->longest / a->shortest);
 }
 
-/* How wide a number is below its tick. */
+/* Returns the width of a number below its tick. */
 static double wide(int64_t number) {
   return 8 * (2 + floor(log10((double)number)));
 }
@@ -97,7 +97,7 @@ static void draw_axes(bppsa_canvas *c, const axes *a, const bppsa_oracle_rows *r
     bppsa_canvas_line(c, LEFT, down(a, power), LEFT + WIDE, down(a, power), 0, thin);
     label(c, LEFT - 8, down(a, power), 1, bppsa_text_si(power, "s", words, sizeof words));
   }
-  double free_from = 0; /* the label before ends there */
+  double free_from = 0; /* where the label before ends */
   const double last = LEFT + WIDE - wide((int64_t)a->last) / 2;
   for (int64_t i = 0; i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
     const int64_t p = rows->rows[i].processors;
@@ -131,7 +131,7 @@ static void draw_lines(bppsa_canvas *c, const axes *a, const bppsa_oracle_rows *
   }
 }
 
-/* Draws the key of the lines: the name of each strategy. */
+/* Draws a key for the lines, with the name of each strategy. */
 static void draw_names(bppsa_canvas *c, const bppsa_oracle_rows *rows, double x, double y) {
   int64_t line = 0;
   for (int64_t i = 0; i < rows->count; ++i) {

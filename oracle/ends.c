@@ -31,11 +31,11 @@ bppsa_oracle_spread bppsa_oracle_operation_spread(const bppsa_oracle_system *sys
 }
 
 const char *bppsa_oracle_level_warning(const bppsa_oracle_level *level, char text[BPPSA_ORACLE_WARNING]) {
-  static const double close = 0.95; /* of the number of processors */
+  static const double close = 0.95; /* this share of the processors */
   const double slowest = bppsa_oracle_spread_at(level->slowdown_spread, level->slowdown, BPPSA_END_HIGH);
   text[0] = '\0';
   if (level->processors > 1 && slowest >= close * (double)level->processors) {
-    const bool gains = level->slowdown < close * (double)level->processors; /* by the median */
+    const bool gains = level->slowdown < close * (double)level->processors; /* judged by the median slowdown */
     char end[40] = "";
     if (bppsa_oracle_spread_known(level->slowdown_spread)) {
       bppsa_print(end, sizeof end, ", up to %.2f", slowest);

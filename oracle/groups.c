@@ -13,7 +13,7 @@ int64_t bppsa_oracle_hybrid_limit(const bppsa_oracle_query *q, int64_t most, cha
     return 0;
   }
   if (most == 0 || !q->strong) {
-    return most == 0 ? 0 : INT64_MAX; /* weak scaling: a sample for each processor at least */
+    return most == 0 ? 0 : INT64_MAX; /* weak scaling gives every processor a sample */
   }
   snprintf(reason, 160, "the mini-batch of %" PRId64 " has fewer samples than there are groups of %" PRId64, q->batch, group);
   return q->batch > INT64_MAX / group ? INT64_MAX : q->batch * group;
@@ -38,7 +38,7 @@ int64_t bppsa_oracle_cut_groups(const bppsa_oracle_query *q, int64_t most, bool 
   }
   row->feasible = group > 0;
   row->groups = group > 0 ? p / group : 1;
-  if (group == 0 && q->group > 0 && p % q->group == 0) { /* here it is images that do not fit */
+  if (group == 0 && q->group > 0 && p % q->group == 0) { /* the group is right, so the images do not fit */
     snprintf(row->reason, sizeof row->reason, BPPSA_ORACLE_NO_GRID, q->group);
   } else if (group == 0 && q->group > 0) {
     snprintf(row->reason, sizeof row->reason, "%" PRId64 " processor%s not cut into groups of %" PRId64, p,

@@ -6,7 +6,7 @@ double bppsa_flops_s(const bppsa_oracle_query *q, double flops) {
   return q->slowdown * flops / (q->system->peak_flops * q->system->efficiency);
 }
 
-/* Takes the time that was measured of one processor by itself; without one, the time that FLOPs and elements give. */
+/* Returns the time that was measured on one processor by itself; without one, the time that follows from FLOPs and elements. */
 static double seconds_of(const bppsa_oracle_query *q, double measured_s, double flops, double elements) {
   const double bandwidth = q->system->memory_bandwidth;
   const double moved_s = bandwidth > 0 ? q->slowdown * elements * (double)q->item_bytes / bandwidth : 0;

@@ -53,7 +53,7 @@ static bool same(const int64_t a[1 + BPPSA_ORACLE_AXES], const int64_t b[1 + BPP
 
 #define SHAPE_TEXT 64
 
-/* "6 x 28 x 28" */
+/* Writes "6 x 28 x 28". */
 static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char text[SHAPE_TEXT]) {
   int last = BPPSA_ORACLE_AXES, size = 0;
   while (last > 0 && shape[last] == 1) {
@@ -65,7 +65,7 @@ static const char *shape_text(const int64_t shape[1 + BPPSA_ORACLE_AXES], char t
   return text;
 }
 
-/* Reads a list of `least` to `most` whole numbers of `low` or more into extents. Extents behind the list's end stay as they are. */
+/* Reads a list of `least` to `most` whole numbers of `low` or more into extents. Extents after the list's end stay as they are. */
 static bppsa_status read_extents(const char *where, const char *name, const json_t *value, size_t least, size_t most, int low,
                                  int64_t *extents) {
   const size_t size = json_array_size(value);
@@ -132,9 +132,8 @@ static bppsa_status read_kind(const char *where, const json_t *object, bppsa_ora
                     text != NULL ? text : bppsa_json_found(value, found));
 }
 
-/* Do the windows of the layer make the positions of `out` from those of `in`? Where the file says no padding, a window may begin
- * in front of the input or end behind it as long as it sees some of it; with padding, a pool may have one more window that ends
- * behind it. */
+/* Do the layer's windows make the positions of `out` from those of `in`? If the file gives no padding, a window may begin before
+ * the input or end after it as long as it sees some of it; with padding, a pool may have one more window, which ends after it. */
 static bppsa_status check_windows(const char *where, const bppsa_oracle_layer *layer, int axis) {
   const int64_t in = layer->in[1 + axis], out = layer->out[1 + axis], kernel = layer->kernel[axis], stride = layer->stride[axis];
   const bool said = layer->padding[axis] >= 0;
@@ -207,7 +206,7 @@ static bppsa_status read_layer(const char *where, const json_t *object, bppsa_or
   return BPPSA_OK;
 }
 
-/* Has the layer no image that could be split? */
+/* Can the layer not be split spatially, because it has no image? */
 static bool whole(const bppsa_oracle_layer *layer) {
   return layer->kind == BPPSA_LAYER_LINEAR || layer->kind == BPPSA_LAYER_RECURRENT;
 }
@@ -235,8 +234,8 @@ static bool flat(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
   return bppsa_oracle_elements(shape) == (double)shape[0];
 }
 
-/* May the layer take what `before` gives? It takes the same shape, the same elements in one row, the same elements as steps of a
- * recurrent layer, or a recurrent layer's last state. */
+/* Can the layer take the output of `before`? It takes the same shape, the same elements in one row, the same elements as steps of
+ * a recurrent layer, or a recurrent layer's last state. */
 static bool follows(const bppsa_oracle_layer *before, const bppsa_oracle_layer *layer) {
   const bool rows = flat(before->out) || flat(layer->in) || layer->kind == BPPSA_LAYER_RECURRENT;
   const bool state = before->kind == BPPSA_LAYER_RECURRENT && flat(layer->in) && layer->in[0] == before->out[0];
@@ -245,8 +244,8 @@ static bool follows(const bppsa_oracle_layer *before, const bppsa_oracle_layer *
 
 enum { SHORTCUT_REACH = 1000 }; /* layers; the limit makes reading take time in proportion to the file's length */
 
-/* Does layer l begin a shortcut? It then takes the model's input or an output from the last sum on (`block`: the layer behind that
- * sum), and the layer in front of it gives what the next sum takes (`sum`; the model's count: none follows). */
+/* Does layer l begin a shortcut? Then it takes the model's input, or an output since the last sum (`block`: the layer after that
+ * sum), and the layer before it gives what the next sum takes (`sum`; the model's count if none follows). */
 static bool begins_shortcut(const bppsa_oracle_model *model, int64_t block, int64_t sum, int64_t l) {
   const bppsa_oracle_layer *layers = model->layers;
   const int64_t entry = block > 0 ? block - 1 : 0, reach = l - SHORTCUT_REACH;

@@ -11,7 +11,7 @@ static const char *strategy_summary(int64_t i) {
   return bppsa_oracle_strategy_at(i)->summary;
 }
 
-/* Is i the place behind the built-in systems, which the machine at hand has in the list? */
+/* Is i the place after the built-in systems, where the list has the machine it runs on? */
 static bool is_behind_systems(int64_t i) {
   return bppsa_oracle_system_name(i) == NULL && (i == 0 || bppsa_oracle_system_name(i - 1) != NULL);
 }
@@ -27,9 +27,9 @@ static const char *system_summary(int64_t i) {
 
 static const struct {
   const char *title;
-  const char *(*name)(int64_t i); /* NULL behind the last */
+  const char *(*name)(int64_t i); /* returns NULL after the last */
   const char *(*summary)(int64_t i);
-  const char *more; /* lines that the text has besides, or "" */
+  const char *more; /* lines that only the text has, or "" */
 } lists[] = {
     {"models", bppsa_oracle_model_name, bppsa_oracle_model_summary, "  FILE.json      a model or a network of your own\n"},
     {"systems", system_name, system_summary,

@@ -1,9 +1,9 @@
-/* Projects from what was measured of ranks that share a model (oracle/share.h). */
+/* Projects from measurements of ranks that share a model (oracle/share.h). */
 #include <string.h>
 
 #include "oracle/strategies.h"
 
-/* Finds what was measured of so many parts. With one part every strategy computes the whole model. */
+/* Finds the measurements of this many parts. With one part every strategy computes the whole model. */
 static const bppsa_oracle_share *find(const bppsa_oracle_model *model, const char *strategy, double ways, double ranks) {
   const char *name = ways > 1 ? strategy : "data";
   for (int64_t i = 0; i < model->share_count; ++i) {
@@ -15,7 +15,7 @@ static const bppsa_oracle_share *find(const bppsa_oracle_model *model, const cha
   return NULL;
 }
 
-/* Multiplies both ends. */
+/* Multiplies both ends by `count`. */
 static bppsa_oracle_spread times(double count, bppsa_oracle_spread spread) {
   return (bppsa_oracle_spread){count * spread.low, count * spread.high};
 }
@@ -52,7 +52,7 @@ bool bppsa_oracle_by_share(const bppsa_oracle_query *q, const char *strategy, in
     row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
         iterations * bppsa_oracle_allreduce_s(q, ways, false, ways, share->tile_gradient_bytes);
   }
-  const bool buckets = strcmp(strategy, "data") == 0 && share->exchange_s > 0; /* ranks that share layers add without them */
+  const bool buckets = strcmp(strategy, "data") == 0 && share->exchange_s > 0; /* ranks that share layers add without buckets */
   row->phase_spread_s[BPPSA_PHASE_GRADIENT_EXCHANGE] = times(buckets ? iterations : 0, share->exchange_spread);
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] +=
       iterations * (buckets ? share->exchange_s : bppsa_oracle_allreduce_s(q, p, ways > 1, groups, share->weight_gradient_bytes));

@@ -9,19 +9,19 @@
 
 typedef struct {
   const char *name;
-  double *value; /* stays as it is where the member is absent */
+  double *value; /* unchanged if the member is absent */
   double low, high;
-  bool whole; /* no fraction */
+  bool whole; /* the number must have no fraction */
 } bppsa_oracle_member;
 
-/* Is the name that of a file, ending in .json, and not that of something built in? */
+/* Does the name mean a file? Such a name ends in .json, and nothing built in has it. */
 bool bppsa_oracle_is_file(const char *name);
-/* ERR_FORMAT: the document is no object, or has a member that `names` (NULL-terminated) lacks; the message suggests one. */
+/* ERR_FORMAT: the document is no object, or has a member that is not in `names` (NULL-terminated); the message suggests one. */
 bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names);
-/* A required text that fits into `size` bytes with its final 0, is not empty, and has no control characters, because programs print
- * it. ERR_FORMAT names the member. */
+/* Reads a required text that fits into `size` bytes with its final 0, is not empty, and has no control characters, because
+ * programs print it. ERR_FORMAT names the member. */
 bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const char *name, size_t size, char *text);
-/* Optional numbers within their ranges, both ends allowed. ERR_FORMAT names the member, its value and what was expected. */
+/* Reads optional numbers within their ranges, both ends allowed. ERR_FORMAT names the member, its value and what was expected. */
 bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_t count, const bppsa_oracle_member *members);
 
 #endif

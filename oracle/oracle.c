@@ -78,7 +78,7 @@ bool bppsa_oracle_spreads(const bppsa_oracle_query *q) {
   return found;
 }
 
-/* By which factors the time of a phase that sends spreads: those of all operations that it may consist of. */
+/* Returns the factors by which a phase that sends spreads: those of all operations that it may consist of, joined. */
 static bppsa_oracle_spread traffic_spread(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_phase phase) {
   const bppsa_oracle_operation sum =
       q->collective == BPPSA_COLLECTIVE_ORDERED ? BPPSA_OPERATION_ORDERED_SUM : BPPSA_OPERATION_ALLREDUCE;
@@ -91,8 +91,8 @@ static bppsa_oracle_spread traffic_spread(const bppsa_oracle_query *q, const bpp
                                   bppsa_oracle_operation_spread(q->system, row->processors, operations[phase][1]));
 }
 
-/* By which factors a phase's time spreads: by those of its own measurement, else of the model's layers, else of the system.
- * Waiting spreads like the passes that are waited for. */
+/* Returns the factors by which a phase's time spreads: those of its own measurement, else of the model's layers, else of the
+ * system. Waiting spreads like the passes that are waited for. */
 static bppsa_oracle_spread phase_spread(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_phase phase) {
   if (phase == BPPSA_PHASE_WAIT) {
     return bppsa_oracle_spread_join(phase_spread(q, row, BPPSA_PHASE_FORWARD), phase_spread(q, row, BPPSA_PHASE_BACKWARD));
@@ -153,7 +153,7 @@ static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   }
 }
 
-/* The one rule that holds for all strategies: no mini-batch is larger than the data set. Lowers the row's limit accordingly. */
+/* Lowers the row's limit by the one rule for all strategies: no mini-batch is larger than the data set. */
 static void limit_by_samples(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   const int64_t most = !q->strong ? q->samples / q->batch : q->batch <= q->samples ? INT64_MAX : 0;
   if (most < row->limit) {
@@ -273,7 +273,7 @@ static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t la
   return BPPSA_OK;
 }
 
-/* The number of processors after p: twice as many, and at the end `last`. */
+/* Returns the number of processors after p: twice as many, and at the end `last`. */
 static int64_t next(int64_t p, int64_t last) {
   return p < last && p > last / 2 ? last : 2 * p;
 }
@@ -289,8 +289,8 @@ int64_t bppsa_oracle_fastest(const bppsa_oracle_rows *rows, int64_t p) {
   return best;
 }
 
-/* The row's time at the given ends. A time measured for this strategy alone has an end of its own: it may be fast while all others
- * are slow. */
+/* Returns the row's time at the given ends. If the time was measured for this strategy alone, it has an end of its own: it may be
+ * fast while all others are slow. */
 static double time_if(const bppsa_oracle_query *q, const bppsa_oracle_row *row, bppsa_oracle_end own, bppsa_oracle_end computing,
                       bppsa_oracle_end messages) {
   return bppsa_oracle_time_at(q, row, row->side_by_side ? own : computing, messages);
@@ -314,7 +314,7 @@ bool bppsa_oracle_may_be_fastest(const bppsa_oracle_query *q, const bppsa_oracle
   return leads;
 }
 
-/* Sets the speed-ups of all rows over serial, which is one processor with mini-batches of b. */
+/* Sets the speed-ups of all rows over serial, which is one processor that takes mini-batches of b. */
 static bppsa_status add_speedups(const bppsa_oracle_query *query, bppsa_oracle_rows *rows) {
   bppsa_oracle_row serial;
   BPPSA_TRY(make_row(query, &strategies[SERIAL], 1, &serial));

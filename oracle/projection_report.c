@@ -29,7 +29,7 @@ static const bppsa_oracle_row *next_slower(const bppsa_oracle_rows *rows, int64_
   return found;
 }
 
-/* Adds which percentage of the epoch is communication and, where ranks wait, waiting: 0 if the epoch takes no time. */
+/* Adds the percentages of the epoch that are communication and, if ranks wait, waiting: 0 if the epoch takes no time. */
 static void add_shares(const bppsa_oracle_row *row, const char *of, bppsa_text *text) {
   const double per_cent = row->time_s > 0 ? 100 / row->time_s : 0;
   bppsa_text_add(text, "%.0f %% %scommunication", per_cent * row->communication_s, of);
@@ -44,8 +44,8 @@ static bool is_rival(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows,
          bppsa_oracle_spreads(q) && bppsa_oracle_may_be_fastest(q, rows, i);
 }
 
-/* Adds the other possible strategies, the fastest first: how many times slower each is, or its seconds where the best one takes no
- * time. */
+/* Adds the other possible strategies, the fastest first, with how many times slower each is, or, if the best one takes no time,
+ * its seconds. */
 static void add_slower(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *text) {
   const bppsa_oracle_row *best = &rows->rows[rows->best], *row = best;
   const char *before = best->time_s > 0 ? " Slower: " : " Others: ";
@@ -69,7 +69,7 @@ static bool refused(const bppsa_oracle_row *row, int64_t p) {
   return row->processors == p && !row->feasible;
 }
 
-/* Has a row before this one the same reason? */
+/* Did an earlier row give the same reason? */
 static bool told(const bppsa_oracle_rows *rows, int64_t p, int64_t i) {
   for (int64_t k = 0; k < i; ++k) {
     if (refused(&rows->rows[k], p) && strcmp(rows->rows[k].reason, rows->rows[i].reason) == 0) {
@@ -97,8 +97,8 @@ static void add_refused(const bppsa_oracle_rows *rows, int64_t p, bppsa_text *te
   bppsa_text_add(text, strcmp(before, ", ") == 0 ? "." : "");
 }
 
-/* Adds which strategy is the fastest from which number of processors on, where there are several numbers. Leaves out the numbers
- * below the first one for which a strategy is possible. */
+/* If there are several numbers of processors, adds which strategy is the fastest from which number on. Numbers below the first
+ * one for which a strategy is possible are left out. */
 static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
   const char *before = NULL, *words = " Fastest: ";
   for (int64_t i = 1; i < rows->count && strcmp(rows->rows[i].strategy, rows->rows[0].strategy) == 0; ++i) {
@@ -116,7 +116,7 @@ static void add_leaders(const bppsa_oracle_rows *rows, bppsa_text *text) {
   bppsa_text_add(text, before != NULL && before[0] != '\0' ? "." : "");
 }
 
-/* Adds which strategies may be as fast as the best one, if the system's numbers spread. */
+/* If the system's numbers spread, adds which strategies may be as fast as the best one. */
 static void add_rivals(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows, bppsa_text *text) {
   const char *before = " Within the measured spread, ";
   int64_t rivals = 0;
@@ -274,7 +274,7 @@ static json_t *row_json(const bppsa_oracle_row *row) {
   return bppsa_json_finish(object, ok && bppsa_json_put_text(object, "reason", row->reason));
 }
 
-/* The names of the strategies that may be as fast as the best one. */
+/* Lists the names of the strategies that may be as fast as the best one. */
 static json_t *rivals_json(const bppsa_oracle_query *q, const bppsa_oracle_rows *rows) {
   json_t *list = json_array();
   bool ok = list != NULL;

@@ -5,7 +5,7 @@
 
 #include "oracle/members.h"
 
-/* The members of the object, and where a share keeps their numbers. */
+/* The members of the object, and where their numbers are in a share. */
 static const struct {
   const char *name;
   size_t at;

@@ -1,4 +1,4 @@
-/* Spatial, and data + spatial: every axis of the images is cut, and borders are exchanged. ParaDL, equations 8 to 10. */
+/* Spatial, and data + spatial: every axis of the images is cut, and processors exchange borders. ParaDL, equations 8 to 10. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,17 +7,17 @@
 
 typedef struct {
   int64_t parts[BPPSA_ORACLE_AXES]; /* pw, ph, pd; their product is p */
-  double halo;                      /* elements of x and dL/dy, all split layers, one sample; negative: no grid */
+  double halo;                      /* border elements of x and dL/dy in all split layers, one sample; negative: no grid */
   int64_t exchanges;                /* layers with a border to exchange */
 } grid;
 
-/* How many positions beyond a part's border, on one side, a window reads: half of those by which windows overlap. */
+/* Returns how many positions beyond one side of a part's border a window reads: half of what windows overlap. */
 static int64_t border(const bppsa_oracle_layer *layer, int axis) {
   const int64_t overlap = layer->kernel[axis] - layer->stride[axis];
   return overlap > 0 ? (overlap + 1) / 2 : 0;
 }
 
-/* Elements of `shape` that parts of a grid read beyond their borders, on one side of each axis. */
+/* Counts the elements of `shape` that the parts of a grid read beyond their borders, on one side of each axis. */
 static double halo_of(const bppsa_oracle_layer *layer, const int64_t shape[1 + BPPSA_ORACLE_AXES],
                       const int64_t parts[BPPSA_ORACLE_AXES]) {
   double sum = 0;
@@ -66,7 +66,7 @@ int64_t bppsa_oracle_next_divisor(int64_t n, int64_t d) {
       return k;
     }
   }
-  /* Above the root of n the divisors are n / c, for the divisors c below it. */
+  /* Above sqrt(n), every divisor is n / c for a divisor c below sqrt(n). */
   for (int64_t c = n / (d + 1) < k ? n / (d + 1) : k - 1; c >= 1; --c) {
     if (n % c == 0) {
       return n / c;
@@ -86,7 +86,7 @@ static grid best_grid(const bppsa_oracle_model *model, int64_t p) {
   return best;
 }
 
-/* The fewest positions of a split layer: min_l W_l H_l (D_l). */
+/* Returns the fewest positions of a split layer: min_l W_l H_l (D_l). */
 static int64_t positions(const bppsa_oracle_model *model) {
   int64_t least = INT64_MAX;
   for (int64_t l = 0; l < model->gather; ++l) {
@@ -112,7 +112,7 @@ static bool has_grid(const bppsa_oracle_model *model, int64_t parts) {
   return best_grid(model, parts).halo >= 0;
 }
 
-/* Projects `groups` groups of p2 processors: memory, and where nothing was measured, computing, halo and gathering. Layers from
+/* Projects `groups` groups of p2 processors: memory and, unless they were measured, computing, halo and gathering. Layers from
  * `gather` on run whole on every processor of a group. (Table 3 divides them by p too; section 4.5.1 says that they are
  * aggregated.) */
 static void project(const bppsa_oracle_query *q, int64_t p2, bool measured, bppsa_oracle_row *row) {
@@ -139,7 +139,7 @@ static void project(const bppsa_oracle_query *q, int64_t p2, bool measured, bpps
   const bppsa_link link = bppsa_oracle_link(q, BPPSA_OPERATION_POINT_TO_POINT, p2, false);
   const double bytes = batch * (double)q->item_bytes;
   row->phase_s[BPPSA_PHASE_HALO] = 2 * iterations * (2 * link.alpha_s * (double)g.exchanges + bytes * g.halo * link.beta_s);
-  if (model->gather < model->count) { /* in the forward pass; in the backward pass every processor already has its part */
+  if (model->gather < model->count) { /* only the forward pass: backward, every processor has its part already */
     row->phase_s[BPPSA_PHASE_COLLECTIVES] =
         iterations * bppsa_oracle_allgather_s(q, p2, bytes * model->layers[model->gather - 1].y / ways);
   }
@@ -165,8 +165,8 @@ int64_t bppsa_oracle_data_spatial_limit(const bppsa_oracle_query *q, bppsa_oracl
   return bppsa_oracle_hybrid_limit(q, bppsa_oracle_spatial_limit(q, row), row->reason);
 }
 
-/* Table 3 has no row for it. Spatial in groups of p2, data between groups; weight gradients are reduced within a group, then
- * between the groups' leaders, then handed out (section 4.5.1): an allreduce inside and one between. */
+/* Projects spatial in groups of p2 and data between groups, for which table 3 has no row. Weight gradients are reduced within a
+ * group, then between the groups' leaders, then handed out (section 4.5.1): an allreduce inside and one between. */
 bppsa_status bppsa_oracle_data_spatial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   const int64_t p = row->processors, p2 = bppsa_oracle_cut_groups(q, positions(q->model), has_grid, row);
   const double weights = bppsa_oracle_weight_bytes(q);

@@ -13,12 +13,12 @@ typedef struct {
 typedef enum { BPPSA_END_LOW = -1, BPPSA_END_MIDDLE = 0, BPPSA_END_HIGH = 1 } bppsa_oracle_end;
 
 bool bppsa_oracle_spread_known(bppsa_oracle_spread spread);
-/* The number at an end; `middle` where the spread is not known. */
+/* Returns the number at an end; `middle` if the spread is not known. */
 double bppsa_oracle_spread_at(bppsa_oracle_spread spread, double middle, bppsa_oracle_end end);
 
-/* The spread as factors of `middle`; not known where nothing was measured, or 0. */
+/* Returns the spread as factors of `middle`; not known if nothing was measured, or 0. */
 bppsa_oracle_spread bppsa_oracle_spread_factors(bppsa_oracle_spread spread, double middle);
-/* The smallest spread that holds both; one that is not known adds nothing. */
+/* Returns the smallest spread that holds both; one that is not known adds nothing. */
 bppsa_oracle_spread bppsa_oracle_spread_join(bppsa_oracle_spread a, bppsa_oracle_spread b);
 
 /* A member of "spread": two numbers, the smaller first, with `middle` between them. They are above 0; seconds may be 0. */
@@ -28,12 +28,12 @@ typedef struct {
   bppsa_oracle_spread *spread;
   bool seconds;
 } bppsa_oracle_spread_member;
-enum { BPPSA_ORACLE_MOST_SPREADS = 8 /* members */ };
+enum { BPPSA_ORACLE_MOST_SPREADS = 8 /* most members of a "spread" */ };
 
-/* Reads the members of the object's "spread"; those that are absent stay as they are. ERR_FORMAT names what is wrong. */
+/* Reads the members of the object's "spread"; absent members leave their spreads unchanged. ERR_FORMAT names what is wrong. */
 bppsa_status bppsa_oracle_spread_parse(const char *where, const json_t *object, size_t count,
                                        const bppsa_oracle_spread_member *members);
-/* [low, high]; NULL when out of memory. */
+/* Makes [low, high]; NULL when out of memory. */
 json_t *bppsa_oracle_spread_json(bppsa_oracle_spread spread);
 /* Puts "spread" with the members that are known into the object; false when out of memory. */
 bool bppsa_oracle_spread_put(json_t *object, size_t count, const bppsa_oracle_spread_member *members);

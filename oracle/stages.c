@@ -8,21 +8,21 @@
 #include "oracle/strategies.h"
 #include "schedule/schedule.h"
 
-enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 14 }; /* processors; stages times micro-batches */
+enum { MOST_SIMULATED = 64, MOST_PASSES = 1 << 14 }; /* processors that are simulated; stages times micro-batches */
 
-/* Sums over the layers of a stage, of one sample; update_s is of one update. */
+/* Sums over the layers of a stage, for one sample; update_s is for one update. */
 typedef struct {
-  int64_t first; /* layer */
+  int64_t first; /* its first layer */
   double forward_s, backward_s, weight_grad_s, update_s;
   double activations; /* |x| + |y| */
-  double w, bias, y;  /* y: of the last layer, which goes to the next stage */
+  double w, bias, y;  /* y: output of the last layer, which goes to the next stage */
 } stage;
 
 static void add(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, stage *s) {
   const double backward = bppsa_layer_backward_s(q, layer);
   s->forward_s += bppsa_layer_forward_s(q, layer);
   s->backward_s += backward;
-  s->weight_grad_s += layer->w > 0 ? backward / 2 : 0; /* two products of one size: the input's gradient and the weights' */
+  s->weight_grad_s += layer->w > 0 ? backward / 2 : 0; /* half: the gradients of input and weights take equal products */
   s->update_s += bppsa_layer_update_s(q, layer);
   s->activations += layer->x + layer->y;
   s->w += layer->w;
@@ -68,7 +68,7 @@ static void cut_evenly(const bppsa_oracle_query *q, int64_t n, stage *stages) {
   fill(q, high, n, stages);
 }
 
-/* Takes the stages that are asked for, or cuts evenly. */
+/* Takes the stages that the query asks for, or cuts evenly. */
 static void cut(const bppsa_oracle_query *q, int64_t n, stage *stages) {
   if (q->cuts != n - 1) {
     cut_evenly(q, n, stages);
@@ -92,8 +92,8 @@ static double stage_elements(const stage *s, double batch, double versions) {
   return 2 * batch * s->activations + (1 + versions) * s->w + s->bias;
 }
 
-/* ParaDL's equations 12 to 14. Equation 12 puts WU into the factor of (p + S - 1) / S and lacks its D / B: an update comes once an
- * iteration. A stage computes in S of the p + S - 1 slots, and waits in the others. */
+/* Projects by ParaDL's equations 12 to 14. Equation 12 puts WU into the factor (p + S - 1) / S and lacks its D / B; here an
+ * update comes once an iteration. A stage computes in S of the p + S - 1 slots and waits in the others. */
 static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, int64_t p, bppsa_oracle_row *row) {
   const double samples = (double)q->samples, batch = (double)row->mini_batch, s = (double)row->micro_batches;
   double forward = 0, backward = 0, update = 0, y = 0;
@@ -115,7 +115,7 @@ static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *st
   return BPPSA_OK;
 }
 
-/* Projects a model that is cut into n stages. */
+/* A function that projects a model that is cut into n stages. */
 typedef bppsa_status (*projection)(const bppsa_oracle_query *q, const stage *stages, int64_t n, bppsa_oracle_row *row);
 
 /* Cuts the model into n stages, and projects it. */
@@ -138,7 +138,7 @@ bppsa_status bppsa_oracle_pipeline(const bppsa_oracle_query *q, bppsa_oracle_row
   return with_stages(q, row->processors, project_formula, row);
 }
 
-/* ---- by simulation ---- */
+/* ---- simulation ---- */
 
 int64_t bppsa_oracle_scheme_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   int64_t most = bppsa_oracle_pipeline_limit(q, row);
@@ -159,8 +159,8 @@ static const bppsa_schedule_cost arrays[ARRAYS] = {BPPSA_COST_FORWARD, BPPSA_COS
                                                    BPPSA_COST_STEP,    BPPSA_COST_ACTIVATION, BPPSA_COST_MESSAGE,
                                                    BPPSA_COST_GRADIENT};
 
-/* The configuration of a schedule of p workers and n stages; a stage is one layer of the schedule, and a byte one word. `costs`:
- * [ARRAYS][n], borrowed by the result. */
+/* Returns the configuration of a schedule of p workers and n stages; a stage is one layer of the schedule, and a byte one word.
+ * `costs`: [ARRAYS][n], borrowed by the result. */
 static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage *stages, int64_t n, const bppsa_oracle_row *row,
                                        double *costs) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
@@ -188,15 +188,15 @@ static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage 
   config.layers = n;
   config.chunks = q->chunks;
   config.micro_batches = row->micro_batches;
-  config.uniform[BPPSA_COST_SYNC] = -1; /* from the link */
+  config.uniform[BPPSA_COST_SYNC] = -1; /* it follows from the link */
   config.alpha = link.alpha_s;
   config.beta = link.beta_s;
   return config;
 }
 
-/* Sets the memory of the fullest worker. It holds the activations of the simulated peak, and for every stage that it has (schemes
- * with replicas or chunks give it several) all versions of the weights, one gradient, the biases, and where weights are predicted
- * the velocity. */
+/* Sets the memory of the fullest worker. It holds the activations of the simulated peak, and for every stage that it has (several
+ * in schemes with replicas or chunks) all versions of the weights, one gradient, the biases, and, if weights are predicted, the
+ * velocity. */
 static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages, const bppsa_schedule *list,
                                 const bppsa_schedule_times *times, bppsa_oracle_row *row) {
   const int64_t p = row->processors, n = list->stages, places = list->replicas * n;
@@ -212,7 +212,7 @@ static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages
     holder[op->replica * n + op->stage] = 1 + op->worker;
   }
   for (int64_t i = 0; i < n; ++i) {
-    activations += stages[i].activations / (double)p; /* 1 M_a */
+    activations += stages[i].activations / (double)p; /* one M_a */
   }
   for (int64_t worker = 0; worker < p; ++worker) {
     const bppsa_schedule_worker *at = &times->worker[worker];
@@ -227,8 +227,8 @@ static bppsa_status take_memory(const bppsa_oracle_query *q, const stage *stages
   return BPPSA_OK;
 }
 
-/* How often a stage is updated while it computes so many micro-batches: once an iteration, with replicas once for each of them,
- * and without a flush (PipeDream) once for each micro-batch. */
+/* Returns how often a stage is updated while it computes this many micro-batches: once an iteration, with replicas once for each
+ * of them, and without a flush (PipeDream) once for each micro-batch. */
 static double updates_of(const bppsa_schedule *list, double micro_batches) {
   int64_t steps = 0;
   for (int64_t i = 0; i < list->count; ++i) {
@@ -238,7 +238,7 @@ static double updates_of(const bppsa_schedule *list, double micro_batches) {
   return (double)steps / (double)list->stages * micro_batches / all;
 }
 
-/* When the last of the first `micro_batches` micro-batches ends. */
+/* Returns the time at which the last of the first `micro_batches` micro-batches ends. */
 static double end_of(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t micro_batches) {
   double end = 0;
   for (int64_t i = 0; i < list->count; ++i) {
@@ -248,21 +248,21 @@ static double end_of(const bppsa_schedule *list, const bppsa_schedule_times *tim
   return end;
 }
 
-/* One iteration of a scheme. */
+/* The times of one iteration of a scheme. */
 typedef struct {
   double seconds, updates;
-  double travelling; /* how much longer it takes than with messages that take no time */
+  double travelling; /* how much longer it takes because messages take time */
 } iteration;
 
-/* Seconds of an iteration: the makespan, or without a flush the time that passes while the pipeline is full. */
+/* Returns the seconds of an iteration: the makespan, or without a flush the time that passes while the pipeline is full. */
 static double seconds_of(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t p, int64_t window, int64_t all) {
   const double share = (double)all / (double)window;
   return list->scheme->weights == BPPSA_WEIGHTS_SYNCHRONOUS ? times->makespan
                                                             : share * (end_of(list, times, p + window) - end_of(list, times, p));
 }
 
-/* Simulates the same order with messages and sums of gradients that take no time. *seconds stays as it is where they take none
- * anyway. */
+/* Simulates the same order with messages and sums of gradients that take no time. If they take none anyway, *seconds is
+ * unchanged. */
 static bppsa_status send_for_nothing(bppsa_schedule *list, int64_t p, int64_t window, int64_t all, double *seconds) {
   bppsa_schedule_times times = {0};
   bool any = false;
@@ -310,8 +310,8 @@ static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, b
   return status;
 }
 
-/* Projects from a simulation whose processors do not slow each other down. Then they are slowed down by as many processors as
- * compute on average: a processor in a bubble leaves the machine to the others. */
+/* Simulates processors that do not slow each other down, then slows them by as many processors as compute on average: a processor
+ * in a bubble leaves the machine to the others. */
 static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, int64_t n, bppsa_oracle_row *row) {
   const double iterations = (double)q->samples / (double)row->mini_batch;
   const double p = (double)row->processors;
@@ -359,14 +359,14 @@ bppsa_status bppsa_oracle_scheme(const bppsa_oracle_query *q, bppsa_oracle_row *
     snprintf(row->reason, sizeof row->reason, "its two pipelines need an even number of stages");
     return BPPSA_OK;
   }
-  if (!bppsa_schedule_takes(scheme, "cut")) { /* a stage is a layer, of processor l mod p, whatever layers cost */
+  if (!bppsa_schedule_takes(scheme, "cut")) { /* stage l belongs to processor l mod p, whatever layers cost */
     const bppsa_status status = with_stages(&alone, q->model->count, project_simulated, row);
     row->cuts = 0;
     return status;
   }
   if (bppsa_schedule_takes(scheme, "chunks")) {
     /* A micro-batch goes round the processors once for each of their stages. The scheme takes p micro-batches at a time, so the
-     * oracle chooses a multiple of p where it may. */
+     * oracle chooses a multiple of p if it can. */
     const int64_t most = bppsa_micro_batches(q, p, row->mini_batch);
     alone.micro_batches = q->micro_batches > 0 || most < p ? most : most - most % p;
     row->chunks = q->chunks;

@@ -1,4 +1,4 @@
-/* Serial, data, filter, channel, and data + filter. Formulas: ParaDL, table 3 and appendix A. I = D / B iterations an epoch. */
+/* Projects serial, data, filter, channel, and data + filter by ParaDL's table 3 and appendix A. I = D / B iterations an epoch. */
 #include "oracle/strategies.h"
 
 #include <inttypes.h>
@@ -51,7 +51,7 @@ bppsa_status bppsa_oracle_serial(const bppsa_oracle_query *q, bppsa_oracle_row *
 int64_t bppsa_oracle_data_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   snprintf(row->reason, sizeof row->reason, "the mini-batch of %" PRId64 " has fewer samples than there are processors",
            q->batch);
-  return q->strong ? q->batch : INT64_MAX; /* weak scaling: each has samples */
+  return q->strong ? q->batch : INT64_MAX; /* weak scaling gives every processor samples */
 }
 
 bppsa_status bppsa_oracle_data(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
@@ -75,10 +75,10 @@ static bool next_weighted(const bppsa_oracle_model *model, int64_t *l) {
   return *l < model->count;
 }
 
-/* Seconds of an iteration's collectives among p processors over a batch. Layers without weights exchange nothing (table 4). Filter
- * has an allgather of y behind every weighted layer but the last in the forward pass, and an allreduce of dL/dx in front of every
- * one but the first in the backward pass; channel has them the other way round. With rings, and where |x_l| = |y_{l-1}|, both take
- * 3 (p - 1) sum_{l<G}(alpha + B |y| delta beta / p) (equations 15 and 19). */
+/* Returns the seconds of an iteration's collectives among p processors over a batch. Layers without weights exchange nothing
+ * (table 4). Filter: in the forward pass an allgather of y after every weighted layer but the last, in the backward pass an
+ * allreduce of dL/dx before every weighted layer but the first. Channel exchanges the two operations. With rings, and if |x_l| =
+ * |y_{l-1}|, both take 3 (p - 1) sum_{l<G}(alpha + B |y| delta beta / p) (equations 15 and 19). */
 static double exchange_s(const bppsa_oracle_query *q, int64_t p, double batch, bool channel) {
   const bppsa_oracle_model *model = q->model;
   const double bytes = batch * (double)q->item_bytes;
@@ -95,8 +95,8 @@ static double exchange_s(const bppsa_oracle_query *q, int64_t p, double batch, b
   return seconds;
 }
 
-/* The fewest filters of a weighted layer; or the fewest channels of a weighted layer behind the first, whose 3 channels are not
- * split (section 4.5.1). INT64_MAX: the model has no such layer. */
+/* Returns the fewest filters of a weighted layer, or the fewest channels of a weighted layer after the first, whose 3 channels
+ * are not split (section 4.5.1). INT64_MAX: the model has no such layer. */
 static int64_t fewest(const bppsa_oracle_query *q, bool channel) {
   int64_t least = INT64_MAX, l = 0;
   for (bool first = true; next_weighted(q->model, &l); ++l, first = false) {
@@ -106,8 +106,8 @@ static int64_t fewest(const bppsa_oracle_query *q, bool channel) {
   return least;
 }
 
-/* The most processors that may share every layer. None may share a recurrent layer, because it would exchange its state at every
- * step. */
+/* Returns the most processors that can share every layer. None can share a recurrent layer, because it would exchange its state
+ * at every step. */
 static int64_t split_limit(const bppsa_oracle_query *q, bool channel, char reason[160]) {
   const int64_t least = fewest(q, channel);
   for (int64_t l = 0; l < q->model->count; ++l) {
@@ -168,8 +168,8 @@ bppsa_status bppsa_oracle_channel(const bppsa_oracle_query *q, bppsa_oracle_row 
   return split(q, row, true);
 }
 
-/* ---- data + filter: p1 groups of p2; equations 20 to 22, where 22 drops delta. Between groups p2 segmented allreduces of 1/p2 of
- * the weights each share the links (phi, section 5.2). ---- */
+/* ---- data + filter: p1 groups of p2; equations 20 to 22 (22 drops delta). Between groups, p2 allreduces run side by side, each
+ * of 1/p2 of the weights, and share the links (phi, section 5.2). ---- */
 
 int64_t bppsa_oracle_data_filter_limit(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
   return bppsa_oracle_hybrid_limit(q, split_limit(q, false, row->reason), row->reason);

@@ -7,9 +7,9 @@
 #include "core/base/text.h"
 #include "oracle/members.h"
 
-/* ParaDL's cluster (section 5.1): nodes of 4 V100, NVLink with 20 GB/s; 17 nodes a rack, each on two InfiniBand links of 12.5 GB/s
- * that its four GPUs share; 1:3 oversubscription between racks. The paper gives no start-up times: these are assumptions, as are
- * the efficiencies. phi = 2 is what the paper's data + filter projection uses (section 5.2). */
+/* ParaDL's cluster (section 5.1): a node has 4 V100 joined by NVLink with 20 GB/s; a rack has 17 nodes, each on two InfiniBand
+ * links of 12.5 GB/s that its four GPUs share; racks are joined with 1:3 oversubscription. The paper gives no start-up times:
+ * these are assumptions, and so are the efficiencies. phi = 2 is what the paper's data + filter projection uses (section 5.2). */
 #define LEVEL(name_, processors_, alpha, beta, phi)                                                                              \
   { .name = name_, .processors = (processors_), .alpha_s = (alpha), .beta_s = (beta), .contention = (phi), .slowdown = 1 }
 static const struct {
@@ -142,7 +142,7 @@ static bppsa_status read_operations(const char *where, const json_t *object, bpp
 enum { LEVEL_SPREADS = 2 + BPPSA_OPERATIONS, SYSTEM_SPREADS = 1 + BPPSA_PRODUCTS };
 _Static_assert((int)LEVEL_SPREADS <= (int)BPPSA_ORACLE_MOST_SPREADS, "a place for each member");
 
-/* The members of a level's "spread". */
+/* Lists the members of a level's "spread". */
 static void list_level_spreads(bppsa_oracle_level *level, bppsa_oracle_spread_member members[LEVEL_SPREADS]) {
   members[0] = (bppsa_oracle_spread_member){"slowdown", level->slowdown, &level->slowdown_spread, false};
   members[1] = (bppsa_oracle_spread_member){"messages", 1, &level->message_spread, false};
@@ -151,7 +151,7 @@ static void list_level_spreads(bppsa_oracle_level *level, bppsa_oracle_spread_me
   }
 }
 
-/* The members of the system's "spread". */
+/* Lists the members of the system's "spread". */
 static void list_system_spreads(bppsa_oracle_system *system, bppsa_oracle_spread_member members[SYSTEM_SPREADS]) {
   members[0] = (bppsa_oracle_spread_member){"layers", 1, &system->layer_spread, false};
   for (int i = 0; i < BPPSA_PRODUCTS; ++i) {
@@ -204,7 +204,7 @@ bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected a number above 0", where,
                       made.peak_flops <= 0 ? "peak_flops" : "memory_bytes");
   }
-  if (made.memory_bandwidth > 0 && made.memory_bandwidth < 1) { /* times would not be numbers */
+  if (made.memory_bandwidth > 0 && made.memory_bandwidth < 1) { /* with less, times would not be numbers */
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"memory_bandwidth\": %g, expected 0 (no limit) or 1 to 1e+18 bytes a second", where,
                       made.memory_bandwidth);
   }

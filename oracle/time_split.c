@@ -1,7 +1,7 @@
-/* Recurrent networks cut along time: every processor holds T / p steps (BPPSA, section 3.6). The forward pass hands states from one
- * to the next, the mini-batch in S micro-batches, so that processors overlap. The backward pass does the same (time-bp), or scans:
- * all products of T / p Jacobians at once, then a gradient from processor to processor (chunked), or matrices up a tree and
- * gradients down (blelloch, BPPSA's Theta(n / p + log p)). Weights are whole everywhere, their gradients added at the end. */
+/* Recurrent networks cut along time: every processor holds T / p steps (BPPSA, section 3.6). In the forward pass states go from
+ * one processor to the next, in S micro-batches, so that processors overlap. The backward pass does the same (time-bp), or scans:
+ * every processor multiplies its T / p Jacobians at once; then a gradient goes from processor to processor (chunked), or matrices
+ * go up a tree and gradients down (blelloch, BPPSA's Theta(n / p + log p)). Every processor has all weights. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 typedef enum { BY_BP, BY_CHUNKED, BY_BLELLOCH } way;
 
-/* The fewest steps of a recurrent layer; 0: the model has none. */
+/* Returns the fewest steps of a recurrent layer; 0: the model has none. */
 static int64_t steps_of(const bppsa_oracle_model *model) {
   int64_t least = 0;
   for (int64_t l = 0; l < model->count; ++l) {
@@ -32,9 +32,9 @@ static int64_t limit(const bppsa_oracle_query *q, char reason[160]) {
   return steps;
 }
 
-/* What an iteration's backward pass of one recurrent layer adds to a walk through a processor's own steps at its end, as
- * distributed/time/scan_ranks.h has it. The first processor has the seed, and walks through its steps first, while those between it
- * and the last one multiply theirs; two processors multiply nothing. Then the gradient passes on:
+/* Returns the seconds that an iteration's backward pass of one recurrent layer takes beside the walk through a processor's own
+ * steps at its end (distributed/time/scan_ranks.h). The first processor has the seed and walks through its steps first, while
+ * those between it and the last one multiply theirs; two processors multiply nothing. Then the gradient passes on:
  *
  *   chunked   from each to the next, (p - 2) apply + (p - 1) messages of a vector
  *   blelloch  r = ceil(log2 p) rounds: a product is joined r - 2 times and sent r - 1 times, the last time while the gradient
@@ -67,7 +67,7 @@ static void add_backward(const bppsa_oracle_query *q, const bppsa_oracle_layer *
   row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += iterations * messages;
 }
 
-/* Adds the seconds of an epoch's backward pass, and both ends of them. */
+/* Adds the seconds of an epoch's backward pass at the middle and at both ends. */
 static void add_walk(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, bool scans, double samples,
                      bppsa_oracle_row *row) {
   double (*const seconds)(const bppsa_oracle_query *, const bppsa_oracle_layer *, bppsa_oracle_end) =
@@ -83,7 +83,7 @@ static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer 
   const double state = batch / s * (double)layer->out[0] * (double)q->item_bytes;
   const double relay = (p + s - 2) * bppsa_oracle_message_s(q, row->processors, state);
   const double passes = how == BY_BP ? 2 : 1;
-  const bool relayed = how == BY_BP || p == 1; /* the backward pass goes from processor to processor like the forward pass */
+  const bool relayed = how == BY_BP || p == 1; /* the backward pass goes from processor to processor too */
   const double forward = samples * bppsa_layer_forward_s(q, layer) / p, backward = samples * bppsa_layer_backward_s(q, layer) / p;
   row->phase_s[BPPSA_PHASE_FORWARD] += forward;
   add_walk(q, layer, !relayed, samples / p, row);
@@ -104,17 +104,17 @@ static bppsa_status project(const bppsa_oracle_query *q, way how, bppsa_oracle_r
     const bool cut = layer->kind == BPPSA_LAYER_RECURRENT;
     if (cut) {
       add_recurrent(q, layer, how, row);
-    } else { /* one processor has it, and the others wait */
+    } else { /* one processor computes, the others wait */
       row->phase_s[BPPSA_PHASE_FORWARD] += (double)q->samples * bppsa_layer_forward_s(q, layer);
       add_walk(q, layer, false, (double)q->samples, row);
     }
     row->phase_s[BPPSA_PHASE_UPDATE] += iterations * bppsa_layer_update_s(q, layer);
     elements += bppsa_layer_elements(layer, (double)row->mini_batch, cut ? 1 / p : 1, 1);
-    if (cut && how != BY_BP) { /* a product of the processor's Jacobians for each sample */
+    if (cut && how != BY_BP) { /* each sample's product of the processor's Jacobians */
       elements += (double)row->mini_batch * (double)layer->out[0] * (double)layer->out[0];
     }
   }
-  if (!bppsa_oracle_spread_known(bppsa_oracle_model_spread(q, BPPSA_PHASE_BACKWARD))) { /* both ends are the middle */
+  if (!bppsa_oracle_spread_known(bppsa_oracle_model_spread(q, BPPSA_PHASE_BACKWARD))) { /* both ends equal the middle */
     row->phase_spread_s[BPPSA_PHASE_BACKWARD] = (bppsa_oracle_spread){0};
   }
   row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =

@@ -7,9 +7,9 @@
 #include "oracle/members.h"
 #include "oracle/system.h"
 
-enum { APART = 2 /* the two gradients apart, which people read */ };
+enum { APART = 2 /* times of the two gradients, which only people read */ };
 
-/* Reads the spreads of the times that the file has, and drops those that the layer had from another file. */
+/* Reads the spreads of the times that are in the file, and drops spreads that the layer had from another file. */
 static bppsa_status read_spreads(const char *where, const json_t *object, const double apart[APART], bppsa_oracle_layer *layer) {
   bppsa_oracle_spread_member members[BPPSA_ORACLE_LAYER_SPREADS + APART];
   bppsa_oracle_spread unread[APART] = {{0}};

@@ -13,10 +13,10 @@
 
 typedef struct {
   bppsa_oracle_model *model;
-  int64_t at[1 + BPPSA_ORACLE_AXES]; /* shape behind the last layer */
+  int64_t at[1 + BPPSA_ORACLE_AXES]; /* shape after the last layer */
   int axes;
   bool failed;
-  bppsa_oracle_layer lost; /* takes what is written to a layer for which there was no memory */
+  bppsa_oracle_layer lost; /* written to instead of a layer for which there was no memory */
 } chain;
 
 static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *name) {
@@ -37,7 +37,7 @@ static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *n
   return layer;
 }
 
-/* Sets the sizes of the layer. `flops`: of one output element. The next layer begins with its output. */
+/* Sets the layer's sizes; `flops`: for one output element. The next layer begins with this one's output. */
 static void finish(chain *c, bppsa_oracle_layer *layer, double w, double bias, double flops) {
   layer->x = bppsa_oracle_elements(layer->in);
   layer->y = bppsa_oracle_elements(layer->out);
@@ -113,8 +113,8 @@ static bppsa_status end(const chain *c) {
 
 enum { IMAGENET_SAMPLES = 1281167, COSMOFLOW_SAMPLES = 1584 };
 
-/* Adds a bottleneck (He et al. 2016; the stride lies in the 3 x 3 convolution, as in torchvision). The shortcut's projection,
- * which takes the block's input, stands in front of the sum. */
+/* Adds a bottleneck (He et al. 2016; the stride is in the 3 x 3 convolution, as in torchvision). The shortcut's projection takes
+ * the block's input and comes just before the sum. */
 static void bottleneck(chain *c, int stage, int block, int64_t width, int64_t stride) {
   char name[BPPSA_ORACLE_NAME];
   int64_t entry[1 + BPPSA_ORACLE_AXES], behind[1 + BPPSA_ORACLE_AXES];
@@ -165,7 +165,7 @@ static bppsa_status resnet152(bppsa_oracle_model *model) {
 }
 
 /* VGG-16 (Simonyan and Zisserman 2015, configuration D) has 38 layers with dropout. ParaDL's 226 x 226 images and pools that end
- * beyond their input leave 8 x 8 positions in front of the first linear layer; 224 x 224 leave 7 x 7. */
+ * beyond their input leave 8 x 8 positions for the first linear layer; 224 x 224 leave 7 x 7. */
 static bppsa_status vgg16_of(bppsa_oracle_model *model, int64_t extent) {
   static const int64_t channels[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
   chain c = begin(model, 2, 3, extent, IMAGENET_SAMPLES);
@@ -201,9 +201,9 @@ static bppsa_status vgg16_224(bppsa_oracle_model *model) {
 }
 
 /* CosmoFlow (Mathuriya et al. 2018) in ParaDL's size: 20 layers, about 2 M parameters, 4 channels. The paper gives no more; this
- * chain has six blocks of convolution, leaky ReLU and average pool, and two linear layers. At 512^3 a seventh octave stays in the
- * last pool, so both sizes have the same parameters, as the paper's computation "times 8" assumes. Spatial strategies split the
- * first two blocks (section 4.5.1). */
+ * chain has six blocks of convolution, leaky ReLU and average pool, and two linear layers. At 512^3 the last pool shrinks by
+ * another factor of 2, so both sizes have the same parameters, as the paper's computation "times 8" assumes. Spatial strategies
+ * split the first two blocks (section 4.5.1). */
 static bppsa_status cosmoflow_of(bppsa_oracle_model *model, int64_t extent) {
   static const int64_t channels[] = {16, 32, 64, 128, 128, 128};
   enum { BLOCKS = sizeof channels / sizeof channels[0], SPLIT_BLOCKS = 2 };
@@ -339,7 +339,7 @@ const char *bppsa_oracle_model_summary(int64_t i) {
   return i < MODELS ? models[i].summary : NULL;
 }
 
-/* A network file has "input", a model file has not. */
+/* Opens a file: a network file has "input", a model file does not. */
 static bppsa_status open_file(const char *path, bppsa_oracle_model *model) {
   json_t *document = NULL;
   BPPSA_TRY(bppsa_input_status(bppsa_json_load(path, &document)));

@@ -7,7 +7,7 @@
 #include "train/evaluate.h"
 
 json_t *bppsa_evaluation_json(const bppsa_evaluation *result); /* NULL when out of memory */
-/* held_out: the samples are held out of training. classes: accuracy means something. out: the file of outputs, NULL without. */
+/* held_out: the samples were held out of training. classes: the accuracy means something. out: the file of outputs, or NULL. */
 bppsa_status bppsa_evaluation_text(const bppsa_evaluation *result, bool held_out, bool classes, const char *out,
                                    bppsa_text *text);
 

@@ -34,7 +34,7 @@ bppsa_status bppsa_eval_run_fit(bppsa_eval_run *run, const char *weights, double
   run->first = held_out ? run->split.train : 0;
   run->count = held_out ? run->split.validation : run->split.train;
   c->batch = c->batch < run->count ? c->batch : run->count;
-  c->method.backward = BPPSA_BACKWARD_BP; /* there is no backward pass, which would need workspace for a scan */
+  c->method.backward = BPPSA_BACKWARD_BP; /* a backward pass, which this run has not, would need workspace for a scan */
   return BPPSA_OK;
 }
 

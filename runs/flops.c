@@ -100,14 +100,14 @@ static const uint8_t *mask_of(const bppsa_flops *f, int64_t i) {
   return weight >= 0 ? f->masks.bytes[weight] : NULL;
 }
 
-/* Bytes that layer i's pattern takes at least: offsets of 8 bytes and columns of 4, of its positions and, unless it is symbolic,
- * of all its rows; the weights that a mask leaves bound its entries. */
+/* Sets *bytes to the least that layer i's pattern takes: offsets of 8 bytes and columns of 4, for its positions and, unless it is
+ * symbolic, for all its rows. Where a mask leaves out weights, fewer entries are possible. */
 static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic, double *bytes) {
   const bppsa_cnn_layer *layer = &f->network.layers.layers[i];
   const uint8_t *mask = mask_of(f, i);
   bppsa_op_size size;
   BPPSA_TRY(bppsa_op_count(&layer->op, &size));
-  const int copies = layer->op.kind == BPPSA_OPERATOR_CONV2D ? 2 : 1; /* a convolution's generator holds one of its own */
+  const int copies = layer->op.kind == BPPSA_OPERATOR_CONV2D ? 2 : 1; /* the generator of a convolution holds a pattern too */
   *bytes = copies * (8 * ((double)size.position_rows + 1) + 4 * (double)size.position_entries);
   if (symbolic) {
     return BPPSA_OK;
@@ -142,7 +142,7 @@ static bppsa_status check_memory(const bppsa_flops_request *request, const bppsa
                    f->network.name, all, largest, f->names[worst], limit);
 }
 
-/* Makes the generator of layer i, in place of the one that it may have. */
+/* Makes the generator of layer i, and destroys the one it had. */
 static bppsa_status make_pattern(bppsa_flops *f, int64_t i, const uint8_t *mask, bool symbolic) {
   bppsa_jacobian_destroy(f->jacobians[i]);
   f->jacobians[i] = NULL;
@@ -153,7 +153,7 @@ static bppsa_status make_pattern(bppsa_flops *f, int64_t i, const uint8_t *mask,
   return BPPSA_OK;
 }
 
-/* Makes all patterns by structure, counts BP over them, and then leaves out what masks leave out. */
+/* Makes all patterns by structure, counts BP over them, then leaves out the masked weights. */
 static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flops *f) {
   const bool symbolic = !f->pruned && !f->request.values;
   BPPSA_TRY(check_memory(request, f, symbolic));
@@ -167,7 +167,7 @@ static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flop
   return BPPSA_OK;
 }
 
-/* Makes the pattern of the values that layer i has at one sample. */
+/* Makes the pattern of the values that layer i has for one sample. */
 static bppsa_status compact_layer(const bppsa_model *model, bppsa_flops *f, int64_t i, int64_t sample) {
   const bppsa_csr *pattern = f->patterns[i];
   const int64_t size = (int64_t)bppsa_dtype_size(model->dtype);
@@ -222,7 +222,7 @@ static void add_steps(const bppsa_scan_plan *plan, bool first, bppsa_flops *f) {
   }
 }
 
-/* Divides the sums over the samples, of BP and of the scan, by their number. */
+/* Divides the sums over the samples by their number, for BP and for the scan. */
 static void divide_steps(bppsa_flops *f) {
   for (int64_t i = 0; i < f->count; ++i) {
     f->operators[i].bp_flops = (f->operators[i].bp_flops + f->samples / 2) / f->samples;
@@ -235,7 +235,7 @@ static void divide_steps(bppsa_flops *f) {
   }
 }
 
-/* Marks the critical path, which takes the most expensive step of every level and all of the middle, and sums the totals up. */
+/* Marks the critical path, which has the most expensive step of every level and the whole middle, and adds up the totals. */
 static void find_critical(bppsa_flops *f) {
   bppsa_scan_totals *t = &f->totals;
   t->mm_flops = t->mv_flops = t->critical_flops = t->critical_steps = t->bp_flops = t->bp_critical_flops = 0;
@@ -299,7 +299,7 @@ static bppsa_status count_samples(const bppsa_model *model, bppsa_scan_config co
   BPPSA_TRY(status);
   divide_steps(f);
   f->totals = *bppsa_scan_plan_totals(f->plan);
-  /* only the last plan is still alive, and its records are the same as those of the others */
+  /* only the last plan is left, but the plans of all samples have the same records */
   bppsa_scan_iterator it = {0};
   bppsa_scan_step step;
   for (int64_t i = 0; bppsa_scan_plan_next(f->plan, &it, &step); ++i) {
@@ -310,7 +310,7 @@ static bppsa_status count_samples(const bppsa_model *model, bppsa_scan_config co
   return BPPSA_OK;
 }
 
-/* Counts the plan that auto would choose over the samples' patterns, and leaves nothing but its critical path. */
+/* Counts the plan that auto would choose over the samples' patterns, and keeps only its critical path. */
 static bppsa_status count_automatic(const bppsa_model *model, const bppsa_scan_config *asked, int64_t levels, bppsa_flops *f) {
   bppsa_scan_config config = *asked;
   config.method = (bppsa_scan_method){.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = levels};
@@ -333,7 +333,7 @@ static bppsa_status count_patterns(const bppsa_flops_request *request, const bpp
   BPPSA_TRY(bppsa_scan_plan_create(&automatic, &f->automatic));
   const int64_t levels = bppsa_scan_plan_config(f->automatic)->method.up_levels;
   f->automatic_flops = bppsa_scan_plan_totals(f->automatic)->critical_flops;
-  if (config.method.algorithm == BPPSA_SCAN_AUTO) { /* a run knows these patterns only, so auto chooses by them */
+  if (config.method.algorithm == BPPSA_SCAN_AUTO) { /* a run knows only these patterns, so auto chooses by them */
     config.method.algorithm = BPPSA_SCAN_BLELLOCH;
     config.method.up_levels = levels;
   }
@@ -352,7 +352,7 @@ static bppsa_status count_patterns(const bppsa_flops_request *request, const bpp
 
 /* ---- the batch ---- */
 
-/* Loads the images that were given, or makes one of random numbers by the seed. */
+/* Loads the images that were given, or makes one from random numbers by the seed. */
 static bppsa_status load_batch(const bppsa_flops_request *request, const bppsa_flops *f, bppsa_dtype dtype, bppsa_buffer *x) {
   const int64_t *in = f->network.layers.in, shape[] = {1, in[0], in[1], in[2]};
   if (request->input != NULL) {
@@ -375,7 +375,7 @@ static bppsa_status copy_weights(const bppsa_model *from, bppsa_model *to) {
   return BPPSA_OK;
 }
 
-/* Checks the labels. They change the values of the seed, which is dense, so no count depends on them. */
+/* Checks the labels. They change only the values of the seed, which is dense, so no count depends on them. */
 static bppsa_status check_labels(const bppsa_flops_request *request, int64_t samples) {
   const char *path = request->labels;
   bppsa_buffer labels = {0};

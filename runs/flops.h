@@ -14,31 +14,31 @@
 typedef struct {
   const char *network; /* a kind's name or the path of a network's file */
   const char *mask;    /* path of a file of masks, or NULL */
-  const char *weights; /* path of a safetensors file, or NULL: random ones by the seed */
+  const char *weights; /* path of a safetensors file; NULL: random weights by the seed */
   double prune;        /* fraction of the weights that is pruned, 0 .. 1 */
   bppsa_prune_method method;
-  uint64_t seed;          /* of random weights, and of an image where none is given */
-  bool values;            /* patterns of a batch's values (flops.c), not those guaranteed */
-  const char *input;      /* with `values`: path of the images [B,C,H,W] as NPY, or NULL: one of random numbers */
+  uint64_t seed;          /* makes random weights, and an image where no input is given */
+  bool values;            /* count patterns of a batch's values (flops.c), not those that are guaranteed */
+  const char *input;      /* with `values`: path of the images [B,C,H,W] as NPY; NULL: one image of random numbers */
   const char *labels;     /* with `values`: path of int64 labels [B], which are checked, or NULL */
-  int64_t batch;          /* samples whose products are held */
+  int64_t batch;          /* samples whose products are held in memory */
   bppsa_scan_method scan; /* blelloch with this number of up-levels, or auto */
-  bool input_grad;        /* the step to the input's gradient too */
+  bool input_grad;        /* count the step to the input's gradient too */
   bppsa_dtype dtype;      /* of Jacobians and products */
-  bool convert_weights;   /* convert a file's weights to that type before their values are counted */
+  bool convert_weights;   /* convert a file's weights to dtype before their values are counted */
   int64_t memory_limit;   /* bytes of patterns and held products; 0: no limit was asked for */
   int64_t assumed_limit;  /* the limit on bytes of patterns and of a model where no limit was asked for */
 } bppsa_flops_request;
 
-/* No pruning (method class-uniform), seed 0, guaranteed patterns, batch 1, up-levels by auto, f32. The caller sets network and
- * assumed_limit. */
+/* Returns the defaults: no pruning (method class-uniform), seed 0, guaranteed patterns, batch 1, up-levels by auto, f32. The
+ * caller sets network and assumed_limit. */
 bppsa_flops_request bppsa_flops_request_default(void);
 
 /* An operator's transposed Jacobian; with values the mean over samples. */
 typedef struct {
   int64_t rows, cols;
   double nnz;
-  int64_t bp_flops; /* of BP's mat-vec with it; 0 of the first operator's where the input's gradient is not wanted */
+  int64_t bp_flops; /* BP's mat-vec with it; 0 for the first operator if the input's gradient is not wanted */
 } bppsa_flops_operator;
 
 typedef struct {
@@ -48,25 +48,25 @@ typedef struct {
   int64_t count;                 /* operators in front of the head */
   const char **names;            /* of the operators, size count; borrowed from the network */
   bool pruned;                   /* some weights are left out of the patterns */
-  char note[BPPSA_WEIGHTS_NOTE]; /* of bppsa_weights_set, or "" */
+  char note[BPPSA_WEIGHTS_NOTE]; /* from bppsa_weights_set, or "" */
   int64_t samples;
-  bppsa_masks masks; /* of all weights; empty where the patterns are known by structure alone */
+  bppsa_masks masks; /* for all weights; empty where structure alone decides the patterns */
   bppsa_jacobian **jacobians;
   const bppsa_csr **patterns; /* known ahead of any input */
   bppsa_flops_operator *operators;
-  bppsa_scan_plan *plan;      /* as asked, over those patterns or, with values, over the first sample's */
-  bppsa_scan_plan *automatic; /* the plan that auto would choose, over the patterns known ahead */
-  int64_t automatic_flops;    /* on its critical path, by the patterns that are counted */
+  bppsa_scan_plan *plan;      /* the plan that is asked for; it uses `patterns` or, with values, the first sample's */
+  bppsa_scan_plan *automatic; /* the plan that auto would choose over `patterns` */
+  int64_t automatic_flops;    /* FLOPs on its critical path, by the patterns that are counted */
   bppsa_csr *compact;         /* with values: the patterns of the current sample, where they are smaller, size count */
   int64_t step_count;
   bppsa_scan_step *steps; /* with counts and critical path; with values these are means over the samples */
   bppsa_scan_totals totals;
   bppsa_work work, bp;        /* the work of the scan, and of BP over the same patterns */
-  bppsa_cnn_bp_work unpruned; /* of BP with all weights, by structure */
+  bppsa_cnn_bp_work unpruned; /* BP's work with all weights, by structure */
 } bppsa_flops;
 
-/* Opens the network and counts; the caller frees the counts. ERR_ARGUMENT: a recurrent network, an input beside
- * guaranteed patterns, a memory limit that is exceeded; ERR_* of the files. */
+/* Opens the network and counts; the caller frees the counts. ERR_ARGUMENT: a recurrent network, an input without `values`, counts
+ * that exceed the memory limit; ERR_* of the files. */
 bppsa_status bppsa_flops_count(const bppsa_flops_request *request, bppsa_flops *flops);
 void bppsa_flops_free(bppsa_flops *flops); /* a zeroed one is legal */
 
@@ -74,16 +74,16 @@ void bppsa_flops_free(bppsa_flops *flops); /* a zeroed one is legal */
 
 /* The document of `bppsa flops`; NULL when out of memory. Its "dominant" and "conclusion" are the texts of the functions below. */
 json_t *bppsa_flops_json(const bppsa_flops *flops);
-/* The same counts for people: operators, steps, totals, conclusion. */
+/* Writes the same counts for people: operators, steps, totals, conclusion. */
 void bppsa_flops_text(const bppsa_flops *flops, bppsa_text *text);
-/* The document of `bppsa plan` for a convolutional network, NULL when out of memory, and the same for people. */
+/* Makes the document of `bppsa plan` for a convolutional network (NULL when out of memory), and the same for people. */
 json_t *bppsa_flops_plan_json(const bppsa_flops *flops);
 void bppsa_flops_plan_text(const bppsa_flops *flops, bppsa_text *text);
 /* Draws the scan as counted, with the operators' names, as SVG. ERR_ARGUMENT: too many products. ERR_MEMORY. */
 bppsa_status bppsa_flops_draw(const bppsa_flops *flops, bppsa_text *drawing);
 
-/* The most expensive step on the critical path, "[pool3·conv5]·[relu5·conv6]: 1.2e+09 FLOP, 80 % of the critical path", and what
- * the counts support, in a sentence. Return text. */
+/* Both return text. dominant: the most expensive step on the critical path, "[pool3·conv5]·[relu5·conv6]: 1.2e+09 FLOP, 80 %
+ * of the critical path". conclusion: what follows from the counts, in a sentence. */
 #define BPPSA_FLOPS_DOMINANT 480
 #define BPPSA_FLOPS_CONCLUSION 720
 const char *bppsa_flops_dominant(const bppsa_flops *flops, char *text, size_t size);

@@ -1,4 +1,4 @@
-/* Counts of a sparse scan as JSON, in words and as a picture. */
+/* Counts of a sparse scan as JSON, as text and as a picture. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ static const char *pattern_name(const bppsa_flops *f) {
   return f->request.values ? "value" : "guaranteed";
 }
 
-/* The share of the weights that are left out, whether --prune, a mask or a file says so; biases are none. */
+/* Returns the share of weights that --prune, a mask or a file leaves out; biases do not count. */
 static double pruned_share(const bppsa_flops *f) {
   int64_t all = 0, gone = 0;
   for (int64_t i = 0; i < f->masks.count; ++i) {
@@ -26,7 +26,7 @@ static double pruned_share(const bppsa_flops *f) {
   return all > 0 ? (double)gone / (double)all : 0;
 }
 
-/* Returns the most expensive step on the critical path, or NULL where the path has none. */
+/* Returns the most expensive step on the critical path, or NULL if no step is on it. */
 static const bppsa_scan_step *dominant_step(const bppsa_flops *net) {
   const bppsa_scan_step *most = NULL;
   for (int64_t i = 0; i < net->step_count; ++i) {
@@ -59,7 +59,7 @@ static bppsa_csr counted_pattern(const bppsa_flops *net, int64_t i) {
   return (bppsa_csr){.rows = o->rows, .cols = o->cols, .nnz = llround(o->nnz)};
 }
 
-/* Says whether weights or entries are left out: BP with all of them then has more FLOPs. */
+/* Are weights or entries left out, so that BP with all of them has more FLOPs? */
 static bool is_thinned(const bppsa_flops *net) {
   return net->pruned || net->request.values;
 }
@@ -68,7 +68,7 @@ static bool is_chain(const bppsa_flops *net) {
   return bppsa_scan_plan_is_chain(net->plan);
 }
 
-/* Compares the scan's most expensive step with BP's: over the same patterns, and with all weights. */
+/* Divides the scan's most expensive step by BP's, over the same patterns and with all weights. */
 static void step_ratios(const bppsa_flops *net, double *same, double *unpruned) {
   const bppsa_scan_step *most = dominant_step(net);
   const int64_t flops = most == NULL ? 0 : most->flops, whole = net->unpruned.largest;
@@ -279,7 +279,7 @@ static void add_totals(const bppsa_flops *net, bppsa_text *text) {
                  bppsa_text_si((double)t->critical_flops, "FLOP", critical, sizeof critical));
 }
 
-/* Adds how many times the FLOPs of this BP the scan and its critical path have. */
+/* Adds how many times as many FLOPs as this BP the scan and its critical path have. */
 static void add_ratios(const char *beside, const bppsa_work *work, const bppsa_work *bp, bppsa_text *text) {
   const bppsa_work_ratios ratios = bppsa_work_over(work, bp);
   char words[BPPSA_WORK_TEXT], flops[BPPSA_SI_TEXT], critical[BPPSA_RATIO_TEXT];

@@ -89,7 +89,7 @@ static int64_t directions_of(const bppsa_gradients *g) {
   return g->config.steps.bidirectional ? 2 : 1;
 }
 
-/* Initial states of a sample: one in each direction of a layer. */
+/* Counts the initial states of a sample: one for each direction of a layer. */
 static int64_t layers_of(const bppsa_gradients *g) {
   return directions_of(g) * g->config.steps.layers;
 }
@@ -100,7 +100,7 @@ static bppsa_status load_state(const char *path, const bppsa_gradients *g, bppsa
   return bppsa_view_check_shape(path, &state->view, g->config.steps.bidirectional ? "[2 L, B, H]" : "[L, B, H]", 3, shape);
 }
 
-/* Copies the rows of a half, [L,B,H], to their places in pairs [L,B,2H], or back. */
+/* Copies one half of the state, [L,B,H], into its place in the pairs, [L,B,2H], or back. */
 static void copy_half(const bppsa_view *pairs, int64_t which, const bppsa_view *half, bool back) {
   const size_t bytes = (size_t)half->shape[2] * bppsa_dtype_size(half->dtype);
   const int64_t rows = half->shape[0] * half->shape[1];
@@ -110,7 +110,7 @@ static void copy_half(const bppsa_view *pairs, int64_t which, const bppsa_view *
   }
 }
 
-/* h0 and c0 as the halves of pairs; a file that is not given stands for zeros. */
+/* Loads h0 and c0 as the halves of pairs; a file that is not given stands for zeros. */
 static bppsa_status load_pairs(const char *const paths[2], bppsa_gradients *g) {
   const int64_t shape[3] = {layers_of(g), g->config.batch, 2 * g->config.steps.hidden};
   BPPSA_TRY(bppsa_buffer_create(NULL, g->config.dtype, 3, shape, &g->h0));
@@ -126,7 +126,7 @@ static bppsa_status load_pairs(const char *const paths[2], bppsa_gradients *g) {
   return BPPSA_OK;
 }
 
-/* Loads the gradient of the states, all or the last ones. */
+/* Loads the gradient of the states: of all steps, or of the last one. */
 static bppsa_status load_grad_output(const char *path, bppsa_gradients *g) {
   const bool both = g->config.steps.bidirectional;
   const int64_t shape[3] = {g->config.steps.seq_len, g->config.batch, directions_of(g) * g->config.steps.hidden};
@@ -168,7 +168,7 @@ static bppsa_status compute_loss(const bppsa_gradients *g, const bppsa_view *log
   return bppsa_loss_of(g->device, logits, &rows, &g->seed.view, result);
 }
 
-/* The loss of the outputs, and its gradient; or the gradient that the caller brought. */
+/* Computes the gradient of the outputs from the loss, or takes the one that the caller brought. */
 static bppsa_status find_seed(bppsa_gradients *g, const bppsa_view *logits) {
   bppsa_loss_result result;
   if (g->objective.kind == BPPSA_LOSS_NONE) {
@@ -203,7 +203,7 @@ static bppsa_status fetch_inputs(bppsa_gradients *g) {
   return g->h0.view.data != NULL ? bppsa_buffer_fetch(g->device, &h0, &g->dh0) : BPPSA_OK;
 }
 
-/* Lists the gradient of the initial state, of pairs half by half. */
+/* Lists the gradient of the initial state; of a pair, each half by itself. */
 static bppsa_status list_start(bppsa_gradients *g) {
   static const char *const names[] = {"h0", "c0"};
   const bppsa_view *all = &g->dh0.view;
@@ -292,14 +292,14 @@ static json_t *tensor_json(const bppsa_named_view *tensor) {
   return bppsa_json_finish(object, ok);
 }
 
-/* Returns the network as it is shown: with the batch that the ranks share, of which each takes a part at once. */
+/* Returns the network as reports show it: with the batch of all ranks together, not one rank's part. */
 static bppsa_network_config shown_config(const bppsa_gradients *g) {
   bppsa_network_config config = g->config;
   config.batch = g->on.comm != NULL ? g->on.parallel.batch : config.batch;
   return config;
 }
 
-/* What the pass did, if it was planned as a speculative one. */
+/* Tells what a speculative pass did; returns false if the pass was not planned as one. */
 static bool find_backward(const bppsa_gradients *g, bppsa_backward_stats *stats) {
   return bppsa_backward_plan_of(g->model) != NULL && bppsa_backward_stats_of(g->model, stats) == BPPSA_OK;
 }

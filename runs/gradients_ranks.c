@@ -10,12 +10,12 @@
 #include "runs/gradients_internal.h"
 #include "train/loss.h"
 
-/* An array with an axis of samples, and in front of it steps or layers: [outer][samples][inner], inner in bytes. A rank uses the
- * outer rows from .. from + rows - 1. */
+/* An array [outer][samples][inner], inner in bytes; the outer axis, if any, is steps or layers. A rank uses the outer rows from
+ * .. from + rows - 1. */
 typedef struct {
   const bppsa_view *view;
   int64_t outer, samples, inner, from, rows;
-  int32_t axis; /* of the samples in the view */
+  int32_t axis; /* the axis of the samples in the view */
 } sampled;
 
 static sampled sampled_of(const bppsa_view *view, int32_t axis) {
@@ -25,7 +25,7 @@ static sampled sampled_of(const bppsa_view *view, int32_t axis) {
   return s;
 }
 
-/* Copies samples first .. first + count - 1 of the rows between the array and `part`, which holds them alone. */
+/* Copies samples first .. first + count - 1 of the rows from the array to `part`, which holds only them, or back. */
 static void copy_samples(const sampled *s, int64_t first, int64_t count, void *part, bool to_part) {
   for (int64_t i = 0; i < s->rows; ++i) {
     char *whole = (char *)s->view->data + ((s->from + i) * s->samples + first) * s->inner;
@@ -47,11 +47,11 @@ typedef struct {
   bppsa_gradients *g;
   sampled x, labels, h0, dx, dh0;
   void *x_part, *labels_part, *h0_part;
-  void *seed, *x_gpu, *h0_gpu; /* in the model's memory; the last two on a GPU alone, copies of the parts */
+  void *seed, *x_gpu, *h0_gpu; /* on the model's device; the last two, copies of the parts, only on a GPU */
   int64_t first, count;        /* samples computed so far on this rank */
 } share;
 
-/* The block's share of the loss, and its seed; without rows of the logits both are empty. */
+/* Computes the block's share of the loss, and its seed; both are empty if the rank has no rows of the logits. */
 static bppsa_status block_loss(const share *s, int64_t first, int64_t count, const bppsa_view *logits, const bppsa_view *seed,
                                bppsa_loss_result *loss) {
   const bppsa_gradients *g = s->g;
@@ -71,7 +71,7 @@ static bppsa_status block_loss(const share *s, int64_t first, int64_t count, con
   return bppsa_view_count(logits) > 0 ? bppsa_loss_part(g->device, logits, &rows, seed, loss) : BPPSA_OK;
 }
 
-/* The part where the model reads it: copied to `gpu` if that is not NULL. */
+/* Returns the part where the model reads it: copied to `gpu`, unless that is NULL. */
 static bppsa_status hand_over(const share *s, const sampled *array, int64_t count, void *part, void *gpu, bppsa_view *view) {
   *view = part_view(array, count, part);
   if (gpu == NULL) {
@@ -83,7 +83,7 @@ static bppsa_status hand_over(const share *s, const sampled *array, int64_t coun
   return BPPSA_OK;
 }
 
-/* Copies a gradient to the array of the whole batch, by way of `part` if it is on a GPU. */
+/* Copies a gradient into the array of the whole batch; from a GPU it goes through `part`. */
 static bppsa_status collect(const share *s, const sampled *array, int64_t first, int64_t count, const bppsa_view *gradient,
                             void *part) {
   const bool gpu = gradient->device == BPPSA_CUDA;
@@ -125,7 +125,7 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
 
 /* ---- the gradients of inputs ---- */
 
-/* What a rank has computed of an array. */
+/* The region of an array that a rank has computed. */
 typedef struct {
   int64_t first, count, from, rows;
 } region;
@@ -139,7 +139,7 @@ static bppsa_status exchange(bppsa_comm *comm, const share *s, const sampled *ar
   return bppsa_comm_allgather(comm, &one, NULL, &whole);
 }
 
-/* Brings what every rank has computed to rank 0. all, bytes: scratch for every rank; own, whole: for the array. */
+/* Brings what every rank has computed to rank 0. all, bytes: scratch with room for every rank; own, whole: for the array. */
 static bppsa_status gather(bppsa_comm *comm, const share *s, const sampled *array, region *all, int64_t *bytes, void *own,
                            void *whole) {
   const int32_t size = bppsa_comm_size(comm), rank = bppsa_comm_rank(comm);
@@ -182,7 +182,7 @@ static bppsa_status gather_inputs(bppsa_comm *comm, const share *s) {
 
 /* ---- this rank's part ---- */
 
-/* Along time a rank has the rows of its own steps, and the gradient of h0 only with the first one. */
+/* Along time a rank has the rows of its own steps; only the rank with the first step has the gradient of h0. */
 static void cut(share *s, const bppsa_rank_network *ranks) {
   const bppsa_data_parallel_config *p = &ranks->parallel;
   sampled *const steps[] = {&s->x, &s->dx, &s->labels};
@@ -221,7 +221,7 @@ static bppsa_status allocate(share *s, int64_t block) {
   return bppsa_memory_alloc(device, logits * (int64_t)bppsa_dtype_size(g->config.dtype), &s->seed);
 }
 
-/* The blocks divided by the number of all rows, also of those whose label is ignored; here the mean becomes that of the others. */
+/* Corrects the mean: the blocks were divided by the number of all rows, but rows whose label is ignored do not count. */
 static void leave_out_ignored(const share *s, const bppsa_data_parallel_sums *sums) {
   bppsa_gradients *g = s->g;
   const double all = (double)(s->labels.outer * s->labels.samples), factor = all / sums->rows;

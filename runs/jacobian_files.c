@@ -10,7 +10,7 @@
 #include "core/files/file.h"
 #include "core/files/npy.h"
 
-/* A request that is loaded, its files, and the memory that its operands point to. */
+/* A request while it is loaded, its files, and the memory that its operands point to. */
 typedef struct {
   const bppsa_jacobian_files *files;
   bppsa_jacobian_request *wanted;
@@ -129,7 +129,7 @@ bppsa_status bppsa_jacobian_weight_shape(const bppsa_jacobian_files *files, bool
 
 /* ---- operators ---- */
 
-/* Turns a numeric array of any dtype, of the weights' size, into a byte a weight. */
+/* Turns a numeric array of the weights' size, of any dtype, into one byte for each weight. */
 static bppsa_status make_mask(const loading *l, const bppsa_view *view) {
   const int64_t count = bppsa_op_weights(&l->wanted->op);
   if (bppsa_view_count(view) != count) {
@@ -197,7 +197,7 @@ static bppsa_status keep_tensor(const loading *l, const bppsa_weight_list *tenso
   return keep(l, view, what, count, data);
 }
 
-/* Puts h0, and c0 of a pair behind it, into a state, where a file that is missing stands for zeros. */
+/* Copies h0, and for a pair c0 behind it, into a state; a missing file stands for zeros. */
 static bppsa_status load_state(const loading *l, int64_t h) {
   const struct { const char *option, *path; } halves[] = {{"--h0", l->files->h0}, {"--c0", l->files->c0}};
   const int64_t size = (int64_t)bppsa_dtype_size(l->wanted->dtype), count = l->wanted->op.in[0] / h;
@@ -260,7 +260,7 @@ static bppsa_status load_step(const loading *l) {
   return status;
 }
 
-/* ---- all ---- */
+/* ---- loading ---- */
 
 void bppsa_jacobian_arrays_free(bppsa_jacobian_arrays *arrays) {
   for (int i = 0; i < arrays->count; ++i) {

@@ -67,7 +67,7 @@ static bppsa_status fill_on_gpu(const bppsa_device *device, bppsa_jacobian *j, b
   return bppsa_memory_get(device, values, moved[OPERANDS], bytes);
 }
 
-/* Computes values on the device from operands in host memory, into host memory. *seconds: of the computation alone. */
+/* Computes values on the device from operands in host memory, into host memory. *seconds: for the computation alone. */
 static bppsa_status fill(const bppsa_device *device, bppsa_jacobian *j, bppsa_dtype dtype,
                          const bppsa_jacobian_operands *operands, void *values, double *seconds) {
   if (bppsa_device_get_kind(device) == BPPSA_CPU) {
@@ -158,7 +158,7 @@ bppsa_status bppsa_jacobian_picture(const bppsa_jacobian_matrix *m, const char *
                      : BPPSA_OK;
 }
 
-/* ---- in numbers ---- */
+/* ---- numbers ---- */
 
 json_t *bppsa_jacobian_matrix_json(const bppsa_jacobian_matrix *m) {
   int64_t out[3] = {0};

@@ -9,10 +9,10 @@
 typedef struct {
   bppsa_op op;
   bppsa_dtype dtype;
-  const uint8_t *mask;              /* which of the operator's weights stay, a byte each; NULL: all */
+  const uint8_t *mask;              /* which of the operator's weights stay, one byte for each; NULL: all */
   bppsa_jacobian_operands operands; /* of one sample, in host memory */
-  bool filled;                      /* the values are those at the operands; otherwise all are 1 */
-  bool compact;                     /* entries whose value is 0 are left out */
+  bool filled;                      /* compute the values at the operands; otherwise all values are 1 */
+  bool compact;                     /* leave out entries whose value is 0 */
   int64_t memory;                   /* bytes available: the matrix may take three quarters of them */
 } bppsa_jacobian_request;
 
@@ -24,7 +24,7 @@ typedef struct {
   const bppsa_csr *csr; /* the generator's pattern, or `compact` */
   bppsa_csr compact;
   void *values;          /* size csr->nnz */
-  double plan_s, fill_s; /* seconds that pattern and values took; on a GPU without the transfers */
+  double plan_s, fill_s; /* seconds for pattern and values; on a GPU without the transfers */
 } bppsa_jacobian_matrix;
 
 /* Makes pattern and values; the values are computed on the device. ERR_ARGUMENT: more bytes than there is memory for; ERR_* of

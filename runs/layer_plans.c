@@ -8,7 +8,7 @@
 #include "scan/work.h"
 #include "train/objective.h"
 
-/* Of the GPU that a plan without one is made for: an H100's or an H200's. */
+/* A plan for a GPU that is not there assumes the multiprocessors of an H100 or H200. */
 enum { PLANNED_MULTIPROCESSORS = 132 };
 
 bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
@@ -79,7 +79,7 @@ static double predicted_seconds(const bppsa_layer_plans *plans) {
   return (plans->config.bidirectional ? 2 : 1) * seconds;
 }
 
-/* How the ranks share what the top layer's plan computes at once. */
+/* Says how the ranks share the work that the top layer's plan does at once. */
 static bppsa_rank_plan rank_plan(const bppsa_layer_plans *plans) {
   const bppsa_gradient_method method = bppsa_scan_plan_method(plans->plans[plans->config.layers - 1]);
   return (bppsa_rank_plan){.config = plans->config, .algorithm = method.scan.algorithm, .split = plans->split};
@@ -123,7 +123,7 @@ json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
 
 /* ---- for people ---- */
 
-/* The forward pass of every layer. */
+/* Describes the forward pass, which is the same for every layer. */
 static void add_forward(const bppsa_layer_plans *plans, bppsa_text *text) {
   const bppsa_forward_plan *p = &plans->forward;
   const int64_t steps = plans->config.seq_len, longest = (steps + p->chunks - 1) / p->chunks;
@@ -180,8 +180,7 @@ static void add_layer(const bppsa_recurrent_config *config, const bppsa_scan_pla
                  bppsa_text_si((double)t->workspace_bytes, "B", bytes, sizeof bytes), config->batch);
 }
 
-/* Compares the top layer's plan with BP, which does n - 1 mat-vecs one after the other: its FLOPs, and its shorter critical path.
- * */
+/* Compares the top layer's plan with BP, which does n - 1 mat-vecs one after the other: its FLOPs and its shorter critical path. */
 static void add_sentence(const bppsa_layer_plans *plans, bppsa_text *text) {
   const bppsa_scan_plan *plan = plans->plans[plans->config.layers - 1];
   const int64_t jacobians = bppsa_scan_plan_config(plan)->jacobians, chain = jacobians > 1 ? jacobians - 1 : 0;

@@ -14,16 +14,16 @@ typedef struct {
   bppsa_rank_split split;        /* how ranks share the work; zero: there are none */
 } bppsa_layer_plans;
 
-/* Makes the plans, the same in both directions, for a kind of device, which this machine need not have. The cost model resolves
- * `auto`. split: NULL or zero without ranks. ERR_UNSUPPORTED: ranks share the time of two directions; ERR_* of
+/* Makes the plans for a kind of device, which this machine need not have; both directions have the same plans. The cost model
+ * resolves `auto`. split: NULL or zero without ranks. ERR_UNSUPPORTED: ranks share the time of two directions; ERR_* of
  * bppsa_scan_plan_create. */
 bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
                                     bppsa_device_kind device, const bppsa_rank_split *split, bppsa_layer_plans *plans);
 void bppsa_layer_plans_free(bppsa_layer_plans *plans); /* a zeroed one is legal */
 
-/* The top layer in full, the others as totals; NULL when out of memory. */
+/* Describes the top layer in full and gives totals for the others; NULL when out of memory. */
 json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans);
-/* The same for people, the layers in the order in which they run, the top one first. */
+/* Writes the same for people: the layers in the order in which backward passes run, the top one first. */
 void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text);
 
 #endif

@@ -21,14 +21,14 @@ struct bppsa_outputs {
   const bppsa_network *network;
   const bppsa_device *device; /* the device that holds the model's memory; NULL: the host */
   bppsa_model *model;
-  int64_t count; /* arrays */
+  int64_t count; /* how many arrays */
   array arrays[];
 };
 
 /* ---- what is written ---- */
 
-/* Lists the arrays: logits [N,C] or [N,T,C]; predictions [N] or [N,T], which for real targets are the logits; states [N,T,H] or
- * [N,C,H,W]. */
+/* Lists the arrays: logits [N,C] or [N,T,C]; predictions [N] or [N,T], or for real targets a copy of the logits; states [N,T,H]
+ * or [N,C,H,W]. */
 static void describe(const bppsa_network_config *c, const bppsa_dataset *dataset, int64_t samples, bppsa_outputs *out) {
   const bool every = dataset->labels_per_step;
   const int64_t steps = c->steps.seq_len, classes = out->model->classes;
@@ -98,8 +98,8 @@ static bppsa_status reorder(bppsa_buffer *buffer, int64_t steps, int64_t batch, 
   return BPPSA_OK;
 }
 
-/* Writes a view of the model's to an array, in host memory and samples first. The view is [b, ..], or [T, b, width] of a
- * network with steps. */
+/* Writes a view of the model to an array, in host memory and samples first. The view is [b, ..]; a network with steps has [T, b,
+ * width]. */
 static bppsa_status fetch(const bppsa_outputs *out, const bppsa_view *view, bppsa_buffer *copy) {
   bppsa_buffer made = {0};
   BPPSA_TRY(bppsa_buffer_fetch(out->device, view, &made));
@@ -115,8 +115,7 @@ static bppsa_status fetch(const bppsa_outputs *out, const bppsa_view *view, bpps
   return BPPSA_OK;
 }
 
-/* Writes the class of the largest logit of every row, and the first one where several are equal. For real targets it writes the
- * outputs. */
+/* Writes the class of the largest logit of every row, the first of several equal ones. For real targets it writes the outputs. */
 static bppsa_status add_predictions(const bppsa_outputs *out, const bppsa_view *logits) {
   if (out->arrays[PREDICTIONS].dtype != BPPSA_I64) {
     return bppsa_npz_writer_write(out->file, PREDICTIONS, logits->data, bppsa_view_bytes(logits));

@@ -7,7 +7,7 @@
 
 typedef struct bppsa_outputs bppsa_outputs;
 
-/* Begins the archive of `count` samples at `path`; with `states` the states of every layer go into it too. The arguments must
+/* Begins the archive of `count` samples at `path`; with `states` it includes the states of every layer. The arguments must
  * outlive the archive. ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_outputs_open(const char *path, bool states, const bppsa_network *network, const bppsa_network_config *config,
                                 const bppsa_dataset *dataset, const bppsa_device *device, bppsa_model *model, int64_t count,

@@ -14,13 +14,13 @@ enum { LEFT = 128, RIGHT = 24, TOP = 104, BOTTOM = 22, LEVEL_HEIGHT = 52, MAX_LE
 
 typedef struct {
   const bppsa_plan_picture *picture;
-  const bppsa_scan_plan *plan; /* the picture's */
+  const bppsa_scan_plan *plan; /* the plan of the picture */
   bppsa_canvas canvas;
   int64_t n, levels;
   double column, half;         /* width of a column, half the size of a node */
   double link;                 /* descent from one link of a chain to the next */
-  double level_y[MAX_LEVELS];  /* of each level's first products */
-  double *matrix_y, *vector_y; /* of each column: the height of its latest product, and of its gradient; at first the top row */
+  double level_y[MAX_LEVELS];  /* height of each level's first products */
+  double *matrix_y, *vector_y; /* for each column: height of its latest product and its gradient; at first the top row */
 } drawing;
 
 static double x_of(const drawing *d, int64_t column) {
@@ -29,7 +29,7 @@ static double x_of(const drawing *d, int64_t column) {
 
 /* ---- names ---- */
 
-/* a[first:last] by the names of its operators: element i is the transposed Jacobian of operator n - i + 1. */
+/* Writes a[first:last] by the names of its operators: element i is the transposed Jacobian of operator n - i + 1. */
 static void range_name(const char *const *names, int64_t n, int64_t first, int64_t last, char *text) {
   size_t used = 0;
   text[0] = '\0';
@@ -123,7 +123,7 @@ static void draw_legend(drawing *d) {
   }
 }
 
-/* Draws the names of the levels. A level without records only copies, or does nothing. */
+/* Draws the names of the levels. A level without records does nothing but copy. */
 static void draw_levels(drawing *d) {
   static const char *const titles[] = {"up-sweep", "middle", "down-sweep", "input"};
   const bool chain = bppsa_scan_plan_is_chain(d->plan);
@@ -143,7 +143,7 @@ static void draw_levels(drawing *d) {
   }
 }
 
-/* Draws an element's square, or the circle of the seed. A network's operators have a tooltip with their name. */
+/* Draws an element's square, or the circle of the seed. If operators have names, a tooltip shows the element's. */
 static void draw_leaf(drawing *d, int64_t i) {
   bppsa_canvas *c = &d->canvas;
   const char *const *names = d->picture->names;
@@ -243,12 +243,12 @@ static void draw_result(drawing *d, const bppsa_scan_step *step, double y) {
   bppsa_canvas_close(&d->canvas);
 }
 
-/* Draws all products in execution order: first their lines, in a second call the nodes on top of them. */
+/* Draws all products in execution order: the first call draws their lines, the second the nodes on top of them. */
 static void draw_steps(drawing *d, void (*draw_one)(drawing *d, const bppsa_scan_step *step, double y)) {
   bppsa_scan_iterator iterator = {0};
   bppsa_scan_step step;
   const bppsa_scan_level *record = NULL;
-  int64_t position = 0; /* position within the record: links of a chain follow each other */
+  int64_t position = 0; /* position within the record; the links of a chain are neighbours */
   for (int64_t i = 0; bppsa_scan_plan_next(d->plan, &iterator, &step); ++i) {
     step = d->picture->steps != NULL ? d->picture->steps[i] : step;
     position = step.level == record ? position + 1 : 0;

@@ -6,7 +6,7 @@
 #include "core/base/alloc.h"
 #include "core/files/directory.h"
 
-enum { DEPTH = 2 }; /* DIR/CLASS/NAME.wav */
+enum { DEPTH = 2 }; /* levels of directories: DIR/CLASS/NAME.wav */
 
 static bool add_input(json_t *inputs, const char *option, const char *path) {
   int64_t bytes = 0, files = 0;
@@ -20,7 +20,7 @@ static bool add_input(json_t *inputs, const char *option, const char *path) {
   return object != NULL && json_array_append_new(inputs, object) == 0;
 }
 
-/* Adds the files of npy:X,Y, or the directory of KIND:DIR; a data set that the program makes has neither. */
+/* Adds the files of npy:X,Y, or the directory of KIND:DIR. Data that the program makes have neither. */
 static bool add_data(json_t *inputs, const char *spec) {
   const char *colon = strchr(spec, ':');
   if (colon == NULL) {

@@ -9,12 +9,12 @@ typedef struct {
   const char *option, *path;
 } bppsa_provenance_input;
 
-/* All is borrowed. */
+/* All pointers are borrowed. */
 typedef struct {
-  int argc; /* words of the command line, beginning with the program's name */
+  int argc; /* words of the command line, the first is the program's name */
   char *const *argv;
   const char *data; /* the data set's text (train/data/dataset.h); NULL: none */
-  int count;        /* of the other inputs */
+  int count;        /* how many other inputs follow */
   const bppsa_provenance_input *inputs;
 } bppsa_provenance;
 

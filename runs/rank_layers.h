@@ -15,21 +15,21 @@ typedef struct {
   int64_t grid[2]; /* spatial: tiles along height and width */
 } bppsa_rank_layers;
 
-/* The word of that number, NULL behind the last one. */
+/* Returns word `index`, or NULL after the last one. */
 const char *bppsa_rank_layers_word(int32_t index);
-/* Sets split, groups and config.strategy where --split is one of the words; otherwise split is NULL. */
+/* Sets split, groups and config.strategy if --split is one of the words; otherwise sets split to NULL. */
 void bppsa_rank_layers_find(const char *split, bppsa_rank_layers *layers);
 
-/* Completes what is asked for, with config.group and config.reduction set, for `ranks` ranks: groups have the largest number of
- * ranks that divides all of them and is no larger than its square root, if config.group is 0. config->batch, of all ranks, becomes
- * what a group takes at once, and the method BP. ERR_ARGUMENT names the option: what such ranks cannot do, a group that does not
- * divide the ranks, more ranks than the network has tiles, filters or channels. ERR_UNSUPPORTED: a GPU. ERR_MEMORY. */
+/* Completes the settings for `ranks` ranks, once config.group and config.reduction are set. config.group 0 becomes the largest
+ * number that divides `ranks` and is no larger than its square root. config->batch, which counts the samples of all ranks,
+ * becomes the samples that a group takes at once; the method becomes BP. ERR_ARGUMENT names the option: such ranks cannot do it,
+ * the group does not divide the ranks, or they are more than tiles, filters or channels. ERR_UNSUPPORTED: a GPU. ERR_MEMORY. */
 bppsa_status bppsa_rank_layers_make(bppsa_rank_layers *layers, const bppsa_network *network, const bppsa_train_config *train,
                                     const bppsa_device *device, int64_t ranks, bppsa_network_config *config);
 
-/* "data+spatial, 2 groups of 2 ranks, tiles 2 x 1". */
+/* Writes "data+spatial, 2 groups of 2 ranks, tiles 2 x 1". */
 void bppsa_rank_layers_text(const bppsa_rank_layers *layers, int64_t ranks, bppsa_text *text);
-/* Members of an object: split, group, grid (null: none), and, once steps were taken, phases: seconds a step of this rank. */
+/* Adds members to an object: split, group, grid (null: none) and, once steps were taken, phases: this rank's seconds per step. */
 bool bppsa_rank_layers_put(json_t *object, const bppsa_rank_layers *layers, const bppsa_layer_train *train, int64_t steps);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "distributed/time/split_time.h"
 
-enum { TIME_TAG = 512 }; /* of messages along time; those of data parallelism begin at 1024 */
+enum { TIME_TAG = 512 }; /* for messages along time; those of data parallelism begin at 1024 */
 
 bool bppsa_rank_network_cut(const bppsa_rank_network *ranks) {
   return ranks->comm != NULL && ranks->split.time > 1;
@@ -135,7 +135,7 @@ void bppsa_rank_network_free(bppsa_rank_network *ranks) {
   bppsa_comm_destroy(ranks->time);
   bppsa_comm_destroy(ranks->gpus);
   if (ranks->comm != NULL) {
-    bppsa_comm_set_device(ranks->comm, NULL); /* it may be destroyed from here on */
+    bppsa_comm_set_device(ranks->comm, NULL); /* the device's memory may be destroyed from here on */
   }
   *ranks = (bppsa_rank_network){0};
 }

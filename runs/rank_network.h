@@ -9,50 +9,50 @@
 /* The caller sets the first five members. */
 typedef struct {
   bppsa_comm *comm;       /* of all ranks, borrowed; NULL: the network has no ranks */
-  bppsa_rank_split split; /* along time and among the samples */
-  int64_t micro_batches;  /* along time */
+  bppsa_rank_split split; /* how ranks share time and samples */
+  int64_t micro_batches;  /* pieces of a batch that pass along time one after the other */
   bppsa_data_parallel_config parallel;
   bool nccl;        /* arrays on GPUs travel over NCCL */
-  bppsa_comm *gpus; /* of all ranks, over NCCL; NULL without it */
-  /* NULL unless the network is cut along time: the ranks that have the other steps of this rank's samples, and the ranks that have
-   * this rank's steps of the other samples */
+  bppsa_comm *gpus; /* the same ranks over NCCL; NULL without it */
+  /* NULL unless the network is cut along time. time: the ranks that have the other steps of this rank's samples. batch: the ranks
+   * that have the same steps of other samples. */
   bppsa_comm *time, *batch;
 } bppsa_rank_network;
 
 /* Is the network cut along time? */
 bool bppsa_rank_network_cut(const bppsa_rank_network *ranks);
-/* Samples that a rank's model takes at once: a block, or along time its share of the batch. */
+/* Counts the samples that this rank's model takes at once: a block, or along time this rank's share of the batch. */
 int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks);
-/* The device of this rank, where the user asks for `name`: "cuda" is cuda:K, with K the rank's number on its machine, and the GPUs
- * are dealt out again from the first one on where there are fewer than ranks. Other names stay. Returns name or text. */
+/* Returns the device of this rank if the user asks for `name`. "cuda" becomes cuda:K, where K is the rank's number on its
+ * machine; with fewer GPUs than ranks, K starts again from 0. Other names stay. Returns name or text. */
 const char *bppsa_rank_device(const bppsa_comm *comm, const char *name, char *text, size_t size);
 #define BPPSA_RANK_DEVICE 24
 
-/* The forward pass of this rank's model, which the user asks for by config->steps.forward. Where ranks share the samples, each
- * would pause by itself: then AUTO becomes the sequential pass. samples: of a batch; a model that takes all of them at
- * once (config->batch) is planned for that many, as on one device. ERR_ARGUMENT: SPECULATIVE where ranks share the samples. */
+/* Resolves config->steps.forward, the forward pass that the user asks for, for this rank's model. Where ranks share the samples,
+ * each would pause by itself, so AUTO becomes the sequential pass. samples: the size of a batch; a model that takes a whole batch
+ * at once (config->batch) is planned for that many, as on one device. ERR_ARGUMENT: SPECULATIVE where ranks share the samples. */
 bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t samples, bppsa_network_config *config);
 
-/* ERR_ARGUMENT: more ranks share samples than there are; `what` has them, as "a batch". */
+/* Fails with ERR_ARGUMENT if more ranks share samples than there are samples; `what` names their source, as in "a batch". */
 bppsa_status bppsa_rank_network_check(const bppsa_rank_split *split, int64_t samples, const char *what);
-/* Checks micro_batches, of ranks along time, which are given or not, of at most `most` samples. trains: the command runs schedules
- * too. ERR_ARGUMENT. */
+/* Checks micro_batches, given by an option or not, for ranks along time and at most `most` samples. trains: the command runs
+ * schedules too. ERR_ARGUMENT. */
 bppsa_status bppsa_rank_network_check_micro_batches(const bppsa_rank_network *ranks, bool given, bool trains, int64_t most);
 
-/* The ranks that share a batch. */
+/* Returns the ranks that share a batch. */
 bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks);
 
-/* Makes this rank's model; collective along time and over NCCL. On a GPU the ranks' arrays are then those of the device, until
- * bppsa_rank_network_free. config.batch: bppsa_rank_network_samples. Without ranks the same as
- * bppsa_network_create. ERR_* of that function, of bppsa_split_time_create and bppsa_comm_create_nccl. */
+/* Makes this rank's model; collective along time and over NCCL. On a GPU the ranks then exchange arrays on the device, until
+ * bppsa_rank_network_free. config.batch: what bppsa_rank_network_samples returns. Without ranks the same as bppsa_network_create.
+ * ERR_* of that function, of bppsa_split_time_create and bppsa_comm_create_nccl. */
 bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa_network_config *config,
                                        const bppsa_device *device, bppsa_rank_network *ranks, bppsa_model **model);
 /* Gives the model its initial weights, the same on every rank. ERR_MEMORY. */
 bppsa_status bppsa_rank_network_init(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
                                      const bppsa_rank_network *ranks, bppsa_init init, uint64_t seed, bppsa_model *model);
-/* The method by which the model computes its gradients, with `auto` resolved. */
+/* Returns the method by which the model computes its gradients, with `auto` resolved. */
 bppsa_gradient_method bppsa_rank_network_method(const bppsa_network *network, const bppsa_network_config *config,
                                                 const bppsa_rank_network *ranks, const bppsa_model *model);
-void bppsa_rank_network_free(bppsa_rank_network *ranks); /* behind the model; a zeroed one is legal */
+void bppsa_rank_network_free(bppsa_rank_network *ranks); /* call it after the model is destroyed; a zeroed one is legal */
 
 #endif

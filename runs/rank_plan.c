@@ -7,14 +7,14 @@
 #include "distributed/time/scan_messages.h"
 #include "distributed/time/scan_ranks.h"
 
-enum { ROWS = 64 }; /* ranks and messages that are shown */
+enum { ROWS = 64 }; /* most ranks and messages that are shown */
 
 /* A rank's share of a batch: samples first_sample .. + samples - 1, steps first_step + 1 .. + steps. */
 typedef struct {
   int64_t first_sample, samples, first_step, steps;
 } rank_share;
 
-/* Messages of a layer's backward scan over the ranks along time, of all groups of ranks together (docs/ranks.md). */
+/* Counts the messages of a layer's backward scan along time, for all groups of ranks together (docs/ranks.md). */
 typedef struct {
   int64_t messages, rounds, bytes;
 } rank_traffic;
@@ -33,12 +33,12 @@ static rank_share share_of(const bppsa_rank_plan *plan, int64_t rank) {
   return share;
 }
 
-/* Those that hold steps. */
+/* Counts the ranks that hold steps. */
 static int64_t ranks_along_time(const bppsa_rank_plan *plan) {
   return plan->split.time < plan->config.seq_len ? plan->split.time : plan->config.seq_len;
 }
 
-/* ceil(log2(n / d)), and 0 below d */
+/* Returns ceil(log2(n / d)), and 0 where n < d. */
 static int64_t log2_up(int64_t n, int64_t d) {
   int64_t levels = 0;
   while ((d << levels) < n) {
@@ -64,7 +64,7 @@ static rank_traffic traffic_of(const bppsa_rank_plan *plan) {
 
 /* ---- the messages one by one ---- */
 
-/* The messages of the first group of ranks, which the caller frees with bppsa_free; NULL: out of memory. */
+/* Lists the messages of the first group of ranks, which the caller frees with bppsa_free; NULL: out of memory. */
 static bppsa_scan_message *list_messages(const bppsa_rank_plan *plan, int64_t *count) {
   const int64_t ranks = ranks_along_time(plan);
   bppsa_scan_message *messages = bppsa_calloc(2 * ranks, sizeof *messages);
@@ -75,7 +75,7 @@ static bppsa_scan_message *list_messages(const bppsa_rank_plan *plan, int64_t *c
   return messages;
 }
 
-/* What a message carries: the gradient of the state behind step *last, or (true) the product of steps *first .. *last. */
+/* What does a message carry? The product of steps *first .. *last (true), or the gradient of the state after step *last. */
 static bool is_product(const bppsa_rank_plan *plan, const bppsa_scan_message *m, int64_t *first, int64_t *last) {
   const rank_share begin = share_of(plan, m->first), end = share_of(plan, m->count > 0 ? m->first + m->count - 1 : m->first);
   *last = begin.first_step + begin.steps;

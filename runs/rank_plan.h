@@ -8,15 +8,15 @@
 #include "recurrent/recurrent.h"
 
 typedef struct {
-  bppsa_recurrent_config config; /* of the whole network; its batch is that of all ranks */
+  bppsa_recurrent_config config; /* the whole network; its batch is shared by all ranks */
   bppsa_scan_algorithm algorithm;
   bppsa_rank_split split;
 } bppsa_rank_plan;
 
-/* Every rank's share, the messages of a layer's scan over the ranks along time in numbers (docs/ranks.md), and one by one, in
- * rounds, those of the first group of ranks, to which the others are alike. NULL when out of memory. */
+/* Makes the document: every rank's share; the numbers of messages in a layer's scan over the ranks along time (docs/ranks.md);
+ * and the messages of the first group of ranks one by one, in rounds; other groups have the same. NULL when out of memory. */
 json_t *bppsa_rank_plan_json(const bppsa_rank_plan *plan);
-/* The same for people; long lists are cut. */
+/* Writes the same for people; long lists are cut. */
 void bppsa_rank_plan_text(const bppsa_rank_plan *plan, bppsa_text *text);
 
 #endif

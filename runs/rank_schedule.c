@@ -21,7 +21,7 @@ bool bppsa_rank_schedule_is_file(const char *split) {
   return length > end && strcmp(split + length - end, suffix) == 0;
 }
 
-/* Is it a word of bppsa_rank_split_parse, which checks the rest, or of bppsa_rank_layers_find? */
+/* Is it a word of bppsa_rank_split_parse, which checks the rest itself, or of bppsa_rank_layers_find? */
 static bool is_split(const char *split) {
   bppsa_rank_layers layers;
   bppsa_rank_layers_find(split, &layers);
@@ -56,7 +56,7 @@ bppsa_status bppsa_rank_schedule_find(const char *split, bool *schedule) {
 
 /* ---- what a schedule cannot do ---- */
 
-/* How the user asks for the schedule. */
+/* Writes how the user asked for the schedule. */
 static const char *asked(const bppsa_rank_schedule *s, char *text, size_t size) {
   snprintf(text, size, s->one_device ? "--ranks 1 --micro-batches" : "--split %s", s->split);
   return text;
@@ -121,14 +121,14 @@ static bool ends_early(const bppsa_train_config *train, int64_t epoch_samples) {
   return train->iterations > 0 && train->iterations <= epoch_samples / train->batch;
 }
 
-/* Steps that can follow each other without a look at the weights: a number that divides those of an epoch, those of a run by
+/* Counts the steps between two readers of the weights: the largest number that divides the steps of an epoch, those of a run by
  * iterations, and those between checkpoints. Every number divides 0. */
 static int64_t steps_between(const bppsa_train_config *train, int64_t epoch_samples) {
   const int64_t epoch = ends_early(train, epoch_samples) ? 0 : epoch_samples / train->batch;
   return divisor_of_both(divisor_of_both(epoch, train->iterations), bppsa_train_checkpoint_steps(train));
 }
 
-/* The largest divisor of `count` that is at most `most`. */
+/* Returns the largest divisor of `count` that is at most `most`. */
 static int64_t largest_divisor(int64_t count, int64_t most) {
   int64_t divisor = count < most ? count : most;
   while (divisor > 1 && count % divisor != 0) {
@@ -147,7 +147,7 @@ bppsa_status bppsa_rank_schedule_stages(int64_t ranks, bppsa_schedule_config *c)
   return BPPSA_OK;
 }
 
-/* Fills in what the ranks and the run decide. */
+/* Fills in the settings that follow from the ranks and the run. */
 static bppsa_status complete(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme, const bppsa_train_config *train,
                              int64_t epoch_samples, int64_t ranks, bppsa_schedule_config *c) {
   c->window = BPPSA_WINDOW_ITERATION;
@@ -163,8 +163,8 @@ static bppsa_status complete(const bppsa_rank_schedule *s, const bppsa_schedule_
   return BPPSA_OK;
 }
 
-/* The stages' first layers: as given, or such that the most expensive stage is as cheap as can be, by the costs if they are by
- * layer, otherwise by FLOPs. *cut: owned by the caller. */
+/* Sets *cut to the stages' first layers (owned by the caller): those that are given, or those for which the most expensive stage
+ * is cheapest, by costs of layers if there are any, otherwise by FLOPs. */
 static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedule_scheme *scheme,
                                const bppsa_schedule_config *by_flops, bppsa_schedule_config *c, int64_t **cut) {
   if (s->cut != NULL) {
@@ -177,8 +177,8 @@ static bppsa_status cut_stages(const bppsa_rank_schedule *s, const bppsa_schedul
   return BPPSA_OK;
 }
 
-/* Refuses costs whose bytes of a layer differ from this run's: the network or its type is another. Costs by stages, and files
- * without such bytes, are believed. */
+/* Refuses costs whose bytes of a layer differ from this run's, because they are those of another network or type. Costs of
+ * stages, and files without such bytes, cannot be checked. */
 static bppsa_status check_bytes(const bppsa_rank_schedule *s, const bppsa_schedule_config *c) {
   static const int32_t counted[] = {BPPSA_COST_MESSAGE, BPPSA_COST_GRADIENT};
   for (size_t i = 0; i < sizeof counted / sizeof *counted; ++i) {
@@ -211,7 +211,7 @@ static bppsa_status take_costs(const bppsa_rank_schedule *s, bppsa_schedule_conf
   return c->samples > 0 ? check_bytes(s, c) : BPPSA_OK; /* check_costs refuses files without samples */
 }
 
-/* Takes the layers' FLOPs as costs: forward pass, input gradient and weight gradient take as long. parts: [2][L] */
+/* Takes FLOPs as costs: forward pass, input gradient and weight gradient of a layer cost the same. parts: [2][L] */
 static void take_flops(const bppsa_rank_schedule *s, bppsa_schedule_config *c, double *parts) {
   const int64_t layers = s->chain->layers;
   for (int64_t l = 0; l < layers; ++l) {
@@ -276,7 +276,7 @@ static bppsa_status make_list(bppsa_rank_schedule *s, const bppsa_train_config *
   }
   const bppsa_status status = make_from_scheme(s, train, epoch_samples, ranks, flops);
   bppsa_free(flops);
-  /* messages of the schedule itself begin with "layers: .."; these layers come from --split and the options beside it */
+  /* messages of the schedule itself begin with "layers: .."; here --split and the options beside it choose the layers */
   char text[ASKED];
   return status == BPPSA_ERR_ARGUMENT && strncmp(bppsa_last_error(), "--", 2) != 0
              ? bppsa_fail_prefix(status, "%s", asked(s, text, sizeof text))
@@ -328,8 +328,8 @@ static bppsa_status check_batches(bppsa_rank_schedule *s, const bppsa_train_conf
   return check_costs(s);
 }
 
-/* Makes the chain again, for the size that is known now: only the batch it takes differs. A network above its memory limit is
- * refused before its chain is made, which is no larger. */
+/* Makes the chain again for the size that is now known: only the batch it takes differs. The model's memory limit is checked
+ * first; the chain is no larger. */
 static bppsa_status make_chain(bppsa_rank_schedule *s, const bppsa_network *network, const bppsa_network_config *config,
                                const bppsa_device *device) {
   bppsa_chain *made = NULL;
@@ -371,7 +371,7 @@ bool bppsa_rank_schedule_synchronous(const bppsa_rank_schedule *s) {
   return s->list->scheme->weights == BPPSA_WEIGHTS_SYNCHRONOUS;
 }
 
-/* A checksum of what every worker does in which order, and of the weights that it sees. */
+/* Computes a checksum over what every worker does in which order, and which weights it sees. */
 static uLong checksum(const bppsa_schedule *list) {
   uLong sum = crc32_z(0, NULL, 0);
   for (int64_t id = 0; id < list->count; ++id) {
@@ -383,8 +383,8 @@ static uLong checksum(const bppsa_schedule *list) {
   return sum;
 }
 
-/* What makes the list of an asynchronous scheme, as options. The list's checksum comes first: the rest may be cut off,
- * and then ends with "...". */
+/* Writes what makes an asynchronous scheme's list, as options. The list's checksum comes first, because the rest may be cut off;
+ * it then ends with "...". */
 static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
   static const char *const splits[] = {"", " --split-backward wi", " --split-backward iw"};
   static const char *const syncs[] = {" --sync post", " --sync eager", ""};
@@ -405,7 +405,7 @@ static void add_options(const bppsa_rank_schedule *s, bppsa_line *line) {
 
 const char *bppsa_rank_schedule_reduction(const bppsa_rank_schedule *s, char *text, size_t size) {
   const int64_t parts = bppsa_pipeline_parts(s->list), micros = bppsa_pipeline_train_micros(s->list) * parts;
-  if (bppsa_rank_schedule_synchronous(s)) { /* halves are rounded as micro-batches of half the size */
+  if (bppsa_rank_schedule_synchronous(s)) { /* half a micro-batch is rounded like a micro-batch of half the size */
     snprintf(text, size, "a tree over %" PRId64 " micro-batches of %" PRId64 " samples", micros, s->samples / parts);
   } else {
     bppsa_line options = {.length = 0};

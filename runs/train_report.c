@@ -19,7 +19,7 @@ static bppsa_gradient_method method_of(const bppsa_train_run *run) {
   return bppsa_rank_network_method(&run->network, &run->config, &run->on, run->model);
 }
 
-/* Returns the network as it is shown: with the batch that the ranks share. */
+/* Returns the network as reports show it: with the batch of all ranks together. */
 static bppsa_network_config shown_config(const bppsa_train_run *run) {
   bppsa_network_config config = run->config;
   config.batch = run->train.batch;
@@ -75,7 +75,7 @@ json_t *bppsa_train_row_json(const bppsa_train_record *record) {
 
 enum { SHARE_TEXT = 16 };
 
-/* Writes four digits of an accuracy, or "-" where targets have none. Returns text. */
+/* Writes four digits of an accuracy, or "-" if targets are real numbers. Returns text. */
 static const char *share_text(double share, char text[SHARE_TEXT]) {
   bppsa_print(text, SHARE_TEXT, isnan(share) ? "-" : "%.4f", share);
   return text;
@@ -124,7 +124,7 @@ static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
   }
 }
 
-/* The plan of forward passes in parallel; nothing where they are sequential. */
+/* Writes the plan of parallel forward passes; nothing if they are sequential. */
 static void add_forward(const bppsa_train_run *run, bppsa_text *text) {
   const bppsa_forward_plan *plan = bppsa_forward_plan_of(run->model);
   char words[BPPSA_FORWARD_TEXT];
@@ -165,13 +165,13 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
   }
 }
 
-/* Returns the part that one step has in a sum over this call's steps. */
+/* Divides a sum over this call's steps by their number. */
 static double per_step(const bppsa_train_result *r) {
   return r->steps > r->resumed ? 1 / (double)(r->steps - r->resumed) : 0.0;
 }
 
-/* Loss and accuracy at the end of the run: the means of the last epoch, even if it is incomplete, or the last step's where the
- * run goes by iterations. */
+/* Returns loss and accuracy at the end of the run: the means of the last epoch, even an incomplete one; the last step's if the
+ * run counts iterations. */
 static bppsa_train_record final_record(const bppsa_train_run *run) {
   const bppsa_train_record *epoch = run->result.stopped ? &run->result.partial : &run->epoch;
   bppsa_train_record record = run->train.epochs > 0 ? *epoch : run->result.last;

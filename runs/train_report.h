@@ -7,19 +7,19 @@
 
 /* ---- for people ---- */
 
-/* Network, data, update, machine; then the titles of the rows' columns. */
+/* Writes network, data, update and machine, then the titles of the rows' columns. */
 void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start *start, bppsa_text *text);
-/* A row: a step of a run by iterations, otherwise an epoch of `steps` steps. */
+/* Writes a row: one step if the run counts iterations, otherwise an epoch of `steps` steps. */
 void bppsa_train_row_text(const bppsa_train_run *run, const bppsa_train_record *record, int64_t steps, bppsa_text *text);
-/* The results of the run: seconds a step, losses. */
+/* Writes the results of the run: seconds a step, losses. */
 void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text);
 
 /* ---- JSON ---- */
 
 json_t *bppsa_train_row_json(const bppsa_train_record *record); /* NULL when out of memory */
-/* "parameters" and "config", which describe the run. */
+/* Adds "parameters" and "config", which describe the run. */
 bool bppsa_train_run_put(json_t *object, const bppsa_train_run *run);
-/* "steps_done" to "final", the results. */
+/* Adds the results, "steps_done" to "final". */
 bool bppsa_train_result_put(json_t *object, const bppsa_train_run *run);
 
 #endif

@@ -84,7 +84,7 @@ static bppsa_status join_ranks(bppsa_train_run *run) {
   return BPPSA_OK;
 }
 
-/* Follows the weights of a run by iterations on one processor, from its first step on. */
+/* Follows the weights of a run that counts iterations on one processor, from its first step on. */
 static bppsa_status follow_weights(bppsa_train_run *run) {
   const char *beside = run->on.comm != NULL            ? "beside ranks"
                        : run->model->device != NULL    ? "beside --device cuda"
@@ -101,7 +101,7 @@ static bppsa_status follow_weights(bppsa_train_run *run) {
   return bppsa_staleness_create(run->model, run->ahead, &run->staleness);
 }
 
-/* Lets the loop drive the ranks through what notes their calls. */
+/* Makes the loop drive the ranks through the trace, which notes their calls. */
 static bppsa_status follow_ranks(bppsa_train_run *run) {
   if (run->trace_path == NULL) {
     return BPPSA_OK;
@@ -127,10 +127,10 @@ bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
 
 /* ---- checkpoints ---- */
 
-/* Where the gradients' method is left open, a resumed run takes the checkpoint's. */
+/* If the gradients' method is left open, a resumed run takes the checkpoint's. */
 static void take_gradients(bppsa_train_run *run, const char *kept_text) {
   bppsa_gradient_method kept;
-  /* Where a scan was asked for, a checkpoint of BP belongs to another run, and resuming says so. */
+  /* If a scan was asked for, a checkpoint of BP belongs to another run; resuming will say so. */
   const bool scan = run->config.method.backward == BPPSA_BACKWARD_SCAN;
   if (run->chosen == BPPSA_CHOSEN_BY_ESTIMATE && bppsa_gradient_method_parse(kept_text, &kept) == BPPSA_OK &&
       !bppsa_gradient_method_open(&kept) && (!scan || kept.backward == BPPSA_BACKWARD_SCAN)) {
@@ -160,8 +160,8 @@ static int64_t add_field(bppsa_train_fields *f, int64_t count, const char *key, 
   return count + 1;
 }
 
-/* Says where the initial weights come from: "orthogonal", or "from weights 89abcdef" with the CRC-32 of the model's names and
- * values, which two files have in common only if they hold the same weights. */
+/* Says where the initial weights come from: "orthogonal", or "from weights 89abcdef", the CRC-32 of the model's names and values,
+ * which differs if the weights differ. */
 static const char *initial_text(const bppsa_train_run *run, char text[BPPSA_TRAIN_FIELD]) {
   const bppsa_model *model = run->model;
   uLong sum = crc32_z(0, NULL, 0);
@@ -258,7 +258,7 @@ bppsa_status bppsa_train_run_save(const bppsa_train_run *run, const char *weight
 
 bppsa_status bppsa_train_run_rescue(const bppsa_train_run *run, bppsa_status status, const char *weights) {
   const bool whole = run->schedule.list == NULL && run->layers.split == NULL;
-  const bool kept = run->train.checkpoint != NULL; /* with the state to go on from */
+  const bool kept = run->train.checkpoint != NULL; /* a checkpoint has the state to go on from */
   return status == BPPSA_ERR_IO && weights != NULL && run->samples > 0 && whole && !kept
              ? bppsa_rescue(status, &(bppsa_result_file){weights, save_weights, run}, "the weights so far are in", "")
              : status;

@@ -22,7 +22,7 @@ typedef struct {
 
 typedef struct {
   bppsa_network network;
-  bppsa_network_config config; /* of this rank's model: config.batch is what it takes at once, train.batch what ranks share */
+  bppsa_network_config config; /* of this rank's model: config.batch is what it takes at once, train.batch what all ranks take */
   bppsa_chosen chosen;         /* where the choice of the method comes from */
   bppsa_train_config train;
   bppsa_train_fields fields;
@@ -34,56 +34,56 @@ typedef struct {
   bppsa_buffer order;    /* a given order of the samples */
   int64_t epoch_samples; /* samples that an epoch visits */
   bppsa_model *model;
-  bppsa_rank_network on;          /* its ranks */
-  bppsa_data_parallel *ranks;     /* with ranks that share batches, made with the model; NULL otherwise */
-  bppsa_rank_schedule schedule;   /* that the ranks execute; empty if they share batches or steps */
-  bppsa_pipeline_train *pipeline; /* with a schedule, made with the model; NULL otherwise */
-  bppsa_rank_layers layers;       /* the ranks share layers; empty otherwise */
-  bppsa_layer_train *layer_train; /* with these, made with the model; NULL otherwise */
+  bppsa_rank_network on;          /* the ranks that train it */
+  bppsa_data_parallel *ranks;     /* if ranks share batches: made with the model; otherwise NULL */
+  bppsa_rank_schedule schedule;   /* what the ranks execute; empty if they share batches or steps */
+  bppsa_pipeline_train *pipeline; /* if there is a schedule: made with the model; otherwise NULL */
+  bppsa_rank_layers layers;       /* how ranks share layers; empty if they do not */
+  bppsa_layer_train *layer_train; /* if ranks share layers: made with the model; otherwise NULL */
   char reduction[BPPSA_CHECKPOINT_VALUE];
-  int64_t ahead;              /* compare weights predicted 1 .. ahead updates ahead with the weights that come; 0: do not */
-  bppsa_staleness *staleness; /* then: made with the model; NULL otherwise */
-  const char *trace_path;     /* where a timeline of the ranks is to be written, borrowed; NULL: nowhere */
-  bppsa_train_trace *trace;   /* then: made with the model; NULL otherwise */
-  bppsa_text timeline;        /* rank 0: what is to be written there */
-  double plan_s;              /* seconds that creating the model took; for a sparse scan this is planning */
+  int64_t ahead;              /* how many updates ahead weights are predicted, and compared with those that come; 0: none */
+  bppsa_staleness *staleness; /* if ahead > 0: made with the model; otherwise NULL */
+  const char *trace_path;     /* file for a timeline of the ranks, borrowed; NULL: none */
+  bppsa_train_trace *trace;   /* if there is a trace_path: made with the model; otherwise NULL */
+  bppsa_text timeline;        /* on rank 0: the text for that file */
+  double plan_s;              /* seconds that creating the model took; sparse scans plan in them */
 
   bppsa_train_result result;
-  double seconds;           /* Σ of all steps, validation left out */
+  double seconds;           /* sum over all steps, without validation */
   int64_t samples;          /* trained on so far */
   bppsa_train_record epoch; /* the latest complete epoch */
 } bppsa_train_run;
 
 void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 
-/* Takes methods that a resumed run leaves open, of gradients and of forward passes, from its checkpoint, even where `auto` would
- * now choose others. ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
+/* Takes the methods of gradients and forward passes that a resumed run leaves open from its checkpoint, even where `auto` would
+ * now choose others. ERR_ARGUMENT, ERR_FORMAT: from reading the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
-/* Takes the memory of the samples' order off the configuration's limit, and lets the network count the optimiser's state; it does
- * not count it on ranks with parts of the layers, whose share is not known. ERR_ARGUMENT: the order alone exceeds the limit. */
+/* Subtracts the memory of the samples' order from the limit, and lets the network count the optimiser's state, except on ranks
+ * that hold parts of the layers, whose share is not known. ERR_ARGUMENT: the order alone exceeds the limit. */
 bppsa_status bppsa_train_run_reserve(bppsa_train_run *run);
-/* Makes the schedule that is asked for, and config that of a micro-batch. ERR_* of bppsa_rank_schedule_make. */
+/* Makes the schedule that is asked for; config.batch becomes a micro-batch. ERR_* of bppsa_rank_schedule_make. */
 bppsa_status bppsa_train_run_make_schedule(bppsa_train_run *run);
-/* The same for ranks that share layers. ERR_* of bppsa_rank_layers_make. */
+/* Does the same for ranks that share layers. ERR_* of bppsa_rank_layers_make. */
 bppsa_status bppsa_train_run_make_layers(bppsa_train_run *run);
 /* Creates the model and what joins it to the other ranks' models, and measures how long that takes. ERR_* of bppsa_network_create,
  * bppsa_data_parallel_create, bppsa_pipeline_train_create, bppsa_layer_train_create, bppsa_staleness_create and
  * bppsa_train_trace_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
-/* Fills run->train with what a resumed run must have in common with the first one, once the model has its initial weights. It
- * borrows from the run. */
+/* Fills run->train with the fields that a resumed run must have in common with this one, once the model has its initial weights.
+ * The fields borrow from the run. */
 void bppsa_train_run_set_fields(bppsa_train_run *run);
-/* Ends the timeline, if there is one; collective, once the steps are done. ERR_* of bppsa_train_trace_finish. */
+/* Ends the timeline, if there is one. Collective; call it after the last step. ERR_* of bppsa_train_trace_finish. */
 bppsa_status bppsa_train_run_end_trace(bppsa_train_run *run);
-/* Rank 0's files: at `weights` (NULL: nowhere) the weights, with the metadata that `eval` and `grad` need: model, nonlinearity,
- * loss; and the timeline. ERR_IO, ERR_MEMORY. */
+/* Saves rank 0's files: the timeline, and at `weights` (NULL: nowhere) the weights, with the metadata that `eval` and `grad`
+ * need: model, nonlinearity, loss. ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_train_run_save(const bppsa_train_run *run, const char *weights);
-/* Steps were taken, and then a file or standard output failed (status ERR_IO; other failures are returned as they are). The weights
- * so far, which were to go to `weights`, are rescued (core/files/rescue.h), if there is no checkpoint to go on from, and if rank 0
- * has all of them. Returns status. */
+/* Rescues the weights of a run whose file or standard output failed after some steps (status ERR_IO; other failures are returned
+ * as they are): saves what was to go to `weights` elsewhere (core/files/rescue.h), unless there is a checkpoint to go on from, or
+ * rank 0 does not hold all weights. Returns status. */
 bppsa_status bppsa_train_run_rescue(const bppsa_train_run *run, bppsa_status status, const char *weights);
-/* A run that a signal of that name ended counts as a failure, ERR_IO, whose message names the files that are kept; OK where none
- * did. weights: the path that they were saved to, or NULL. */
+/* Returns ERR_IO for a run that the signal of that name ended; the message names the files that are kept. Returns OK if no signal
+ * did. weights: the path that the weights were saved to, or NULL. */
 bppsa_status bppsa_train_run_stopped(const bppsa_train_run *run, const char *weights, const char *name);
 
 #endif

@@ -5,8 +5,8 @@
 #include "runs/train_report.h"
 
 enum {
-  ROW_LIMIT = 10000, /* longer runs by iterations have no rows in their JSON document; the log has them */
-  LINES = 10         /* printed lines of a run by iterations */
+  ROW_LIMIT = 10000, /* a longer run by iterations has no rows in its JSON document; the log has them */
+  LINES = 10         /* rows that are printed for a run by iterations */
 };
 
 static bppsa_status no_room(void) {
@@ -94,7 +94,7 @@ bppsa_train_callbacks bppsa_train_show_callbacks(bppsa_train_show *show) {
 
 /* ---- at the end ---- */
 
-/* Adds what describes the run: the document's first members, and the log's first line. */
+/* Adds the members that describe the run, which begin the document and the log. */
 static bool put_run(json_t *object, const bppsa_train_show *show) {
   return bppsa_json_put_text(object, "model", show->run->network.kind->name) && bppsa_provenance_put(object, &show->provenance) &&
          bppsa_train_run_put(object, show->run);

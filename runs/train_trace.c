@@ -12,19 +12,19 @@ enum { MOST_OPERATIONS = 100000, MOST_SPANS = 20000 };
 
 struct bppsa_train_trace {
   bppsa_comm *comm;
-  const bppsa_train_ranks *inner; /* the ranks */
+  const bppsa_train_ranks *inner; /* the ranks themselves */
   const bppsa_schedule *list;
   const bppsa_pipeline *executor;
   bppsa_train_ranks ranks; /* what the loop drives */
-  double origin;           /* of the trace's times on this rank's clock */
+  double origin;           /* zero of the trace's times on this rank's clock */
   bool full;
-  bppsa_timed_span *spans; /* of this rank; every rank makes the same calls. Size span_count */
+  bppsa_timed_span *spans; /* this rank's calls, the same on every rank; size span_count */
   int64_t span_count, span_room;
-  double since;  /* the loop has the gradients, and has not called again; NaN: it has */
-  int64_t steps; /* that the trace has */
-  double *times; /* of operations, [runs][start or end][count of the list] */
+  double since;  /* when the loop got the gradients; NaN: it has called again since */
+  int64_t steps; /* steps in the trace */
+  double *times; /* times of operations, [runs][start or end][count of the list] */
   int64_t runs, run_room;
-  double began; /* the latest run that the trace has */
+  double began; /* when the latest run in the trace began */
 };
 
 static double now(const bppsa_train_trace *t) {
@@ -42,17 +42,17 @@ static bppsa_status add_span(bppsa_train_trace *t, const char *name, double star
   return BPPSA_OK;
 }
 
-/* The loop calls again: it has updated the weights, unless the ranks do that themselves. */
+/* The loop calls again: since it got the gradients it has updated the weights, unless the ranks did that themselves. */
 static bppsa_status end_update(bppsa_train_trace *t) {
   const double since = t->since;
   t->since = (double)NAN;
   return isnan(since) ? BPPSA_OK : add_span(t, "update", since);
 }
 
-/* Takes the times of the list's latest run. */
+/* Adds the times of the list's latest run. */
 static bppsa_status take_run(bppsa_train_trace *t) {
   const int64_t count = t->list->count;
-  if (bppsa_pipeline_began(t->executor) == t->began) { /* the step belongs to a run that the trace has */
+  if (bppsa_pipeline_began(t->executor) == t->began) { /* the step belongs to a run that is in the trace already */
     return BPPSA_OK;
   }
   if (t->runs == t->run_room) {
@@ -67,7 +67,7 @@ static bppsa_status take_run(bppsa_train_trace *t) {
   double *times = t->times + t->runs * 2 * count;
   bppsa_pipeline_times(t->executor, times, times + count);
   for (int64_t i = 0; i < 2 * count; ++i) {
-    times[i] -= times[i] != 0 ? t->origin : 0; /* 0: of another rank */
+    times[i] -= times[i] != 0 ? t->origin : 0; /* 0: another rank's operation */
   }
   t->began = bppsa_pipeline_began(t->executor);
   t->runs++;
@@ -88,7 +88,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   return BPPSA_OK;
 }
 
-/* No step is noted by half: the trace is full between two of them. A list of several steps is noted with the first. */
+/* Stops the trace between two steps if no whole step fits. The steps of a list are all noted with the first one. */
 static void check_room(bppsa_train_trace *t) {
   const int64_t next = t->list != NULL ? (t->runs + 1) * t->list->count : 0;
   const bool between = t->list == NULL || t->steps % t->list->rounds == 0;
@@ -142,7 +142,7 @@ static bppsa_status gather(void *context) {
 
 /* ---- creation ---- */
 
-/* Rank 0's clock, which all ranks of a node have; otherwise the rank's own, behind a barrier. */
+/* Finds the zero of times: rank 0's clock if all ranks are on one node, otherwise the rank's own, read after a barrier. */
 static bppsa_status find_origin(bppsa_train_trace *t) {
   const int64_t one = 1;
   const bppsa_view view = bppsa_view_make(&t->origin, BPPSA_F64, 1, &one);
@@ -196,9 +196,9 @@ int64_t bppsa_train_trace_steps(const bppsa_train_trace *t) {
 
 /* ---- the file ---- */
 
-/* What rank 0 writes the file from. */
+/* What rank 0 makes the file from. */
 typedef struct {
-  double *ends;            /* of every rank's spans, [ranks][span_count][start, end] */
+  double *ends;            /* of every rank's spans: [ranks][span_count][start, end] */
   bppsa_timed_span *spans; /* [ranks][span_count] */
   bppsa_timed_track *tracks;
   bppsa_schedule_times *times; /* of each run, borrowing the trace's */
@@ -214,7 +214,7 @@ static void free_parts(parts *p) {
   bppsa_schedule_times_free(&p->predicted);
 }
 
-/* Collective. On rank 0 `ends` has room for all ranks. */
+/* Gathers the spans on rank 0, where `ends` has room for all ranks. Collective. */
 static bppsa_status gather_spans(const bppsa_train_trace *t, double *ends) {
   const int64_t mine = 2 * t->span_count, all = mine * bppsa_comm_size(t->comm);
   double *own = bppsa_calloc(mine + 1, sizeof *own);

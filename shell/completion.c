@@ -1,4 +1,4 @@
-/* Completions: a case for every command, with its options, their choices, and which of them take files. */
+/* Writes completions: a case for every command, with its options, their choices, and which options take files. */
 #include <string.h>
 
 #include "cli/command.h"
@@ -15,7 +15,7 @@ const char *bppsa_shell_verb(int index) {
   return NULL;
 }
 
-/* What a command's words match: 'train rnn', 'train '*.json, 'doctor '*. */
+/* Writes the pattern that matches a command's words: 'train rnn', 'train '*.json, 'doctor '*. */
 static void write_pattern(FILE *out, const bppsa_command *command) {
   const bool file = command->object != NULL && strcmp(command->object, BPPSA_NETWORK_FILE) == 0;
   if (command->object == NULL || file) {
@@ -126,7 +126,7 @@ void bppsa_shell_bash(FILE *out) {
 
 /* ---- zsh ---- */
 
-/* Text of a specification of _arguments, between single quotes. */
+/* Writes text of a specification for _arguments, between single quotes. */
 static void write_zsh_text(FILE *out, const char *text) {
   for (; *text != '\0'; ++text) {
     if (strchr("[]:\\", *text) != NULL) {

@@ -1,11 +1,11 @@
-/* Manual pages, in roff's macros of man(7). */
+/* Writes manual pages, in roff's macros of man(7). */
 #include <string.h>
 
 #include "bppsa_version.h"
 #include "cli/command.h"
 #include "shell/shell.h"
 
-/* A text as roff takes it: its own characters escaped, and no line that begins with a dot or a quote. */
+/* Writes a text for roff: its own characters are escaped, and no line begins with a dot or a quote. */
 static void write_text(FILE *out, const char *text) {
   bool begins = true;
   for (; *text != '\0'; ++text) {

@@ -1,4 +1,4 @@
-/* What a shell is told about the program: completions and manual pages, written from the tables of commands and options. */
+/* What shells learn about the program: completions and manual pages, written from the tables of commands and options. */
 #ifndef BPPSA_SHELL_SHELL_H
 #define BPPSA_SHELL_SHELL_H
 
@@ -10,7 +10,7 @@ void bppsa_shell_zsh(FILE *out);
 /* Writes bppsa.1 (verb NULL), or bppsa-VERB.1 with all commands of the verb. */
 void bppsa_shell_manual(FILE *out, const char *verb);
 
-/* The verbs, each once: number `index` from 0, NULL behind the last one. */
+/* Returns verb `index`, each verb once; NULL after the last. */
 const char *bppsa_shell_verb(int index);
 
 #endif

@@ -1,4 +1,4 @@
-/* Small weights and batches as files of the working directory. */
+/* Writes small weights and batches as files of the working directory. */
 #ifndef BPPSA_TESTS_CLI_BATCH_FILES_H
 #define BPPSA_TESTS_CLI_BATCH_FILES_H
 
@@ -22,7 +22,7 @@ static inline void write_reals(const char *path, bppsa_dtype dtype, int32_t ndim
   bppsa_buffer_free(&buffer);
 }
 
-/* Writes labels 0, 1, 2, ..; the label at `position` becomes `value` (-1: none does). */
+/* Writes labels 0, 1, 2, ..; the label at `position` becomes `value` (position -1: none does). */
 static inline void write_labels(const char *path, int32_t ndim, const int64_t *shape, int64_t position, int64_t value) {
   bppsa_buffer buffer;
   assert_int_equal(bppsa_buffer_create(NULL, BPPSA_I64, ndim, shape, &buffer), BPPSA_OK);
@@ -35,7 +35,7 @@ static inline void write_labels(const char *path, int32_t ndim, const int64_t *s
   bppsa_buffer_free(&buffer);
 }
 
-/* Writes W.safetensors (f32, one layer), W64 (f64), W2 (two layers, relu), X.npy, Y.npy, YT.npy (a label a step), H0.npy. */
+/* Writes W.safetensors (f32, one layer), W64 (f64), W2 (two layers, relu), X.npy, Y.npy, YT.npy (labels of every step), H0.npy. */
 static inline void write_batch(void) {
   const char *train = "train rnn --seq-len 5 --samples 32 --iterations 1 --hidden 4";
   assert_runs("%s --save-weights W.safetensors", train);

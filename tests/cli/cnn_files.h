@@ -46,7 +46,7 @@ static inline void put_weights(const char *path, const char *name, bppsa_dtype d
   bppsa_cnn_network_free(&network);
 }
 
-/* A batch of random images [b,c,h,w] and labels below `classes`. */
+/* Writes a batch of random images [b,c,h,w], and labels below `classes`. */
 static inline void put_images(const char *x_path, const char *y_path, const int64_t shape[4], int64_t classes) {
   const int64_t count = shape[0] * shape[1] * shape[2] * shape[3];
   double *values = uniform(3, count, 2);
@@ -63,7 +63,7 @@ static inline void put_images(const char *x_path, const char *y_path, const int6
   bppsa_free(labels);
 }
 
-/* ‖a - b‖ / ‖b‖ over all tensors of two files, which have the same names and shapes. */
+/* Returns ‖a - b‖ / ‖b‖ over all tensors of two files, which have the same names and shapes. */
 static inline double file_difference(const char *a_path, const char *b_path) {
   bppsa_safetensors *a = NULL, *b = NULL;
   double difference = 0, norm = 0;

@@ -1,4 +1,5 @@
-/* Fails every allocation of a command line in turn: one clear line, exit 1, nothing leaked, no file half-written. */
+/* Fails every allocation of a line in turn: it must print one clear line, exit with 1, leak nothing, and leave no half-written
+ * file. */
 #ifndef BPPSA_TESTS_CLI_MEMORY_WALK_H
 #define BPPSA_TESTS_CLI_MEMORY_WALK_H
 
@@ -9,14 +10,14 @@ enum { CALL_LIMIT = 100000 };
 
 typedef void (*inject)(int64_t call);
 
-/* Fails allocation 1, 2, 3, .. of the line until it succeeds. `product` is the file it writes, or NULL. */
+/* Fails allocation 1, 2, 3, .. of the line until the line succeeds. `product` is the file that it writes, or NULL. */
 static inline void walk(inject fail_call, const char *line, const char *product, int least) {
   int64_t call = 1;
   const int files = count_files();
   for (bool done = false; !done; ++call) {
     assert_true(call < CALL_LIMIT);
     fail_call(call);
-    run_result result = run("%s", line); /* checks that nothing is left alive */
+    run_result result = run("%s", line); /* run checks that nothing is left allocated */
     const bool reached = bppsa_alloc_calls() >= call;
     bppsa_alloc_fail_at(0);
     done = result.code == 0 && !reached;
@@ -29,7 +30,7 @@ static inline void walk(inject fail_call, const char *line, const char *product,
     }
     release(&result);
   }
-  assert_true(call > least); /* the walk was a real one */
+  assert_true(call > least); /* the line made enough allocations */
   if (product != NULL) {
     assert_true(file_exists(product));
     assert_int_equal(remove(product), 0);
@@ -41,15 +42,15 @@ static inline void walk_both(const char *line, const char *product, int least) {
   walk(bppsa_alloc_fail_once, line, product, least);
 }
 
-/* The same for a benchmark with one document, whose later allocations are much alike: behind the first 250 the steps from one to
- * the next grow. A run that fails prints nothing of the document. `check` (NULL: none) is called behind every run with its exit
- * code. Returns how many runs failed. */
+/* Does the same for a benchmark that prints one document. After the first 250 allocations the steps from one to the next grow,
+ * because later allocations are much alike. A run that fails must print nothing of the document. `check` (NULL: none) is called
+ * after every run with its exit code. Returns how many runs failed. */
 static inline int64_t walk_document(const char *line, void (*check)(int code)) {
   int64_t failures = 0;
   int code = 1;
   for (int64_t call = 1; code != 0; call += call < 250 ? 1 : 1 + call / 8) {
     bppsa_alloc_fail_at(call);
-    run_result result = run("%s", line); /* checks that nothing is left alive */
+    run_result result = run("%s", line); /* run checks that nothing is left allocated */
     bppsa_alloc_fail_at(0);
     code = result.code;
     assert_true(code == 0 || (code == 1 && result.out[0] == '\0' && strchr(result.err, '\n') != NULL));
@@ -62,8 +63,8 @@ static inline int64_t walk_document(const char *line, void (*check)(int code)) {
   return failures;
 }
 
-/* The same for a benchmark, whose later calls write rows that are all alike: of its allocations up to `dense` every `often`-th
- * fails with all behind it, of the others every `seldom`-th. On every push an eighth of these. At most `most` calls. */
+/* Does the same for a benchmark that writes many rows alike: of its allocations up to `dense` every `often`-th fails with all
+ * that follow, of later ones every `seldom`-th, on every push an eighth of these. The line must have fewer than `most`. */
 static inline void walk_benchmark(const char *line, int64_t often, int64_t dense, int64_t seldom, int64_t most) {
   const int64_t further = at_full_length() ? 1 : 8;
   int code = 1;

@@ -24,7 +24,7 @@ enum { MAX_ARGUMENTS = 64, LINE_BYTES = 2048 };
 
 typedef struct {
   int code;
-  char *out, *err; /* owned; what went to the two streams */
+  char *out, *err; /* owned; what went to stdout and stderr */
 } run_result;
 
 /* Splits `line` at blanks, in place. */
@@ -38,7 +38,7 @@ static inline int split_line(char *line, char **argv) {
   return argc;
 }
 
-/* `format` without the program's name; words are separated by blanks. Every byte the program took has to be free again. */
+/* Runs the command line `format`, without the program's name; blanks separate words. The program must free all its memory. */
 __attribute__((format(printf, 1, 2))) static inline run_result run(const char *format, ...) {
   char line[LINE_BYTES] = "bppsa ", *argv[MAX_ARGUMENTS];
   va_list arguments;
@@ -65,7 +65,7 @@ static inline void release(run_result *result) {
   *result = (run_result){0};
 }
 
-/* One line, "bppsa: error: ...", that contains `text`. */
+/* The run must have printed one line, "bppsa: error: ...", that contains `text`. */
 static inline void assert_one_error(const run_result *result, const char *text) {
   const char *newline = strchr(result->err, '\n');
   if (strncmp(result->err, "bppsa: error: ", 14) != 0 || newline == NULL || newline[1] != '\0' ||
@@ -84,7 +84,7 @@ static inline void assert_one_error(const run_result *result, const char *text) 
     release(&failed_);                                                                                                           \
   } while (0)
 
-/* The line must succeed silently on standard error; its output is dropped. */
+/* The line must succeed and print nothing on stderr; its output is dropped. */
 #define assert_runs(...)                                                                                                         \
   do {                                                                                                                           \
     run_result good_ = run(__VA_ARGS__);                                                                                         \
@@ -93,14 +93,14 @@ static inline void assert_one_error(const run_result *result, const char *text) 
     release(&good_);                                                                                                             \
   } while (0)
 
-/* The file holds the same document, to the last bit of its numbers. */
+/* The file must hold the same document, to the last bit of its numbers. */
 static inline void assert_written(const char *path, const json_t *document) {
   json_t *written = json_load_file(path, 0, NULL);
   assert_true(json_equal(written, document));
   json_decref(written);
 }
 
-/* The line succeeds, with one note on stderr that contains `text`. */
+/* The line must succeed, with one note on stderr that contains `text`. */
 #define assert_noted(text, ...)                                                                                                  \
   do {                                                                                                                           \
     run_result noted_ = run(__VA_ARGS__);                                                                                        \
@@ -111,7 +111,7 @@ static inline void assert_written(const char *path, const json_t *document) {
     release(&noted_);                                                                                                            \
   } while (0)
 
-/* Returns the one JSON document that a line prints; json_decref it. run_noted_json: there may be notes on stderr. */
+/* Returns the one JSON document that a line prints; json_decref it. run_noted_json allows notes on stderr. */
 #define run_noted_json(...) parse_noted_document(run(__VA_ARGS__))
 #define run_json(...) parse_document(run(__VA_ARGS__))
 
@@ -135,7 +135,7 @@ static inline json_t *parse_document(run_result result) {
   return document;
 }
 
-/* The same for a line that exits with 1 because rows of the document failed. */
+/* Does the same for a line that exits with 1 because rows of the document failed. */
 #define run_json_wrong(...) parse_wrong(run(__VA_ARGS__))
 
 static inline json_t *parse_wrong(run_result result) {
@@ -172,8 +172,8 @@ static inline const char *get_text(const json_t *object, const char *key) {
 
 /* ---- files ---- */
 
-/* A fresh directory below the working directory, which becomes the working directory. */
-/* Results that a failing run rescues go to $TMPDIR: the directory around the test's own. */
+/* Makes a fresh directory below the working directory, and makes it the working directory. */
+/* Results that a failing run rescues go to $TMPDIR, which becomes the directory around it. */
 static inline int enter_directory(void **state) {
   static char name[64], around[4096];
   assert_non_null(getcwd(around, sizeof around));
@@ -199,7 +199,7 @@ static inline void write_bytes(const char *path, const void *bytes, size_t size)
   assert_int_equal(fclose(file), 0);
 }
 
-/* The file's bytes, and a 0 behind them (free them). */
+/* Reads the bytes of a file and adds a 0 (free them). */
 static inline char *read_bytes(const char *path, size_t *size) {
   FILE *file = fopen(path, "rb");
   assert_non_null(file);
@@ -214,7 +214,7 @@ static inline char *read_bytes(const char *path, size_t *size) {
   return bytes;
 }
 
-/* A file as a text; free it. */
+/* Reads a file as a text (free it). */
 static inline char *read_file(const char *path) {
   size_t size;
   char *text = read_bytes(path, &size);
@@ -222,7 +222,7 @@ static inline char *read_file(const char *path) {
   return text;
 }
 
-/* Two files hold the same bytes. */
+/* The two files must hold the same bytes. */
 static inline void assert_equal_files(const char *a, const char *b) {
   size_t a_size = 0, b_size = 0;
   char *x = read_bytes(a, &a_size), *y = read_bytes(b, &b_size);

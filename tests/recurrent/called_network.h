@@ -1,5 +1,5 @@
-/* A recurrent network that a sequence of calls is made on, the inputs of its latest passes, and a fresh network that is given the
- * same ones: for test_calls.c. */
+/* A recurrent network on which a sequence of calls is made, the inputs of its latest passes, and a fresh network that gets the
+ * same inputs. For test_calls.c. */
 #ifndef BPPSA_TESTS_RECURRENT_CALLED_NETWORK_H
 #define BPPSA_TESTS_RECURRENT_CALLED_NETWORK_H
 
@@ -12,13 +12,13 @@
 
 enum { TAPES = 3, MOST_READY = 64, OTHERS = 2 };
 
-/* What a forward pass was given. The arrays are in blocks of their own, so that a sanitizer sees who reads beyond them. */
+/* The inputs of a forward pass. Each array is a block of its own, so that a sanitizer sees who reads beyond its end. */
 typedef struct {
   int64_t batch; /* 0: there was no pass */
   void *x, *h0;
-  int64_t *lengths, *samples; /* samples: those of dropout, or NULL */
+  int64_t *lengths, *samples; /* samples: numbers for dropout, or NULL */
   int64_t step;
-  void *values; /* of the parameters */
+  void *values; /* values of the parameters */
   bppsa_forward_pause pause;
 } pass;
 
@@ -31,14 +31,14 @@ typedef struct {
 typedef struct {
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
-  bppsa_device *device, *others[OTHERS]; /* others: of fresh networks, with other numbers of threads */
+  bppsa_device *device, *others[OTHERS]; /* others: devices of fresh networks, with other numbers of threads */
   bppsa_model *model;
   size_t value_bytes;
-  void *values; /* of the parameters, as they were set last */
-  pass pass;    /* the latest; of a network with tapes a copy of a tape's, which owns nothing */
-  void *seed;   /* of the latest backward pass; NULL: none since the latest forward pass */
+  void *values; /* values of the parameters, as they were set last */
+  pass pass;    /* the latest pass; with tapes a copy of a tape's pass, which owns nothing */
+  void *seed;   /* seed of the latest backward pass; NULL: none since the latest forward pass */
   bool has_gradients;
-  int64_t *samples, step; /* of the next forward passes; borrowed by the model, as those of the latest one */
+  int64_t *samples, step; /* for the next forward passes; the model borrows them, like those of the latest one */
   int64_t *used;
   int ready[MOST_READY]; /* how often the listener was told that a parameter's gradient is complete */
   tape tapes[TAPES];
@@ -74,7 +74,7 @@ static inline bppsa_view h0_view(const subject *o, const pass *p) {
   return bppsa_view_make(p->h0, o->config.dtype, 3, shape);
 }
 
-/* Do the samples of the latest pass have lengths that are not all T? */
+/* Do samples of the latest pass have lengths other than T? */
 static inline bool is_ragged(const subject *o) {
   bool ragged = false;
   for (int64_t b = 0; o->pass.lengths != NULL && b < o->pass.batch; ++b) {
@@ -85,7 +85,7 @@ static inline bool is_ragged(const subject *o) {
 
 /* ---- parameters ---- */
 
-/* Copies the values of all parameters from a block, or to it. */
+/* Copies the values of all parameters from a block to the model, or back. */
 static inline void load_values(const subject *o, bppsa_model *model, const void *values) {
   const char *at = values;
   for (int64_t i = 0; i < model->parameter_count; ++i) {
@@ -96,7 +96,7 @@ static inline void load_values(const subject *o, bppsa_model *model, const void 
   assert_int_equal(at - (const char *)values, o->value_bytes);
 }
 
-/* The parameters have the values that were set last. */
+/* The parameters must have the values that were set last. */
 static inline void assert_values(const subject *o) {
   const char *at = o->values;
   for (int64_t i = 0; i < o->model->parameter_count; ++i) {
@@ -131,7 +131,7 @@ static inline void forget_seed(subject *o) {
   o->has_gradients = false;
 }
 
-/* The seed of a backward pass, which the model borrows until the next forward pass. */
+/* Takes the seed of a backward pass, which the model borrows until the next forward pass. */
 static inline void take_seed(subject *o, void *seed) {
   if (o->seed != NULL) {
     bppsa_free(o->seed);
@@ -140,7 +140,7 @@ static inline void take_seed(subject *o, void *seed) {
   o->has_gradients = true;
 }
 
-/* Notes what the forward pass that begins now depends on besides its arguments. */
+/* Notes what the forward pass that is about to begin depends on besides its arguments. */
 static inline void begin_pass(subject *o, pass *p) {
   p->values = copy_bytes(o->values, o->value_bytes);
   p->step = o->step;
@@ -148,7 +148,7 @@ static inline void begin_pass(subject *o, pass *p) {
   assert_ok(bppsa_forward_pause_get(o->model, &p->pause));
 }
 
-/* The pass has been made: nothing of the one before is borrowed any more. */
+/* Takes the pass that was made: the model no longer borrows anything of the one before. */
 static inline void take_pass(subject *o, const pass *p) {
   forget_seed(o);
   free_pass(&o->pass);
@@ -168,7 +168,7 @@ static inline void tell_samples(subject *o, int64_t step, int64_t *samples) {
   o->step = step;
 }
 
-/* The pass has been made on a tape. */
+/* Keeps the pass that was made on a tape. */
 static inline void keep_tape(subject *o, tape *t, const pass *p, void *memory, int64_t size) {
   forget_seed(o);
   free_pass(&t->pass);
@@ -179,7 +179,7 @@ static inline void keep_tape(subject *o, tape *t, const pass *p, void *memory, i
 
 /* ---- fresh networks ---- */
 
-/* A fresh network that has made the latest forward pass. Of a network with tapes it is one without. */
+/* Makes a fresh network that repeats the latest forward pass; it has no tapes. */
 static inline bppsa_model *fresh(call_sequence *s, const subject *o, bppsa_view *logits) {
   bppsa_recurrent_config config = o->config;
   bppsa_model *model;
@@ -194,7 +194,7 @@ static inline bppsa_model *fresh(call_sequence *s, const subject *o, bppsa_view 
   return model;
 }
 
-/* layers: no gradients of the head have been computed. */
+/* The gradients must be the same; layers: except the head's, which were not computed. */
 static inline void assert_same_gradients(const subject *o, const bppsa_model *expected, bool layers) {
   const int64_t count = o->model->parameter_count - (layers && !o->config.no_head ? 2 : 0);
   for (int64_t i = 0; i < count; ++i) {
@@ -210,7 +210,7 @@ static inline void assert_same_gradients(const subject *o, const bppsa_model *ex
   }
 }
 
-/* Both find the same value that is not finite. A tape does not keep logits. */
+/* Both must find the same value that is not finite. A tape does not keep logits. */
 static inline void assert_same_nonfinite(const subject *o, bppsa_model *other) {
   bppsa_nonfinite found = {0}, expected = {0};
   const bool is_there = other->ops->find_nonfinite(other, &expected);

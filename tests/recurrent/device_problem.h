@@ -1,5 +1,5 @@
-/* Recurrent networks on a device against the processor's sequential BP in float64, for every way a device computes them. A program
- * that includes this sets `device`, the one under test, and `host`. */
+/* Compares recurrent networks on a device, for every way a device computes them, with the CPU's sequential BP in float64. A
+ * program that includes this sets `device`, which is tested, and `host`. */
 #ifndef BPPSA_TESTS_RECURRENT_DEVICE_PROBLEM_H
 #define BPPSA_TESTS_RECURRENT_DEVICE_PROBLEM_H
 
@@ -20,12 +20,12 @@ static bppsa_device *device, *host;
 enum { RNN, GRU, LSTM };
 static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
 
-/* How much shared memory a block of the emulated device has, and how many blocks a cluster; NULL: as much as a block of any GPU,
- * as many as may be. */
+/* Sets how much shared memory a block of the emulated device has, and how many blocks a cluster has; NULL: as much as a block of
+ * any GPU, as many as possible. */
 static void set_most(const char *what, const char *most) {
   assert_int_equal(most != NULL ? setenv(what, most, 1) : unsetenv(what), 0);
 }
-static const char LARGE_SHARED[] = "232448"; /* of an H200 */
+static const char LARGE_SHARED[] = "232448"; /* an H200's */
 
 typedef struct {
   bppsa_backward backward;
@@ -37,10 +37,10 @@ typedef struct {
 typedef struct {
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
-  bool state;                       /* h0 is given */
-  int64_t batch;                    /* of the pass, at most the configuration's */
-  bppsa_init init;                  /* of the weights */
-  const int64_t *lengths, *samples; /* of the batch; NULL: of all steps; no dropout */
+  bool state;                       /* the network has an h0 */
+  int64_t batch;                    /* samples of the pass, at most the configuration's */
+  bppsa_init init;                  /* how the weights are drawn */
+  const int64_t *lengths, *samples; /* the samples' lengths and numbers for dropout; NULL: T; no dropout */
   double *x, *h0, *seed;
   bppsa_model *reference;
   bppsa_view logits;
@@ -50,17 +50,17 @@ static bppsa_status create(const problem *p, const bppsa_recurrent_config *confi
   return bppsa_recurrent_create(config, p->cell, on, model);
 }
 
-/* Initial states of a sample: one in each direction of a layer. */
+/* Counts the initial states of a sample: one for each direction of a layer. */
 static int64_t layers_of(const problem *p) {
   return (p->config.bidirectional ? 2 : 1) * p->config.layers;
 }
 
-/* Numbers in a state. */
+/* Counts the numbers in a state. */
 static int64_t state_size(const problem *p) {
   return (p->cell->pair ? 2 : 1) * p->config.hidden;
 }
 
-/* A view of an array's copy on a device; free its data with bppsa_memory_free. */
+/* Returns a view of an array's copy on a device; free its data with bppsa_memory_free. */
 static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *values, int32_t ndim, const int64_t *shape) {
   bppsa_view view = bppsa_view_make(NULL, dtype, ndim, shape);
   const int64_t count = bppsa_view_count(&view);
@@ -75,8 +75,8 @@ static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *v
   return view;
 }
 
-/* Gradients [T][S] of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU), or δ
- * becomes (Wᵀ_hg / 4 + I) δ, because forget gates are open (LSTM); the weights are those for the Jacobian J [H][H]. seed: [H] */
+/* Returns gradients [T][S] of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU),
+ * or, with open forget gates, δ becomes (Wᵀ_hg / 4 + I) δ (LSTM); the weights follow from the Jacobian J [H][H]. seed: [H] */
 static inline double *hidden_gradients(int cell, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps,
                                        int64_t hidden, const double *jacobian, const double *seed, int64_t *redone) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
@@ -119,7 +119,7 @@ static inline double *hidden_gradients(int cell, const bppsa_device *on, bppsa_d
   return result;
 }
 
-/* A device's array against the host's float64. */
+/* Compares a device's array with the host's in float64. */
 static void check(const problem *p, const way *w, const char *what, const bppsa_view *got, const double *expected) {
   const int64_t count = bppsa_view_count(got);
   void *copy = bppsa_alloc(bppsa_view_bytes(got));
@@ -137,7 +137,7 @@ static void check(const problem *p, const way *w, const char *what, const bppsa_
   bppsa_free(copy);
 }
 
-/* Gives both networks the weights of the device's, rounded to its type. */
+/* Gives both networks the device's weights, rounded to its type. */
 static void share_weights(problem *p, bppsa_model *model) {
   bppsa_named_view values[64];
   for (int64_t i = 0; i < model->parameter_count; ++i) {
@@ -146,7 +146,7 @@ static void share_weights(problem *p, bppsa_model *model) {
   assert_int_equal(bppsa_model_set(p->reference, "test", model->parameter_count, values), BPPSA_OK);
 }
 
-/* A forward and a backward pass. Shapes: x [T, b, I], h0 [L, b, S], seed [b, C] or [T, b, C]. */
+/* Makes a forward and a backward pass. Shapes: x [T, b, I], h0 [L, b, S], seed [b, C] or [T, b, C]. */
 static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, bppsa_view *logits, bppsa_view held[3]) {
   const bppsa_recurrent_config *c = &p->config;
   const int64_t x[] = {c->seq_len, p->batch, c->input}, h0[] = {layers_of(p), p->batch, state_size(p)},
@@ -180,7 +180,7 @@ static void check_way(problem *p, const way *w) {
   share_weights(p, model);
   assert_int_equal(bppsa_recurrent_states(model, 0, &got[0]), BPPSA_ERR_ARGUMENT); /* no pass yet */
   pass(p, p->reference, host, &expected_logits, expected_held);
-  for (int again = 0; again < 2; ++again) { /* a second pass gives the same */
+  for (int again = 0; again < 2; ++again) { /* a second pass must give the same */
     pass(p, model, device, &logits, held);
     check(p, w, "logits", &logits, expected_logits.data);
     for (int64_t l = 0; l < c.layers; ++l) {

@@ -1,4 +1,4 @@
-/* Forward passes of random networks: problems, their states in float64, and one step from every state. */
+/* Forward passes of random networks: the problems, their states in float64, and one step from each state. */
 #ifndef BPPSA_TESTS_RECURRENT_FORWARD_PROBLEM_H
 #define BPPSA_TESTS_RECURRENT_FORWARD_PROBLEM_H
 
@@ -16,14 +16,14 @@ typedef struct {
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
   uint64_t seed;
-  double scale;               /* of W_hh: times its default initialisation */
-  bool orthogonal;            /* W_hh */
-  bool from_zero;             /* no h0 */
+  double scale;               /* W_hh is its default initialisation times this */
+  bool orthogonal;            /* W_hh is orthogonal */
+  bool from_zero;             /* there is no h0 */
   bool far;                   /* biases of every third unit have far parts (core/compute/far_bias.h) */
-  const bppsa_model *weights; /* where the weights come from; NULL: random ones */
-  bool bits;                  /* the input is of zeros and ones, as the bitstream's */
+  const bppsa_model *weights; /* weights are copied from it; NULL: they are random */
+  bool bits;                  /* the input is zeros and ones, like the bitstream's */
   int64_t spoiled, places[MOST_SPOILED];
-  double spoils[MOST_SPOILED]; /* numbers that stand in the input at places, modulo its size */
+  double spoils[MOST_SPOILED]; /* numbers that are put into the input, each at a place modulo its size */
 } forward_problem;
 
 typedef struct {
@@ -33,7 +33,7 @@ typedef struct {
   double *x, *h0;                          /* [T][B][I], [L][B][S] */
   double *h[MOST_LAYERS], *c[MOST_LAYERS]; /* [T][B][H]; c NULL where states are no pairs */
   bppsa_model *model;
-  void *in, *state; /* x and h0 in the device's memory and the network's dtype */
+  void *in, *state; /* copies of x and h0 in the device's memory and the network's dtype */
 } forward_run;
 
 static inline uint64_t next_random(uint64_t *state) {
@@ -51,7 +51,7 @@ static inline forward_problem forward_problem_default(void) {
   return p;
 }
 
-/* Numbers in a state. */
+/* Counts the numbers in a state. */
 static inline int64_t forward_state(const forward_problem *p) {
   return (p->cell->pair ? 2 : 1) * p->config.hidden;
 }
@@ -82,7 +82,7 @@ static inline bppsa_view device_view(const bppsa_device *device, void *data, bpp
   return view;
 }
 
-/* A copy of `count` numbers in the device's memory and the dtype; the array itself is rounded. */
+/* Copies `count` numbers to the device's memory, in the dtype; rounds the array itself too. */
 static inline void *sent(const bppsa_device *device, bppsa_dtype dtype, double *from, int64_t count) {
   void *host = rounded(dtype, from, count);
   void *copy = on_device(device, host, count * (int64_t)bppsa_dtype_size(dtype));
@@ -90,7 +90,7 @@ static inline void *sent(const bppsa_device *device, bppsa_dtype dtype, double *
   return copy;
 }
 
-/* Numbers of the device as float64. */
+/* Copies numbers of the device as float64. */
 static inline double *fetched(const bppsa_device *device, const bppsa_view *view) {
   const int64_t count = bppsa_view_count(view);
   const int64_t bytes = (int64_t)bppsa_view_bytes(view);
@@ -124,7 +124,7 @@ static inline void pass_forward(const forward_problem *p, forward_run *run, cons
   assert_int_equal(bppsa_forward_stats_of(run->model, &run->stats), BPPSA_OK);
 }
 
-/* A network and one pass of it. */
+/* Makes a network and one pass of it. */
 static inline forward_run run_forward(const forward_problem *p, const bppsa_device *device) {
   const bppsa_recurrent_config *c = &p->config;
   const int64_t inputs = c->seq_len * c->batch * c->input, states = c->layers * c->batch * forward_state(p);
@@ -159,7 +159,7 @@ static inline void free_run(forward_run *run, const bppsa_device *device) {
   }
 }
 
-/* The states of layer l in front of all steps. [T][B][S] */
+/* Returns the states of layer l before each step, [T][B][S]. */
 static inline double *states_before(const forward_problem *p, const forward_run *run, int64_t l) {
   const int64_t batch = p->config.batch, hidden = p->config.hidden, size = forward_state(p), rows = p->config.seq_len * batch;
   double *before = bppsa_calloc(rows * size, sizeof *before);
@@ -174,8 +174,8 @@ static inline double *states_before(const forward_problem *p, const forward_run 
   return before;
 }
 
-/* f(h_{t-1}, x_t) of layer l for all t at once: a network of one step, whose batch is all rows of the run. [T][B][H]; of pairs c as
- * well, in *cells unless it is NULL. */
+/* Computes f(h_{t-1}, x_t) of layer l for all t at once, by a network of one step whose batch is all rows of the run. Returns
+ * [T][B][H]; for pairs c goes to *cells, unless that is NULL. */
 static inline double *one_step_of(const forward_problem *p, const forward_run *run, int64_t l, const bppsa_device *device,
                                   double **cells) {
   const bppsa_recurrent_config *c = &p->config;

@@ -37,7 +37,7 @@ static inline int64_t outputs_of(const bppsa_recurrent_config *c) {
   return !c->no_head ? c->classes : (c->bidirectional ? 2 : 1) * c->hidden;
 }
 
-/* batch: of its passes, at most the planned one. */
+/* batch: samples of its passes, at most the planned number. */
 static inline run open_run(const bppsa_cell *cell, const bppsa_recurrent_config *c, int64_t batch, int64_t threads) {
   run r = {.cell = cell, .config = *c, .device = cpu_device(threads)};
   const int64_t state = (cell->pair ? 2 : 1) * c->hidden, all[3] = {c->seq_len, batch, outputs_of(c)};
@@ -50,7 +50,7 @@ static inline run open_run(const bppsa_cell *cell, const bppsa_recurrent_config 
 }
 
 static inline void compute(run *r, const int64_t *lengths) {
-  for (int pass = 0; pass < 2; ++pass) { /* the second one does not depend on what the first one left */
+  for (int pass = 0; pass < 2; ++pass) { /* the second must not depend on what the first left behind */
     assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, lengths, &r->logits), BPPSA_OK);
     assert_int_equal(r->model->ops->backward(r->model, &r->seed), BPPSA_OK);
   }
@@ -65,7 +65,7 @@ static inline void close_run(run *r) {
   bppsa_free(r->seed.data);
 }
 
-/* What stands behind a sample's end is not read. */
+/* Spoils what follows a sample's end, which must not be read. */
 static inline void spoil(run *r, const int64_t *lengths) {
   bppsa_view *const views[] = {&r->x, &r->seed};
   for (int v = 0; v < (r->config.loss_all ? 2 : 1); ++v) {

@@ -1,5 +1,5 @@
-/* The factors of a step's Jacobian (bppsa_step) against differences of the step's equations, which each test writes out, at random
- * points. */
+/* Compares the factors of a step's Jacobian (bppsa_step) with differences of the step's equations, which each test writes out, at
+ * random points. */
 #ifndef BPPSA_TESTS_RECURRENT_STEP_DIFFERENCES_H
 #define BPPSA_TESTS_RECURRENT_STEP_DIFFERENCES_H
 
@@ -12,12 +12,12 @@
 
 enum { STEP_FACTORS = BPPSA_STEP_GATES + 2 };
 
-/* The next state of one unit from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and `before`: h_{-1}, or c_{-1}
- * where the state is a pair (h, c). Of a pair next[0] is c and next[1] is h. */
+/* Computes the next state of one unit from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and `before`: h_{-1}, or
+ * c_{-1} if the state is a pair (h, c). For a pair next[0] is c and next[1] is h. */
 typedef void (*step_unit)(bool relu, const double *x, const double *h, double before, double next[2]);
 
-/* What the step's factors are, from the derivatives of c or h (`next` above) by the gates' h, and by the state before:
- * by[0 .. gates - 1][2], then by[gates][2]. */
+/* Computes the step's factors from the derivatives of `next` (c or h) by the gates' h, by[0 .. gates - 1][2], and by the state
+ * before, by[gates][2]. */
 typedef void (*step_expected)(double by[][2], double *d);
 
 static inline void derivatives(step_unit unit, int64_t gates, bool relu, const double *x, const double *h, double before,
@@ -48,7 +48,7 @@ static inline void check_step(const bppsa_step *step, step_unit unit, step_expec
     double by[BPPSA_STEP_GATES + 1][2], found[STEP_FACTORS], wanted[STEP_FACTORS];
     float narrow[STEP_FACTORS];
     if (relu && fabs(x[0] + h[0]) < 1e-4) {
-      continue; /* no derivative */
+      continue; /* there is no derivative */
     }
     derivatives(unit, step->gates, relu, x, h, before, by);
     expected(by, wanted);

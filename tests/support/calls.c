@@ -18,12 +18,12 @@
 
 enum { LIST = 1 << 15, NAMES = 64 };
 
-/* The sequence that runs, and how often each call has been made by all. */
+/* The sequence that runs, and how often all sequences have made each call. */
 static struct {
   const call_subject *subject;
   const char *program;
   uint64_t first, seed;
-  int64_t count, done, names; /* done: sequences that were right */
+  int64_t count, done, names; /* done: sequences that passed */
   const char *name[NAMES];
   int64_t made[NAMES];
   char list[LIST];
@@ -141,7 +141,7 @@ void make_calls(call_sequence *s, const call_kind *kinds, void *object) {
   }
 }
 
-/* ---- what sequences draw ---- */
+/* ---- what sequences draw from ---- */
 
 int64_t draw(call_sequence *s, int64_t least, int64_t most) {
   return roll(&s->d, least, most);

@@ -3,8 +3,8 @@
  *
  *     test_FOLDER_calls [SEED COUNT]
  *
- * runs the sequences SEED .. SEED + COUNT - 1, of which each is a function of its seed alone. Where one fails, its seed and its
- * calls are printed, and `test_FOLDER_calls SEED 1` repeats it. At the end a line of JSON counts the calls. */
+ * runs the sequences SEED .. SEED + COUNT - 1; each depends on its seed alone. If one fails, its seed and its calls are printed,
+ * and `test_FOLDER_calls SEED 1` repeats it. At the end a line of JSON counts the calls. */
 #ifndef BPPSA_TESTS_SUPPORT_CALLS_H
 #define BPPSA_TESTS_SUPPORT_CALLS_H
 
@@ -23,13 +23,13 @@
 
 typedef struct {
   dice d;
-  int64_t left; /* calls that still come */
-  bool silent;  /* of a rank besides the first: its calls are neither listed nor counted */
+  int64_t left; /* calls that are still to come */
+  bool silent;  /* for ranks after the first: calls are neither listed nor counted */
 } call_sequence;
 
 typedef struct {
   const char *name;
-  int64_t weight; /* how often it is drawn, beside the weights of the others */
+  int64_t weight; /* how often it is drawn, relative to the other weights */
   void (*make)(call_sequence *s, void *object);
 } call_kind;
 
@@ -40,46 +40,46 @@ typedef struct {
   void (*run)(call_sequence *s); /* makes an object, draws calls until there are no more, and ends it */
 } call_subject;
 
-/* main() of a program. */
+/* Does the work of a test program's main(). */
 int run_sequences(const call_subject *subject, int argc, char **argv);
 
-/* The next call, of a list whose last element is empty; NULL: the sequence is over. */
+/* Draws the next call from a list whose last element is empty; NULL: the sequence is over. */
 const call_kind *next_call(call_sequence *s, const call_kind *kinds);
 /* Makes calls until the sequence is over. */
 void make_calls(call_sequence *s, const call_kind *kinds, void *object);
 
-/* A number of least .. most; true in so many of a hundred cases. */
+/* Return a number from least to most; and true in this many of a hundred cases. */
 int64_t draw(call_sequence *s, int64_t least, int64_t most);
 bool chance(call_sequence *s, int64_t percent);
-/* Adds words to the list of calls, behind the latest call. */
+/* Adds words to the latest call in the list of calls. */
 void note(call_sequence *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* An array of the dtype, numbers in ±scale; free it with bppsa_free. */
+/* Returns an array of random numbers in ±scale, in the dtype; free it with bppsa_free. */
 void *random_reals(call_sequence *s, bppsa_dtype dtype, int64_t count, double scale);
-/* Puts a number at a random place that is not finite, or makes the next ones overflow. */
+/* Puts a number at a random place that is not finite, or that makes later ones overflow. */
 void spoil(call_sequence *s, bppsa_dtype dtype, void *array, int64_t count);
-/* A copy of an array, for what must stay or move; NULL for NULL. Free it with bppsa_free. */
+/* Copies an array, to see later if it changed; NULL gives NULL. Free it with bppsa_free. */
 void *copy_bytes(const void *from, size_t bytes);
 
-/* A device of 1 .. 4 processor threads. */
+/* Makes a CPU device of 1 .. 4 threads. */
 bppsa_device *random_device(call_sequence *s);
-/* Makes one allocation of the next few fail, the later ones with it or not; `allocations_work` ends that and returns whether an
- * allocation has failed. */
+/* Makes one of the next few allocations fail, alone or with all later ones; `allocations_work` ends that and returns whether one
+ * has failed. */
 void fail_an_allocation(call_sequence *s, int64_t most);
 bool allocations_work(void);
 
-/* Both have the same bits, or NaN in the same places. */
+/* Both must have the same bits, or NaN in the same places. */
 void assert_same_reals(const char *what, bppsa_dtype dtype, const void *found, const void *expected, int64_t count);
-/* The same of two views, whose shapes are equal too. */
+/* The two views must have the same shapes and the same numbers in this sense. */
 void assert_same_views(const char *what, const bppsa_view *found, const bppsa_view *expected);
-/* The call succeeds. */
+/* The call must succeed. */
 #define assert_ok(call)                                                                                                          \
   do {                                                                                                                           \
     if ((call) != BPPSA_OK) {                                                                                                    \
       fail_msg("%s: %s", #call, bppsa_last_error());                                                                             \
     }                                                                                                                            \
   } while (0)
-/* The call fails with this status and a message. */
+/* The call must fail with this status and a message. */
 #define assert_refused(call, expected)                                                                                           \
   do {                                                                                                                           \
     const bppsa_status status_ = (call);                                                                                         \

@@ -1,11 +1,11 @@
-/* Gradients of random configurations of a cell against the float64 reference (cell_problem.h), one JSON line a configuration:
+/* Compares gradients of random configurations of a cell with the float64 reference (cell_problem.h); each prints one JSON line:
  *
  *     campaign_CELL SEED COUNT [MOVES]
  *
- * Configuration k of COUNT is a function of SEED + k alone, so `campaign_CELL N 1` shows one again. Exit code 1: a residual of 30
- * or more that the problem itself does not explain (sensitivity, of which one random move is an estimate; MOVES random moves, by
- * default 1, find more of it). A program includes this after it has defined `cell`, and says
- * what computes the gradients: cell_on_threads.h, or ranks (tests/distributed/campaign.c). bench/scripts/gradients.py runs many. */
+ * Configuration k of COUNT depends on SEED + k alone, so `campaign_CELL N 1` shows one again. Exit code 1: a residual of 30 or
+ * more that the problem's sensitivity does not explain. One random move estimates that sensitivity; MOVES random moves (1 by
+ * default) find more of it. A program includes this after it has defined `cell`, and chooses what computes the gradients:
+ * cell_on_threads.h, or ranks (tests/distributed/campaign.c). bench/scripts/gradients.py runs many. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
 #define BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
 
@@ -14,9 +14,9 @@
 #include "scan/method.h"
 #include "tests/support/cell_sensitivity.h"
 
-enum { LIMIT = 30, SUSPICIOUS = 10, MOST_BATCH = 20 }; /* residuals; from SUSPICIOUS on the problem's sensitivity is computed */
+enum { LIMIT = 30, SUSPICIOUS = 10, MOST_BATCH = 20 }; /* residuals; from SUSPICIOUS on, the problem's sensitivity is computed */
 
-/* Small numbers are as likely as large ones. */
+/* Draws a size; small ones are as likely as large ones. */
 static int64_t roll_size(dice *d, int64_t most) {
   const int64_t below = roll(d, 1, most);
   return roll(d, 1, below);
@@ -48,7 +48,7 @@ static bppsa_recurrent_config roll_config(dice *d) {
   return c;
 }
 
-/* What sequences may be besides: samples of their own lengths, two directions, no biases. */
+/* Draws other properties of sequences: samples of their own lengths, two directions, no biases. */
 static void roll_sequences(bppsa_recurrent_config *c, dice *d) {
   c->lengths = roll(d, 0, 2) != 0;
   c->bidirectional = roll(d, 0, 1) != 0;
@@ -57,12 +57,12 @@ static void roll_sequences(bppsa_recurrent_config *c, dice *d) {
 
 /* How a campaign computes the gradients of a configuration. */
 typedef struct {
-  const char *key; /* of what `places` counts: threads or ranks */
-  int64_t most;    /* places that a configuration is drawn to have at most */
-  bool sequences;  /* draws roll_sequences too */
-  bool cuts;       /* judges the gradient of x in `places` parts */
-  /* Chooses what it needs besides the configuration. The largest residual of all gradients; name: of which. Infinite where
-   * something is not finite. */
+  const char *key; /* name of what `places` counts: threads or ranks */
+  int64_t most;    /* the most places that are drawn */
+  bool sequences;  /* call roll_sequences too */
+  bool cuts;       /* judge the gradient of x in `places` parts */
+  /* Draws what it needs besides the configuration. Returns the largest residual of all gradients, infinite if a number is not
+   * finite; name: the gradient that has it. */
   double (*worst)(problem *p, bppsa_recurrent_config *c, int64_t places, dice *d, char name[64]);
 } campaign_kind;
 
@@ -73,7 +73,7 @@ static void scale(double *values, int64_t count, double factor, bppsa_dtype dtyp
   bppsa_free(rounded(dtype, values, count));
 }
 
-/* Any lengths, or all samples end with the sequence. */
+/* Draws any lengths, or lets all samples end with the sequence. */
 static void roll_lengths(problem *p, dice *d) {
   const bool whole = roll(d, 0, 7) == 0;
   int64_t lengths[MOST_BATCH];
@@ -83,7 +83,7 @@ static void roll_lengths(problem *p, dice *d) {
   set_lengths(p, lengths);
 }
 
-/* Returns whether the gradients are as good as the problem lets them be. */
+/* Returns whether the gradients are as good as the problem allows. */
 static bool run_one(const campaign_kind *kind, uint64_t seed, int64_t moves) {
   dice d = {.seed = seed};
   bppsa_recurrent_config c = roll_config(&d);
@@ -91,7 +91,7 @@ static bool run_one(const campaign_kind *kind, uint64_t seed, int64_t moves) {
   if (kind->sequences) {
     roll_sequences(&c, &d);
   }
-  /* One relu unit with W_hh = -1 gives exactly the kink (cell_tests.h). */
+  /* One relu unit with W_hh = -1 lies exactly on the kink (cell_tests.h). */
   const bool kink = c.hidden == 1 && c.nonlinearity == BPPSA_NONLINEARITY_RELU, orthogonal_hh = roll(&d, 0, 1) != 0 && !kink;
   const double weights = orthogonal_hh ? 1 : ldexp(1, (int)roll(&d, -3, 0)), inputs = ldexp(1, (int)roll(&d, -4, 1));
   problem p = make_problem(&c, orthogonal_hh, 1000 * seed);

@@ -1,4 +1,4 @@
-/* Campaigns (cell_campaign.h) of networks on one device, on one to four threads. */
+/* Runs campaigns (cell_campaign.h) of networks on one device, with one to four threads. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_ON_THREADS_H
 #define BPPSA_TESTS_SUPPORT_CELL_ON_THREADS_H
 

@@ -1,5 +1,4 @@
-/* A problem of a recurrent network, and its gradients as the textbook has them, in float64. The program that includes it has
- * defined `cell`. */
+/* A problem for a recurrent network, and its textbook gradients in float64. A program that includes this has defined `cell`. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_PROBLEM_H
 #define BPPSA_TESTS_SUPPORT_CELL_PROBLEM_H
 
@@ -13,11 +12,11 @@
 
 enum { MOST_LAYERS = 3, TENSORS = 4 * 2 * MOST_LAYERS + 2 };
 
-/* A problem in float64. Tensors have the model's order, with biases of 0 where the model has none. A layer of two directions has
- * the reverse one's tensors behind the forward one's; "a sweep" is one direction of a layer. labels [rows] */
+/* A problem in float64. Tensors have the model's order; biases are 0 if the model has none. In a layer of two directions the
+ * reverse direction's tensors follow the forward one's; "a sweep" is one direction of a layer. labels [rows] */
 typedef struct {
   bppsa_recurrent_config c;
-  int64_t *lengths; /* steps of each sample, [B]; NULL: all have T. x behind a sample's end is NaN */
+  int64_t *lengths; /* steps of each sample, [B]; NULL: T. After a sample's end x is NaN */
   int64_t count, sizes[TENSORS];
   double *w[TENSORS], *dw[TENSORS], *magnitude[TENSORS]; /* magnitude: Σ |terms| of dw */
   double *x, *dx, *h0, *dh0;
@@ -32,7 +31,7 @@ static int64_t sweeps_of(const bppsa_recurrent_config *c) {
   return c->layers * directions_of(c);
 }
 
-/* Numbers in the output of a layer in a step. */
+/* Counts the numbers in a layer's output at one step. */
 static int64_t width_of(const bppsa_recurrent_config *c) {
   return c->hidden * directions_of(c);
 }
@@ -41,7 +40,7 @@ static int64_t in_of(const bppsa_recurrent_config *c, int64_t layer) {
   return layer == 0 ? c->input : width_of(c);
 }
 
-/* Numbers in a state. */
+/* Counts the numbers in a state. */
 static int64_t state_of(const bppsa_recurrent_config *c) {
   return (cell.pair ? 2 : 1) * c->hidden;
 }
@@ -50,7 +49,7 @@ static int64_t length_of(const problem *p, int64_t sample) {
   return p->lengths != NULL ? p->lengths[sample] : p->c.seq_len;
 }
 
-/* The row, of T·B, of the k-th step that a sweep computes of a sample, k from 1. */
+/* Returns the row, in T·B, of the k-th step that a sweep computes for a sample; k counts from 1. */
 static int64_t row_of(const problem *p, bool reverse, int64_t k, int64_t sample) {
   return (reverse ? length_of(p, sample) - k : k - 1) * p->c.batch + sample;
 }
@@ -61,7 +60,7 @@ static double *zeros(int64_t count) {
   return to;
 }
 
-/* W_ih x + b_ih and W_hh h + b_hh of one sample and step, each [G·H]. */
+/* Computes W_ih x + b_ih and W_hh h + b_hh for one sample and step, each [G·H]. */
 static void pre_activations(const problem *p, int64_t sweep, const double *x, const double *h, double *px, double *ph) {
   const int64_t I = in_of(&p->c, sweep / directions_of(&p->c)), H = p->c.hidden;
   double *const *w = p->w + 4 * sweep;
@@ -77,8 +76,8 @@ static void pre_activations(const problem *p, int64_t sweep, const double *x, co
   }
 }
 
-/* The states of a problem: h [L·D][T+1][B][S], of each sweep in the order in which it goes, and in [L+1][T·B][D·H], the inputs
- * of all layers but the first and the outputs of the last, in the order of time. */
+/* The states of a problem: h [L·D][T+1][B][S] holds those of each sweep in its own order; in [L+1][T·B][D·H] holds each
+ * layer's inputs after the first, and the last layer's outputs, in the order of time. */
 typedef struct {
   double *h, *in;
 } reference_states;
@@ -119,7 +118,7 @@ static void forward_sweep(const problem *p, int64_t sweep, reference_states *s) 
   bppsa_free(px);
 }
 
-/* Rows of logits: [T·B] or [B]. */
+/* Counts the rows of logits: [T·B] or [B]. */
 static int64_t logit_rows(const bppsa_recurrent_config *c) {
   return (c->loss_all ? c->seq_len : 1) * c->batch;
 }
@@ -128,7 +127,7 @@ static int64_t logit_count(const bppsa_recurrent_config *c) {
   return logit_rows(c) * c->classes;
 }
 
-/* Is it a row of the loss, and not one behind a sample's end? */
+/* Does the row count in the loss? Rows after a sample's end do not. */
 static bool row_counts(const problem *p, int64_t row) {
   return !p->c.loss_all || row / p->c.batch < length_of(p, row % p->c.batch);
 }
@@ -141,7 +140,7 @@ static int64_t counted_rows(const problem *p) {
   return rows;
 }
 
-/* Where direction d of the top layer's output to a row of logits lies, [H]: in that step, or the last state of the sweep. */
+/* Finds the part [H] of the top layer's output that direction d gives a row of logits: at that step, or the sweep's last state. */
 static const double *top_of(const problem *p, const reference_states *s, int64_t row, int64_t d) {
   const bppsa_recurrent_config *c = &p->c;
   const int64_t T = c->seq_len, B = c->batch, D = directions_of(c);
@@ -149,8 +148,8 @@ static const double *top_of(const problem *p, const reference_states *s, int64_t
                      : s->h + (((c->layers - 1) * D + d) * (T + 1) + length_of(p, row)) * B * state_of(c) + row * state_of(c);
 }
 
-/* Makes a row of logits the seed of a mean cross-entropy over so many rows, and returns its loss. The label's 1 - p is summed from
- * the other probabilities: a difference would cancel where p is near 1. */
+/* Turns a row of logits into the seed of a mean cross-entropy over `rows` rows, and returns its loss. 1 - p of the label is
+ * summed from the other probabilities, because a difference would cancel for p near 1. */
 static double to_seed(double *row, int64_t classes, int64_t label, int64_t rows) {
   double most = -INFINITY, others = 0;
   for (int64_t k = 0; k < classes; ++k) {
@@ -166,7 +165,7 @@ static double to_seed(double *row, int64_t classes, int64_t label, int64_t rows)
   return loss / (double)rows;
 }
 
-/* Forward, one scalar at a time. Returns the mean cross-entropy; seed [rows][C] is its gradient. */
+/* Makes the forward pass, one scalar at a time. Returns the mean cross-entropy; seed [rows][C] is its gradient. */
 static double reference_forward(const problem *p, reference_states *s, double *seed) {
   const bppsa_recurrent_config *c = &p->c;
   const int64_t H = c->hidden, C = c->classes, W = width_of(c), sweeps = sweeps_of(c), rows = counted_rows(p);
@@ -211,8 +210,8 @@ static void backward_head(problem *p, const reference_states *s, const double *s
   }
 }
 
-/* out [T·B][D·H]: gradients of the layer's outputs; last [B][D·H]: of the last states, or NULL; din: those of its inputs are
- * added to it. */
+/* out [T·B][D·H]: gradients of the layer's outputs; last [B][D·H]: those of its last states, or NULL; din: the gradients of
+ * its inputs are added to it. */
 static void backward_sweep(problem *p, const reference_states *s, int64_t sweep, const double *out, const double *last,
                            double *din) {
   const bppsa_recurrent_config *c = &p->c;
@@ -272,7 +271,7 @@ static void reference_backward(problem *p, const reference_states *s, const doub
   bppsa_free(last);
 }
 
-/* Returns the loss. */
+/* Computes all gradients of the problem and returns the loss. */
 static double reference(problem *p) {
   reference_states states = make_states(p);
   double *seed = zeros(logit_count(&p->c));
@@ -283,7 +282,7 @@ static double reference(problem *p) {
   return loss;
 }
 
-/* Random weights in PyTorch's default range, or orthogonal W_hh; everything rounded to the dtype. */
+/* Makes random weights in PyTorch's default range, or an orthogonal W_hh; rounds everything to the dtype. */
 static problem make_problem(const bppsa_recurrent_config *config, bool orthogonal_hh, uint64_t seed) {
   const int64_t H = config->hidden, rows = config->seq_len * config->batch, sweeps = sweeps_of(config), W = width_of(config);
   problem p = {.c = *config, .count = 4 * sweeps + 2};
@@ -338,7 +337,7 @@ static bool has_tensor(const problem *p, int64_t tensor) {
   return !p->c.no_bias || tensor >= p->count - 2 || tensor % 4 < 2;
 }
 
-/* The tensor that is the model's parameter i; count, if it has none of that number. */
+/* Finds the tensor that is the model's parameter i; `count` if there is none. */
 static inline int64_t tensor_of_parameter(const problem *p, int64_t i) {
   int64_t tensor = 0;
   while (tensor < p->count && (!has_tensor(p, tensor) || i-- > 0)) {

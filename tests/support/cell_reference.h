@@ -4,8 +4,8 @@
 
 #include "recurrent/recurrent.h"
 
-/* px = W_ih x + b_ih and ph = W_hh h + b_hh are [G·H]; before, h, g and carried are states or their gradients, [H], or of a pair
- * [2H], h in front of c. */
+/* px = W_ih x + b_ih and ph = W_hh h + b_hh are [G·H]; before, h, g and carried are states or their gradients, [H], or for a
+ * pair [2H], with h in front of c. */
 typedef struct {
   int64_t gates;
   bool pair; /* the state is a pair */

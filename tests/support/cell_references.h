@@ -1,4 +1,4 @@
-/* The textbook's equations of every cell, by the cell's name. */
+/* The textbook equations of every cell, found by the cell's name. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_REFERENCES_H
 #define BPPSA_TESTS_SUPPORT_CELL_REFERENCES_H
 

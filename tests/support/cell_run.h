@@ -1,4 +1,4 @@
-/* The library's gradients of a problem (cell_problem.h), beside the textbook's. For tests/support/cell_tests.h. */
+/* Computes the library's gradients of a problem (cell_problem.h). For tests/support/cell_tests.h. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_RUN_H
 #define BPPSA_TESTS_SUPPORT_CELL_RUN_H
 
@@ -21,7 +21,7 @@ static void set_weights(bppsa_model *model, const problem *p) {
   }
 }
 
-/* Forward, seed from the library's own logits in float64, backward. */
+/* Makes the forward pass, computes the seed from the library's logits in float64, and makes the backward pass. */
 static run run_model(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
   run r = {0};
   const int64_t T = config->seq_len, B = p->c.batch, L = sweeps_of(config), S = state_of(config), C = config->classes;

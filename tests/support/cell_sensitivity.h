@@ -1,4 +1,4 @@
-/* How well a problem (cell_problem.h) determines its own gradients: what a residual of 30 or more is compared with. */
+/* Computes how well a problem (cell_problem.h) determines its own gradients; a residual of 30 or more is compared with that. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_SENSITIVITY_H
 #define BPPSA_TESTS_SUPPORT_CELL_SENSITIVITY_H
 
@@ -6,14 +6,14 @@
 #include "tests/support/cell_problem.h"
 #include "tests/support/dice.h"
 
-/* A copy of a tensor; the caller frees it. */
+/* Copies a tensor; the caller frees the copy. */
 static double *copy_of(const double *values, int64_t count) {
   double *copy = zeros(count);
   memcpy(copy, values, (size_t)count * sizeof *copy);
   return copy;
 }
 
-/* Tensor i of the problem: its parameters, then x and h0. */
+/* Tensor i of the problem: first the parameters, then x and h0. */
 typedef struct {
   double *values, *gradient, *magnitude; /* magnitude: NULL unless the tensor is a parameter */
   int64_t count;
@@ -28,7 +28,7 @@ static problem_tensor tensor_of(const problem *p, int64_t i) {
                        : (problem_tensor){p->h0, p->dh0, NULL, sweeps_of(c) * c->batch * state_of(c)};
 }
 
-/* The largest residual of the tensor's parts, of which ranks have the last one first (bppsa_ranks_share). */
+/* Returns the largest residual of the tensor's parts; as among ranks (bppsa_ranks_share), the last part comes first. */
 static double moved_by(const problem_tensor *t, const double *before, int64_t steps, int64_t parts, double root) {
   double worst = 0;
   for (int64_t r = 0; r < parts; ++r) {
@@ -40,10 +40,10 @@ static double moved_by(const problem_tensor *t, const double *before, int64_t st
   return worst;
 }
 
-/* How far the reference's own gradient of each tensor moves when every weight and input moves by one rounding of the dtype, in
- * units of the residual, at most in so many random moves: no algorithm can be expected to come closer. The gradient of x is judged
- * in so many parts, as ranks judge it: far from the loss it may be small and a long product. Infinite where a unit sits on the kink
- * of relu. Overwrites the problem. */
+/* Finds how far the reference's own gradient of each tensor moves, in units of the residual, if every weight and input moves by
+ * one rounding of the dtype: the most of `moves` random moves. No algorithm can be expected to come closer. The gradient of x is
+ * judged in `parts` parts, as ranks judge it, because far from the loss it may be small and a long product. Infinite if a unit
+ * sits on relu's kink. Overwrites the problem. */
 static void sensitivities(problem *p, int64_t moves, int64_t parts, dice *d, double worst[TENSORS + 2]) {
   const double epsilon = p->c.dtype == BPPSA_F32 ? 0x1p-24 : 0x1p-53, root = sqrt((double)p->c.seq_len);
   double *still[TENSORS + 2], *before[TENSORS + 2];
@@ -81,7 +81,7 @@ static void sensitivities(problem *p, int64_t moves, int64_t parts, dice *d, dou
   }
 }
 
-/* The largest of these numbers. */
+/* Returns the largest of these numbers. */
 static inline double sensitivity(problem *p, int64_t moves, int64_t parts, dice *d) {
   double moved[TENSORS + 2], worst = 0;
   sensitivities(p, moves, parts, d, moved);

@@ -2,15 +2,15 @@
  *
  *     static const cell_reference cell = {..};
  *
- * Gradients of every algorithm are compared with a float64 reference written from the textbook; the reference and the library are
- * compared with finite differences of the forward pass alone. */
+ * They compare the gradients of every algorithm with a float64 reference written from the textbook, and both the reference and
+ * the library with finite differences of the forward pass alone. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 #define BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 
 #include "tests/support/cell_run.h"
 #include "tests/support/length.h"
 
-/* With a single hidden unit a weight gradient is one sum, which may cancel to nothing: there it is held against its terms. */
+/* With a single hidden unit a weight gradient is one sum, which may cancel to nothing: then its terms are the measure. */
 static void check_tensor(const char *name, const bppsa_recurrent_config *c, const void *got, const double *expected,
                          const double *magnitude, int64_t count) {
   const double r =
@@ -91,12 +91,12 @@ static void test_small_shapes(void **state) {
         c.hidden = sizes[s];
         c.batch = batches[seed % 4];
         c.input = inputs[seed / 4 % 2];
-        /* stacked single units: a chain of scalar sums, each of which may cancel, so that no bound holds for the last */
+        /* stacked single units make a chain of scalar sums; each may cancel, so no bound holds for the last one */
         c.layers = c.hidden == 1 ? 1 : 1 + (int64_t)(seed % 3);
         c.dtype = (bits & 1) != 0 ? BPPSA_F64 : BPPSA_F32;
         c.loss_all = (bits & 2) != 0;
         c.nonlinearity = (bits & 4) != 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
-        /* One relu unit with W_hh = -1 gives b, b - b, b, ..: exactly the kink, where rounding decides. */
+        /* One relu unit with W_hh = -1 gives b, b - b, b, ..: it lies exactly on the kink, where rounding decides. */
         const bool kink = c.hidden == 1 && c.nonlinearity == BPPSA_NONLINEARITY_RELU;
         check_all_methods(&c, (bits & 8) != 0 && !kink, 1000 * seed, device);
       }
@@ -145,7 +145,7 @@ static void test_wide_layer(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Central differences of the reference's forward pass, float64, for every parameter, the input and h0. */
+/* The tests below compare every parameter, the input and h0 with central differences of this forward pass in float64. */
 static double forward_loss(problem *p) {
   reference_states states = make_states(p);
   double *seed = zeros(logit_count(&p->c));
@@ -432,7 +432,7 @@ static void test_allocation_failure(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* All of the above. */
+/* All tests above. */
 #define SHARED_TESTS                                                                                                             \
   cmocka_unit_test(test_small_shapes), cmocka_unit_test(test_long_sequences), cmocka_unit_test(test_wide_layer),                 \
       cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_bits_do_not_depend_on_threads),                           \

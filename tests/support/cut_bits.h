@@ -1,13 +1,13 @@
-/* The gradients of a chunked scan with one number in each step, to the bit, for any cut: tests compare an execution with it to see
- * where it was cut. */
+/* Computes the gradients of a chunked scan with one number in each step, to the bit, for any cut: a test compares an execution
+ * with them to see where it was cut. */
 #ifndef BPPSA_TESTS_CUT_BITS_H
 #define BPPSA_TESTS_CUT_BITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Balanced chunks by their definition: P sizes that add up to n, differ by at most one, and do not increase. begin: P + 1
- * numbers. */
+/* Cuts into balanced chunks by their definition: P sizes that add up to n, differ by at most one, and do not increase. begin: P +
+ * 1 numbers. */
 static inline void balanced_cut(int64_t n, int64_t p, int64_t *begin) {
   begin[0] = 0;
   for (int64_t k = 0; k < p; ++k) {
@@ -15,7 +15,7 @@ static inline void balanced_cut(int64_t n, int64_t p, int64_t *begin) {
   }
 }
 
-/* Another cut: all chunks except the last have the same size. Returns how many chunks there are. */
+/* Makes another cut, with equal chunks except the last. Returns how many chunks there are. */
 static inline int64_t ceiling_cut(int64_t n, int64_t p, int64_t *begin) {
   const int64_t size = (n + p - 1) / p, count = (n + size - 1) / size;
   for (int64_t k = 0; k <= count; ++k) {
@@ -24,8 +24,8 @@ static inline int64_t ceiling_cut(int64_t n, int64_t p, int64_t *begin) {
   return count;
 }
 
-/* Is (n, P) the one pair that represents all chains of up to `most` steps with P chunks of n / P steps or one more? The number of
- * larger chunks, n % P, differs between these shapes. */
+/* Is (n, P) the pair that stands for all chains of up to `most` steps with P chunks of n / P steps or one more? These shapes
+ * differ in n % P, the number of larger chunks. */
 static inline bool is_example(int64_t most, int64_t n, int64_t p) {
   const int64_t size = n / p, rest = most - size * p, larger = rest < p ? rest + 1 : p;
   return n % p == (7 * p + 5 * size) % larger;

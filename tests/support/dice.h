@@ -1,4 +1,4 @@
-/* Random numbers of one case, which are a function of its seed. */
+/* Random numbers of one case; they depend on its seed alone. */
 #ifndef BPPSA_TESTS_SUPPORT_DICE_H
 #define BPPSA_TESTS_SUPPORT_DICE_H
 

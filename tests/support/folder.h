@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Names in a folder, temporary files included. */
+/* Counts the names in a folder, temporary files included. */
 static inline int entries(const char *path) {
   DIR *folder = opendir(path);
   assert_non_null(folder);
@@ -31,7 +31,7 @@ static inline void remove_folder(const char *path) {
   assert_int_equal(system(command), 0);
 }
 
-/* An empty folder in the place of whatever is there. */
+/* Makes an empty folder; removes what was there. */
 static inline void fresh_folder(const char *path) {
   char command[200];
   remove_folder(path);

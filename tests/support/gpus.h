@@ -1,4 +1,4 @@
-/* The GPUs that ranks of a test share: four where they are emulated (SIMT_DEVICES), otherwise the machine's. */
+/* Which GPUs the ranks of a test share: four emulated ones (SIMT_DEVICES), otherwise the machine's. */
 #ifndef BPPSA_TESTS_SUPPORT_GPUS_H
 #define BPPSA_TESTS_SUPPORT_GPUS_H
 
@@ -7,8 +7,8 @@
 #include "comm/comm.h"
 #include "tests/support/support.h"
 
-/* The number of GPUs; 0: the test's device is the CPU. Skips the test where the device is missing. nccl: whether NCCL connects
- * them. */
+/* Returns the number of GPUs; 0: the test's device is the CPU. Skips the test if the device is missing. nccl: whether NCCL
+ * connects them. */
 static inline int gpus_of_ranks(bool *nccl) {
   bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
   bppsa_cuda_report found = {0};

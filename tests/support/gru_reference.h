@@ -7,7 +7,7 @@
 #include "gru/gru.h"
 #include "tests/support/cell_reference.h"
 
-/* r, z, m and n of gru/gru.h, one after the other. */
+/* Computes r, z, m and n of gru/gru.h. */
 static void gru_gates_of(int64_t hidden, int64_t j, const double *px, const double *ph, double gates[4]) {
   gates[0] = 1 / (1 + exp(-(px[j] + ph[j])));
   gates[1] = 1 / (1 + exp(-(px[hidden + j] + ph[hidden + j])));
@@ -40,7 +40,7 @@ static void gru_step_back(const bppsa_recurrent_config *c, const double *px, con
   }
 }
 
-/* The initializer of its cell_reference. */
+/* Initialises the cell_reference of a GRU. */
 #define GRU_REFERENCE                                                                                                            \
   { .gates = BPPSA_GRU_GATES, .cell = &bppsa_gru_cell, .forward = gru_step, .backward = gru_step_back }
 

@@ -4,7 +4,7 @@
  *                        q_t = tanh(x W_ibᵀ + b_ib + b_hb + h_{t-1} W_hbᵀ)
  *     Jᵀ_t = W_haᵀ diag(1 - p_t²) + W_hbᵀ diag(1 - q_t²)
  *
- * in float64 alone, on the CPU alone. */
+ * It has only float64, and only the CPU. */
 #ifndef BPPSA_TESTS_SUPPORT_INVENTED_CELL_H
 #define BPPSA_TESTS_SUPPORT_INVENTED_CELL_H
 
@@ -12,7 +12,7 @@
 
 #include "recurrent/recurrent.h"
 
-/* Row of sample b of the block, step t, in an array of so many H-vectors a sample. */
+/* Returns the row of sample b of the block, step t, in an array of `vectors` H-vectors for each sample. */
 static inline double *two_tanh_row(const bppsa_cell_block *c, const void *base, int64_t t, int64_t b, int64_t vectors) {
   return (double *)base + (t * c->batch + c->first + b) * vectors * c->hidden;
 }

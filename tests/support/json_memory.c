@@ -12,7 +12,7 @@
 
 #include "core/base/alloc.h"
 
-/* In front of a block: whether it is core/base/alloc's or malloc's. */
+/* The bytes in front of a block; they say if it is core/base/alloc's or malloc's. */
 enum { FRONT = 16 };
 
 static _Thread_local bool parsing;
@@ -20,7 +20,7 @@ static _Thread_local bool parsing;
 static void *allocate(size_t bytes) {
   char *block = parsing ? malloc(bytes + FRONT) : bppsa_alloc(bytes + FRONT);
   if (block == NULL) {
-    errno = ENOMEM; /* as malloc says it */
+    errno = ENOMEM; /* as malloc reports it */
     return NULL;
   }
   block[0] = (char)parsing;
@@ -40,7 +40,7 @@ void count_json_memory(void) {
   json_set_alloc_funcs(allocate, release);
 }
 
-/* In the place of jansson's, which it calls. */
+/* Replaces jansson's function of this name, and calls it. */
 json_t *json_loadb(const char *text, size_t size, size_t flags, json_error_t *error) {
   json_t *(*next)(const char *, size_t, size_t, json_error_t *) = NULL;
   void *found = dlsym(RTLD_NEXT, "json_loadb");

@@ -1,4 +1,4 @@
-/* A locale with a decimal comma, made where the test runs: nothing has to be installed but localedef and its sources. */
+/* Makes a locale with a decimal comma where the test runs; only localedef and its sources must be installed. */
 #ifndef BPPSA_TESTS_SUPPORT_LOCALE_H
 #define BPPSA_TESTS_SUPPORT_LOCALE_H
 
@@ -10,7 +10,7 @@
 
 #define COMMA_LOCALE "de_DE.UTF-8"
 
-/* Ends the program as skipped (77), with the reason, where such a locale cannot be made. */
+/* Ends the program as skipped (77), with the reason, if such a locale cannot be made. */
 static inline void make_comma_locale(void) {
   char directory[1024], text[16];
   if (getcwd(directory, sizeof directory - 32) == NULL ||

@@ -7,7 +7,7 @@
 #include "lstm/lstm.h"
 #include "tests/support/cell_reference.h"
 
-/* i, f, g and o of lstm/lstm.h, one after the other. */
+/* Computes i, f, g and o of lstm/lstm.h. */
 static void lstm_gates_of(int64_t hidden, int64_t j, const double *px, const double *ph, double gates[4]) {
   for (int64_t q = 0; q < 4; ++q) {
     const double z = px[q * hidden + j] + ph[q * hidden + j];
@@ -43,7 +43,7 @@ static void lstm_step_back(const bppsa_recurrent_config *c, const double *px, co
   }
 }
 
-/* The initializer of its cell_reference. */
+/* Initialises the cell_reference of an LSTM. */
 #define LSTM_REFERENCE                                                                                                           \
   { .gates = BPPSA_LSTM_GATES, .pair = true, .cell = &bppsa_lstm_cell, .forward = lstm_step, .backward = lstm_step_back }
 

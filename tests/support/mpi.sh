@@ -1,5 +1,5 @@
-# The opening of a script `test_name` that runs a program, its first argument, under mpirun. `folder` is made empty and becomes the
-# current one, unless it is not set. Without mpirun the test is left out.
+# Begins a script `test_name` that runs a program, its first argument, under mpirun. If `folder` is set, that folder is emptied and
+# becomes the current one. Without mpirun the test is skipped.
 program=$1
 if ! command -v mpirun >/dev/null 2>&1; then
   echo "$test_name: no mpirun (package openmpi-bin)"

@@ -26,7 +26,7 @@ static void rnn_step_back(const bppsa_recurrent_config *c, const double *px, con
   }
 }
 
-/* The initializer of its cell_reference. */
+/* Initialises the cell_reference of an RNN. */
 #define RNN_REFERENCE                                                                                                            \
   { .gates = 1, .relu = true, .cell = &bppsa_rnn_cell, .forward = rnn_step, .backward = rnn_step_back }
 

@@ -1,5 +1,5 @@
-/* For programs that kill or fault runs at random moments (kill_resume, rank_faults): draws, seconds, words, files. They have no
- * test framework: what cannot be done ends the program. */
+/* What programs need that kill or fault runs at random moments (kill_resume, rank_faults): draws, seconds, words, files. They
+ * have no test framework: a failure ends the program. */
 #ifndef BPPSA_TESTS_SUPPORT_RUNS_H
 #define BPPSA_TESTS_SUPPORT_RUNS_H
 
@@ -16,12 +16,12 @@ enum { RUN_WORDS = 64 }; /* room for the words of a command line, and NULL */
 
 static uint64_t run_seed, run_drawn; /* the seed of all draws, and how many there were */
 
-/* The next number of 0 <= x < 1. */
+/* Draws the next number, 0 <= x < 1. */
 static inline double run_uniform(void) {
   return bppsa_random_double(run_seed, BPPSA_STREAM_TEST, run_drawn++);
 }
 
-/* Seconds since some moment. */
+/* Returns the seconds since some fixed moment. */
 static inline double run_now(void) {
   struct timespec time;
   (void)clock_gettime(CLOCK_MONOTONIC, &time);
@@ -33,7 +33,7 @@ static inline void run_pause(double seconds) {
   (void)nanosleep(&time, NULL);
 }
 
-/* Cuts a command line into its words, behind which NULL stands; returns their number. */
+/* Cuts a command line into its words and puts NULL after them; returns their number. */
 static inline int run_words(char *line, char *words[RUN_WORDS]) {
   int count = 0;
   char *rest = line;
@@ -44,7 +44,7 @@ static inline int run_words(char *line, char *words[RUN_WORDS]) {
   return count;
 }
 
-/* The bytes of a file, 0-terminated (free); NULL without one. */
+/* Reads the bytes of a file and adds a 0 (free them); NULL if there is no file. */
 static inline char *run_file(const char *path, size_t *size) {
   FILE *file = fopen(path, "rb");
   struct stat info;

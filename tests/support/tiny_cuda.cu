@@ -1,4 +1,4 @@
-/* The tiny model on a GPU: one block, with every number as the CPU computes it. */
+/* The tiny model on a GPU: one block computes every number as the CPU does. */
 #include <math.h>
 
 #include "core/compute/check.cuh"
@@ -10,7 +10,7 @@ __device__ static int64_t rows_of(const tiny_gpu &g) {
   return g.per_step ? g.steps * g.batch : g.batch;
 }
 
-/* Row r of the features [rows][input]. */
+/* Computes row r of the features [rows][input]. */
 template <typename real> __device__ static void features_of(const tiny_gpu &g, int64_t r) {
   const real *x = (const real *)g.x;
   real *features = (real *)g.features + r * g.input;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* In GPU memory: passes are counted where they run, because they may be replayed. */
+/* In GPU memory, so that passes are counted where they run: they may be replayed. */
 typedef struct {
   int64_t forwards, backwards;
   int64_t poison_forward, poison_backward; /* the first pass with NaNs; 0: none */
@@ -26,7 +26,7 @@ typedef struct {
   tiny_state *state;
 } tiny_gpu;
 
-/* Queued. ERR_CUDA. */
+/* Queues the pass. ERR_CUDA. */
 bppsa_status tiny_gpu_forward(const bppsa_device *device, bppsa_dtype dtype, const tiny_gpu *g);
 bppsa_status tiny_gpu_backward(const bppsa_device *device, bppsa_dtype dtype, const tiny_gpu *g);
 
