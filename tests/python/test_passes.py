@@ -531,8 +531,8 @@ class Together(Passes):
             torch.autograd.grad(output, inputs, seed, retain_graph=True)
             took, caught = time.monotonic() - begin, 0
             for share in (0.2, 0.4, 0.6, 0.8):
-                threading.Timer(share * took, os.kill, (os.getpid(), signal.SIGINT)).start()
                 try:
+                    threading.Timer(share * took, os.kill, (os.getpid(), signal.SIGINT)).start()
                     torch.autograd.grad(output, inputs, seed * 2, retain_graph=True)
                     time.sleep(60)
                 except KeyboardInterrupt:
