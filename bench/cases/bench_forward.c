@@ -47,7 +47,7 @@ const char bppsa_bench_notes_forward[] =
 enum { ROWS = 1024, CYCLE = 200 }; /* rows of a one-step network; passes of a mean */
 enum { ORDERS = 4 };               /* of a network's units, the given one among them */
 
-/* The largest T·B·H² of a point for which a mean is taken, and of a batch that nobody asked for. */
+/* The largest T·B·H² of a point whose mean is measured, and of a point whose batch the benchmark chooses. */
 static const double mean_size = 2e8, point_size = 1.2e9;
 
 static const struct {
@@ -420,7 +420,7 @@ static bppsa_status judge(void *context, double *residual) {
   return status;
 }
 
-/* Makes a pass over zeros, whose states differ from those of the inputs. */
+/* Makes a pass over zeros, so that the next pass finds other states than its own. */
 static bppsa_status clear_pass(void *context) {
   const entry *e = context;
   return bppsa_recurrent_forward_layers(e->model, &e->s->zero.view, NULL);

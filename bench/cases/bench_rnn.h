@@ -22,17 +22,15 @@
  *   underflow  Set where 1 % or more of the gradients of the hidden states are zero or subnormal: default weights forget, and the
  *              time of a backward pass is then partly one of computing with zeros, or slowly with subnormal numbers. Marked *.
  *   path       Beside --forward speculative or auto: the dependent steps of the first pass, of a batch's slowest sample, and
- *   work       the steps that it computed, over the steps of a sequential pass (recurrent/parallel_forward.h). The row's FLOP are
- *   those of a
- *              sequential pass all the same.
+ *   work       the steps that it computed, over the steps of a sequential pass (recurrent/parallel_forward.h). The row's FLOP
+ *              still count a sequential pass.
  *   cold       Beside --cold, before every pass memory is written that takes twice as much as the largest cache
  *              (bench/harness/cold.h), so that a backward pass does not find the states of its forward pass there either.
  *   error      Of rows in TF32 and bf16: the largest ‖g - ref‖ / ‖ref‖. Their residual is in units of what they round, or,
  *              where that is less, such that the bound is a tenth of the gradient: zeros in its place are never right.
  *   reference  "file": from --references, which belongs to the very weights and inputs (rnn_saved.c); otherwise "computed".
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/measure/residual.h), against sequential
- *   BP in
- *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
+ *              BP in float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
  *              graph's forward pass: of the gradients that a backward pass makes from its states.
  */
 #ifndef BPPSA_BENCH_CASES_BENCH_RNN_H

@@ -7,7 +7,7 @@
 
 enum { BPPSA_CREW_NUMBERS = 3 };
 
-/* What a rank does when it is told so; the numbers are those of rank 0's order. */
+/* An action that rank 0 orders and every rank carries out, with the numbers of the order. */
 typedef struct {
   bppsa_status (*carry_out)(void *crew, const int64_t *numbers);
   bool refusable; /* ERR_ARGUMENT and ERR_UNSUPPORTED are refusals: all ranks find the same, and the crew goes on */
