@@ -37,6 +37,8 @@ typedef struct {
   int64_t chunks;   /* C; 0: open */
   int64_t warm_up;  /* W; -1: open */
   double tolerance; /* the largest accepted difference over s; negative: open; 0: BP */
+  /* Gradients of x and h0 must be as exact as BP's at every step: BP computes the passes whose loss does not reach every step. */
+  bool exact_inputs;
 } bppsa_backward_method;
 
 bppsa_backward_method bppsa_backward_method_default(void); /* everything open */
@@ -89,8 +91,19 @@ void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_st
 
 /* The plan of a recurrent model's backward pass; NULL if it is no speculative one. */
 const bppsa_backward_plan *bppsa_backward_plan_of(const bppsa_model *model);
-/* What the latest pass did; all zero before the first. ERR_ARGUMENT: not a recurrent model. */
-bppsa_status bppsa_backward_stats_of(const bppsa_model *model, bppsa_backward_stats *stats);
+/* What the latest pass did; all zero before the first. On a GPU it waits for the pass. ERR_ARGUMENT: not a recurrent model;
+ * ERR_CUDA. */
+bppsa_status bppsa_backward_stats_of(bppsa_model *model, bppsa_backward_stats *stats);
+
+/* The state that the bits of later passes depend on; checkpoints keep it. */
+typedef struct {
+  bppsa_forward_pause pause;
+  int64_t warm_up; /* W of the next pass; 0: the plan's */
+} bppsa_backward_state;
+
+/* ERR_ARGUMENT: not a recurrent model; set: a negative number. On a GPU `get` waits for the pass; ERR_CUDA. */
+bppsa_status bppsa_backward_state_get(bppsa_model *model, bppsa_backward_state *state);
+bppsa_status bppsa_backward_state_set(bppsa_model *model, const bppsa_backward_state *state);
 
 #ifdef __cplusplus
 }

@@ -109,10 +109,10 @@ typedef struct {
 typedef struct {
   bppsa_backward_plan plan;
   bppsa_backward_stats stats; /* of the latest pass */
-  bppsa_forward_pause pause;
+  bppsa_backward_state state;
   int64_t workers;          /* threads that walk at the same time */
   int64_t window;           /* steps that lanes take between two looks at them */
-  void *lanes, *chunks;     /* [C][B], see speculate_back.c */
+  void *lanes, *chunks;     /* [C][B], see walk_back.h */
   int64_t *paths, *longest; /* [B], dependent steps of each sample in all layers so far, and in a phase */
   int64_t *rows;            /* [T + 1]: the row of a step's state, less its sample's place */
   void *starts, *ends;      /* [B][C][S]: the gradient that a chunk started from, and the one in front of it */

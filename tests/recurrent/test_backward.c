@@ -371,6 +371,36 @@ static void test_pause(void **state) {
   close_run(&r);
 }
 
+/* Where gradients of x must be exact, a pass is BP, bit for bit, if the loss misses a step. */
+static void test_exact_inputs(void **state) {
+  (void)state;
+  enum { STEPS = 400, BATCH = 2, HIDDEN = 4 };
+  for (int misses = 0; misses < 3; ++misses) { /* no step; step 7 of sample 1; all but the last ones */
+    bppsa_view dx[2];
+    run r[2];
+    for (int k = 0; k < 2; ++k) {
+      bppsa_recurrent_config c = config_of(STEPS, BATCH, HIDDEN);
+      c.loss_all = misses < 2;
+      c.input_gradients = true;
+      c.method.backward = k == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SPECULATIVE;
+      c.speculation = (bppsa_backward_method){.chunks = 4, .warm_up = 40, .tolerance = -1, .exact_inputs = true};
+      r[k] = open_run(&bppsa_gru_cell, &c, BATCH, 3);
+      for (int64_t i = 0; misses == 1 && i < r[k].model->classes; ++i) {
+        bppsa_view_set(&r[k].seed, (7 * BATCH + 1) * r[k].model->classes + i, 0);
+      }
+      assert_int_equal(bppsa_model_forward(r[k].model, &r[k].x, NULL, NULL, &r[k].logits), BPPSA_OK);
+      assert_int_equal(r[k].model->ops->backward(r[k].model, &r[k].seed), BPPSA_OK);
+      assert_int_equal(r[k].model->ops->input_gradients(r[k].model, &dx[k], NULL), BPPSA_OK);
+    }
+    bppsa_backward_stats stats;
+    assert_int_equal(bppsa_backward_stats_of(r[1].model, &stats), BPPSA_OK);
+    assert_int_equal(stats.speculated, misses == 0);
+    assert_true(misses == 0 || memcmp(dx[0].data, dx[1].data, (size_t)bppsa_view_count(&dx[0]) * sizeof(float)) == 0);
+    close_run(&r[0]);
+    close_run(&r[1]);
+  }
+}
+
 static bppsa_status create(void *argument) {
   bppsa_device *device = NULL;
   bppsa_model *model = NULL;
@@ -383,7 +413,10 @@ static bppsa_status create(void *argument) {
 
 static void test_refusals(void **state) {
   (void)state;
-  static const bppsa_backward_method wrong[] = {{-1, -1, -1}, {0, -2, -1}, {0, -1, NAN}, {0, -1, INFINITY}};
+  static const bppsa_backward_method wrong[] = {{.chunks = -1, .warm_up = -1, .tolerance = -1},
+                                                {.warm_up = -2, .tolerance = -1},
+                                                {.warm_up = -1, .tolerance = NAN},
+                                                {.warm_up = -1, .tolerance = INFINITY}};
   bppsa_recurrent_config c = config_of(200, 2, 5);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
     c.speculation = wrong[i];
@@ -442,10 +475,10 @@ static void test_texts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),     cmocka_unit_test(test_paths),
-                                     cmocka_unit_test(test_comes_back), cmocka_unit_test(test_exact),
-                                     cmocka_unit_test(test_bits),       cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_pause),      cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_texts)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random), cmocka_unit_test(test_paths),        cmocka_unit_test(test_comes_back),
+      cmocka_unit_test(test_exact),  cmocka_unit_test(test_bits),         cmocka_unit_test(test_nonfinite),
+      cmocka_unit_test(test_pause),  cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_memory), cmocka_unit_test(test_texts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,365 @@
+/* How lanes of a parallel backward pass walk (recurrent/walk_back.h). */
+#include "recurrent/walk_back.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/compute/flush.h"
+#include "core/compute/pool.h"
+
+#define EACH_REAL "recurrent/walk_back.inc"
+#include "core/base/each_real.inc"
+
+/* What a group of lanes does next. */
+typedef enum { WARM_UP, GUESS, MEND } group_work;
+
+/* The arrays of a group: rows of a step lie one behind the other. g and h have a row more in front. */
+typedef struct {
+  char *top, *g, *h, *c, *saved, *x, *delta_x, *delta_h; /* top: the lanes' gradients */
+  int64_t members[BPPSA_BACK_GROUP], count;
+  int64_t first_part, parts; /* of the weight gradients, to which it adds one after the other: long sums lose digits */
+  int64_t steps, walked;     /* in all, of the lane that walks the longest, and up to now */
+} group;
+
+/* ---- rows of reals ---- */
+
+double bppsa_back_largest(const recurrent_network *n, int64_t count, const void *row) {
+  return n->config.dtype == BPPSA_F32 ? largest_f32(count, row) : largest_f64(count, row);
+}
+
+double bppsa_back_length(const recurrent_network *n, int64_t count, const void *row) {
+  return n->config.dtype == BPPSA_F32 ? length_f32(count, row) : length_f64(count, row);
+}
+
+void bppsa_back_add(const recurrent_network *n, int64_t count, const void *from, void *to) {
+  (n->config.dtype == BPPSA_F32 ? add_f32 : add_f64)(count, from, to);
+}
+
+void bppsa_back_subtract(const recurrent_network *n, int64_t count, const void *row, const void *other, void *to) {
+  (n->config.dtype == BPPSA_F32 ? subtract_f32 : subtract_f64)(count, row, other, to);
+}
+
+/* ---- a lane after a window ---- */
+
+/* Rows of step s of the window, of a lane; those of g and h in front of the step. */
+static void *window_row(const bppsa_back_walk *w, const group *g, const void *base, int64_t s, int64_t index, int64_t width) {
+  return bppsa_back_at_row(w, base, s * g->count + index, width);
+}
+
+/* Takes the deltas of a step, whose rows are those of step s of the window. */
+static void keep_deltas(const bppsa_back_walk *w, const group *g, const bppsa_back_lane *l, int64_t s, int64_t index,
+                        bppsa_back_chunk *c) {
+  const int64_t row = bppsa_back_row_of(w->n, l->at, l->sample) - w->n->batch;
+  const size_t bytes = (size_t)w->width * w->real;
+  void *const from[] = {window_row(w, g, g->delta_x, s, index, w->width), window_row(w, g, g->delta_h, s, index, w->width)},
+              *const to[] = {w->delta_x, w->delta_h};
+  const int count = w->n->cell->split ? 2 : 1;
+  if (w->measures) {
+    *(l->kind == BPPSA_BACK_PROBE ? &c->reach : &c->deltas) += bppsa_back_length(w->n, w->width, from[1]);
+  }
+  for (int k = 0; l->kind == BPPSA_BACK_PROBE && k < count; ++k) {
+    memset(from[k], 0, bytes);
+  }
+  for (int k = 0; k < count; ++k) {
+    if (to[k] != NULL && l->kind == BPPSA_BACK_DIFFERENCE) {
+      bppsa_back_add(w->n, w->width, from[k], bppsa_back_at_row(w, to[k], row, w->width));
+    } else if (to[k] != NULL) {
+      memcpy(bppsa_back_at_row(w, to[k], row, w->width), from[k], bytes);
+    }
+  }
+}
+
+/* Steps 1 .. s of the window are none of the lane's. */
+static void clear_deltas(const bppsa_back_walk *w, const group *g, int64_t s, int64_t index) {
+  for (; s > 0; --s) {
+    memset(window_row(w, g, g->delta_x, s - 1, index, w->width), 0, (size_t)w->width * w->real);
+    memset(window_row(w, g, g->delta_h, s - 1, index, w->width), 0, (size_t)w->width * w->real);
+  }
+}
+
+/* Takes what a lane without a difference has found in its chunk. True: it goes on. */
+static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
+  bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, l->sample, l->chunk);
+  for (int64_t s = steps; s > 0; --s) {
+    c->sum += l->kind == BPPSA_BACK_PROBE ? 0 : bppsa_back_largest(w->n, w->state, window_row(w, g, g->g, s, index, w->state));
+    keep_deltas(w, g, l, s - 1, index, c);
+    ++l->steps;
+    if (--l->at == l->bottom) {
+      const void *end = window_row(w, g, g->g, s - 1, index, w->state);
+      c->probe = l->kind == BPPSA_BACK_PROBE ? bppsa_back_length(w->n, w->state, end) : 0;
+      memcpy(bppsa_back_end_of(w, l->sample, l->chunk), end, (size_t)w->state * w->real);
+      clear_deltas(w, g, s - 1, index);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Likewise in the warm-up in front of it. */
+static bool settle_warm_up(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
+  l->steps += steps;
+  l->at -= steps;
+  if (l->at == l->top) {
+    memcpy(bppsa_back_start_of(w, l->sample, l->chunk), window_row(w, g, g->g, 0, index, w->state), (size_t)w->state * w->real);
+  }
+  return l->at > l->top;
+}
+
+/* A final difference leaves a silent chunk for another one, in which nothing else walks. True: it must go on. */
+static bool enters_next(const bppsa_back_walk *w, bppsa_back_lane *l, const void *difference) {
+  const recurrent_network *n = w->n;
+  if (!l->final || l->chunk == 0) {
+    return false;
+  }
+  bppsa_back_chunk *next = bppsa_back_chunk_of(n, l->sample, l->chunk - 1);
+  if (!next->silent || next->exact || next->walks) {
+    return false;
+  }
+  double deltas = 0;
+  for (const bppsa_back_chunk *behind = next + 1; behind < bppsa_back_chunk_of(n, l->sample, bppsa_back_chunks_of(n, l->sample));
+       ++behind) {
+    deltas += behind->deltas;
+  }
+  if (bppsa_backward_silent(&n->back.plan, bppsa_back_length(w->n, w->state, difference), next->reach, deltas)) {
+    return false; /* the next round finds the same, and drops it */
+  }
+  memcpy(bppsa_back_start_of(w, l->sample, l->chunk - 1), difference, (size_t)w->state * w->real);
+  --l->chunk;
+  ++l->chunks;
+  l->top = l->bottom;
+  l->bottom = bppsa_back_begin_of(n, l->sample, l->chunk);
+  next->doubtful = false;
+  return true;
+}
+
+/* Takes what a lane that walks a difference has found. True: it goes on. */
+static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
+  for (int64_t s = steps; s > 0; --s) {
+    bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, l->sample, l->chunk);
+    const void *next = window_row(w, g, g->g, s - 1, index, w->state);
+    const double size = bppsa_back_largest(w->n, w->state, next);
+    c->sum += c->silent ? bppsa_back_largest(w->n, w->state, window_row(w, g, g->g, s, index, w->state)) : 0;
+    keep_deltas(w, g, l, s - 1, index, c);
+    ++l->steps;
+    if (--l->at == l->bottom) {
+      bppsa_back_add(w->n, w->state, next, bppsa_back_end_of(w, l->sample, l->chunk));
+      c->moved = size;
+      if (l->chunk > 0) {
+        bppsa_back_chunk_of(w->n, l->sample, l->chunk - 1)->doubtful = true;
+      }
+    }
+    const bool stops = l->at > l->bottom && !c->silent && size <= w->n->back.plan.stop * c->scale;
+    c->stopped += stops ? size : 0;
+    if (stops || (l->at == l->bottom && !enters_next(w, l, next))) {
+      clear_deltas(w, g, s - 1, index);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- a group ---- */
+
+/* Copies what the cell reads of a step of a lane: h and c in front of it if `first`, those behind it, what it saved, and u in front
+ * of it. Steps in front of the first one are computed for nothing where other lanes have steps left. */
+static void gather_step(const bppsa_back_walk *w, const group *g, const bppsa_back_lane *l, int64_t step, int64_t s,
+                        int64_t index, bool first) {
+  const recurrent_network *n = w->n;
+  const recurrent_layer *layer = &n->layers[w->layer];
+  const int64_t hidden = n->config.hidden, saved = n->cell->saved * hidden;
+  const int64_t row = bppsa_back_row_of(n, step > 0 ? step : 0, l->sample),
+                before = bppsa_back_row_of(n, step > 1 ? step - 1 : 0, l->sample);
+  const size_t bytes = (size_t)hidden * w->real;
+  memcpy(window_row(w, g, g->h, s, index, hidden), bppsa_back_at_row(w, layer->h, row, hidden), bytes);
+  if (first) {
+    memcpy(window_row(w, g, g->h, s - 1, index, hidden), bppsa_back_at_row(w, layer->h, before, hidden), bytes);
+  }
+  if (g->c != NULL) {
+    memcpy(window_row(w, g, g->c, s, index, hidden), bppsa_back_at_row(w, layer->c, row, hidden), bytes);
+    if (first) {
+      memcpy(window_row(w, g, g->c, s - 1, index, hidden), bppsa_back_at_row(w, layer->c, before, hidden), bytes);
+    }
+  }
+  if (saved > 0 && step > 0) {
+    memcpy(window_row(w, g, g->saved, s - 1, index, saved), bppsa_back_at_row(w, layer->saved, row - n->batch, saved),
+           (size_t)saved * w->real);
+  }
+  if (w->sums && step > 0) {
+    memcpy(window_row(w, g, g->x, s - 1, index, w->input), bppsa_back_at_row(w, w->x, row - n->batch, w->input),
+           (size_t)w->input * w->real);
+  }
+  if (!w->injected || w->adds) {
+    return;
+  }
+  void *u = window_row(w, g, g->g, s - 1, index, w->state);
+  if (l->kind == BPPSA_BACK_PROBE) {
+    memset(u, 0, (size_t)w->state * w->real);
+  } else {
+    memcpy(u, bppsa_back_at_row(w, n->g, before, w->state), (size_t)w->state * w->real);
+  }
+}
+
+static void compute_window(const bppsa_back_walk *w, group *g, int64_t steps) {
+  const recurrent_network *n = w->n;
+  const int64_t hidden = n->config.hidden;
+  for (int64_t i = 0; i < g->count; ++i) {
+    const bppsa_back_lane *l = &w->lanes[g->members[i]];
+    for (int64_t s = steps; s > 0; --s) {
+      gather_step(w, g, l, l->at - (steps - s), s, i, s == 1);
+    }
+  }
+  memcpy(window_row(w, g, g->g, steps, 0, w->state), g->top, (size_t)(g->count * w->state) * w->real);
+  const bppsa_cell_block block = {.steps = steps,
+                                  .batch = g->count,
+                                  .hidden = hidden,
+                                  .samples = g->count,
+                                  .nonlinearity = n->config.nonlinearity,
+                                  .w_hh = n->w_hh,
+                                  .w_row = bppsa_dtype_padded(n->config.dtype, hidden),
+                                  .h = g->h,
+                                  .c = g->c,
+                                  .saved = g->saved,
+                                  .g = g->g,
+                                  .injected = w->injected && !w->adds,
+                                  .input = true,
+                                  .delta_x = g->delta_x,
+                                  .delta_h = g->delta_h};
+  const unsigned mode = bppsa_flush_begin();
+  n->cell->backward[n->config.dtype == BPPSA_F64](&block);
+  bppsa_flush_end(mode);
+}
+
+typedef bool (*settle_lane)(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l);
+
+/* Settles every lane, and moves the gradients of those that go on together. Then what is left of the deltas is added to the weight
+ * gradients. */
+static void settle(const bppsa_back_walk *w, group *g, int64_t steps, group_work work) {
+  static const settle_lane settles[] = {[WARM_UP] = settle_warm_up, [GUESS] = settle_guess, [MEND] = settle_difference};
+  const int64_t count = g->count;
+  bool goes_on[BPPSA_BACK_GROUP];
+  for (int64_t i = 0; i < count; ++i) {
+    goes_on[i] = settles[work](w, g, i, steps, &w->lanes[g->members[i]]);
+  }
+  if (w->sums && work != WARM_UP) {
+    const int64_t part = g->first_part + g->walked * g->parts / g->steps;
+    bppsa_recurrent_sum_rows(w->n, w->layer, w->adds, part, steps * count, g->delta_x, g->x, g->delta_h, g->h);
+  }
+  g->count = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (goes_on[i]) {
+      memcpy(bppsa_back_at_row(w, g->top, g->count, w->state), bppsa_back_at_row(w, g->g, i, w->state),
+             (size_t)w->state * w->real);
+      g->members[g->count++] = g->members[i];
+    }
+  }
+}
+
+/* Numbers in a step's input: at most so many in any layer. */
+static int64_t widest_input(const recurrent_network *n) {
+  const int64_t outputs = bppsa_recurrent_outputs(&n->config);
+  return n->config.layers > 1 && outputs > n->config.input ? outputs : n->config.input;
+}
+
+/* In the order of struct group. */
+int64_t bppsa_back_lane_reals(const recurrent_network *n) {
+  const bppsa_cell *cell = n->cell;
+  return 2 * bppsa_recurrent_state_size(n) + (cell->saved + (cell->split ? 2 : 1) * cell->gates) * n->config.hidden +
+         widest_input(n);
+}
+
+int64_t bppsa_back_scratch_reals(const recurrent_network *n) {
+  return BPPSA_BACK_GROUP * (n->back.window * bppsa_back_lane_reals(n) + 3 * bppsa_recurrent_state_size(n));
+}
+
+static group group_of(const bppsa_back_walk *w, int32_t worker) {
+  const recurrent_network *n = w->n;
+  const int64_t hidden = n->config.hidden, rows = n->back.window * BPPSA_BACK_GROUP;
+  group g = {.top = bppsa_back_at_row(w, n->back.scratch, worker * bppsa_back_scratch_reals(n), 1)};
+  g.g = bppsa_back_at_row(w, g.top, BPPSA_BACK_GROUP, w->state);
+  g.h = bppsa_back_at_row(w, g.g, rows + BPPSA_BACK_GROUP, w->state);
+  g.c = n->cell->pair ? bppsa_back_at_row(w, g.h, rows + BPPSA_BACK_GROUP, hidden) : NULL;
+  g.saved = bppsa_back_at_row(w, g.h, rows + BPPSA_BACK_GROUP, w->state);
+  g.x = bppsa_back_at_row(w, g.saved, rows, n->cell->saved * hidden);
+  g.delta_x = bppsa_back_at_row(w, g.x, rows, widest_input(n));
+  g.delta_h = n->cell->split ? bppsa_back_at_row(w, g.delta_x, rows, w->width) : g.delta_x;
+  return g;
+}
+
+/* Steps until a lane comes to the end of what it does. */
+static int64_t steps_left(const bppsa_back_lane *l, group_work work) {
+  return l->at - (work == WARM_UP ? l->top : l->bottom);
+}
+
+/* Steps of the next window: a warm-up ends with it for all lanes or none. */
+static int64_t window_steps(const bppsa_back_walk *w, const group *g, group_work work) {
+  int64_t shortest = INT64_MAX, longest = 0;
+  for (int64_t i = 0; i < g->count; ++i) {
+    const int64_t left = steps_left(&w->lanes[g->members[i]], work);
+    shortest = left < shortest ? left : shortest;
+    longest = left > longest ? left : longest;
+  }
+  const int64_t steps = work == WARM_UP ? shortest : longest;
+  return steps < w->n->back.window ? steps : w->n->back.window;
+}
+
+/* Takes the lanes first .. end - 1, with the gradients that they have, to the end of what they do. */
+static void walk_group(const bppsa_back_walk *w, group *g, int64_t first, int64_t end, group_work work) {
+  g->count = 0;
+  for (int64_t i = first; i < end; ++i) {
+    if (work != WARM_UP || w->lanes[i].at > w->lanes[i].top) {
+      const bppsa_back_lane *l = &w->lanes[i];
+      const void *from = work == GUESS && l->kind != BPPSA_BACK_PROBE ? bppsa_back_start_of(w, l->sample, l->chunk)
+                                                                      : bppsa_back_lane_gradient(w, i);
+      memcpy(bppsa_back_at_row(w, g->top, g->count, w->state), from, (size_t)w->state * w->real);
+      g->members[g->count++] = i;
+    }
+  }
+  g->walked = 0;
+  while (g->count > 0) {
+    const int64_t steps = window_steps(w, g, work);
+    compute_window(w, g, steps);
+    settle(w, g, steps, work);
+    g->walked = g->walked + steps < g->steps ? g->walked + steps : g->steps - 1;
+  }
+}
+
+/* Walks every `turns`th group, in order: no others add to its parts of the weight gradients. */
+static void walk_groups(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const bppsa_back_walk *w = context;
+  group g = group_of(w, worker);
+  g.parts = w->parts / w->turns;
+  g.steps = w->n->config.seq_len / w->n->back.plan.chunks + 1;
+  for (int64_t turn = first; turn < end; ++turn) {
+    g.first_part = turn * g.parts;
+    for (int64_t from = turn * BPPSA_BACK_GROUP; from < w->count; from += w->turns * BPPSA_BACK_GROUP) {
+      const int64_t to = w->count - from < BPPSA_BACK_GROUP ? w->count : from + BPPSA_BACK_GROUP;
+      if (!w->adds) {
+        walk_group(w, &g, from, to, WARM_UP);
+      }
+      walk_group(w, &g, from, to, w->adds ? MEND : GUESS);
+    }
+  }
+}
+
+void bppsa_back_walk_lanes(bppsa_back_walk *w) {
+  recurrent_network *n = w->n;
+  recurrent_backward *b = &n->back;
+  double steps = 0;
+  for (int64_t i = 0; i < w->count; ++i) {
+    steps += (double)(w->lanes[i].at - w->lanes[i].bottom);
+  }
+  const int64_t groups = (w->count + BPPSA_BACK_GROUP - 1) / BPPSA_BACK_GROUP;
+  w->turns = groups < w->parts ? groups : w->parts;
+  bppsa_parallel_for((int32_t)b->workers, w->turns, bppsa_loop_work(2 * steps * (double)w->width * (double)n->config.hidden, 0),
+                     walk_groups, w);
+  memset(b->longest, 0, (size_t)n->batch * sizeof *b->longest);
+  for (int64_t i = 0; i < w->count; ++i) {
+    const bppsa_back_lane *l = &w->lanes[i];
+    b->longest[l->sample] = l->steps > b->longest[l->sample] ? l->steps : b->longest[l->sample];
+    b->stats.work += (double)l->steps; /* in steps until the pass ends */
+    b->stats.mended += l->chunks;
+  }
+  for (int64_t s = 0; s < n->batch; ++s) {
+    b->paths[s] += b->longest[s];
+  }
+}

@@ -1,0 +1,115 @@
+/* Lanes of a parallel backward pass on a CPU, and how they walk (recurrent/parallel_backward.h). Internal.
+ *
+ * A lane is a sample in a chunk, and walks towards earlier steps. Groups of lanes are batches for the cell's own backward function:
+ * what it reads is gathered, a window of steps is computed at once, and deltas are written to their places, or added there. A
+ * lane leaves its group where it ends. Which lanes are a group depends on the plan and on values alone.
+ *
+ * u_t and g_T stay in n->g as they are, because lanes of two chunks read them.
+ */
+#ifndef BPPSA_RECURRENT_WALK_BACK_H
+#define BPPSA_RECURRENT_WALK_BACK_H
+
+#include "core/base/cut.h"
+#include "recurrent/recurrent_internal.h"
+
+enum { BPPSA_BACK_GROUP = 16 /* lanes */, BPPSA_BACK_MOST_WINDOW = 16 /* steps */ };
+
+/* What a lane starts from; BPPSA_BACK_ZEROS: from u_t. */
+typedef enum { BPPSA_BACK_ZEROS, BPPSA_BACK_SEED, BPPSA_BACK_PROBE, BPPSA_BACK_DIFFERENCE } bppsa_back_kind;
+
+typedef struct {
+  int64_t sample, chunk;
+  int64_t at;          /* it has the gradient of state `at` */
+  int64_t top, bottom; /* of the chunk: the states at its later and at its earlier end */
+  bppsa_back_kind kind;
+  bool final;            /* of a BPPSA_BACK_DIFFERENCE: nothing will change what it started from */
+  int64_t steps, chunks; /* walked; chunks that it went through or entered */
+} bppsa_back_lane;
+
+/* A chunk of a sample. */
+typedef struct {
+  double sum;     /* Σ |g_t|_inf */
+  double deltas;  /* Σ |δ_t|_2 */
+  double reach;   /* of a silent chunk: Σ |δ_t(r)|_2, at last with the chunks in front of it; otherwise 0 */
+  double probe;   /* likewise the length of r at its end */
+  double scale;   /* s */
+  double dropped; /* |d|_inf at its boundary, where it was accepted */
+  double stopped; /* Σ of those at which mends stopped within */
+  double moved;   /* |d|_inf that the latest mend arrived with at its earlier end */
+  bool exact;     /* it started from the true gradient */
+  bool silent;    /* nothing is injected into it and its warm-up */
+  bool doubtful;  /* its boundary must be compared */
+  bool walks;     /* a lane mends it in the present round */
+} bppsa_back_chunk;
+
+typedef struct {
+  recurrent_network *n;
+  int64_t layer, count;    /* count: lanes */
+  bool injected, adds;     /* adds: the present lanes walk differences */
+  bool measures;           /* some chunk is silent, so that lengths of deltas count */
+  int64_t state, width;    /* S; G·H */
+  size_t real;             /* bytes */
+  const void *x;           /* the layer's input, [rows][input] */
+  void *delta_x, *delta_h; /* where they go beside the sums of weight gradients; NULL: nowhere */
+  bool sums;               /* lanes add to the weight gradients */
+  int64_t input, parts;    /* parts: of the weight gradients */
+  int64_t turns;           /* groups that add to parts of their own */
+  bppsa_back_lane *lanes;
+} bppsa_back_walk;
+
+static inline int64_t bppsa_back_length_of(const recurrent_network *n, int64_t sample) {
+  return n->ragged.active ? n->ragged.place[sample].length : n->config.seq_len;
+}
+
+/* The row of a state, among those of all samples: 0 is the initial one's. */
+static inline int64_t bppsa_back_row_of(const recurrent_network *n, int64_t step, int64_t sample) {
+  return n->back.rows[step] + sample;
+}
+
+static inline void *bppsa_back_at_row(const bppsa_back_walk *w, const void *base, int64_t row, int64_t width) {
+  return (char *)base + (size_t)(row * width) * w->real;
+}
+
+/* Chunks of a sample: those of a short one are about as long as a long one's. */
+static inline int64_t bppsa_back_chunks_of(const recurrent_network *n, int64_t sample) {
+  const int64_t chunks = n->back.plan.chunks, usual = n->config.seq_len / chunks,
+                fitting = bppsa_back_length_of(n, sample) / usual;
+  return fitting < 1 ? 1 : fitting < chunks ? fitting : chunks;
+}
+
+static inline int64_t bppsa_back_begin_of(const recurrent_network *n, int64_t sample, int64_t index) {
+  return bppsa_cut(bppsa_back_length_of(n, sample), bppsa_back_chunks_of(n, sample), index);
+}
+
+static inline bppsa_back_chunk *bppsa_back_chunk_of(const recurrent_network *n, int64_t sample, int64_t index) {
+  return (bppsa_back_chunk *)n->back.chunks + sample * n->back.plan.chunks + index;
+}
+
+/* The gradient from which a chunk was computed, at its later end, and the one at its earlier end. */
+static inline void *bppsa_back_start_of(const bppsa_back_walk *w, int64_t sample, int64_t index) {
+  return bppsa_back_at_row(w, w->n->back.starts, sample * w->n->back.plan.chunks + index, w->state);
+}
+
+static inline void *bppsa_back_end_of(const bppsa_back_walk *w, int64_t sample, int64_t index) {
+  return bppsa_back_at_row(w, w->n->back.ends, sample * w->n->back.plan.chunks + index, w->state);
+}
+
+static inline void *bppsa_back_lane_gradient(const bppsa_back_walk *w, int64_t index) {
+  return bppsa_back_at_row(w, w->n->back.lane_gradients, index, w->state);
+}
+
+/* ---- rows of reals ---- */
+
+double bppsa_back_largest(const recurrent_network *n, int64_t count, const void *row); /* max |a|, NaN where a number is */
+double bppsa_back_length(const recurrent_network *n, int64_t count, const void *row);  /* |a|_2 */
+void bppsa_back_subtract(const recurrent_network *n, int64_t count, const void *row, const void *other, void *to);
+
+/* ---- walking ---- */
+
+/* Reals of a lane and one step of a window, and all of a worker's scratch memory. */
+int64_t bppsa_back_lane_reals(const recurrent_network *n);
+int64_t bppsa_back_scratch_reals(const recurrent_network *n);
+/* Walks the lanes to their ends, and adds their steps to paths and work: those of a sample walk side by side. */
+void bppsa_back_walk_lanes(bppsa_back_walk *w);
+
+#endif
