@@ -51,12 +51,12 @@ static window whole(const recurrent_network *n) {
                   .input = wants_first(n)};
 }
 
-/* Rows of a run, in whole steps: so many that deltas, states and gradients fit; all rows where BLAS would compute the products. */
+/* Rows of a run, in whole steps: so many that deltas, states and gradients fit, and enough for the products. */
 static int64_t run_rows(const recurrent_network *n) {
-  enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE = 256 };
+  enum { BYTES = 1 << 15, LEAST_ROWS = 48 };
   const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * size_of(n), fitting = BYTES / row;
   const int64_t units = (fitting > LEAST_ROWS ? fitting : LEAST_ROWS) / n->batch;
-  return n->config.hidden >= WIDE ? INT64_MAX / 2 / n->batch * n->batch : (units > 1 ? units : 1) * n->batch;
+  return (units > 1 ? units : 1) * n->batch;
 }
 
 /* Steps of a window: one run, or 256 KiB of pre-activations and enough rows to share among threads. */

@@ -16,6 +16,7 @@ typedef enum { WARM_UP, GUESS, MEND } group_work;
 /* The arrays of a group: rows of a step lie one behind the other. g and h have a row more in front. */
 typedef struct {
   char *top, *g, *h, *c, *saved, *x, *delta_x, *delta_h; /* top: the lanes' gradients */
+  void *largest;                                         /* of each row of g */
   int64_t members[BPPSA_BACK_GROUP], count;
   int64_t first_part, parts; /* of the weight gradients, to which it adds one after the other: long sums lose digits */
   int64_t steps, walked;     /* in all, of the lane that walks the longest, and up to now */
@@ -44,6 +45,12 @@ void bppsa_back_subtract(const recurrent_network *n, int64_t count, const void *
 /* Rows of step s of the window, of a lane; those of g and h in front of the step. */
 static void *window_row(const bppsa_back_walk *w, const group *g, const void *base, int64_t s, int64_t index, int64_t width) {
   return bppsa_back_at_row(w, base, s * g->count + index, width);
+}
+
+/* max |g| of a row. */
+static double largest_of(const bppsa_back_walk *w, const group *g, int64_t s, int64_t index) {
+  const int64_t row = s * g->count + index;
+  return w->n->config.dtype == BPPSA_F32 ? (double)((const float *)g->largest)[row] : ((const double *)g->largest)[row];
 }
 
 /* Takes the deltas of a step, whose rows are those of step s of the window. */
@@ -80,9 +87,12 @@ static void clear_deltas(const bppsa_back_walk *w, const group *g, int64_t s, in
 /* Takes what a lane without a difference has found in its chunk. True: it goes on. */
 static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
   bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, l->sample, l->chunk);
+  const bool kept = w->measures || w->delta_x != NULL || w->delta_h != NULL;
   for (int64_t s = steps; s > 0; --s) {
-    c->sum += l->kind == BPPSA_BACK_PROBE ? 0 : bppsa_back_largest(w->n, w->state, window_row(w, g, g->g, s, index, w->state));
-    keep_deltas(w, g, l, s - 1, index, c);
+    c->sum += l->kind == BPPSA_BACK_PROBE ? 0 : largest_of(w, g, s, index);
+    if (kept) {
+      keep_deltas(w, g, l, s - 1, index, c);
+    }
     ++l->steps;
     if (--l->at == l->bottom) {
       const void *end = window_row(w, g, g->g, s - 1, index, w->state);
@@ -137,8 +147,8 @@ static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t 
   for (int64_t s = steps; s > 0; --s) {
     bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, l->sample, l->chunk);
     const void *next = window_row(w, g, g->g, s - 1, index, w->state);
-    const double size = bppsa_back_largest(w->n, w->state, next);
-    c->sum += c->silent ? bppsa_back_largest(w->n, w->state, window_row(w, g, g->g, s, index, w->state)) : 0;
+    const double size = largest_of(w, g, s - 1, index);
+    c->sum += c->silent ? largest_of(w, g, s, index) : 0;
     keep_deltas(w, g, l, s - 1, index, c);
     ++l->steps;
     if (--l->at == l->bottom) {
@@ -160,42 +170,58 @@ static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t 
 
 /* ---- a group ---- */
 
-/* Copies what the cell reads of a step of a lane: h and c in front of it if `first`, those behind it, what it saved, and u in front
- * of it. Steps in front of the first one are computed for nothing where other lanes have steps left. */
-static void gather_step(const bppsa_back_walk *w, const group *g, const bppsa_back_lane *l, int64_t step, int64_t s,
-                        int64_t index, bool first) {
-  const recurrent_network *n = w->n;
-  const recurrent_layer *layer = &n->layers[w->layer];
-  const int64_t hidden = n->config.hidden, saved = n->cell->saved * hidden;
-  const int64_t row = bppsa_back_row_of(n, step > 0 ? step : 0, l->sample),
-                before = bppsa_back_row_of(n, step > 1 ? step - 1 : 0, l->sample);
-  const size_t bytes = (size_t)hidden * w->real;
-  memcpy(window_row(w, g, g->h, s, index, hidden), bppsa_back_at_row(w, layer->h, row, hidden), bytes);
-  if (first) {
-    memcpy(window_row(w, g, g->h, s - 1, index, hidden), bppsa_back_at_row(w, layer->h, before, hidden), bytes);
-  }
-  if (g->c != NULL) {
-    memcpy(window_row(w, g, g->c, s, index, hidden), bppsa_back_at_row(w, layer->c, row, hidden), bytes);
-    if (first) {
-      memcpy(window_row(w, g, g->c, s - 1, index, hidden), bppsa_back_at_row(w, layer->c, before, hidden), bytes);
+/* Copies rows of an array to steps first .. first + count - 1 of a lane's window, and has the rows that the next window needs
+ * brought to the cache meanwhile. */
+static void gather_rows(const bppsa_back_walk *w, const group *g, int64_t index, int64_t first, int64_t count, const void *from,
+                        const int64_t *rows, int64_t width, void *to) {
+  enum { LINE = 64, VECTOR = 16, SHORT = 160 };
+  const size_t bytes = (size_t)width * w->real, ahead = (size_t)(w->n->back.window * w->n->batch) * bytes;
+  for (int64_t s = first; s < first + count; ++s) {
+    const char *row = bppsa_back_at_row(w, from, rows[s], width);
+    char *place = window_row(w, g, to, s, index, width);
+    for (size_t i = 0; i < bytes; i += LINE) {
+      __builtin_prefetch(row - ahead + i);
+    }
+    size_t i = 0;
+    for (; bytes <= SHORT && i + VECTOR <= bytes; i += VECTOR) { /* a call of memcpy takes longer than this */
+      memcpy(place + i, row + i, VECTOR);
+    }
+    if (i < bytes) {
+      memcpy(place + i, row + i, bytes - i);
     }
   }
-  if (saved > 0 && step > 0) {
-    memcpy(window_row(w, g, g->saved, s - 1, index, saved), bppsa_back_at_row(w, layer->saved, row - n->batch, saved),
-           (size_t)saved * w->real);
+}
+
+/* Copies what the cell reads of the steps of a lane: h and c in front of them and behind each, what it saved, and u in front of
+ * each. Steps in front of the first one are computed for nothing where other lanes have steps left. */
+static void gather_lane(const bppsa_back_walk *w, const group *g, const bppsa_back_lane *l, int64_t steps, int64_t index) {
+  const recurrent_network *n = w->n;
+  const recurrent_layer *layer = &n->layers[w->layer];
+  int64_t states[BPPSA_BACK_MOST_WINDOW + 1], made[BPPSA_BACK_MOST_WINDOW];
+  for (int64_t s = 0; s <= steps; ++s) {
+    const int64_t step = l->at - (steps - s);
+    states[s] = bppsa_back_row_of(n, step > 0 ? step : 0, l->sample);
+    if (s > 0) {
+      made[s - 1] = states[s] - n->batch;
+    }
   }
-  if (w->sums && step > 0) {
-    memcpy(window_row(w, g, g->x, s - 1, index, w->input), bppsa_back_at_row(w, w->x, row - n->batch, w->input),
-           (size_t)w->input * w->real);
+  const int64_t hidden = n->config.hidden, none = l->at < steps ? steps - l->at : 0; /* none: steps in front of the first */
+  gather_rows(w, g, index, 0, steps + 1, layer->h, states, hidden, g->h);
+  if (g->c != NULL) {
+    gather_rows(w, g, index, 0, steps + 1, layer->c, states, hidden, g->c);
   }
-  if (!w->injected || w->adds) {
-    return;
+  if (n->cell->saved > 0) {
+    gather_rows(w, g, index, none, steps - none, layer->saved, made, n->cell->saved * hidden, g->saved);
   }
-  void *u = window_row(w, g, g->g, s - 1, index, w->state);
-  if (l->kind == BPPSA_BACK_PROBE) {
-    memset(u, 0, (size_t)w->state * w->real);
-  } else {
-    memcpy(u, bppsa_back_at_row(w, n->g, before, w->state), (size_t)w->state * w->real);
+  if (w->sums) {
+    gather_rows(w, g, index, none, steps - none, w->x, made, w->input, g->x);
+  }
+  if (w->injected && !w->adds && l->kind != BPPSA_BACK_PROBE) {
+    gather_rows(w, g, index, 0, steps, n->g, states, w->state, g->g);
+  } else if (w->injected && !w->adds) {
+    for (int64_t s = 0; s < steps; ++s) {
+      memset(window_row(w, g, g->g, s, index, w->state), 0, (size_t)w->state * w->real);
+    }
   }
 }
 
@@ -203,10 +229,7 @@ static void compute_window(const bppsa_back_walk *w, group *g, int64_t steps) {
   const recurrent_network *n = w->n;
   const int64_t hidden = n->config.hidden;
   for (int64_t i = 0; i < g->count; ++i) {
-    const bppsa_back_lane *l = &w->lanes[g->members[i]];
-    for (int64_t s = steps; s > 0; --s) {
-      gather_step(w, g, l, l->at - (steps - s), s, i, s == 1);
-    }
+    gather_lane(w, g, &w->lanes[g->members[i]], steps, i);
   }
   memcpy(window_row(w, g, g->g, steps, 0, w->state), g->top, (size_t)(g->count * w->state) * w->real);
   const bppsa_cell_block block = {.steps = steps,
@@ -237,6 +260,10 @@ static void settle(const bppsa_back_walk *w, group *g, int64_t steps, group_work
   static const settle_lane settles[] = {[WARM_UP] = settle_warm_up, [GUESS] = settle_guess, [MEND] = settle_difference};
   const int64_t count = g->count;
   bool goes_on[BPPSA_BACK_GROUP];
+  if (work != WARM_UP) {
+    const bool single = w->n->config.dtype == BPPSA_F32;
+    (single ? largest_rows_f32 : largest_rows_f64)((steps + 1) * count, w->state, g->g, g->largest);
+  }
   for (int64_t i = 0; i < count; ++i) {
     goes_on[i] = settles[work](w, g, i, steps, &w->lanes[g->members[i]]);
   }
@@ -268,7 +295,7 @@ int64_t bppsa_back_lane_reals(const recurrent_network *n) {
 }
 
 int64_t bppsa_back_scratch_reals(const recurrent_network *n) {
-  return BPPSA_BACK_GROUP * (n->back.window * bppsa_back_lane_reals(n) + 3 * bppsa_recurrent_state_size(n));
+  return BPPSA_BACK_GROUP * (n->back.window * (bppsa_back_lane_reals(n) + 1) + 3 * bppsa_recurrent_state_size(n) + 1);
 }
 
 static group group_of(const bppsa_back_walk *w, int32_t worker) {
@@ -282,6 +309,7 @@ static group group_of(const bppsa_back_walk *w, int32_t worker) {
   g.x = bppsa_back_at_row(w, g.saved, rows, n->cell->saved * hidden);
   g.delta_x = bppsa_back_at_row(w, g.x, rows, widest_input(n));
   g.delta_h = n->cell->split ? bppsa_back_at_row(w, g.delta_x, rows, w->width) : g.delta_x;
+  g.largest = bppsa_back_at_row(w, g.delta_h, rows, w->width);
   return g;
 }
 

@@ -46,15 +46,12 @@ static bool is_narrow(const bppsa_linear *l) {
   return waste(l, l->out < OUT_TILE ? l->out : OUT_TILE) < waste(l, l->in);
 }
 
-/* Rows in a run: their dy and x stay in the first-level cache together. Runs are long where BLAS computes the product. */
+/* Rows in a run: their dy and x stay in the first-level cache together. */
 static int64_t run_of(const bppsa_linear *l) {
   enum { RUN_BYTES = 1 << 15, LEAST = 64 };
   const int64_t out = l->out < OUT_TILE ? l->out : OUT_TILE, row = (out + l->in) * (int64_t)bppsa_dtype_size(l->dtype);
   const int64_t run = RUN_BYTES / row;
-  if (l->run > 0) {
-    return l->run;
-  }
-  return l->in >= 4 * LEAST ? INT64_MAX : run < LEAST ? LEAST : run;
+  return l->run > 0 ? l->run : run < LEAST ? LEAST : run;
 }
 
 int64_t bppsa_linear_workspace(const bppsa_linear *l) {
