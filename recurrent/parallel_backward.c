@@ -56,6 +56,7 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
   p.warm_up = least(method->warm_up >= 0 ? method->warm_up : defaults[type].warm_up, shape->seq_len);
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
   p.rounds = p.chunks / 2;
+  p.adapts = method->warm_up < 0;
   *plan = p.chunks < 2 || p.accept == 0 ? (bppsa_backward_plan){.chunks = 1} : p;
   return BPPSA_OK;
 }
@@ -65,10 +66,23 @@ bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double 
   return size * reach * worse <= plan->accept * deltas; /* false for NaN */
 }
 
+int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq_len, int64_t warm_up,
+                                    const bppsa_backward_need *need) {
+  enum { MORE = 8, SHARE = 8, LEAST = 8 };
+  if (!plan->adapts || need->compared == 0) {
+    return warm_up;
+  }
+  if (2 * need->mended >= need->compared) {
+    return most(warm_up, least(warm_up + need->longest + MORE, seq_len / plan->chunks));
+  }
+  return need->mended > 0 ? warm_up : most(warm_up - warm_up / SHARE, least(warm_up, LEAST));
+}
+
 const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size) {
   if (plan->speculative) {
-    (void)bppsa_print(text, size, "%s, %" PRId64 " chunks, warm-up %" PRId64 ", %" PRId64 " rounds, tolerance %g",
-                      bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE), plan->chunks, plan->warm_up, plan->rounds, plan->accept);
+    (void)bppsa_print(text, size, "%s, %" PRId64 " chunks, warm-up %" PRId64 "%s, %" PRId64 " rounds, tolerance %g",
+                      bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE), plan->chunks, plan->warm_up,
+                      plan->adapts ? " at first" : "", plan->rounds, plan->accept);
   } else {
     (void)bppsa_print(text, size, "%s", bppsa_backward_name(BPPSA_BACKWARD_BP));
   }

@@ -47,6 +47,7 @@ typedef struct {
   bool speculative;                /* false: BP */
   int64_t chunks, warm_up, rounds; /* C, W, and rounds of mending all chunks at once */
   double accept, stop;             /* relative to s */
+  bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
 } bppsa_backward_plan;
 
 /* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: the device is no CPU. */
@@ -72,6 +73,18 @@ typedef struct {
  * all chunks behind. For one chunk, no vector grows more than 1000 times as much as r, but for a chance of 0.0008: of a Gaussian r
  * and a seminorm N, P(N(r) < θ sup N(v)) <= 0.8 θ over |v|_2 = 1. Over several chunks it is an estimate. */
 bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double reach, double deltas);
+
+/* How a pass's warm-ups were: over all layers, how many boundaries the first verification compared, silent chunks aside, how many
+ * of these chunks were mended, and the longest of these mends in steps. */
+typedef struct {
+  int64_t compared, mended, longest;
+} bppsa_backward_need;
+
+/* The warm-up of the next pass, from the present one. It grows by the longest mend where half of the chunks or more needed one,
+ * but to no more than a chunk, because rounds of mending are as cheap from there on. It shrinks by an eighth where none did, because
+ * a few mends cost less than warm-ups of all chunks. */
+int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq_len, int64_t warm_up,
+                                    const bppsa_backward_need *need);
 
 #define BPPSA_BACKWARD_TEXT 192 /* enough bytes for any of these texts */
 

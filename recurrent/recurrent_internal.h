@@ -110,6 +110,8 @@ typedef struct {
   bppsa_backward_plan plan;
   bppsa_backward_stats stats; /* of the latest pass */
   bppsa_backward_state state;
+  int64_t warm_up; /* W of the present pass */
+  bppsa_backward_need need;
   int64_t workers;          /* threads that walk at the same time */
   int64_t window;           /* steps that lanes take between two looks at them */
   void *lanes, *chunks;     /* [C][B], see walk_back.h */

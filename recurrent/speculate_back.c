@@ -38,7 +38,7 @@ static void list_guess(bppsa_back_walk *w, int64_t sample, int64_t index) {
   const recurrent_network *n = w->n;
   const int64_t chunks = bppsa_back_chunks_of(n, sample), steps = bppsa_back_length_of(n, sample),
                 top = bppsa_back_begin_of(n, sample, index + 1);
-  const int64_t early = steps - top < n->back.plan.warm_up ? steps - top : n->back.plan.warm_up;
+  const int64_t early = steps - top < n->back.warm_up ? steps - top : n->back.warm_up;
   bppsa_back_chunk *c = bppsa_back_chunk_of(n, sample, index);
   bppsa_back_lane *l = &w->lanes[w->count];
   void *gradient = bppsa_back_lane_gradient(w, w->count++);
@@ -66,7 +66,7 @@ static void list_guess(bppsa_back_walk *w, int64_t sample, int64_t index) {
 
 /* False: a number is not finite. */
 static bool speculate(bppsa_back_walk *w) {
-  const recurrent_network *n = w->n;
+  recurrent_network *n = w->n;
   w->count = 0;
   for (int64_t index = n->back.plan.chunks - 1; index >= 0; --index) {
     for (int64_t b = 0; b < n->batch; ++b) {
@@ -86,6 +86,7 @@ static bool speculate(bppsa_back_walk *w) {
       const double share = behind / (double)bppsa_back_length_of(n, b);
       c->scale = mean > share ? mean : share;
       behind += c->sum;
+      n->back.need.compared += c->doubtful && !c->silent;
       finite = finite && isfinite(c->sum) && isfinite(bppsa_back_largest(w->n, w->state, bppsa_back_end_of(w, b, index)));
       if (c->silent) {
         memset(bppsa_back_start_of(w, b, index), 0, (size_t)w->state * w->real);
@@ -143,6 +144,18 @@ static void list_differences(bppsa_back_walk *w, bool tail) {
         }
       }
       deltas += c->deltas;
+    }
+  }
+}
+
+/* Notes what the first round shows about warm-ups. */
+static void note_need(const bppsa_back_walk *w) {
+  bppsa_backward_need *need = &w->n->back.need;
+  for (int64_t i = 0; i < w->count; ++i) {
+    const bppsa_back_lane *l = &w->lanes[i];
+    if (!bppsa_back_chunk_of(w->n, l->sample, l->chunk)->silent) {
+      ++need->mended;
+      need->longest = l->steps > need->longest ? l->steps : need->longest;
     }
   }
 }
@@ -208,9 +221,13 @@ bool bppsa_back_layer(recurrent_network *n, int64_t l, const void *x, int64_t pa
   int64_t rounds = 0;
   for (; w.count > 0; list_differences(&w, rounds >= b->plan.rounds)) {
     bppsa_back_walk_lanes(&w);
-    if (++rounds == 1 && hopeless(&w)) {
+    if (++rounds > 1) {
+      continue;
+    }
+    if (hopeless(&w)) {
       return false;
     }
+    note_need(&w);
   }
   if (rounds > 0 && parts > 0) {
     bppsa_recurrent_join_sums(n, l);
@@ -251,6 +268,8 @@ bool bppsa_back_begin(recurrent_network *n) {
     return false;
   }
   b->stats.work = 0;
+  b->warm_up = b->state.warm_up > 0 ? b->state.warm_up : b->plan.warm_up;
+  b->need = (bppsa_backward_need){0};
   memset(b->paths, 0, (size_t)n->batch * sizeof *b->paths);
   for (int64_t k = 0, step = 1; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
@@ -279,6 +298,9 @@ void bppsa_back_end(recurrent_network *n) {
     b->stats.path = b->paths[s] > b->stats.path ? b->paths[s] : b->stats.path;
   }
   b->stats.work /= (double)bppsa_ragged_rows(n) * (double)bppsa_recurrent_layers(&n->config);
+  if (!b->stats.given_up) {
+    b->state.warm_up = bppsa_backward_next_warm_up(&b->plan, n->config.seq_len, b->warm_up, &b->need);
+  }
   b->state.pause =
       bppsa_forward_pause_end(b->stats.given_up || bppsa_forward_pause_fails(b->stats.path, b->stats.possible), b->state.pause);
 }

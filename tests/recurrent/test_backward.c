@@ -401,6 +401,50 @@ static void test_exact_inputs(void **state) {
   }
 }
 
+/* Passes of a network that forgets slowly lengthen its warm-ups until few chunks are mended, those of one that forgets quickly
+ * shorten them. What a pass computes depends on the state alone. */
+static void test_warm_ups(void **state) {
+  (void)state;
+  static const struct {
+    double scale;
+    bool grows;
+  } cases[] = {{1, true}, {.3, false}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; ++k) {
+    bppsa_recurrent_config c = config_of(2000, 1, 8);
+    c.method.backward = BPPSA_BACKWARD_SPECULATIVE;
+    c.loss_all = true;
+    c.speculation.chunks = 13;
+    run r[2] = {open_run(&bppsa_rnn_cell, &c, 1, 1), open_run(&bppsa_rnn_cell, &c, 1, 1)};
+    double *q = orthogonal(5, 8, cases[k].scale);
+    for (int j = 0; j < 2; ++j) {
+      assert_int_equal(bppsa_model_forward(r[j].model, &r[j].x, NULL, NULL, &r[j].logits), BPPSA_OK);
+      for (int64_t i = 0; i < 64; ++i) {
+        bppsa_view_set(&r[j].model->parameters[1].value, i, (double)(float)q[i]);
+      }
+      assert_int_equal(bppsa_model_forward(r[j].model, &r[j].x, NULL, NULL, &r[j].logits), BPPSA_OK);
+    }
+    bppsa_backward_state first, last = {.warm_up = 0};
+    bppsa_backward_stats stats[2];
+    for (int pass = 0; pass < 30; ++pass) {
+      first = last;
+      assert_int_equal(r[0].model->ops->backward(r[0].model, &r[0].seed), BPPSA_OK);
+      assert_int_equal(bppsa_backward_state_get(r[0].model, &last), BPPSA_OK);
+      assert_true(cases[k].grows ? last.warm_up > 40 : first.warm_up == 0 || last.warm_up <= first.warm_up);
+    }
+    assert_true(cases[k].grows ? last.warm_up > 40 && last.warm_up <= 2000 / 13 : last.warm_up < 40 && last.warm_up >= 8);
+    assert_int_equal(bppsa_backward_state_set(r[1].model, &first), BPPSA_OK);
+    assert_int_equal(r[1].model->ops->backward(r[1].model, &r[1].seed), BPPSA_OK);
+    for (int j = 0; j < 2; ++j) {
+      assert_int_equal(bppsa_backward_stats_of(r[j].model, &stats[j]), BPPSA_OK);
+    }
+    assert_memory_equal(r[0].model->parameters[1].gradient.data, r[1].model->parameters[1].gradient.data, 64 * sizeof(float));
+    assert_true(stats[0].path == stats[1].path && stats[0].mended == stats[1].mended);
+    bppsa_free(q);
+    close_run(&r[0]);
+    close_run(&r[1]);
+  }
+}
+
 static bppsa_status create(void *argument) {
   bppsa_device *device = NULL;
   bppsa_model *model = NULL;
@@ -457,11 +501,13 @@ static void test_memory(void **state) {
 static void test_texts(void **state) {
   (void)state;
   char text[BPPSA_BACKWARD_TEXT];
-  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8}, none = {.chunks = 1};
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8, false}, none = {.chunks = 1};
   const bppsa_backward_stats pass = {
       .speculated = true, .passes = 2, .path = 240, .possible = 2000, .work = 1.5, .mended = 3, .perturbation = 1.5e-9};
   assert_string_equal(bppsa_backward_plan_text(&plan, text, sizeof text),
                       "speculative, 13 chunks, warm-up 40, 6 rounds, tolerance 2.4e-07");
+  assert_string_equal(bppsa_backward_plan_text(&(bppsa_backward_plan){true, 13, 40, 6, 2.4e-7, 6e-8, true}, text, sizeof text),
+                      "speculative, 13 chunks, warm-up 40 at first, 6 rounds, tolerance 2.4e-07");
   assert_string_equal(bppsa_backward_plan_text(&none, text, sizeof text), "bp");
   assert_string_equal(
       bppsa_backward_stats_text(&pass, text, sizeof text),
@@ -476,9 +522,9 @@ static void test_texts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random), cmocka_unit_test(test_paths),        cmocka_unit_test(test_comes_back),
-      cmocka_unit_test(test_exact),  cmocka_unit_test(test_bits),         cmocka_unit_test(test_nonfinite),
-      cmocka_unit_test(test_pause),  cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_memory), cmocka_unit_test(test_texts)};
+      cmocka_unit_test(test_random),   cmocka_unit_test(test_paths),        cmocka_unit_test(test_comes_back),
+      cmocka_unit_test(test_exact),    cmocka_unit_test(test_bits),         cmocka_unit_test(test_nonfinite),
+      cmocka_unit_test(test_pause),    cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_warm_ups),
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),       cmocka_unit_test(test_texts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
