@@ -129,16 +129,10 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   if (method->most_work == 0 && shape->device == BPPSA_CPU) {
     p.most_work = most_work_for(shape, &p, method->kind == BPPSA_FORWARD_SPECULATIVE);
   }
-  /* CBLAS, which computes large products on a CPU, gives a row other bits beside other rows: the sequential order alone is
-   * exact. */
-  const int64_t width = shape->gates * shape->hidden;
-  const bool inexact = shape->device == BPPSA_CPU && tolerance == 0 &&
-                       !(bppsa_matmul_in_order(width, shape->hidden) && bppsa_matmul_in_order(width, shape->input));
   if (shape->device != BPPSA_CPU) {
     p.rounds = least(p.rounds, shape->hidden <= BPPSA_SCAN_FUSED_DIM ? BPPSA_FORWARD_ROUNDS : BPPSA_FORWARD_WIDE_ROUNDS);
   }
-  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact ||
-      (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {
+  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {
     p.speculative = false;
     p.chunks = 1;
     p.warm_up = p.rounds = 0;
