@@ -13,8 +13,8 @@
 
 /* The options of all networks: method and length; how the learning rate changes; machine, ranks, files. */
 #define LOOP_USES                                                                                                                \
-  BPPSA_USE(ORDER), BPPSA_USE(NO_SHUFFLE), BPPSA_USE(BACKWARD), BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(PLAN),     \
-      BPPSA_USE(EPOCHS), BPPSA_USE_AS(ITERATIONS, train_iterations)
+  BPPSA_USE(ORDER), BPPSA_USE(NO_SHUFFLE), BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(PLAN), BPPSA_USE(EPOCHS),       \
+      BPPSA_USE_AS(ITERATIONS, train_iterations)
 #define RATE_USES                                                                                                                \
   BPPSA_USE(WEIGHT_DECAY), BPPSA_USE(LR_SCHEDULE), BPPSA_USE(LR_STEP_SIZE), BPPSA_USE(LR_GAMMA), BPPSA_USE(LR_PERIOD),           \
       BPPSA_USE(LR_MIN), BPPSA_USE(WARMUP), BPPSA_USE(CLIP_NORM), BPPSA_USE(PREDICT_AHEAD)
@@ -36,9 +36,9 @@
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(BIDIRECTIONAL), BPPSA_USE(DROPOUT),                 \
         BPPSA_USE_AS(LOSS, train_loss), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET),               \
         BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE_AS(INPUT, input_size), BPPSA_USE(BATCH),           \
-        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP},     \
-        LOOP_USES, BPPSA_USE(OPTIMIZER), {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES,        \
-        BPPSA_USE(SEED), RUN_USES                                                                                                \
+        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES,                                      \
+        {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES, BPPSA_USE(OPTIMIZER),                                   \
+        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES               \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);
@@ -53,6 +53,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_SAMPLES, .help = "images to train on, the first ones"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
     {.option = BPPSA_OPTION_VALIDATION, .help = BPPSA_IMAGES_VALIDATION_HELP},
+    BPPSA_USE(BACKWARD),
     LOOP_USES,
     BPPSA_USE(WEIGHT_GRADIENTS),
     {.option = BPPSA_OPTION_OPTIMIZER, .fallback = "sgd"},
@@ -307,6 +308,7 @@ static void note_larger(const bppsa_cli *cli, const bppsa_train_run *run) {
     const bppsa_gradient_method method = bppsa_rank_network_method(&run->network, &run->config, &run->on, run->model);
     bppsa_setup_note_scan(cli, &method);
     bppsa_setup_note_forward(cli, bppsa_forward_plan_of(run->model));
+    bppsa_setup_note_backward(cli, &run->config.method, bppsa_backward_plan_of(run->model));
   }
 }
 

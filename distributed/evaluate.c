@@ -9,7 +9,7 @@ enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
 /* Evaluates this rank's parts and writes their numbers to `parts`; account: the model's, of their passes. */
 static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int64_t first, int64_t count, int64_t all,
                                  double *parts, double *account) {
-  const bppsa_model_account *kept = bppsa_model_get_account(batch->model);
+  const bppsa_model_account *kept = bppsa_model_get_account(batch->model, BPPSA_PASS_FORWARD);
   const int64_t size = batch->capacity;
   for (int64_t i = bppsa_comm_rank(comm); i < all; i += bppsa_comm_size(comm)) {
     const int64_t from = i * size, here = count - from < size ? count - from : size;

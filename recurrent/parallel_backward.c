@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/decimal.h"
 #include "core/files/json.h"
@@ -78,24 +79,63 @@ int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq
   return need->mended > 0 ? warm_up : most(warm_up - warm_up / SHARE, least(warm_up, LEAST));
 }
 
+#define SPECULATIVE "speculative" /* bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE) */
+
 const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size) {
-  if (plan->speculative) {
-    (void)bppsa_print(text, size, "%s, %" PRId64 " chunks, warm-up %" PRId64 "%s, %" PRId64 " rounds, tolerance %g",
-                      bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE), plan->chunks, plan->warm_up,
-                      plan->adapts ? " at first" : "", plan->rounds, plan->accept);
-  } else {
+  char tolerance[BPPSA_NUMBER_TEXT];
+  if (!plan->speculative) {
     (void)bppsa_print(text, size, "%s", bppsa_backward_name(BPPSA_BACKWARD_BP));
+    return text;
   }
+  int digits = 6;
+  do { /* plans that differ have texts that differ */
+    (void)bppsa_print(tolerance, sizeof tolerance, "%.*g", digits, plan->accept);
+  } while (bppsa_read_real(tolerance, NULL) != plan->accept && ++digits <= 17);
+  (void)bppsa_print(text, size, SPECULATIVE ", %" PRId64 " chunks, warm-up %" PRId64 "%s, %" PRId64 " rounds, tolerance %s",
+                    plan->chunks, plan->warm_up, plan->adapts ? " at first" : "", plan->rounds, tolerance);
   return text;
+}
+
+bppsa_status bppsa_backward_plan_read(const char *text, bppsa_backward_method *method) {
+  BPPSA_REQUIRE(text != NULL && method != NULL);
+  bppsa_backward_method read = *method;
+  int64_t chunks = 0, warm_up = -1;
+  int length = -1;
+  char *end = NULL;
+  if (strncmp(text, SPECULATIVE, strlen(SPECULATIVE)) != 0) {
+    return BPPSA_OK;
+  }
+  (void)sscanf(text, SPECULATIVE ", %" SCNd64 " chunks, warm-up %" SCNd64 ", %*d rounds, tolerance %n", &chunks, &warm_up,
+               &length);
+  const double tolerance = length > 0 ? bppsa_read_real(text + length, &end) : -1;
+  if (chunks < 1 || warm_up < 0 || !(tolerance >= 0) || isinf(tolerance) || *end != '\0') {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "backward pass '%s', expected as in '" SPECULATIVE ", 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07'",
+                      text);
+  }
+  read.chunks = method->chunks == 0 ? chunks : method->chunks;
+  read.warm_up = method->warm_up < 0 ? warm_up : method->warm_up;
+  read.tolerance = method->tolerance < 0 ? tolerance : method->tolerance;
+  *method = read;
+  return BPPSA_OK;
+}
+
+json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "chunks", plan->chunks);
+  ok = ok && bppsa_json_put_integer(object, "warm_up", plan->warm_up);
+  ok = ok && bppsa_json_put_integer(object, "rounds", plan->rounds);
+  ok = ok && bppsa_json_put_real(object, "accept", plan->accept);
+  return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "stop", plan->stop));
 }
 
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size) {
   const double passes = stats->passes > 0 ? (double)stats->passes : 1;
   (void)bppsa_print(text, size,
-                    "%.0f dependent steps of %.0f a pass, %.2f times the work, %" PRId64
-                    " chunks mended; equals BP for dL/dh_t changed by %.2g of its size",
-                    (double)stats->path / passes, (double)stats->possible / passes, stats->work, stats->mended,
-                    stats->perturbation);
+                    "%.0f dependent steps of %.0f a pass, %.2f times the work, %" PRId64 " chunks mended in up to %" PRId64
+                    " round%s, largest gap %.2g%s; equals BP for dL/dh_t changed by %.2g of its size",
+                    (double)stats->path / passes, (double)stats->possible / passes, stats->work, stats->mended, stats->rounds,
+                    stats->rounds == 1 ? "" : "s", stats->gap, stats->given_up ? ", given up to BP" : "", stats->perturbation);
   return text;
 }
 
@@ -103,6 +143,7 @@ json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_bool(object, "speculated", stats->speculated);
   ok = ok && bppsa_json_put_bool(object, "given_up", stats->given_up);
+  ok = ok && bppsa_json_put_integer(object, "passes", stats->passes);
   ok = ok && bppsa_json_put_integer(object, "path", stats->path);
   ok = ok && bppsa_json_put_integer(object, "possible", stats->possible);
   ok = ok && bppsa_json_put_real(object, "work", stats->work);
@@ -110,6 +151,18 @@ json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats) {
   ok = ok && bppsa_json_put_integer(object, "mended", stats->mended);
   ok = ok && bppsa_json_put_real(object, "gap", stats->gap);
   return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "perturbation", stats->perturbation));
+}
+
+const char *bppsa_backward_numbers_text(const double *numbers, char *text, size_t size) {
+  const bppsa_backward_stats b = bppsa_backward_stats_from(numbers);
+  char work[BPPSA_NUMBER_TEXT], gap[BPPSA_NUMBER_TEXT], perturbation[BPPSA_NUMBER_TEXT];
+  snprintf(text, size,
+           "{\"speculated\":%s,\"given_up\":%s,\"passes\":%" PRId64 ",\"path\":%" PRId64 ",\"possible\":%" PRId64
+           ",\"work\":%s,\"rounds\":%" PRId64 ",\"mended\":%" PRId64 ",\"gap\":%s,\"perturbation\":%s}",
+           b.speculated ? "true" : "false", b.given_up ? "true" : "false", b.passes, b.path, b.possible,
+           bppsa_print_number(b.work, work), b.rounds, b.mended, bppsa_print_number(b.gap, gap),
+           bppsa_print_number(b.perturbation, perturbation));
+  return b.passes > 0 ? text : NULL;
 }
 
 void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_stats *pass) {

@@ -86,19 +86,29 @@ typedef struct {
 int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq_len, int64_t warm_up,
                                     const bppsa_backward_need *need);
 
-#define BPPSA_BACKWARD_TEXT 192 /* enough bytes for any of these texts */
+#define BPPSA_BACKWARD_TEXT 256 /* enough bytes for any of these texts */
 
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "bp": what two runs with the same bits have in common.
  * Returns text. */
 const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size);
-/* "117 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended; equals BP for dL/dh_t changed by 1.2e-09 of its
- * size". Returns text. */
+/* Takes chunks, warm-up and tolerance that the method leaves open from such a text; from one of BP, nothing. ERR_FORMAT: *method
+ * is unchanged. */
+bppsa_status bppsa_backward_plan_read(const char *text, bppsa_backward_method *method);
+/* "117 dependent steps of 1000 a pass, 1.48 times the work, 2 chunks mended in up to 1 round, largest gap 2.3e-07; equals BP for
+ * dL/dh_t changed by 1.2e-09 of its size"; where a pass was given up, ", given up to BP" stands behind the gap. Returns text. */
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size);
 
-/* {"speculated", "given_up", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of memory. */
+/* Objects: {"chunks", "warm_up", "rounds", "accept", "stop"} of a speculative plan, and {"speculated", "given_up", "passes",
+ * "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of memory. */
 struct json_t; /* jansson's */
+struct json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan);
 struct json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats);
+/* The second of the numbers of an account, in one line with all digits (BPPSA_ACCOUNT_TEXT). Returns text; NULL: they are of no
+ * pass. */
+const char *bppsa_backward_numbers_text(const double *numbers, char *text, size_t size);
 
+/* The statistics in the numbers of a model's account (core/compute/model.h), which begin with the state below. */
+bppsa_backward_stats bppsa_backward_stats_from(const double *numbers);
 /* Adds what another pass did, as bppsa_forward_stats_add. */
 void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_stats *pass);
 

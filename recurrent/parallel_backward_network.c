@@ -1,4 +1,6 @@
 /* A recurrent network's plan of its backward pass, and what its passes did (recurrent/parallel_backward.h). */
+#include <string.h>
+
 #include "recurrent/recurrent_internal.h"
 
 static bppsa_status find_network(const bppsa_model *model, recurrent_network **n) {
@@ -33,4 +35,85 @@ bppsa_status bppsa_backward_state_set(bppsa_model *model, const bppsa_backward_s
   BPPSA_TRY(find_network(model, &n));
   n->back.state = *state;
   return BPPSA_OK;
+}
+
+/* ---- the account (core/compute/model.h) ---- */
+
+enum {
+  FAILURES,
+  LEFT,
+  WARM_UP,
+  STATE,
+  SPECULATED = STATE,
+  PASSES,
+  PATH,
+  POSSIBLE,
+  WORK,
+  ROUNDS,
+  MENDED,
+  GIVEN_UP,
+  GAP,
+  PERTURBATION,
+  NUMBERS
+};
+
+bppsa_backward_stats bppsa_backward_stats_from(const double *n) {
+  return (bppsa_backward_stats){.speculated = n[SPECULATED] > 0,
+                                .given_up = n[GIVEN_UP] > 0,
+                                .passes = (int64_t)n[PASSES],
+                                .path = (int64_t)n[PATH],
+                                .possible = (int64_t)n[POSSIBLE],
+                                .work = n[WORK],
+                                .rounds = (int64_t)n[ROUNDS],
+                                .mended = (int64_t)n[MENDED],
+                                .gap = n[GAP],
+                                .perturbation = n[PERTURBATION]};
+}
+
+static void write_stats(const bppsa_backward_stats *b, double *n) {
+  const double all[] = {
+      (double)b->speculated, (double)b->passes,   (double)b->path, (double)b->possible, b->work, (double)b->rounds,
+      (double)b->mended,     (double)b->given_up, b->gap,          b->perturbation};
+  memcpy(n + SPECULATED, all, sizeof all);
+}
+
+static const char *plan_text(const bppsa_model *model, char *text, size_t size) {
+  return bppsa_backward_plan_text(bppsa_backward_plan_of(model), text, size);
+}
+
+static bppsa_status latest_pass(bppsa_model *model, double *numbers) {
+  bppsa_backward_stats pass;
+  bppsa_backward_state state;
+  BPPSA_TRY(bppsa_backward_stats_of(model, &pass));
+  BPPSA_TRY(bppsa_backward_state_get(model, &state));
+  numbers[FAILURES] = (double)state.pause.failures;
+  numbers[LEFT] = (double)state.pause.left;
+  numbers[WARM_UP] = (double)state.warm_up;
+  write_stats(&pass, numbers);
+  return BPPSA_OK;
+}
+
+static void add_numbers(double *sums, const double *numbers) {
+  bppsa_backward_stats sum = bppsa_backward_stats_from(sums);
+  const bppsa_backward_stats added = bppsa_backward_stats_from(numbers);
+  bppsa_backward_stats_add(&sum, &added);
+  write_stats(&sum, sums);
+}
+
+static bppsa_status restore_state(bppsa_model *model, const double *numbers) {
+  const bppsa_backward_state state = {.pause = {.failures = (int64_t)numbers[FAILURES], .left = (int64_t)numbers[LEFT]},
+                                      .warm_up = (int64_t)numbers[WARM_UP]};
+  return bppsa_backward_state_set(model, &state);
+}
+
+const bppsa_model_account *bppsa_back_account(const bppsa_model *model) {
+  static const bppsa_model_account account = {.count = NUMBERS,
+                                              .state = STATE,
+                                              .reals = 1u << WORK | 1u << GAP | 1u << PERTURBATION,
+                                              .plan = plan_text,
+                                              .latest = latest_pass,
+                                              .add = add_numbers,
+                                              .text = bppsa_backward_numbers_text,
+                                              .restore = restore_state};
+  return ((const recurrent_network *)model)->back.plan.speculative ? &account : NULL;
 }

@@ -52,7 +52,7 @@ bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_sta
 
 /* ---- the account (core/compute/model.h) ---- */
 
-enum { FAILURES, LEFT, SPECULATED, PASSES, PATH, POSSIBLE, WORK, ROUNDS, MENDED, RESEEDED, TAILS, GAP };
+enum { FAILURES, LEFT, STATE, SPECULATED = STATE, PASSES, PATH, POSSIBLE, WORK, ROUNDS, MENDED, RESEEDED, TAILS, GAP, NUMBERS };
 
 bppsa_forward_stats bppsa_forward_stats_from(const double *n) {
   return (bppsa_forward_stats){.speculated = n[SPECULATED] > 0,
@@ -101,7 +101,9 @@ static bppsa_status restore_pause(bppsa_model *model, const double *numbers) {
 }
 
 const bppsa_model_account *bppsa_forward_account(const bppsa_model *model) {
-  static const bppsa_model_account account = {.reals = 1u << WORK | 1u << GAP,
+  static const bppsa_model_account account = {.count = NUMBERS,
+                                              .state = STATE,
+                                              .reals = 1u << WORK | 1u << GAP,
                                               .plan = plan_text,
                                               .latest = latest_pass,
                                               .add = add_numbers,

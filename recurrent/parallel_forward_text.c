@@ -60,21 +60,15 @@ const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *tex
   return text;
 }
 
-/* "1.5", or "null" for what is not finite. */
-static const char *real_text(double value, char text[32]) {
-  (void)bppsa_print(text, 32, isfinite(value) ? "%.17g" : "null", value);
-  return text;
-}
-
 const char *bppsa_forward_numbers_text(const double *numbers, char *text, size_t size) {
   const bppsa_forward_stats f = bppsa_forward_stats_from(numbers);
-  char work[32], gap[32];
+  char work[BPPSA_NUMBER_TEXT], gap[BPPSA_NUMBER_TEXT];
   snprintf(text, size,
            "{\"speculated\":%s,\"passes\":%" PRId64 ",\"path\":%" PRId64 ",\"possible\":%" PRId64
            ",\"work\":%s,\"rounds\":%" PRId64 ",\"mended\":%" PRId64 ",\"reseeded\":%" PRId64 ",\"tails\":%" PRId64
            ",\"gap\":%s}",
-           f.speculated ? "true" : "false", f.passes, f.path, f.possible, real_text(f.work, work), f.rounds, f.mended, f.reseeded,
-           f.tails, real_text(f.gap, gap));
+           f.speculated ? "true" : "false", f.passes, f.path, f.possible, bppsa_print_number(f.work, work), f.rounds, f.mended,
+           f.reseeded, f.tails, bppsa_print_number(f.gap, gap));
   return f.passes > 0 ? text : NULL;
 }
 

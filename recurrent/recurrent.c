@@ -375,6 +375,10 @@ static void forget(bppsa_model *model) {
   }
 }
 
+static const bppsa_model_account *account(const bppsa_model *model, bppsa_pass pass) {
+  return pass == BPPSA_PASS_FORWARD ? bppsa_forward_account(model) : bppsa_back_account(model);
+}
+
 const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .forward = forward,
                                              .forward_lengths = forward_lengths,
@@ -385,4 +389,4 @@ const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .drop = drop,
                                              .forget = forget,
                                              .count = count,
-                                             .account = bppsa_forward_account};
+                                             .account = account};

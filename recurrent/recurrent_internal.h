@@ -398,7 +398,7 @@ static inline bool bppsa_forward_hosted(const recurrent_network *n) {
 
 /* Says how many threads walk, and how many steps at once. */
 void bppsa_forward_choose(recurrent_network *n);
-const bppsa_model_account *bppsa_forward_account(const bppsa_model *model); /* of a recurrent network */
+const bppsa_model_account *bppsa_forward_account(const bppsa_model *model); /* of a recurrent network's forward passes */
 /* Visits the arrays in host memory on every device, and those of states, which are in the device's memory. */
 bppsa_status bppsa_forward_visit_host(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 bppsa_status bppsa_forward_visit_states(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
@@ -413,6 +413,7 @@ void bppsa_forward_end(recurrent_network *n);
 
 /* ---- the parallel backward pass on a CPU (speculate_back.c) ---- */
 
+const bppsa_model_account *bppsa_back_account(const bppsa_model *model); /* of a recurrent network's backward passes */
 bppsa_status bppsa_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_back_free(recurrent_network *n);
 bool bppsa_back_begin(recurrent_network *n); /* a pass over all layers: does it speculate? */

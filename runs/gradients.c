@@ -190,9 +190,10 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
     BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
   }
   BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, g->lengths, &logits));
-  BPPSA_TRY(bppsa_model_add_pass(g->model, g->account));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_FORWARD, g->account[BPPSA_PASS_FORWARD]));
   BPPSA_TRY(find_seed(g, &logits));
   BPPSA_TRY(g->model->ops->backward(g->model, given ? &g->labels.view : &g->seed.view));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_BACKWARD, g->account[BPPSA_PASS_BACKWARD]));
   return bppsa_model_pull(g->model, true);
 }
 
@@ -299,11 +300,6 @@ static bppsa_network_config shown_config(const bppsa_gradients *g) {
   return config;
 }
 
-/* Tells what a speculative pass did; returns false if the pass was not planned as one. */
-static bool find_backward(const bppsa_gradients *g, bppsa_backward_stats *stats) {
-  return bppsa_backward_plan_of(g->model) != NULL && bppsa_backward_stats_of(g->model, stats) == BPPSA_OK;
-}
-
 json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   const bppsa_network_config c = shown_config(g);
   const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &c, &g->on, g->model);
@@ -315,12 +311,12 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
   ok = ok && bppsa_chosen_method_json(object, &method, g->chosen);
-  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account);
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account[BPPSA_PASS_FORWARD]);
   if (forward.passes > 0) {
     ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
   }
-  bppsa_backward_stats backward;
-  if (find_backward(g, &backward)) {
+  const bppsa_backward_stats backward = bppsa_backward_stats_from(g->account[BPPSA_PASS_BACKWARD]);
+  if (backward.passes > 0) {
     ok = ok && bppsa_json_put(object, "speculation", bppsa_backward_stats_json(&backward));
   }
   ok = ok && bppsa_network_json(&g->network, &c, object);
@@ -336,13 +332,13 @@ void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text
   char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
   bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, &c, network, sizeof network),
                  bppsa_dtype_name(c.dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
-  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account);
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(g->account[BPPSA_PASS_FORWARD]);
   if (forward.passes > 0) {
     char done[BPPSA_FORWARD_TEXT];
     bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&forward, done, sizeof done));
   }
-  bppsa_backward_stats backward;
-  if (find_backward(g, &backward)) {
+  const bppsa_backward_stats backward = bppsa_backward_stats_from(g->account[BPPSA_PASS_BACKWARD]);
+  if (backward.passes > 0) {
     char done[BPPSA_BACKWARD_TEXT];
     bppsa_text_add(text, "backward pass in parallel: %s\n\n", bppsa_backward_stats_text(&backward, done, sizeof done));
   }

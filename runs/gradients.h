@@ -22,12 +22,12 @@ typedef struct {
    * the gradient of the top layer's states, [T,B,H], or of its last states, [B,H]. h0: the initial state [L,B,H], for an LSTM
    * [L,B,2H] with h in front of c, or empty. */
   bppsa_buffer x, labels, h0;
-  int64_t *lengths;                      /* how many steps each sample has, [B], or NULL */
-  bppsa_buffer seed;                     /* the gradient of the logits, in their shape */
-  bppsa_buffer dx, dh0;                  /* gradients of x and h0, on the host */
-  bppsa_buffer halves[2];                /* an LSTM's gradients of h0 and c0 one by one, [L,B,H]; otherwise empty */
-  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of its passes */
-  double loss;                           /* NaN without a loss */
+  int64_t *lengths;       /* how many steps each sample has, [B], or NULL */
+  bppsa_buffer seed;      /* the gradient of the logits, in their shape */
+  bppsa_buffer dx, dh0;   /* gradients of x and h0, on the host */
+  bppsa_buffer halves[2]; /* an LSTM's gradients of h0 and c0 one by one, [L,B,H]; otherwise empty */
+  double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of its passes */
+  double loss;                                             /* NaN without a loss */
   float loss_f32;
   int64_t count;             /* how many tensors the result has */
   bppsa_named_view *tensors; /* every parameter's gradient, input, h0 (an LSTM's c0 too), the loss if any; borrowed */

@@ -106,7 +106,7 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
   BPPSA_TRY(bppsa_model_forward(g->model, &x, state ? &h0 : NULL, g->lengths != NULL ? g->lengths + first : NULL, &logits));
-  BPPSA_TRY(bppsa_model_add_pass(g->model, g->account));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_FORWARD, g->account[BPPSA_PASS_FORWARD]));
   bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
   seed.device = logits.device;
   BPPSA_TRY(block_loss(s, first, count, &logits, &seed, &loss));
@@ -114,6 +114,7 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     return bppsa_model_fail_nonfinite(g->model, "loss");
   }
   BPPSA_TRY(g->model->ops->backward(g->model, &seed));
+  BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_BACKWARD, g->account[BPPSA_PASS_BACKWARD]));
   BPPSA_TRY(g->model->ops->input_gradients(g->model, &dx, &dh0));
   BPPSA_TRY(collect(s, &s->dx, first, count, &dx, s->x_part));
   BPPSA_TRY(state ? collect(s, &s->dh0, first, count, &dh0, s->h0_part) : BPPSA_OK);

@@ -44,6 +44,16 @@ static json_t *errors_json(int64_t count, const double *errors) {
   return bppsa_json_finish(array, ok);
 }
 
+/* Puts what speculative passes did: the members "forward" and "backward", of passes that there were. */
+static bool put_passes(json_t *object, const double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]) {
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(account[BPPSA_PASS_FORWARD]);
+  const bppsa_backward_stats backward = bppsa_backward_stats_from(account[BPPSA_PASS_BACKWARD]);
+  const bool ok =
+      forward.passes == 0 || bppsa_json_put(object, bppsa_pass_name(BPPSA_PASS_FORWARD), bppsa_forward_stats_json(&forward));
+  return ok && (backward.passes == 0 ||
+                bppsa_json_put(object, bppsa_pass_name(BPPSA_PASS_BACKWARD), bppsa_backward_stats_json(&backward)));
+}
+
 json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "step", record->step);
@@ -57,10 +67,7 @@ json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   ok = ok && bppsa_json_put_real(object, "update_s", record->update_s);
   ok = ok && bppsa_json_put_real(object, "samples_per_s", record->samples_per_s);
   ok = ok && bppsa_json_put_integer(object, "redone", record->redone);
-  const bppsa_forward_stats forward = bppsa_forward_stats_from(record->account);
-  if (forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
-  }
+  ok = ok && put_passes(object, record->account);
   if (record->has_validation) {
     ok = ok && bppsa_json_put_real(object, "validation_loss", record->validation_loss);
     ok = ok && bppsa_json_put_real(object, "validation_accuracy", record->validation_accuracy);
@@ -124,12 +131,14 @@ static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
   }
 }
 
-/* Writes the plan of parallel forward passes; nothing if they are sequential. */
-static void add_forward(const bppsa_train_run *run, bppsa_text *text) {
-  const bppsa_forward_plan *plan = bppsa_forward_plan_of(run->model);
-  char words[BPPSA_FORWARD_TEXT];
-  if (plan != NULL && plan->speculative) {
-    bppsa_text_add(text, "forward    %s\n", bppsa_forward_plan_text(plan, words, sizeof words));
+/* Writes the plans of speculative passes. */
+static void add_plans(const bppsa_train_run *run, bppsa_text *text) {
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    const bppsa_model_account *account = bppsa_model_get_account(run->model, (bppsa_pass)k);
+    char words[BPPSA_ACCOUNT_PLAN];
+    if (account != NULL) {
+      bppsa_text_add(text, "%-10s %s\n", bppsa_pass_name((bppsa_pass)k), account->plan(run->model, words, sizeof words));
+    }
   }
 }
 
@@ -144,7 +153,7 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
                  run->dataset->ops->name, run->split.train, run->split.validation, order_name(run));
   bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->dataset->objective, c.loss_all, loss, sizeof loss));
   bppsa_text_add(text, "update     %s\n", bppsa_train_update_text(&run->train, update, sizeof update));
-  add_forward(run, text);
+  add_plans(run, text);
   bppsa_text_add(text, "gradients  %s\n", bppsa_chosen_method_text(run->chosen, &method, words, sizeof words));
   if (run->network.kind->family->plans && method.backward == BPPSA_BACKWARD_SCAN) {
     bppsa_text_add(text, "plan       made in %.3g s\n", run->plan_s);
@@ -210,10 +219,14 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
   if (run->on.comm != NULL && run->on.parallel.reverse_first < 0) {
     bppsa_text_add(text, "%s\n", bppsa_data_parallel_order(run->ranks));
   }
-  const bppsa_forward_stats forward = bppsa_forward_stats_from(r->account);
+  const bppsa_forward_stats forward = bppsa_forward_stats_from(r->account[BPPSA_PASS_FORWARD]);
+  const bppsa_backward_stats backward = bppsa_backward_stats_from(r->account[BPPSA_PASS_BACKWARD]);
+  char words[BPPSA_FORWARD_TEXT], more[BPPSA_BACKWARD_TEXT];
   if (forward.passes > 0) {
-    char words[BPPSA_FORWARD_TEXT];
     bppsa_text_add(text, "forward passes in parallel: %s\n", bppsa_forward_stats_text(&forward, words, sizeof words));
+  }
+  if (backward.passes > 0) {
+    bppsa_text_add(text, "backward passes in parallel: %s\n", bppsa_backward_stats_text(&backward, more, sizeof more));
   }
   if (r->redone > 0) {
     bppsa_text_add(text, "%" PRId64 " products of the scan were useless (cancellation) and redone step by step\n", r->redone);
@@ -244,6 +257,10 @@ static json_t *config_json(const bppsa_train_run *run) {
   const bppsa_forward_plan *forward = bppsa_forward_plan_of(run->model);
   if (forward != NULL && forward->speculative) {
     ok = ok && bppsa_json_put(object, "forward", bppsa_forward_plan_json(forward));
+  }
+  const bppsa_backward_plan *backward = bppsa_backward_plan_of(run->model);
+  if (backward != NULL) { /* "backward" is the method */
+    ok = ok && bppsa_json_put(object, "speculation", bppsa_backward_plan_json(backward));
   }
   ok = ok && bppsa_train_update_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
@@ -315,10 +332,7 @@ bool bppsa_train_result_put(json_t *object, const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);
-  const bppsa_forward_stats forward = bppsa_forward_stats_from(run->result.account);
-  if (forward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));
-  }
+  ok = ok && put_passes(object, run->result.account);
   ok = ok && bppsa_json_put_bool(object, "interrupted", run->result.stopped);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));
   return ok && bppsa_json_put(object, "final", final_json(run));

@@ -145,11 +145,14 @@ bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run) {
   if (!run->train.resume || (run->chosen != BPPSA_CHOSEN_BY_ESTIMATE && !open)) {
     return BPPSA_OK;
   }
-  static const char *const keys[] = {"gradients", "forward"};
-  char values[2][BPPSA_CHECKPOINT_VALUE];
-  BPPSA_TRY(bppsa_checkpoint_peek(run->train.checkpoint, 2, keys, values));
+  static const char *const keys[] = {"gradients", "forward", "backward"};
+  char values[3][BPPSA_CHECKPOINT_VALUE];
+  BPPSA_TRY(bppsa_checkpoint_peek(run->train.checkpoint, 3, keys, values));
   take_gradients(run, values[0]);
-  const bppsa_status status = open ? bppsa_forward_plan_read(values[1], forward) : BPPSA_OK;
+  bppsa_status status = open ? bppsa_forward_plan_read(values[1], forward) : BPPSA_OK;
+  if (status == BPPSA_OK && run->chosen == BPPSA_CHOSEN_BY_CHECKPOINT) { /* of the other methods it says nothing */
+    status = bppsa_backward_plan_read(values[2], &run->config.steps.speculation);
+  }
   return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "checkpoint in %s", run->train.checkpoint);
 }
 

@@ -14,7 +14,7 @@ extern "C" {
 typedef struct {
   double loss, accuracy; /* means over the counted rows: samples, or samples times steps. Accuracy is NaN for real targets */
   int64_t samples;
-  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of all passes */
+  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of its forward passes */
 } bppsa_evaluation;
 
 /* Evaluates samples first .. first + count - 1 in their order, `batch` at a time. Afterwards the model has forgotten its passes

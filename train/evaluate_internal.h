@@ -9,7 +9,7 @@
 typedef struct {
   double loss; /* Σ of the rows' losses */
   int64_t correct, rows;
-  double account[BPPSA_ACCOUNT_NUMBERS];
+  double account[BPPSA_ACCOUNT_NUMBERS]; /* of forward passes */
 } bppsa_batch_sums;
 
 bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t samples);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 typedef struct {
-  char text[1536]; /* 0-terminated */
+  char text[2048]; /* 0-terminated */
   size_t length;
 } bppsa_line;
 

@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "core/base/alloc.h"
+#include "core/base/decimal.h"
 #include "core/base/io.h"
 #include "core/files/file.h"
 #include "train/blocks.h"
@@ -143,11 +144,8 @@ bppsa_status bppsa_log_sync(bppsa_log *log) {
 /* ---- writing ---- */
 
 static void add_real(bppsa_line *l, const char *name, double value) {
-  if (isfinite(value)) {
-    bppsa_line_add(l, ",\"%s\":%.17g", name, value);
-  } else {
-    bppsa_line_add(l, ",\"%s\":null", name);
-  }
+  char text[BPPSA_NUMBER_TEXT];
+  bppsa_line_add(l, ",\"%s\":%s", name, bppsa_print_number(value, text));
 }
 
 /* Writes the whole text, or removes what was written of it. */
@@ -193,7 +191,7 @@ static void add_errors(bppsa_line *line, const char *name, int64_t count, const 
   bppsa_line_add(line, "]");
 }
 
-bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, const char *forward) {
+bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, const char *const passes[BPPSA_PASS_KINDS]) {
   BPPSA_REQUIRE(log != NULL && record != NULL);
   bppsa_line l = {.length = 0}; /* the longest record fits */
   bppsa_line_add(&l, "{\"step\":%lld,\"epoch\":%lld", (long long)record->step, (long long)record->epoch);
@@ -206,8 +204,10 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, c
   add_real(&l, "update_s", record->update_s);
   add_real(&l, "samples_per_s", record->samples_per_s);
   bppsa_line_add(&l, ",\"redone\":%lld", (long long)record->redone);
-  if (forward != NULL) {
-    bppsa_line_add(&l, ",\"forward\":%s", forward);
+  for (int k = 0; passes != NULL && k < BPPSA_PASS_KINDS; ++k) {
+    if (passes[k] != NULL) {
+      bppsa_line_add(&l, ",\"%s\":%s", bppsa_pass_name((bppsa_pass)k), passes[k]);
+    }
   }
   if (record->gradients != NULL) {
     bppsa_line_add(&l, ",\"gradients\":\"%.60s\"", record->gradients); /* the name of a method needs no escapes */

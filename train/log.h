@@ -34,10 +34,10 @@ typedef struct {
   double backward_s; /* the model's backward pass, without the loss; sum likewise */
   double update_s;   /* clipping and optimiser; sum likewise */
   int64_t redone;    /* scan products found useless and redone step by step (scan/scan.h); of an epoch: the sum over its steps */
-  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of its passes; of an epoch: the sums over its steps */
-  const char *gradients;                 /* the method of the gradients, "chunked 44", borrowed; NULL: unknown, and left out */
-  double samples_per_s; /* samples over the time of the whole step, or of all steps of the epoch, without validation */
-  bool has_validation;  /* whether the following two are set */
+  double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of its passes; of an epoch: their sums */
+  const char *gradients; /* the method of the gradients, "chunked 44", borrowed; NULL: unknown, and left out */
+  double samples_per_s;  /* samples over the time of the whole step, or of all steps of the epoch, without validation */
+  bool has_validation;   /* whether the following two are set */
   double validation_loss;
   double validation_accuracy;
   bppsa_weight_errors weight_errors; /* after the update; of an epoch: left out */
@@ -71,9 +71,10 @@ bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text);
 
 /* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null; validation_loss
  * and validation_accuracy appear if the record has them, stale_rmse and predicted_rmse if it has errors of weights, and
- * "interrupted":true if it is interrupted. forward: JSON that becomes the line's "forward"; NULL: the line has none. A line that
- * was written only in part is removed. Allocates nothing. ERR_IO. */
-bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, const char *forward);
+ * "interrupted":true if it is interrupted. passes: JSON that becomes the line's "forward" and "backward" (bppsa_pass_name); an
+ * entry that is NULL is left out, and so are both where `passes` is NULL. A line that was written only in part is removed.
+ * Allocates nothing. ERR_IO. */
+bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, const char *const passes[BPPSA_PASS_KINDS]);
 
 /* Closes the file and destroys the log in every case; NULL is legal. ERR_IO when closing failed. */
 bppsa_status bppsa_log_close(bppsa_log *log);

@@ -10,11 +10,10 @@
 #include "core/files/json.h"
 #include "train/trainer_internal.h"
 
-enum { STORED = 7, STEPS_BETWEEN = 100 /* two checkpoints of a run by iterations, unless the caller says how many */ };
+enum { STORED = 6, STEPS_BETWEEN = 100 /* two checkpoints of a run by iterations, unless the caller says how many */ };
 
 #define OPTIMIZER_PREFIX "optimizer."
 #define REDUCTION "reduction"
-#define FORWARD "forward"
 #define ONE_RANK "one rank without --ranks"
 
 /* ---- the description of a run ---- */
@@ -24,6 +23,23 @@ static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
   (void)bppsa_print(text, BPPSA_FIELD_TEXT, "%.15g", value);
   if (bppsa_read_real(text, NULL) != value) {
     (void)bppsa_print(text, BPPSA_FIELD_TEXT, "%.17g", value);
+  }
+}
+
+/* Lists what bits depend on in some runs alone: how gradients are added up, a GPU, the plans of passes. */
+static void describe_passes(bppsa_training *run, int64_t *count) {
+  if (run->ranks != NULL) {
+    run->reduction = &run->fields[(*count)++];
+    *run->reduction = (bppsa_metadata){REDUCTION, run->config->reduction};
+  }
+  if (run->model->device != NULL) {
+    run->fields[(*count)++] = (bppsa_metadata){"device", "cuda"};
+  }
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    if (run->accounts[k] != NULL) {
+      const char *text = run->accounts[k]->plan(run->model, run->plan_texts[k], sizeof run->plan_texts[k]);
+      run->fields[(*count)++] = (bppsa_metadata){bppsa_pass_name((bppsa_pass)k), text};
+    }
   }
 }
 
@@ -71,7 +87,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"warmup", NULL, false, 0, (uint64_t)run->rate.warmup},
   };
   const int64_t n = (int64_t)(sizeof own / sizeof own[0]);
-  run->fields = bppsa_calloc(config->field_count + n + 3, sizeof *run->fields);
+  run->fields = bppsa_calloc(config->field_count + n + 2 + BPPSA_PASS_KINDS, sizeof *run->fields);
   run->texts = bppsa_calloc(n, sizeof *run->texts);
   if (run->fields == NULL || run->texts == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -88,18 +104,11 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
     run->fields[config->field_count + i] = (bppsa_metadata){own[i].key, own[i].text != NULL ? own[i].text : run->texts[i]};
   }
   *count = config->field_count + n;
-  if (run->ranks != NULL) {
-    run->reduction = &run->fields[(*count)++];
-    *run->reduction = (bppsa_metadata){REDUCTION, config->reduction};
-  }
-  if (run->model->device != NULL) {
-    run->fields[(*count)++] = (bppsa_metadata){"device", "cuda"};
-  }
-  if (run->account != NULL) {
-    run->fields[(*count)++] = (bppsa_metadata){FORWARD, run->account->plan(run->model, run->plan_text, sizeof run->plan_text)};
-  }
+  describe_passes(run, count);
   return BPPSA_OK;
 }
+
+static const char *const account_names[BPPSA_PASS_KINDS] = {"train.forward", "train.backward"};
 
 /* Lists the tensors of a checkpoint: weights under their own names, so that the file also serves as a file of weights; the
  * optimiser's state; the arrays of `stored`. */
@@ -116,23 +125,26 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
                       {"train.epoch_sums", s->sums, BPPSA_F64, 6},
                       {"train.last_step", s->last_step, BPPSA_F64, BPPSA_RECORD_NUMBERS},
                       {"train.last_epoch", s->last_epoch, BPPSA_F64, BPPSA_RECORD_NUMBERS},
-                      {"train.log", s->log, BPPSA_I64, 2},
-                      {"train.forward", s->account, BPPSA_F64, BPPSA_ACCOUNT_NUMBERS}};
-  const int64_t stored = run->account != NULL ? STORED : STORED - 1;
+                      {"train.log", s->log, BPPSA_I64, 2}};
   size_t bytes = 1;
   for (int64_t i = 0; i < state->count; ++i) {
     bytes += strlen(state->tensors[i].name) + sizeof OPTIMIZER_PREFIX;
   }
-  *count = run->model->parameter_count + state->count + stored;
-  run->tensors = bppsa_calloc(*count, sizeof *run->tensors);
+  run->tensors = bppsa_calloc(run->model->parameter_count + state->count + STORED + BPPSA_PASS_KINDS, sizeof *run->tensors);
   run->names = bppsa_alloc(bytes);
   if (run->tensors == NULL || run->names == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   bppsa_named_view *at = run->tensors;
   char *name = run->names;
-  for (int64_t i = 0; i < stored; ++i) { /* eight bytes for each element, so that tensors in the file stay aligned */
+  for (int64_t i = 0; i < STORED; ++i) { /* eight bytes for each element, so that tensors in the file stay aligned */
     *at++ = (bppsa_named_view){arrays[i].name, bppsa_view_make(arrays[i].data, arrays[i].dtype, 1, &arrays[i].size)};
+  }
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    const int64_t numbers = run->accounts[k] != NULL ? run->accounts[k]->count : 0;
+    if (numbers > 0) {
+      *at++ = (bppsa_named_view){account_names[k], bppsa_view_make(s->account[k], BPPSA_F64, 1, &numbers)};
+    }
   }
   for (int64_t i = 0; i < run->model->parameter_count; ++i) {
     *at++ = (bppsa_named_view){run->model->parameters[i].name, run->model->parameters[i].value};
@@ -141,6 +153,7 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
     *at++ = (bppsa_named_view){name, state->tensors[i].view};
     name += sprintf(name, OPTIMIZER_PREFIX "%s", state->tensors[i].name) + 1;
   }
+  *count = at - run->tensors;
   return BPPSA_OK;
 }
 
@@ -211,10 +224,14 @@ static void pack(bppsa_training *run) {
       .log = {log.bytes, log.crc32}};
   pack_record(&run->result.last, s->last_step);
   pack_record(&run->last_epoch, s->last_epoch);
-  if (run->account != NULL) { /* the passes are over, so that this cannot fail; validation may have changed the state */
-    (void)run->account->latest(run->model, s->account);
-    memcpy(s->account + BPPSA_ACCOUNT_STATE, e->account + BPPSA_ACCOUNT_STATE,
-           sizeof s->account - BPPSA_ACCOUNT_STATE * sizeof s->account[0]);
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    const bppsa_model_account *account = run->accounts[k];
+    if (account != NULL) { /* the passes are over, so that this cannot fail; validation may have changed the state */
+      double state[BPPSA_ACCOUNT_NUMBERS];
+      (void)account->latest(run->model, state);
+      memcpy(s->account[k], e->account[k], sizeof s->account[k]);
+      memcpy(s->account[k], state, (size_t)account->state * sizeof *state);
+    }
   }
 }
 
@@ -344,13 +361,14 @@ static bppsa_status check_squares(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
-static bppsa_status check_account(const bppsa_training *run) {
-  for (int i = 0; run->account != NULL && i < BPPSA_ACCOUNT_NUMBERS; ++i) {
-    const double number = run->stored.account[i];
-    const bool real = (run->account->reals >> i & 1) != 0;
+static bppsa_status check_account(const bppsa_training *run, int kind) {
+  const bppsa_model_account *account = run->accounts[kind];
+  for (int i = 0; account != NULL && i < account->count; ++i) {
+    const double number = run->stored.account[kind][i];
+    const bool real = (account->reals >> i & 1) != 0;
     if (real ? !(number >= 0 && isfinite(number)) : whole(number) < 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.forward: number %d is %g, expected %s of 0 or more",
-                        run->config->checkpoint, i, number, real ? "a finite number" : "a whole number");
+      return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: %s: number %d is %g, expected %s of 0 or more",
+                        run->config->checkpoint, account_names[kind], i, number, real ? "a finite number" : "a whole number");
     }
   }
   return BPPSA_OK;
@@ -377,39 +395,52 @@ static bppsa_status check_stored(const bppsa_training *run) {
   }
   BPPSA_TRY(check_record(run, "train.last_step", run->stored.last_step));
   BPPSA_TRY(check_record(run, "train.last_epoch", run->stored.last_epoch));
-  BPPSA_TRY(check_account(run));
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    BPPSA_TRY(check_account(run, k));
+  }
   BPPSA_TRY(check_squares(run));
   return check_counts(run);
 }
 
 /* What a checkpoint says about the run that wrote it, beyond the fields that load compares. "": it does not say it. */
 typedef struct {
-  char device[BPPSA_CHECKPOINT_VALUE], reduction[BPPSA_CHECKPOINT_VALUE], forward[BPPSA_CHECKPOINT_VALUE];
+  char device[BPPSA_CHECKPOINT_VALUE], reduction[BPPSA_CHECKPOINT_VALUE], plans[BPPSA_PASS_KINDS][BPPSA_CHECKPOINT_VALUE];
 } origin;
 
+/* Compares the plan of such passes; load compares the rest. */
+static bppsa_status check_plan(const bppsa_training *run, int kind, const char *found) {
+  const char *mine = run->plan_texts[kind], *name = bppsa_pass_name((bppsa_pass)kind);
+  const size_t length = strlen(found);
+  const bool planned = run->accounts[kind] != NULL, shorter = planned && strncmp(found, mine, length) == 0 && mine[length] == ',';
+  const char *otherwise = kind == BPPSA_PASS_BACKWARD && run->config->gradients != NULL ? run->config->gradients : "sequential";
+  return length == 0 || (planned && !shorter)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "checkpoint in %s: %s passes %s, in this run %s, expected the same (--%s auto goes on as the "
+                          "checkpoint does)",
+                          run->config->checkpoint, name, found, planned ? mine : otherwise, name);
+}
+
 /* Checkpoints of a GPU run say so, and only runs on a GPU accept them: another device gives other bits. So does another order in
- * which gradients are added up, unless the caller allows it, and forward passes that are not sequential. */
+ * which gradients are added up, unless the caller allows it, and passes that are not sequential. */
 static bppsa_status check_origin(const bppsa_training *run, origin *found) {
-  static const char *const keys[] = {"device", REDUCTION, FORWARD};
-  char values[3][BPPSA_CHECKPOINT_VALUE];
+  enum { PLANS = 2, KEYS = PLANS + BPPSA_PASS_KINDS };
+  const char *keys[KEYS] = {"device", REDUCTION};
+  char values[KEYS][BPPSA_CHECKPOINT_VALUE];
   const char *mine = run->reduction != NULL ? run->reduction->value : "";
-  BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, 3, keys, values));
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    keys[PLANS + k] = bppsa_pass_name((bppsa_pass)k);
+  }
+  BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, KEYS, keys, values));
   memcpy(found->device, values[0], sizeof found->device);
   memcpy(found->reduction, values[1], sizeof found->reduction);
-  memcpy(found->forward, values[2], sizeof found->forward);
+  memcpy(found->plans, values[PLANS], sizeof found->plans);
   if (run->model->device == NULL && found->device[0] != '\0') {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: device %s contradicts this run, which has cpu, expected the same",
                       run->config->checkpoint, found->device);
   }
-  /* Load compares the rest. */
-  const size_t length = strlen(found->forward);
-  const bool shorter =
-      run->account != NULL && strncmp(found->forward, run->plan_text, length) == 0 && run->plan_text[length] == ',';
-  if (length > 0 && (run->account == NULL || shorter)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "checkpoint in %s: forward passes %s, in this run %s, expected the same (--forward auto goes on as the "
-                      "checkpoint does)",
-                      run->config->checkpoint, found->forward, run->account != NULL ? run->plan_text : "sequential");
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    BPPSA_TRY(check_plan(run, k, found->plans[k]));
   }
   if (!run->config->other_reduction && strcmp(found->reduction, mine) != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -477,7 +508,9 @@ static bppsa_status resume(bppsa_training *run) {
     BPPSA_TRY(run->ranks->share(run->ranks->context, run->tensor_count, run->tensors));
   }
   unpack(run);
-  BPPSA_TRY(run->account != NULL ? run->account->restore(run->model, run->stored.account) : BPPSA_OK);
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    BPPSA_TRY(run->accounts[k] != NULL ? run->accounts[k]->restore(run->model, run->stored.account[k]) : BPPSA_OK);
+  }
   BPPSA_TRY(bppsa_model_push(run->model));
   BPPSA_TRY(bppsa_optimizer_push(run->optimizer));
   if (run->cursor.position > 0) {

@@ -110,11 +110,18 @@ static bppsa_status next_batch(bppsa_training *run) {
   return bppsa_batch_stage(&run->batch, run->count);
 }
 
-/* Counts the scan products redone since the last call, and adds up what the forward pass did. On a GPU this waits, so that it is
- * done only where the numbers are shown. */
+/* Adds up what the passes did. A step whose loss is not finite has had no backward pass. */
+static bppsa_status add_passes(const bppsa_training *run, bppsa_train_record *record) {
+  BPPSA_TRY(bppsa_model_add_pass(run->model, BPPSA_PASS_FORWARD, record->account[BPPSA_PASS_FORWARD]));
+  return isfinite(record->loss) ? bppsa_model_add_pass(run->model, BPPSA_PASS_BACKWARD, record->account[BPPSA_PASS_BACKWARD])
+                                : BPPSA_OK;
+}
+
+/* Counts the scan products redone since the last call, and adds up what the passes did. On a GPU this waits, so that it is done
+ * only where the numbers are shown. */
 static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
   if (run->ranks != NULL) { /* the ranks have counted the products */
-    return bppsa_model_add_pass(run->model, record->account);
+    return add_passes(run, record);
   }
   const bool looked_at =
       run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->samples || run->gpu == NULL;
@@ -122,7 +129,7 @@ static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record
     BPPSA_TRY(bppsa_model_update_redone(run->model));
     record->redone = run->model->redone - run->redone;
     run->redone = run->model->redone;
-    BPPSA_TRY(bppsa_model_add_pass(run->model, record->account));
+    BPPSA_TRY(add_passes(run, record));
   }
   return BPPSA_OK;
 }
@@ -144,9 +151,11 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   run->result.backward_s += record->backward_s;
   run->result.update_s += record->update_s;
   run->result.redone += record->redone;
-  if (run->account != NULL) {
-    run->account->add(sums->account, record->account);
-    run->account->add(run->result.account, record->account);
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    if (run->accounts[k] != NULL) {
+      run->accounts[k]->add(sums->account[k], record->account[k]);
+      run->accounts[k]->add(run->result.account[k], record->account[k]);
+    }
   }
 }
 
@@ -235,8 +244,12 @@ static bppsa_status validate(bppsa_training *run, bppsa_train_record *record) {
 }
 
 static bppsa_status log_record(const bppsa_training *run, const bppsa_train_record *record) {
-  char text[BPPSA_ACCOUNT_TEXT];
-  return bppsa_log_write(run->log, record, run->account != NULL ? run->account->text(record->account, text, sizeof text) : NULL);
+  char texts[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_TEXT];
+  const char *passes[BPPSA_PASS_KINDS];
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    passes[k] = run->accounts[k] != NULL ? run->accounts[k]->text(record->account[k], texts[k], sizeof texts[k]) : NULL;
+  }
+  return bppsa_log_write(run->log, record, passes);
 }
 
 static bppsa_status report_step(bppsa_training *run, const bppsa_train_record *record) {
@@ -370,7 +383,9 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result) {
   BPPSA_REQUIRE(config != NULL && model != NULL && dataset != NULL && result != NULL);
   bppsa_training run = {.config = config, .model = model, .dataset = dataset, .device = device, .ranks = config->ranks};
-  run.account = bppsa_model_get_account(model);
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    run.accounts[k] = bppsa_model_get_account(model, (bppsa_pass)k);
+  }
   run.first = run.ranks == NULL || run.ranks->first;
   if (callbacks != NULL) {
     run.callbacks = run.first ? *callbacks : (bppsa_train_callbacks){.context = callbacks->context, .stop = callbacks->stop};

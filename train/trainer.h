@@ -104,9 +104,9 @@ typedef struct {
   bppsa_train_record last;                /* the last step; has_validation with the final weights if samples are held out */
   bppsa_train_record partial;             /* if stopped: the epoch so far */
   double forward_s, backward_s, update_s; /* sums over this call's steps */
-  double account[BPPSA_ACCOUNT_NUMBERS];  /* the model's account of this call's steps */
-  int64_t redone;                         /* scan products redone in this call's steps */
-  double seconds;                         /* of this call's loop, with validation and checkpoints */
+  double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of this call's passes */
+  int64_t redone;                                          /* scan products redone in this call's steps */
+  double seconds;                                          /* of this call's loop, with validation and checkpoints */
 } bppsa_train_result;
 
 /* Trains the model in place. `device` is the model's and gives the threads. callbacks may be NULL.

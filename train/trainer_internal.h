@@ -15,7 +15,7 @@ typedef struct {
   double grad_norm;
   int64_t steps, samples, redone;
   double forward_s, backward_s, update_s, seconds;
-  double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of its passes */
+  double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of its passes */
 } bppsa_epoch_sums;
 
 enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
@@ -29,7 +29,8 @@ typedef struct {
   double last_step[BPPSA_RECORD_NUMBERS];  /* train.last_step: the fields of a record; validation is NaN if there was none */
   double last_epoch[BPPSA_RECORD_NUMBERS]; /* train.last_epoch: the same for the latest complete epoch */
   int64_t log[2];                          /* train.log: bytes (-1: no log), crc32 */
-  double account[BPPSA_ACCOUNT_NUMBERS];   /* train.forward, if the model gives an account: its state, the epoch's sums */
+  /* train.forward and train.backward, of passes of which the model gives an account: its state, the epoch's sums */
+  double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS];
 } bppsa_stored;
 
 typedef struct bppsa_gpu_steps bppsa_gpu_steps; /* train/step_gpu.c */
@@ -38,7 +39,7 @@ typedef struct {
   const bppsa_train_config *config;
   bppsa_train_callbacks callbacks;
   bppsa_model *model;
-  const bppsa_model_account *account; /* of the model's passes; NULL: there is none */
+  const bppsa_model_account *accounts[BPPSA_PASS_KINDS]; /* of the model's passes; NULL: there is none */
   const bppsa_dataset *dataset;
   const bppsa_device *device;
   bppsa_split split;
@@ -75,7 +76,7 @@ typedef struct {
   bppsa_metadata *reduction; /* the field that says how ranks add gradients up; NULL: one rank */
   char (*texts)[BPPSA_FIELD_TEXT];
   char order_text[BPPSA_FIELD_TEXT];
-  char plan_text[BPPSA_ACCOUNT_PLAN]; /* how the model makes its passes; "" without an account */
+  char plan_texts[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_PLAN]; /* how the model makes its passes; "" without an account */
 } bppsa_training;
 
 /* The samples of the present batch in the data set, size run->count. */

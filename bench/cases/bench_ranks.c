@@ -97,7 +97,7 @@ static bppsa_status verify(void *context, double *residual) {
   bppsa_model *model = s->crew.parts[l->index].model;
   double worst = 0;
   double account[BPPSA_ACCOUNT_NUMBERS] = {0};
-  BPPSA_TRY(bppsa_model_add_pass(model, account));
+  BPPSA_TRY(bppsa_model_add_pass(model, BPPSA_PASS_FORWARD, account));
   l->stats = bppsa_forward_stats_from(account);
   BPPSA_TRY(bppsa_model_pull(model, true));
   for (int64_t i = 0; i < model->parameter_count; ++i) {

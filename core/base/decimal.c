@@ -4,6 +4,7 @@
 #include "core/base/decimal.h"
 
 #include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,6 +37,11 @@ int bppsa_print(char *text, size_t size, const char *format, ...) {
   const int length = bppsa_vprint(text, size, format, arguments);
   va_end(arguments);
   return length;
+}
+
+const char *bppsa_print_number(double value, char text[BPPSA_NUMBER_TEXT]) {
+  (void)bppsa_print(text, BPPSA_NUMBER_TEXT, isfinite(value) ? "%.17g" : "null", value);
+  return text;
 }
 
 /* Returns the 0 of a hexadecimal number's 0x, behind which strtod would read on; NULL where no such number begins. */

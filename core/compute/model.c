@@ -110,14 +110,19 @@ bppsa_status bppsa_model_update_redone(bppsa_model *model) {
   return model->ops->count == NULL ? BPPSA_OK : model->ops->count(model);
 }
 
-const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model) {
-  const bppsa_model *inner = model->ops->inner != NULL ? model->ops->inner(model) : model;
-  return inner->ops->account != NULL ? inner->ops->account(inner) : NULL;
+const char *bppsa_pass_name(bppsa_pass pass) {
+  static const char *const names[BPPSA_PASS_KINDS] = {[BPPSA_PASS_FORWARD] = "forward", [BPPSA_PASS_BACKWARD] = "backward"};
+  return names[pass];
 }
 
-bppsa_status bppsa_model_add_pass(bppsa_model *model, double *sums) {
-  BPPSA_REQUIRE(model != NULL && sums != NULL);
-  const bppsa_model_account *account = bppsa_model_get_account(model);
+const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model, bppsa_pass pass) {
+  const bppsa_model *inner = model->ops->inner != NULL ? model->ops->inner(model) : model;
+  return inner->ops->account != NULL ? inner->ops->account(inner, pass) : NULL;
+}
+
+bppsa_status bppsa_model_add_pass(bppsa_model *model, bppsa_pass pass, double *sums) {
+  BPPSA_REQUIRE(model != NULL && (unsigned)pass < BPPSA_PASS_KINDS && sums != NULL);
+  const bppsa_model_account *account = bppsa_model_get_account(model, pass);
   double numbers[BPPSA_ACCOUNT_NUMBERS];
   if (account != NULL) {
     BPPSA_TRY(account->latest(model, numbers));

@@ -48,11 +48,16 @@ typedef struct {
   int64_t layers, parameters, possible;
 } bppsa_delayed;
 
-/* An account of what forward passes did beside their results, in numbers that the model's kind alone explains. Who runs the passes
- * adds the numbers up, shows their text and keeps them in checkpoints. The first two are the state that the bits of later passes
- * depend on; they are not added. */
-enum { BPPSA_ACCOUNT_NUMBERS = 12, BPPSA_ACCOUNT_STATE = 2, BPPSA_ACCOUNT_PLAN = 192, BPPSA_ACCOUNT_TEXT = 512 };
+/* The kinds of passes that a model may give an account of. */
+typedef enum { BPPSA_PASS_FORWARD = 0, BPPSA_PASS_BACKWARD, BPPSA_PASS_KINDS } bppsa_pass;
+const char *bppsa_pass_name(bppsa_pass pass); /* "forward", "backward" */
+
+/* An account of what passes of one kind did beside their results, in numbers that the model's kind alone explains. Who runs the
+ * passes adds the numbers up, shows their text and keeps them in checkpoints. */
+enum { BPPSA_ACCOUNT_NUMBERS = 13 /* the most */, BPPSA_ACCOUNT_PLAN = 192, BPPSA_ACCOUNT_TEXT = 512 };
 typedef struct {
+  int count;      /* numbers */
+  int state;      /* the first so many are the state that the bits of later passes depend on; they are not added */
   unsigned reals; /* bit i: number i is a real number; otherwise it counts something */
   /* How the passes are made: what runs with the same bits have in common (BPPSA_ACCOUNT_PLAN). Returns text. */
   const char *(*plan)(const bppsa_model *model, char *text, size_t size);
@@ -95,7 +100,8 @@ typedef struct {
   bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
   /* The model that knows how the forward passes are computed (recurrent/parallel_forward.h); NULL: this one. */
   const bppsa_model *(*inner)(const bppsa_model *model);
-  const bppsa_model_account *(*account)(const bppsa_model *model); /* NULL, or returns NULL: passes have nothing to tell */
+  /* NULL, or returns NULL: such passes have nothing to tell. */
+  const bppsa_model_account *(*account)(const bppsa_model *model, bppsa_pass pass);
 } bppsa_model_ops;
 
 /* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1
@@ -143,10 +149,10 @@ bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies val
 bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* copies values, or gradients, from the GPU to the views */
 bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
 
-/* How the model gives an account of its passes; NULL: they have nothing to tell. */
-const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model);
-/* Adds the latest pass to the sums; without an account they stay as they are. ERR_CUDA. */
-bppsa_status bppsa_model_add_pass(bppsa_model *model, double *sums);
+/* How the model gives an account of such passes; NULL: they have nothing to tell. */
+const bppsa_model_account *bppsa_model_get_account(const bppsa_model *model, bppsa_pass pass);
+/* Adds the latest such pass to the sums; without an account they stay as they are. ERR_CUDA. */
+bppsa_status bppsa_model_add_pass(bppsa_model *model, bppsa_pass pass, double *sums);
 
 /* Copies values into the parameters by name, converting f32 <-> f64, and pushes them to a GPU. `where` names the source in
  * messages. Names that the model does not have are ignored. ERR_FORMAT: a parameter is missing or not f32/f64, or a finite

@@ -322,11 +322,15 @@ static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, cons
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many",
                       ranks, config->batch);
   }
-  return bppsa_model_get_account(model) == NULL || bppsa_data_parallel_block(config, ranks) >= config->batch
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                          "data parallelism: speculative forward passes of parts of a batch, whose samples would decide about "
-                          "pauses, expected whole batches, or sequential passes");
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    if (bppsa_model_get_account(model, (bppsa_pass)k) != NULL && bppsa_data_parallel_block(config, ranks) < config->batch) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                        "data parallelism: speculative %s passes of parts of a batch, whose samples would decide about pauses, "
+                        "expected whole batches, or sequential passes",
+                        bppsa_pass_name((bppsa_pass)k));
+    }
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, const bppsa_data_parallel_config *config,

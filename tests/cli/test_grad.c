@@ -283,7 +283,8 @@ static void test_speculative(void **state) {
     assert_fails(2, "--backward: speculative beside --ranks, expected auto, bp or scan, or no ranks",
                  "%s --backward speculative --ranks 2", line);
   }
-  assert_fails(2, "--backward: 'speculative', expected auto, bp or scan", "train rnn --backward speculative");
+  assert_fails(2, "--backward: 'speculative', expected auto, bp or scan",
+               "grad lenet5 --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors --backward speculative");
 }
 
 int main(void) {

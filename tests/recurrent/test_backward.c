@@ -502,17 +502,24 @@ static void test_texts(void **state) {
   (void)state;
   char text[BPPSA_BACKWARD_TEXT];
   const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8, false}, none = {.chunks = 1};
-  const bppsa_backward_stats pass = {
-      .speculated = true, .passes = 2, .path = 240, .possible = 2000, .work = 1.5, .mended = 3, .perturbation = 1.5e-9};
+  const bppsa_backward_stats pass = {.speculated = true,
+                                     .passes = 2,
+                                     .path = 240,
+                                     .possible = 2000,
+                                     .work = 1.5,
+                                     .rounds = 2,
+                                     .mended = 3,
+                                     .gap = 2.25e-7,
+                                     .perturbation = 1.5e-9};
   assert_string_equal(bppsa_backward_plan_text(&plan, text, sizeof text),
                       "speculative, 13 chunks, warm-up 40, 6 rounds, tolerance 2.4e-07");
   assert_string_equal(bppsa_backward_plan_text(&(bppsa_backward_plan){true, 13, 40, 6, 2.4e-7, 6e-8, true}, text, sizeof text),
                       "speculative, 13 chunks, warm-up 40 at first, 6 rounds, tolerance 2.4e-07");
   assert_string_equal(bppsa_backward_plan_text(&none, text, sizeof text), "bp");
-  assert_string_equal(
-      bppsa_backward_stats_text(&pass, text, sizeof text),
-      "120 dependent steps of 1000 a pass, 1.50 times the work, 3 chunks mended; equals BP for dL/dh_t changed by "
-      "1.5e-09 of its size");
+  assert_string_equal(bppsa_backward_stats_text(&pass, text, sizeof text),
+                      "120 dependent steps of 1000 a pass, 1.50 times the work, 3 chunks mended in up to 2 rounds, largest gap "
+                      "2.2e-07; equals BP "
+                      "for dL/dh_t changed by 1.5e-09 of its size");
   bppsa_backward_stats sum = {0};
   bppsa_backward_stats_add(&sum, &pass);
   bppsa_backward_stats_add(&sum,

@@ -39,6 +39,7 @@ typedef struct {
 typedef struct {
   void *values;
   bppsa_forward_pause pause;
+  bppsa_backward_state backward;
 } snapshot;
 
 /* ---- weights ---- */
@@ -66,19 +67,26 @@ static snapshot take_snapshot(const subject *o) {
   assert_non_null(now.values);
   move_values(o->model, now.values, false);
   assert_ok(bppsa_forward_pause_get(o->model, &now.pause));
+  assert_ok(bppsa_backward_state_get(o->model, &now.backward));
   return now;
+}
+
+static void restore(bppsa_model *model, const snapshot *from) {
+  move_values(model, from->values, true);
+  assert_ok(bppsa_forward_pause_set(model, &from->pause));
+  assert_ok(bppsa_backward_state_set(model, &from->backward));
 }
 
 static bppsa_model *fresh(const subject *o, const snapshot *from) {
   bppsa_model *model;
   assert_ok(bppsa_recurrent_create(&o->config, o->cell, o->other, &model));
-  move_values(model, from->values, true);
-  assert_ok(bppsa_forward_pause_set(model, &from->pause));
+  restore(model, from);
   return model;
 }
 
 static void assert_same_weights(const subject *o, const bppsa_model *expected) {
   bppsa_forward_pause pause, same;
+  bppsa_backward_state backward, other;
   for (int64_t i = 0; i < expected->parameter_count; ++i) {
     assert_same_views(expected->parameters[i].name, &o->model->parameters[i].value, &expected->parameters[i].value);
   }
@@ -86,6 +94,11 @@ static void assert_same_weights(const subject *o, const bppsa_model *expected) {
   assert_ok(bppsa_forward_pause_get((bppsa_model *)expected, &same));
   assert_int_equal(pause.failures, same.failures);
   assert_int_equal(pause.left, same.left);
+  assert_ok(bppsa_backward_state_get(o->model, &backward));
+  assert_ok(bppsa_backward_state_get((bppsa_model *)expected, &other));
+  assert_int_equal(backward.pause.failures, other.pause.failures);
+  assert_int_equal(backward.pause.left, other.pause.left);
+  assert_int_equal(backward.warm_up, other.warm_up);
 }
 
 /* Nothing has happened to the network since then. */
@@ -99,6 +112,18 @@ static void draw_weights(call_sequence *s, subject *o) {
   char *values = random_reals(s, o->config.dtype, (int64_t)(value_bytes(o->model) / bppsa_dtype_size(o->config.dtype)), 0.4);
   move_values(o->model, values, true);
   bppsa_free(values);
+}
+
+/* Changes what bits of speculative passes depend on, where there are such passes. */
+static void draw_states(call_sequence *s, subject *o) {
+  const bppsa_forward_pause pause = {.failures = draw(s, 0, 2), .left = draw(s, 0, 3)};
+  const bppsa_backward_state state = {.pause = {.failures = draw(s, 0, 2), .left = draw(s, 0, 3)}, .warm_up = draw(s, 0, 3)};
+  if (bppsa_forward_plan_of(o->model)->speculative) {
+    assert_ok(bppsa_forward_pause_set(o->model, &pause));
+  }
+  if (bppsa_backward_plan_of(o->model) != NULL) {
+    assert_ok(bppsa_backward_state_set(o->model, &state));
+  }
 }
 
 /* ---- runs ---- */
@@ -374,10 +399,10 @@ static void train_in_parts(call_sequence *s, void *object) {
     over = run_part(s, o, &t, expected.steps, &result);
     t.config.resume = holds_checkpoint();
     if (!over && !t.config.resume) { /* not even the first one was saved */
-      move_values(o->model, before.values, true);
-      assert_ok(bppsa_forward_pause_set(o->model, &before.pause));
+      restore(o->model, &before);
     } else if (!over && chance(s, 40)) {
       draw_weights(s, o);
+      draw_states(s, o);
       predict(s, o);
     }
   }
@@ -501,7 +526,7 @@ static void make_dataset(call_sequence *s, subject *o) {
 
 static void draw_config(call_sequence *s, subject *o) {
   static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
-  static const char *const methods[] = {"bp", "blelloch", "chunked 3"};
+  static const char *const methods[] = {"bp", "blelloch", "chunked 3", "speculative"};
   const bool large = chance(s, 8); /* threads share only the loops of large networks */
   bppsa_recurrent_config *c = &o->config;
   *c = bppsa_recurrent_config_default();
@@ -518,11 +543,13 @@ static void draw_config(call_sequence *s, subject *o) {
   c->dtype = chance(s, 50) ? BPPSA_F64 : BPPSA_F32;
   c->forward.kind = !c->lengths && chance(s, 30) ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL;
   c->forward.chunks = draw(s, 0, 3);
-  assert_ok(bppsa_gradient_method_parse(methods[draw(s, 0, 2)], &c->method));
-  note(s, "\n%s T %lld B %lld I %lld H %lld L %lld %s%s%s%s%s%s", o->cell->name, (long long)c->seq_len, (long long)c->batch,
-       (long long)c->input, (long long)c->hidden, (long long)c->layers, bppsa_dtype_name(c->dtype),
+  assert_ok(bppsa_gradient_method_parse(methods[draw(s, 0, 3)], &c->method));
+  c->speculation = (bppsa_backward_method){.chunks = draw(s, 2, 4), .warm_up = draw(s, -1, 2), .tolerance = -1};
+  note(s, "\n%s T %lld B %lld I %lld H %lld L %lld %s%s%s%s%s%s, backward %s", o->cell->name, (long long)c->seq_len,
+       (long long)c->batch, (long long)c->input, (long long)c->hidden, (long long)c->layers, bppsa_dtype_name(c->dtype),
        c->bidirectional ? " bidirectional" : "", c->lengths ? " lengths" : "", c->dropout > 0 ? " dropout" : "",
-       c->loss_all ? " all" : "", c->forward.kind == BPPSA_FORWARD_SPECULATIVE ? " speculative" : "");
+       c->loss_all ? " all" : "", c->forward.kind == BPPSA_FORWARD_SPECULATIVE ? " speculative" : "",
+       bppsa_backward_name(c->method.backward));
 }
 
 static void run(call_sequence *s) {
@@ -531,6 +558,7 @@ static void run(call_sequence *s) {
   make_dataset(s, &o);
   assert_ok(bppsa_recurrent_create(&o.config, o.cell, o.device, &o.model));
   draw_weights(s, &o);
+  draw_states(s, &o);
   fresh_folder(FOLDER);
   make_calls(s, calls, &o);
   remove_folder(FOLDER);

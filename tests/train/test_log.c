@@ -14,7 +14,7 @@
 #include <jansson.h>
 
 #include "core/base/alloc.h"
-#include "recurrent/parallel_forward.h"
+#include "recurrent/parallel_backward.h"
 #include "train/log.h"
 
 #define PATH "train_log.jsonl"
@@ -126,19 +126,26 @@ static void the_longest_line_is_whole(void **state) {
                                 .interrupted = true};
   const double numbers[BPPSA_ACCOUNT_NUMBERS] = {0,           0,       0,       0x1p62,  -0x1p63, -0x1p63,
                                                  long_number, -0x1p63, -0x1p63, -0x1p63, -0x1p63, long_number};
-  char forward[BPPSA_ACCOUNT_TEXT];
+  const double backwards[BPPSA_ACCOUNT_NUMBERS] = {0,           0,       0,       0, 0x1p62,      -0x1p63,    -0x1p63,
+                                                   long_number, -0x1p63, -0x1p63, 1, long_number, long_number};
+  char forward[BPPSA_ACCOUNT_TEXT], backward[BPPSA_ACCOUNT_TEXT];
+  const char *const passes[BPPSA_PASS_KINDS] = {bppsa_forward_numbers_text(numbers, forward, sizeof forward),
+                                                bppsa_backward_numbers_text(backwards, backward, sizeof backward)};
   longest.weight_errors.ahead = BPPSA_MOST_AHEAD;
   for (int i = 0; i < BPPSA_MOST_AHEAD; ++i) {
     longest.weight_errors.stale[i] = longest.weight_errors.predicted[i] = long_number;
   }
   bppsa_log *log = NULL;
   assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
-  assert_int_equal(bppsa_log_write(log, &longest, bppsa_forward_numbers_text(numbers, forward, sizeof forward)), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &longest, passes), BPPSA_OK);
   assert_int_equal(bppsa_log_close(log), BPPSA_OK);
   json_t *line = json_load_file(PATH, JSON_REJECT_DUPLICATES, NULL);
   assert_non_null(line);
   assert_int_equal(json_array_size(json_object_get(line, "predicted_rmse")), BPPSA_MOST_AHEAD);
   assert_true(json_is_true(json_object_get(line, "interrupted")));
+  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
+    assert_true(json_number_value(json_object_get(json_object_get(line, bppsa_pass_name((bppsa_pass)k)), "gap")) == long_number);
+  }
   json_decref(line);
 }
 
