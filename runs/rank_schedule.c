@@ -76,6 +76,8 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
                  {dataset->objective.ignores, "--ignore-label", "whose micro-batches count all rows", "none"},
                  {config->method.backward == BPPSA_BACKWARD_SCAN, "--backward scan", "whose stages propagate back layer by layer",
                   "--backward bp"},
+                 {config->method.backward == BPPSA_BACKWARD_SPECULATIVE, "--backward speculative",
+                  "whose stages propagate back layer by layer", "--backward bp"},
                  {config->steps.bidirectional, "--bidirectional", "whose layers have one direction", "none"},
                  {config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE, "--forward speculative",
                   "whose layers compute step by step", "sequential or auto"},
