@@ -39,6 +39,19 @@ const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t la
 
 /* ---- checks ---- */
 
+/* Checks what speculative backward passes of a part of a sequence need. */
+static bppsa_status check_blocks(const bppsa_forward_part *part) {
+  const bool passes = part->send != NULL && part->receive != NULL && part->join != NULL && part->send_back != NULL &&
+                      part->receive_back != NULL && part->take != NULL;
+  return part->seq_len == 0 || (passes && part->blocks >= 1 && part->blocks <= part->seq_len)
+             ? BPPSA_OK
+             : bppsa_fail(
+                   BPPSA_ERR_ARGUMENT,
+                   "a speculative backward pass in a part of a sequence, with %lld blocks of %lld steps, expected 1 .. steps, "
+                   "and all functions of bppsa_forward_part",
+                   (long long)part->blocks, (long long)part->seq_len);
+}
+
 static bppsa_status check_config(const bppsa_recurrent_config *c) {
   const struct {
     const char *name;
@@ -72,10 +85,9 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
   }
-  if (c->method.backward == BPPSA_BACKWARD_SPECULATIVE &&
-      (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
+  if (c->method.backward == BPPSA_BACKWARD_SPECULATIVE && (c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "a speculative backward pass in a part of a sequence, expected a network with all steps");
+                      "a speculative backward pass with `ends`, expected none: parts of a sequence send gradients by themselves");
   }
   if (c->tape && (c->layers > 1 || c->bidirectional || c->lengths)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of %lld layers%s%s, expected one layer in one direction without lengths",
@@ -92,7 +104,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "steps %lld .. %lld of a sequence of %lld, expected a part of it", (long long)first + 1,
                       (long long)(first + c->seq_len), (long long)part->seq_len);
   }
-  return BPPSA_OK;
+  return c->method.backward == BPPSA_BACKWARD_SPECULATIVE ? check_blocks(part) : BPPSA_OK;
 }
 
 /* Checks once that every array's extents fit in 64 bits; later index arithmetic then cannot overflow. */
@@ -295,6 +307,10 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
   if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE) {
     BPPSA_TRY(bppsa_backward_plan_make(&n->config.speculation, &shape, &n->back.plan));
+    if (n->config.part.seq_len > 0 && !n->back.plan.speculative) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                        "a part of a sequence whose speculative backward pass has one chunk or tolerance 0, expected BP");
+    }
   }
   n->forward.seq_len = shape.seq_len;
   n->backend->choose(n);

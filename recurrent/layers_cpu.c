@@ -39,7 +39,7 @@ typedef struct {
 
 /* Is g_0 wanted? */
 static bool wants_first(const recurrent_network *n) {
-  return n->config.input_gradients || n->config.ends.after != NULL;
+  return n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n);
 }
 
 static window whole(const recurrent_network *n) {
@@ -498,6 +498,10 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 static bppsa_status head_gradients(recurrent_network *n) {
   const void *h;
   const bppsa_linear head = head_of(n, &h);
+  if (bppsa_back_is_part(n)) {
+    const recurrent_products p = {.from_x = head, .x = h, .delta_x = n->seed};
+    return bppsa_back_sum_layer(n, n->config.layers, &p);
+  }
   bppsa_linear_weight_gradient(&head, head_seed(n), h, head_parameter(n, 0)->gradient.data, head_parameter(n, 1)->gradient.data,
                                n->sums);
   return BPPSA_OK;
@@ -657,16 +661,29 @@ static bool speculative_layer(recurrent_network *n, int64_t l) {
   return true;
 }
 
+/* A layer of a part of a sequence, whose deltas are kept. */
+static bppsa_status part_layer(recurrent_network *n, int64_t l) {
+  const layer_products of = products_of(n, l);
+  const recurrent_products p = {of.from_x, of.from_h, of.x, of.h, n->pre, whole(n).delta_h, shared_bias(n)};
+  pad_weights(n, l);
+  BPPSA_TRY(bppsa_back_part_layer(n, l, of.x));
+  return bppsa_back_sum_layer(n, l, &p);
+}
+
 static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t size = bppsa_recurrent_state_size(n);
-  if (n->layers[l].scan != NULL) {
+  if (bppsa_back_is_part(n)) {
+    BPPSA_TRY(part_layer(n, l));
+  } else if (n->layers[l].scan != NULL) {
     BPPSA_TRY(scan_layer(n, l));
     sum_all(n, l);
   } else if (!n->back.stats.speculated || !speculative_layer(n, l)) {
     bp_layer(n, l);
   }
-  finish_layer(n, l);
+  if (!bppsa_back_is_part(n)) {
+    finish_layer(n, l);
+  }
   if (c->input_gradients) {
     for (int64_t b = 0; b < n->batch; ++b) {
       memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
@@ -771,7 +788,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
   BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
-  if (n->back.plan.speculative) {
+  if (n->back.plan.speculative && !bppsa_back_is_part(n)) {
     BPPSA_TRY(visit(&n->back.sums, sums, bytes));
     BPPSA_TRY(visit(&n->back.hidden_sums, hidden_sums, bytes));
   }

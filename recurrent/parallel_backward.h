@@ -128,6 +128,26 @@ typedef struct {
 bppsa_status bppsa_backward_state_get(bppsa_model *model, bppsa_backward_state *state);
 bppsa_status bppsa_backward_state_set(bppsa_model *model, const bppsa_backward_state *state);
 
+/* ---- groups of samples ---- */
+
+/* Passes over groups of samples of one batch, each of which began in the same state: doubles alone, so that ranks can join theirs.
+ * All zero before the first group. The first BPPSA_BACKWARD_SUMS are to be added up, of all others the largest counts. */
+typedef struct {
+  double samples, steps, mended;
+  double speculated, given_up, path, possible, rounds, gap, perturbation, warm_up, left; /* left: of the pause */
+} bppsa_backward_groups;
+enum { BPPSA_BACKWARD_SUMS = 3 };
+
+/* Adds the latest pass of a model, over so many samples; 0: it had none. ERR_ARGUMENT: not a recurrent model; ERR_CUDA. */
+bppsa_status bppsa_backward_groups_add(bppsa_model *model, int64_t samples, bppsa_backward_groups *groups);
+/* Sets a model's statistics and state to those of all groups together: the path is the slowest sample's, the work the mean over all
+ * samples. From `before`, the state in which they began, the next pauses follow. ERR_ARGUMENT: not a recurrent model. */
+bppsa_status bppsa_backward_groups_set(bppsa_model *model, const bppsa_backward_groups *groups,
+                                       const bppsa_backward_state *before);
+/* Joins the latest passes of `count` models into one, as bppsa_forward_groups_end. */
+bppsa_status bppsa_backward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,
+                                       const bppsa_backward_state *before);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,8 @@
 /* A recurrent network's plan of its backward pass, and what its passes did (recurrent/parallel_backward.h). */
+#include <math.h>
 #include <string.h>
 
+#include "recurrent/pause.h"
 #include "recurrent/recurrent_internal.h"
 
 static bppsa_status find_network(const bppsa_model *model, recurrent_network **n) {
@@ -116,4 +118,70 @@ const bppsa_model_account *bppsa_back_account(const bppsa_model *model) {
                                               .text = bppsa_backward_numbers_text,
                                               .restore = restore_state};
   return ((const recurrent_network *)model)->back.plan.speculative ? &account : NULL;
+}
+
+/* ---- groups of samples ---- */
+
+bppsa_status bppsa_backward_groups_add(bppsa_model *model, int64_t samples, bppsa_backward_groups *groups) {
+  bppsa_backward_stats one;
+  bppsa_backward_state state;
+  BPPSA_REQUIRE(model != NULL && samples >= 0 && groups != NULL);
+  BPPSA_TRY(bppsa_backward_stats_of(model, &one));
+  BPPSA_TRY(bppsa_backward_state_get(model, &state));
+  if (samples == 0) {
+    return BPPSA_OK;
+  }
+  groups->samples += (double)samples;
+  groups->steps += round(one.work * (double)one.possible * (double)samples);
+  groups->mended += (double)one.mended;
+  groups->speculated = fmax(groups->speculated, one.speculated);
+  groups->given_up = fmax(groups->given_up, one.given_up);
+  groups->path = fmax(groups->path, (double)one.path);
+  groups->possible = fmax(groups->possible, (double)one.possible);
+  groups->rounds = fmax(groups->rounds, (double)one.rounds);
+  groups->gap = fmax(groups->gap, one.gap);
+  groups->perturbation = fmax(groups->perturbation, one.perturbation);
+  groups->left = fmax(groups->left, (double)state.pause.left);
+  groups->warm_up = fmax(groups->warm_up, one.speculated ? (double)state.warm_up : 0);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_backward_groups_set(bppsa_model *model, const bppsa_backward_groups *groups,
+                                       const bppsa_backward_state *before) {
+  recurrent_network *n;
+  BPPSA_REQUIRE(model != NULL && groups != NULL && groups->samples > 0 && before != NULL);
+  BPPSA_TRY(find_network(model, &n));
+  n->back.stats = (bppsa_backward_stats){.speculated = groups->speculated > 0,
+                                         .given_up = groups->given_up > 0,
+                                         .passes = 1,
+                                         .path = (int64_t)groups->path,
+                                         .possible = (int64_t)groups->possible,
+                                         .work = groups->steps / (groups->possible * groups->samples),
+                                         .rounds = (int64_t)groups->rounds,
+                                         .mended = (int64_t)groups->mended,
+                                         .gap = groups->gap,
+                                         .perturbation = groups->perturbation};
+  const bppsa_backward_stats *all = &n->back.stats;
+  n->back.state = *before;
+  if (all->speculated) {
+    const bool failed = all->given_up || bppsa_forward_pause_fails(all->path, all->possible);
+    n->back.state.warm_up = (int64_t)groups->warm_up;
+    n->back.state.pause = bppsa_forward_pause_end(failed, before->pause);
+  } else {
+    n->back.state.pause.left = (int64_t)groups->left;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_backward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,
+                                       const bppsa_backward_state *before) {
+  bppsa_backward_groups all = {0};
+  BPPSA_REQUIRE(count > 0 && models != NULL && samples != NULL && before != NULL);
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(bppsa_backward_groups_add(models[i], samples[i], &all));
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(bppsa_backward_groups_set(models[i], &all, before));
+  }
+  return BPPSA_OK;
 }

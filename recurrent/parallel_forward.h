@@ -64,6 +64,13 @@ typedef struct {
   bppsa_status (*receive)(void *context, const bppsa_view *numbers, const bppsa_view *states);
   /* Replaces numbers, on all parts, by their sums over all parts; from index `sums` on by the largest ones. */
   bppsa_status (*join)(void *context, int64_t sums, int64_t count, double *numbers);
+  /* For speculative backward passes: like `send` and `receive`, from a part to the one in front. */
+  bppsa_status (*send_back)(void *context, const bppsa_view *numbers, const bppsa_view *states);
+  bppsa_status (*receive_back)(void *context, const bppsa_view *numbers, const bppsa_view *states);
+  /* Likewise: the weight gradients of each of so many blocks of steps are summed by themselves, so that bits do not depend on who
+   * holds which steps; 1 .. seq_len. The network with a block's last step calls `take` for each of its parameters' gradients. */
+  int64_t blocks;
+  bppsa_status (*take)(void *context, int64_t block, int64_t parameter, const bppsa_view *gradient);
 } bppsa_forward_part;
 
 /* What the plan depends on. */

@@ -226,7 +226,7 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 static bppsa_status backward_layers(recurrent_network *n) {
   const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config);
   n->backward_done = true;
-  bppsa_back_begin(n);
+  BPPSA_TRY(bppsa_back_begin(n));
   for (int64_t l = bppsa_recurrent_layers(&n->config) - 1; l >= 0; --l) {
     BPPSA_TRY(layer_backward(n, l));
     gradients_ready(n, l * of_layer, of_layer);

@@ -105,6 +105,16 @@ typedef struct {
   void *in, *out, *states_in, *states_out;
 } recurrent_forward;
 
+/* What a part of a sequence has besides (back_part.c, back_sums.c). */
+typedef struct {
+  double *numbers;                    /* of all chunks and samples, on their way to all parts */
+  int64_t *chunks;                    /* [C·B]: those in which lanes begin to walk */
+  void *in, *out;                     /* lanes that cross the ends of this part, */
+  void *gradients_in, *gradients_out; /* their gradients, and those at the end of a chunk: [C + 1][B][S] */
+  void *carried;                      /* [L][2][B][S]: single gradients that go to other parts */
+  void *sums;                         /* of weight gradients, for each block of steps that has some here */
+} recurrent_back_part;
+
 /* The parallel backward pass (recurrent/parallel_backward.h), on a CPU. Arrays are NULL where the plan is BP. */
 typedef struct {
   bppsa_backward_plan plan;
@@ -121,6 +131,7 @@ typedef struct {
   void *lane_gradients;     /* [C·B][S]: the gradients that lanes start from */
   void *sums, *hidden_sums; /* as the network's, of differences */
   void *scratch;            /* [workers], the arrays of a group of lanes */
+  recurrent_back_part part; /* NULL in a network with all steps */
 } recurrent_backward;
 
 /* Samples of their own lengths (ragged.c): a stretch of time in which the same samples run, the last ones of those sorted
@@ -416,7 +427,7 @@ void bppsa_forward_end(recurrent_network *n);
 const bppsa_model_account *bppsa_back_account(const bppsa_model *model); /* of a recurrent network's backward passes */
 bppsa_status bppsa_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_back_free(recurrent_network *n);
-bool bppsa_back_begin(recurrent_network *n); /* a pass over all layers: does it speculate? */
+bppsa_status bppsa_back_begin(recurrent_network *n); /* a pass over all layers */
 /* From u_t and g_T in n->g: g_0 there, delta_x where a layer below or the input's gradient needs it, and sums in `parts` parts of
  * layer l's weight gradients, which begin with zeros; with parts = 0 the deltas of all steps instead. x: the layer's input; W_hh
  * has padded rows. False: this pass is better left to BP, and u_t and g_T are as they were. */
@@ -431,6 +442,28 @@ void bppsa_recurrent_join_sums(recurrent_network *n, int64_t l);
 void bppsa_back_add(const recurrent_network *n, int64_t count, const void *from, void *to); /* to += from */
 void bppsa_back_given_up(recurrent_network *n);                                             /* BP computes the layer */
 void bppsa_back_end(recurrent_network *n);
+
+/* Has the network a part of a sequence whose backward passes are speculative? Then back_part.c computes the layers, and
+ * back_sums.c the weight gradients. */
+static inline bool bppsa_back_is_part(const recurrent_network *n) {
+  return n->back.plan.speculative && n->config.part.seq_len > 0;
+}
+bppsa_status bppsa_back_part_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_back_sums_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_back_part_agree(const recurrent_network *n, bool *all); /* is it so in all parts? */
+/* From u_t and g_T in n->g: the deltas of all steps, and g_0 in the part with the first step. Weights have been prepared. */
+bppsa_status bppsa_back_part_layer(recurrent_network *n, int64_t l, const void *x);
+
+/* The products behind a layer's weight gradients: with its input, and with its states before each step. For outputs before
+ * `shared` the bias gradient of b_hh equals that of b_ih. */
+typedef struct {
+  bppsa_linear from_x, from_h;
+  const void *x, *h, *delta_x, *delta_h;
+  int64_t shared;
+} recurrent_products;
+/* Computes the weight gradients of a part's layer and gives them on (bppsa_forward_part.take). Those of the head, layer L, have no
+ * from_h. */
+bppsa_status bppsa_back_sum_layer(recurrent_network *n, int64_t l, const recurrent_products *p);
 
 /* Writes the gradients of the top layer's states to n->g, from n->seed. */
 bppsa_status bppsa_recurrent_seed(recurrent_network *n);

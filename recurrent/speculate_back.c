@@ -23,9 +23,10 @@ static void draw(const recurrent_network *n, uint64_t stream, int64_t count, voi
 
 /* ---- the phases ---- */
 
-/* Is u_t 0 in so many states from `first` on? */
+/* Is u_t 0 in the states first .. end that are here? */
 static bool is_silent(const bppsa_back_walk *w, int64_t sample, int64_t first, int64_t end) {
-  for (int64_t t = first; w->injected && t <= end; ++t) {
+  const int64_t begin = first > w->first ? first : w->first + 1, last = end < w->border ? end : w->border;
+  for (int64_t t = begin; w->injected && t <= last; ++t) {
     if (bppsa_back_largest(w->n, w->state, bppsa_back_at_row(w, w->n->g, bppsa_back_row_of(w->n, t, sample), w->state)) !=
         0) { /* NaN is not 0 */
       return false;
@@ -34,39 +35,53 @@ static bool is_silent(const bppsa_back_walk *w, int64_t sample, int64_t first, i
   return true;
 }
 
+/* The state from which a chunk's lane walks, behind the chunk. */
+static int64_t start_of_guess(const recurrent_network *n, int64_t sample, int64_t index) {
+  const int64_t steps = bppsa_back_length_of(n, sample), ahead = bppsa_back_begin_of(n, sample, index + 1) + n->back.warm_up;
+  return ahead < steps ? ahead : steps;
+}
+
+void bppsa_back_look(bppsa_back_walk *w) {
+  const recurrent_network *n = w->n;
+  for (int64_t b = 0; b < n->batch; ++b) {
+    const int64_t chunks = bppsa_back_chunks_of(n, b);
+    for (int64_t index = 0; index < chunks; ++index) {
+      const int64_t start = start_of_guess(n, b, index);
+      bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
+      *c = (bppsa_back_chunk){.exact = start == bppsa_back_length_of(n, b)};
+      c->silent = !c->exact && is_silent(w, b, bppsa_back_begin_of(n, b, index), start);
+      c->doubtful = !c->exact && index + 1 < chunks;
+      w->measures = w->measures || c->silent;
+    }
+  }
+}
+
 static void list_guess(bppsa_back_walk *w, int64_t sample, int64_t index) {
   const recurrent_network *n = w->n;
-  const int64_t chunks = bppsa_back_chunks_of(n, sample), steps = bppsa_back_length_of(n, sample),
-                top = bppsa_back_begin_of(n, sample, index + 1);
-  const int64_t early = steps - top < n->back.warm_up ? steps - top : n->back.warm_up;
-  bppsa_back_chunk *c = bppsa_back_chunk_of(n, sample, index);
-  bppsa_back_lane *l = &w->lanes[w->count];
-  void *gradient = bppsa_back_lane_gradient(w, w->count++);
-  *l = (bppsa_back_lane){
-      .sample = sample, .chunk = index, .at = top + early, .top = top, .bottom = bppsa_back_begin_of(n, sample, index)};
-  *c = (bppsa_back_chunk){.exact = top + early == steps};
-  c->silent = !c->exact && is_silent(w, sample, l->bottom, l->at);
-  w->measures = w->measures || c->silent;
-  c->doubtful = !c->exact && index + 1 < chunks;
-  l->kind = c->exact ? BPPSA_BACK_SEED : c->silent ? BPPSA_BACK_PROBE : BPPSA_BACK_ZEROS;
-  const size_t bytes = (size_t)w->state * w->real;
-  if (l->kind == BPPSA_BACK_PROBE) {
-    const uint64_t stream = BPPSA_STREAM_PROBE + ((uint64_t)index << 8);
-    l->at = top;
-    draw(n, stream, w->state, gradient);
+  const bppsa_back_chunk *c = bppsa_back_chunk_of(n, sample, index);
+  const int64_t top = bppsa_back_begin_of(n, sample, index + 1), at = c->silent ? top : start_of_guess(n, sample, index);
+  if (!bppsa_back_is_here(w, at)) {
     return;
   }
-  if (l->kind == BPPSA_BACK_SEED || w->injected) {
-    memcpy(gradient, bppsa_back_at_row(w, n->g, bppsa_back_row_of(n, l->at, sample), w->state), bytes);
+  const bppsa_back_kind kind = c->exact ? BPPSA_BACK_SEED : c->silent ? BPPSA_BACK_PROBE : BPPSA_BACK_ZEROS;
+  void *gradient = bppsa_back_lane_gradient(w, w->count);
+  w->lanes[w->count++] = (bppsa_back_lane){
+      .sample = sample, .chunk = index, .at = at, .top = top, .bottom = bppsa_back_begin_of(n, sample, index), .kind = kind};
+  const size_t bytes = (size_t)w->state * w->real;
+  if (kind == BPPSA_BACK_PROBE) {
+    draw(n, BPPSA_STREAM_PROBE + ((uint64_t)index << 8), w->state, gradient);
+    return;
+  }
+  if (kind == BPPSA_BACK_SEED || w->injected) {
+    memcpy(gradient, bppsa_back_at_row(w, n->g, bppsa_back_row_of(n, at, sample), w->state), bytes);
   } else {
     memset(gradient, 0, bytes);
   }
   memcpy(bppsa_back_start_of(w, sample, index), gradient, bytes); /* where it has no warm-up */
 }
 
-/* False: a number is not finite. */
-static bool speculate(bppsa_back_walk *w) {
-  recurrent_network *n = w->n;
+void bppsa_back_list_guesses(bppsa_back_walk *w) {
+  const recurrent_network *n = w->n;
   w->count = 0;
   for (int64_t index = n->back.plan.chunks - 1; index >= 0; --index) {
     for (int64_t b = 0; b < n->batch; ++b) {
@@ -75,8 +90,15 @@ static bool speculate(bppsa_back_walk *w) {
       }
     }
   }
-  bppsa_back_walk_lanes(w);
-  bool finite = true;
+}
+
+bool bppsa_back_is_finite(const bppsa_back_walk *w, int64_t sample, int64_t index) {
+  return isfinite(bppsa_back_chunk_of(w->n, sample, index)->sum) &&
+         isfinite(bppsa_back_largest(w->n, w->state, bppsa_back_end_of(w, sample, index)));
+}
+
+void bppsa_back_weigh(const bppsa_back_walk *w) {
+  recurrent_network *n = w->n;
   for (int64_t b = 0; b < n->batch; ++b) {
     const int64_t chunks = bppsa_back_chunks_of(n, b);
     double behind = 0, reach = 0;
@@ -87,7 +109,6 @@ static bool speculate(bppsa_back_walk *w) {
       c->scale = mean > share ? mean : share;
       behind += c->sum;
       n->back.need.compared += c->doubtful && !c->silent;
-      finite = finite && isfinite(c->sum) && isfinite(bppsa_back_largest(w->n, w->state, bppsa_back_end_of(w, b, index)));
       if (c->silent) {
         memset(bppsa_back_start_of(w, b, index), 0, (size_t)w->state * w->real);
         memset(bppsa_back_end_of(w, b, index), 0, (size_t)w->state * w->real);
@@ -99,88 +120,121 @@ static bool speculate(bppsa_back_walk *w) {
       c->reach = reach;
     }
   }
-  return finite;
 }
 
-/* Is the difference at a chunk's boundary small enough to be dropped? deltas: Σ |δ_t|_2 behind it. */
-static bool accepts(const bppsa_back_walk *w, bppsa_back_chunk *c, const void *difference, double deltas) {
-  const bppsa_backward_plan *plan = &w->n->back.plan;
-  const double size = bppsa_back_largest(w->n, w->state, difference);
-  c->dropped = size;
-  return c->silent ? bppsa_backward_silent(plan, bppsa_back_length(w->n, w->state, difference), c->reach, deltas)
-                   : size <= plan->accept * c->scale;
-}
-
-/* Lists the lanes of a round: the doubtful chunks of every sample whose differences are too large; in the tail the last one
- * alone. */
-static void list_differences(bppsa_back_walk *w, bool tail) {
+/* False: a number is not finite. */
+static bool speculate(bppsa_back_walk *w) {
   const recurrent_network *n = w->n;
-  w->count = 0;
+  bppsa_back_look(w);
+  bppsa_back_list_guesses(w);
+  bppsa_back_walk_lanes(w);
+  bppsa_back_count_lanes(w);
   for (int64_t b = 0; b < n->batch; ++b) {
-    bool last = true;
-    double deltas = 0;
+    for (int64_t index = 0; index < bppsa_back_chunks_of(n, b); ++index) {
+      if (!bppsa_back_is_finite(w, b, index)) {
+        return false;
+      }
+    }
+  }
+  bppsa_back_weigh(w);
+  return true;
+}
+
+/* Writes the difference at the later end of a chunk. */
+static void subtract(const bppsa_back_walk *w, int64_t sample, int64_t index, void *difference) {
+  bppsa_back_subtract(w->n, w->state, bppsa_back_end_of(w, sample, index + 1), bppsa_back_start_of(w, sample, index), difference);
+}
+
+void bppsa_back_compare(const bppsa_back_walk *w) {
+  const recurrent_network *n = w->n;
+  const bppsa_backward_plan *plan = &n->back.plan;
+  void *difference = bppsa_back_lane_gradient(w, 0);
+  for (int64_t b = 0; b < n->batch; ++b) {
+    double deltas = 0; /* Σ |δ_t|_2 behind the chunk */
     for (int64_t index = bppsa_back_chunks_of(n, b) - 1; index >= 0; --index) {
       bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
-      c->walks = false;
-      if (c->doubtful && (last || !tail)) {
-        void *difference = bppsa_back_lane_gradient(w, w->count), *end = bppsa_back_end_of(w, b, index + 1),
-             *start = bppsa_back_start_of(w, b, index);
-        bppsa_back_subtract(n, w->state, end, start, difference);
-        c->doubtful = false;
-        if (!accepts(w, c, difference, deltas)) {
-          const int64_t top = bppsa_back_begin_of(n, b, index + 1);
-          w->lanes[w->count++] = (bppsa_back_lane){.sample = b,
-                                                   .chunk = index,
-                                                   .at = top,
-                                                   .top = top,
-                                                   .bottom = bppsa_back_begin_of(n, b, index),
-                                                   .kind = BPPSA_BACK_DIFFERENCE,
-                                                   .final = last,
-                                                   .chunks = 1};
-          memcpy(start, end, (size_t)w->state * w->real);
-          c->dropped = 0;
-          c->walks = true;
-          last = false;
-        }
+      if (c->doubtful && bppsa_back_is_here(w, bppsa_back_begin_of(n, b, index + 1))) {
+        subtract(w, b, index, difference);
+        c->size = bppsa_back_largest(n, w->state, difference);
+        c->fits = c->silent ? bppsa_backward_silent(plan, bppsa_back_length(n, w->state, difference), c->reach, deltas)
+                            : c->size <= plan->accept * c->scale;
       }
       deltas += c->deltas;
     }
   }
 }
 
-/* Notes what the first round shows about warm-ups. */
-static void note_need(const bppsa_back_walk *w) {
+/* Lists a lane that begins here with the difference at a chunk's later end. last: nothing behind it walks. */
+static void list_difference(bppsa_back_walk *w, int64_t sample, int64_t index, bool last) {
+  const int64_t top = bppsa_back_begin_of(w->n, sample, index + 1);
+  if (bppsa_back_is_here(w, top)) {
+    subtract(w, sample, index, bppsa_back_lane_gradient(w, w->count));
+    w->lanes[w->count++] = (bppsa_back_lane){.sample = sample,
+                                             .chunk = index,
+                                             .at = top,
+                                             .top = top,
+                                             .bottom = bppsa_back_begin_of(w->n, sample, index),
+                                             .kind = BPPSA_BACK_DIFFERENCE,
+                                             .final = last,
+                                             .chunks = 1};
+    memcpy(bppsa_back_start_of(w, sample, index), bppsa_back_end_of(w, sample, index + 1), (size_t)w->state * w->real);
+  }
+}
+
+void bppsa_back_list_differences(bppsa_back_walk *w, bool tail) {
+  const recurrent_network *n = w->n;
+  w->count = w->mends = 0;
+  for (int64_t b = 0; b < n->batch; ++b) {
+    bool last = true;
+    for (int64_t index = bppsa_back_chunks_of(n, b) - 1; index >= 0; --index) {
+      bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
+      c->walks = false;
+      if (c->doubtful && (last || !tail)) {
+        c->doubtful = false;
+        c->dropped = c->fits ? c->size : 0;
+        if (!c->fits) {
+          list_difference(w, b, index, last);
+          ++w->mends;
+          c->begun = c->size;
+          c->moved = -1;
+          c->walks = true;
+          last = false;
+        }
+      }
+    }
+  }
+}
+
+void bppsa_back_note_need(const bppsa_back_walk *w) {
   bppsa_backward_need *need = &w->n->back.need;
   for (int64_t i = 0; i < w->count; ++i) {
     const bppsa_back_lane *l = &w->lanes[i];
-    if (!bppsa_back_chunk_of(w->n, l->sample, l->chunk)->silent) {
+    if (!bppsa_back_leaves(w, l) && !bppsa_back_chunk_of(w->n, l->sample, l->chunk)->silent) {
       ++need->mended;
       need->longest = l->steps > need->longest ? l->steps : need->longest;
     }
   }
 }
 
-/* Will rounds of mending take longer than half of BP? As far as the first of them tells: differences shrink by the same factor in
- * every chunk. */
-static bool hopeless(const bppsa_back_walk *w) {
+bool bppsa_back_hopeless(const bppsa_back_walk *w) {
   const recurrent_network *n = w->n;
   const int64_t chunks = n->back.plan.chunks;
   double rounds = 0;
-  for (int64_t i = 0; i < w->count; ++i) {
-    const bppsa_back_lane *l = &w->lanes[i];
-    const bppsa_back_chunk *c = bppsa_back_chunk_of(n, l->sample, l->chunk);
-    if (l->at > l->bottom || c->silent || l->chunk == 0) {
-      continue;
+  for (int64_t b = 0; b < n->batch; ++b) {
+    for (int64_t index = 1; index < bppsa_back_chunks_of(n, b); ++index) {
+      const bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
+      if (!c->walks || c->silent || c->moved < 0) {
+        continue;
+      }
+      const double shrinks = log(c->begun / c->moved), left = log(c->moved / (n->back.plan.accept * (c - 1)->scale));
+      const double needed = left <= 0 ? 0 : shrinks > 0 ? left / shrinks : (double)index;
+      rounds = fmax(rounds, fmin(needed, (double)index));
     }
-    const double begun = bppsa_back_largest(w->n, w->state, bppsa_back_lane_gradient(w, i)), shrinks = log(begun / c->moved),
-                 left = log(c->moved / (n->back.plan.accept * bppsa_back_chunk_of(n, l->sample, l->chunk - 1)->scale));
-    const double needed = left <= 0 ? 0 : shrinks > 0 ? left / shrinks : (double)l->chunk;
-    rounds = fmax(rounds, fmin(needed, (double)l->chunk));
   }
   return 2 * (2 + rounds) > (double)chunks + 2;
 }
 
-static void count_dropped(const bppsa_back_walk *w) {
+void bppsa_back_count_dropped(const bppsa_back_walk *w) {
   recurrent_network *n = w->n;
   bppsa_backward_stats *s = &n->back.stats;
   for (int64_t b = 0; b < n->batch; ++b) {
@@ -195,45 +249,56 @@ static void count_dropped(const bppsa_back_walk *w) {
   }
 }
 
+bppsa_back_walk bppsa_back_walk_of(recurrent_network *n, int64_t l, const void *x) {
+  const int64_t first = n->config.part.first;
+  return (bppsa_back_walk){.n = n,
+                           .layer = l,
+                           .injected = bppsa_recurrent_injected(n, l),
+                           .state = bppsa_recurrent_state_size(n),
+                           .width = n->cell->gates * n->config.hidden,
+                           .real = bppsa_dtype_size(n->config.dtype),
+                           .x = x,
+                           .input = n->layers[l].input,
+                           .parts = INT64_MAX,
+                           .first = first,
+                           .border = first + n->config.seq_len,
+                           .lanes = n->back.lanes};
+}
+
 bool bppsa_back_layer(recurrent_network *n, int64_t l, const void *x, int64_t parts) {
   recurrent_backward *b = &n->back;
-  bppsa_back_walk w = {.n = n,
-                       .layer = l,
-                       .injected = bppsa_recurrent_injected(n, l),
-                       .state = bppsa_recurrent_state_size(n),
-                       .width = n->cell->gates * n->config.hidden,
-                       .real = bppsa_dtype_size(n->config.dtype),
-                       .x = x,
-                       .input = n->layers[l].input,
-                       .sums = parts > 0,
-                       .parts = parts > 0 ? parts : INT64_MAX,
-                       .delta_x = parts == 0 || n->config.input_gradients || bppsa_recurrent_level(n, l) > 0 ? n->pre : NULL,
-                       .delta_h = parts == 0 && n->cell->split ? n->delta_h : NULL,
-                       .lanes = b->lanes};
+  bppsa_back_walk w = bppsa_back_walk_of(n, l, x);
+  w.sums = parts > 0;
+  w.parts = parts > 0 ? parts : w.parts;
+  w.delta_x = parts == 0 || n->config.input_gradients || bppsa_recurrent_level(n, l) > 0 ? n->pre : NULL;
+  w.delta_h = parts == 0 && n->cell->split ? n->delta_h : NULL;
   if (!speculate(&w)) {
     return false;
   }
   w.adds = true;
-  list_differences(&w, false);
+  bppsa_back_compare(&w);
+  bppsa_back_list_differences(&w, false);
   if (w.count > 0 && parts > 0) {
     bppsa_recurrent_clear_sums(n, l, true);
   }
   int64_t rounds = 0;
-  for (; w.count > 0; list_differences(&w, rounds >= b->plan.rounds)) {
+  while (w.mends > 0) {
     bppsa_back_walk_lanes(&w);
-    if (++rounds > 1) {
-      continue;
+    bppsa_back_count_lanes(&w);
+    if (++rounds == 1) {
+      if (bppsa_back_hopeless(&w)) {
+        return false;
+      }
+      bppsa_back_note_need(&w);
     }
-    if (hopeless(&w)) {
-      return false;
-    }
-    note_need(&w);
+    bppsa_back_compare(&w);
+    bppsa_back_list_differences(&w, rounds >= b->plan.rounds);
   }
   if (rounds > 0 && parts > 0) {
     bppsa_recurrent_join_sums(n, l);
   }
   b->stats.rounds = rounds > b->stats.rounds ? rounds : b->stats.rounds;
-  count_dropped(&w);
+  bppsa_back_count_dropped(&w);
   for (int64_t s = 0; s < n->batch; ++s) {
     memcpy(bppsa_back_at_row(&w, n->g, s, w.state), bppsa_back_end_of(&w, s, 0), (size_t)w.state * w.real);
   }
@@ -242,13 +307,13 @@ bool bppsa_back_layer(recurrent_network *n, int64_t l, const void *x, int64_t pa
 
 /* ---- a pass, and its memory ---- */
 
-/* Does the loss have a gradient at every step of every sample? */
+/* Does the loss have a gradient at every step of every sample that is here? */
 static bool reaches_all(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t width = n->seeds_states ? bppsa_recurrent_outputs(c) : c->classes;
   for (int64_t b = 0; c->loss_all && b < n->batch; ++b) {
-    const int64_t place = bppsa_ragged_sample(n, b);
-    for (int64_t t = 0; t < bppsa_back_length_of(n, b); ++t) {
+    const int64_t place = bppsa_ragged_sample(n, b), steps = n->ragged.active ? bppsa_back_length_of(n, b) : c->seq_len;
+    for (int64_t t = 0; t < steps; ++t) {
       if (bppsa_back_largest(n, width, bppsa_recurrent_offset(n, n->seed, (t * n->batch + place) * width)) == 0) {
         return false;
       }
@@ -257,15 +322,19 @@ static bool reaches_all(const recurrent_network *n) {
   return c->loss_all;
 }
 
-bool bppsa_back_begin(recurrent_network *n) {
+bppsa_status bppsa_back_begin(recurrent_network *n) {
   recurrent_backward *b = &n->back;
-  const int64_t steps = n->config.seq_len * bppsa_recurrent_layers(&n->config);
-  const bool exact = n->config.speculation.exact_inputs && n->config.input_gradients,
-             may = b->plan.speculative && (!exact || reaches_all(n)), speculates = may && b->state.pause.left == 0;
+  const int64_t steps = n->forward.seq_len * bppsa_recurrent_layers(&n->config);
+  bool may = b->plan.speculative;
+  if (may && n->config.speculation.exact_inputs && n->config.input_gradients) {
+    may = reaches_all(n);
+    BPPSA_TRY(bppsa_back_is_part(n) ? bppsa_back_part_agree(n, &may) : BPPSA_OK);
+  }
+  const bool speculates = may && b->state.pause.left == 0;
   b->state.pause.left -= may && !speculates;
   b->stats = (bppsa_backward_stats){.speculated = speculates, .passes = 1, .path = steps, .possible = steps, .work = 1};
   if (!speculates) {
-    return false;
+    return BPPSA_OK;
   }
   b->stats.work = 0;
   b->warm_up = b->state.warm_up > 0 ? b->state.warm_up : b->plan.warm_up;
@@ -277,12 +346,17 @@ bool bppsa_back_begin(recurrent_network *n) {
       b->rows[step] = n->batch + s.row + t * s.samples - (n->batch - s.samples);
     }
   }
-  return true;
+  return BPPSA_OK;
+}
+
+/* Rows of all steps of all samples, also of those that other parts of the sequence have. */
+static double all_rows(const recurrent_network *n) {
+  return bppsa_back_is_part(n) ? (double)n->forward.seq_len * (double)n->batch : (double)bppsa_ragged_rows(n);
 }
 
 void bppsa_back_given_up(recurrent_network *n) {
   n->back.stats.given_up = true;
-  n->back.stats.work += (double)bppsa_ragged_rows(n);
+  n->back.stats.work += all_rows(n);
   for (int64_t b = 0; b < n->batch; ++b) {
     n->back.paths[b] += bppsa_back_length_of(n, b);
   }
@@ -297,9 +371,9 @@ void bppsa_back_end(recurrent_network *n) {
   for (int64_t s = 0; s < n->batch; ++s) {
     b->stats.path = b->paths[s] > b->stats.path ? b->paths[s] : b->stats.path;
   }
-  b->stats.work /= (double)bppsa_ragged_rows(n) * (double)bppsa_recurrent_layers(&n->config);
+  b->stats.work /= all_rows(n) * (double)bppsa_recurrent_layers(&n->config);
   if (!b->stats.given_up) {
-    b->state.warm_up = bppsa_backward_next_warm_up(&b->plan, n->config.seq_len, b->warm_up, &b->need);
+    b->state.warm_up = bppsa_backward_next_warm_up(&b->plan, n->forward.seq_len, b->warm_up, &b->need);
   }
   b->state.pause =
       bppsa_forward_pause_end(b->stats.given_up || bppsa_forward_pause_fails(b->stats.path, b->stats.possible), b->state.pause);
@@ -330,13 +404,31 @@ bppsa_status bppsa_back_visit(recurrent_network *n, bppsa_recurrent_visit visit,
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, b->plan.chunks, batch, state, &b->starts, bytes));
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, b->plan.chunks, batch, state, &b->ends, bytes));
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, b->plan.chunks, batch, state, &b->lane_gradients, bytes));
-  return bppsa_recurrent_visit_array(n, visit, b->workers, 1, bppsa_back_scratch_reals(n), &b->scratch, bytes);
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, b->workers, 1, bppsa_back_scratch_reals(n), &b->scratch, bytes));
+  return bppsa_back_part_visit(n, visit, bytes);
 }
 
 void bppsa_back_free(recurrent_network *n) {
   recurrent_backward *b = &n->back;
-  void *const arrays[] = {b->sums, b->hidden_sums, b->lanes, b->chunks,         b->paths,  b->longest,
-                          b->rows, b->starts,      b->ends,  b->lane_gradients, b->scratch};
+  void *const arrays[] = {b->sums,
+                          b->hidden_sums,
+                          b->lanes,
+                          b->chunks,
+                          b->paths,
+                          b->longest,
+                          b->rows,
+                          b->starts,
+                          b->ends,
+                          b->scratch,
+                          b->lane_gradients,
+                          b->part.numbers,
+                          b->part.chunks,
+                          b->part.in,
+                          b->part.out,
+                          b->part.sums,
+                          b->part.gradients_in,
+                          b->part.gradients_out,
+                          b->part.carried};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     bppsa_free(arrays[i]);
   }

@@ -84,6 +84,12 @@ static void clear_deltas(const bppsa_back_walk *w, const group *g, int64_t s, in
   }
 }
 
+/* The lane has walked to w->first, with the gradient `next`. It must go on elsewhere. */
+static bool leave(const bppsa_back_walk *w, const bppsa_back_lane *l, const void *next) {
+  memcpy(bppsa_back_lane_gradient(w, l - w->lanes), next, (size_t)w->state * w->real);
+  return false;
+}
+
 /* Takes what a lane without a difference has found in its chunk. True: it goes on. */
 static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
   bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, l->sample, l->chunk);
@@ -101,6 +107,9 @@ static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index
       clear_deltas(w, g, s - 1, index);
       return false;
     }
+    if (bppsa_back_leaves(w, l)) {
+      return leave(w, l, window_row(w, g, g->g, s - 1, index, w->state));
+    }
   }
   return true;
 }
@@ -111,6 +120,9 @@ static bool settle_warm_up(const bppsa_back_walk *w, const group *g, int64_t ind
   l->at -= steps;
   if (l->at == l->top) {
     memcpy(bppsa_back_start_of(w, l->sample, l->chunk), window_row(w, g, g->g, 0, index, w->state), (size_t)w->state * w->real);
+  }
+  if (bppsa_back_leaves(w, l)) {
+    return leave(w, l, window_row(w, g, g->g, 0, index, w->state));
   }
   return l->at > l->top;
 }
@@ -139,6 +151,7 @@ static bool enters_next(const bppsa_back_walk *w, bppsa_back_lane *l, const void
   l->top = l->bottom;
   l->bottom = bppsa_back_begin_of(n, l->sample, l->chunk);
   next->doubtful = false;
+  (next + 1)->moved = -1;
   return true;
 }
 
@@ -160,9 +173,13 @@ static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t 
     }
     const bool stops = l->at > l->bottom && !c->silent && size <= w->n->back.plan.stop * c->scale;
     c->stopped += stops ? size : 0;
+    l->stopped = stops;
     if (stops || (l->at == l->bottom && !enters_next(w, l, next))) {
       clear_deltas(w, g, s - 1, index);
       return false;
+    }
+    if (bppsa_back_leaves(w, l)) {
+      return leave(w, l, next);
     }
   }
   return true;
@@ -200,12 +217,13 @@ static void gather_lane(const bppsa_back_walk *w, const group *g, const bppsa_ba
   int64_t states[BPPSA_BACK_MOST_WINDOW + 1], made[BPPSA_BACK_MOST_WINDOW];
   for (int64_t s = 0; s <= steps; ++s) {
     const int64_t step = l->at - (steps - s);
-    states[s] = bppsa_back_row_of(n, step > 0 ? step : 0, l->sample);
+    states[s] = bppsa_back_row_of(n, step > w->first ? step : w->first, l->sample);
     if (s > 0) {
       made[s - 1] = states[s] - n->batch;
     }
   }
-  const int64_t hidden = n->config.hidden, none = l->at < steps ? steps - l->at : 0; /* none: steps in front of the first */
+  const int64_t hidden = n->config.hidden, here = l->at - w->first;
+  const int64_t none = here < steps ? steps - here : 0; /* steps in front of the first */
   gather_rows(w, g, index, 0, steps + 1, layer->h, states, hidden, g->h);
   if (g->c != NULL) {
     gather_rows(w, g, index, 0, steps + 1, layer->c, states, hidden, g->c);
@@ -313,16 +331,17 @@ static group group_of(const bppsa_back_walk *w, int32_t worker) {
   return g;
 }
 
-/* Steps until a lane comes to the end of what it does. */
-static int64_t steps_left(const bppsa_back_lane *l, group_work work) {
-  return l->at - (work == WARM_UP ? l->top : l->bottom);
+/* Steps until a lane comes to the end of what it does here; a warm-up may have none. */
+static int64_t steps_left(const bppsa_back_walk *w, const bppsa_back_lane *l, group_work work) {
+  const int64_t end = work == WARM_UP ? l->top : l->bottom;
+  return l->at - (end > w->first ? end : w->first);
 }
 
 /* Steps of the next window: a warm-up ends with it for all lanes or none. */
 static int64_t window_steps(const bppsa_back_walk *w, const group *g, group_work work) {
   int64_t shortest = INT64_MAX, longest = 0;
   for (int64_t i = 0; i < g->count; ++i) {
-    const int64_t left = steps_left(&w->lanes[g->members[i]], work);
+    const int64_t left = steps_left(w, &w->lanes[g->members[i]], work);
     shortest = left < shortest ? left : shortest;
     longest = left > longest ? left : longest;
   }
@@ -334,8 +353,8 @@ static int64_t window_steps(const bppsa_back_walk *w, const group *g, group_work
 static void walk_group(const bppsa_back_walk *w, group *g, int64_t first, int64_t end, group_work work) {
   g->count = 0;
   for (int64_t i = first; i < end; ++i) {
-    if (work != WARM_UP || w->lanes[i].at > w->lanes[i].top) {
-      const bppsa_back_lane *l = &w->lanes[i];
+    const bppsa_back_lane *l = &w->lanes[i];
+    if (steps_left(w, l, work) > 0) {
       const void *from = work == GUESS && l->kind != BPPSA_BACK_PROBE ? bppsa_back_start_of(w, l->sample, l->chunk)
                                                                       : bppsa_back_lane_gradient(w, i);
       memcpy(bppsa_back_at_row(w, g->top, g->count, w->state), from, (size_t)w->state * w->real);
@@ -356,7 +375,7 @@ static void walk_groups(const void *context, int32_t worker, int64_t first, int6
   const bppsa_back_walk *w = context;
   group g = group_of(w, worker);
   g.parts = w->parts / w->turns;
-  g.steps = w->n->config.seq_len / w->n->back.plan.chunks + 1;
+  g.steps = w->n->forward.seq_len / w->n->back.plan.chunks + 1;
   for (int64_t turn = first; turn < end; ++turn) {
     g.first_part = turn * g.parts;
     for (int64_t from = turn * BPPSA_BACK_GROUP; from < w->count; from += w->turns * BPPSA_BACK_GROUP) {
@@ -380,6 +399,11 @@ void bppsa_back_walk_lanes(bppsa_back_walk *w) {
   w->turns = groups < w->parts ? groups : w->parts;
   bppsa_parallel_for((int32_t)b->workers, w->turns, bppsa_loop_work(2 * steps * (double)w->width * (double)n->config.hidden, 0),
                      walk_groups, w);
+}
+
+void bppsa_back_count_lanes(const bppsa_back_walk *w) {
+  const recurrent_network *n = w->n;
+  recurrent_backward *b = &w->n->back;
   memset(b->longest, 0, (size_t)n->batch * sizeof *b->longest);
   for (int64_t i = 0; i < w->count; ++i) {
     const bppsa_back_lane *l = &w->lanes[i];

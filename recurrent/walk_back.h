@@ -23,6 +23,7 @@ typedef struct {
   int64_t top, bottom; /* of the chunk: the states at its later and at its earlier end */
   bppsa_back_kind kind;
   bool final;            /* of a BPPSA_BACK_DIFFERENCE: nothing will change what it started from */
+  bool stopped;          /* likewise: what is left of it is dropped */
   int64_t steps, chunks; /* walked; chunks that it went through or entered */
 } bppsa_back_lane;
 
@@ -35,16 +36,20 @@ typedef struct {
   double scale;   /* s */
   double dropped; /* |d|_inf at its boundary, where it was accepted */
   double stopped; /* Σ of those at which mends stopped within */
-  double moved;   /* |d|_inf that the latest mend arrived with at its earlier end */
+  double size;    /* |d|_inf at its boundary in the latest comparison */
+  double begun;   /* |d|_inf that the latest mend began with */
+  double moved;   /* |d|_inf that it arrived with at the chunk's earlier end; -1: it did not, or entered the next chunk */
   bool exact;     /* it started from the true gradient */
   bool silent;    /* nothing is injected into it and its warm-up */
   bool doubtful;  /* its boundary must be compared */
+  bool fits;      /* the latest comparison accepted it */
   bool walks;     /* a lane mends it in the present round */
 } bppsa_back_chunk;
 
 typedef struct {
   recurrent_network *n;
   int64_t layer, count;    /* count: lanes */
+  int64_t mends;           /* chunks that are mended in the present round, here or elsewhere */
   bool injected, adds;     /* adds: the present lanes walk differences */
   bool measures;           /* some chunk is silent, so that lengths of deltas count */
   int64_t state, width;    /* S; G·H */
@@ -54,16 +59,22 @@ typedef struct {
   bool sums;               /* lanes add to the weight gradients */
   int64_t input, parts;    /* parts: of the weight gradients */
   int64_t turns;           /* groups that add to parts of their own */
+  int64_t first, border;   /* steps first + 1 .. border are the network's (config.part); lanes stop at state `first` */
   bppsa_back_lane *lanes;
 } bppsa_back_walk;
 
 static inline int64_t bppsa_back_length_of(const recurrent_network *n, int64_t sample) {
-  return n->ragged.active ? n->ragged.place[sample].length : n->config.seq_len;
+  return n->ragged.active ? n->ragged.place[sample].length : n->forward.seq_len;
 }
 
-/* The row of a state, among those of all samples: 0 is the initial one's. */
+/* Has the network the step? */
+static inline bool bppsa_back_is_here(const bppsa_back_walk *w, int64_t step) {
+  return step > w->first && step <= w->border;
+}
+
+/* The row of a state, among those of all samples: 0 is the row of the state in front of the network's first step. */
 static inline int64_t bppsa_back_row_of(const recurrent_network *n, int64_t step, int64_t sample) {
-  return n->back.rows[step] + sample;
+  return n->back.rows[step - n->config.part.first] + sample;
 }
 
 static inline void *bppsa_back_at_row(const bppsa_back_walk *w, const void *base, int64_t row, int64_t width) {
@@ -72,7 +83,7 @@ static inline void *bppsa_back_at_row(const bppsa_back_walk *w, const void *base
 
 /* Chunks of a sample: those of a short one are about as long as a long one's. */
 static inline int64_t bppsa_back_chunks_of(const recurrent_network *n, int64_t sample) {
-  const int64_t chunks = n->back.plan.chunks, usual = n->config.seq_len / chunks,
+  const int64_t chunks = n->back.plan.chunks, usual = n->forward.seq_len / chunks,
                 fitting = bppsa_back_length_of(n, sample) / usual;
   return fitting < 1 ? 1 : fitting < chunks ? fitting : chunks;
 }
@@ -109,7 +120,39 @@ void bppsa_back_subtract(const recurrent_network *n, int64_t count, const void *
 /* Reals of a lane and one step of a window, and all of a worker's scratch memory. */
 int64_t bppsa_back_lane_reals(const recurrent_network *n);
 int64_t bppsa_back_scratch_reals(const recurrent_network *n);
-/* Walks the lanes to their ends, and adds their steps to paths and work: those of a sample walk side by side. */
+/* Walks the lanes to their ends. A lane that comes to w->first within its chunk, or enters one there, stays with its gradient among
+ * the lanes' (bppsa_back_leaves). */
 void bppsa_back_walk_lanes(bppsa_back_walk *w);
+/* Adds the steps that they have walked to paths and work: those of a sample walk side by side. */
+void bppsa_back_count_lanes(const bppsa_back_walk *w);
+/* Has the lane come to w->first with steps left? */
+static inline bool bppsa_back_leaves(const bppsa_back_walk *w, const bppsa_back_lane *l) {
+  return l->at == w->first && l->at > l->bottom && !l->stopped;
+}
+
+/* ---- the phases of a layer (speculate_back.c), which back_part.c goes through as well ---- */
+
+/* Begins a layer: everything but where sums and deltas go. */
+bppsa_back_walk bppsa_back_walk_of(recurrent_network *n, int64_t l, const void *x);
+/* Looks at the u of every chunk that are here, and begins its numbers. */
+void bppsa_back_look(bppsa_back_walk *w);
+/* Lists the lanes of all chunks that begin here. */
+void bppsa_back_list_guesses(bppsa_back_walk *w);
+/* Are the numbers finite that a chunk's lane has arrived with? */
+bool bppsa_back_is_finite(const bppsa_back_walk *w, int64_t sample, int64_t index);
+/* Computes scales and reaches when all chunks have their sums, and counts the boundaries to be compared. */
+void bppsa_back_weigh(const bppsa_back_walk *w);
+/* Compares the boundaries of doubtful chunks whose first step is here. */
+void bppsa_back_compare(const bppsa_back_walk *w);
+/* Lists the lanes of a round that begin here: one for each doubtful chunk that does not fit; in the tail for the last one of every
+ * sample alone. */
+void bppsa_back_list_differences(bppsa_back_walk *w, bool tail);
+/* Notes what the first round's lanes that have ended here show about warm-ups. */
+void bppsa_back_note_need(const bppsa_back_walk *w);
+/* Will rounds of mending take longer than half of BP? As far as the first of them tells: differences shrink by the same factor in
+ * every chunk. */
+bool bppsa_back_hopeless(const bppsa_back_walk *w);
+/* Adds what was dropped to the statistics. */
+void bppsa_back_count_dropped(const bppsa_back_walk *w);
 
 #endif

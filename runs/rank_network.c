@@ -19,9 +19,6 @@ int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks) {
 
 bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t samples, bppsa_network_config *config) {
   bppsa_forward_method *forward = &config->steps.forward;
-  if (config->method.backward == BPPSA_BACKWARD_SPECULATIVE) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--backward: speculative beside --ranks, expected auto, bp or scan, or no ranks");
-  }
   if (ranks->split.batch == 1 && config->batch >= samples) {
     config->batch = forward->kind == BPPSA_FORWARD_SEQUENTIAL ? config->batch : samples;
     return BPPSA_OK;

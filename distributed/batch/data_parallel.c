@@ -13,6 +13,7 @@
 #include "distributed/batch/buckets.h"
 #include "distributed/batch/reverse_first.h"
 #include "distributed/evaluate_internal.h"
+#include "recurrent/parallel_backward.h"
 #include "train/ranks.h"
 
 struct bppsa_data_parallel {
@@ -93,14 +94,28 @@ int64_t bppsa_data_parallel_first(const bppsa_data_parallel_config *config, int6
   return block_first(config, block, ranks, bppsa_cut(blocks_of(config, block, ranks, count), ranks, rank), count);
 }
 
-/* Computes this rank's blocks. */
+/* Sets statistics and state of speculative backward passes to those of all ranks' blocks together. */
+static bppsa_status join_backward(const bppsa_data_parallel *dp, bppsa_backward_groups *groups,
+                                  const bppsa_backward_state *before) {
+  double *numbers = (double *)groups;
+  const int64_t all = sizeof *groups / sizeof(double);
+  BPPSA_TRY(bppsa_ranks_reduce(dp->comm, BPPSA_COMM_SUM, BPPSA_F64, BPPSA_BACKWARD_SUMS, numbers));
+  BPPSA_TRY(bppsa_ranks_reduce(dp->comm, BPPSA_COMM_MAX, BPPSA_F64, all - BPPSA_BACKWARD_SUMS, numbers + BPPSA_BACKWARD_SUMS));
+  return bppsa_backward_groups_set(dp->model, groups, before);
+}
+
+/* Computes this rank's blocks. before: NULL, or where backward passes are speculative, the state in which that of every block
+ * begins, whichever rank computes it. */
 static bppsa_status compute_blocks(bppsa_data_parallel *dp, int64_t count, int64_t first, int64_t end,
-                                   bppsa_data_parallel_block_fn block, void *context) {
+                                   bppsa_data_parallel_block_fn block, void *context, const bppsa_backward_state *before,
+                                   bppsa_backward_groups *groups) {
   for (int64_t b = first; b < end; ++b) {
     const int64_t from = block_begin(dp, count, b), to = block_begin(dp, count, b + 1);
     bppsa_data_parallel_sums sums = {0};
     bppsa_buckets_begin_block(dp->buckets);
+    BPPSA_TRY(before != NULL ? bppsa_backward_state_set(dp->model, before) : BPPSA_OK);
     BPPSA_TRY(block(context, from, to - from, &sums));
+    BPPSA_TRY(before != NULL ? bppsa_backward_groups_add(dp->model, to - from, groups) : BPPSA_OK);
     BPPSA_TRY(bppsa_buckets_end_block(dp->buckets, &sums));
   }
   return BPPSA_OK;
@@ -119,10 +134,16 @@ bppsa_status bppsa_data_parallel_compute(bppsa_data_parallel *dp, int64_t count,
     blocks = 0; /* an empty share */
   }
   BPPSA_TRY(bppsa_buckets_begin(dp->buckets, all, first, blocks));
-  const bppsa_status status = compute_blocks(dp, count, first, first + blocks, block, context);
+  const bool speculates = bppsa_backward_plan_of(dp->model) != NULL;
+  bppsa_backward_groups groups = {0};
+  bppsa_backward_state before = {{0}, 0};
+  BPPSA_TRY(speculates ? bppsa_backward_state_get(dp->model, &before) : BPPSA_OK);
+  const bppsa_status status =
+      compute_blocks(dp, count, first, first + blocks, block, context, speculates ? &before : NULL, &groups);
   dp->model->listener = (bppsa_gradient_listener){0};
   BPPSA_TRY(status);
-  return bppsa_buckets_finish(dp->buckets, sums);
+  BPPSA_TRY(bppsa_buckets_finish(dp->buckets, sums));
+  return speculates ? join_backward(dp, &groups, &before) : BPPSA_OK;
 }
 
 /* ---- the training loop's functions ---- */
@@ -322,15 +343,12 @@ static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, cons
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many",
                       ranks, config->batch);
   }
-  for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
-    if (bppsa_model_get_account(model, (bppsa_pass)k) != NULL && bppsa_data_parallel_block(config, ranks) < config->batch) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                        "data parallelism: speculative %s passes of parts of a batch, whose samples would decide about pauses, "
-                        "expected whole batches, or sequential passes",
-                        bppsa_pass_name((bppsa_pass)k));
-    }
-  }
-  return BPPSA_OK;
+  const bppsa_forward_plan *forward = bppsa_forward_plan_of(model);
+  return forward == NULL || !forward->speculative || bppsa_data_parallel_block(config, ranks) >= config->batch
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                          "data parallelism: speculative forward passes of parts of a batch, whose samples would decide about "
+                          "pauses, expected whole batches, or sequential passes");
 }
 
 bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, const bppsa_data_parallel_config *config,

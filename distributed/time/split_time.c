@@ -29,6 +29,10 @@ enum {
   TOLERANCE,
   MOST_WORK,
   BACKWARD,
+  BACKWARD_CHUNKS,
+  BACKWARD_WARM_UP,
+  BACKWARD_TOLERANCE,
+  EXACT_INPUTS,
   ALGORITHM,
   GRADIENTS,
   GROUPS,
@@ -60,6 +64,10 @@ static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_c
                                            "its tolerance (bits)",
                                            "its most work (bits)",
                                            "backward",
+                                           "chunks of the backward pass",
+                                           "its warm-up",
+                                           "its tolerance (bits)",
+                                           "its exact input gradients",
                                            "algorithm",
                                            "input_gradients",
                                            "micro_batches",
@@ -80,6 +88,10 @@ static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_c
                          bits_of(c->forward.tolerance),
                          bits_of(c->forward.most_work),
                          c->method.backward,
+                         c->speculation.chunks,
+                         c->speculation.warm_up,
+                         bits_of(c->speculation.tolerance),
+                         c->speculation.exact_inputs,
                          c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
                          c->input_gradients,
                          split->micro_batches,
@@ -180,13 +192,13 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
   c.batch = samples;
   if (s->active == NULL) {
     c.method.backward = BPPSA_BACKWARD_BP;
-  } else if (s->ranks > 1) {
+  } else if (s->ranks > 1 && !split_speculates_back(s)) {
     c.factory = scans ? bppsa_ranks_scan_factory(&s->scan) : c.factory;
     c.ends = (bppsa_recurrent_ends){.context = group,
                                     .before = scans ? split_time_join_injected : split_time_receive_carry,
                                     .after = scans || s->rank + 1 == s->ranks ? NULL : split_time_send_carry};
   }
-  if (s->ranks > 1 || (s->gpu && s->group_count > 1)) {
+  if (s->ranks > 1 || (s->gpu && s->group_count > 1) || split_speculates_back(s)) {
     c.part = split_time_part(group);
   }
   c.memory_limit = c.memory_limit > 0 ? (c.memory_limit - 1) / s->group_count + 1 : 0; /* 0: none */
@@ -209,6 +221,10 @@ static bppsa_status create_sum(split_network *s) {
   s->reals = s->base.reals;
   for (int64_t i = 0; !s->gpu && i < s->base.parameter_count; ++i) {
     s->reals += bppsa_view_count(&s->base.parameters[i].gradient);
+  }
+  if (split_speculates_back(s)) {
+    BPPSA_TRY(allocate(&s->flat, s, 1, 1, s->reals));
+    return split_time_create_sums(s);
   }
   if (ranks == 1) {
     return BPPSA_OK;
@@ -272,7 +288,7 @@ static void destroy(bppsa_model *model) {
     bppsa_comm_destroy(s->active);
   }
   bppsa_ordered_sum_destroy(s->sum);
-  void *const own[] = {s->logits, s->dx, s->dh0, s->carry, s->zeros, s->flat};
+  void *const own[] = {s->logits, s->dx, s->dh0, s->carry, s->zeros, s->flat, s->taken};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_memory_free(s->device, own[i]);
   }
@@ -389,6 +405,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
   bppsa_status status = split_time_forward_method(s, device, &s->config.forward);
+  status = status == BPPSA_OK ? split_time_backward_method(s, device) : status;
   status = status == BPPSA_OK ? build(s, device) : status;
   if (status != BPPSA_OK) {
     destroy(&s->base);

@@ -51,12 +51,14 @@ static bppsa_status join(void *context, int64_t sums, int64_t count, double *num
 
 bppsa_forward_part split_time_part(split_group *g) {
   const split_network *s = g->split;
-  return (bppsa_forward_part){.context = g,
-                              .first = s->steps > 0 ? s->first : 0,
-                              .seq_len = s->config.seq_len,
-                              .send = send,
-                              .receive = receive,
-                              .join = join};
+  bppsa_forward_part part = {.context = g,
+                             .first = s->steps > 0 ? s->first : 0,
+                             .seq_len = s->config.seq_len,
+                             .send = send,
+                             .receive = receive,
+                             .join = join};
+  split_time_add_back(g, &part);
+  return part;
 }
 
 bppsa_status split_time_begin(const split_network *s, bool *speculates, bppsa_forward_pause *pause) {

@@ -46,6 +46,10 @@ struct split_network {
   int64_t reals; /* of all parameters; on a GPU with the gaps between them */
   char *flat;    /* [reals]: their gradients one behind the other; NULL with one rank, and on a GPU, where they are so anyway */
   bppsa_ordered_sum *sum;
+  /* Of speculative backward passes: the weight gradients of each block of steps are summed by themselves (split_time_back.c).
+   * Blocks first_block .. first_block + own_blocks - 1, of `blocks`, end in this rank's steps. */
+  int64_t blocks, first_block, own_blocks;
+  char *taken; /* [own_blocks][reals] */
 };
 
 /* S, the numbers of a state: H, or 2 H where a cell's state is a pair. */
@@ -75,6 +79,23 @@ bppsa_status split_time_send_off(const split_network *s, int32_t to, int32_t tag
 bppsa_status split_time_wait(const split_group *g);
 /* Call after a pass: merges the groups' statistics and pauses. before: the pause with which the pass began. */
 bppsa_status split_time_end(const split_network *s, const bppsa_forward_pause *before);
+
+/* Are backward passes speculative? Then the networks' parts send their gradients by themselves. */
+static inline bool split_speculates_back(const split_network *s) {
+  return s->config.method.backward == BPPSA_BACKWARD_SPECULATIVE;
+}
+/* Sets the chunks to those of the whole sequence, and the method to BP where it has one chunk. Errors of
+ * bppsa_backward_plan_make. */
+bppsa_status split_time_backward_method(split_network *s, const bppsa_device *device);
+/* Makes the sum over all blocks of steps. */
+bppsa_status split_time_create_sums(split_network *s);
+/* The fields of a network's part that speculative backward passes need. */
+void split_time_add_back(split_group *g, bppsa_forward_part *part);
+/* Call before and behind the groups' backward passes: *before is the state in which they began. */
+bppsa_status split_time_back_begin(const split_network *s, bppsa_backward_state *before);
+bppsa_status split_time_back_end(const split_network *s, const bppsa_backward_state *before);
+/* Gives the blocks that end here to the sum over all ranks. */
+bppsa_status split_time_add_sums(const split_network *s);
 
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed);

@@ -356,7 +356,7 @@ static bppsa_status add_ranks(split_network *s) {
       at += bytes;
     }
     if (!out) {
-      BPPSA_TRY(bppsa_ordered_sum_add(s->sum, s->rank, &flat));
+      BPPSA_TRY(split_speculates_back(s) ? split_time_add_sums(s) : bppsa_ordered_sum_add(s->sum, s->rank, &flat));
       BPPSA_TRY(bppsa_ordered_sum_finish(s->sum, &flat));
     }
   }
@@ -372,6 +372,8 @@ bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed) {
   }
   const bppsa_view expected = logits_view(s);
   BPPSA_TRY(check_view(s, "seed", seed, expected.ndim == 3 ? "[T, B, C]" : "[B, C]", expected.ndim, expected.shape));
+  bppsa_backward_state before;
+  BPPSA_TRY(split_time_back_begin(s, &before));
   for (int64_t i = 0; status == BPPSA_OK && i < s->group_count && s->steps > 0; ++i) {
     split_group *g = &s->groups[i];
     if (g->samples > 0) {
@@ -380,7 +382,8 @@ bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed) {
     }
   }
   BPPSA_TRY(finish(s, status));
-  BPPSA_TRY(add_groups(s));
+  BPPSA_TRY(split_time_back_end(s, &before));
+  BPPSA_TRY(split_speculates_back(s) ? BPPSA_OK : add_groups(s));
   BPPSA_TRY(add_ranks(s));
   s->backward_done = true;
   if (s->gpu) {
