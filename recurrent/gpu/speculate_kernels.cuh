@@ -210,6 +210,7 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
     const auto is_within = [=](double tolerance) { return warp_within(same, distance, unit, tolerance); };
     ++w.steps;
     if (walk_stops(s, t == begin, t, is_within, &since)) {
+      __syncwarp();    /* lanes beyond H have written lane 0's new state before the stored one is put back */
       *place = stored; /* what was saved with this step belongs to the state in front of it */
       if constexpr (PAIR) {
         *place_c = stored_c;

@@ -171,6 +171,7 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
     distance = unit_distance<PAIR>(f->h, stored, f->c, stored_c, &same);
     distance = same ? -1 : distance;
     ++w.steps;
+    __syncwarp(); /* all threads of a unit have read the stored state before one of them writes there */
     if (i.writes) {
       *place = f->h;
       if constexpr (PAIR) {

@@ -128,6 +128,7 @@ template <typename real, typename shape> struct wide_lane {
       if (threadIdx.x == 0) {
         cluster_gate_expect(&gates[buffer], shape::COUNT * (unsigned)sizeof(real)); /* of the next round */
       }
+      __syncwarp(); /* as the barrier does: what a unit's threads have read before is read before one of them writes there */
     } else {
       __syncthreads();
     }
