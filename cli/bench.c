@@ -14,6 +14,11 @@
 /* The options with which every list here ends. */
 #define RESULT_USES {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"}, BPPSA_USES_END
 
+/* The numbers of the rows whose backward pass is speculative BP. */
+#define SPECULATIVE_USES                                                                                                         \
+  {.option = BPPSA_OPTION_BACKWARD_CHUNKS, .help = "of the rows of speculative BP"}, BPPSA_USE(BACKWARD_WARM_UP),                \
+      BPPSA_USE(BACKWARD_TOLERANCE)
+
 /* The options of recurrent networks; `only` adds the options of one cell. */
 #define RECURRENT_USES(only)                                                                                                     \
   {                                                                                                                              \
@@ -27,11 +32,11 @@
          .meaning = &bppsa_meaning_input_size,                                                                                   \
          .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},                                     \
         BPPSA_USE(BATCH), {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},                           \
-        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES, BPPSA_USE(QUICK),        \
-        BPPSA_USE(RIVALS), BPPSA_USE(EARLIER), BPPSA_USE(CUDNN_DTYPE), BPPSA_USE(INPUT_GRADIENT), BPPSA_USE(COLD),               \
-        BPPSA_USE(REFERENCES), BPPSA_USE(SAVE_REFERENCES), BPPSA_USE(REPEATS), BPPSA_USE(TIME_LIMIT), BPPSA_USE(MEMORY_LIMIT),   \
-        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, BPPSA_USE(DEVICE), BPPSA_USE(DTYPE),       \
-        BPPSA_USE(THREADS), RESULT_USES                                                                                          \
+        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES, SPECULATIVE_USES,        \
+        BPPSA_USE(QUICK), BPPSA_USE(RIVALS), BPPSA_USE(EARLIER), BPPSA_USE(CUDNN_DTYPE), BPPSA_USE(INPUT_GRADIENT),              \
+        BPPSA_USE(COLD), BPPSA_USE(REFERENCES), BPPSA_USE(SAVE_REFERENCES), BPPSA_USE(REPEATS), BPPSA_USE(TIME_LIMIT),           \
+        BPPSA_USE(MEMORY_LIMIT), {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},                   \
+        BPPSA_USE(DEVICE), BPPSA_USE(DTYPE), BPPSA_USE(THREADS), RESULT_USES                                                     \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = RECURRENT_USES(BPPSA_OPTIONS_##functions);
@@ -159,6 +164,7 @@ static const bppsa_option_use uses_step[] = {
     BPPSA_USE(FORWARD_CHUNKS),
     BPPSA_USE(WARM_UP),
     BPPSA_USE(TOLERANCE),
+    SPECULATIVE_USES,
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
     BPPSA_USE(RIVALS),
     BPPSA_USE(EARLIER),
@@ -397,9 +403,10 @@ static bppsa_status setup_forms(const bppsa_cli *cli, bppsa_bench_settings *aske
 /* Reads --references and --save-references. Beside --save-references nothing is timed. */
 static bppsa_status setup_references(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   static const bppsa_option of_timing[] = {
-      BPPSA_OPTION_REFERENCES, BPPSA_OPTION_RIVALS,  BPPSA_OPTION_EARLIER,  BPPSA_OPTION_CUDNN_DTYPE,    BPPSA_OPTION_COLD,
-      BPPSA_OPTION_REPEATS,    BPPSA_OPTION_FORWARD, BPPSA_OPTION_WARM_UP,  BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_TOLERANCE,
-      BPPSA_OPTION_TIME_LIMIT, BPPSA_OPTION_CHUNKS,  BPPSA_OPTION_UP_LEVELS};
+      BPPSA_OPTION_REFERENCES,     BPPSA_OPTION_RIVALS,          BPPSA_OPTION_EARLIER,          BPPSA_OPTION_CUDNN_DTYPE,
+      BPPSA_OPTION_COLD,           BPPSA_OPTION_REPEATS,         BPPSA_OPTION_FORWARD,          BPPSA_OPTION_WARM_UP,
+      BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_TOLERANCE,       BPPSA_OPTION_TIME_LIMIT,       BPPSA_OPTION_CHUNKS,
+      BPPSA_OPTION_UP_LEVELS,      BPPSA_OPTION_BACKWARD_CHUNKS, BPPSA_OPTION_BACKWARD_WARM_UP, BPPSA_OPTION_BACKWARD_TOLERANCE};
   asked->references = bppsa_cli_value(cli, BPPSA_OPTION_REFERENCES)->text;
   asked->save_references = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_REFERENCES)->text;
   for (size_t i = 0; asked->save_references != NULL && i < sizeof of_timing / sizeof of_timing[0]; ++i) {

@@ -117,12 +117,22 @@ static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method 
   return BPPSA_OK;
 }
 
+/* Reads the numbers of --backward-chunks, --backward-warm-up and --backward-tolerance. Options that the command does not take leave
+ * them unchanged. */
+static void setup_speculative_numbers(const bppsa_cli *cli, bppsa_backward_method *numbers) {
+  const bppsa_option_value *chunks = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD_CHUNKS),
+                           *warm_up = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD_WARM_UP),
+                           *tolerance = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD_TOLERANCE);
+  numbers->chunks = chunks->given ? chunks->integer : numbers->chunks;
+  numbers->warm_up = warm_up->given ? warm_up->integer : numbers->warm_up;
+  numbers->tolerance = tolerance->given ? tolerance->real : numbers->tolerance;
+}
+
 /* Reads --backward-chunks, --backward-warm-up and --backward-tolerance, which imply a speculative pass and contradict any other. */
 static bppsa_status setup_speculation(const bppsa_cli *cli, bppsa_gradient_method *method, bppsa_backward_method *numbers) {
   static const bppsa_option options[] = {BPPSA_OPTION_BACKWARD_CHUNKS, BPPSA_OPTION_BACKWARD_WARM_UP,
                                          BPPSA_OPTION_BACKWARD_TOLERANCE};
-  const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD), *chunks = bppsa_cli_value(cli, options[0]),
-                           *warm_up = bppsa_cli_value(cli, options[1]), *tolerance = bppsa_cli_value(cli, options[2]);
+  const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD);
   for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
     if (!bppsa_cli_value(cli, options[i])->given) {
       continue;
@@ -134,9 +144,7 @@ static bppsa_status setup_speculation(const bppsa_cli *cli, bppsa_gradient_metho
     }
     method->backward = BPPSA_BACKWARD_SPECULATIVE;
   }
-  numbers->chunks = chunks->given ? chunks->integer : numbers->chunks;
-  numbers->warm_up = warm_up->given ? warm_up->integer : numbers->warm_up;
-  numbers->tolerance = tolerance->given ? tolerance->real : numbers->tolerance;
+  setup_speculative_numbers(cli, numbers);
   return BPPSA_OK;
 }
 
@@ -213,6 +221,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   }
   if (runs == BPPSA_RUNS_ALL) {
     setup_numbers(cli, &config->method.scan);
+    setup_speculative_numbers(cli, &config->steps.speculation);
     return BPPSA_OK;
   }
   BPPSA_TRY(setup_gradients(cli, &config->method));

@@ -32,16 +32,17 @@ void bppsa_setup_note_scan(const bppsa_cli *cli, const bppsa_gradient_method *me
 }
 
 void bppsa_setup_note_steps(const bppsa_cli *cli, int64_t steps) {
-  static const bppsa_option of_forward[] = {BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_WARM_UP};
+  static const bppsa_option of_passes[] = {BPPSA_OPTION_FORWARD_CHUNKS, BPPSA_OPTION_WARM_UP, BPPSA_OPTION_BACKWARD_CHUNKS,
+                                           BPPSA_OPTION_BACKWARD_WARM_UP};
   const bppsa_scan_method asked[] = {{BPPSA_SCAN_BLELLOCH, bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->integer, 0},
                                      {BPPSA_SCAN_CHUNKED, 0, bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->integer}};
   for (size_t i = 0; i < sizeof asked / sizeof *asked; ++i) {
     const bppsa_gradient_method used = {.backward = BPPSA_BACKWARD_SCAN, .scan = bppsa_scan_method_clamp(&asked[i], steps)};
     bppsa_setup_note_scan(cli, &used);
   }
-  for (size_t i = 0; i < sizeof of_forward / sizeof *of_forward; ++i) {
-    const bppsa_option_value *value = bppsa_cli_value(cli, of_forward[i]);
-    bppsa_setup_note_larger(cli, of_forward[i], value->given ? value->integer : 0, steps);
+  for (size_t i = 0; i < sizeof of_passes / sizeof *of_passes; ++i) {
+    const bppsa_option_value *value = bppsa_cli_value(cli, of_passes[i]);
+    bppsa_setup_note_larger(cli, of_passes[i], value->given ? value->integer : 0, steps);
   }
 }
 

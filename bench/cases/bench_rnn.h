@@ -21,9 +21,13 @@
  *              holds (bppsa_memory_held). What libraries and graphs take for themselves is not in it.
  *   underflow  Set where 1 % or more of the gradients of the hidden states are zero or subnormal: default weights forget, and the
  *              time of a backward pass is then partly one of computing with zeros, or slowly with subnormal numbers. Marked *.
- *   path       Beside --forward speculative or auto: the dependent steps of the first pass, of a batch's slowest sample, and
- *   work       the steps that it computed, over the steps of a sequential pass (recurrent/parallel_forward.h). The row's FLOP
- *              still count a sequential pass.
+ *   path       Of speculative passes: the dependent steps of the first pass, of a batch's slowest sample, and
+ *   work       the steps that it computed, over the steps of a sequential pass (recurrent/parallel_forward.h for forward rows,
+ *              which have both beside --forward speculative or auto; recurrent/parallel_backward.h for rows named speculative).
+ *              The row's FLOP still count a sequential pass. Pauses end in front of every pass, so that each one speculates.
+ *   gap        The largest difference that was dropped, in a forward pass absolute, in a backward pass relative, and
+ *   changed    of a backward pass all of them together: it equals BP for a dL/dh_t that is changed by this part of its size
+ *              (bppsa_backward_stats.perturbation; in documents `perturbation`).
  *   cold       Beside --cold, before every pass memory is written that takes twice as much as the largest cache
  *              (bench/harness/cold.h), so that a backward pass does not find the states of its forward pass there either.
  *   error      Of rows in TF32 and bf16: the largest ‖g - ref‖ / ‖ref‖. Their residual is in units of what they round, or,
@@ -50,10 +54,12 @@
 #define BPPSA_BENCH_NAME 48    /* bytes of a row's name */
 #define BPPSA_BENCH_REASON 640 /* bytes of the text that says why a reference was computed */
 
-/* The methods: the forward pass, BP, every scan of the table of algorithms (scan/algorithm.c) in its order, and auto. */
+/* The methods: the forward pass, BP, speculative BP, every scan of the table of algorithms (scan/algorithm.c) in its order, and
+ * auto. */
 typedef enum {
   BPPSA_BENCH_FORWARD = 0,
   BPPSA_BENCH_BP,
+  BPPSA_BENCH_SPECULATIVE,
   BPPSA_BENCH_SCANS, /* the first scan */
   BPPSA_BENCH_AUTO = BPPSA_BENCH_SCANS + BPPSA_SCAN_ALGORITHMS - 1,
   BPPSA_BENCH_METHODS
@@ -108,6 +114,9 @@ typedef struct {
   bool planned;           /* the following are set: forward rows of the project where --forward is not sequential */
   bppsa_forward_plan forward_plan;
   bppsa_forward_stats forward_stats; /* of the first pass */
+  bool speculated;                   /* the following are set: backward rows of speculative BP */
+  bppsa_backward_plan backward_plan;
+  bppsa_backward_stats backward_stats; /* of the first pass */
 } bppsa_bench_row;
 
 typedef struct {
@@ -121,7 +130,7 @@ typedef struct {
 
 /* ---- one point while it is measured ---- */
 
-enum { BPPSA_BENCH_POINT_COLUMNS = 18, BPPSA_BENCH_BURSTS = 1024 };
+enum { BPPSA_BENCH_POINT_COLUMNS = 20, BPPSA_BENCH_BURSTS = 1024 };
 typedef struct bppsa_bench_session bppsa_bench_session;
 
 typedef struct bppsa_bench_contestant {
@@ -200,6 +209,9 @@ bool bppsa_bench_count_kept(bppsa_bench *bench, const json_t *rows);
 
 /* ---- contestants (rnn_contest.c, rnn_enter.c) ---- */
 
+/* Ends the pauses that follow passes whose speculation failed, so that the next pass of a model speculates as its first one did. A
+ * warm-up that the passes have adapted stays. On a GPU it waits for the latest pass. ERR_CUDA. */
+bppsa_status bppsa_bench_end_pauses(bppsa_model *model);
 /* Makes a forward and a backward pass, both by the same contestant, or one by a graph and the other by its plain contestant.
  * seconds: forward, backward. ERR_* of the contestants. */
 bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_contestant *backward, double seconds[2]);
@@ -264,6 +276,10 @@ bool bppsa_bench_row_backward(int row); /* false: forward */
 bool bppsa_bench_row_graph(int row);
 /* The least time of the row on the result's GPU, in s. */
 double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row *row);
+
+/* Writes the members of a backward pass's statistics (bppsa_backward_stats_json) into a row, each name behind `prefix`. False: out
+ * of memory. */
+bool bppsa_bench_put_backward(json_t *row, const char *prefix, const bppsa_backward_stats *stats);
 
 typedef struct {
   double zeros, subnormals; /* counts */

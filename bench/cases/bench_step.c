@@ -23,12 +23,19 @@ const char bppsa_bench_notes_step[] =
     "  speculative  a speculative forward pass in chunks, backward by the scan chunked; left out where one chunk remains, as on "
     "a\n"
     "               processor whose vectors the batch fills\n"
+    "  both         a speculative forward pass, and backward by speculative BP; left out where one of them remains one chunk\n"
     "  auto         both as the cost model chooses\n"
     "Each row makes one step first. residual is the largest |g - ref| / (|ref| eps sqrt(T)) over the parameters, against a\n"
     "sequential step in float64, and |w - ref| / (|ref| eps), against Adam in float64 on the row's own gradients. Where the "
     "loss\n"
     "of nearly all samples is 0, its gradient is a difference of equal numbers, and the residual is in units of its rounding.\n"
     "A row whose residual is 30 or more is wrong: it is not timed, and the program exits 1.\n"
+    "error is the largest difference of an entry of a weight's gradient from float64, over the largest entry; of all weights.\n"
+    "path and work say how many dependent steps a speculative forward pass took, for the slowest sample, and how many steps it\n"
+    "computed, over T; b path and b work say the same of speculative BP, gap is the largest difference that it dropped at the\n"
+    "end of a chunk, relative to the gradients there, and changed all that it dropped: its gradients are those of BP for a\n"
+    "dL/dh_t that is changed by this part of its size. The numbers are those of the row's latest step, and no step is one\n"
+    "that a pause made sequential. Documents have forward_s, backward_s and other_s too, medians of the parts of a queued step.\n"
     "reach is how many steps a gradient that enters at the last step goes back until all of it is zero or subnormal. Behind\n"
     "that BP could stop: where gradients enter at the last step alone, times of longer sequences are times of a race over "
     "zeros.\n"
@@ -54,6 +61,7 @@ static const struct {
      "speculative_graph",
      BPPSA_FORWARD_SPECULATIVE,
      {.backward = BPPSA_BACKWARD_SCAN, .scan = {.algorithm = BPPSA_SCAN_CHUNKED}}},
+    {"both", "both_graph", BPPSA_FORWARD_SPECULATIVE, {.backward = BPPSA_BACKWARD_SPECULATIVE}},
     {"auto", "auto_graph", BPPSA_FORWARD_AUTO, {.backward = BPPSA_BACKWARD_AUTO, .scan = {.algorithm = BPPSA_SCAN_AUTO}}}};
 
 /* ---- weights ---- */
@@ -219,7 +227,25 @@ double bppsa_step_judge(const session *s, const bppsa_view *gradients, const bpp
   return worst / unit;
 }
 
-static bppsa_status judge_model(const session *s, bppsa_model *model, double *residual) {
+double bppsa_step_error(const session *s, const bppsa_view *gradients) {
+  const double *reference = s->gradients;
+  double worst = 0;
+  for (int64_t p = 0; p < s->holder->parameter_count; ++p) {
+    const int64_t count = bppsa_view_count(&gradients[p]);
+    double largest = 0, error = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      largest = fmax(largest, fabs(reference[i]));
+      error = bppsa_residual_worse(error, fabs(bppsa_view_get(&gradients[p], i) - reference[i]));
+    }
+    worst = bppsa_residual_worse(worst, largest > 0 ? error / largest : error);
+    reference += count;
+  }
+  return worst;
+}
+
+/* Sets the residual, and the row's error. */
+static bppsa_status judge_model(entry *e, bppsa_model *model, double *residual) {
+  const session *s = e->s;
   bppsa_view *views = bppsa_calloc(2 * model->parameter_count, sizeof *views);
   if (views == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -232,6 +258,7 @@ static bppsa_status judge_model(const session *s, bppsa_model *model, double *re
   }
   if (status == BPPSA_OK) {
     *residual = bppsa_step_judge(s, views, views + model->parameter_count, 1);
+    e->error = bppsa_step_error(s, views);
   }
   bppsa_free(views);
   return status;
@@ -239,9 +266,8 @@ static bppsa_status judge_model(const session *s, bppsa_model *model, double *re
 
 /* ---- a step ---- */
 
-/* Resets weights and averages, and ends the pause that follows a failed speculation. */
+/* Resets weights and averages, and ends the pauses that follow failed speculations. */
 static bppsa_status reset(entry *e) {
-  const bppsa_forward_pause none = {0};
   bppsa_optimizer_state *state = bppsa_optimizer_get_state(e->optimizer);
   for (int64_t p = 0; p < e->model->parameter_count; ++p) {
     const bppsa_view *value = &e->model->parameters[p].value;
@@ -251,9 +277,14 @@ static bppsa_status reset(entry *e) {
     memset(state->tensors[i].view.data, 0, bppsa_view_bytes(&state->tensors[i].view));
   }
   state->step = 0;
-  BPPSA_TRY(bppsa_forward_plan_of(e->model)->speculative ? bppsa_forward_pause_set(e->model, &none) : BPPSA_OK);
+  BPPSA_TRY(bppsa_bench_end_pauses(e->model));
   BPPSA_TRY(bppsa_model_push(e->model));
   return bppsa_optimizer_push(e->optimizer);
+}
+
+/* Sets a mark between the parts of a step, unless it is recorded. */
+static bppsa_status mark(const entry *e, int64_t index) {
+  return e->marks != NULL && !e->records ? bppsa_timeline_mark(e->marks, index) : BPPSA_OK;
 }
 
 /* Makes the step, also while it is recorded; on a GPU it is queued as train does it. */
@@ -262,9 +293,13 @@ static bppsa_status make_step(void *context) {
   const bppsa_batch_gpu *g = &e->batch.gpu;
   bppsa_loss_result loss;
   double norm;
+  BPPSA_TRY(mark(e, 0));
   BPPSA_TRY(bppsa_batch_forward(&e->batch));
+  BPPSA_TRY(mark(e, 1));
   BPPSA_TRY(g->device != NULL ? bppsa_batch_queue_loss(&e->batch) : bppsa_batch_loss(&e->batch, &loss));
+  BPPSA_TRY(mark(e, 2));
   BPPSA_TRY(e->model->ops->backward(e->model, &e->batch.dlogits));
+  BPPSA_TRY(mark(e, 3));
   if (g->device == NULL) {
     return bppsa_optimizer_update(e->optimizer, e->batch.device, 0, &norm);
   }
@@ -272,17 +307,30 @@ static bppsa_status make_step(void *context) {
   return bppsa_memory_queue_get(g->device, g->result, g->device_result, sizeof *g->result);
 }
 
+/* Makes a step that is not recorded, and keeps how long its parts took. */
+static bppsa_status make_parts(entry *e, double *seconds) {
+  double forward, backward;
+  BPPSA_TRY(bppsa_timed_work_pass(&e->timed, seconds));
+  BPPSA_TRY(bppsa_timeline_seconds(e->marks, 0, 1, &forward));
+  BPPSA_TRY(bppsa_timeline_seconds(e->marks, 2, 3, &backward));
+  const int64_t at = e->passes++ % BPPSA_STEP_PASSES;
+  e->parts[0][at] = forward;
+  e->parts[1][at] = backward;
+  e->parts[2][at] = seconds[0] - forward - backward;
+  return BPPSA_OK;
+}
+
 static bppsa_status make_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   entry *e = context;
   BPPSA_TRY(reset(e->plain != NULL ? e->plain : e));
-  return e->plain != NULL ? bppsa_bench_replay_pass(&e->recording, seconds) : bppsa_timed_work_pass(&e->timed, seconds);
+  return e->plain != NULL ? bppsa_bench_replay_pass(&e->recording, seconds) : make_parts(e, seconds);
 }
 
 static bppsa_status verify(void *context, double *residual) {
   entry *e = context;
   double seconds[BPPSA_TIMING_PARTS];
   BPPSA_TRY(make_pass(e, seconds));
-  return judge_model(e->s, e->plain != NULL ? e->plain->model : e->model, residual);
+  return judge_model(e, e->plain != NULL ? e->plain->model : e->model, residual);
 }
 
 static bppsa_status enter_entry(session *s, entry *e, const char *name, bool *entered) {
@@ -306,7 +354,9 @@ static bppsa_status stage(entry *e) {
 static bppsa_status enter_graph(session *s, int method) {
   entry *e = &s->graphs[method];
   *e = (entry){.s = s, .method = method, .plain = &s->entries[method]};
+  e->plain->records = true;
   const bppsa_status status = bppsa_bench_record(s->bench->device, make_step, NULL, e->plain, &e->recording);
+  e->plain->records = false;
   if (status == BPPSA_ERR_UNSUPPORTED) {
     return bppsa_bench_leave_out(s->bench, own[method].graph, "");
   }
@@ -314,12 +364,15 @@ static bppsa_status enter_graph(session *s, int method) {
   return enter_entry(s, e, own[method].graph, NULL);
 }
 
-/* ERR_UNSUPPORTED: the plan of a speculative step made its forward pass sequential. Its row would repeat that of the scan. */
+/* ERR_UNSUPPORTED: a pass that the row is named for is planned as one chunk, so that it would not speculate. */
 static bppsa_status check_speculates(int method, const bppsa_model *model) {
-  return own[method].forward != BPPSA_FORWARD_SPECULATIVE || bppsa_forward_plan_of(model)->speculative
+  if (own[method].forward == BPPSA_FORWARD_SPECULATIVE && !bppsa_forward_plan_of(model)->speculative) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "its forward pass would be sequential here%s; --forward-chunks cuts it into chunks",
+                      method == BPPSA_STEP_SPECULATIVE ? ", and the step that of scan" : "");
+  }
+  return own[method].method.backward != BPPSA_BACKWARD_SPECULATIVE || bppsa_backward_plan_of(model) != NULL
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "its forward pass would be sequential here, and the step that of scan; "
-                                                 "--forward-chunks cuts it into chunks");
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "its backward pass would be BP here; --backward-chunks cuts it into chunks");
 }
 
 /* Leaves out a method that the device has no kernels for, and one that another row shows already. */
@@ -345,6 +398,7 @@ static bppsa_status enter_method(session *s, int method) {
   BPPSA_TRY(stage(e));
   e->timed = (bppsa_timed_work){.device = s->bench->device, .action = make_step, .context = e};
   BPPSA_TRY(bppsa_timed_work_open(&e->timed));
+  BPPSA_TRY(bppsa_timeline_create(s->bench->device, 4, &e->marks));
   BPPSA_TRY(enter_entry(s, e, own[method].name, &entered));
   return s->bench->gpu && entered ? enter_graph(s, method) : BPPSA_OK;
 }
@@ -429,6 +483,7 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
 static void free_entry(entry *e) {
   bppsa_bench_recording_free(&e->recording);
   bppsa_timed_work_close(&e->timed);
+  bppsa_timeline_destroy(e->marks);
   bppsa_batch_free(&e->batch);
   bppsa_optimizer_destroy(e->optimizer);
   bppsa_model_destroy(e->model);
@@ -452,114 +507,20 @@ static void leave(bppsa_bench *bench) {
   s->gradients = s->expected = NULL;
 }
 
-/* ---- rows ---- */
-
-/* The median of the point's fastest rival; 0: none was timed, or its time is noisy. */
-static double best_rival(const bppsa_bench *bench) {
-  const bppsa_timing *best = NULL;
-  for (int64_t i = 0; i < bench->count; ++i) {
-    const bppsa_timing *timing = &bench->entrants[i]->contender.timing[0];
-    const bool rival = ((const entry *)bench->entrants[i]->context)->guest != NULL;
-    best = rival && timing->repeats > 0 && (best == NULL || timing->median_s < best->median_s) ? timing : best;
-  }
-  return best != NULL && !best->noisy ? best->median_s : 0;
-}
-
-/* Writes the number of dependent steps of the latest forward pass, if it speculated. */
-static bool put_path(bppsa_model *model, json_t *row) {
-  bppsa_forward_stats stats = {0};
-  return bppsa_forward_stats_of(model, &stats) != BPPSA_OK || bppsa_json_put_integer(row, "path", stats.path);
-}
-
-/* Writes which methods computed the passes of one of the project's rows. */
-static bool put_plan(const entry *e, json_t *row) {
-  bppsa_model *model = e->plain != NULL ? e->plain->model : e->model;
-  const bppsa_gradient_method *method = e->plain != NULL ? &e->plain->backward : &e->backward;
-  const bppsa_forward_plan *plan = bppsa_forward_plan_of(model);
-  return bppsa_json_put_text(row, "forward",
-                             bppsa_forward_name(plan->speculative ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL)) &&
-         bppsa_json_put_text(row, "backward",
-                             method->backward == BPPSA_BACKWARD_SCAN ? bppsa_scan_algorithm_name(method->scan.algorithm)
-                                                                     : bppsa_backward_name(method->backward)) &&
-         (!plan->speculative || (bppsa_json_put_integer(row, "chunks", plan->chunks) && put_path(model, row)));
-}
-
-static bool put_point(const session *s, json_t *row) {
-  const bppsa_recurrent_config *c = &s->config;
-  bool ok =
-      bppsa_json_put_text(row, "model", s->bench->asked->point.kind->name) && bppsa_json_put_text(row, "init", s->init_name);
-  ok = ok && bppsa_json_put_integer(row, "seq_len", c->seq_len) && bppsa_json_put_integer(row, "batch", c->batch);
-  ok = ok && bppsa_json_put_integer(row, "hidden", c->hidden) && bppsa_json_put_integer(row, "input", c->input);
-  ok = ok && bppsa_json_put_integer(row, "layers", c->layers) && bppsa_json_put_text(row, "dtype", bppsa_dtype_name(c->dtype));
-  ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(s->bench->device));
-  ok = ok && bppsa_json_put_text(row, "loss_on", bppsa_objective_loss(NULL, c->loss_all));
-  return ok && bppsa_json_put_real(row, "loss", s->loss) && bppsa_json_put_integer(row, "reach", s->reach);
-}
-
-static bool put(const bppsa_bench_entrant *entrant, json_t *row) {
-  const entry *e = entrant->context;
-  const bppsa_contender *c = &entrant->contender;
-  const double best = best_rival(e->s->bench);
-  bool ok = put_point(e->s, row) && bppsa_json_put_text(row, "method", entrant->method);
-  ok = ok && (e->guest != NULL ? bppsa_json_put_bool(row, "rival", true) : put_plan(e, row));
-  ok = ok && bppsa_bench_put_timing(row, &c->timing[0]);
-  ok = ok && (!c->beaten || bppsa_json_put_real(row, "qualifying", c->qualifying[0]));
-  if (best > 0 && c->timing[0].repeats > 0 && !c->timing[0].noisy) {
-    ok = ok && bppsa_json_put_real(row, "rival_times", best / c->timing[0].median_s);
-  }
-  return ok && bppsa_json_put_real(row, "residual", c->residual) && bppsa_json_put_bool(row, "ok", c->verdict == BPPSA_VERIFIED);
-}
-
-static const bppsa_table_column columns[] = {
-    {.heading = "init", .width = -24, .key = "init"},
-    {.heading = "method", .width = -20, .key = "method"},
-    {.heading = "forward", .width = -12, .key = "forward"},
-    {.heading = "backward", .width = -9, .key = "backward"},
-    BPPSA_COLUMN_TIMES(10, 10, 6, 3),
-    {.heading = "x rival", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "rival_times", .digits = 2},
-    {.heading = "reach", .width = 8, .kind = BPPSA_COLUMN_INTEGER, .key = "reach"},
-    {.heading = "residual", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "residual", .digits = 2},
-    {0}};
-
-static bppsa_status print_head(const bppsa_bench *bench) {
-  const session *s = bench->session;
-  char date[BPPSA_DATE_TEXT];
-  return bppsa_output_print(&bench->request->to,
-                            "training steps of %s, T %" PRId64 ", B %" PRId64 ", H %" PRId64
-                            ", loss on %s, on %s, %d threads, %s\n"
-                            "milliseconds; reach: steps back from the last one until its gradient is zero or subnormal\n\n",
-                            bench->asked->point.kind->name, s->config.seq_len, s->config.batch, s->config.hidden,
-                            s->config.loss_all ? "every step" : "the last step", bppsa_device_get_hardware(bench->device),
-                            bppsa_device_get_threads(bench->device), bppsa_machine_date(date, sizeof date));
-}
-
-static const char *note(const bppsa_bench_entrant *entrant, char *text, size_t size) {
-  return entrant->contender.beaten ? bppsa_table_qualifying_text(entrant->contender.qualifying[0], text, size) : NULL;
-}
-
-static bppsa_status print_below(bppsa_bench *bench) {
-  const session *s = bench->session;
-  return s->config.loss_all || s->reach >= s->config.seq_len
-             ? BPPSA_OK
-             : bppsa_output_print(&bench->request->to,
-                                  "  %s: BP could stop after %" PRId64 " of %" PRId64 " steps: the rest is a race over zeros\n",
-                                  s->init_name, s->reach, s->config.seq_len);
-}
-
 const bppsa_bench_case bppsa_bench_case_step = {.name = "step",
                                                 .session = sizeof(session),
                                                 .budget_s = 1,
                                                 .quick_s = 0.1,
                                                 .bound = BPPSA_RESIDUAL_BOUND,
                                                 .names = (const char *const[]){"init", "method", NULL},
-                                                .columns = columns,
+                                                .columns = bppsa_step_columns,
                                                 .prepare = prepare,
                                                 .put_members = put_versions,
                                                 .release = release,
-                                                .head = print_head,
+                                                .head = bppsa_step_print_head,
                                                 .enter = enter,
-                                                .put = put,
-                                                .note = note,
+                                                .put = bppsa_step_put,
+                                                .note = bppsa_step_note,
                                                 .leave = leave,
-                                                .below = print_below,
+                                                .below = bppsa_step_print_below,
                                                 .finish = bppsa_bench_report_points};

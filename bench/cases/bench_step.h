@@ -1,4 +1,4 @@
-/* What the two files of `bench step` share: its steps (bench_step.c) and its rivals (step_rivals.c). */
+/* What the files of `bench step` share: its steps (bench_step.c), its rows (step_report.c) and its rivals (step_rivals.c). */
 #ifndef BPPSA_BENCH_CASES_BENCH_STEP_H
 #define BPPSA_BENCH_CASES_BENCH_STEP_H
 
@@ -12,9 +12,14 @@ typedef enum {
   BPPSA_STEP_SEQUENTIAL,
   BPPSA_STEP_SCAN,
   BPPSA_STEP_SPECULATIVE,
+  BPPSA_STEP_BOTH,
   BPPSA_STEP_AUTO,
   BPPSA_STEP_METHODS
 } bppsa_step_method;
+
+/* The parts of a step: its forward pass, its backward pass, and the rest, which is the loss and the update. The times of a row's
+ * latest passes are kept. */
+enum { BPPSA_STEP_PARTS = 3, BPPSA_STEP_PASSES = 101 };
 
 typedef struct bppsa_step_session bppsa_step_session;
 
@@ -27,7 +32,12 @@ typedef struct bppsa_step_entry {
   bppsa_batch batch;
   bppsa_gradient_method backward; /* the method that was chosen */
   bppsa_timed_work timed;
-  struct bppsa_step_entry *plain; /* a graph: the step that was recorded; otherwise NULL */
+  bppsa_timeline *marks;                             /* where forward and backward pass begin and end */
+  bool records;                                      /* the step is being recorded: it sets no marks */
+  int64_t passes;                                    /* how many have been timed */
+  double parts[BPPSA_STEP_PARTS][BPPSA_STEP_PASSES]; /* s */
+  double error;                                      /* bppsa_step_error of the first step */
+  struct bppsa_step_entry *plain;                    /* a graph: the step that was recorded; otherwise NULL */
   bppsa_bench_recording recording;
   const char *guest;
 } bppsa_step_entry;
@@ -55,6 +65,16 @@ struct bppsa_step_session {
 
 /* Finds the residual of a step's gradients and of the weights after it, in units of `unit` roundings of the dtype. */
 double bppsa_step_judge(const bppsa_step_session *s, const bppsa_view *gradients, const bppsa_view *values, double unit);
+
+/* Finds the largest difference of an entry of a weight's gradient from the reference, over the weight's largest entry. */
+double bppsa_step_error(const bppsa_step_session *s, const bppsa_view *gradients);
+
+/* Functions of the case (driver.h). */
+extern const bppsa_table_column bppsa_step_columns[];
+bppsa_status bppsa_step_print_head(const bppsa_bench *bench);
+bool bppsa_step_put(const bppsa_bench_entrant *entrant, json_t *row);
+const char *bppsa_step_note(const bppsa_bench_entrant *entrant, char *text, size_t size);
+bppsa_status bppsa_step_print_below(bppsa_bench *bench);
 
 /* Enters the methods of --rivals. Refused ones are left out by name; on a GPU so is cuDNN. ERR_* of these. */
 bppsa_status bppsa_step_enter_rivals(bppsa_step_session *s);

@@ -19,6 +19,18 @@ static bppsa_status queue_backward(void *context) {
 
 static const bppsa_queued_work queue[2] = {queue_forward, queue_backward};
 
+bppsa_status bppsa_bench_end_pauses(bppsa_model *model) {
+  const bppsa_forward_pause none = {0};
+  bppsa_backward_state state;
+  BPPSA_TRY(bppsa_forward_plan_of(model)->speculative ? bppsa_forward_pause_set(model, &none) : BPPSA_OK);
+  if (bppsa_backward_plan_of(model) == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_backward_state_get(model, &state));
+  state.pause = none;
+  return bppsa_backward_state_set(model, &state);
+}
+
 /* A plain contestant queues both passes before the host waits, so that the backward pass does not begin on an idle GPU. */
 bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_contestant *backward, double seconds[2]) {
   if (forward->guest != NULL) {
@@ -28,6 +40,9 @@ bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_conte
   bppsa_timeline *timeline = forward->session->timeline;
   bppsa_cold *cold = &forward->session->cold;
   const int64_t begin[2] = {0, cold->cache > 0 ? 2 : 1}; /* a mark; the next one ends the phase */
+  for (int phase = 0; phase < 2; ++phase) {
+    BPPSA_TRY(who[phase]->model != NULL ? bppsa_bench_end_pauses(who[phase]->model) : BPPSA_OK);
+  }
   for (int phase = 0; phase < 2; ++phase) {
     BPPSA_TRY(bppsa_cold_sweep(cold));
     BPPSA_TRY(phase == 0 || begin[1] == 2 ? bppsa_timeline_mark(timeline, begin[phase]) : BPPSA_OK);

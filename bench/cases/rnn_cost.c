@@ -9,9 +9,15 @@ static bppsa_scan_algorithm algorithm_of(bppsa_bench_method method) {
   return method == BPPSA_BENCH_AUTO ? BPPSA_SCAN_AUTO : (bppsa_scan_algorithm)((int)method - BPPSA_BENCH_SCANS + 1);
 }
 
+static bppsa_backward backward_of(bppsa_bench_method method) {
+  return method >= BPPSA_BENCH_SCANS         ? BPPSA_BACKWARD_SCAN
+         : method == BPPSA_BENCH_SPECULATIVE ? BPPSA_BACKWARD_SPECULATIVE
+                                             : BPPSA_BACKWARD_BP;
+}
+
 const char *bppsa_bench_method_name(bppsa_bench_method method) {
   return method == BPPSA_BENCH_FORWARD ? "forward"
-         : method == BPPSA_BENCH_BP    ? bppsa_backward_name(BPPSA_BACKWARD_BP)
+         : method < BPPSA_BENCH_SCANS  ? bppsa_backward_name(backward_of(method))
                                        : bppsa_scan_algorithm_name(algorithm_of(method));
 }
 
@@ -55,12 +61,24 @@ double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row
   return fmax(row->flops / result->peak.flops, row->bytes / result->peak.bytes);
 }
 
+bool bppsa_bench_put_backward(json_t *row, const char *prefix, const bppsa_backward_stats *stats) {
+  json_t *all = bppsa_backward_stats_json(stats), *value;
+  const char *key;
+  bool ok = all != NULL;
+  json_object_foreach(all, key, value) {
+    char name[40];
+    snprintf(name, sizeof name, "%s%s", prefix, key);
+    ok = ok && bppsa_json_put(row, name, json_incref(value));
+  }
+  json_decref(all);
+  return ok;
+}
+
 /* Keeps the up-levels and chunks that were asked for; each algorithm reads only its own number. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method) {
-  const bool scan = method >= BPPSA_BENCH_SCANS;
   bppsa_recurrent_config c = *config;
-  c.method.backward = scan ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
-  c.method.scan.algorithm = scan ? algorithm_of(method) : BPPSA_SCAN_LINEAR;
+  c.method.backward = backward_of(method);
+  c.method.scan.algorithm = method >= BPPSA_BENCH_SCANS ? algorithm_of(method) : BPPSA_SCAN_LINEAR;
   return c;
 }
 
@@ -95,7 +113,7 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
   if (costs) {
     row->flops += batch * (work.gradients + work.besides);
     row->bytes += batch * plan_bytes(plan);
-    row->predicted += bppsa_scan_plan_seconds(plan);
+    row->predicted += config->method.backward != BPPSA_BACKWARD_SPECULATIVE ? bppsa_scan_plan_seconds(plan) : 0;
   }
   bppsa_scan_plan_destroy(plan);
   return BPPSA_OK;

@@ -19,6 +19,17 @@ static bppsa_status take_forward(const bppsa_bench_session *s, bppsa_model *mode
   return bppsa_forward_stats_of(model, &row->forward_stats);
 }
 
+/* Stores in the row what a model's latest backward pass did, if it is one of speculative BP. */
+static bppsa_status take_backward(bppsa_model *model, bppsa_bench_row *row) {
+  const bppsa_backward_plan *plan = bppsa_backward_plan_of(model);
+  if (plan == NULL) {
+    return BPPSA_OK;
+  }
+  row->speculated = true;
+  row->backward_plan = *plan;
+  return bppsa_backward_stats_of(model, &row->backward_stats);
+}
+
 /* Copies to a row the costs of another row that does the same work in another way. */
 static void take_costs(bppsa_bench_session *s, int row, int from) {
   bppsa_bench_row *to = &s->result.rows[row];
@@ -75,6 +86,7 @@ static bppsa_status verify_phase(bppsa_bench_contestant *graph, bool backward) {
   BPPSA_TRY(clear_results(plain));
   BPPSA_TRY(bppsa_bench_pass(backward ? plain : graph, backward ? graph : plain, seconds));
   BPPSA_TRY(backward || plain->rival != NULL ? BPPSA_OK : take_forward(graph->session, graph->model, row));
+  BPPSA_TRY(backward && plain->rival == NULL ? take_backward(graph->model, row) : BPPSA_OK);
   return bppsa_bench_judge_pass(graph->session, graph, row);
 }
 
@@ -114,6 +126,7 @@ static bppsa_status verify_method(void *context, double *residual) {
   double seconds[2];
   BPPSA_TRY(bppsa_bench_pass(who, who, seconds));
   BPPSA_TRY(who->forward >= 0 ? take_forward(s, who->model, &s->result.rows[who->forward]) : BPPSA_OK);
+  BPPSA_TRY(take_backward(who->model, &s->result.rows[who->backward]));
   BPPSA_TRY(bppsa_bench_judge_pass(s, who, &s->result.rows[who->backward]));
   BPPSA_TRY(who->forward >= 0 ? bppsa_bench_judge_logits(s, who->model, &s->result.rows[who->forward]) : BPPSA_OK);
   *residual = bppsa_bench_residual_of(who);
@@ -135,14 +148,24 @@ static bppsa_status enter_method(bppsa_bench_contestant *who) {
   return s->bench->gpu && !s->scans_only ? add_graph(who, forward, BPPSA_BENCH_GRAPHS + who->backward) : BPPSA_OK;
 }
 
+/* ERR_UNSUPPORTED: the plan of speculative BP is one chunk, which is BP, whose row stands above. */
+static bppsa_status check_speculates(bppsa_bench_method method, const bppsa_model *model) {
+  return method != BPPSA_BENCH_SPECULATIVE || bppsa_backward_plan_of(model) != NULL
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "one chunk of so few steps, or of so many samples, which is BP; "
+                                                 "--backward-chunks cuts them into more");
+}
+
 static bppsa_status add_method(bppsa_bench_session *s, bppsa_bench_method method) {
   const bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, method);
   const int64_t before = bppsa_alloc_live_bytes();
   const bool first = method == BPPSA_BENCH_BP;
   bppsa_bench_row *rows = s->result.rows;
   bppsa_bench_contestant made = {.forward = first ? BPPSA_BENCH_FORWARD : -1, .backward = (int)method, .unit = 1};
-  const bppsa_status status = s->point.kind->create(&config, s->point.kind->cell, s->device, &made.model);
+  bppsa_status status = s->point.kind->create(&config, s->point.kind->cell, s->device, &made.model);
+  status = status == BPPSA_OK ? check_speculates(method, made.model) : status;
   if (status == BPPSA_ERR_UNSUPPORTED) {
+    bppsa_model_destroy(made.model);
     skip_row(s, (int)method);
     rows[BPPSA_BENCH_FORWARD].measured = rows[BPPSA_BENCH_FORWARD].measured && !first;
     return BPPSA_OK;

@@ -145,6 +145,19 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
            bppsa_text_si(held, "B", beside, sizeof beside), bppsa_text_si(limit, "B", most, sizeof most));
 }
 
+/* Counts the bytes of a method. A device without kernels for speculative BP refuses its plan: then its row says so, and *bytes is
+ * -1. */
+static bppsa_status count_bytes(const bppsa_bench_session *s, const bppsa_recurrent_config *config, bppsa_bench_row *row,
+                                int64_t *bytes) {
+  const bppsa_status status = bppsa_recurrent_count(config, s->point.kind->cell, s->device, bytes);
+  if (status != BPPSA_ERR_UNSUPPORTED || config->method.backward != BPPSA_BACKWARD_SPECULATIVE) {
+    return status;
+  }
+  bppsa_bench_skip_row(row, bppsa_last_error());
+  *bytes = -1;
+  return BPPSA_OK;
+}
+
 /* Finds the costs of every method, and whether it fits. All models exist at once; forward and bp share one. The reference must fit
  * too: on a CPU by itself, because it is destroyed before the others are created; on a GPU into the host's memory. */
 static bppsa_status admit(bppsa_bench_session *s) {
@@ -160,7 +173,10 @@ static bppsa_status admit(bppsa_bench_session *s) {
     }
     const bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, (bppsa_bench_method)m);
     BPPSA_TRY(bppsa_bench_costs(s->point.kind, &config, (bppsa_bench_method)m, bppsa_device_get_kind(s->device), row));
-    BPPSA_TRY(bppsa_recurrent_count(&config, s->point.kind->cell, s->device, &bytes));
+    BPPSA_TRY(count_bytes(s, &config, row, &bytes));
+    if (bytes < 0) {
+      continue;
+    }
     row->memory = bytes > wide ? bytes : wide;
     row->measured = held + (double)row->memory <= limit;
     if (!row->measured) {

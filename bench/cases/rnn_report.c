@@ -113,6 +113,13 @@ static bool put_forward(json_t *object, const bppsa_bench_row *row) {
          bppsa_forward_stats_put(object, &row->forward_stats);
 }
 
+/* Writes what the backward pass did by speculative BP. */
+static bool put_backward(json_t *object, const bppsa_bench_row *row) {
+  return bppsa_json_put_integer(object, "chunks", row->backward_plan.chunks) &&
+         bppsa_json_put_integer(object, "warm_up", row->backward_plan.warm_up) &&
+         bppsa_bench_put_backward(object, "", &row->backward_stats);
+}
+
 static bool put_gradients(json_t *object, const bppsa_bench_session *s, const bppsa_bench_row *row) {
   bool ok = bppsa_json_put_real(object, "zeros", row->zeros);
   ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
@@ -166,7 +173,7 @@ bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *object) {
   if (bppsa_bench_row_backward(index) && row->measured) {
     ok = ok && put_gradients(object, s, row);
   }
-  ok = ok && (!row->planned || put_forward(object, row));
+  ok = ok && (!row->planned || put_forward(object, row)) && (!row->speculated || put_backward(object, row));
   return ok && (!row->plan || put_plan(object, row, s->point.config.batch));
 }
 
@@ -215,9 +222,9 @@ static const char *write_method(const void *context, const json_t *object, char 
   return text;
 }
 
-/* All columns that a table may have. Before the last one come the columns of parallel forward passes, and then the columns of
- * a GPU; `above` leaves out what a point does not have. */
-enum { FORWARD_COLUMNS = 2, GPU_COLUMNS = 4 };
+/* All columns that a table may have. Before the last one come the columns of passes in parallel over time, the last two of them of
+ * backward passes alone, and then the columns of a GPU; `above` leaves out what a point does not have. */
+enum { PARALLEL_COLUMNS = 4, BACKWARD_COLUMNS = 2, GPU_COLUMNS = 4 };
 const bppsa_table_column bppsa_bench_point_columns[] = {
     {.heading = "phase    method", .write = write_name}, /* as wide as the longest name */
     {.heading = "median", .width = 10, .kind = BPPSA_COLUMN_MARKED_TIME, .key = "median_s"},
@@ -231,6 +238,8 @@ const bppsa_table_column bppsa_bench_point_columns[] = {
     {.heading = "residual", .width = 11, .kind = BPPSA_COLUMN_REAL, .key = "residual", .digits = 2},
     {.heading = "path", .width = 8, .kind = BPPSA_COLUMN_INTEGER, .key = "path", .missing = ""},
     {.heading = "work", .width = 6, .kind = BPPSA_COLUMN_REAL, .key = "work", .digits = 2, .missing = ""},
+    {.heading = "gap", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "gap", .missing = ""},
+    {.heading = "changed", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "perturbation", .missing = ""},
     {.heading = "predicted", .width = 16, .kind = BPPSA_COLUMN_TIME, .key = "predicted_s", .missing = ""},
     {.heading = "floor", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "floor_s"},
     {.heading = "x floor", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "over_floor", .digits = 1},
@@ -251,6 +260,15 @@ static int name_width(const bppsa_bench_result *result) {
   return width + 1;
 }
 
+/* Has a row of speculative BP numbers of its own? */
+static bool speculates(const bppsa_bench_result *result) {
+  bool found = false;
+  for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
+    found = found || (result->rows[i].measured && result->rows[i].speculated);
+  }
+  return found;
+}
+
 static bppsa_status show_cold(const bppsa_output *to, const bppsa_cold *cold) {
   char bytes[BPPSA_SI_TEXT], cache[BPPSA_SI_TEXT];
   return bppsa_output_print(
@@ -268,13 +286,14 @@ static bppsa_status show_reference(const bppsa_bench *bench, const bppsa_bench_r
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   const bppsa_recurrent_config *c = &s->point.config;
-  const int first_of_gpu = COLUMNS - 2 - GPU_COLUMNS, first_of_forward = first_of_gpu - FORWARD_COLUMNS;
-  const bool parallel = c->forward.kind != BPPSA_FORWARD_SEQUENTIAL;
+  const int first_of_gpu = COLUMNS - 2 - GPU_COLUMNS, first_of_parallel = first_of_gpu - PARALLEL_COLUMNS;
+  const bool backward = speculates(&s->result), parallel = backward || c->forward.kind != BPPSA_FORWARD_SEQUENTIAL;
+  const int end_of_parallel = parallel ? first_of_gpu - (backward ? 0 : BACKWARD_COLUMNS) : first_of_parallel;
   int count = 0;
   for (int i = 0; i < COLUMNS; ++i) {
     const bool of_gpu = i >= first_of_gpu && i < first_of_gpu + GPU_COLUMNS;
-    const bool of_forward = i >= first_of_forward && i < first_of_gpu;
-    if ((bench->gpu || !of_gpu) && (parallel || !of_forward)) {
+    const bool of_parallel = i >= first_of_parallel && i < first_of_gpu;
+    if ((bench->gpu || !of_gpu) && (!of_parallel || i < end_of_parallel)) {
       s->columns[count++] = bppsa_bench_point_columns[i];
     }
   }
@@ -318,18 +337,26 @@ static const char *noisy_names(const bppsa_bench_result *result, int first, int 
   return text;
 }
 
-/* Says how many FLOP the scans spend on shorter chains, and which method wins, unless the rows that decide are noisy. */
+/* "blelloch 20.7 (10.6)"; of speculative BP the steps that it computed, which are not all of the same FLOPs: "speculative 1.53". */
+static bppsa_status show_ratio(const bppsa_output *to, bppsa_bench_method method, const bppsa_bench_row *row) {
+  char text[2][BPPSA_RATIO_TEXT];
+  const bppsa_work_ratios ratios = bppsa_work_over(&row->work, &row->bp);
+  const char *name = bppsa_bench_method_name(method);
+  return method == BPPSA_BENCH_SPECULATIVE
+             ? bppsa_output_print(to, "  %s %s", name, bppsa_work_ratio(row->backward_stats.work, text[0]))
+             : bppsa_output_print(to, "  %s %s (%s)", name, bppsa_work_ratio(ratios.gradients, text[0]),
+                                  bppsa_work_ratio(ratios.backward, text[1]));
+}
+
+/* Says how many FLOP other methods spend on shorter chains, and which method wins, unless the rows that decide are noisy. */
 static bppsa_status show_work(const bppsa_output *to, const bppsa_bench_result *result) {
   int fastest = BPPSA_BENCH_BP;
   char noisy[80];
   BPPSA_TRY(bppsa_output_print(to, "  times the FLOPs of BP for the gradients between steps (with those of weights):"));
-  for (int m = BPPSA_BENCH_SCANS; m < BPPSA_BENCH_AUTO; ++m) {
+  for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_AUTO; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
     if (is_timed(row)) {
-      const bppsa_work_ratios ratios = bppsa_work_over(&row->work, &row->bp);
-      char text[2][BPPSA_RATIO_TEXT];
-      BPPSA_TRY(bppsa_output_print(to, "  %s %s (%s)", bppsa_bench_method_name((bppsa_bench_method)m),
-                                   bppsa_work_ratio(ratios.gradients, text[0]), bppsa_work_ratio(ratios.backward, text[1])));
+      BPPSA_TRY(show_ratio(to, (bppsa_bench_method)m, row));
       fastest = row->time.median_s < result->rows[fastest].time.median_s ? m : fastest;
     }
   }
@@ -337,7 +364,7 @@ static bppsa_status show_work(const bppsa_output *to, const bppsa_bench_result *
     return bppsa_output_print(to, "; no winner is named: noisy: %s\n", noisy);
   }
   return bppsa_output_print(to, "; here %s wins\n",
-                            bppsa_bench_is_scan((bppsa_bench_method)fastest)
+                            fastest == BPPSA_BENCH_SPECULATIVE || bppsa_bench_is_scan((bppsa_bench_method)fastest)
                                 ? bppsa_bench_method_name((bppsa_bench_method)fastest)
                                 : "the recurrence (bp, linear)");
 }

@@ -28,8 +28,11 @@
       "            batch, 2 T B G H (I + H) for the weights, and 2 T B G H H for the gradient of a layer below.\n"               \
       "  bytes     The least that has to move: x and h forward; backward what the plan's products read and write, and x, h\n"    \
       "            and g once for the gradients of weights.\n"                                                                   \
-      "  path      Beside --forward speculative or auto, which cut the forward pass into chunks: its dependent steps, for the\n" \
-      "            slowest sample of the first pass. work: the steps that it computed, over T.\n"                                \
+      "  path      Of the row speculative, and of forward beside --forward speculative or auto, which cut a pass into chunks:\n" \
+      "            its dependent steps, for the slowest sample of the first pass. work: the steps that it computed, over T.\n"   \
+      "  gap       Of these rows: the largest difference at the end of a chunk that was dropped, in row speculative relative\n"  \
+      "            to the gradients there. changed: all that was dropped there; the gradients are those of BP for a dL/dh_t\n"   \
+      "            that is changed by this part of its size. No pass of these rows is one that a pause made sequential.\n"       \
       "  redone    Products of a scan that lost their digits by cancellation, so that their steps were run one by one.\n"        \
       "A time is marked * where gradients underflow: 1 % or more of the hidden states' gradients are zero or subnormal.\n"       \
       "The methods of --rivals take part in the rounds: bench/rivals/recurrent.py has PyTorch's and JAX's layers.\n"             \

@@ -12,7 +12,7 @@ static double unit_of(const session *s) {
 }
 
 static bppsa_status verify_guest(void *context, double *residual) {
-  const entry *e = context;
+  entry *e = context;
   const session *s = e->s;
   const int64_t count = s->holder->parameter_count;
   const size_t bytes = 2 * (size_t)s->reals * bppsa_dtype_size(s->config.dtype);
@@ -27,6 +27,7 @@ static bppsa_status verify_guest(void *context, double *residual) {
   }
   if (status == BPPSA_OK) {
     *residual = bppsa_step_judge(s, views, views + count, unit_of(s));
+    e->error = bppsa_step_error(s, views);
   }
   bppsa_free(views);
   bppsa_free(received);

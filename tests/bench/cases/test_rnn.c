@@ -35,7 +35,7 @@ static void check_row(const json_t *row) {
 }
 
 static void check_document(const json_t *document, int repeats) {
-  const char *const methods[] = {"forward", "bp", "linear", "blelloch", "chunked", "auto"};
+  const char *const methods[] = {"forward", "bp", "speculative", "linear", "blelloch", "chunked", "auto"};
   const json_t *rows = json_object_get(document, "rows"), *device = json_object_get(document, "device");
   assert_string_equal(get_text(document, "bench"), "rnn");
   assert_int_equal(strlen(get_text(document, "date")), 20);
@@ -44,12 +44,17 @@ static void check_document(const json_t *document, int repeats) {
   assert_true(strlen(get_text(device, "blas")) > 0);
   assert_non_null(json_object_get(device, "hardware"));
   assert_non_null(json_object_get(device, "vector"));
-  assert_int_equal(json_array_size(rows), 6); /* one point, one initialisation */
-  for (size_t i = 0; i < 6; ++i) {
+  assert_int_equal(json_array_size(rows), 7); /* one point, one initialisation */
+  for (size_t i = 0; i < 7; ++i) {
     const json_t *row = json_array_get(rows, i);
+    const bool skipped = i == BPPSA_BENCH_SPECULATIVE && json_object_get(row, "skipped") != NULL;
     assert_string_equal(get_text(row, "method"), methods[i]);
-    assert_int_equal(get_integer(row, "repeats"), repeats);
-    check_row(row);
+    assert_int_equal(get_integer(row, "repeats"), skipped ? 0 : repeats);
+    if (skipped) {
+      assert_non_null(strstr(get_text(row, "skipped"), "one chunk of so few steps"));
+    } else {
+      check_row(row);
+    }
   }
 }
 
@@ -99,8 +104,8 @@ static void test_inits(void **state) {
   (void)state;
   static const char line[] = "bench rnn --seq-len 600 --batch 1 --hidden 4 --nonlinearity relu --repeats 1 --threads 1";
   json_t *document = run_json("%s --json", line);
-  const json_t *rows = json_object_get(document, "rows"), *first = json_array_get(rows, 1), *last = json_array_get(rows, 7);
-  assert_int_equal(json_array_size(rows), 12);
+  const json_t *rows = json_object_get(document, "rows"), *first = json_array_get(rows, 1), *last = json_array_get(rows, 8);
+  assert_int_equal(json_array_size(rows), 14);
   assert_string_equal(get_text(first, "init"), "default");
   assert_string_equal(get_text(last, "init"), "orthogonal");
   assert_true(json_is_true(json_object_get(first, "underflow")));
@@ -148,11 +153,39 @@ static void test_forward(void **state) {
   json_decref(document);
   run_result result = run("%s 1 --forward-chunks 5 --warm-up 30", line);
   assert_int_equal(result.code, 0);
-  assert_non_null(strstr(result.out, " residual    path  work\n"));
+  assert_non_null(strstr(result.out, " residual    path  work      gap  changed\n")); /* both passes have chunks */
   assert_non_null(strstr(result.out, "  forward pass: speculative, 5 chunks, warm-up 30, 8 rounds, tolerance 2.4e-07, "
                                      "work up to 2.20: 15"));
   release(&result);
   assert_fails(2, "--warm-up: given beside --forward sequential", "%s 1 --forward sequential --warm-up 3", line);
+}
+
+/* The row of speculative BP: as many steps as one chunk and its warm-up, and gradients that were verified like any others. */
+static void test_speculative(void **state) {
+  (void)state;
+  static const char line[] = "bench rnn --seq-len 600 --hidden 4 --init default --repeats 1 --threads 2 --batch";
+  json_t *document = run_json("%s 2 --loss all --backward-chunks 5 --backward-warm-up 60 --json", line);
+  const json_t *row = find_row(document, "speculative");
+  check_document(document, 1);
+  assert_null(json_object_get(row, "skipped"));
+  assert_true(get_integer(row, "chunks") == 5 && get_integer(row, "warm_up") == 60 && get_integer(row, "possible") == 600);
+  assert_true(get_integer(row, "path") >= 180 && get_integer(row, "path") < 400);
+  assert_true(get_real(row, "work") >= 1.39 && get_real(row, "work") < 3);
+  assert_true(get_real(row, "gap") <= 2.4e-7 && get_real(row, "perturbation") < 1e-8);
+  assert_null(json_object_get(find_row(document, "bp"), "path"));
+  assert_int_equal(get_integer(row, "flops"), get_integer(find_row(document, "bp"), "flops"));
+  json_decref(document);
+  run_result result = run("%s 2 --backward-chunks 5", line);
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, " residual    path  work      gap  changed\n"));
+  assert_non_null(strstr(result.out, "  speculative 1."));
+  release(&result);
+  result = run("%s 16", line); /* sixteen samples fill the vectors: they are not cut into chunks */
+  assert_int_equal(result.code, 0);
+  assert_null(strstr(result.out, "changed"));
+  assert_non_null(strstr(result.out, "\n  backward speculative  skipped: one chunk of so few steps, or of so many samples"));
+  release(&result);
+  assert_fails(2, "--backward-chunks: '0', expected", "%s 2 --backward-chunks 0", line);
 }
 
 static void test_table_and_file(void **state) {
@@ -200,7 +233,8 @@ static void test_methods(void **state) {
   (void)state;
   assert_string_equal(bppsa_bench_method_name(BPPSA_BENCH_FORWARD), "forward");
   assert_string_equal(bppsa_bench_method_name(BPPSA_BENCH_BP), "bp");
-  assert_int_equal(BPPSA_BENCH_METHODS, 2 + BPPSA_SCAN_ALGORITHMS);
+  assert_string_equal(bppsa_bench_method_name(BPPSA_BENCH_SPECULATIVE), "speculative");
+  assert_int_equal(BPPSA_BENCH_METHODS, 3 + BPPSA_SCAN_ALGORITHMS);
   assert_int_equal(BPPSA_BENCH_SCAN(BPPSA_SCAN_AUTO), BPPSA_BENCH_METHODS - 1);
   bppsa_recurrent_config asked = bppsa_recurrent_config_default();
   asked.method.scan.up_levels = 3;
@@ -214,6 +248,8 @@ static void test_methods(void **state) {
     assert_int_equal(bppsa_bench_is_scan(method), a == BPPSA_SCAN_BLELLOCH || a == BPPSA_SCAN_CHUNKED);
   }
   assert_int_equal(bppsa_bench_config(&asked, BPPSA_BENCH_FORWARD).method.backward, BPPSA_BACKWARD_BP);
+  assert_int_equal(bppsa_bench_config(&asked, BPPSA_BENCH_SPECULATIVE).method.backward, BPPSA_BACKWARD_SPECULATIVE);
+  assert_false(bppsa_bench_is_scan(BPPSA_BENCH_SPECULATIVE));
   assert_false(bppsa_bench_is_scan(BPPSA_BENCH_BP) || bppsa_bench_is_scan(BPPSA_BENCH_FORWARD));
 }
 
@@ -327,7 +363,7 @@ static void test_failed_rows(void **state) {
   made[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time = (bppsa_timing){0}; /* what is wrong is not timed */
   made[BPPSA_BENCH_AUTO].residual = INFINITY;
   json_t *document = document_of(1, BPPSA_ERR_NUMERIC); /* exit 1 */
-  assert_non_null(strstr(bppsa_last_error(), "bench: 2 of 6 rows have a residual of 30 or more"));
+  assert_non_null(strstr(bppsa_last_error(), "bench: 2 of 7 rows have a residual of 30 or more"));
   json_t *rows = json_object_get(document, "rows");
   assert_true(json_is_true(json_object_get(json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_BLELLOCH)), "ok")));
   const json_t *wrong = json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED));
@@ -342,8 +378,8 @@ static void test_failed_rows(void **state) {
   bppsa_bench_count_rows found = {0};
   assert_int_equal(bppsa_bench_drive_rows(&bppsa_bench_case_rnn, &asked.request, &asked, &keeper, &found), BPPSA_OK);
   bppsa_device_destroy(device);
-  assert_true(found.measured == 6 && found.failed == 2);
-  assert_int_equal(json_array_size(rows), 6);
+  assert_true(found.measured == 7 && found.failed == 2);
+  assert_int_equal(json_array_size(rows), 7);
   json_decref(document);
   bppsa_status status;
   char *out = drive_staged(1, false, &status);
@@ -351,7 +387,7 @@ static void test_failed_rows(void **state) {
   const char *first = strstr(out, "WRONG");
   assert_non_null(first);
   assert_non_null(strstr(first + 1, "WRONG"));
-  assert_non_null(strstr(out, "\n  backward chunked    not timed: its residual is 30.00  WRONG\n"));
+  assert_non_null(strstr(out, "\n  backward chunked      not timed: its residual is 30.00  WRONG\n"));
   free(out);
 }
 
@@ -515,13 +551,13 @@ static void test_input(void **state) {
     json_t *document =
         run_json("bench %s --input 7 --init default --repeats 1 --threads 1 --seq-len 9 --batch 2 --json", kinds[k]);
     const json_t *rows = json_object_get(document, "rows"), *first = json_array_get(rows, 0);
-    assert_int_equal(json_array_size(rows), 6);
+    assert_int_equal(json_array_size(rows), 7);
     assert_int_equal(get_integer(first, "input"), 7);
     assert_true(get_real(first, "flops") == 2.0 * 9 * 2 * (k == 0 ? 1 : 3) * 20 * (7 + 20)); /* 2 T B G H (I + H) */
     json_decref(document);
   }
   json_t *document = run_json("bench gru --input 7 --repeats 1 --threads 1 --json"); /* instead of the sweep */
-  assert_int_equal(json_array_size(json_object_get(document, "rows")), 2 * 6);
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 2 * 7);
   json_decref(document);
   assert_fails(2, "--input: '0'", "bench gru --input 0");
   assert_fails(2, "--input: given beside --data npy:a,b, whose files say how wide steps are",
@@ -604,7 +640,7 @@ static void test_weights(void **state) {
                          run_json("%s --weights other.st", line)};
   for (int i = 0; i < 3; ++i) {
     const json_t *row = find_row(documents[i], "bp");
-    assert_int_equal(json_array_size(json_object_get(documents[i], "rows")), 6); /* one point */
+    assert_int_equal(json_array_size(json_object_get(documents[i], "rows")), 7); /* one point */
     assert_string_equal(get_text(row, "init"), ((const char *[]){"default", "same.st", "other.st"})[i]);
     assert_true(get_integer(row, "hidden") == 4 && json_is_true(json_object_get(row, "ok")));
     residuals[i] = get_real(row, "residual");
@@ -626,12 +662,12 @@ static void test_weights(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_inits),          cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),
-      cmocka_unit_test(test_methods),        cmocka_unit_test(test_forward),       cmocka_unit_test(test_table_and_file),
-      cmocka_unit_test(test_time_limit),     cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_headings),
-      cmocka_unit_test(test_failed_rows),    cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),
-      cmocka_unit_test(test_crossover),      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_wrong_requests), cmocka_unit_test(test_weights)};
+      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),          cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_inits),          cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),
+      cmocka_unit_test(test_methods),        cmocka_unit_test(test_forward),        cmocka_unit_test(test_speculative),
+      cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),     cmocka_unit_test(test_memory_limit),
+      cmocka_unit_test(test_headings),       cmocka_unit_test(test_failed_rows),    cmocka_unit_test(test_noisy_rows),
+      cmocka_unit_test(test_input),          cmocka_unit_test(test_crossover),      cmocka_unit_test(test_crossover_gru),
+      cmocka_unit_test(test_memory),         cmocka_unit_test(test_wrong_requests), cmocka_unit_test(test_weights)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

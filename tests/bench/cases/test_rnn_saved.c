@@ -21,12 +21,15 @@ static void save(const char *path, const char *words) {
   release(&result);
 }
 
-/* All rows have references from there. */
+/* All rows that were measured have references from there. */
 static void check_source(const json_t *document, const char *source) {
   const json_t *rows = json_object_get(document, "rows");
   assert_true(json_array_size(rows) >= 6);
   for (size_t i = 0; i < json_array_size(rows); ++i) {
-    assert_string_equal(get_text(json_array_get(rows, i), "reference"), source);
+    const json_t *row = json_array_get(rows, i);
+    if (json_object_get(row, "skipped") == NULL) {
+      assert_string_equal(get_text(row, "reference"), source);
+    }
   }
 }
 

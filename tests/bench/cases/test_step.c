@@ -4,7 +4,7 @@
 #include "tests/bench/rows.h"
 #include "tests/cli/memory_walk.h"
 
-static const char *const methods[] = {"sequential", "scan", "speculative", "auto"};
+static const char *const methods[] = {"sequential", "scan", "speculative", "both", "auto"};
 
 static void check_row(const json_t *row, const char *method, const char *loss) {
   assert_string_equal(get_text(row, "method"), method);
@@ -14,9 +14,12 @@ static void check_row(const json_t *row, const char *method, const char *loss) {
   assert_true(get_real(row, "residual") > 0 && get_real(row, "residual") < 30);
   assert_true(json_is_true(json_object_get(row, "ok")));
   assert_null(json_object_get(row, "rival_times")); /* there is no rival */
+  assert_true(get_real(row, "error") > 0 && get_real(row, "error") < 1e-5);
+  assert_true(get_real(row, "forward_s") > 0 && get_real(row, "backward_s") > 0 && get_real(row, "other_s") > 0);
   if (strcmp(method, "auto") != 0) {
-    assert_string_equal(get_text(row, "backward"), strcmp(method, "sequential") == 0 ? "bp" : "chunked");
-    assert_string_equal(get_text(row, "forward"), strcmp(method, "speculative") == 0 ? "speculative" : "sequential");
+    const bool both = strcmp(method, "both") == 0, forward = both || strcmp(method, "speculative") == 0;
+    assert_string_equal(get_text(row, "backward"), strcmp(method, "sequential") == 0 ? "bp" : both ? "speculative" : "chunked");
+    assert_string_equal(get_text(row, "forward"), forward ? "speculative" : "sequential");
   }
 }
 
@@ -32,17 +35,23 @@ static void test_document(void **state) {
                  models[i / 2], loss);
     const json_t *rows = json_object_get(document, "rows");
     assert_string_equal(get_text(document, "bench"), "step");
-    assert_int_equal(json_array_size(rows), 8);
-    for (size_t r = 0; r < 8; ++r) {
+    assert_int_equal(json_array_size(rows), 10);
+    for (size_t r = 0; r < 10; ++r) {
       const json_t *row = json_array_get(rows, r);
       assert_string_equal(get_text(row, "model"), models[i / 2]);
-      assert_string_equal(get_text(row, "init"), r < 4 ? "default" : "orthogonal");
-      check_row(row, methods[r % 4], loss);
+      assert_string_equal(get_text(row, "init"), r < 5 ? "default" : "orthogonal");
+      check_row(row, methods[r % 5], loss);
       assert_true(get_integer(row, "reach") > 10 && get_integer(row, "reach") < 700);
     }
     assert_int_equal(get_integer(json_array_get(rows, 2), "chunks"), 2);
     assert_in_range(get_integer(json_array_get(rows, 2), "path"), 350, 699); /* half of T, and a warm-up */
     assert_null(json_object_get(json_array_get(rows, 1), "path"));
+    const json_t *both = json_array_get(rows, 3);
+    assert_int_equal(get_integer(both, "backward_chunks"), 8);
+    assert_in_range(get_integer(both, "backward_path"), 700 / 8, 699); /* a chunk, a warm-up, and mends */
+    assert_true(get_real(both, "backward_work") >= 1 && get_real(both, "backward_gap") <= 2.4e-7);
+    assert_true(get_real(both, "backward_perturbation") < 1e-7 && get_integer(both, "backward_possible") == 700);
+    assert_null(json_object_get(json_array_get(rows, 2), "backward_path"));
     assert_written("F.json", document);
     json_decref(document);
   }
@@ -90,11 +99,19 @@ static void test_one_chunk(void **state) {
   const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
   assert_int_equal(json_array_size(rows), 3);
   assert_string_equal(get_text(find_row(rows, "scan"), "forward"), "sequential");
-  assert_int_equal(json_array_size(left_out), 1);
+  assert_int_equal(json_array_size(left_out), 2);
   assert_non_null(strstr(get_text(find_row(left_out, "speculative"), "reason"), "sequential here, and the step that of scan"));
+  assert_non_null(strstr(get_text(find_row(left_out, "both"), "reason"), "its forward pass would be sequential here"));
   json_decref(document);
   document = run_json("%s --json --forward-chunks 2", command);
   assert_string_equal(get_text(find_row(document, "speculative"), "forward"), "speculative");
+  left_out = json_object_get(document, "left_out");
+  assert_int_equal(json_array_size(left_out), 1); /* the backward pass is still one chunk */
+  assert_non_null(strstr(get_text(find_row(left_out, "both"), "reason"), "its backward pass would be BP here"));
+  json_decref(document);
+  document = run_json("%s --json --forward-chunks 2 --backward-chunks 3 --backward-warm-up 30", command);
+  assert_int_equal(get_integer(find_row(document, "both"), "backward_chunks"), 3);
+  assert_int_equal(get_integer(find_row(document, "both"), "backward_warm_up"), 30);
   assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
   json_decref(document);
   run_result result = run("%s", command);
@@ -119,6 +136,7 @@ static void test_requests(void **state) {
   assert_fails(2, "--model: 'lenet5', expected rnn, gru or lstm", "bench step --model lenet5");
   assert_fails(2, "--forward: unknown option", "bench step --forward auto");
   assert_fails(2, "--forward-chunks: '0', expected", "bench step --forward-chunks 0");
+  assert_fails(2, "--backward-tolerance: '-1'", "bench step --backward-tolerance -1");
   assert_fails(2, "missing.st", "bench step --weights missing.st");
   assert_fails(2, "--weights: given beside --init", "bench step --weights W.st --init default");
   assert_fails(2, "gru", "bench step --model gru --weights W.st");
