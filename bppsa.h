@@ -50,6 +50,7 @@
 #include "jacobian/product.h"
 #include "lstm/lstm.h"
 #include "recurrent/cell.h"
+#include "recurrent/certify.h"
 #include "recurrent/chain.h"
 #include "recurrent/parallel_backward.h"
 #include "recurrent/parallel_forward.h"

@@ -8,8 +8,9 @@
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""}, only BPPSA_USE(NO_BIAS),   \
         BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL),  \
-        BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(PLAN), \
-        BPPSA_USE(DEVICE), {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                 \
+        BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, BPPSA_USE(INPUT_GRADIENTS), BPPSA_USE(CERTIFY), BPPSA_USE(ALGORITHM),           \
+        BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(PLAN), BPPSA_USE(DEVICE),                                             \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                                    \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
         BPPSA_USE(PREFIX), {.option = BPPSA_OPTION_INPUT, .required = true}, BPPSA_USE(LABELS), BPPSA_USE(GRAD_OUTPUT),          \
         BPPSA_USE(LENGTHS), BPPSA_USE(H0), BPPSA_USE(C0), {.option = BPPSA_OPTION_OUT, .required = true}, BPPSA_USES_END         \
@@ -96,6 +97,7 @@ static bppsa_status create(const bppsa_cli *cli, bppsa_gradients *g) {
 }
 
 static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
+  g->certifies = bppsa_cli_given(cli, BPPSA_OPTION_CERTIFY);
   BPPSA_TRY(load(cli, g));
   BPPSA_TRY(choose(cli, g));
   BPPSA_TRY(create(cli, g));
@@ -105,6 +107,9 @@ static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
 /* Loads the batch, and chooses the method for as many samples as a rank's model takes at once. A network cut along time chooses its
  * method when it is made. */
 static bppsa_status prepare_on_ranks(const bppsa_cli *cli, bppsa_gradients *g) {
+  if (bppsa_cli_given(cli, BPPSA_OPTION_CERTIFY)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--certify: given beside ranks, which compute parts of the batch, expected no ranks");
+  }
   BPPSA_TRY(load(cli, g));
   BPPSA_TRY(bppsa_ranks_setup(cli, &g->network, g->config.batch, "the batch", 0, &g->on, &g->config));
   g->config.input_gradients = true;

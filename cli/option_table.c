@@ -13,6 +13,7 @@ static const char *const train_losses[] = {"last", "all", "mse", "mse-all", "bce
 static const char *const inits[] = {"default", "orthogonal", NULL};
 static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const weight_gradients[] = {"in-order", "second-stream", NULL};
+static const char *const input_gradients[] = {"absolute", "exact", NULL};
 static const char *const optimizers[] = {"adam", "sgd", "adamw", NULL};
 static const char *const lr_schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const sets[] = {"S", "M", "L", NULL};

@@ -128,6 +128,19 @@ static void setup_speculative_numbers(const bppsa_cli *cli, bppsa_backward_metho
   numbers->tolerance = tolerance->given ? tolerance->real : numbers->tolerance;
 }
 
+/* Reads --input-gradients, which has no effect on BP and scans: their gradients of x and h0 are exact. */
+static bppsa_status setup_input_gradients(const bppsa_cli *cli, const bppsa_gradient_method *method,
+                                          bppsa_backward_method *numbers) {
+  const bppsa_option_value *exact = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRADIENTS);
+  if (exact->given && (method->backward == BPPSA_BACKWARD_BP || method->backward == BPPSA_BACKWARD_SCAN)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--input-gradients: given beside %s, whose gradients are exact, expected --backward speculative or auto",
+                      method->backward == BPPSA_BACKWARD_BP ? "BP" : "a scan");
+  }
+  numbers->exact_inputs = exact->present && strcmp(exact->text, "exact") == 0;
+  return BPPSA_OK;
+}
+
 /* Reads --backward-chunks, --backward-warm-up and --backward-tolerance, which imply a speculative pass and contradict any other. */
 static bppsa_status setup_speculation(const bppsa_cli *cli, bppsa_gradient_method *method, bppsa_backward_method *numbers) {
   static const bppsa_option options[] = {BPPSA_OPTION_BACKWARD_CHUNKS, BPPSA_OPTION_BACKWARD_WARM_UP,
@@ -145,7 +158,7 @@ static bppsa_status setup_speculation(const bppsa_cli *cli, bppsa_gradient_metho
     method->backward = BPPSA_BACKWARD_SPECULATIVE;
   }
   setup_speculative_numbers(cli, numbers);
-  return BPPSA_OK;
+  return setup_input_gradients(cli, method, numbers);
 }
 
 /* Reads --up-levels and --chunks of a command that runs all algorithms. */

@@ -81,6 +81,9 @@ typedef struct {
   bppsa_cell_fn backward[2];
   bppsa_cell_fn coefficients[2]; /* h, saved -> columns, diagonal */
   bppsa_cell_fn deltas[2];       /* g_1 .. g_T, h, saved -> deltas */
+  /* Rows [rows][saved·H] of what forward keeps in f32, as f64 numbers of the same values: makes of them what the functions for f64
+   * would keep. NULL: they are that already. */
+  void (*widen)(int64_t rows, int64_t hidden, double *saved);
   /* Returns the table of the cell's kernels on a GPU. The table's members are private to the library, so a cell outside it has
    * NULL. The cell has no kernels if this is NULL or returns NULL. */
   const struct bppsa_cell_cuda *(*cuda)(void);

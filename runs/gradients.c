@@ -280,7 +280,8 @@ bppsa_status bppsa_gradients_compute(bppsa_gradients *g) {
   BPPSA_TRY(forward_backward(g));
   BPPSA_TRY(fetch_inputs(g));
   BPPSA_TRY(bppsa_gradients_list(g));
-  return bppsa_gradients_check(g);
+  BPPSA_TRY(bppsa_gradients_check(g));
+  return g->certifies ? bppsa_certify(g->model, &g->certificate) : BPPSA_OK;
 }
 
 /* ---- results ---- */
@@ -298,6 +299,11 @@ static bppsa_network_config shown_config(const bppsa_gradients *g) {
   bppsa_network_config config = g->config;
   config.batch = g->on.comm != NULL ? g->on.parallel.batch : config.batch;
   return config;
+}
+
+/* Are the gradients of x and h0 right to the pass's tolerance alone, and not as BP's are at every step? */
+static bool absolute_inputs(const bppsa_gradients *g, const bppsa_backward_stats *pass) {
+  return pass->speculated && !g->config.steps.speculation.exact_inputs;
 }
 
 json_t *bppsa_gradients_json(const bppsa_gradients *g) {
@@ -318,12 +324,29 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   const bppsa_backward_stats backward = bppsa_backward_stats_from(g->account[BPPSA_PASS_BACKWARD]);
   if (backward.passes > 0) {
     ok = ok && bppsa_json_put(object, "speculation", bppsa_backward_stats_json(&backward));
+    ok = ok && bppsa_json_put_text(object, "input_gradients", absolute_inputs(g, &backward) ? "absolute" : "exact");
+  }
+  if (g->certifies) {
+    ok = ok && bppsa_json_put(object, "certificate", bppsa_certificate_json(&g->certificate));
   }
   ok = ok && bppsa_network_json(&g->network, &c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
   ok = ok && bppsa_objective_json(object, &g->objective, c.loss_all);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c.dtype));
   return bppsa_json_finish(object, ok);
+}
+
+/* Says how exact the gradients of x and h0 are. */
+static void add_inputs(const bppsa_gradients *g, const bppsa_backward_stats *pass, bppsa_text *text) {
+  if (absolute_inputs(g, pass)) {
+    bppsa_text_add(text,
+                   "input gradients: right to %.2g s absolutely, s being the mean size of the states' gradients; those of steps "
+                   "that the loss hardly reaches may be 0\n\n",
+                   bppsa_backward_plan_of(g->model)->accept);
+  } else {
+    bppsa_text_add(text, "input gradients: exact, as BP's%s\n\n",
+                   pass->speculated ? ": the loss reaches every step" : ", which has computed them");
+  }
 }
 
 void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text *text) {
@@ -341,6 +364,11 @@ void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text
   if (backward.passes > 0) {
     char done[BPPSA_BACKWARD_TEXT];
     bppsa_text_add(text, "backward pass in parallel: %s\n\n", bppsa_backward_stats_text(&backward, done, sizeof done));
+    add_inputs(g, &backward, text);
+  }
+  if (g->certifies) {
+    char done[BPPSA_CERTIFICATE_TEXT];
+    bppsa_text_add(text, "%s\n\n", bppsa_certificate_text(&g->certificate, done, sizeof done));
   }
   bppsa_text_add(text, "%-22s %-20s %s\n", "gradient of", "shape", "norm");
   const int64_t gradients = g->count - (g->objective.kind != BPPSA_LOSS_NONE); /* the loss comes last */

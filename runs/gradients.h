@@ -5,6 +5,7 @@
 #include "core/base/text.h"
 #include "core/compute/device_buffer.h"
 #include "networks/planner.h"
+#include "recurrent/certify.h"
 #include "runs/rank_network.h"
 #include "train/objective.h"
 
@@ -27,7 +28,9 @@ typedef struct {
   bppsa_buffer dx, dh0;   /* gradients of x and h0, on the host */
   bppsa_buffer halves[2]; /* an LSTM's gradients of h0 and c0 one by one, [L,B,H]; otherwise empty */
   double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of its passes */
-  double loss;                                             /* NaN without a loss */
+  bool certifies;                /* the caller wants a certificate of the weight gradients, of a recurrent network */
+  bppsa_certificate certificate; /* if it does */
+  double loss;                   /* NaN without a loss */
   float loss_f32;
   int64_t count;             /* how many tensors the result has */
   bppsa_named_view *tensors; /* every parameter's gradient, input, h0 (an LSTM's c0 too), the loss if any; borrowed */
@@ -46,7 +49,8 @@ typedef struct {
  * step. ERR_ARGUMENT: a label or target out of range, a missing file, c0 of a network that has none; ERR_SHAPE, ERR_FORMAT,
  * ERR_MEMORY. */
 bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_gradients *gradients);
-/* A forward and a backward pass of the model. ERR_NUMERIC names the first value that is not finite; ERR_MEMORY, ERR_CUDA. */
+/* A forward and a backward pass of the model, and a certificate if it is wanted. ERR_NUMERIC names the first value that is not
+ * finite; ERR_MEMORY, ERR_CUDA; errors of bppsa_certify. */
 bppsa_status bppsa_gradients_compute(bppsa_gradients *gradients);
 /* Does the same on ranks: each computes its part of the batch with its part of the network. Every rank gets the loss and the
  * parameters' gradients of the whole batch; only rank 0 gets those of x and h0, and only it may save. Collective. ERR_COMM too. */

@@ -287,10 +287,99 @@ static void test_speculative(void **state) {
                "grad lenet5 --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors --backward speculative");
 }
 
+static json_t *certificate_of(const json_t *document, double *error) {
+  json_t *found = json_object_get(document, "certificate");
+  assert_non_null(found);
+  *error = get_real(found, "error");
+  return found;
+}
+
+/* --certify: as small as rounding in f32, nothing in f64 where the method is BP. */
+static void test_certify(void **state) {
+  (void)state;
+  static const char *const methods[] = {"--backward bp", "--chunks 3", "--backward-chunks 3"};
+  for (size_t m = 0; m < 3; ++m) {
+    double error;
+    json_t *document =
+        run_json("grad rnn --weights W2.safetensors " BATCH " %s --certify --out G.safetensors --json", methods[m]);
+    const json_t *certificate = certificate_of(document, &error);
+    assert_true(error > 0 && error < 2e-6);
+    assert_string_equal(get_text(certificate, "method"), "bp");
+    assert_true(json_is_true(json_object_get(certificate, "rounding")));
+    assert_int_equal(strncmp(get_text(certificate, "parameter"), "rnn.", 4) == 0 ||
+                         strncmp(get_text(certificate, "parameter"), "linear.", 7) == 0,
+                     1);
+    json_decref(document);
+    document = run_json("grad rnn --weights W64.safetensors " BATCH " %s --certify --out G.safetensors --json", methods[m]);
+    assert_true(json_is_false(json_object_get(certificate_of(document, &error), "rounding")));
+    assert_true(m == 0 ? error == 0 : error < 1e-13);
+    json_decref(document);
+  }
+  run_result result = run("grad rnn --weights W2.safetensors " BATCH " --certify --out G.safetensors");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "weight gradient error "));
+  assert_non_null(strstr(result.out, ", rounding included, against float64 BP over the same states\n"));
+  release(&result);
+  json_t *document = run_json("grad rnn --weights W2.safetensors " BATCH " --out G.safetensors --json");
+  assert_null(json_object_get(document, "certificate"));
+  json_decref(document);
+  assert_fails(2, "--certify: given beside ranks, which compute parts of the batch, expected no ranks",
+               "grad rnn --weights W2.safetensors " BATCH " --certify --ranks 2 --out none.safetensors");
+  result = run("grad rnn --weights W2.safetensors " BATCH " --backward bp --memory-limit 1 --out none.safetensors");
+  long long bytes; /* room for the network alone */
+  assert_int_equal(sscanf(strstr(result.err, "needs at least"), "needs at least %lld", &bytes), 1);
+  release(&result);
+  assert_fails(2, "certificate: rnn: BP needs at least ",
+               "grad rnn --weights W2.safetensors " BATCH " --backward bp --certify --memory-limit %lld --out none.safetensors",
+               bytes);
+  assert_fails(2, "--certify: unknown option", "grad lenet5 --certify");
+  assert_false(file_exists("none.safetensors"));
+}
+
+/* --input-gradients: of a loss on the last step a speculative pass has absolute ones, and BP computes exact ones. */
+static void test_input_gradients(void **state) {
+  (void)state;
+  static const struct {
+    const char *options, *label, *words;
+    bool speculated;
+  } cases[] = {
+      {BATCH " --backward-chunks 3", "absolute", "input gradients: right to 2.4e-07 s absolutely, s being the mean", true},
+      {BATCH " --backward-chunks 3 --input-gradients absolute --backward-tolerance 0.5", "absolute", "right to 0.5 s absol",
+       true},
+      {BATCH " --backward speculative --backward-chunks 3 --input-gradients exact", "exact",
+       "input gradients: exact, as BP's, which has computed them\n", false},
+      {BATCH_ALL " --backward-chunks 3 --input-gradients exact", "exact",
+       "input gradients: exact, as BP's: the loss reaches every step\n", true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    json_t *document = run_json("grad rnn --weights W2.safetensors %s --out G.safetensors --json", cases[i].options);
+    const json_t *pass = json_object_get(document, "speculation");
+    assert_string_equal(get_text(document, "input_gradients"), cases[i].label);
+    assert_int_equal(json_is_true(json_object_get(pass, "speculated")), cases[i].speculated);
+    json_decref(document);
+    run_result result = run("grad rnn --weights W2.safetensors %s --out G.safetensors", cases[i].options);
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, cases[i].words));
+    release(&result);
+  }
+  assert_runs("grad rnn --weights W2.safetensors " BATCH " --backward bp --out BP.safetensors");
+  assert_runs("grad rnn --weights W2.safetensors " BATCH " --backward-chunks 3 --input-gradients exact --out G.safetensors");
+  assert_equal_files("BP.safetensors", "G.safetensors");
+  json_t *document = run_json("grad rnn --weights W2.safetensors " BATCH " --input-gradients exact --out G.safetensors --json");
+  assert_string_equal(get_text(document, "backward"), "bp"); /* it asks for no method */
+  assert_null(json_object_get(document, "input_gradients"));
+  json_decref(document);
+  assert_fails(2, "--input-gradients: given beside BP, whose gradients are exact, expected --backward speculative or auto",
+               "grad rnn --weights W2.safetensors " BATCH " --backward bp --input-gradients exact --out none.safetensors");
+  assert_fails(2, "--input-gradients: given beside a scan, whose gradients are exact",
+               "grad rnn --weights W2.safetensors " BATCH " --chunks 3 --input-gradients absolute --out none.safetensors");
+  assert_fails(2, "--input-gradients: 'right', expected absolute or exact", "grad rnn --input-gradients right");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_file),    cmocka_unit_test(test_algorithms),   cmocka_unit_test(test_finite_differences),
-      cmocka_unit_test(test_json),    cmocka_unit_test(test_nonlinearity), cmocka_unit_test(test_overflow),
-      cmocka_unit_test(test_threads), cmocka_unit_test(test_speculative)};
+      cmocka_unit_test(test_file),           cmocka_unit_test(test_algorithms),   cmocka_unit_test(test_finite_differences),
+      cmocka_unit_test(test_json),           cmocka_unit_test(test_nonlinearity), cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_threads),        cmocka_unit_test(test_speculative),  cmocka_unit_test(test_certify),
+      cmocka_unit_test(test_input_gradients)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

@@ -6,6 +6,7 @@
 #include "core/base/alloc.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
+#include "recurrent/certify.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "scan/method.h"
@@ -365,6 +366,25 @@ static void input_gradients(call_sequence *s, void *object) {
   }
 }
 
+/* The gradients of the latest backward pass are compared with others; all that they come from is still there. */
+static void certify(call_sequence *s, void *object) {
+  subject *o = object;
+  const int64_t blocks = bppsa_alloc_live();
+  bppsa_certificate found = {.error = -1};
+  if (o->seed == NULL) {
+    assert_refused(bppsa_certify(o->model, &found), BPPSA_ERR_ARGUMENT);
+    return;
+  }
+  fail_an_allocation(s, 30);
+  const bppsa_status status = bppsa_certify(o->model, &found);
+  const bool failed = allocations_work();
+  note(s, "%s", failed ? " failed" : "");
+  assert_int_equal(status, failed ? BPPSA_ERR_MEMORY : BPPSA_OK);
+  assert_true(failed ? found.error == -1 : found.error >= 0 && found.parameter != NULL);
+  assert_int_equal(bppsa_alloc_live(), blocks);
+  assert_values(o);
+}
+
 static const call_kind plain_calls[] = {{"forward", 20, forward},
                                         {"backward", 20, backward},
                                         {"backward_layers", 4, backward_layers},
@@ -376,6 +396,7 @@ static const call_kind plain_calls[] = {{"forward", 20, forward},
                                         {"find_nonfinite", 4, look_for_nonfinite},
                                         {"states", 3, states},
                                         {"out_of_memory", 3, out_of_memory},
+                                        {"certify", 3, certify},
                                         {"refused_forward", 6, refused_forward},
                                         {"refused_backward", 4, refused_backward},
                                         {"input_gradients", 3, input_gradients},
@@ -465,6 +486,7 @@ static const call_kind tape_calls[] = {{"tape_forward", 20, tape_forward},
                                        {"set_wrong_weights", 2, set_wrong_weights},
                                        {"refused_tape", 4, refused_tape},
                                        {"out_of_memory", 2, out_of_memory},
+                                       {"certify", 2, certify},
                                        {NULL, 0, NULL}};
 
 /* ---- a sequence ---- */

@@ -1,5 +1,6 @@
 /* Networks with two directions on a device against the processor's sequential BP in float64, for every way a device computes them.
  * BPPSA_TEST_DEVICE names the device. */
+#include "recurrent/certify.h"
 #include "tests/recurrent/device_problem.h"
 
 static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},
@@ -96,12 +97,56 @@ static void test_speculative(void **state) {
   }
 }
 
+/* The certificate of a pass (recurrent/certify.h) is as small as rounding makes it. On a GPU samples that have lengths get none. */
+static void check_certificate(int cell, bppsa_recurrent_config c, const int64_t *lengths) {
+  static const int64_t samples[] = {4, 2};
+  problem p = {
+      .config = c, .cell = cells[cell], .batch = 2, .init = BPPSA_INIT_ORTHOGONAL, .samples = samples, .lengths = lengths};
+  bppsa_model *model = NULL;
+  bppsa_view logits, held[3];
+  bppsa_certificate found;
+  make_numbers(&p, 3);
+  assert_int_equal(create(&p, &p.config, device, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(model, p.init, 6), BPPSA_OK);
+  pass(&p, model, device, &logits, held);
+  if (lengths != NULL && bppsa_device_get_kind(device) != BPPSA_CPU) {
+    assert_int_equal(bppsa_certify(model, &found), BPPSA_ERR_UNSUPPORTED);
+    assert_non_null(strstr(bppsa_last_error(), "samples that have lengths on a GPU"));
+  } else {
+    assert_int_equal(bppsa_certify(model, &found), BPPSA_OK);
+    assert_true(found.error < (c.dtype == BPPSA_F32 ? 1e-5 : 1e-13));
+    assert_true(c.dtype == BPPSA_F64 || found.error > 1e-9);
+  }
+  drop(device, held);
+  bppsa_model_destroy(model);
+  free_problem(&p);
+}
+
+static void test_certificates(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {12, 20};
+  for (int i = 0; i < 9; ++i) {
+    bppsa_recurrent_config c = bppsa_recurrent_config_default();
+    c.seq_len = 20;
+    c.batch = 2;
+    c.hidden = i < 6 ? 6 : 33;
+    c.input = 2;
+    c.layers = 1 + i / 3 % 2;
+    c.bidirectional = i / 3 == 2;
+    c.dropout = c.layers > 1 ? .25 : 0;
+    c.loss_all = i % 2 == 0;
+    c.dtype = i == 4 ? BPPSA_F64 : BPPSA_F32;
+    c.lengths = i == 8;
+    check_certificate(i % 3, c, c.lengths ? lengths : NULL);
+  }
+}
+
 int main(void) {
   set_most("SIMT_MOST_SHARED", LARGE_SHARED);
   device = test_device(2);
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_f64), cmocka_unit_test(test_no_head),
-                                     cmocka_unit_test(test_speculative)};
+                                     cmocka_unit_test(test_speculative), cmocka_unit_test(test_certificates)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);
