@@ -80,6 +80,7 @@ int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq
 }
 
 #define SPECULATIVE "speculative" /* bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE) */
+#define AT_FIRST " at first"      /* of a warm-up that adapts */
 
 const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size) {
   char tolerance[BPPSA_NUMBER_TEXT];
@@ -92,7 +93,7 @@ const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text
     (void)bppsa_print(tolerance, sizeof tolerance, "%.*g", digits, plan->accept);
   } while (bppsa_read_real(tolerance, NULL) != plan->accept && ++digits <= 17);
   (void)bppsa_print(text, size, SPECULATIVE ", %" PRId64 " chunks, warm-up %" PRId64 "%s, %" PRId64 " rounds, tolerance %s",
-                    plan->chunks, plan->warm_up, plan->adapts ? " at first" : "", plan->rounds, tolerance);
+                    plan->chunks, plan->warm_up, plan->adapts ? AT_FIRST : "", plan->rounds, tolerance);
   return text;
 }
 
@@ -100,21 +101,23 @@ bppsa_status bppsa_backward_plan_read(const char *text, bppsa_backward_method *m
   BPPSA_REQUIRE(text != NULL && method != NULL);
   bppsa_backward_method read = *method;
   int64_t chunks = 0, warm_up = -1;
-  int length = -1;
+  int length = 0, more = -1;
   char *end = NULL;
   if (strncmp(text, SPECULATIVE, strlen(SPECULATIVE)) != 0) {
     return BPPSA_OK;
   }
-  (void)sscanf(text, SPECULATIVE ", %" SCNd64 " chunks, warm-up %" SCNd64 ", %*d rounds, tolerance %n", &chunks, &warm_up,
-               &length);
-  const double tolerance = length > 0 ? bppsa_read_real(text + length, &end) : -1;
+  (void)sscanf(text, SPECULATIVE ", %" SCNd64 " chunks, warm-up %" SCNd64 "%n", &chunks, &warm_up, &length);
+  const bool adapts = strncmp(text + length, AT_FIRST, strlen(AT_FIRST)) == 0;
+  const char *rest = text + length + (adapts ? strlen(AT_FIRST) : 0);
+  (void)sscanf(rest, ", %*d rounds, tolerance %n", &more);
+  const double tolerance = more > 0 ? bppsa_read_real(rest + more, &end) : -1;
   if (chunks < 1 || warm_up < 0 || !(tolerance >= 0) || isinf(tolerance) || *end != '\0') {
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "backward pass '%s', expected as in '" SPECULATIVE ", 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07'",
                       text);
   }
   read.chunks = method->chunks == 0 ? chunks : method->chunks;
-  read.warm_up = method->warm_up < 0 ? warm_up : method->warm_up;
+  read.warm_up = method->warm_up < 0 && !adapts ? warm_up : method->warm_up;
   read.tolerance = method->tolerance < 0 ? tolerance : method->tolerance;
   *method = read;
   return BPPSA_OK;
@@ -124,6 +127,7 @@ json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "chunks", plan->chunks);
   ok = ok && bppsa_json_put_integer(object, "warm_up", plan->warm_up);
+  ok = ok && bppsa_json_put_bool(object, "adapts", plan->adapts);
   ok = ok && bppsa_json_put_integer(object, "rounds", plan->rounds);
   ok = ok && bppsa_json_put_real(object, "accept", plan->accept);
   return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "stop", plan->stop));

@@ -98,8 +98,8 @@ bppsa_status bppsa_backward_plan_read(const char *text, bppsa_backward_method *m
  * dL/dh_t changed by 1.2e-09 of its size"; where a pass was given up, ", given up to BP" stands behind the gap. Returns text. */
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size);
 
-/* Objects: {"chunks", "warm_up", "rounds", "accept", "stop"} of a speculative plan, and {"speculated", "given_up", "passes",
- * "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of memory. */
+/* Objects: {"chunks", "warm_up", "adapts", "rounds", "accept", "stop"} of a speculative plan, and {"speculated", "given_up",
+ * "passes", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of memory. */
 struct json_t; /* jansson's */
 struct json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan);
 struct json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats);

@@ -63,8 +63,8 @@ static void test_says(void **state) {
   const char *train = "train gru --seq-len 300 --samples 8 --batch 2 --hidden 8 --iterations 3 --loss all --backward-chunks 4";
   run_result result = run("%s", train);
   assert_int_equal(result.code, 0);
-  assert_prints(&result,
-                "backward   speculative, 4 chunks, warm-up 40, 2 rounds, tolerance 2.4e-07\ngradients  speculative BP\n");
+  assert_prints(
+      &result, "backward   speculative, 4 chunks, warm-up 40 at first, 2 rounds, tolerance 2.4e-07\ngradients  speculative BP\n");
   assert_prints(&result, "backward passes in parallel: 1");
   assert_prints(&result, "; equals BP for dL/dh_t changed by ");
   release(&result);
@@ -163,11 +163,13 @@ static void test_refused(void **state) {
     const char *first, *second, *says;
   } cases[] = {
       {"--backward-chunks 12", "--backward bp",
-       "backward passes speculative, 12 chunks, warm-up 24, 6 rounds, tolerance 2.4e-07, in this run bp, expected the same "
+       "backward passes speculative, 12 chunks, warm-up 24 at first, 6 rounds, tolerance 2.4e-07, in this run bp, expected the "
+       "same "
        "(--backward auto goes on as the checkpoint does)"},
       {"--backward-chunks 12", "--chunks 3", "tolerance 2.4e-07, in this run chunked 3, expected the same"},
       {"--backward-chunks 12", "--backward-chunks 12 --backward-warm-up 2",
-       "backward speculative, 12 chunks, warm-up 24, 6 rounds, tolerance 2.4e-07 contradicts this run, which has speculative, 12 "
+       "backward speculative, 12 chunks, warm-up 24 at first, 6 rounds, tolerance 2.4e-07 contradicts this run, which has "
+       "speculative, 12 "
        "chunks, warm-up 2, 6 rounds, tolerance 2.4e-07, expected the same"},
       {"--backward bp", "--backward-chunks 12", "gradients bp contradicts this run, which has speculative, expected the same"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {

@@ -1,6 +1,7 @@
-/* Readers of words: methods (scan/method.c), devices, dtypes, transports, optimisers, rates, operators, schemes, data sets, forward
- * passes (recurrent/parallel_forward.c), splits (distributed/job.c), numbers of processors (oracle/system.c). The part is the word.
- * What is read is written and read again where it has a text form. */
+/* Readers of words: methods (scan/method.c), devices, dtypes, transports, optimisers, rates, operators, schemes, data sets,
+ * forward passes (recurrent/parallel_forward.c), plans of backward passes (recurrent/parallel_backward.c), splits
+ * (distributed/job.c), numbers of processors (oracle/system.c). The part is the word. What is read is written and read again
+ * where it has a text form. */
 #include <string.h>
 
 #include "comm/comm.h"
@@ -10,13 +11,23 @@
 #include "jacobian/op.h"
 #include "networks/network_kinds.h"
 #include "oracle/system.h"
-#include "recurrent/parallel_forward.h"
+#include "recurrent/parallel_backward.h"
 #include "scan/method.h"
 #include "schedule/schedule.h"
 #include "tests/fuzz/fuzz.h"
 #include "train/data/dataset.h"
 #include "train/optimizer.h"
 #include "train/rate.h"
+
+static void plans(const char *text) {
+  char again[BPPSA_BACKWARD_TEXT];
+  bppsa_backward_method found = bppsa_backward_method_default(), same = found;
+  if (bppsa_backward_plan_read(text, &found) == BPPSA_OK && found.chunks > 0) {
+    const bppsa_backward_plan plan = {true, found.chunks, found.warm_up, found.chunks / 2, found.tolerance, found.tolerance};
+    FUZZ_CHECK(bppsa_backward_plan_read(bppsa_backward_plan_text(&plan, again, sizeof again), &same) == BPPSA_OK);
+    FUZZ_CHECK(same.chunks == found.chunks && same.warm_up == found.warm_up && same.tolerance == found.tolerance);
+  }
+}
 
 static bppsa_status methods(const char *text) {
   char again[BPPSA_METHOD_TEXT];
@@ -28,6 +39,7 @@ static bppsa_status methods(const char *text) {
                scan_again.chunks == scan.chunks);
     FUZZ_CHECK(strlen(bppsa_scan_method_words(&scan, again, sizeof again)) > 0);
   }
+  plans(text);
   const bppsa_status status = bppsa_gradient_method_parse(text, &method);
   if (status == BPPSA_OK) {
     FUZZ_CHECK(bppsa_gradient_method_parse(bppsa_gradient_method_text(&method, again, sizeof again), &method_again) == BPPSA_OK);
@@ -131,7 +143,8 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
                                       "batch:1,time:1",
                                       "4..1024",
                                       "64",
-                                      "speculative"};
+                                      "speculative",
+                                      "speculative, 13 chunks, warm-up 40, 6 rounds, tolerance 2.4e-07"};
   const int count = (int)(sizeof texts / sizeof texts[0]);
   return index < 3 * count && fuzz_seed_text(index % count, (uint8_t)(index / count), texts, count, seed);
 }

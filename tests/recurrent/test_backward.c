@@ -527,11 +527,64 @@ static void test_texts(void **state) {
   assert_true(sum.passes == 4 && sum.path == 2240 && sum.possible == 4000 && sum.work == 1.25 && sum.given_up && sum.speculated);
 }
 
+/* Numbers that a caller gives stay; a text of BP says nothing, and a broken one changes nothing. */
+static void test_read(void **state) {
+  (void)state;
+  char text[BPPSA_BACKWARD_TEXT];
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 0.1 + 0.2, 6e-8, false};
+  bppsa_backward_method read = bppsa_backward_method_default();
+  assert_int_equal(bppsa_backward_plan_read("bp", &read), BPPSA_OK);
+  assert_int_equal(bppsa_backward_plan_read("", &read), BPPSA_OK);
+  assert_int_equal(bppsa_backward_plan_read("speculative, 13 chunks, warm-up 40, 6 rounds", &read), BPPSA_ERR_FORMAT);
+  assert_int_equal(bppsa_backward_plan_read("speculative, 13 chunks, warm-up 40, 6 rounds, tolerance nan", &read),
+                   BPPSA_ERR_FORMAT);
+  assert_true(read.chunks == 0 && read.warm_up == -1 && read.tolerance < 0);
+  read.warm_up = 7;
+  assert_int_equal(bppsa_backward_plan_read(bppsa_backward_plan_text(&plan, text, sizeof text), &read), BPPSA_OK);
+  assert_true(read.chunks == 13 && read.warm_up == 7 && read.tolerance == 0.1 + 0.2);
+  for (int adapts = 0; adapts < 2; ++adapts) { /* a warm-up that adapts stays open */
+    const bppsa_backward_plan other = {true, 13, 40, 6, 2.4e-7, 6e-8, adapts};
+    read = bppsa_backward_method_default();
+    assert_int_equal(bppsa_backward_plan_read(bppsa_backward_plan_text(&other, text, sizeof text), &read), BPPSA_OK);
+    assert_true(read.chunks == 13 && read.warm_up == (adapts ? -1 : 40) && read.tolerance == 2.4e-7);
+  }
+}
+
+/* The numbers of an account and their text, in which what is not finite is null. */
+static void test_account(void **state) {
+  (void)state;
+  const double numbers[BPPSA_ACCOUNT_NUMBERS] = {2, 1, 40, 1, 3, 240, 3000, 1.5, 2, 4, 1, 0.25, INFINITY},
+               none[BPPSA_ACCOUNT_NUMBERS] = {2, 1, 40};
+  char text[BPPSA_ACCOUNT_TEXT];
+  assert_null(bppsa_backward_numbers_text(none, text, sizeof text));
+  assert_string_equal(bppsa_backward_numbers_text(numbers, text, sizeof text),
+                      "{\"speculated\":true,\"given_up\":true,\"passes\":3,\"path\":240,\"possible\":3000,\"work\":1.5,"
+                      "\"rounds\":2,\"mended\":4,\"gap\":0.25,\"perturbation\":null}");
+  bppsa_recurrent_config c = config_of(200, 2, 5);
+  run r = open_run(&bppsa_rnn_cell, &c, 2, 1);
+  const bppsa_model_account *account = bppsa_model_get_account(r.model, BPPSA_PASS_BACKWARD);
+  double sums[BPPSA_ACCOUNT_NUMBERS] = {0}, latest[BPPSA_ACCOUNT_NUMBERS];
+  assert_non_null(account);
+  assert_null(bppsa_model_get_account(r.model, BPPSA_PASS_FORWARD));
+  assert_int_equal(account->restore(r.model, numbers), BPPSA_OK);
+  for (int pass = 0; pass < 2; ++pass) { /* the second is no pause */
+    assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, NULL, &r.logits), BPPSA_OK);
+    assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+    assert_int_equal(bppsa_model_add_pass(r.model, BPPSA_PASS_BACKWARD, sums), BPPSA_OK);
+    assert_int_equal(account->latest(r.model, latest), BPPSA_OK);
+    assert_true(latest[1] == 0 && latest[3] == pass);
+  }
+  const bppsa_backward_stats all = bppsa_backward_stats_from(sums);
+  assert_true(all.passes == 2 && all.speculated && all.possible == 400 && sums[0] == 0 && sums[2] == 0);
+  close_run(&r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_random),   cmocka_unit_test(test_paths),        cmocka_unit_test(test_comes_back),
       cmocka_unit_test(test_exact),    cmocka_unit_test(test_bits),         cmocka_unit_test(test_nonfinite),
       cmocka_unit_test(test_pause),    cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_warm_ups),
-      cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),       cmocka_unit_test(test_texts)};
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),       cmocka_unit_test(test_texts),
+      cmocka_unit_test(test_read),     cmocka_unit_test(test_account)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
