@@ -114,7 +114,6 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     return bppsa_model_fail_nonfinite(g->model, "loss");
   }
   BPPSA_TRY(g->model->ops->backward(g->model, &seed));
-  BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_BACKWARD, g->account[BPPSA_PASS_BACKWARD]));
   BPPSA_TRY(g->model->ops->input_gradients(g->model, &dx, &dh0));
   BPPSA_TRY(collect(s, &s->dx, first, count, &dx, s->x_part));
   BPPSA_TRY(state ? collect(s, &s->dh0, first, count, &dh0, s->h0_part) : BPPSA_OK);
@@ -240,6 +239,7 @@ static void leave_out_ignored(const share *s, const bppsa_data_parallel_sums *su
 static bppsa_status compute(bppsa_comm *comm, bppsa_data_parallel *dp, share *s) {
   bppsa_data_parallel_sums sums;
   BPPSA_TRY(bppsa_data_parallel_compute(dp, s->x.samples, compute_block, s, &sums));
+  BPPSA_TRY(bppsa_model_add_pass(s->g->model, BPPSA_PASS_BACKWARD, s->g->account[BPPSA_PASS_BACKWARD])); /* that of all ranks */
   BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
   s->g->loss = s->g->objective.kind == BPPSA_LOSS_NONE ? (double)NAN : sums.loss;
   BPPSA_TRY(gather_inputs(comm, s));

@@ -31,6 +31,12 @@
  * hosts go through the phases, and the kernels of the sequential pass compute the lanes. A lane that comes to the end of a rank's
  * steps is sent on, so inputs are not; no rank waits for another one's states unless a lane goes through all of its steps, or in
  * the tail.
+ *
+ * A speculative backward pass (recurrent/parallel_backward.h), on CPUs, is that of the whole sequence as well. Gradients of x and
+ * h0, statistics and states have the bits of a network on one device under the same conditions, also where the pass is BP in the
+ * end.
+ * Weight gradients have the same bits for every p, because they are summed in blocks of steps that do not depend on p; a network on
+ * one device sums them in another order.
  */
 #ifndef BPPSA_DISTRIBUTED_TIME_SPLIT_TIME_H
 #define BPPSA_DISTRIBUTED_TIME_SPLIT_TIME_H

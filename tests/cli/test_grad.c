@@ -280,8 +280,6 @@ static void test_speculative(void **state) {
                  "%s --backward bp --backward-chunks 3", line);
     assert_fails(2, "--backward-warm-up: an option of speculative BP beside --backward scan",
                  "%s --chunks 2 --backward-warm-up 3", line);
-    assert_fails(2, "--backward: speculative beside --ranks, expected auto, bp or scan, or no ranks",
-                 "%s --backward speculative --ranks 2", line);
   }
   assert_fails(2, "--backward: 'speculative', expected auto, bp or scan",
                "grad lenet5 --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors --backward speculative");

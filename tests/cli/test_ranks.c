@@ -131,6 +131,34 @@ static void test_grad(void **state) {
   }
 }
 
+/* Passes in chunks of time: on ranks that share samples, and on those that share time, the same bits for every number of ranks, and
+ * the same report. */
+static void test_speculative_grad(void **state) {
+  (void)state;
+  static const char line[] = "grad rnn --weights W2.safetensors --input XB.npy --labels YTB.npy --loss all --threads 1 "
+                             "--backward-chunks 3 --backward-warm-up 1";
+  static const char *const alike[][4] = {
+      {"--ranks 1", "--ranks 2", "--ranks 3", "--ranks 1 --transport threads"},
+      {"--ranks 2 --split time", "--ranks 3 --split time", "--ranks 7 --split time", "--ranks 9 --split time"},
+      {"--ranks 2 --split time --micro-batches 3", "--ranks 3 --split time --micro-batches 3",
+       "--ranks 4 --split time --micro-batches 3", "--ranks 5 --split time --micro-batches 3"}};
+  write_wide_batch();
+  json_t *alone = run_json("%s --out alone.safetensors --json", line);
+  const json_t *expected = json_object_get(alone, "speculation");
+  assert_true(get_integer(expected, "mended") > 0);
+  for (size_t i = 0; i < sizeof alike / sizeof alike[0]; ++i) {
+    assert_runs("%s %s --out one.safetensors", line, alike[i][0]);
+    assert_true(file_difference("one.safetensors", "alone.safetensors") < 1e-6);
+    for (size_t k = 1; k < 4; ++k) {
+      json_t *found = run_json("%s %s --out many.safetensors --json", line, alike[i][k]);
+      assert_equal_files("one.safetensors", "many.safetensors");
+      assert_true(json_equal(json_object_get(found, "speculation"), expected));
+      json_decref(found);
+    }
+  }
+  json_decref(alone);
+}
+
 /* A checkpoint of many ranks is one file, and goes on at another number of ranks with the bits of a run that was never
  * interrupted. */
 static void test_resumes_at_another_number(void **state) {
@@ -429,6 +457,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_logs, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_eval_has_the_same_bits, enter_with_batch, leave_directory),
       cmocka_unit_test_setup_teardown(test_grad, enter_with_batch, leave_directory),
+      cmocka_unit_test_setup_teardown(test_speculative_grad, enter_with_batch, leave_directory),
       cmocka_unit_test_setup_teardown(test_resumes_at_another_number, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_refuses_other_sums, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_splits_time, enter_directory, leave_directory),
