@@ -72,8 +72,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
   }
-  if (c->method.backward == BPPSA_BACKWARD_SPECULATIVE &&
-      (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
+  if (c->method.backward == BPPSA_BACKWARD_SPECULATIVE && (c->part.seq_len != 0 || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "a speculative backward pass in a part of a sequence, expected a network with all steps");
   }
