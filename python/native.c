@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bppsa_version.h"
 #include "cli/cli.h"
@@ -192,7 +193,7 @@ static bppsa_status make_layer(const bppsa_cell *cell, int64_t threads, int32_t 
 
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
                                        const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
-                                       bppsa_python_layer **layer) {
+                                       int64_t chunks, int64_t warm_up, double tolerance, bppsa_python_layer **layer) {
   const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   if (kind == NULL || kind->cell == NULL) {
@@ -208,6 +209,7 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
   config.dtype = f64 ? BPPSA_F64 : BPPSA_F32;
   config.nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   config.input_gradients = input_gradients;
+  config.speculation = (bppsa_backward_method){.chunks = chunks, .warm_up = warm_up, .tolerance = tolerance};
   BPPSA_TRY(bppsa_gradient_method_parse(method, &config.method));
   BPPSA_TRY(bppsa_forward_parse(forward, &config.forward.kind));
   bppsa_python_layer *made = bppsa_calloc(1, sizeof *made);
@@ -327,4 +329,87 @@ void bppsa_python_layer_destroy(bppsa_python_layer *layer) {
     bppsa_device_destroy(layer->device);
     bppsa_free(layer);
   }
+}
+
+/* ---- passes in chunks of time ---- */
+
+int bppsa_python_layer_speculates(const bppsa_python_layer *layer, int backward) {
+  return backward ? bppsa_backward_plan_of(layer->model) != NULL : bppsa_forward_plan_of(layer->model)->speculative;
+}
+
+static bool is_zero(const void *row, int f64, int64_t width) {
+  bool zero = true;
+  for (int64_t i = 0; zero && i < width; ++i) {
+    zero = f64 ? ((const double *)row)[i] == 0 : ((const float *)row)[i] == 0;
+  }
+  return zero;
+}
+
+int bppsa_python_reaches(const void *seed, int f64, int64_t rows, int64_t width) {
+  const int64_t bytes = width * (int64_t)(f64 ? sizeof(double) : sizeof(float));
+  int64_t row = 0;
+  while (row < rows && !is_zero((const char *)seed + row * bytes, f64, width)) {
+    ++row;
+  }
+  return row == rows;
+}
+
+bppsa_status bppsa_python_layer_get_state(bppsa_python_layer *layer, int64_t state[BPPSA_PYTHON_STATE]) {
+  bppsa_backward_state found;
+  BPPSA_TRY(bppsa_backward_state_get(layer->model, &found));
+  state[0] = found.pause.failures;
+  state[1] = found.pause.left;
+  state[2] = found.warm_up;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_python_layer_set_state(bppsa_python_layer *layer, const int64_t state[BPPSA_PYTHON_STATE]) {
+  const bppsa_backward_state given = {.pause = {.failures = state[0], .left = state[1]}, .warm_up = state[2]};
+  return bppsa_backward_state_set(layer->model, &given);
+}
+
+struct bppsa_python_account {
+  bppsa_forward_stats forward;
+  bppsa_backward_stats backward;
+  char plans[2][BPPSA_BACKWARD_TEXT]; /* "" while there is no pass */
+};
+
+_Static_assert(BPPSA_FORWARD_TEXT <= BPPSA_BACKWARD_TEXT, "an account's texts hold both plans");
+
+int64_t bppsa_python_account_bytes(void) {
+  return (int64_t)sizeof(bppsa_python_account);
+}
+
+bppsa_status bppsa_python_account_add(bppsa_python_account *account, bppsa_python_layer *layer, int backward) {
+  bppsa_forward_stats forward_pass;
+  bppsa_backward_stats backward_pass;
+  if (!bppsa_python_layer_speculates(layer, backward)) {
+    return BPPSA_OK;
+  }
+  if (backward) {
+    BPPSA_TRY(bppsa_backward_stats_of(layer->model, &backward_pass));
+    bppsa_backward_stats_add(&account->backward, &backward_pass);
+    (void)bppsa_backward_plan_text(bppsa_backward_plan_of(layer->model), account->plans[1], sizeof account->plans[1]);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_forward_stats_of(layer->model, &forward_pass));
+  bppsa_forward_stats_add(&account->forward, &forward_pass);
+  (void)bppsa_forward_plan_text(bppsa_forward_plan_of(layer->model), account->plans[0], sizeof account->plans[0]);
+  return BPPSA_OK;
+}
+
+const char *bppsa_python_account_read(const bppsa_python_account *account, int backward, double numbers[BPPSA_PYTHON_NUMBERS]) {
+  const bppsa_forward_stats *f = &account->forward;
+  const bppsa_backward_stats *b = &account->backward;
+  const double of_forward[BPPSA_PYTHON_NUMBERS] = {
+      f->speculated,     (double)f->passes, (double)f->path, (double)f->possible, f->work,
+      (double)f->rounds, (double)f->mended, f->gap,          (double)f->reseeded, (double)f->tails};
+  const double of_backward[BPPSA_PYTHON_NUMBERS] = {b->speculated, (double)b->passes, (double)b->path,   (double)b->possible,
+                                                    b->work,       (double)b->rounds, (double)b->mended, b->gap,
+                                                    b->given_up,   b->perturbation};
+  if (account->plans[backward][0] == '\0') {
+    return NULL;
+  }
+  memcpy(numbers, backward ? of_backward : of_forward, sizeof of_forward);
+  return account->plans[backward];
 }

@@ -49,11 +49,12 @@ void bppsa_python_scan_destroy(bppsa_python_scan *scan);
 typedef struct bppsa_python_layer bppsa_python_layer;
 
 /* One layer of the cell "rnn", "gru", .. without a head. sizes: T, B, I, H. method: the text form of a gradient method
- * (scan/method.h). forward: how states are computed (recurrent/parallel_forward.h). threads, gpu, stream: as above. ERR_ARGUMENT:
- * no such cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
+ * (scan/method.h). forward: how states are computed (recurrent/parallel_forward.h). threads, gpu, stream: as above. chunks,
+ * warm_up, tolerance: of the method "speculative" (recurrent/parallel_backward.h); 0, -1 and -1 leave them open. ERR_ARGUMENT: no
+ * such cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
                                        const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
-                                       bppsa_python_layer **layer);
+                                       int64_t chunks, int64_t warm_up, double tolerance, bppsa_python_layer **layer);
 /* The numbers in a tape: what a forward pass leaves for its backward passes, in an array of the caller's. Between two passes the
  * layer keeps nothing that the next one reads. */
 int64_t bppsa_python_layer_tape(const bppsa_python_layer *layer);
@@ -71,5 +72,32 @@ bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *
                                          const void *last_cell, void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
                                          void *const of_first[2]);
 void bppsa_python_layer_destroy(bppsa_python_layer *layer);
+
+/* ---- passes in chunks of time: what they did, and what the next ones have to know ---- */
+
+/* Are the layer's forward passes (backward: 0) or its backward passes (1) planned in chunks of time? */
+int bppsa_python_layer_speculates(const bppsa_python_layer *layer, int backward);
+
+/* Does each of so many rows of `width` numbers in host memory have one that is not 0? Of a seed: does the loss reach every step of
+ * every sample? Otherwise gradients of x and of the initial state by "speculative" may be right absolutely only. */
+int bppsa_python_reaches(const void *seed, int f64, int64_t rows, int64_t width);
+
+/* The state that the bits of the next backward passes depend on: failing passes in a row, passes of BP still to come, and the next
+ * warm-up, or 0 for the plan's. A layer begins with zeros. On a GPU `get` waits for the pass. ERR_ARGUMENT: set: a negative number;
+ * ERR_CUDA. */
+enum { BPPSA_PYTHON_STATE = 3 };
+bppsa_status bppsa_python_layer_get_state(bppsa_python_layer *layer, int64_t state[BPPSA_PYTHON_STATE]);
+bppsa_status bppsa_python_layer_set_state(bppsa_python_layer *layer, const int64_t state[BPPSA_PYTHON_STATE]);
+
+/* Sums of what passes of any layers did: memory of the caller's, for doubles, so many bytes, which begin as zeros. */
+typedef struct bppsa_python_account bppsa_python_account;
+int64_t bppsa_python_account_bytes(void);
+/* Adds the layer's latest forward or backward pass, if it was planned in chunks. On a GPU it waits for the pass; ERR_CUDA. */
+bppsa_status bppsa_python_account_add(bppsa_python_account *account, bppsa_python_layer *layer, int backward);
+/* The sums of bppsa_forward_stats: speculated, passes, path, possible, work, rounds, mended, gap, reseeded, tails; or those of
+ * bppsa_backward_stats: the same up to gap, then given_up, perturbation. Returns the plan of the latest pass in words, which lives
+ * as long as the account; NULL if there was none: numbers are then untouched. */
+enum { BPPSA_PYTHON_NUMBERS = 10 };
+const char *bppsa_python_account_read(const bppsa_python_account *account, int backward, double numbers[BPPSA_PYTHON_NUMBERS]);
 
 #endif

@@ -85,7 +85,8 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
   }
-  if (c->method.backward == BPPSA_BACKWARD_SPECULATIVE && (c->ends.before != NULL || c->ends.after != NULL)) {
+  if (c->method.backward == BPPSA_BACKWARD_SPECULATIVE &&
+      (c->ends.after != NULL || (c->part.seq_len != 0 && c->ends.before != NULL))) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "a speculative backward pass with `ends`, expected none: parts of a sequence send gradients by themselves");
   }

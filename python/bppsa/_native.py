@@ -50,11 +50,18 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
     "scan_destroy": (None, [_Pointer]),
     "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
-                            _Pointers]),
+                            ctypes.c_int64, ctypes.c_int64, ctypes.c_double, _Pointers]),
     "layer_tape": (ctypes.c_int64, [_Pointer]),
     "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointer, _Pointers, _Pointer]),
     "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
     "layer_destroy": (None, [_Pointer]),
+    "reaches": (_Int, [_Pointer, _Int, ctypes.c_int64, ctypes.c_int64]),
+    "layer_speculates": (_Int, [_Pointer, _Int]),
+    "layer_get_state": (_Int, [_Pointer, _Sizes]),
+    "layer_set_state": (_Int, [_Pointer, _Sizes]),
+    "account_bytes": (ctypes.c_int64, []),
+    "account_add": (_Int, [_Pointer, _Pointer, _Int]),
+    "account_read": (_Text, [_Pointer, _Int, ctypes.POINTER(ctypes.c_double)]),
 }
 
 
@@ -71,6 +78,9 @@ _error, _load, _command, _free = _function("error"), _function("load"), _functio
 _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")
 _layer_create, _layer_tape, _layer_forward = _function("layer_create"), _function("layer_tape"), _function("layer_forward")
 _layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_destroy")
+_reaches = _function("reaches")
+_layer_speculates, _get_state, _set_state = (_function("layer_" + name) for name in ("speculates", "get_state", "set_state"))
+_account_bytes, _account_add, _account_read = (_function("account_" + name) for name in ("bytes", "add", "read"))
 
 # The codes of core/base/status.h whose cause is the request: argument, shape, unsupported, format.
 _REQUEST = frozenset([1, 2, 4, 7])
@@ -204,19 +214,27 @@ class Scan:
             destroy(self._handle)
 
 
+State = Tuple[int, int, int]  # failing backward passes in a row, passes of BP still to come, the next warm-up or 0
+OPEN: tuple[int, int, float] = (0, -1, -1.0)  # chunks, warm-up and tolerance, all left to the plan
+
+
 class Layer:
-    """One recurrent layer for one shape (T, B, I, H), which keeps nothing between two passes: all that a backward pass reads of its
-    forward pass is in a tape of the caller's. gpu, stream: as of Scan. Passes take addresses of arrays, which are read or written
-    during the call alone (on a GPU until its stream has done the work); None stands for zeros, or for what is not wanted. Two
-    threads wait for each other."""
+    """One recurrent layer for one shape (T, B, I, H), which keeps nothing between two passes but its state: all that a backward
+    pass reads of its forward pass is in a tape of the caller's. gpu, stream: as of Scan. speculation: chunks, warm-up and tolerance
+    of the method "speculative". Passes take addresses of arrays, which are read or written during the call alone (on a GPU until
+    its stream has done the work); None stands for zeros, or for what is not wanted. Two threads wait for each other."""
 
     def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
-                 input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None) -> None:
+                 input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None,
+                 speculation: tuple[int, int, float] = OPEN) -> None:
         self._handle = ctypes.c_void_p()
         _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, threads, gpu,
-                             stream, ctypes.byref(self._handle)))
+                             stream, *speculation, ctypes.byref(self._handle)))
         self._lock = threading.Lock()
         self.tape: int = _layer_tape(self._handle)  # numbers in a tape
+        self.here = gpu < 0  # on the processor, where what a pass did can be asked without waiting for it
+        # Are forward passes, and backward passes, planned in chunks of time?
+        self.speculates = [bool(_layer_speculates(self._handle, backward)) for backward in (False, True)]
 
     def forward(self, x: int, first: _Pair | None, weights: _Weights, tape: int, last: _Pair, output: int) -> None:
         """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the tape, the last state, and h_1 .. h_T [T,B,H]. A state
@@ -233,6 +251,46 @@ class Layer:
             _check(_layer_backward(self._handle, x, _Four(*weights), tape, seed, last_cell, _Four(*gradients), dx,
                                    _Two(*of_first)))
 
+    def get_state(self) -> State:
+        """What the bits of the next backward pass depend on."""
+        state = sizes(0, 0, 0)
+        _check(_get_state(self._handle, state))
+        return tuple(state)
+
+    def set_state(self, state: State) -> None:
+        _check(_set_state(self._handle, sizes(*state)))
+
     def __del__(self, destroy: Callable[..., None] = _layer_destroy) -> None:
         if getattr(self, "_handle", None):
             destroy(self._handle)
+
+
+def reaches(seed: int, f64: bool, rows: int, width: int) -> bool:
+    """Whether each row of an array on the processor has a number that is not 0."""
+    return bool(_reaches(seed, f64, rows, width))
+
+
+_COUNTS = ("speculated", "passes", "path", "possible", "work", "rounds", "mended", "gap")
+_NUMBERS = ((*_COUNTS, "reseeded", "tails"), (*_COUNTS, "given_up", "perturbation"))
+_REALS, _ANSWERS = ("work", "gap", "perturbation"), ("speculated", "given_up")
+
+
+class Sums:
+    """Sums of what passes did. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._memory = (ctypes.c_double * (_account_bytes() // ctypes.sizeof(ctypes.c_double)))()
+
+    def add(self, layer: Layer, backward: bool) -> None:
+        """Adds the layer's latest pass."""
+        _check(_account_add(self._memory, layer._handle, backward))
+
+    def read(self, backward: bool) -> dict[str, Any] | None:
+        """The plan of the latest pass, and the sums of all by their names; None if there was no pass."""
+        numbers = (ctypes.c_double * len(_NUMBERS[backward]))()
+        plan = _account_read(self._memory, backward, numbers)
+        if plan is None:
+            return None
+        found = {name: value if name in _REALS else bool(value) if name in _ANSWERS else int(value)
+                 for name, value in zip(_NUMBERS[backward], numbers)}
+        return {"plan": plan.decode(), **found}

@@ -5,7 +5,7 @@ import collections
 import os
 import threading
 import weakref
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Mapping, Tuple
 
 import numpy as np
 import torch
@@ -53,8 +53,44 @@ class Idle:
         self._lock = threading.Lock()
 
 
-_ALL: weakref.WeakSet[Idle] = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: [idle.forked() for idle in _ALL])
+class Account:
+    """What the passes of one module in chunks of time did, and what the next ones have to know: the state of each direction of
+    each layer, by its number. It outlives the module where a graph does."""
+
+    def __init__(self, states: Mapping[int, _native.State] | None = None) -> None:
+        self.states: dict[int, _native.State] = dict(states or {})
+        self._sums = _native.Sums()
+        self._lock = threading.Lock()
+        _ALL.add(self)
+
+    def begin(self, layer: _native.Layer, number: int, sequential: bool) -> None:
+        """Prepares a layer for a backward pass, which is to be BP if it is sequential. A GPU's state stays in its layer."""
+        if layer.speculates[1] and (layer.here or sequential):
+            failures, left, warm_up = self.states.get(number, (0, 0, 0))
+            layer.set_state((failures, 1 if sequential else left, warm_up))
+
+    def end(self, layer: _native.Layer, backward: bool, number: int, sequential: bool = False) -> None:
+        """Counts the pass that the layer has computed."""
+        if layer.speculates[backward] and layer.here:
+            with self._lock:
+                self._sums.add(layer, backward)
+            if backward and not sequential:
+                self.states[number] = layer.get_state()
+
+    def read(self, clear: bool) -> dict[str, Any]:
+        with self._lock:
+            sums = self._sums
+            found = {"forward": sums.read(False), "backward": sums.read(True)}
+            self._sums = _native.Sums() if clear else sums
+        return found
+
+    def forked(self) -> None:
+        """In a child of fork()."""
+        self._lock = threading.Lock()
+
+
+_ALL: weakref.WeakSet[Idle | Account] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [each.forked() for each in _ALL])
 
 
 class _Kept(np.ndarray):
@@ -90,15 +126,17 @@ class Tape:
 
 
 class Pool:
-    """What the passes of one module use again: layers of the library, and tapes on the CPU. A copy of a module begins with none."""
+    """What the passes of one module use again: layers of the library, and tapes on the CPU. A copy of a module begins with none,
+    and with the states of its account, so that its passes have the same bits."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, states: Mapping[int, _native.State] | None = None) -> None:
         self._least = limit
+        self.account = Account(states)
         self.layers, self.tapes = Idle(limit), Idle(limit)
         self.weights: dict[int, Any] = {}  # of each direction of each layer, as its latest pass read them
 
     def __reduce__(self) -> Any:
-        return Pool, (self._least,)
+        return Pool, (self._least, dict(self.account.states))
 
     def keep(self, limit: int) -> None:
         """So many things at most, and at least as many as at first."""

@@ -76,8 +76,9 @@ def _call(flops: float, tensor: Tensor, function: Callable[[], Any]) -> Any:
 
 def _growth(scan: str, size: int) -> int:
     """How many times the FLOPs of sequential back-propagation a scan of this kind may take: its products are of matrices, not of a
-    matrix and a vector. "auto" takes no scan that a cost model finds slower."""
-    return 1 if scan in ("auto", "bp", "linear") else size
+    matrix and a vector. "auto" takes no scan that a cost model finds slower; "speculative" has no such products, and ends soon
+    where it does not help."""
+    return 1 if scan in ("auto", "bp", "linear", "speculative") else size
 
 
 class _Refuse(torch.autograd.Function):
@@ -185,14 +186,14 @@ def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
 
 
 class _Weights:
-    """W_ih, W_hh, b_ih, b_hh of one direction of one layer of H units; biases may be None. aliases: what the passes read, which
-    `w.data = ..` does not change. names: of those that are the module's parameters themselves; empty if one is not. No address is
-    kept."""
+    """W_ih, W_hh, b_ih, b_hh of one direction of one layer of H units, which has a number; biases may be None. aliases: what the
+    passes read, which `w.data = ..` does not change. names: of those that are the module's parameters themselves; empty if one is
+    not. No address is kept."""
 
-    __slots__ = ("dtype", "device", "sizes", "tensors", "aliases", "shapes", "names", "__weakref__")
+    __slots__ = ("dtype", "device", "sizes", "number", "tensors", "aliases", "shapes", "names", "__weakref__")
 
-    def __init__(self, tensors: Sequence[Tensor | None], like: Tensor, hidden: int, names: Sequence[str]) -> None:
-        self.dtype, self.device, self.tensors, self.names = like.dtype, like.device, tensors, names
+    def __init__(self, tensors: Sequence[Tensor | None], like: Tensor, hidden: int, number: int, names: Sequence[str]) -> None:
+        self.dtype, self.device, self.number, self.tensors, self.names = like.dtype, like.device, number, tensors, names
         self.sizes = like.shape[2], hidden
         self.aliases = [None if tensor is None else tensor.detach() for tensor in tensors]
         self.shapes = [None if tensor is None else tensor.shape for tensor in tensors]
@@ -221,10 +222,14 @@ class _Layer(torch.autograd.Function):
     """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, of which biases may be None, and perhaps an initial state, to
     h_1 .. h_T [T,B,H] and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of the layer that computes it. With
     `recorded` a backward pass may follow. All that it reads is saved with autograd: hooks may move it, and it is gone when autograd
-    drops it."""
+    drops it.
+
+    Gradients of x and of the initial state are to be as exact as BP's at every step. In chunks of time they are where the loss
+    reaches every step; otherwise the pass is BP, and so are such passes of the layers below. These learn it from their marks:
+    outputs without a value, which are inputs of the layer above, and whose gradients count its passes that the loss misses."""
 
     @staticmethod
-    def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, x: Tensor,
+    def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, mark: Tensor | None, x: Tensor,
                 *inputs: Tensor | None) -> Any:
         steps, batch, _, hidden = key[5]
         read, first = x, inputs[4:]
@@ -238,24 +243,29 @@ class _Layer(torch.autograd.Function):
             tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
             layer.forward(read.data_ptr(), _addresses(first) if first else None, at,
                           tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), output.data_ptr())
-            return tape, held  # what the call works with belongs to it: it outlives an interrupt
+            pool.account.end(layer, False, held.number)
+            return tape, key[6] and layer.speculates[1], held  # what the call works with belongs to it: it outlives an interrupt
 
-        tape, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
+        tape, exact, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
             tape = tape if x.is_cuda else tape.tensor()
             # A kept loss keeps this node, which must keep no memory of a module that is gone.
             ctx.pool, ctx.key, ctx.flops, ctx.kept = weakref.ref(pool), key, flops, (tape.shape, held.dtype, held.device)
+            ctx.account, ctx.number, ctx.exact = pool.account, held.number, exact
             ctx.shapes, ctx.held = held.shapes, weakref.ref(held)
             # Behind them those inputs on which the gradients depend (_Refuse).
             ctx.save_for_backward(read, tape, *held.aliases, *[each for each in (x, *inputs)
                                                                if each is not None and each.requires_grad])
             ctx.set_materialize_grads(False)
+            if exact:
+                last.append(x.new_zeros(()))
         return (output, *last)
 
     @staticmethod
-    def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None = None) -> Any:
+    def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, *others: Tensor | None) -> Any:
+        of_c, of_mark = (*(others if ctx.key[0] == "lstm" else (None, *others)), None)[:2]
         try:
-            return _backward(ctx, of_output, of_h, of_c)
+            return _backward(ctx, of_output, of_h, of_c, of_mark)
         except RuntimeError as reason:
             if isinstance(reason, (NotImplementedError, _native.Error)) or "data pointer" not in str(reason):
                 raise
@@ -267,7 +277,14 @@ class _Layer(torch.autograd.Function):
         raise cannot(ctx.key[0].upper(), "forward-mode differentiation")
 
 
-def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None) -> Any:
+def _reaches(seed: Tensor) -> bool:
+    """Does the gradient of h_1 .. h_T [T,B,H] reach every step of every sample?"""
+    if seed.is_cuda:
+        return bool((seed != 0).any(2).all())
+    return _native.reaches(seed.data_ptr(), seed.dtype is torch.float64, seed.shape[0] * seed.shape[1], seed.shape[2])
+
+
+def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None, of_mark: Tensor | None) -> Any:
     """The backward pass of _Layer."""
     saved, held, (tape_shape, dtype, device) = ctx.saved_tensors, ctx.held(), ctx.kept
     steps, batch, inputs, hidden = ctx.key[5]
@@ -282,21 +299,25 @@ def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Ten
         seed = seed.clone() if seed is of_output else seed
         seed[-1] += of_h[0]
     of_c = None if of_c is None else _dense(of_c)
-    wanted = ctx.needs_input_grad[5:]
+    marks, wanted = ctx.needs_input_grad[5], ctx.needs_input_grad[6:]
+    sequential = (ctx.exact or marks) and (of_mark is not None and of_mark.item() > 0 or not _reaches(seed))
     gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
     gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
 
+    pool, account, number = ctx.pool() or Pool(1), ctx.account, ctx.number
+
     def run(layer: _native.Layer) -> Any:
         to = [_address(gradient) for gradient in gradients]
+        account.begin(layer, number, sequential)
         layer.backward(x.data_ptr(), at, tape.data_ptr(), seed.data_ptr(), _address(of_c), to[1:5], to[0],
                        (*to[5:], None, None)[:2])
+        account.end(layer, True, number, sequential)
         return weights
 
-    pool = ctx.pool() or Pool(1)
     _call(2 * ctx.flops, x, lambda: pool.run(ctx.key, run))
     if torch.is_grad_enabled():  # the graph of this pass is recorded
         gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[6:], of_output, of_h, of_c)
-    return (None, None, None, None, None, *gradients)
+    return (None, None, None, None, None, x.new_full((), float(sequential)) if marks else None, *gradients)
 
 
 class _Nothing(torch.autograd.Function):
@@ -342,6 +363,23 @@ def _stretches(data: Tensor, sizes: list[int]) -> list[Tensor]:
 
 
 _GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+# The numbers of scan="speculative": types, what they are called, the smallest one, and what stands for None.
+_SPECULATION = {"scan_chunks": ((int,), "a whole number", 1, 0), "scan_warm_up": ((int,), "a whole number", 0, -1),
+                "scan_tolerance": ((int, float), "a number", 0, -1.0)}
+
+
+class _Marks:
+    """The marks (_Layer) of the passes of the present layer, and one for all those of the layer below."""
+
+    __slots__ = ("here", "below")
+
+    def __init__(self) -> None:
+        self.here: list[Tensor] = []
+        self.below: Tensor | None = None
+
+    def go_up(self) -> None:
+        """To the next layer."""
+        self.here, self.below = [], torch.stack(self.here).sum() if self.here else None
 
 
 class _Recurrent:
@@ -350,8 +388,19 @@ class _Recurrent:
     _cell = ""
     _pair = False  # a state is (h, c)
 
-    def _prepare(self, scan: str, forward: str) -> None:
+    # of modules that were saved whole before there were such numbers
+    scan_chunks: int | None = None
+    scan_warm_up: int | None = None
+    scan_tolerance: float | None = None
+
+    def _prepare(self, scan: str, forward: str, *speculation: Any) -> None:
         self.scan, self.forward_method = scan, forward
+        for name, value in zip(_SPECULATION, map(plain, speculation)):
+            setattr(self, name, value)
+            if value is not None and scan != "speculative":
+                raise ValueError(f"bppsa.torch.{type(self).__name__}: {name} is {value!r} beside scan={scan!r}, expected "
+                                 "scan='speculative'")
+        self._numbers()
         self._directions = 2 if self.bidirectional else 1
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[:4 if self.bias else 2]
         self._names = [[f"{kind}_l{layer}{direction}" for kind in kinds] for layer in range(self.num_layers)
@@ -359,11 +408,64 @@ class _Recurrent:
         self._relu = getattr(self, "nonlinearity", "") == "relu"
         self._pool = Pool(4 * len(self._names))
 
+    def _numbers(self) -> tuple[Any, ...]:
+        """The numbers of scan="speculative" as _native.Layer takes them."""
+        found = []
+        for name, (types, words, least, unset) in _SPECULATION.items():
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, types)):
+                raise TypeError(f"bppsa.torch.{type(self).__name__}: {name} is a {type(value).__name__}, expected {words} or None")
+            if value is not None and not least <= value < 2 ** 63:
+                raise ValueError(f"bppsa.torch.{type(self).__name__}: {name} is {value}, expected {least} or more")
+            found.append(unset if value is None else value)
+        return tuple(found)
+
+    def report(self, *, clear: bool = False) -> dict[str, dict[str, Any] | None]:
+        """What this module's passes in chunks of time did on the CPU, {"forward": .., "backward": ..}, since it was made or last
+        cleared; None where there was no such pass. A pass is that of one direction of one layer, and of one stretch of a
+        PackedSequence. Sums over all of them:
+
+        plan          of the latest pass, in words: chunks, warm-up, rounds, tolerance
+        speculated    whether any pass was computed in chunks; one that a pause, a loss that misses a step, or a number that is not
+                      finite left to the sequential pass was not
+        given_up      (backward) whether one was computed by BP in the end
+        passes        how many there were
+        path          dependent steps, of the slowest sample of each pass; possible: those of sequential passes
+        work          steps computed over those of sequential passes, a mean over passes
+        rounds        in which chunks were mended, the most of a pass; mended: walks through a chunk
+        gap           the largest difference at a boundary that was accepted; of a backward pass relative to its gradients
+        perturbation  (backward) the result equals that of sequential BP, but for rounding, for a loss whose dL/dh_t is changed by
+                      so much of its size: the largest of any pass and sample
+        reseeded      (forward) samples whose later chunks began anew; tails: those that ended sequentially
+
+        recurrent/parallel_forward.h and recurrent/parallel_backward.h have the definitions."""
+        return self._pool.account.read(bool(plain(clear)))
+
+    @property
+    def scan_state(self) -> list[list[int]]:
+        """Of each direction of each layer, in the order of the parameters, what the bits of its next backward pass by
+        scan="speculative" depend on besides the weights: failing passes in a row, passes of BP still to come in a pause, and the
+        next warm-up in steps or 0 for the plan's. Copies and pickles of a module have it; a state_dict, which is torch.nn's, has
+        not. May be set, to go on where an earlier run was."""
+        states = self._pool.account.states
+        return [list(states.get(number, (0, 0, 0))) for number in range(len(self._names))]
+
+    @scan_state.setter
+    def scan_state(self, states: Any) -> None:
+        found = [tuple(map(plain, state)) for state in states]
+        numbers = [number for state in found for number in state]
+        if [len(state) for state in found] != [3] * len(self._names) or \
+                any(type(number) is not int or not 0 <= number < 2 ** 63 for number in numbers):
+            raise ValueError(f"bppsa.torch.{type(self).__name__}: scan_state is {states!r}, expected {len(self._names)} lists of "
+                             "three whole numbers of 0 or more")
+        self._pool.account.states = dict(enumerate(found))
+
     def __prepare_scriptable__(self) -> Any:
         raise cannot(type(self).__name__, "torch.jit.script")
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + f", scan={self.scan!r}, forward={self.forward_method!r}"
+        numbers = "".join(f", {name}={getattr(self, name)!r}" for name in _SPECULATION if getattr(self, name) is not None)
+        return super().extra_repr() + f", scan={self.scan!r}{numbers}, forward={self.forward_method!r}"
 
     def _find_weights(self, x: Tensor, number: int) -> _Weights:
         """The weights of one direction of one layer, kept for its next passes if they are the module's own parameters."""
@@ -374,13 +476,13 @@ class _Recurrent:
             if tensor.shape != shape:
                 raise ValueError(f"bppsa.torch.{type(self).__name__}: {name} is {list(tensor.shape)}, expected {list(shape)}")
         own = all(self._parameters.get(name) is tensor for name, tensor in zip(names, tensors))
-        held = _Weights(tensors if self.bias else [*tensors, None, None], x, self.hidden_size, names if own else ())
+        held = _Weights(tensors if self.bias else [*tensors, None, None], x, self.hidden_size, number, names if own else ())
         self._pool.weights.pop(number, None)
         if own:
             self._pool.weights[number] = held
         return held
 
-    def _run(self, x: Tensor, first: _State | None, number: int) -> tuple[Tensor, _State]:
+    def _run(self, x: Tensor, first: _State | None, number: int, marks: _Marks) -> tuple[Tensor, _State]:
         """h_1 .. h_T [T,B,H] and the last state of one direction of one layer, in the order in which it walks."""
         held = self._pool.weights.get(number)
         if held is None or not held.serve(x, self.hidden_size, self._parameters):
@@ -391,15 +493,19 @@ class _Recurrent:
             recorded = to_inputs or any([weight is not None and weight.requires_grad for weight in held.tensors])
         steps, batch, inputs = x.shape
         key = (self._cell, self.scan, self.forward_method, self._relu, held.dtype is torch.float64,
-               (steps, batch, inputs, self.hidden_size), to_inputs, torch.get_num_threads(), *_place(x))
+               (steps, batch, inputs, self.hidden_size), to_inputs, torch.get_num_threads(), *_place(x),
+               self._numbers() if self.scan == "speculative" else _native.OPEN)
         flops = 2.0 * steps * batch * held.shapes[0][0] * (inputs + self.hidden_size) * _growth(self.scan, self.hidden_size)
         if batch == 0:
             states, *last = _Nothing.apply(steps, self.hidden_size, 1 + self._pair, x, *held.tensors, *(first or ()))
         else:
-            states, *last = _Layer.apply(self._pool, key, flops, recorded, held, x, *held.tensors, *(first or ()))
+            states, *last = _Layer.apply(self._pool, key, flops, recorded, held, marks.below, x, *held.tensors, *(first or ()))
+        if len(last) > 1 + self._pair:
+            marks.here.append(last.pop())
         return states, tuple(last)
 
-    def _forwards(self, stretches: list[Tensor], first: _State | None, number: int) -> tuple[list[Tensor], _State]:
+    def _forwards(self, stretches: list[Tensor], first: _State | None, number: int,
+                  marks: _Marks) -> tuple[list[Tensor], _State]:
         """One direction of one layer over stretches of time whose samples become fewer: a sample ends where the next stretch does
         not have it. The states of each stretch, and every sample's last one."""
         outputs, ended, state = [], [], first
@@ -407,11 +513,12 @@ class _Recurrent:
             batch = stretch.shape[1]
             if outputs and state[0].shape[1] > batch:
                 ended.append(tuple(part[:, batch:] for part in state))
-            states, state = self._run(stretch, _first(state, batch), number)
+            states, state = self._run(stretch, _first(state, batch), number, marks)
             outputs.append(states)
         return outputs, _behind(state, *reversed(ended))
 
-    def _backwards(self, stretches: list[Tensor], first: _State | None, number: int) -> tuple[list[Tensor], _State]:
+    def _backwards(self, stretches: list[Tensor], first: _State | None, number: int,
+                   marks: _Marks) -> tuple[list[Tensor], _State]:
         """The same from the end: a sample begins with the last stretch that has it."""
         outputs, state = [], None
         for stretch in reversed(stretches):
@@ -422,21 +529,23 @@ class _Recurrent:
             elif begun < batch:
                 state = _behind(state, tuple(part.new_zeros(1, batch - begun, part.shape[2]) for part in state) if first is None
                                 else tuple(part[:, begun:batch] for part in first))
-            states, state = self._run(stretch.flip(0), state, number)
+            states, state = self._run(stretch.flip(0), state, number, marks)
             outputs.append(states.flip(0))
         return outputs[::-1], state
 
     def _layers(self, stretches: list[Tensor], first: _State | None) -> tuple[list[Tensor], _State]:
         """All layers: the states of the last one in each stretch [T,B,D·H], and every layer's last state."""
+        marks = _Marks()
         if len(stretches) == len(self._names) == 1:
-            states, last = self._run(stretches[0], first, 0)
+            states, last = self._run(stretches[0], first, 0, marks)
             return [states], last
         self._pool.keep(4 * len(self._names) * len(stretches))
         lasts = []
         for layer in range(self.num_layers):
             number = layer * self._directions
-            walked = [walk(stretches, None if first is None else tuple(part[k:k + 1] for part in first), k)
+            walked = [walk(stretches, None if first is None else tuple(part[k:k + 1] for part in first), k, marks)
                       for k, walk in enumerate((self._forwards, self._backwards)[:self._directions], number)]
+            marks.go_up()
             lasts += [last for _, last in walked]
             outputs = [states for states, _ in walked]
             stretches = outputs[0] if len(outputs) == 1 else [torch.cat(pair, 2) for pair in zip(*outputs)]
@@ -523,11 +632,24 @@ class _Recurrent:
 
 
 class RNN(_Recurrent, torch.nn.RNN):
-    """torch.nn.RNN (tanh or ReLU) with two more options, by name:
+    """torch.nn.RNN (tanh or ReLU) with more options, by name:
 
-    scan      how gradients are computed: "auto" (the fastest of all by a cost model), "bp" (sequential back-propagation), "scan",
-              "linear", "blelloch", "blelloch 3" (up-levels), "chunked", "chunked 8"
+    scan      how gradients are computed: "auto" (the fastest of all by a cost model), "bp" (sequential back-propagation),
+              "speculative" (back-propagation in chunks of time at once, verified; on a CPU), "scan", "linear", "blelloch",
+              "blelloch 3" (up-levels), "chunked", "chunked 8"
     forward   how states are computed: "sequential", "speculative" (chunks of time at once, verified), "auto"
+
+    Of scan="speculative" alone; None leaves a number to the plan (recurrent/parallel_backward.h):
+
+    scan_chunks     chunks of time, 1 or more
+    scan_warm_up    how many steps behind its last one a chunk starts, from the gradients of the outputs there alone, 0 or more
+    scan_tolerance  the largest difference at a chunk's boundary that is accepted, over the size of its gradients: 2.4e-7, in
+                    float64 8.9e-16; 0: sequential back-propagation
+
+    Its weight gradients are as accurate as those of "bp". Where the input of a layer or its initial state requires a gradient, and
+    the gradient of its outputs is 0 at some step of some sample (a loss on the last step), the pass is "bp", bit for bit, and so
+    are those of the layers below, because gradients of early inputs that are far smaller than the others would be right absolutely
+    only. report() says what passes did.
 
     Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
     CUDA, on the caller's stream. Under autocast inputs in lower precision are computed in float32. Refused, in a sentence: the
@@ -536,9 +658,10 @@ class RNN(_Recurrent, torch.nn.RNN):
 
     _cell = "rnn"
 
-    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
+                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, **kwargs: Any) -> None:
         super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
-        self._prepare(scan, forward)
+        self._prepare(scan, forward, scan_chunks, scan_warm_up, scan_tolerance)
 
 
 class GRU(_Recurrent, torch.nn.GRU):
@@ -546,9 +669,10 @@ class GRU(_Recurrent, torch.nn.GRU):
 
     _cell = "gru"
 
-    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
+                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, **kwargs: Any) -> None:
         super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
-        self._prepare(scan, forward)
+        self._prepare(scan, forward, scan_chunks, scan_warm_up, scan_tolerance)
 
 
 class LSTM(_Recurrent, torch.nn.LSTM):
@@ -558,8 +682,9 @@ class LSTM(_Recurrent, torch.nn.LSTM):
     _cell = "lstm"
     _pair = True
 
-    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
+                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, **kwargs: Any) -> None:
         super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
         if self.proj_size != 0:
             raise NotImplementedError(f"bppsa.torch.LSTM: proj_size is {self.proj_size}, expected 0: there are no projections")
-        self._prepare(scan, forward)
+        self._prepare(scan, forward, scan_chunks, scan_warm_up, scan_tolerance)

@@ -13,7 +13,7 @@
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
-enum { T = 11, B = 3, I = 2, H = 5, MOST = T * B * H * H, ARRAYS = 7, GRADIENTS = 7 };
+enum { T = 11, B = 3, I = 2, H = 5, MOST = T * B * H * H, ARRAYS = 7, GRADIENTS = 7, CHUNKS = 3 };
 
 /* Arguments of a pass, then its results. Weights have room for four gates. */
 enum {
@@ -91,7 +91,7 @@ static void make_passes(const pass *p, const bppsa_device *where, double *values
   }
   for (int i = 0; i < 2; ++i) {
     assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 1,
-                                               gpu_of(where), bppsa_device_get_stream(where), &made->layers[i]),
+                                               gpu_of(where), bppsa_device_get_stream(where), CHUNKS, 2, -1, &made->layers[i]),
                      BPPSA_OK);
     made->last[i] = zeros_on(where, count_of(p, LAST_H) * size);
   }
@@ -194,7 +194,21 @@ static const struct {
   const char *name;
   int64_t gates;
 } cells[] = {{"rnn", 1}, {"gru", 3}, {"lstm", 4}};
-static const char *const methods[] = {"bp", "chunked 3", "blelloch", "auto"};
+enum { METHODS = 5 };
+static const char *const methods[METHODS] = {"bp", "chunked 3", "blelloch", "auto", "speculative"};
+
+/* Can the device compute backward passes in chunks of time? If it cannot, a sentence says so. */
+static bool can_speculate(void) {
+  bppsa_python_layer *layer = NULL;
+  const bppsa_status status = bppsa_python_layer_create("lstm", "speculative", "sequential", 0, 0, (int64_t[]){T, B, I, H}, 1, 1,
+                                                        gpu_of(device), bppsa_device_get_stream(device), CHUNKS, 2, -1, &layer);
+  if (status != BPPSA_OK) {
+    assert_error(status, BPPSA_ERR_UNSUPPORTED, "a speculative backward pass on a GPU, expected bp, scan or auto, or a CPU");
+    assert_null(layer);
+  }
+  bppsa_python_layer_destroy(layer);
+  return status == BPPSA_OK;
+}
 
 /* The gradients are the difference quotients of Σ seed · h + Σ of_cell · c_T, each argument moved in a direction of its own. */
 static void test_gradients(void **state) {
@@ -231,10 +245,12 @@ static void test_gradients(void **state) {
 static void test_as_the_processor(void **state) {
   (void)state;
   bppsa_device *host = cpu_device(1);
-  for (int n = 0; n < 3 * 4 * 2 * 4; ++n) {
-    const int k = n % 3, more = n / 24;
-    const pass p = {cells[k].name, methods[n / 3 % 4], cells[k].gates, n / 12 % 2 == 0 ? BPPSA_F32 : BPPSA_F64,
-                    more % 2 == 0, more / 2 == 0};
+  const int count_methods = can_speculate() ? METHODS : METHODS - 1, all = 3 * 2 * count_methods;
+  for (int n = 0; n < all * 4; ++n) {
+    const int k = n % 3, more = n / all;
+    const pass p = {cells[k].name,  methods[n / 6 % count_methods],
+                    cells[k].gates, n / 3 % 2 == 0 ? BPPSA_F32 : BPPSA_F64,
+                    more % 2 == 0,  more / 2 == 0};
     pass reference = p;
     double *values[ALL], *expected[ALL];
     make_values(&p, values);
@@ -277,7 +293,7 @@ static void test_scans(void **state) {
   (void)state;
   double *jt = uniform(1, MOST, 0.6), *u = uniform(2, T * B * H, 1), *found, *expected;
   bppsa_device *host = cpu_device(1);
-  for (int n = 0; n < 2 * 4; ++n) {
+  for (int n = 0; n < 2 * (METHODS - 1); ++n) { /* "speculative" is no scan */
     found = uniform(3, (T + 1) * B * H, 1);
     expected = uniform(3, (T + 1) * B * H, 1);
     run_scan(device, n / 2 == 0 ? "linear" : methods[n / 2], n % 2 == 1, jt, u, found);
@@ -349,7 +365,7 @@ static bppsa_status create_on(int32_t gpu, bool a_scan, int64_t threads) {
   void *stream = bppsa_device_get_stream(device);
   const bppsa_status status =
       a_scan ? bppsa_python_scan_create("auto", 0, 1, sizes, 1, threads, gpu, stream, &scan)
-             : bppsa_python_layer_create("lstm", "auto", "auto", 0, 1, sizes, 1, threads, gpu, stream, &layer);
+             : bppsa_python_layer_create("lstm", "auto", "auto", 0, 1, sizes, 1, threads, gpu, stream, 0, -1, -1, &layer);
   assert_true(status == BPPSA_OK || (layer == NULL && scan == NULL));
   bppsa_python_layer_destroy(layer);
   bppsa_python_scan_destroy(scan);
@@ -367,6 +383,67 @@ static void test_wrong_devices(void **state) {
     assert_error(create_on(gpu_of(device), a_scan, -1), BPPSA_ERR_ARGUMENT, "threads -1: expected 1");
     assert_int_equal(create_on(gpu_of(device), a_scan, 1), BPPSA_OK);
   }
+}
+
+static void read_account(const bppsa_python_account *account, double numbers[BPPSA_PYTHON_NUMBERS]) {
+  const char *plan = bppsa_python_account_read(account, 1, numbers);
+  assert_non_null(plan);
+  assert_non_null(strstr(plan, "speculative, 3 chunks, warm-up 2, "));
+}
+
+/* An account counts passes in chunks alone; a state's pause makes the next pass BP, and then one less is to come. */
+static void test_accounts(void **state) {
+  (void)state;
+  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true}, {"gru", "bp", 3, BPPSA_F64, true, true}};
+  bppsa_python_account *account = bppsa_calloc(1, (size_t)bppsa_python_account_bytes());
+  double numbers[BPPSA_PYTHON_NUMBERS] = {-1}, *values[ALL];
+  bppsa_device *host = cpu_device(1);
+  make_values(&planned[0], values);
+  for (int i = 1; i >= 0; --i) {
+    passes made;
+    int64_t found[BPPSA_PYTHON_STATE] = {-1, -1, -1};
+    make_passes(&planned[i], host, values, &made);
+    bppsa_python_layer *layer = made.layers[1];
+    assert_int_equal(bppsa_python_layer_speculates(layer, 1), i == 0);
+    assert_int_equal(bppsa_python_layer_speculates(layer, 0), 0);
+    for (int64_t left = 0; left < 3; ++left) {
+      const int64_t given[BPPSA_PYTHON_STATE] = {0, left, 0};
+      assert_int_equal(bppsa_python_layer_set_state(layer, given), BPPSA_OK);
+      go_through(&made);
+      assert_int_equal(bppsa_python_account_add(account, layer, 1), BPPSA_OK);
+      assert_int_equal(bppsa_python_account_add(account, layer, 0), BPPSA_OK);
+      assert_int_equal(bppsa_python_layer_get_state(layer, found), BPPSA_OK);
+      assert_int_equal(found[1], i == 1 || left == 0 ? left : left - 1);
+      assert_null(bppsa_python_account_read(account, 0, numbers));
+      if (i == 1) {
+        assert_null(bppsa_python_account_read(account, 1, numbers));
+        assert_true(numbers[0] == -1);
+        continue;
+      }
+      const double path = numbers[2];
+      read_account(account, numbers);
+      assert_true(numbers[0] == 1 && numbers[1] == (double)(left + 1) && numbers[3] == (double)(T * (left + 1)));
+      assert_true(left == 0 || numbers[2] == path + T);
+      numbers[0] = -1;
+    }
+    assert_error(bppsa_python_layer_set_state(layer, (int64_t[]){0, -1, 0}), BPPSA_ERR_ARGUMENT, "state->pause.left >= 0");
+    free_passes(&made);
+  }
+  free_values(values);
+  bppsa_device_destroy(host);
+  bppsa_free(account);
+}
+
+static void test_reaches(void **state) {
+  (void)state;
+  const double rows[] = {0, 1, 0, -0.0, 2, 0}, nan[] = {NAN, 0};
+  const float shorter[] = {0, 1e-45F, 0, -0.0F};
+  assert_int_equal(bppsa_python_reaches(rows, 1, 1, 6), 1);
+  assert_int_equal(bppsa_python_reaches(rows, 1, 3, 2), 0);
+  assert_int_equal(bppsa_python_reaches(rows, 1, 2, 3), 1);
+  assert_int_equal(bppsa_python_reaches(nan, 1, 1, 2), 1);
+  assert_int_equal(bppsa_python_reaches(shorter, 0, 1, 2), 1);
+  assert_int_equal(bppsa_python_reaches(shorter, 0, 2, 2), 0);
 }
 
 static bppsa_status create_layer(void *context) {
@@ -390,7 +467,8 @@ static void test_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),     cmocka_unit_test(test_as_the_processor),
                                      cmocka_unit_test(test_scans),         cmocka_unit_test(test_wrong_tapes),
-                                     cmocka_unit_test(test_wrong_devices), cmocka_unit_test(test_memory)};
+                                     cmocka_unit_test(test_wrong_devices), cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_accounts),      cmocka_unit_test(test_reaches)};
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);

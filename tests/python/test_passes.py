@@ -12,6 +12,7 @@ import weakref
 
 import numpy as np
 
+from speculation import Speculation  # noqa: F401, a test case too
 from support import has, main
 
 if has("torch"):

@@ -23,6 +23,7 @@ if has("torch"):
 CONFIGURATIONS = int(os.environ.get("BPPSA_PYTHON_CONFIGURATIONS", "60"))
 CALLS = int(os.environ.get("BPPSA_PYTHON_CALLS", "400"))
 SCANS = ["auto", "bp", "scan", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"]
+SPECULATIVE = "speculative"  # on a GPU it is refused
 
 
 def pack(x, lengths, batch_first):
@@ -95,9 +96,10 @@ class Gradients(Torch):
             options["nonlinearity"] = rng.choice(["tanh", "relu"])
         steps, batch, inputs, hidden = rng.randint(1, 40), rng.randint(1, 5), rng.randint(1, 6), rng.randint(1, 12)
         dtype = rng.choice([torch.float32, torch.float64])
-        scan, forward = rng.choice(SCANS), rng.choice(["sequential", "auto"])
+        scan, forward = rng.choice([*SCANS, SPECULATIVE]), rng.choice(["sequential", "auto"])
+        numbers = {"scan_chunks": rng.randint(1, 6), "scan_warm_up": rng.randint(0, 9)} if scan == SPECULATIVE else {}
         theirs = getattr(torch.nn, cell)(inputs, hidden, **options).to(dtype)
-        ours = getattr(bppsa.torch, cell)(inputs, hidden, scan=scan, forward=forward, **options).to(dtype)
+        ours = getattr(bppsa.torch, cell)(inputs, hidden, scan=scan, forward=forward, **numbers, **options).to(dtype)
         ours.load_state_dict(theirs.state_dict())
         theirs = theirs.double()
         directions = 2 if options["bidirectional"] else 1
