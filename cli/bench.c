@@ -165,6 +165,7 @@ static const bppsa_option_use uses_step[] = {
     BPPSA_USE(WARM_UP),
     BPPSA_USE(TOLERANCE),
     SPECULATIVE_USES,
+    {.option = BPPSA_OPTION_COMPARE, .help = "these methods alone, of the program and of --rivals [all]"},
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
     BPPSA_USE(RIVALS),
     BPPSA_USE(EARLIER),
@@ -374,6 +375,7 @@ static bppsa_status setup_step(const bppsa_cli *cli, bppsa_bench_settings *asked
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
   bppsa_setup_note_steps(cli, asked->point.config.seq_len);
   BPPSA_TRY(check_nonlinearity(cli, asked->point.kind));
+  asked->methods = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE)->text;
   return asked->point.data != NULL
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %s takes %" PRId64 " features, expected --data with as many",

@@ -1,4 +1,4 @@
-/* Documents whose figures are drawn from results alone: those of bench ranks and bench forward, and of two scripts. */
+/* Documents whose figures are drawn from results alone: those of bench ranks, forward and step, and of two scripts. */
 #ifndef BPPSA_FIGURES_DRAWN_ROWS_H
 #define BPPSA_FIGURES_DRAWN_ROWS_H
 
@@ -8,12 +8,14 @@
 /* The names of the runs that make these figures, and what the documents say under "bench". */
 #define BPPSA_FIGURES_RANKS "ranks"
 #define BPPSA_FIGURES_FORWARD "forward"
+#define BPPSA_FIGURES_STEP "step"
 #define BPPSA_FIGURES_STALENESS "staleness"
 #define BPPSA_FIGURES_OUT_OF_ORDER "out_of_order"
 
 /* Check that every row of --results has the fields that the figures need. ERR_FORMAT. */
 bppsa_status bppsa_ranks_rows_check(const char *path, const json_t *rows);
 bppsa_status bppsa_forward_rows_check(const char *path, const json_t *rows);
+bppsa_status bppsa_step_rows_check(const char *path, const json_t *rows);
 bppsa_status bppsa_staleness_rows_check(const char *path, const json_t *rows);
 bppsa_status bppsa_out_of_order_rows_check(const char *path, const json_t *rows);
 

@@ -28,6 +28,10 @@ bppsa_figure_data bppsa_make_ranks; /* source: a text, what the ranks share: "ti
 
 bppsa_figure_data bppsa_make_forward_path, bppsa_make_forward_steps;
 
+/* ---- from rows of bench step ---- */
+
+bppsa_figure_data bppsa_make_step_path, bppsa_make_step_parts;
+
 /* ---- from rows of bench/scripts/spectrain.py ---- */
 
 bppsa_figure_data bppsa_make_prediction, bppsa_make_prediction_table;

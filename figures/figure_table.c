@@ -7,7 +7,7 @@
 
 /* ---- pages ---- */
 
-enum { RNN = 0, SCHEDULES, ORACLE, GRU, LSTM, RANKS, FORWARD, STALENESS, OUT_OF_ORDER, NETWORKS, PAGES };
+enum { RNN = 0, SCHEDULES, ORACLE, GRU, LSTM, RANKS, FORWARD, STEP, STALENESS, OUT_OF_ORDER, NETWORKS, PAGES };
 
 const int bppsa_figure_page_count = PAGES;
 const bppsa_figure_page bppsa_figure_pages[] = {
@@ -62,6 +62,14 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                  .heading = "Forward passes in parallel over time",
                  .intro = "<p class=\"note\">From the rows of bench forward, and of the training and the backward passes that "
                           "bench/scripts/forward.py adds; results.json holds them, docs/forward.md explains them.</p>\n"},
+    [STEP] = {.run = BPPSA_FIGURES_STEP,
+              .file = "index.html",
+              .kept = "results.json",
+              .list = "rows",
+              .title = "training steps",
+              .heading = "Training steps in parallel over time",
+              .intro = "<p class=\"note\">From the rows of bench step, and of the training that bench/scripts/steps.py adds; "
+                       "results.json holds them, docs/parallel-step.md explains them.</p>\n"},
     [STALENESS] = {.run = BPPSA_FIGURES_STALENESS,
                    .file = "index.html",
                    .kept = "results.json",
@@ -383,6 +391,20 @@ const bppsa_figure bppsa_figure_table[] = {
      .title = "The time of a step, forward and backward",
      .caption = "Medians over the step with a sequential forward pass; B = 1, H = 20, default initialisation; backward is the "
                 "fastest method. Without rows of backward passes the bars are forward passes. Rings: noisy."},
+    {.page = STEP,
+     .name = "step_path",
+     .data = bppsa_make_step_path,
+     .script = bppsa_script_step_path,
+     .title = "The paths of both passes on the way through training",
+     .caption = "Dependent steps of the slowest sample of a batch, over T. Solid: the speculative forward pass; dashed: the "
+                "backward pass by speculative BP, in as many chunks as a GPU takes. A panel is a task and T."},
+    {.page = STEP,
+     .name = "step_parts",
+     .data = bppsa_make_step_parts,
+     .script = bppsa_script_step_parts,
+     .title = "What the parts of a step take",
+     .caption = "Medians of one sample's forward pass, backward pass, and loss with update, over the sequential step; default "
+                "initialisation. A number is the whole step's; bars of more than 2 are cut off. Rings: noisy."},
     {.page = STALENESS,
      .name = "prediction",
      .data = bppsa_make_prediction,

@@ -19,7 +19,7 @@ typedef struct {
   double validation; /* fraction of the samples that is held out; ignored by convolutional networks */
 } bppsa_figures_data;
 
-/* `results` are of bench rnn, gru, lstm, ranks or forward. */
+/* `results` are of bench rnn, gru, lstm, ranks, forward or step. */
 typedef struct {
   bppsa_output to;       /* progress goes to its `err`; nothing else is printed */
   const char *directory; /* directory for the files; made if it does not exist */

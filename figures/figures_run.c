@@ -37,6 +37,7 @@ typedef struct {
 } drawn_only;
 static const drawn_only drawn[] = {{BPPSA_FIGURES_RANKS, "bench ranks", bppsa_ranks_rows_check},
                                    {BPPSA_FIGURES_FORWARD, "bench forward", bppsa_forward_rows_check},
+                                   {BPPSA_FIGURES_STEP, "bench step", bppsa_step_rows_check},
                                    {BPPSA_FIGURES_STALENESS, "bench/scripts/spectrain.py", bppsa_staleness_rows_check},
                                    {BPPSA_FIGURES_OUT_OF_ORDER, "bench/scripts/out_of_order.py", bppsa_out_of_order_rows_check}};
 

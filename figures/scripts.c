@@ -310,6 +310,62 @@ const char bppsa_script_forward_steps[] = PANELS("forward_steps", "1100", "520")
     "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
     "unset multiplot\n";
 
+/* ---- training steps ---- */
+
+/* Lists the panels, the values of column 1, and sets the margins of panel k below. */
+#define STEP_PANELS                                                                                                              \
+  "names = system(\"awk -F, 'NR > 1 && !seen[$1]++ { printf \\\"%s \\\", $1 }' \" . data)\n"                                     \
+  "panels = words(names)\n"                                                                                                      \
+  "left(k) = 0.07 + (k - 1) * 0.93 / panels\n"                                                                                   \
+  "right(k) = left(k) + 0.93 / panels - 0.05\n"                                                                                  \
+  "set tmargin at screen 0.92\n"
+
+const char bppsa_script_step_path[] = PANELS("step_path", "1200", "460") //
+    STEP_PANELS
+    "networks = system(\"awk -F, 'NR > 1 && !seen[$2]++ { printf \\\"%s \\\", $2 }' \" . data)\n"
+    "count = words(networks)\n"
+    "array colours[6] = ['#b2182b', '#2166ac', '#1b7837', '#7b3294', '#b8860b', '#333333']\n"
+    "colour(i) = colours[1 + (i - 1) % 6]\n"
+    "rows_of(k, i) = sprintf(\"< awk -F, '$1 == \\\"%s\\\" && $2 == \\\"%s\\\"' %s\", word(names, k), word(networks, i), data)\n"
+    "set bmargin at screen 0.22\n"
+    "set xlabel 'training iterations'\n"
+    "set xrange [0:*]\n"
+    "set yrange [0:*]\n"
+    "do for [k = 1:panels] {\n"
+    "  set lmargin at screen left(k)\n"
+    "  set rmargin at screen right(k)\n"
+    "  set title word(names, k)\n"
+    "  if (k == 1) { set ylabel 'path / T (sequential: 1)' } else { unset ylabel }\n"
+    "  plot for [i = 1:count] rows_of(k, i) using 3:4 with lines lc rgb colour(i) lw 2, \\\n"
+    "    for [i = 1:count] rows_of(k, i) using 3:5 with lines lc rgb colour(i) lw 2 dt 2\n"
+    "}\n" KEY "set tmargin at screen 0.09\nset key maxrows 1\n"
+    "plot for [i = 1:count] NaN with lines lc rgb colour(i) lw 4 title word(networks, i), \\\n"
+    "  NaN with lines lc rgb '#333333' lw 2 title 'forward', NaN with lines lc rgb '#333333' lw 2 dt 2 title 'backward'\n"
+    "unset multiplot\n";
+
+const char bppsa_script_step_parts[] = PANELS("step_parts", "1200", "520") //
+    STEP_PANELS "set bmargin at screen 0.27\n"
+                "set style fill solid 0.9 border lt -1\n"
+                "set boxwidth 0.85\n"
+                "set yrange [0:2]\n"
+                "set xtics rotate by 40 right\n"
+                "do for [k = 1:panels] {\n"
+                "  set lmargin at screen left(k)\n"
+                "  set rmargin at screen right(k)\n"
+                "  set title 'A step of ' . word(names, k)\n"
+                "  if (k == 1) { set ylabel 'time / sequential step' } else { unset ylabel }\n"
+                "  set xrange [0.2:*]\n"
+                "  rows = \"< awk -F, '$1 == \\\"\" . word(names, k) . \"\\\"' \" . data\n"
+                "  plot rows using 4:8:xtic('H ' . stringcolumn(2) . ' ' . stringcolumn(3)) with boxes lc rgb '#bbbbbb', \\\n"
+                "    rows using 4:($5 + $6) with boxes lc rgb '#2166ac', rows using 4:5 with boxes lc rgb '#f4a582', \\\n"
+                "    rows using 4:($8 < 1.9 ? $8 + 0.06 : 1.95):(sprintf('%.2f', $8)) with labels font ',9', \\\n"
+                "    rows using 4:($10 == 1 ? ($8 < 2 ? $8 : 2) : NaN) with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+                "}\n" KEY
+                "plot NaN with boxes lc rgb '#f4a582' title 'forward', NaN with boxes lc rgb '#2166ac' title 'backward', \\\n"
+                "  NaN with boxes lc rgb '#bbbbbb' title 'loss and update', \\\n"
+                "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+                "unset multiplot\n";
+
 /* ---- old and predicted weights ---- */
 
 /* Places the panels: a column for each task, two rows. found: all tasks; task: that of the column. */

@@ -64,6 +64,46 @@ static const struct {
     {"both", "both_graph", BPPSA_FORWARD_SPECULATIVE, {.backward = BPPSA_BACKWARD_SPECULATIVE}},
     {"auto", "auto_graph", BPPSA_FORWARD_AUTO, {.backward = BPPSA_BACKWARD_AUTO, .scan = {.algorithm = BPPSA_SCAN_AUTO}}}};
 
+/* ---- who takes part ---- */
+
+bool bppsa_step_takes_part(const session *s, const char *method) {
+  const char *list = s->bench->asked->methods;
+  const size_t length = strlen(method);
+  bool found = list == NULL;
+  while (!found && list != NULL) {
+    const size_t word = strcspn(list, ",");
+    found = word == length && strncmp(list, method, length) == 0;
+    list = list[word] == ',' ? list + word + 1 : NULL;
+  }
+  return found;
+}
+
+static bool is_known(const session *s, size_t length, const char *word) {
+  const int guests = s->guest != NULL ? bppsa_guest_method_count(s->guest) : 0;
+  for (int m = 0; m < BPPSA_STEP_METHODS + guests; ++m) {
+    const char *name = m < BPPSA_STEP_METHODS ? own[m].name : bppsa_guest_method(s->guest, m - BPPSA_STEP_METHODS);
+    if (strlen(name) == length && strncmp(name, word, length) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Checks that every word of --compare is the name of a method. */
+static bppsa_status check_methods(const session *s) {
+  for (const char *word = s->bench->asked->methods; word != NULL;) {
+    const size_t length = strcspn(word, ",");
+    if (!is_known(s, length, word)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                        "--compare: '%.*s', expected sequential, scan, speculative, both, auto, or a method of "
+                        "--rivals",
+                        (int)(length < 80 ? length : 80), word);
+    }
+    word = word[length] == ',' ? word + length + 1 : NULL;
+  }
+  return BPPSA_OK;
+}
+
 /* ---- weights ---- */
 
 static bppsa_status set_weights(const session *s, bppsa_model *model) {
@@ -447,7 +487,8 @@ static bppsa_status prepare(bppsa_bench *bench) {
     s->indices[i] = i;
   }
   BPPSA_TRY(bppsa_bench_read_earlier(bench, asked->point.kind->name));
-  return bppsa_bench_start_guest(bench, asked->rivals, &s->guest);
+  BPPSA_TRY(bppsa_bench_start_guest(bench, asked->rivals, &s->guest));
+  return check_methods(s);
 }
 
 static bool put_versions(const bppsa_bench *bench, json_t *document) {
@@ -475,7 +516,7 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   snprintf(bench->point, sizeof bench->point, "%s", s->init_name);
   BPPSA_TRY(make_reference(s));
   for (int m = 0; m < BPPSA_STEP_METHODS; ++m) {
-    BPPSA_TRY(enter_method(s, m));
+    BPPSA_TRY(bppsa_step_takes_part(s, own[m].name) ? enter_method(s, m) : BPPSA_OK);
   }
   return bppsa_step_enter_rivals(s);
 }

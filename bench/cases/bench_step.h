@@ -63,6 +63,8 @@ struct bppsa_step_session {
   bppsa_step_entry entries[BPPSA_STEP_METHODS], graphs[BPPSA_STEP_METHODS], guests[BPPSA_GUEST_METHODS];
 };
 
+/* Is it among the methods of --compare, if these are given? */
+bool bppsa_step_takes_part(const bppsa_step_session *s, const char *method);
 /* Finds the residual of a step's gradients and of the weights after it, in units of `unit` roundings of the dtype. */
 double bppsa_step_judge(const bppsa_step_session *s, const bppsa_view *gradients, const bppsa_view *values, double unit);
 

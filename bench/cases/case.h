@@ -19,6 +19,7 @@ typedef struct bppsa_bench_settings {
   bool one_point;          /* rnn, gru: the point alone, not a sweep */
   bool both_inits;         /* rnn, gru, step: every point with default and with orthogonal weights */
   const char *rivals;      /* rnn, gru, forward, step: a program whose methods take part (bench/rivals/guest.h); NULL: none */
+  const char *methods;     /* step: the methods that take part, with commas between; NULL: all of them */
   const char *references, *save_references; /* rnn, gru, lstm: files of references to read, to write; NULL: none */
   bool cudnn_bf16;                          /* rnn, gru, lstm: cuDNN's algorithms in bf16 take part too */
   int64_t cold;                 /* rnn, gru, lstm: bytes of the largest cache, which every pass finds cold; 0: as it is */

@@ -92,7 +92,9 @@ bppsa_status bppsa_step_enter_rivals(session *s) {
   const bppsa_status status = send_point(s);
   BPPSA_TRY(status == BPPSA_ERR_UNSUPPORTED ? BPPSA_OK : status);
   for (int m = 0; m < bppsa_guest_method_count(s->guest); ++m) {
-    BPPSA_TRY(enter_guest(s, m, status != BPPSA_OK));
+    if (bppsa_step_takes_part(s, bppsa_guest_method(s->guest, m))) {
+      BPPSA_TRY(enter_guest(s, m, status != BPPSA_OK));
+    }
   }
   return BPPSA_OK;
 }

@@ -274,7 +274,7 @@ static void test_wrong_requests(void **state) {
   assert_fails(2, "row 0 lacks", "figures --out D --results bad.json");
   assert_fails(2,
                "--results: other.json: of bench schedule, which has no figures, expected what bench rnn, bench gru, bench lstm, "
-               "bench ranks, bench forward, bench/scripts/spectrain.py or bench/scripts/out_of_order.py wrote",
+               "bench ranks, bench forward, bench step, bench/scripts/spectrain.py or bench/scripts/out_of_order.py wrote",
                "figures --out D --results other.json");
   assert_fails(2, "--data: given for the rnn", "figures --results R.json --data npy:a,b --out D");
   assert_fails(2, "--model: 'mgu', expected rnn, gru or lstm", "figures --model mgu --out D");

@@ -80,6 +80,34 @@ static inline json_t *forward_rows(void) {
   return rows;
 }
 
+static inline void add_step(json_t *rows, int64_t hidden, const char *method, double seconds) {
+  json_t *row = json_pack("{s:s,s:s,s:I,s:i,s:I,s:s,s:f,s:f,s:f,s:f,s:b}", "model", "lstm", "init", "default", "seq_len",
+                          (json_int_t)1000, "batch", 1, "hidden", (json_int_t)hidden, "method", method, "median_s", seconds,
+                          "forward_s", seconds / 4, "backward_s", seconds / 2, "other_s", seconds / 4, "noisy", hidden == 64);
+  assert_int_equal(json_array_append_new(rows, row), 0);
+}
+
+/* Rows of bench step: half of the time with both passes speculated, which a rival without parts beats; and paths after 50 and 100
+ * iterations of training. */
+static inline json_t *step_rows(void) {
+  json_t *rows = json_array(), *rival = json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:f}", "model", "lstm", "init", "default", "seq_len",
+                                                  1000, "batch", 1, "hidden", 20, "method", "pytorch", "median_s", 0.125);
+  add_step(rows, 20, "sequential", 1);
+  add_step(rows, 20, "scan", 4);
+  add_step(rows, 20, "both", 0.5);
+  add_step(rows, 64, "sequential", 2);
+  add_step(rows, 64, "both", 1);
+  assert_int_equal(json_array_append_new(rows, rival), 0);
+  for (int64_t iterations = 50; iterations <= 100; iterations += 50) {
+    json_t *row = json_pack("{s:s,s:s,s:s,s:i,s:i,s:i,s:s,s:I,s:I,s:I,s:i,s:i}", "model", "gru", "init", "trained", "task",
+                            "delay", "seq_len", 1000, "batch", 16, "hidden", 20, "method", "both", "iterations",
+                            (json_int_t)iterations, "path", (json_int_t)(10 * iterations), "backward_path",
+                            (json_int_t)(5 * iterations), "possible", 1000, "backward_possible", 1000);
+    assert_int_equal(json_array_append_new(rows, row), 0);
+  }
+  return rows;
+}
+
 static inline void add_staleness(json_t *rows, const char *study, const char *scheme, int64_t seed, double accuracy) {
   json_t *row = json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f,s:[[f,f,f],[f,f,f]]}", "study", study, "task", "lenet5", "scheme", scheme,
                           "seed", (json_int_t)seed, "min_train_loss", 1 - accuracy, "min_validation_loss", 2 - accuracy,
@@ -128,8 +156,11 @@ static inline json_t *out_of_order_rows(void) {
 static const struct {
   const char *run;
   json_t *(*rows)(void);
-} drawn_runs[] = {
-    {"ranks", ranked_rows}, {"forward", forward_rows}, {"staleness", staleness_rows}, {"out_of_order", out_of_order_rows}};
+} drawn_runs[] = {{"ranks", ranked_rows},
+                  {"forward", forward_rows},
+                  {"step", step_rows},
+                  {"staleness", staleness_rows},
+                  {"out_of_order", out_of_order_rows}};
 
 /* run: "rnn", "gru", "cnn" or one of these. */
 static inline void open_run(fixture *f, const char *run) {

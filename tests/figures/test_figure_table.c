@@ -101,7 +101,7 @@ static void test_scripts(void **state) {
     const bool strip = strstr(figure->script, "set key center center horizontal") != NULL;
     assert_true(outside || strip || strstr(figure->script, "with boxes") != NULL);
   }
-  assert_int_equal(scripts, 21);
+  assert_int_equal(scripts, 23);
 }
 
 /* ---- data ---- */
@@ -240,6 +240,33 @@ static void test_forward(void **state) {
   assert_non_null(strstr(made.csv.text, "\nrnn,1000,speculative,250,0,0.5,0,0\n"));
   free_content(&made);
   figure = find_figure("forward_path");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_true(made.left_out && made.csv.size == 0);
+  free_content(&made);
+  close_run(&f);
+}
+
+/* Paths of both passes are over T; the parts of every step over the sequential step of the same sizes. */
+static void test_step(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "step");
+  const bppsa_figure *figure = find_figure("step_path");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_string_equal(made.csv.text, "task,network,iterations,forward_share,backward_share,forward_path,backward_path\n"
+                                     "delay_T1000,gru,50,0.5,0.25,500,250\ndelay_T1000,gru,100,1,0.5,1000,500\n");
+  free_content(&made);
+  figure = find_figure("step_parts");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_string_equal(made.csv.text, "network,hidden,step,place,forward,backward,other,whole,sequential_ms,noisy\n"
+                                     "lstm_T1000,20,sequential,1,0.25,0.5,0.25,1,1000,0\n"
+                                     "lstm_T1000,20,scan,2,1,2,1,4,1000,0\n"
+                                     "lstm_T1000,20,speculated,3,0.125,0.25,0.125,0.5,1000,0\n"
+                                     "lstm_T1000,64,sequential,4.6,0.25,0.5,0.25,1,2000,1\n"
+                                     "lstm_T1000,64,speculated,5.6,0.125,0.25,0.125,0.5,2000,1\n");
+  free_content(&made);
+  json_array_clear(json_object_get(f.run.document, "rows"));
   assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
   assert_true(made.left_out && made.csv.size == 0);
   free_content(&made);
@@ -471,10 +498,11 @@ static void test_projections(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows),      cmocka_unit_test(test_scripts),      cmocka_unit_test(test_data),
-      cmocka_unit_test(test_values),    cmocka_unit_test(test_lstm),         cmocka_unit_test(test_noise),
-      cmocka_unit_test(test_memory),    cmocka_unit_test(test_ranks),        cmocka_unit_test(test_forward),
-      cmocka_unit_test(test_staleness), cmocka_unit_test(test_out_of_order), cmocka_unit_test(test_projections)};
+      cmocka_unit_test(test_rows),       cmocka_unit_test(test_scripts),   cmocka_unit_test(test_data),
+      cmocka_unit_test(test_values),     cmocka_unit_test(test_lstm),      cmocka_unit_test(test_noise),
+      cmocka_unit_test(test_memory),     cmocka_unit_test(test_ranks),     cmocka_unit_test(test_forward),
+      cmocka_unit_test(test_step),       cmocka_unit_test(test_staleness), cmocka_unit_test(test_out_of_order),
+      cmocka_unit_test(test_projections)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -254,6 +254,52 @@ static void test_forward(void **state) {
   close_run(&f);
 }
 
+/* And so have those of bench step; numbers that cannot be drawn, and more panels than there is room for, are refused. */
+static void test_step(void **state) {
+  (void)state;
+  static const char *const files[] = {"step_path.csv", "step_path.gp", "step_parts.csv",
+                                      "step_parts.gp", "index.html",   "results.json"};
+  static const struct {
+    size_t row;
+    const char *lacks;
+  } lost[] = {{0, "hidden"}, {1, "other_s"}, {6, "task"}, {7, "backward_possible"}};
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "step");
+  json_t *rows = json_object_get(f.run.document, "rows");
+  save("R.json", f.run.document);
+  f.request.results = "R.json";
+  f.request.directory = "step";
+  hide_gnuplot(true);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
+  assert_int_equal(json_array_size(result.files), sizeof files / sizeof files[0]);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
+    assert_string_equal(json_string_value(json_array_get(result.files, i)), files[i]);
+  }
+  bppsa_figures_result_free(&result);
+  for (size_t i = 0; i < sizeof lost / sizeof lost[0]; ++i) {
+    char expected[120];
+    json_t *row = json_array_get(rows, lost[i].row), *good = json_incref(json_object_get(row, lost[i].lacks));
+    json_object_set_new(row, lost[i].lacks, json_real(-1));
+    save("R.json", f.run.document);
+    assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+    snprintf(expected, sizeof expected, "--results: R.json: row %zu lacks %s, expected a row of bench step", lost[i].row,
+             lost[i].lacks);
+    assert_string_equal(bppsa_last_error(), expected);
+    json_object_set_new(row, lost[i].lacks, good);
+  }
+  for (int i = 0; i < 6; ++i) {
+    json_t *row = json_deep_copy(json_array_get(rows, 6));
+    json_object_set_new(row, "seq_len", json_integer(2000 + i));
+    json_array_append_new(rows, row);
+  }
+  save("R.json", f.run.document);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+  assert_non_null(strstr(bppsa_last_error(), "7 tasks or networks, each at a length of its own, expected at most 6"));
+  hide_gnuplot(false);
+  close_run(&f);
+}
+
 /* And so have those of bench/scripts/spectrain.py, whatever studies they hold; a row that lacks a field is named. */
 static void test_staleness(void **state) {
   (void)state;
@@ -316,7 +362,7 @@ static void test_strangers(void **state) {
   (void)state;
   static const struct {
     const char *kind, *key;
-  } cases[] = {{"ranks", "method"}, {"forward", "model"}, {"staleness", "task"}, {"out_of_order", "group"}};
+  } cases[] = {{"ranks", "method"}, {"forward", "model"}, {"step", "model"}, {"staleness", "task"}, {"out_of_order", "group"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     fixture f;
     bppsa_figures_result result;
@@ -460,12 +506,13 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_own_figure), cmocka_unit_test(test_without_gnuplot), cmocka_unit_test(test_wrong_script),
-      cmocka_unit_test(test_content),    cmocka_unit_test(test_files),           cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_stop),       cmocka_unit_test(test_refused),         cmocka_unit_test(test_ranks),
-      cmocka_unit_test(test_forward),    cmocka_unit_test(test_staleness),       cmocka_unit_test(test_out_of_order),
-      cmocka_unit_test(test_strangers)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_figure),   cmocka_unit_test(test_without_gnuplot),
+                                     cmocka_unit_test(test_wrong_script), cmocka_unit_test(test_content),
+                                     cmocka_unit_test(test_files),        cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_stop),         cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_ranks),        cmocka_unit_test(test_forward),
+                                     cmocka_unit_test(test_step),         cmocka_unit_test(test_staleness),
+                                     cmocka_unit_test(test_out_of_order), cmocka_unit_test(test_strangers)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

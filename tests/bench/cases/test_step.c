@@ -122,6 +122,19 @@ static void test_one_chunk(void **state) {
   release(&result);
 }
 
+/* --compare: these alone have rows. */
+static void test_methods(void **state) {
+  (void)state;
+  json_t *document = run_json("bench step --hidden 3 --seq-len 20 --batch 1 --init default --repeats 1 --compare auto,sequential "
+                              "--json");
+  const json_t *rows = json_object_get(document, "rows");
+  assert_int_equal(json_array_size(rows), 2);
+  assert_string_equal(get_text(json_array_get(rows, 0), "method"), "sequential");
+  assert_string_equal(get_text(json_array_get(rows, 1), "method"), "auto");
+  assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
+  json_decref(document);
+}
+
 /* Behind the time limit no further point begins, and those left out are counted. */
 static void test_time_limit(void **state) {
   (void)state;
@@ -141,6 +154,8 @@ static void test_requests(void **state) {
   assert_fails(2, "--weights: given beside --init", "bench step --weights W.st --init default");
   assert_fails(2, "gru", "bench step --model gru --weights W.st");
   assert_fails(2, "--nonlinearity: given beside --model gru", "bench step --model gru --nonlinearity relu");
+  assert_fails(2, "--compare: 'bp', expected sequential, scan, speculative, both, auto, or", "bench step --compare auto,bp");
+  assert_fails(2, "--compare: ''", "bench step --compare auto,");
   assert_fails(2, "--rivals: missing.py", "bench step --seq-len 5 --rivals missing.py");
   assert_fails(2, "--earlier", "bench step --seq-len 5 --earlier missing.jsonl");
   assert_fails(2, "--loss: 'mse'", "bench step --loss mse");
@@ -152,9 +167,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(test_weights),
-                                     cmocka_unit_test(test_table),    cmocka_unit_test(test_one_chunk),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_time_limit),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_weights),
+                                     cmocka_unit_test(test_table),      cmocka_unit_test(test_one_chunk),
+                                     cmocka_unit_test(test_requests),   cmocka_unit_test(test_methods),
+                                     cmocka_unit_test(test_time_limit), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
