@@ -66,6 +66,7 @@ static void list_guess(bppsa_back_walk *w, int64_t sample, int64_t index) {
 
 /* False: a number is not finite. */
 static bool speculate(bppsa_back_walk *w) {
+  enum { GROWS = 1000 /* times, at most, what is dropped where gradients have shrunk */ };
   const recurrent_network *n = w->n;
   w->count = 0;
   for (int64_t index = n->back.plan.chunks - 1; index >= 0; --index) {
@@ -82,9 +83,10 @@ static bool speculate(bppsa_back_walk *w) {
     double behind = 0, reach = 0;
     for (int64_t index = chunks - 1; index >= 0; --index) {
       bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
-      const double mean = c->sum / (double)(bppsa_back_begin_of(n, b, index + 1) - bppsa_back_begin_of(n, b, index));
-      const double share = behind / (double)bppsa_back_length_of(n, b);
-      c->scale = mean > share ? mean : share;
+      const double steps = (double)(bppsa_back_begin_of(n, b, index + 1) - bppsa_back_begin_of(n, b, index));
+      const double local = fmin(c->sum / steps, c->head / fmin(steps, BPPSA_BACK_HEAD)),
+                   share = behind / (GROWS * (double)bppsa_back_length_of(n, b));
+      c->scale = local > share ? local : share;
       behind += c->sum;
       finite = finite && isfinite(c->sum) && isfinite(bppsa_back_largest(w->n, w->state, bppsa_back_end_of(w, b, index)));
       if (c->silent) {

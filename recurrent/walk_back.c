@@ -81,7 +81,10 @@ static void clear_deltas(const bppsa_back_walk *w, const group *g, int64_t s, in
 static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
   bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, l->sample, l->chunk);
   for (int64_t s = steps; s > 0; --s) {
-    c->sum += l->kind == BPPSA_BACK_PROBE ? 0 : bppsa_back_largest(w->n, w->state, window_row(w, g, g->g, s, index, w->state));
+    const double largest =
+        l->kind == BPPSA_BACK_PROBE ? 0 : bppsa_back_largest(w->n, w->state, window_row(w, g, g->g, s, index, w->state));
+    c->sum += largest;
+    c->head += l->top - l->at < BPPSA_BACK_HEAD ? largest : 0;
     keep_deltas(w, g, l, s - 1, index, c);
     ++l->steps;
     if (--l->at == l->bottom) {
