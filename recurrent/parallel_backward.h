@@ -11,9 +11,12 @@
  * Every difference that was not walked on is one change of u at one step. So the gradients equal those of BP, but for rounding,
  * for a loss whose dL/dh_t is changed by these vectors: `gap` and `perturbation` below say by how much. A boundary is accepted if
  *
- *     |d|_inf <= accept · s      s = max(mean of |g_t|_inf over the chunk that receives d, sum of |g_t|_inf behind it / T)
+ *     |d|_inf <= accept · s      s = max(min(a, b), c / 1000)
  *
- * for each sample, and a mend stops at |d|_inf <= stop · s. Where nothing is injected into a chunk and its warm-up, its gradients
+ * for each sample, and a mend stops at |d|_inf <= stop · s. a is the mean of |g_t|_inf over the chunk that receives d, b that of
+ * its latest 8 steps, and c the sum of |g_t|_inf behind it / T. A difference grows with the gradients: where these grow towards
+ * early steps, d must be small beside the first ones that it meets, and where they have shrunk, it may grow a thousand times before
+ * it counts beside the later ones. Where nothing is injected into a chunk and its warm-up, its gradients
  * are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one, walks a random
  * vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
  *

@@ -98,15 +98,17 @@ bool bppsa_back_is_finite(const bppsa_back_walk *w, int64_t sample, int64_t inde
 }
 
 void bppsa_back_weigh(const bppsa_back_walk *w) {
+  enum { GROWS = 1000 /* times, at most, what is dropped where gradients have shrunk */ };
   recurrent_network *n = w->n;
   for (int64_t b = 0; b < n->batch; ++b) {
     const int64_t chunks = bppsa_back_chunks_of(n, b);
     double behind = 0, reach = 0;
     for (int64_t index = chunks - 1; index >= 0; --index) {
       bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
-      const double mean = c->sum / (double)(bppsa_back_begin_of(n, b, index + 1) - bppsa_back_begin_of(n, b, index));
-      const double share = behind / (double)bppsa_back_length_of(n, b);
-      c->scale = mean > share ? mean : share;
+      const double steps = (double)(bppsa_back_begin_of(n, b, index + 1) - bppsa_back_begin_of(n, b, index));
+      const double local = fmin(c->sum / steps, c->head / fmin(steps, BPPSA_BACK_HEAD)),
+                   share = behind / (GROWS * (double)bppsa_back_length_of(n, b));
+      c->scale = local > share ? local : share;
       behind += c->sum;
       n->back.need.compared += c->doubtful && !c->silent;
       if (c->silent) {

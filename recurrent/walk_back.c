@@ -95,7 +95,9 @@ static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index
   bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, l->sample, l->chunk);
   const bool kept = w->measures || w->delta_x != NULL || w->delta_h != NULL;
   for (int64_t s = steps; s > 0; --s) {
-    c->sum += l->kind == BPPSA_BACK_PROBE ? 0 : largest_of(w, g, s, index);
+    const double largest = l->kind == BPPSA_BACK_PROBE ? 0 : largest_of(w, g, s, index);
+    c->sum += largest;
+    c->head += l->top - l->at < BPPSA_BACK_HEAD ? largest : 0;
     if (kept) {
       keep_deltas(w, g, l, s - 1, index, c);
     }

@@ -12,7 +12,11 @@
 #include "core/base/cut.h"
 #include "recurrent/recurrent_internal.h"
 
-enum { BPPSA_BACK_GROUP = 16 /* lanes */, BPPSA_BACK_MOST_WINDOW = 16 /* steps */ };
+enum {
+  BPPSA_BACK_HEAD = 8 /* steps of a chunk, the latest ones */,
+  BPPSA_BACK_GROUP = 16 /* lanes */,
+  BPPSA_BACK_MOST_WINDOW = 16 /* steps */
+};
 
 /* What a lane starts from; BPPSA_BACK_ZEROS: from u_t. */
 typedef enum { BPPSA_BACK_ZEROS, BPPSA_BACK_SEED, BPPSA_BACK_PROBE, BPPSA_BACK_DIFFERENCE } bppsa_back_kind;
@@ -30,6 +34,7 @@ typedef struct {
 /* A chunk of a sample. */
 typedef struct {
   double sum;     /* Σ |g_t|_inf */
+  double head;    /* likewise over its latest BPPSA_BACK_HEAD steps */
   double deltas;  /* Σ |δ_t|_2 */
   double reach;   /* of a silent chunk: Σ |δ_t(r)|_2, at last with the chunks in front of it; otherwise 0 */
   double probe;   /* likewise the length of r at its end */
