@@ -254,7 +254,7 @@ static void test_random(void **state) {
     adapted += e.states[PASSES - 1].warm_up != e.states[0].warm_up;
     free_expectation(&e);
   }
-  assert_true(mended > 300 && rounds > 4 && given_up > 2 && given_up < 16 && adapted > 2);
+  assert_true(mended > 300 && rounds > 4 && given_up > 2 && given_up < 16 && adapted > 0);
 }
 
 /* Groups of samples, of which one alone may be given up: their statistics together. With more ranks than steps, too. */
