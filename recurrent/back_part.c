@@ -394,6 +394,9 @@ static bppsa_status speculate(recurrent_network *n, int64_t l, const void *x, bo
   BPPSA_TRY(begin_round(&w, false));
   int64_t rounds = 0;
   while (w.mends > 0) {
+    if (bppsa_back_leaks(&w)) {
+      return BPPSA_OK;
+    }
     BPPSA_TRY(finish_phase(&w, &wrong));
     if (++rounds == 1) {
       if (bppsa_back_hopeless(&w)) {

@@ -11,14 +11,13 @@
  * Every difference that was not walked on is one change of u at one step. So the gradients equal those of BP, but for rounding,
  * for a loss whose dL/dh_t is changed by these vectors: `gap` and `perturbation` below say by how much. A boundary is accepted if
  *
- *     |d|_inf <= accept · s      s = max(min(a, b), c / 1000)
+ *     |d|_inf <= accept · s      s = min(mean of |g_t|_inf over the chunk that receives d, over its latest 8 steps)
  *
- * for each sample, and a mend stops at |d|_inf <= stop · s. a is the mean of |g_t|_inf over the chunk that receives d, b that of
- * its latest 8 steps, and c the sum of |g_t|_inf behind it / T. A difference grows with the gradients: where these grow towards
- * early steps, d must be small beside the first ones that it meets, and where they have shrunk, it may grow a thousand times before
- * it counts beside the later ones. Where nothing is injected into a chunk and its warm-up, its gradients
+ * for each sample, and a mend stops at |d|_inf <= stop · s. So what is dropped is small beside the gradients that it meets first,
+ * however much both grow or shrink towards early steps. Where nothing is injected into a chunk and its warm-up, its gradients
  * are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one, walks a random
- * vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
+ * vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below) in this layer. A layer
+ * below might make it grow more. So a layer with another one below it is computed by BP if a chunk is silent there.
  *
  * Gradients of x and of h0 are right to this absolute precision only: where the loss reaches the last step alone, gradients far in
  * front of it that are smaller than the precision may be 0. A pass in which a number is not finite, and one that is not expected to

@@ -98,7 +98,6 @@ bool bppsa_back_is_finite(const bppsa_back_walk *w, int64_t sample, int64_t inde
 }
 
 void bppsa_back_weigh(const bppsa_back_walk *w) {
-  enum { GROWS = 1000 /* times, at most, what is dropped where gradients have shrunk */ };
   recurrent_network *n = w->n;
   for (int64_t b = 0; b < n->batch; ++b) {
     const int64_t chunks = bppsa_back_chunks_of(n, b);
@@ -106,9 +105,8 @@ void bppsa_back_weigh(const bppsa_back_walk *w) {
     for (int64_t index = chunks - 1; index >= 0; --index) {
       bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
       const double steps = (double)(bppsa_back_begin_of(n, b, index + 1) - bppsa_back_begin_of(n, b, index));
-      const double local = fmin(c->sum / steps, c->head / fmin(steps, BPPSA_BACK_HEAD)),
-                   share = behind / (GROWS * (double)bppsa_back_length_of(n, b));
-      c->scale = local > share ? local : share;
+      c->scale =
+          c->silent ? behind / (double)bppsa_back_length_of(n, b) : fmin(c->sum / steps, c->head / fmin(steps, BPPSA_BACK_HEAD));
       behind += c->sum;
       n->back.need.compared += c->doubtful && !c->silent;
       if (c->silent) {
@@ -158,8 +156,9 @@ void bppsa_back_compare(const bppsa_back_walk *w) {
       if (c->doubtful && bppsa_back_is_here(w, bppsa_back_begin_of(n, b, index + 1))) {
         subtract(w, b, index, difference);
         c->size = bppsa_back_largest(n, w->state, difference);
-        c->fits = c->silent ? bppsa_backward_silent(plan, bppsa_back_length(n, w->state, difference), c->reach, deltas)
-                            : c->size <= plan->accept * c->scale;
+        c->fits = !c->silent     ? c->size <= plan->accept * c->scale
+                  : w->passes_on ? c->size == 0
+                                 : bppsa_backward_silent(plan, bppsa_back_length(n, w->state, difference), c->reach, deltas);
       }
       deltas += c->deltas;
     }
@@ -218,6 +217,19 @@ void bppsa_back_note_need(const bppsa_back_walk *w) {
   }
 }
 
+bool bppsa_back_leaks(const bppsa_back_walk *w) {
+  const recurrent_network *n = w->n;
+  for (int64_t b = 0; w->passes_on && w->measures && b < n->batch; ++b) {
+    for (int64_t index = 0; index < bppsa_back_chunks_of(n, b); ++index) {
+      const bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
+      if (c->silent && c->walks) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 bool bppsa_back_hopeless(const bppsa_back_walk *w) {
   const recurrent_network *n = w->n;
   const int64_t chunks = n->back.plan.chunks;
@@ -262,6 +274,7 @@ bppsa_back_walk bppsa_back_walk_of(recurrent_network *n, int64_t l, const void *
                            .x = x,
                            .input = n->layers[l].input,
                            .parts = INT64_MAX,
+                           .passes_on = bppsa_recurrent_level(n, l) > 0,
                            .first = first,
                            .border = first + n->config.seq_len,
                            .lanes = n->back.lanes};
@@ -285,6 +298,9 @@ bool bppsa_back_layer(recurrent_network *n, int64_t l, const void *x, int64_t pa
   }
   int64_t rounds = 0;
   while (w.mends > 0) {
+    if (bppsa_back_leaks(&w)) {
+      return false;
+    }
     bppsa_back_walk_lanes(&w);
     bppsa_back_count_lanes(&w);
     if (++rounds == 1) {

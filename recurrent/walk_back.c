@@ -132,7 +132,7 @@ static bool settle_warm_up(const bppsa_back_walk *w, const group *g, int64_t ind
 /* A final difference leaves a silent chunk for another one, in which nothing else walks. True: it must go on. */
 static bool enters_next(const bppsa_back_walk *w, bppsa_back_lane *l, const void *difference) {
   const recurrent_network *n = w->n;
-  if (!l->final || l->chunk == 0) {
+  if (!l->final || l->chunk == 0 || w->passes_on) {
     return false;
   }
   bppsa_back_chunk *next = bppsa_back_chunk_of(n, l->sample, l->chunk - 1);

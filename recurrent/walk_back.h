@@ -57,6 +57,7 @@ typedef struct {
   int64_t mends;           /* chunks that are mended in the present round, here or elsewhere */
   bool injected, adds;     /* adds: the present lanes walk differences */
   bool measures;           /* some chunk is silent, so that lengths of deltas count */
+  bool passes_on;          /* a layer below reads the gradients of this one's inputs */
   int64_t state, width;    /* S; G·H */
   size_t real;             /* bytes */
   const void *x;           /* the layer's input, [rows][input] */
@@ -154,6 +155,8 @@ void bppsa_back_compare(const bppsa_back_walk *w);
 void bppsa_back_list_differences(bppsa_back_walk *w, bool tail);
 /* Notes what the first round's lanes that have ended here show about warm-ups. */
 void bppsa_back_note_need(const bppsa_back_walk *w);
+/* Must a difference walk through a silent chunk of a layer that has another one below it? That is left to BP. */
+bool bppsa_back_leaks(const bppsa_back_walk *w);
 /* Will rounds of mending take longer than half of BP? As far as the first of them tells: differences shrink by the same factor in
  * every chunk. */
 bool bppsa_back_hopeless(const bppsa_back_walk *w);

@@ -221,14 +221,20 @@ static void test_paths(void **state) {
  * would not find these states in float32, so the tape is written by hand. */
 enum { BACK_STEPS = 1000, BACK_HIDDEN = 20, GROWS_FIRST = 441, GROWS_LAST = 940 };
 
-/* Returns the gradient of W_hh [H][H], which the caller frees. */
-static double *gradient_of_tape(bppsa_dtype dtype, bppsa_backward backward, const double *w_hh, bppsa_backward_stats *stats) {
+/* Returns the gradient of W_hh [H][H], which the caller frees. tiny: of steps in front of the last one the loss's gradients, too,
+ * made so much smaller; 0: it has none. */
+static double *gradient_of_tape(bppsa_dtype dtype, bppsa_backward backward, const double *w_hh, double tiny,
+                                bppsa_backward_stats *stats) {
   bppsa_recurrent_config c = config_of(BACK_STEPS, 1, BACK_HIDDEN);
   c.dtype = dtype;
   c.tape = true;
+  c.loss_all = tiny > 0;
   c.method.backward = backward;
   c.speculation.chunks = 13;
   run r = open_run(&bppsa_rnn_cell, &c, 1, 1);
+  for (int64_t i = 0; c.loss_all && i < (BACK_STEPS - 1) * r.model->classes; ++i) {
+    bppsa_view_set(&r.seed, i, (double)(float)(tiny * bppsa_view_get(&r.seed, i)));
+  }
   int64_t size;
   assert_int_equal(bppsa_recurrent_tape_size(r.model, &size), BPPSA_OK);
   bppsa_view tape = random_view(dtype, 4, 1, &size);
@@ -252,26 +258,75 @@ static double *gradient_of_tape(bppsa_dtype dtype, bppsa_backward backward, cons
   return found;
 }
 
+/* Where nothing is injected a random vector says that differences grow; where little is, that they are not small beside it. */
 static void test_comes_back(void **state) {
   (void)state;
-  bppsa_backward_stats stats;
-  double *q = orthogonal(7, BACK_HIDDEN, 2), *exact = gradient_of_tape(BPPSA_F64, BPPSA_BACKWARD_BP, q, &stats),
-         *bp = gradient_of_tape(BPPSA_F32, BPPSA_BACKWARD_BP, q, &stats),
-         *found = gradient_of_tape(BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, q, &stats);
-  double own = 0, error = 0, largest = 0;
-  for (int64_t i = 0; i < BACK_HIDDEN * BACK_HIDDEN; ++i) {
-    largest = fmax(largest, fabs(exact[i]));
-    own = fmax(own, fabs(bp[i] - exact[i]));
-    error = fmax(error, fabs(found[i] - exact[i]));
-  }
-  assert_true(stats.speculated && !stats.given_up);
-  if (!(error <= 2 * own)) {
-    fail_msg("error %.3g of the largest gradient, %.3g; BP's %.3g", error / largest, largest, own / largest);
+  static const double tiny[] = {0, 1e-36, 1e-30, 1e-20, 1e-12};
+  double *q = orthogonal(7, BACK_HIDDEN, 2);
+  for (size_t k = 0; k < sizeof tiny / sizeof *tiny; ++k) {
+    bppsa_backward_stats stats;
+    double *exact = gradient_of_tape(BPPSA_F64, BPPSA_BACKWARD_BP, q, tiny[k], &stats),
+           *bp = gradient_of_tape(BPPSA_F32, BPPSA_BACKWARD_BP, q, tiny[k], &stats),
+           *found = gradient_of_tape(BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, q, tiny[k], &stats);
+    double own = 0, error = 0, largest = 0;
+    for (int64_t i = 0; i < BACK_HIDDEN * BACK_HIDDEN; ++i) {
+      largest = fmax(largest, fabs(exact[i]));
+      own = fmax(own, fabs(bp[i] - exact[i]));
+      error = fmax(error, fabs(found[i] - exact[i]));
+    }
+    assert_true(stats.speculated && (k > 0 || !stats.given_up));
+    if (!(error <= 2 * own)) {
+      fail_msg("%g: error %.3g of the largest gradient, %.3g; BP's %.3g", tiny[k], error / largest, largest, own / largest);
+    }
+    bppsa_free(exact);
+    bppsa_free(bp);
+    bppsa_free(found);
   }
   bppsa_free(q);
-  bppsa_free(exact);
-  bppsa_free(bp);
-  bppsa_free(found);
+}
+
+/* What the upper layer might drop grows in the lower one, by a half with each of 150 steps. */
+static void test_grows_below(void **state) {
+  (void)state;
+  enum { STEPS = 300, HIDDEN = 4 };
+  double found[2][HIDDEN];
+  for (int k = 0; k < 2; ++k) {
+    bppsa_recurrent_config c = config_of(STEPS, 1, HIDDEN);
+    c.layers = 2;
+    c.input = 1;
+    c.method.backward = k == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SPECULATIVE;
+    c.speculation.chunks = 10;
+    run r = open_run(&bppsa_rnn_cell, &c, 1, 1);
+    static const struct {
+      const char *name;
+      double diagonal; /* W = diagonal · I, of W_ih of the first layer all numbers */
+    } weights[] = {{"rnn.weight_ih_l0", 1}, {"rnn.weight_hh_l0", 1.5}, {"rnn.weight_ih_l1", .05}, {"rnn.weight_hh_l1", .8}};
+    const bppsa_parameter *bias = NULL;
+    for (int64_t i = 0; i < r.model->parameter_count; ++i) {
+      bppsa_parameter *p = &r.model->parameters[i];
+      for (int64_t j = 0; strncmp(p->name, "rnn.", 4) == 0 && j < bppsa_view_count(&p->value); ++j) {
+        bppsa_view_set(&p->value, j, 0);
+      }
+      bias = strcmp(p->name, "rnn.bias_hh_l0") == 0 ? p : bias;
+      for (size_t w = 0; w < sizeof weights / sizeof *weights; ++w) {
+        for (int64_t j = 0; strcmp(p->name, weights[w].name) == 0 && j < HIDDEN; ++j) {
+          bppsa_view_set(&p->value, w == 0 ? j : j * (HIDDEN + 1), weights[w].diagonal);
+        }
+      }
+    }
+    for (int64_t t = 0; t < STEPS; ++t) {
+      bppsa_view_set(&r.x, t, t < STEPS / 2 ? 0 : .2);
+    }
+    assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, NULL, &r.logits), BPPSA_OK);
+    assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+    for (int64_t j = 0; j < HIDDEN; ++j) {
+      found[k][j] = bppsa_view_get(&bias->gradient, j);
+    }
+    close_run(&r);
+  }
+  for (int64_t j = 0; j < HIDDEN; ++j) {
+    assert_true(fabs(found[0][j]) > 1e6 && fabs(found[1][j] - found[0][j]) <= 1e-5 * fabs(found[0][j]));
+  }
 }
 
 /* With tolerance 0, and where a chunk is all there is, every pass is BP. */
@@ -581,10 +636,10 @@ static void test_account(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random),   cmocka_unit_test(test_paths),        cmocka_unit_test(test_comes_back),
-      cmocka_unit_test(test_exact),    cmocka_unit_test(test_bits),         cmocka_unit_test(test_nonfinite),
-      cmocka_unit_test(test_pause),    cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_warm_ups),
-      cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),       cmocka_unit_test(test_texts),
-      cmocka_unit_test(test_read),     cmocka_unit_test(test_account)};
+      cmocka_unit_test(test_random),      cmocka_unit_test(test_paths),    cmocka_unit_test(test_comes_back),
+      cmocka_unit_test(test_grows_below), cmocka_unit_test(test_exact),    cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_nonfinite),   cmocka_unit_test(test_pause),    cmocka_unit_test(test_exact_inputs),
+      cmocka_unit_test(test_warm_ups),    cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_texts),       cmocka_unit_test(test_read),     cmocka_unit_test(test_account)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
