@@ -11,14 +11,16 @@
  * Every difference that was not walked on is one change of u at one step. So the gradients equal those of BP, but for rounding,
  * for a loss whose dL/dh_t is changed by these vectors: `gap` and `perturbation` below say by how much. A boundary is accepted if
  *
- *     |d|_inf <= accept · s      s = max(min(a, b), c / 1000)
+ *     |d|_inf <= accept · s      s = max(a, c / 1000 r)
  *
- * for each sample, and a mend stops at |d|_inf <= stop · s. a is the mean of |g_t|_inf over the chunk that receives d, b that of
- * its latest 8 steps, and c the sum of |g_t|_inf behind it / T. A difference grows with the gradients: where these grow towards
- * early steps, d must be small beside the first ones that it meets, and where they have shrunk, it may grow a thousand times before
- * it counts beside the later ones. Where nothing is injected into a chunk and its warm-up, its gradients
- * are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one, walks a random
- * vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
+ * for each sample. a is the size of the gradients that d meets first: the mean of |g_t|_inf over the chunk that receives d or, if
+ * that is less, over the chunk's latest 8 steps. c is the sum of |g_t|_inf behind it, and r says how much a difference grows on its
+ * way to the first step: as much as the gradients themselves, Σ |g_t|_inf of the chunk over |g|_inf at its later end, and so on
+ * through the chunks in front. So d may be dropped where it is small beside the gradients there, or where it would stay small
+ * beside the later ones if it grew a thousand times more than the gradients do. A mend stops at |d|_inf <= stop · the least mean
+ * of eight steps of the chunk, where a decides; otherwise it walks through. Where nothing is injected into a chunk and its warm-up,
+ * its gradients are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one,
+ * walks a random vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
  *
  * Gradients of x and of h0 are right to this absolute precision only: where the loss reaches the last step alone, gradients far in
  * front of it that are smaller than the precision may be 0. A pass in which a number is not finite, and one that is not expected to
