@@ -15,7 +15,7 @@
 #include "recurrent/walk_back.h"
 
 /* Numbers of a chunk which the part that finished it gives to the others. */
-enum { FINISHED, SUM, HEAD, DELTAS, REACH, PROBE, STOPPED, MOVED, DOUBTFUL, WRONG, FIELDS };
+enum { FINISHED, SUM, HEAD, LEAST, START, DELTAS, REACH, PROBE, STOPPED, MOVED, DOUBTFUL, WRONG, FIELDS };
 /* Behind them: steps walked, mends, and mended chunks that say how long warm-ups should be. The largest numbers are the longest of
  * these mends, and each sample's longest lane. */
 enum { STEPS, MENDED, NEEDED, TOTALS };
@@ -24,7 +24,7 @@ enum { LONGEST_NEED, LARGEST };
 /* A lane that crosses the border of two parts; its chunk follows from its place in the message. */
 typedef struct {
   int64_t goes_on, kind, final, steps, chunks;
-  double sum, head, deltas, reach, stopped; /* of its chunk so far */
+  double sum, head, block, least, start, deltas, reach, stopped; /* of its chunk so far */
 } crossing;
 enum { CROSSING = sizeof(crossing) / sizeof(int64_t) };
 
@@ -173,6 +173,9 @@ static bppsa_status receive(bppsa_back_walk *w) {
       }
       c->sum = from->sum;
       c->head = from->head;
+      c->block = from->block;
+      c->least = from->least;
+      c->start = from->start;
       c->deltas = from->deltas;
       c->reach = from->reach;
       c->stopped = from->stopped;
@@ -211,6 +214,9 @@ static void note_crossing(const bppsa_back_walk *w, int64_t lane) {
                                  .chunks = l->chunks,
                                  .sum = c->sum,
                                  .head = c->head,
+                                 .block = c->block,
+                                 .least = c->least,
+                                 .start = c->start,
                                  .deltas = c->deltas,
                                  .reach = c->reach,
                                  .stopped = c->stopped};
@@ -221,10 +227,17 @@ static void note_crossing(const bppsa_back_walk *w, int64_t lane) {
 static void note_chunk(const bppsa_back_walk *w, int64_t sample, int64_t index) {
   const bppsa_back_chunk *c = bppsa_back_chunk_of(w->n, sample, index);
   double *f = fields_of(w->n, sample, index);
-  const double numbers[FIELDS] = {
-      [FINISHED] = 1,         [SUM] = c->sum,     [HEAD] = c->head,
-      [DELTAS] = c->deltas,   [REACH] = c->reach, [PROBE] = c->probe,
-      [STOPPED] = c->stopped, [MOVED] = c->moved, [WRONG] = !w->adds && !bppsa_back_is_finite(w, sample, index)};
+  const double numbers[FIELDS] = {[FINISHED] = 1,
+                                  [SUM] = c->sum,
+                                  [HEAD] = c->head,
+                                  [LEAST] = c->least,
+                                  [START] = c->start,
+                                  [DELTAS] = c->deltas,
+                                  [REACH] = c->reach,
+                                  [PROBE] = c->probe,
+                                  [STOPPED] = c->stopped,
+                                  [MOVED] = c->moved,
+                                  [WRONG] = !w->adds && !bppsa_back_is_finite(w, sample, index)};
   const double doubtful = f[DOUBTFUL];
   memcpy(f, numbers, sizeof numbers);
   f[DOUBTFUL] = doubtful;
@@ -286,6 +299,8 @@ static bppsa_status join_numbers(const bppsa_back_walk *w, bool *wrong) {
       }
       c->sum = f[SUM];
       c->head = f[HEAD];
+      c->least = f[LEAST];
+      c->start = f[START];
       c->deltas = f[DELTAS];
       c->reach = f[REACH];
       c->probe = f[PROBE];

@@ -11,13 +11,19 @@
  * Every difference that was not walked on is one change of u at one step. So the gradients equal those of BP, but for rounding,
  * for a loss whose dL/dh_t is changed by these vectors: `gap` and `perturbation` below say by how much. A boundary is accepted if
  *
- *     |d|_inf <= accept · s      s = min(mean of |g_t|_inf over the chunk that receives d, over its latest 8 steps)
+ *     |d|_inf <= accept · s      s = max(a, c / 1000 r)
  *
- * for each sample, and a mend stops at |d|_inf <= stop · s. So what is dropped is small beside the gradients that it meets first,
- * however much both grow or shrink towards early steps. Where nothing is injected into a chunk and its warm-up, its gradients
- * are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one, walks a random
- * vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below) in this layer. A layer
- * below might make it grow more. So a layer with another one below it is computed by BP if a chunk is silent there.
+ * for each sample. a is the size of the gradients that d meets first: the mean of |g_t|_inf over the chunk that receives d or, if
+ * that is less, over the chunk's latest 8 steps. c is the sum of |g_t|_inf behind it, and r says how much a difference grows on its
+ * way to the first step: as much as the gradients themselves, Σ |g_t|_inf of the chunk over |g|_inf at its later end, and so on
+ * through the chunks in front. So d may be dropped where it is small beside the gradients there, or where it would stay small
+ * beside the later ones if it grew a thousand times more than the gradients do. A mend stops at |d|_inf <= stop · the least mean
+ * of eight steps of the chunk, where a decides; otherwise it walks through. Where nothing is injected into a chunk and its warm-up,
+ * its gradients are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one,
+ * walks a random vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
+ *
+ * All this is about one layer. The layer below might make a difference grow more. So in a layer with another one below it s is a,
+ * and BP computes the layer where a difference reaches a silent chunk.
  *
  * Gradients of x and of h0 are right to this absolute precision only: where the loss reaches the last step alone, gradients far in
  * front of it that are smaller than the precision may be 0. A pass in which a number is not finite, and one that is not expected to

@@ -97,28 +97,42 @@ bool bppsa_back_is_finite(const bppsa_back_walk *w, int64_t sample, int64_t inde
          isfinite(bppsa_back_largest(w->n, w->state, bppsa_back_end_of(w, sample, index)));
 }
 
+/* What may be dropped at each chunk of a sample. A lane shows how much a difference may grow on its way to the first step: as much
+ * as its own gradient, or in a silent chunk as the random vector. */
+static void find_scales(const bppsa_back_walk *w, int64_t sample) {
+  enum { GROWS = 1000 /* times more than the lane's */ };
+  const recurrent_network *n = w->n;
+  double reach = 0, behind = 0;
+  for (int64_t index = 0; index < bppsa_back_chunks_of(n, sample); ++index) {
+    bppsa_back_chunk *c = bppsa_back_chunk_of(n, sample, index);
+    const double through = c->silent ? c->probe : c->probe / c->start, onwards = through > 0 ? through * reach : 0;
+    reach = (c->silent ? c->reach : c->sum / c->start) + onwards;
+    c->reach = reach;
+  }
+  for (int64_t index = bppsa_back_chunks_of(n, sample) - 1; index >= 0; --index) {
+    bppsa_back_chunk *c = bppsa_back_chunk_of(n, sample, index);
+    const int64_t steps = bppsa_back_begin_of(n, sample, index + 1) - bppsa_back_begin_of(n, sample, index);
+    const double block = steps < BPPSA_BACK_HEAD ? (double)steps : BPPSA_BACK_HEAD;
+    const double local = fmin(c->sum / (double)steps, c->head / block), later = behind / (GROWS * c->reach);
+    c->quiet = later > local && (c->silent || !w->passes_on); /* not where later is NaN */
+    c->scale = c->quiet ? later : local;
+    c->least = fmin(c->least / block, c->scale);
+    behind += c->sum;
+  }
+}
+
 void bppsa_back_weigh(const bppsa_back_walk *w) {
   recurrent_network *n = w->n;
   for (int64_t b = 0; b < n->batch; ++b) {
-    const int64_t chunks = bppsa_back_chunks_of(n, b);
-    double behind = 0, reach = 0;
-    for (int64_t index = chunks - 1; index >= 0; --index) {
-      bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
-      const double steps = (double)(bppsa_back_begin_of(n, b, index + 1) - bppsa_back_begin_of(n, b, index));
-      c->scale =
-          c->silent ? behind / (double)bppsa_back_length_of(n, b) : fmin(c->sum / steps, c->head / fmin(steps, BPPSA_BACK_HEAD));
-      behind += c->sum;
+    for (int64_t index = 0; index < bppsa_back_chunks_of(n, b); ++index) {
+      const bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
       n->back.need.compared += c->doubtful && !c->silent;
       if (c->silent) {
         memset(bppsa_back_start_of(w, b, index), 0, (size_t)w->state * w->real);
         memset(bppsa_back_end_of(w, b, index), 0, (size_t)w->state * w->real);
       }
     }
-    for (int64_t index = 0; index < chunks; ++index) {
-      bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
-      reach = c->silent ? c->reach + c->probe * reach : 0;
-      c->reach = reach;
-    }
+    find_scales(w, b);
   }
 }
 

@@ -97,14 +97,21 @@ static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index
   for (int64_t s = steps; s > 0; --s) {
     const double largest = l->kind == BPPSA_BACK_PROBE ? 0 : largest_of(w, g, s, index);
     c->sum += largest;
-    c->head += l->top - l->at < BPPSA_BACK_HEAD ? largest : 0;
+    c->block += largest;
+    c->start = l->at == l->top ? largest : c->start;
     if (kept) {
       keep_deltas(w, g, l, s - 1, index, c);
     }
     ++l->steps;
-    if (--l->at == l->bottom) {
+    --l->at;
+    if ((l->top - l->at) % BPPSA_BACK_HEAD == 0 || (l->at == l->bottom && l->top - l->at < BPPSA_BACK_HEAD)) {
+      c->head = l->top - l->at <= BPPSA_BACK_HEAD ? c->block : c->head;
+      c->least = l->top - l->at <= BPPSA_BACK_HEAD || c->block < c->least ? c->block : c->least;
+      c->block = 0;
+    }
+    if (l->at == l->bottom) {
       const void *end = window_row(w, g, g->g, s - 1, index, w->state);
-      c->probe = l->kind == BPPSA_BACK_PROBE ? bppsa_back_length(w->n, w->state, end) : 0;
+      c->probe = l->kind == BPPSA_BACK_PROBE ? bppsa_back_length(w->n, w->state, end) : bppsa_back_largest(w->n, w->state, end);
       memcpy(bppsa_back_end_of(w, l->sample, l->chunk), end, (size_t)w->state * w->real);
       clear_deltas(w, g, s - 1, index);
       return false;
@@ -173,7 +180,7 @@ static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t 
         bppsa_back_chunk_of(w->n, l->sample, l->chunk - 1)->doubtful = true;
       }
     }
-    const bool stops = l->at > l->bottom && !c->silent && size <= w->n->back.plan.stop * c->scale;
+    const bool stops = l->at > l->bottom && !c->silent && !c->quiet && size <= w->n->back.plan.stop * c->least;
     c->stopped += stops ? size : 0;
     l->stopped = stops;
     if (stops || (l->at == l->bottom && !enters_next(w, l, next))) {

@@ -34,10 +34,13 @@ typedef struct {
 /* A chunk of a sample. */
 typedef struct {
   double sum;     /* Σ |g_t|_inf */
-  double head;    /* likewise over its latest BPPSA_BACK_HEAD steps */
+  double head;    /* likewise over its latest BPPSA_BACK_HEAD steps, */
+  double block;   /* and over the present ones as many; */
+  double least;   /* the least of these sums, at last the mean of so many steps */
+  double start;   /* |g|_inf at its later end */
   double deltas;  /* Σ |δ_t|_2 */
-  double reach;   /* of a silent chunk: Σ |δ_t(r)|_2, at last with the chunks in front of it; otherwise 0 */
-  double probe;   /* likewise the length of r at its end */
+  double reach;   /* of a silent chunk: Σ |δ_t(r)|_2; at last with the chunks in front of it, of other chunks too */
+  double probe;   /* likewise the length of r at its end; of other chunks |g|_inf there */
   double scale;   /* s */
   double dropped; /* |d|_inf at its boundary, where it was accepted */
   double stopped; /* Σ of those at which mends stopped within */
@@ -46,6 +49,7 @@ typedef struct {
   double moved;   /* |d|_inf that it arrived with at the chunk's earlier end; -1: it did not, or entered the next chunk */
   bool exact;     /* it started from the true gradient */
   bool silent;    /* nothing is injected into it and its warm-up */
+  bool quiet;     /* what may be dropped follows from the gradients behind it */
   bool doubtful;  /* its boundary must be compared */
   bool fits;      /* the latest comparison accepted it */
   bool walks;     /* a lane mends it in the present round */

@@ -49,5 +49,6 @@ expect 2 "error: /nowhere/tests/campaign_rnn: $runs" "$1/gradients.py" /nowhere 
 expect 2 "error: argument count: invalid int value: 'ten'" "$1/gradients.py" /nowhere ten out.json
 expect 2 "error: /nowhere/tests/test_recurrent_calls: $runs" "$1/c_sequences.py" 10 out.json /nowhere
 expect 2 "error: /nowhere/tests/campaign_backward: $runs" "$1/backward_random.py" /nowhere 10 out.json
+expect 2 "error: /nowhere/tests/search_backward: $runs" "$1/backward_search.py" /nowhere 10 10 out.json
 expect 2 "error: /nowhere/tests/test_recurrent_forward: $runs" "$1/forward_random.py" /nowhere 10 out.json
 expect 2 "^operations.py: /nowhere: No such file or directory" "$1/operations.py" /nowhere
