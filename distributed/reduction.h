@@ -20,6 +20,7 @@ typedef struct {
    * on `time`, of steps first_step + 1 .. first_step + steps, and each rank's share of the batch is one block. world: all ranks. */
   bppsa_comm *time, *world;
   int64_t first_step, steps;
+  bool time_blocks;      /* the model's weight gradients have the same bits for every number of ranks along time */
   int64_t micro_batches; /* along time: groups of samples, whose gradients are added up one after the other */
   int32_t tag;           /* the first of its messages' tags, of which it uses one for each bucket and one more */
 } bppsa_data_parallel_config;

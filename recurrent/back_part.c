@@ -181,7 +181,7 @@ static bppsa_status receive(bppsa_back_walk *w) {
       c->stopped = from->stopped;
       read_deltas(w, arriving(n), slots, b, index);
       memcpy(bppsa_back_lane_gradient(w, w->count), gradient, bytes);
-      if (w->border == top || !w->adds) { /* where its warm-up has ended, or a guess goes on */
+      if (!w->adds) { /* where its warm-up may have ended, or the guess goes on */
         memcpy(bppsa_back_start_of(w, b, index), gradient, bytes);
       }
       w->lanes[w->count++] = (bppsa_back_lane){.sample = b,

@@ -308,6 +308,10 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
   if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE) {
     BPPSA_TRY(bppsa_backward_plan_make(&n->config.speculation, &shape, &n->back.plan));
+    if (n->config.part.seq_len > 0 && shape.device != BPPSA_CPU) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                        "a speculative backward pass of a part of a sequence on a GPU, expected bp, scan or auto, or a CPU");
+    }
     if (n->config.part.seq_len > 0 && !n->back.plan.speculative) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT,
                         "a part of a sequence whose speculative backward pass has one chunk or tolerance 0, expected BP");

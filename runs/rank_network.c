@@ -100,7 +100,9 @@ bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa
   ranks->parallel.micro_batches = ranks->micro_batches;
   bppsa_ranks_share(recurrent.seq_len, bppsa_comm_size(ranks->time), bppsa_comm_rank(ranks->time), &ranks->parallel.first_step,
                     &ranks->parallel.steps);
-  return bppsa_split_time_create(&split, &recurrent, network->kind->cell, device, model);
+  BPPSA_TRY(bppsa_split_time_create(&split, &recurrent, network->kind->cell, device, model));
+  ranks->parallel.time_blocks = bppsa_split_time_method(*model).backward == BPPSA_BACKWARD_SPECULATIVE;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_rank_network_init(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,

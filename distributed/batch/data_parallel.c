@@ -52,7 +52,9 @@ const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, b
   if (config->time != NULL && config->micro_batches > 1) {
     snprintf(groups, sizeof groups, "%" PRId64 " groups, ", config->micro_batches);
   }
-  if (config->time != NULL) {
+  if (config->time != NULL && config->time_blocks) {
+    snprintf(time, sizeof time, "blocks along time, %s", groups);
+  } else if (config->time != NULL) {
     snprintf(time, sizeof time, "%d ranks along time, %s", bppsa_comm_size(config->time), groups);
   }
   if (config->reduction == BPPSA_REDUCTION_ORDERED) {

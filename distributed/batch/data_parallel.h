@@ -45,7 +45,8 @@ int64_t bppsa_data_parallel_first(const bppsa_data_parallel_config *config, int6
 /* Are the bits those of every other number of ranks whose blocks have 16 samples? */
 bool bppsa_data_parallel_same_bits(const bppsa_data_parallel_config *config, int32_t ranks);
 /* On what the bits depend, in words: "a tree over blocks of 16 samples", "the allreduce of mpi over 4 ranks", "2 ranks along time,
- * 3 groups, a tree over blocks of 8 samples". Returns text. */
+ * 3 groups, a tree over blocks of 8 samples", or with time_blocks "blocks along time, a tree over blocks of 8 samples". Returns
+ * text. */
 const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, bppsa_comm_transport transport, int32_t ranks,
                                      char *text, size_t size);
 #define BPPSA_DATA_PARALLEL_TEXT 96

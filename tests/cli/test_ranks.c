@@ -159,6 +159,37 @@ static void test_speculative_grad(void **state) {
   json_decref(alone);
 }
 
+/* Likewise training, and runs that go on from a checkpoint, which has the state of the backward passes. */
+static void test_speculative_training(void **state) {
+  (void)state;
+  static const char train[] =
+      "train rnn --seq-len 60 --loss all --hidden 5 --samples 96 --batch 48 --validation 0 --threads 1 --seed 3 "
+      "--backward speculative --backward-chunks 3";
+  static const char *const alike[][3] = {{"--ranks 1", "--ranks 2", "--ranks 3"},
+                                         {"--ranks 2 --split time", "--ranks 3 --split time", "--ranks 5 --split time"},
+                                         {"--ranks 4 --split time:2,batch:2 --micro-batches 2",
+                                          "--ranks 6 --split time:3,batch:2 --micro-batches 2",
+                                          "--ranks 8 --split time:4,batch:2 --micro-batches 2"}};
+  for (size_t i = 0; i < sizeof alike / sizeof alike[0]; ++i) {
+    json_t *first = run_json("%s %s --epochs 4 --save-weights one.safetensors --json", train, alike[i][0]);
+    const json_t *expected = json_object_get(first, "backward");
+    assert_int_equal(get_integer(expected, "passes"), 8);
+    assert_true(json_is_true(json_object_get(expected, "speculated")) && get_real(expected, "work") > 1);
+    for (size_t k = 1; k < 3; ++k) {
+      json_t *found = run_json("%s %s --epochs 4 --save-weights many.safetensors --json", train, alike[i][k]);
+      assert_equal_files("one.safetensors", "many.safetensors");
+      assert_true(json_equal(json_object_get(found, "backward"), expected));
+      json_decref(found);
+    }
+    json_decref(first);
+    char folder[16];
+    snprintf(folder, sizeof folder, "ck%zu", i);
+    assert_runs("%s %s --epochs 1 --checkpoint %s", train, alike[i][0], folder);
+    assert_runs("%s %s --epochs 4 --checkpoint %s --resume --save-weights many.safetensors", train, alike[i][1], folder);
+    assert_equal_files("one.safetensors", "many.safetensors");
+  }
+}
+
 /* A checkpoint of many ranks is one file, and goes on at another number of ranks with the bits of a run that was never
  * interrupted. */
 static void test_resumes_at_another_number(void **state) {
@@ -458,6 +489,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_eval_has_the_same_bits, enter_with_batch, leave_directory),
       cmocka_unit_test_setup_teardown(test_grad, enter_with_batch, leave_directory),
       cmocka_unit_test_setup_teardown(test_speculative_grad, enter_with_batch, leave_directory),
+      cmocka_unit_test_setup_teardown(test_speculative_training, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_resumes_at_another_number, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_refuses_other_sums, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_splits_time, enter_directory, leave_directory),

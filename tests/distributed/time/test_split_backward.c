@@ -20,6 +20,7 @@ typedef struct {
   bppsa_recurrent_config config;
   run whole;
   int64_t samples, groups;
+  bppsa_backward_state resumed; /* before the first pass */
   bppsa_view dx[PASSES], dh0[PASSES];
   bppsa_backward_stats stats[PASSES];
   bppsa_backward_state states[PASSES];
@@ -52,6 +53,7 @@ static expectation expect_passes(const bppsa_cell *cell, const bppsa_recurrent_c
 
 static void compute_whole(expectation *e) {
   bppsa_model *m = e->whole.model;
+  assert_int_equal(bppsa_backward_state_set(m, &e->resumed), BPPSA_OK);
   for (int pass = 0; pass < PASSES; ++pass) {
     assert_int_equal(bppsa_model_forward(m, &e->whole.x, &e->whole.h0, NULL, &e->whole.logits), BPPSA_OK);
     assert_int_equal(m->ops->backward(m, &e->whole.seed), BPPSA_OK);
@@ -148,6 +150,14 @@ static bppsa_status check_stats(const expectation *e, const part *r, int pass) {
   return BPPSA_OK;
 }
 
+/* Passes of groups are resumed in a pause of all groups. */
+static bppsa_status check_pause(const expectation *e, const part *r, int pass) {
+  bppsa_backward_stats stats;
+  BPPSA_TRY(bppsa_backward_stats_of(r->model, &stats));
+  CHECK(e->groups == 1 || pass >= e->resumed.pause.left || !stats.speculated);
+  return BPPSA_OK;
+}
+
 /* The first rank to come here, alone, says what is expected. */
 static bppsa_status check_weights(expectation *e, const part *r, int pass) {
   for (int64_t i = 0; i < r->model->parameter_count; ++i) {
@@ -165,8 +175,10 @@ static bppsa_status compare_rank(bppsa_comm *comm, void *context) {
   expectation *e = context;
   part r = {.model = NULL};
   bppsa_status status = make_part(comm, e, &r);
+  status = status == BPPSA_OK && r.steps > 0 ? bppsa_backward_state_set(r.model, &e->resumed) : status;
   for (int pass = 0; status == BPPSA_OK && pass < PASSES; ++pass) {
     status = pass_part(e, &r);
+    status = status == BPPSA_OK && r.steps > 0 ? check_pause(e, &r, pass) : status;
     status = status == BPPSA_OK && e->groups == 1 && r.steps > 0 ? check_stats(e, &r, pass) : status;
     status = status == BPPSA_OK && e->groups == 1 ? check_inputs(e, &r, pass) : status;
     status = status == BPPSA_OK ? check_weights(e, &r, pass) : status;
@@ -267,6 +279,7 @@ static void test_groups(void **state) {
     c.speculation.chunks = seed < 4 ? roll(&d, 3, 9) : 3;
     c.speculation.warm_up = roll(&d, 0, 12);
     expectation e = expect_passes(cells[seed % CELLS], &c, .7, 2);
+    e.resumed.pause.left = (int64_t)(seed % 3);
     run_all(&e);
     assert_weights_close(&e);
     free_expectation(&e);
