@@ -293,7 +293,7 @@ static bppsa_weights_request weights_request(const bppsa_cli *cli) {
                                  .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
                                  .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
                                  .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),
-                                 .loss_given = trains_by_loss(cli) && bppsa_cli_given(cli, BPPSA_OPTION_LOSS),
+                                 .loss_given = bppsa_cli_given(cli, BPPSA_OPTION_LOSS),
                                  .trains = bppsa_options_take(cli->command->uses, BPPSA_OPTION_SAVE_WEIGHTS)};
 }
 

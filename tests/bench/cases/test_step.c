@@ -74,6 +74,14 @@ static void test_weights(void **state) {
   assert_true(fabs(get_real(row, "loss") - get_real(evaluated, "loss")) < 1e-12);
   json_decref(evaluated);
   json_decref(document);
+  static const char *const losses[] = {"last", "all"}; /* an option may name another loss than that of the training */
+  for (int i = 0; i < 2; ++i) {
+    document = run_json("bench step --model gru --weights W.st --loss %s --seq-len 20 --batch 3 --compare sequential --repeats 1 "
+                        "--json",
+                        losses[i]);
+    assert_string_equal(get_text(json_array_get(json_object_get(document, "rows"), 0), "loss_on"), losses[i]);
+    json_decref(document);
+  }
 }
 
 /* The table says which times are those of a race over zeros; of a loss on every step there is none. */
