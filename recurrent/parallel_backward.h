@@ -49,7 +49,7 @@ typedef struct {
   double accept, stop;             /* relative to s */
 } bppsa_backward_plan;
 
-/* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: the device is no CPU. */
+/* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: more than 32 units on a GPU. */
 bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const bppsa_forward_shape *shape,
                                       bppsa_backward_plan *plan);
 
