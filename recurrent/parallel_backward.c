@@ -8,6 +8,7 @@
 
 #include "core/base/decimal.h"
 #include "core/files/json.h"
+#include "recurrent/silent.h"
 #include "scan/method.h"
 
 /* The differences that are dropped at boundaries are together less than a hundredth of BP's own rounding, and a walk ends at one
@@ -29,10 +30,28 @@ static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+enum { SHORTEST = 64 /* steps of a chunk */ };
+
+/* On a GPU a warp has a chunk of a sample: two on each scheduler, if there are enough chunks. A cluster of up to 8 blocks, each of
+ * 8 warps on a multiprocessor of its own, takes all chunks of a sample in one launch. More chunks take another launch: at least
+ * twice as many. */
+static int64_t chunks_on_gpu(const bppsa_forward_shape *s) {
+  enum { WARPS = 8, CLUSTER = 8 };
+  int64_t together = WARPS;
+  while (together < WARPS * CLUSTER && 2 * together * s->batch <= (int64_t)WARPS * s->multiprocessors) {
+    together *= 2;
+  }
+  const int64_t fitting = s->seq_len / SHORTEST, all = WARPS * (int64_t)s->multiprocessors / s->batch;
+  return most(all >= 2 * together ? least(fitting, all) : least(fitting, together), 1);
+}
+
 /* Chunks of samples that run at once fill the vectors of a core; more where their warm-ups are no more than a sixteenth of the
  * work. */
 static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
-  enum { LANES = 16, SHARE = 16, SHORTEST = 64 };
+  enum { LANES = 16, SHARE = 16 };
+  if (s->device != BPPSA_CPU) {
+    return chunks_on_gpu(s);
+  }
   const int64_t fitting = s->seq_len / most(SHORTEST, 2 * warm_up), cheap = s->seq_len / (SHARE * most(warm_up, 1));
   return most(least(fitting, most(LANES / s->batch, cheap)), 1);
 }
@@ -45,8 +64,10 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
                       "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, expected numbers of 0 or more",
                       (long long)method->chunks, (long long)method->warm_up, method->tolerance);
   }
-  if (shape->device != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a speculative backward pass on a GPU, expected bp, scan or auto, or a CPU");
+  if (shape->device != BPPSA_CPU && shape->hidden > BPPSA_SCAN_FUSED_DIM) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "a speculative backward pass of %lld units on a GPU, expected at most %d, or bp, scan or auto, or a CPU",
+                      (long long)shape->hidden, BPPSA_SCAN_FUSED_DIM);
   }
   const int type = shape->dtype == BPPSA_F64;
   bppsa_backward_plan p = {.speculative = true, .accept = defaults[type].accept, .stop = defaults[type].stop};
@@ -57,14 +78,13 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
   p.warm_up = least(method->warm_up >= 0 ? method->warm_up : defaults[type].warm_up, shape->seq_len);
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
   p.rounds = p.chunks / 2;
-  p.adapts = method->warm_up < 0;
+  p.adapts = method->warm_up < 0 && shape->device == BPPSA_CPU;
   *plan = p.chunks < 2 || p.accept == 0 ? (bppsa_backward_plan){.chunks = 1} : p;
   return BPPSA_OK;
 }
 
 bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double reach, double deltas) {
-  const double worse = 1000;
-  return size * reach * worse <= plan->accept * deltas; /* false for NaN */
+  return bppsa_silent_accepts(plan->accept, size, reach, deltas);
 }
 
 int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq_len, int64_t warm_up,

@@ -58,7 +58,7 @@ typedef struct {
   bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
 } bppsa_backward_plan;
 
-/* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: the device is no CPU. */
+/* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: more than 32 units on a GPU. */
 bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const bppsa_forward_shape *shape,
                                       bppsa_backward_plan *plan);
 

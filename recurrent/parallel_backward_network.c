@@ -10,6 +10,11 @@ static bppsa_status find_network(const bppsa_model *model, recurrent_network **n
   return *n != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "backward pass of %s: not a recurrent network", model->ops->name);
 }
 
+/* Brings n->back up to date. */
+static bppsa_status look(recurrent_network *n) {
+  return n->backend->look_back != NULL ? n->backend->look_back(n) : BPPSA_OK;
+}
+
 const bppsa_backward_plan *bppsa_backward_plan_of(const bppsa_model *model) {
   const recurrent_network *n = bppsa_recurrent_network_of(model);
   return n != NULL && n->back.plan.speculative ? &n->back.plan : NULL;
@@ -19,6 +24,7 @@ bppsa_status bppsa_backward_stats_of(bppsa_model *model, bppsa_backward_stats *s
   recurrent_network *n;
   BPPSA_REQUIRE(model != NULL && stats != NULL);
   BPPSA_TRY(find_network(model, &n));
+  BPPSA_TRY(look(n));
   *stats = n->back.stats;
   return BPPSA_OK;
 }
@@ -27,6 +33,7 @@ bppsa_status bppsa_backward_state_get(bppsa_model *model, bppsa_backward_state *
   recurrent_network *n;
   BPPSA_REQUIRE(model != NULL && state != NULL);
   BPPSA_TRY(find_network(model, &n));
+  BPPSA_TRY(look(n));
   *state = n->back.state;
   return BPPSA_OK;
 }
@@ -36,7 +43,7 @@ bppsa_status bppsa_backward_state_set(bppsa_model *model, const bppsa_backward_s
   BPPSA_REQUIRE(model != NULL && state != NULL && state->pause.failures >= 0 && state->pause.left >= 0 && state->warm_up >= 0);
   BPPSA_TRY(find_network(model, &n));
   n->back.state = *state;
-  return BPPSA_OK;
+  return n->backend->tell_back != NULL ? n->backend->tell_back(n) : BPPSA_OK;
 }
 
 /* ---- the account (core/compute/model.h) ---- */

@@ -115,7 +115,8 @@ typedef struct {
   void *sums;                         /* of weight gradients, for each block of steps that has some here */
 } recurrent_back_part;
 
-/* The parallel backward pass (recurrent/parallel_backward.h), on a CPU. Arrays are NULL where the plan is BP. */
+/* The parallel backward pass (recurrent/parallel_backward.h). Arrays are NULL where the plan is BP, and on a GPU, which has its own
+ * (recurrent/gpu/layers.cuh). */
 typedef struct {
   bppsa_backward_plan plan;
   bppsa_backward_stats stats; /* of the latest pass */
@@ -297,6 +298,8 @@ struct recurrent_backend {
                         int64_t *redone);     /* products that the backend's own kernels have redone; waits for the kernels */
   bppsa_status (*look)(recurrent_network *n); /* brings n->forward up to date; waits for the kernels */
   bppsa_status (*tell)(recurrent_network *n); /* takes the pauses from n->forward */
+  bppsa_status (*look_back)(recurrent_network *n); /* the same of n->back; NULL: a CPU, which always is */
+  bppsa_status (*tell_back)(recurrent_network *n); /* takes the state from n->back; NULL: a CPU */
   /* Takes `count` lanes, n->forward.items, so many steps further. guesses: stores the steps of their chunks; otherwise those up to
    * one that agrees with the stored state, and waits for n->forward.found. NULL: a CPU. */
   bppsa_status (*window)(recurrent_network *n, int64_t layer, bool guesses, int64_t count, int64_t steps);
@@ -427,7 +430,9 @@ void bppsa_forward_end(recurrent_network *n);
 const bppsa_model_account *bppsa_back_account(const bppsa_model *model); /* of a recurrent network's backward passes */
 bppsa_status bppsa_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_back_free(recurrent_network *n);
-bppsa_status bppsa_back_begin(recurrent_network *n); /* a pass over all layers */
+bppsa_status bppsa_back_begin(recurrent_network *n); /* a pass over all layers; a GPU decides later whether it speculates */
+/* The vector that walks through a silent chunk instead of zeros. */
+void bppsa_back_draw(const recurrent_network *n, int64_t chunk, void *to);
 /* From u_t and g_T in n->g: g_0 there, delta_x where a layer below or the input's gradient needs it, and sums in `parts` parts of
  * layer l's weight gradients, which begin with zeros; with parts = 0 the deltas of all steps instead. x: the layer's input; W_hh
  * has padded rows. False: this pass is better left to BP, and u_t and g_T are as they were. */

@@ -9,8 +9,9 @@
 #include "recurrent/walk_back.h"
 
 /* Independent standard normal numbers, two from each pair of uniform ones (Box and Muller). */
-static void draw(const recurrent_network *n, uint64_t stream, int64_t count, void *to) {
-  for (int64_t i = 0; i < count; ++i) {
+void bppsa_back_draw(const recurrent_network *n, int64_t chunk, void *to) {
+  const uint64_t stream = BPPSA_STREAM_PROBE + ((uint64_t)chunk << 8);
+  for (int64_t i = 0; i < bppsa_recurrent_state_size(n); ++i) {
     const double u = bppsa_random_double(0, stream, (uint64_t)(2 * i)), v = bppsa_random_double(0, stream, (uint64_t)(2 * i + 1)),
                  drawn = sqrt(-2 * log(1 - u)) * cos(6.283185307179586 * v);
     if (n->config.dtype == BPPSA_F32) {
@@ -69,7 +70,7 @@ static void list_guess(bppsa_back_walk *w, int64_t sample, int64_t index) {
       .sample = sample, .chunk = index, .at = at, .top = top, .bottom = bppsa_back_begin_of(n, sample, index), .kind = kind};
   const size_t bytes = (size_t)w->state * w->real;
   if (kind == BPPSA_BACK_PROBE) {
-    draw(n, BPPSA_STREAM_PROBE + ((uint64_t)index << 8), w->state, gradient);
+    bppsa_back_draw(n, index, gradient);
     return;
   }
   if (kind == BPPSA_BACK_SEED || w->injected) {
@@ -357,6 +358,10 @@ static bool reaches_all(const recurrent_network *n) {
 bppsa_status bppsa_back_begin(recurrent_network *n) {
   recurrent_backward *b = &n->back;
   const int64_t steps = n->forward.seq_len * bppsa_recurrent_layers(&n->config);
+  b->stats = (bppsa_backward_stats){.passes = 1, .path = steps, .possible = steps, .work = 1};
+  if (n->gpu != NULL) {
+    return BPPSA_OK;
+  }
   bool may = b->plan.speculative;
   if (may && n->config.speculation.exact_inputs && n->config.input_gradients) {
     may = reaches_all(n);
@@ -364,7 +369,7 @@ bppsa_status bppsa_back_begin(recurrent_network *n) {
   }
   const bool speculates = may && b->state.pause.left == 0;
   b->state.pause.left -= may && !speculates;
-  b->stats = (bppsa_backward_stats){.speculated = speculates, .passes = 1, .path = steps, .possible = steps, .work = 1};
+  b->stats.speculated = speculates;
   if (!speculates) {
     return BPPSA_OK;
   }

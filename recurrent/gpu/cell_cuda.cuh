@@ -152,6 +152,8 @@ template <typename real> struct chunk_arrays {
 };
 
 template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/gpu/speculate.cuh */
+template <typename real> struct back_arrays;      /* of the parallel backward pass: recurrent/gpu/speculate_back.cuh */
+struct back_shape;
 
 /* All functions: ERR_CUDA: the launch failed. */
 template <typename real> struct cell_launchers {
@@ -176,6 +178,11 @@ template <typename real> struct cell_launchers {
   bppsa_status (*products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  /* The same as walk through one chunk, in parallel; H <= CHUNK_HIDDEN. back_prepare finds the largest cluster of blocks, once for
+   * each device. first, last: is it the first, the last layer of the pass? */
+  bppsa_status (*back_prepare)(int64_t hidden, int device, int *most_cluster);
+  bppsa_status (*back)(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
+                       bool first, bool last);
   bool (*sums)(int64_t hidden);                     /* can a walk sum weight gradients, because they fit into registers? */
   int64_t (*padded_hidden)(int64_t hidden);         /* HP */
   int64_t (*blocks)(int64_t chunks, int64_t batch); /* blocks of a walk; each has its own partial sums */

@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "recurrent/gpu/back_launch.cuh"
 #include "recurrent/gpu/chunk_kernels.cuh"
 #include "recurrent/gpu/forward_kernels.cuh"
 #include "recurrent/gpu/pair_kernels.cuh"
@@ -53,10 +54,6 @@ template <typename F> auto padded(int64_t hidden, F f) {
          : hidden <= 20 ? f(std::integral_constant<int, 20>())
                         : f(std::integral_constant<int, 32>());
 }
-
-template <typename real, template <typename> class cell, int HP> struct fits {
-  enum { SUM = cell<real>::MATRICES * HP * (int)sizeof(real) <= 60 * 4 };
-};
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -278,11 +275,15 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static bppsa_status products(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   static bppsa_status carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   static bppsa_status walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  static bppsa_status back_prepare(int64_t hidden, int device, int *most_cluster);
+  static bppsa_status back(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
+                           bool first, bool last);
   static bool sums(int64_t hidden);
   static int64_t padded_hidden(int64_t hidden);
   static int64_t blocks(int64_t chunks, int64_t batch);
   static constexpr cell_launchers<real> table() {
-    return {prepare, forward, forward_wide, speculate, coefficients, deltas, products, carry, walk, sums, padded_hidden, blocks};
+    return {prepare, forward, forward_wide, speculate, coefficients, deltas,        products,
+            carry,   walk,    back_prepare, back,      sums,         padded_hidden, blocks};
   }
 };
 
@@ -396,6 +397,15 @@ METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, co
     }
     return BPPSA_ERR_UNSUPPORTED; /* never, as the products */
   });
+}
+
+METHOD(bppsa_status, back_prepare)(int64_t hidden, int device, int *most_cluster) {
+  return padded(hidden, [=](auto hp) { return back_fits<real, cell, hp.value>(hidden, device, most_cluster); });
+}
+
+METHOD(bppsa_status, back)
+(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape, bool first, bool last) {
+  return padded(c.hidden, [&](auto hp) { return launch_back<real, cell, hp.value>(stream, c, s, shape, first, last); });
 }
 
 METHOD(bppsa_status, coefficients)(cudaStream_t stream, const layer_arrays<real> &c) {

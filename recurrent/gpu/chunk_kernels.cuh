@@ -658,6 +658,11 @@ __device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real
   }
 }
 
+/* Do the sums fit into registers beside the weights? */
+template <typename real, template <typename> class cell, int HP> struct fits {
+  enum { SUM = cell<real>::MATRICES * HP * (int)sizeof(real) <= 60 * 4 };
+};
+
 /* Kinds of walks. PLAIN, the usual case, sums weight gradients; nothing is injected, and no output but g_0 is written. SUMS also
  * injects gradients or writes outputs. FREE sums no weight gradients. */
 enum walk_kind { WALK_PLAIN, WALK_SUMS, WALK_FREE };

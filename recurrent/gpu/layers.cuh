@@ -8,6 +8,7 @@
 #include "core/compute/memory_internal.h"
 #include "recurrent/gpu/cell_cuda.cuh"
 #include "recurrent/gpu/speculate.cuh"
+#include "recurrent/gpu/speculate_back.cuh"
 #include "recurrent/recurrent_internal.h"
 
 enum { MOST_BLOCKS = INT32_MAX };
@@ -15,6 +16,11 @@ enum { MOST_BLOCKS = INT32_MAX };
 /* Arrays of the parallel forward pass (speculate_arrays), which a GPU goes through by itself. */
 struct speculate_memory {
   void *ends[2], *doubtful[2], *aside, *steps, *found, *gaps, *paths, *report;
+};
+
+/* Arrays of the parallel backward pass (back_arrays). */
+struct back_memory {
+  void *probes, *starts, *ends[2], *found, *paths, *report;
 };
 
 /* The arrays of a pass whose phases run on the host (recurrent/walk.h): what lanes are told and have found; a window of their
@@ -25,12 +31,14 @@ struct walk_memory {
 
 struct recurrent_gpu {
   speculate_memory speculate;
+  back_memory back;
   walk_memory walk;
   const bppsa_cell_cuda *cell;
   const bppsa_device *device;
   int32_t index;
   int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
   int most_cluster;                 /* as of speculate_arrays */
+  int most_back;                    /* the most blocks of a cluster in a parallel backward pass */
   bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
   cudaStream_t stream;
   void *memory;
@@ -202,6 +210,17 @@ bppsa_status bppsa_gpu_forward(recurrent_network *n, const void *h0);
 bppsa_status bppsa_gpu_forward_look(recurrent_network *n);
 bppsa_status bppsa_gpu_forward_tell(recurrent_network *n);
 bppsa_status bppsa_gpu_forward_window(recurrent_network *n, int64_t layer, bool guesses, int64_t count, int64_t steps);
+
+/* ---- the parallel backward pass (back_cuda.cu) ---- */
+
+/* Is the pass that is planned one that speculates? Otherwise it is BP, because the loss does not reach every step, and gradients of
+ * inputs must be exact. */
+bool bppsa_gpu_back_runs(const recurrent_network *n);
+back_shape bppsa_gpu_back_shape(const recurrent_network *n, int64_t batch);
+bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_gpu_back_clear(const recurrent_network *n); /* what must have a value before the first pass */
+bppsa_status bppsa_gpu_back_look(recurrent_network *n);
+bppsa_status bppsa_gpu_back_tell(recurrent_network *n);
 
 /* ---- samples of their own lengths, and dropout (sequences_cuda.cu) ---- */
 

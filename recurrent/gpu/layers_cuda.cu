@@ -9,6 +9,7 @@
  * (The file is long because which arrays a layer needs, and where each lies, follows from which kernels launch.)
  */
 #include "recurrent/gpu/layers.cuh"
+#include "recurrent/gpu/misses_kernels.cuh"
 
 enum { PART_ROWS = 128, MOST_PARTS = 512 };
 
@@ -87,9 +88,10 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
 }
 
 /* Writes the sums of a walk to the gradients. */
-template <typename real> bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c) {
+template <typename real>
+bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, int64_t parts) {
   const int64_t all = n->cell->gates * c.hidden, w_hh = all * c.hidden;
-  const int64_t parts = LAUNCH(n, blocks, n->gpu->chunks, c.batch), count = w_hh + (c.input == 1 ? 3 : 2) * all;
+  const int64_t count = w_hh + (c.input == 1 ? 3 : 2) * all;
   sum_targets<real> to = {};
   to.targets = c.input == 1 ? 4 : 3;
   to.target[0] = {0, w_hh, w_hh, 0, w_hh, (real *)place_of(n, l, W_HH, true)};
@@ -98,6 +100,53 @@ template <typename real> bppsa_status finish_walk(const recurrent_network *n, in
   to.target[3] = {w_hh + 2 * all, all, all, 0, all, (real *)place_of(n, l, W_IH, true)};
   return sum_up(n, parts, count, to);
 }
+
+/* ---- the parallel backward pass ---- */
+
+template <typename real> back_arrays<real> back_of(const recurrent_network *n, real *partials) {
+  const back_memory &m = n->gpu->back;
+  const bppsa_backward_plan &plan = n->back.plan;
+  back_arrays<real> s = {};
+  s.chunks = plan.chunks;
+  s.usual = n->config.seq_len / plan.chunks;
+  s.warm_up = plan.warm_up;
+  s.rounds = plan.rounds;
+  s.possible = n->config.seq_len * bppsa_recurrent_layers(&n->config);
+  s.accept = plan.accept;
+  s.stop = plan.stop;
+  s.lengths = n->ragged.active ? n->gpu->lengths : NULL;
+  s.probes = (const real *)m.probes;
+  s.zeros = s.probes + plan.chunks * bppsa_recurrent_state_size(n);
+  s.starts = (real *)m.starts;
+  s.ends[0] = (real *)m.ends[0];
+  s.ends[1] = (real *)m.ends[1];
+  s.found = (back_chunk *)m.found;
+  s.paths = (int64_t *)m.paths;
+  s.report = (back_report *)m.report;
+  s.partials = partials;
+  return s;
+}
+
+int64_t parts_of_back(const back_shape &shape, int64_t batch) {
+  return batch * (shape.blocks + shape.guess_blocks);
+}
+
+/* Where gradients of inputs must be exact: does the loss reach every step? The pass's first launch decides. */
+template <typename real> bppsa_status look_at_loss(const recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t rows = c->seq_len * n->batch, width = n->seeds_states || c->no_head ? bppsa_recurrent_outputs(c) : c->classes;
+  back_report *report = (back_report *)n->gpu->back.report;
+  if (l != top_of(n) || !c->speculation.exact_inputs || !c->input_gradients) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(&report->misses, 0, sizeof report->misses, n->gpu->stream), "backward pass"));
+  BPPSA_LAUNCH(bppsa_recurrent_back_misses<real>, (unsigned)divide_up(rows, CHUNK_THREADS), CHUNK_THREADS, 0, n->gpu->stream,
+               (const real *)n->seed, rows, n->batch, width, (const int64_t *)(n->ragged.active ? n->gpu->lengths : NULL),
+               report);
+  return bppsa_cuda_check(cudaGetLastError(), "backward pass: launch");
+}
+
+/* ---- the fused passes ---- */
 
 /* The products of chunks, which do not depend on g_T. */
 template <typename real> bppsa_status make_products(recurrent_network *n, int64_t l) {
@@ -134,8 +183,16 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
     BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)state_bytes(n), stream), "gradients"));
   }
   s.partials = sums ? (real *)n->gpu->partials : NULL;
-  BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
-  return sums ? finish_walk(n, l, c) : BPPSA_OK;
+  int64_t parts = LAUNCH(n, blocks, n->gpu->chunks, c.batch);
+  if (deltas && bppsa_gpu_back_runs(n)) {
+    const back_shape shape = bppsa_gpu_back_shape(n, c.batch);
+    parts = parts_of_back(shape, c.batch);
+    BPPSA_TRY(look_at_loss<real>(n, l));
+    BPPSA_TRY(launchers<real>(n).back(stream, c, back_of<real>(n, s.partials), shape, l == top_of(n), l == 0));
+  } else {
+    BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
+  }
+  return sums ? finish_walk(n, l, c, parts) : BPPSA_OK;
 }
 
 /* Sets the Jacobians behind a sample's end to 0, so that no product grows there. */
@@ -221,7 +278,9 @@ int64_t partial_reals(const recurrent_network *n, bool fused) {
                 by_state = largest(parts_of(rows, out, c->hidden) * out * (c->hidden + 1),
                                    parts_of(rows, out, outputs) * out * (outputs + 1)),
                 head = parts_of(head_rows, c->classes, outputs) * c->classes * (outputs + 1);
-  const int64_t walk = fused && n->gpu->sums ? LAUNCH(n, blocks, n->gpu->chunks, c->batch) * (out * c->hidden + 3 * out) : 0;
+  const int64_t parts = bppsa_gpu_back_runs(n) ? parts_of_back(bppsa_gpu_back_shape(n, c->batch), c->batch)
+                                               : LAUNCH(n, blocks, n->gpu->chunks, c->batch),
+                walk = fused && n->gpu->sums ? parts * (out * c->hidden + 3 * out) : 0;
   return largest(largest(by_input, by_state), largest(head, walk));
 }
 
@@ -290,6 +349,9 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
                              "network: shared memory"));
   BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide, &gpu->most_cluster));
+  if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE && n->config.hidden <= CHUNK_HIDDEN) {
+    BPPSA_TRY(LAUNCH(n, back_prepare, n->config.hidden, gpu->index, &gpu->most_back));
+  }
   n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
   return BPPSA_OK;
 }
@@ -351,6 +413,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
     }
   }
   BPPSA_TRY(bppsa_gpu_forward_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_gpu_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_gpu_sequences_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   return visit(&gpu->redone, sizeof(unsigned long long), bytes);
@@ -378,6 +441,7 @@ bppsa_status clear_arrays(recurrent_network *n) {
   if (gpu->speculate.report != NULL) {
     BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, gpu->speculate.report, sizeof(speculate_report)));
   }
+  BPPSA_TRY(bppsa_gpu_back_clear(n));
   return bppsa_cuda_clear(gpu->index, gpu->stream, gpu->redone, sizeof(unsigned long long));
 }
 
@@ -628,6 +692,8 @@ extern "C" const recurrent_backend bppsa_recurrent_cuda = {create,
                                                            count,
                                                            bppsa_gpu_forward_look,
                                                            bppsa_gpu_forward_tell,
+                                                           bppsa_gpu_back_look,
+                                                           bppsa_gpu_back_tell,
                                                            bppsa_gpu_forward_window,
                                                            prepare,
                                                            carry};

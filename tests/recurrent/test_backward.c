@@ -527,9 +527,34 @@ static void test_refusals(void **state) {
   assert_int_equal(create(&c), BPPSA_ERR_ARGUMENT); /* nothing to send and to receive with */
   assert_non_null(strstr(bppsa_last_error(), "all functions of bppsa_forward_part"));
   bppsa_backward_plan plan;
-  const bppsa_forward_shape gpu = {.seq_len = 1000, .batch = 1, .input = 1, .hidden = 20, .gates = 1, .device = BPPSA_CUDA};
+  const bppsa_forward_shape gpu = {.seq_len = 1000, .batch = 1, .input = 1, .hidden = 33, .gates = 1, .device = BPPSA_CUDA};
   const bppsa_backward_method open = bppsa_backward_method_default();
   assert_int_equal(bppsa_backward_plan_make(&open, &gpu, &plan), BPPSA_ERR_UNSUPPORTED);
+  assert_non_null(strstr(bppsa_last_error(), "33 units on a GPU, expected at most 32"));
+}
+
+/* Chunks on a GPU with 132 multiprocessors: of 64 steps at least, as many as warps of a cluster, or with two launches at least
+ * twice as many. */
+static void test_plan_on_gpu(void **state) {
+  (void)state;
+  static const struct {
+    int64_t steps, batch, chunks;
+  } cases[] = {{100, 1, 1},     {1000, 16, 15},  {1000, 1, 15},      {10000, 16, 64}, {10000, 1, 156},
+               {30000, 8, 132}, {30000, 64, 16}, {1000000, 1, 1056}, {1000, 1000, 8}};
+  const bppsa_backward_method open = bppsa_backward_method_default();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    const bppsa_forward_shape gpu = {.seq_len = cases[i].steps,
+                                     .batch = cases[i].batch,
+                                     .input = 1,
+                                     .hidden = 20,
+                                     .gates = 1,
+                                     .device = BPPSA_CUDA,
+                                     .multiprocessors = 132};
+    bppsa_backward_plan plan;
+    assert_int_equal(bppsa_backward_plan_make(&open, &gpu, &plan), BPPSA_OK);
+    assert_int_equal(plan.chunks, cases[i].chunks);
+    assert_true(plan.speculative == (plan.chunks > 1) && (!plan.speculative || plan.warm_up == 40));
+  }
 }
 
 static void test_memory(void **state) {
@@ -640,6 +665,7 @@ int main(void) {
       cmocka_unit_test(test_grows_below), cmocka_unit_test(test_exact),    cmocka_unit_test(test_bits),
       cmocka_unit_test(test_nonfinite),   cmocka_unit_test(test_pause),    cmocka_unit_test(test_exact_inputs),
       cmocka_unit_test(test_warm_ups),    cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_texts),       cmocka_unit_test(test_read),     cmocka_unit_test(test_account)};
+      cmocka_unit_test(test_plan_on_gpu), cmocka_unit_test(test_texts),    cmocka_unit_test(test_read),
+      cmocka_unit_test(test_account)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,85 @@
+/* The parallel backward pass of a recurrent network on a GPU: its memory, and what the GPU says of it. */
+#include "recurrent/gpu/layers.cuh"
+
+bool bppsa_gpu_back_runs(const recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  return n->back.plan.speculative && !(c->speculation.exact_inputs && c->input_gradients && !c->loss_all);
+}
+
+back_shape bppsa_gpu_back_shape(const recurrent_network *n, int64_t batch) {
+  return back_shape_of(n->back.plan.chunks, batch, n->gpu->multiprocessors, n->gpu->most_back);
+}
+
+bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+  back_memory &m = n->gpu->back;
+  const int64_t chunks = n->back.plan.chunks, batch = n->config.batch, state = bppsa_recurrent_state_size(n);
+  int64_t items, size;
+  if (!bppsa_gpu_back_runs(n)) {
+    return BPPSA_OK;
+  }
+  if (!bppsa_mul(chunks, batch, &items) || items > MOST_BLOCKS || !bppsa_mul(items, (int64_t)sizeof(back_chunk), &size)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "backward pass on a GPU: %lld chunks of %lld samples, expected at most %d in all",
+                      (long long)chunks, (long long)batch, (int)MOST_BLOCKS);
+  }
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks + 1, 1, state, &m.probes, bytes)); /* and zeros */
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state, &m.starts, bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state, &m.ends[0], bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state, &m.ends[1], bytes));
+  BPPSA_TRY(visit(&m.found, size, bytes));
+  BPPSA_TRY(visit(&m.paths, batch * (int64_t)sizeof(int64_t), bytes));
+  return visit(&m.report, sizeof(back_report), bytes);
+}
+
+/* The report is 0. The vectors that walk through silent chunks stay the same as long as the network exists. */
+bppsa_status bppsa_gpu_back_clear(const recurrent_network *n) {
+  const recurrent_gpu *gpu = n->gpu;
+  const int64_t chunks = n->back.plan.chunks, bytes = bppsa_recurrent_state_size(n) * size_of(n);
+  if (!bppsa_gpu_back_runs(n)) {
+    return BPPSA_OK;
+  }
+  char *vectors = (char *)bppsa_calloc(chunks + 1, bytes);
+  if (vectors == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t p = 0; p < chunks; ++p) {
+    bppsa_back_draw(n, p, vectors + p * bytes);
+  }
+  bppsa_status status = bppsa_cuda_put(gpu->index, gpu->stream, gpu->back.probes, vectors, (chunks + 1) * bytes);
+  bppsa_free(vectors);
+  return status == BPPSA_OK ? bppsa_cuda_clear(gpu->index, gpu->stream, gpu->back.report, sizeof(back_report)) : status;
+}
+
+/* Reads the report of the latest pass. */
+bppsa_status bppsa_gpu_back_look(recurrent_network *n) {
+  recurrent_backward *b = &n->back;
+  back_report r = {};
+  if (!bppsa_gpu_back_runs(n)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cuda_get(n->gpu->index, n->gpu->stream, &r, n->gpu->back.report, sizeof r));
+  b->state = r.state;
+  if (b->stats.passes == 0 || r.speculated == 0) { /* before the first pass; BP */
+    const int64_t passes = b->stats.passes, possible = b->stats.possible;
+    b->stats = {};
+    b->stats.passes = passes;
+    b->stats.path = b->stats.possible = possible;
+    b->stats.work = passes > 0 ? 1 : 0;
+    return BPPSA_OK;
+  }
+  b->stats.speculated = true;
+  b->stats.given_up = r.given_up > 0;
+  b->stats.path = r.path;
+  b->stats.work = (double)r.steps / (double)r.rows;
+  b->stats.rounds = r.rounds;
+  b->stats.mended = r.mended;
+  b->stats.gap = r.gap;
+  b->stats.perturbation = r.perturbation;
+  return BPPSA_OK;
+}
+
+/* Writes the state, which begins the report. */
+bppsa_status bppsa_gpu_back_tell(recurrent_network *n) {
+  return bppsa_gpu_back_runs(n)
+             ? bppsa_cuda_put(n->gpu->index, n->gpu->stream, n->gpu->back.report, &n->back.state, sizeof n->back.state)
+             : BPPSA_OK;
+}

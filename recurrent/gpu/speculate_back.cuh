@@ -1,0 +1,85 @@
+/* The arrays of the parallel backward pass on a GPU, and its report. */
+#ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_CUH
+#define BPPSA_RECURRENT_GPU_SPECULATE_BACK_CUH
+
+#include "recurrent/parallel_backward.h"
+
+/* What the samples of a pass add up as they end, in any order. */
+struct back_sums {
+  unsigned long long steps, rows, mended, given_up, samples; /* rows: those of BP; samples: of the present layer */
+  long long path, rounds, gap, perturbation;                 /* the largest of each; the last two: bits of numbers of 0 or more */
+};
+
+struct back_report {
+  bppsa_backward_state state;
+  int64_t path, rounds, mended, given_up; /* of the pass, as in bppsa_backward_stats; given_up: samples of layers */
+  int64_t steps, rows;                    /* computed; those of BP */
+  int64_t speculated;                     /* 0: the pass was BP */
+  int64_t misses; /* the loss does not reach every step, and gradients of inputs must be exact: the pass is BP */
+  double gap, perturbation;
+  back_sums sums; /* all 0 between passes, unless the host gave one up between two layers */
+};
+
+/* A chunk of a sample. Numbers that a round reads while others are written have two places, as the ends. */
+struct back_chunk {
+  double sum;                /* Σ |g_t|_inf; NaN if it, or the chunk's end, is not finite */
+  double added;              /* of a silent chunk: likewise of the differences that walked through it */
+  double reach, probe;       /* of a silent chunk: Σ |δ_t(r)|_1, and |r|_2 at its end; */
+  double through;            /* Σ |δ_t(r)|_1 of it and the silent ones in front of it */
+  double scale;              /* s */
+  double dropped;            /* |d|_inf at its boundary, where it was accepted */
+  double stopped;            /* Σ of those at which mends stopped within */
+  double needed;             /* rounds that the first one shows to be necessary */
+  double deltas[2];          /* at most Σ |δ_t|_2 */
+  int silent, mended;        /* nothing is injected into it and its warm-up; walks of differences */
+  int doubtful[2], steps[2]; /* its boundary must be compared; walked in the latest phase */
+  int64_t work;              /* steps in all phases */
+};
+
+template <typename real> struct back_arrays {
+  int64_t chunks, usual; /* C; the steps of a chunk of a whole sequence, T / C */
+  int64_t warm_up, rounds;
+  int64_t possible; /* dependent steps of BP, over all layers */
+  double accept, stop;
+  const int64_t *lengths; /* [b]; NULL: all are T */
+  const real *probes;     /* [C][S]: r; */
+  const real *zeros;      /* [S] */
+  real *starts;           /* [C][b][S]: the gradient from which a chunk was computed; c of a pair behind its h */
+  real *ends[2];          /* likewise the one in front of the chunk, before and after a round */
+  back_chunk *found;      /* [C][b] */
+  int64_t *paths;         /* [b]: dependent steps in the layers so far */
+  back_report *report;
+  real *partials; /* of this launch's blocks, as in chunk_arrays; NULL: deltas are written instead */
+  real *guessed;  /* those of the launch that speculated, so many blocks a sample; NULL: this one did */
+  int guess_blocks;
+};
+
+/* The parts of a layer's pass: speculation, all that follows, or both. */
+enum { BACK_GUESS = 1, BACK_REST = 2, BACK_ALL = 3 };
+
+/* A block's warps, and the most blocks of a sample whose warps meet. */
+enum { BACK_WARPS = 8, BACK_THREADS = 32 * BACK_WARPS, BACK_CLUSTER = 8 };
+
+/* Blocks of a sample, and their warps; those of a launch that only speculates, if there are more chunks than warps; otherwise 0. */
+struct back_shape {
+  int blocks, warps, guess_blocks, guess_warps;
+};
+
+/* The warps of few chunks are spread over as many multiprocessors as there are for each sample. */
+inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocessors, int most_cluster) {
+  enum { GUESS_WARPS = 4 };
+  back_shape s = {1, BACK_WARPS, 0, 0};
+  while (2 * s.blocks <= most_cluster && 2 * s.blocks * batch <= multiprocessors && 2 * s.blocks <= chunks) {
+    s.blocks *= 2;
+  }
+  const int64_t each = (chunks + s.blocks - 1) / s.blocks;
+  if (each <= BACK_WARPS) {
+    s.warps = (int)each;
+  } else {
+    s.guess_warps = chunks * batch <= GUESS_WARPS * (int64_t)multiprocessors ? 1 : GUESS_WARPS;
+    s.guess_blocks = (int)((chunks + s.guess_warps - 1) / s.guess_warps);
+  }
+  return s;
+}
+
+#endif

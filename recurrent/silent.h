@@ -1,0 +1,15 @@
+/* Whether a difference may be dropped in front of a silent chunk (recurrent/parallel_backward.h), on every device. */
+#ifndef BPPSA_RECURRENT_SILENT_H
+#define BPPSA_RECURRENT_SILENT_H
+
+#include <stdbool.h>
+
+#include "core/base/host_device.h"
+
+/* As bppsa_backward_silent; accept: the plan's. */
+static inline BPPSA_HOST_DEVICE bool bppsa_silent_accepts(double accept, double size, double reach, double deltas) {
+  const double worse = 1000;
+  return size * reach * worse <= accept * deltas; /* false for NaN */
+}
+
+#endif

@@ -1,0 +1,507 @@
+/* The parallel backward pass on a device (recurrent/parallel_backward.h): gradients of every cell, type and width of the kernels
+ * against float64 and BP's own rounding, every phase, samples that are given up, pauses, recordings. BPPSA_TEST_DEVICE names the
+ * device. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compute/graph.h"
+#include "gru/gru.h"
+#include "lstm/lstm.h"
+#include "rnn/rnn.h"
+#include "tests/recurrent/forward_problem.h"
+#include "tests/support/dice.h"
+
+static bppsa_device *device, *host;
+
+enum { RNN, GRU, LSTM, CELLS, MOST_ARRAYS = 32 };
+static const bppsa_cell *const cells[CELLS] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
+
+static int open_devices(void **state) {
+  (void)state;
+  device = test_device(2);
+  host = cpu_device(1);
+  return 0;
+}
+
+/* On a CPU a walk goes on through silent chunks without rounds. */
+static bool is_gpu(void) {
+  return bppsa_device_get_kind(device) != BPPSA_CPU;
+}
+
+static int close_devices(void **state) {
+  (void)state;
+  bppsa_device_destroy(device);
+  bppsa_device_destroy(host);
+  return 0;
+}
+
+/* A network with its numbers: those of forward_problem, and the gradient of its outputs. */
+typedef struct {
+  forward_problem network;
+  const int64_t *lengths;
+  int64_t spoiled; /* the place of a NaN in that gradient; -1: none */
+  int64_t missed;  /* the step of sample 0 whose gradient is 0; -1: none */
+} problem;
+
+static problem problem_of(int cell, int64_t seq_len, int64_t batch, int64_t hidden, int64_t chunks, int64_t warm_up) {
+  problem p = {.network = forward_problem_default(), .spoiled = -1, .missed = -1};
+  bppsa_recurrent_config *c = &p.network.config;
+  p.network.cell = cells[cell];
+  c->forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  c->method.backward = BPPSA_BACKWARD_SPECULATIVE;
+  c->seq_len = seq_len;
+  c->batch = batch;
+  c->hidden = hidden;
+  c->classes = 3;
+  c->speculation.chunks = chunks;
+  c->speculation.warm_up = warm_up;
+  return p;
+}
+
+/* Gradients of all parameters, and with config.input_gradients those of x and h0 behind them. */
+typedef struct {
+  int64_t count, sizes[MOST_ARRAYS];
+  double *of[MOST_ARRAYS];
+  bppsa_backward_stats stats;
+  bppsa_backward_plan plan;
+} gradients;
+
+static void free_gradients(gradients *g) {
+  for (int64_t i = 0; i < g->count; ++i) {
+    bppsa_free(g->of[i]);
+  }
+}
+
+/* A network on a device, with its inputs and its seed there. */
+typedef struct {
+  const problem *p;
+  const bppsa_device *on;
+  bppsa_model *model;
+  bppsa_view x, seed;
+} net;
+
+static bppsa_view view_on(const bppsa_device *on, bppsa_dtype dtype, double *numbers, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make(NULL, dtype, ndim, shape);
+  bppsa_free(rounded(BPPSA_F32, numbers, bppsa_view_count(&view)));
+  view.data = sent(on, dtype, numbers, bppsa_view_count(&view));
+  view.device = bppsa_device_get_kind(on);
+  bppsa_free(numbers);
+  return view;
+}
+
+/* weights: of another network; NULL: drawn. */
+static net open_net(const problem *p, const bppsa_device *on, bppsa_dtype dtype, bppsa_backward backward,
+                    const bppsa_model *weights) {
+  forward_problem network = p->network;
+  bppsa_recurrent_config *c = &network.config;
+  const int64_t directions = c->bidirectional ? 2 : 1, width = c->no_head ? directions * c->hidden : c->classes,
+                rows = (c->loss_all ? c->seq_len : 1) * c->batch;
+  c->dtype = dtype;
+  c->method.backward = backward;
+  network.weights = weights;
+  net n = {.p = p, .on = on, .model = make_forward_model(&network, on)};
+  double *seed = uniform(network.seed + 5, rows * width, 1);
+  for (int64_t i = 0; p->missed >= 0 && i < width; ++i) {
+    seed[p->missed * c->batch * width + i] = 0;
+  }
+  if (p->spoiled >= 0) {
+    seed[p->spoiled * width] = NAN;
+  }
+  n.x = view_on(on, dtype, uniform(network.seed + 4, c->seq_len * c->batch * c->input, 1), 3,
+                (int64_t[]){c->seq_len, c->batch, c->input});
+  const int64_t shape[] = {c->seq_len, c->batch, width};
+  n.seed = view_on(on, dtype, seed, c->loss_all ? 3 : 2, c->loss_all ? shape : shape + 1);
+  return n;
+}
+
+static void close_net(net *n) {
+  bppsa_memory_free(n->on, n->x.data);
+  bppsa_memory_free(n->on, n->seed.data);
+  bppsa_model_destroy(n->model);
+}
+
+static gradients pass(const net *n) {
+  gradients g = {0};
+  bppsa_view logits, inputs[2];
+  assert_int_equal(bppsa_model_forward(n->model, &n->x, NULL, n->p->lengths, &logits), BPPSA_OK);
+  assert_int_equal(n->model->ops->backward(n->model, &n->seed), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(n->model, true), BPPSA_OK);
+  for (; g.count < n->model->parameter_count; ++g.count) {
+    const bppsa_view *of = &n->model->parameters[g.count].gradient;
+    g.sizes[g.count] = bppsa_view_count(of);
+    g.of[g.count] = bppsa_calloc(g.sizes[g.count], sizeof(double));
+    for (int64_t i = 0; i < g.sizes[g.count]; ++i) {
+      g.of[g.count][i] = bppsa_view_get(of, i);
+    }
+  }
+  if (n->p->network.config.input_gradients) {
+    assert_int_equal(n->model->ops->input_gradients(n->model, &inputs[0], &inputs[1]), BPPSA_OK);
+    for (int k = 0; k < 2; ++k, ++g.count) {
+      g.sizes[g.count] = bppsa_view_count(&inputs[k]);
+      g.of[g.count] = fetched(n->on, &inputs[k]);
+    }
+  }
+  assert_int_equal(bppsa_backward_stats_of(n->model, &g.stats), BPPSA_OK);
+  g.plan = bppsa_backward_plan_of(n->model) != NULL ? *bppsa_backward_plan_of(n->model) : (bppsa_backward_plan){0};
+  return g;
+}
+
+static gradients gradients_on(const problem *p, const bppsa_device *on, bppsa_dtype dtype, bppsa_backward backward,
+                              const bppsa_model *weights) {
+  net n = open_net(p, on, dtype, backward, weights);
+  gradients g = pass(&n);
+  close_net(&n);
+  return g;
+}
+
+/* The largest error over the largest number, of any array. Infinite where one is finite and the other is not. */
+static double error_of(const gradients *found, const gradients *exact) {
+  double worst = 0;
+  for (int64_t i = 0; i < exact->count; ++i) {
+    double largest = 0, error = 0;
+    for (int64_t j = 0; j < exact->sizes[i]; ++j) {
+      const double a = found->of[i][j], b = exact->of[i][j];
+      const bool same = isnan(a) && isnan(b);
+      largest = isfinite(b) ? fmax(largest, fabs(b)) : largest;
+      error = same ? error : isfinite(a - b) ? fmax(error, fabs(a - b)) : (double)INFINITY;
+    }
+    worst = error > 0 ? fmax(worst, error / largest) : worst;
+  }
+  return worst;
+}
+
+static bool same_numbers(const gradients *a, const gradients *b) {
+  for (int64_t i = 0; i < a->count; ++i) {
+    if (memcmp(a->of[i], b->of[i], (size_t)a->sizes[i] * sizeof(double)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Another pass of the same numbers does the same, bit for bit. */
+static void check_again(const net *n, const gradients *found) {
+  gradients again = pass(n);
+  const bppsa_backward_stats s = found->stats, t = again.stats;
+  assert_true(same_numbers(found, &again));
+  assert_true(s.path == t.path && s.work == t.work && s.rounds == t.rounds && s.mended == t.mended && s.gap == t.gap &&
+              s.perturbation == t.perturbation && s.given_up == t.given_up);
+  free_gradients(&again);
+}
+
+/* Checks a problem in its dtype against float64, and the error against that of BP on the host. */
+static bppsa_backward_stats check(const problem *p) {
+  const bppsa_recurrent_config *c = &p->network.config;
+  const bool wide = c->dtype == BPPSA_F64;
+  net n = open_net(p, device, c->dtype, BPPSA_BACKWARD_SPECULATIVE, NULL);
+  gradients found = pass(&n), bp = gradients_on(p, host, c->dtype, BPPSA_BACKWARD_BP, n.model),
+            exact = gradients_on(p, host, BPPSA_F64, BPPSA_BACKWARD_BP, n.model);
+  const double own = error_of(&bp, &exact), error = error_of(&found, &exact);
+  if (!(error <= 2 * own + (wide ? 5e-14 : 1e-7))) {
+    char text[BPPSA_BACKWARD_TEXT];
+    fail_msg("seed %d: %s T %d B %d H %d: error %.3g, BP's own %.3g; %s", (int)p->network.seed, p->network.cell->name,
+             (int)c->seq_len, (int)c->batch, (int)c->hidden, error, own,
+             bppsa_backward_stats_text(&found.stats, text, sizeof text));
+  }
+  const bppsa_backward_stats s = found.stats;
+  assert_int_equal(s.passes, 1);
+  assert_int_equal(s.possible, c->seq_len * c->layers * (c->bidirectional ? 2 : 1));
+  assert_true(s.perturbation <= 2 * found.plan.accept);
+  if (p->network.seed % 8 == 1) {
+    check_again(&n, &found);
+  }
+  free_gradients(&found);
+  free_gradients(&bp);
+  free_gradients(&exact);
+  close_net(&n);
+  return s;
+}
+
+/* Nothing to mend: a chunk and its warm-up are the path. */
+static void test_nothing_to_mend(void **state) {
+  (void)state;
+  for (int kind = 0; kind < CELLS; ++kind) {
+    problem p = problem_of(kind, 80, 1, 7, 2, 36 + kind);
+    p.network.config.loss_all = true;
+    p.network.scale = .2;
+    p.network.config.speculation.tolerance = 1e-3;
+    const bppsa_backward_stats s = check(&p);
+    assert_true(s.speculated && !s.given_up && s.gap <= 1e-3);
+    assert_int_equal(s.path, 40 + 36 + kind);
+    assert_true(fabs(s.work - (80 + 36. + kind) / 80) < 1e-12);
+    assert_int_equal(s.mended + s.rounds, 0);
+  }
+}
+
+/* Every cell in every type at every width of the kernels, in one direction or two, with samples of their own lengths, the loss on
+ * the last step or on all, weights that forget and weights that do not. */
+static void test_widths(void **state) {
+  (void)state;
+  static const int64_t hidden[] = {1, 8, 13, 20, 32};
+  int64_t mended = 0, rounds = 0, given_up = 0;
+  for (uint64_t i = 0; i < 30; ++i) {
+    dice d = {.seed = i};
+    int64_t lengths[2];
+    problem p = problem_of((int)(i / 5 % 3), roll(&d, 10, 24), roll(&d, 1, 2), hidden[i % 5], roll(&d, 2, 5), roll(&d, 0, 5));
+    bppsa_recurrent_config *c = &p.network.config;
+    p.network.seed = i + 1;
+    p.network.scale = pow(10, (double)roll(&d, -8, 2) / 10);
+    c->dtype = i < 15 ? BPPSA_F32 : BPPSA_F64;
+    c->input = roll(&d, 1, 2);
+    c->layers = roll(&d, 1, 2);
+    c->bidirectional = i % 7 == 3;
+    c->loss_all = roll(&d, 0, 1) == 1;
+    c->lengths = i % 4 == 2;
+    c->input_gradients = i % 3 == 0;
+    c->nonlinearity = i % 15 < 5 && roll(&d, 0, 2) == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    for (int64_t b = 0; b < c->batch; ++b) {
+      lengths[b] = roll(&d, 1, c->seq_len);
+    }
+    p.lengths = c->lengths ? lengths : NULL;
+    const bppsa_backward_stats s = check(&p);
+    assert_true(s.speculated);
+    mended += s.mended;
+    rounds += s.rounds > 1;
+    given_up += s.given_up;
+  }
+  assert_true(mended > 40 && rounds > (is_gpu() ? 3 : 0) && given_up > 2);
+}
+
+/* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. */
+static void test_silent(void **state) {
+  (void)state;
+  for (int kind = 0; kind < CELLS; ++kind) {
+    const int64_t length = kind == GRU ? 20 : 10, warm_up = kind == GRU ? 18 : 4;
+    problem p = problem_of(kind, 6 * length, 2, 6, 6, warm_up);
+    p.network.config.layers = 1 + kind % 2; /* the lower layer's chunks get something injected, or not */
+    p.network.config.input = 1 + kind;
+    p.network.scale = kind == GRU ? 1 : 1.5;
+    const bppsa_backward_stats s = check(&p);
+    assert_true(s.speculated && !s.given_up && s.mended >= 4 && s.path > warm_up + 2 * length);
+  }
+}
+
+/* A gradient of the last step falls to nothing, and grows again far in front of it: an RNN with W_hh = 2 Q, Q orthogonal, and
+ * states for which 1 - h² is .25, and .55 in the middle (test_backward.c). Without the bound for silent chunks the gradient would
+ * be wrong by its size. A forward pass would not find these states, so the tape is written by hand. */
+enum { BACK_STEPS = 160, BACK_HIDDEN = 8, GROWS_FIRST = 41, GROWS_LAST = 110 };
+
+/* Returns the gradient of W_hh [H][H], which the caller frees. */
+static double *gradient_of_tape(const bppsa_device *on, bppsa_dtype dtype, bppsa_backward backward, const double *w_hh,
+                                bppsa_backward_stats *stats) {
+  enum { COUNT = BACK_HIDDEN * BACK_HIDDEN };
+  problem p = problem_of(RNN, BACK_STEPS, 1, BACK_HIDDEN, 8, 10);
+  p.network.config.tape = true;
+  net n = open_net(&p, on, dtype, backward, NULL);
+  int64_t size;
+  assert_int_equal(bppsa_recurrent_tape_size(n.model, &size), BPPSA_OK);
+  double *states = bppsa_calloc(size, sizeof *states);
+  for (int64_t i = 0; i < (BACK_STEPS + 1) * BACK_HIDDEN; ++i) {
+    const int64_t t = i / BACK_HIDDEN;
+    states[i] = sqrt(1 - (t >= GROWS_FIRST && t <= GROWS_LAST ? .55 : .25)) * (i % 2 == 0 ? 1 : -1);
+  }
+  for (int64_t i = 0; i < COUNT; ++i) {
+    bppsa_view_set(&n.model->parameters[1].value, i, (double)(float)w_hh[i]);
+  }
+  assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
+  bppsa_view tape = view_on(on, dtype, states, 1, &size);
+  assert_int_equal(bppsa_recurrent_use_tape(n.model, &n.x, &tape, NULL), BPPSA_OK);
+  assert_int_equal(n.model->ops->backward(n.model, &n.seed), BPPSA_OK);
+  assert_int_equal(bppsa_backward_stats_of(n.model, stats), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(n.model, true), BPPSA_OK);
+  double *found = bppsa_calloc(COUNT, sizeof *found);
+  for (int64_t i = 0; i < COUNT; ++i) {
+    found[i] = bppsa_view_get(&n.model->parameters[1].gradient, i);
+  }
+  bppsa_memory_free(on, tape.data);
+  close_net(&n);
+  return found;
+}
+
+static void test_comes_back(void **state) {
+  (void)state;
+  bppsa_backward_stats stats;
+  double *q = orthogonal(7, BACK_HIDDEN, 2), *exact = gradient_of_tape(host, BPPSA_F64, BPPSA_BACKWARD_BP, q, &stats),
+         *bp = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_BP, q, &stats),
+         *found = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, q, &stats);
+  double own = 0, error = 0, largest = 0;
+  for (int64_t i = 0; i < BACK_HIDDEN * BACK_HIDDEN; ++i) {
+    largest = fmax(largest, fabs(exact[i]));
+    own = fmax(own, fabs(bp[i] - exact[i]));
+    error = fmax(error, fabs(found[i] - exact[i]));
+  }
+  assert_true(stats.speculated && !stats.given_up);
+  if (!(error <= 2 * own)) {
+    fail_msg("error %.3g of the largest gradient, %.3g; BP's %.3g", error / largest, largest, own / largest);
+  }
+  bppsa_free(q);
+  bppsa_free(exact);
+  bppsa_free(bp);
+  bppsa_free(found);
+}
+
+/* More chunks than a sample has warps, in clusters of several sizes and on GPUs with few multiprocessors: warps take them in turn,
+ * and what a pass did is the same. Rounds, the tail, and samples that are given up. */
+static void test_many_chunks(void **state) {
+  (void)state;
+  static const struct {
+    int64_t chunks, length, warm_up, hidden;
+    int cell;
+    double scale;
+    bool all, f64;
+  } cases[] = {{9, 6, 3, 7, RNN, 1.2, true, false},   {20, 2, 0, 7, GRU, 1, true, false}, {18, 2, 1, 5, LSTM, 1, false, true},
+               {66, 1, 0, 5, RNN, 1.1, false, false}, {12, 3, 2, 9, GRU, 3, false, true}, {10, 4, 1, 6, RNN, 6, true, false}};
+  static const char *const clusters[] = {"1", "8"};
+  int64_t rounds = 0, given_up = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    bppsa_backward_stats s[2];
+    for (size_t k = 0; k < 2; ++k) {
+      problem p =
+          problem_of(cases[i].cell, cases[i].chunks * cases[i].length, 1, cases[i].hidden, cases[i].chunks, cases[i].warm_up);
+      p.network.seed = 80 + i;
+      p.network.scale = cases[i].scale;
+      p.network.config.dtype = cases[i].f64 ? BPPSA_F64 : BPPSA_F32;
+      p.network.config.loss_all = cases[i].all;
+      assert_int_equal(setenv("SIMT_MOST_CLUSTER", clusters[k], 1), 0);
+      assert_int_equal(setenv("SIMT_MULTIPROCESSORS", k == 1 ? "132" : "4", 1), 0);
+      s[k] = check(&p);
+      assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
+      assert_int_equal(unsetenv("SIMT_MULTIPROCESSORS"), 0);
+      assert_true(s[k].path == s[0].path && s[k].work == s[0].work && s[k].rounds == s[0].rounds);
+      assert_true(s[k].mended == s[0].mended && s[k].gap == s[0].gap && s[k].given_up == s[0].given_up);
+    }
+    rounds = s[0].rounds > rounds ? s[0].rounds : rounds;
+    given_up += s[0].given_up;
+  }
+  assert_true(rounds >= (is_gpu() ? 9 : 2) && given_up > 0);
+}
+
+/* What is not finite in one sample stands where BP puts it, and the other samples have their gradients. */
+static void test_nonfinite(void **state) {
+  (void)state;
+  for (int kind = 0; kind < CELLS; ++kind) {
+    problem p = problem_of(kind, 48, 3, 5, 4, 6);
+    p.network.config.loss_all = true;
+    p.network.config.input_gradients = true;
+    p.spoiled = 20 * 3 + 1; /* step 20 of sample 1 */
+    const bppsa_backward_stats s = check(&p);
+    assert_true(s.speculated && s.given_up && isfinite(s.gap) && isfinite(s.perturbation));
+  }
+}
+
+/* A network that forgets nothing: every Jacobian is 1. Passes are given up after a round, and three of them in a row make the next
+ * ones BP. */
+static void test_pauses(void **state) {
+  (void)state;
+  enum { HIDDEN = 4, PASSES = 6 };
+  problem p = problem_of(RNN, 60, 2, HIDDEN, 4, 5), bp = p;
+  p.network.config.loss_all = true;
+  p.network.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  bp = p;
+  net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+  bppsa_backward_stats none;
+  assert_int_equal(bppsa_backward_stats_of(n.model, &none), BPPSA_OK);
+  assert_true(none.passes == 0 && none.path == 0 && !none.speculated);
+  for (int64_t i = 0; i < HIDDEN * HIDDEN; ++i) {
+    bppsa_view_set(&n.model->parameters[1].value, i, i % (HIDDEN + 1) == 0 ? 1 : 0);
+    bppsa_view_set(&n.model->parameters[3].value, i % HIDDEN, 3);
+  }
+  assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
+  gradients expected = gradients_on(&bp, device, BPPSA_F32, BPPSA_BACKWARD_BP, n.model);
+  for (int i = 0; i < PASSES; ++i) {
+    gradients g = pass(&n);
+    bppsa_backward_state now;
+    assert_int_equal(bppsa_backward_state_get(n.model, &now), BPPSA_OK);
+    assert_int_equal(g.stats.speculated, i < 3 || i == 5);
+    assert_int_equal(g.stats.given_up, g.stats.speculated);
+    assert_int_equal(g.stats.path, g.stats.speculated ? 15 + 5 + 15 + 60 : 60);
+    assert_true(g.stats.speculated ? g.stats.work > 1 : g.stats.work == 1);
+    assert_true(error_of(&g, &expected) <= 1e-6);
+    assert_int_equal(now.pause.failures, i < 3 ? i + 1 : i < 5 ? 3 : 4);
+    assert_int_equal(now.pause.left, i < 2 ? 0 : i < 5 ? 102 - i : 200);
+    if (i == 4) {
+      now = (bppsa_backward_state){.pause = {3, 0}, .warm_up = 5};
+      assert_int_equal(bppsa_backward_state_set(n.model, &now), BPPSA_OK);
+    }
+    free_gradients(&g);
+  }
+  free_gradients(&expected);
+  close_net(&n);
+}
+
+/* With tolerance 0 every pass is BP, bit for bit. */
+static void test_exact(void **state) {
+  (void)state;
+  for (int kind = 0; kind < CELLS; ++kind) {
+    problem p = problem_of(kind, 40, 2, 5, 4, 3);
+    p.network.config.speculation.tolerance = 0;
+    p.network.config.input_gradients = true;
+    gradients found = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL),
+              bp = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_BP, NULL);
+    assert_true(same_numbers(&found, &bp) && !found.stats.speculated && !found.plan.speculative);
+    free_gradients(&found);
+    free_gradients(&bp);
+  }
+}
+
+/* Where gradients of x must be exact, a pass is BP if the loss misses a step. That is no pause. */
+static void test_exact_inputs(void **state) {
+  (void)state;
+  for (int misses = 0; misses < 4; ++misses) { /* no step; step 7; all but the last ones; what is behind a sample's end */
+    static const int64_t lengths[] = {7, 30};
+    problem p = problem_of(RNN, 40, 2, 4, 4, 6);
+    p.network.config.loss_all = misses != 2;
+    p.network.config.input_gradients = true;
+    p.network.config.speculation.exact_inputs = true;
+    p.network.scale = .2;
+    p.missed = misses == 1 || misses == 3 ? 7 : -1;
+    p.network.config.lengths = misses == 3;
+    p.lengths = misses == 3 ? lengths : NULL;
+    const bppsa_backward_stats s = check(&p);
+    assert_int_equal(s.speculated, misses == 0 || misses == 3);
+    assert_int_equal(s.given_up, false);
+    assert_true(s.speculated || (s.path == 40 && s.work == 1));
+  }
+}
+
+static bppsa_status queue_pass(void *context) {
+  const net *n = context;
+  return n->model->ops->backward(n->model, &n->seed);
+}
+
+/* A recording replays with the same bits, and counts. */
+static void test_recording(void **state) {
+  (void)state;
+  if (!is_gpu()) {
+    return;
+  }
+  problem p = problem_of(LSTM, 60, 2, 5, 6, 4);
+  p.network.config.loss_all = true;
+  net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+  gradients first = pass(&n);
+  bppsa_graph *graph = NULL;
+  bppsa_backward_stats s;
+  assert_int_equal(bppsa_graph_capture(device, queue_pass, &n, &graph), BPPSA_OK);
+  assert_int_equal(bppsa_graph_launch(device, graph), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(n.model, true), BPPSA_OK);
+  for (int64_t i = 0; i < first.count; ++i) {
+    for (int64_t j = 0; j < first.sizes[i]; ++j) {
+      assert_true(bppsa_view_get(&n.model->parameters[i].gradient, j) == first.of[i][j]);
+    }
+  }
+  assert_int_equal(bppsa_backward_stats_of(n.model, &s), BPPSA_OK);
+  assert_true(s.speculated && s.path == first.stats.path && s.mended == first.stats.mended && s.mended > 0);
+  bppsa_graph_destroy(device, graph);
+  free_gradients(&first);
+  close_net(&n);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),
+                                     cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),
+                                     cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_pauses),          cmocka_unit_test(test_exact),
+                                     cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
+  return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
