@@ -269,6 +269,24 @@ static void test_random(void **state) {
   assert_true(mended > 300 && rounds > 4 && given_up > 2 && given_up < 16 && adapted > 0);
 }
 
+/* With a loss on the last step alone differences walk on through silent chunks, whichever ranks have these. */
+static void test_silent(void **state) {
+  (void)state;
+  int64_t mended = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    dice d = {.seed = 2000 + seed};
+    bppsa_recurrent_config c = config_of(roll(&d, 120, 240), roll(&d, 1, 4), roll(&d, 6, 14));
+    c.loss_all = false;
+    c.speculation.chunks = roll(&d, 12, 20);
+    c.speculation.warm_up = roll(&d, 0, 25);
+    expectation e = expect_passes(cells[seed % CELLS], &c, .6 + .2 * (double)roll(&d, 0, 12), 1);
+    run_all(&e);
+    mended += e.stats[0].mended;
+    free_expectation(&e);
+  }
+  assert_true(mended > 100);
+}
+
 /* Groups of samples, of which one alone may be given up: their statistics together. With more ranks than steps, too. */
 static void test_groups(void **state) {
   (void)state;
@@ -415,9 +433,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),   cmocka_unit_test(test_groups),
-                                     cmocka_unit_test(test_given_up), cmocka_unit_test(test_exact_inputs),
-                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_failing_rank),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),       cmocka_unit_test(test_silent),
+                                     cmocka_unit_test(test_groups),       cmocka_unit_test(test_given_up),
+                                     cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_failing_rank), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
