@@ -323,7 +323,9 @@ static bppsa_status try_forward(contest *c, const bppsa_network_config *config, 
   BPPSA_TRY(try_candidate(c, &tried));
   if (c->plan.speculative && c->best.steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     *best = c->plan;
-    best->most_work = is_gpu(c->device) ? INFINITY : round(100 * c->passed.work * sequential_s / c->best_s) / 100;
+    const double gain = c->passed.work * sequential_s / c->best_s;
+    best->most_work =
+        is_gpu(c->device) ? INFINITY : bppsa_forward_most_work(c->network->kind->cell->gates, best, config->steps.seq_len, gain);
   }
   return BPPSA_OK;
 }
@@ -405,6 +407,7 @@ static bppsa_status choose_forward(const bppsa_planner_request *request, const b
   BPPSA_TRY(measure(request, network, device, config, &plan, &median_s, note));
   f->kind = plan.speculative ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL;
   f->most_work = plan.speculative ? plan.most_work : 0;
+  f->most_path = plan.speculative ? plan.most_path : 0;
   note_kept(bppsa_plan_cache_store_forward(key, &plan, median_s), note);
   return BPPSA_OK;
 }

@@ -43,6 +43,7 @@ typedef struct {
   int64_t rounds;   /* R, rounds of mending before the tail; -1: open */
   double tolerance; /* largest difference that is accepted at a chunk's beginning; negative: open; 0: exact */
   double most_work; /* like the plan's most_work; 0: open */
+  double most_path; /* like the plan's most_path; 0: open */
 } bppsa_forward_method;
 
 /* Sequential, everything else open. */
@@ -92,6 +93,11 @@ typedef struct {
   /* A pass that computes more steps than this, over those of the sequential pass, costs more than it gains; INFINITY: not known.
    * On a CPU it comes from the cost model; for SPECULATIVE it is at least a quarter more than chunks and warm-ups take. */
   double most_work;
+  /* A pass whose path is this share of the sequential one's, or more, gains nothing: nine tenths. On a GPU, where a step of a mend
+   * takes more time than a sequential one and a pass has more launches, less: the share at which both passes are predicted to take
+   * as long, in hundredths, for SPECULATIVE at least a quarter more than the path of a pass that mends nothing. */
+  double most_path;
+  bool bounded; /* on a CPU where chunks pay: rounds end when a layer's work is above most_work */
 } bppsa_forward_plan;
 
 /* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: a speculative pass that there is no code for. */
@@ -114,15 +120,17 @@ typedef struct {
 
 enum { BPPSA_FORWARD_GPU_HIDDEN = 512 }; /* most_hidden of GPUs with room for clusters (sm_90) */
 enum {
-  BPPSA_FORWARD_ROUNDS = 8,     /* rounds of a plan, and the most of a pass on a GPU */
-  BPPSA_FORWARD_WIDE_ROUNDS = 3 /* likewise on a GPU where H > BPPSA_SCAN_FUSED_DIM, and each round is a launch */
+  BPPSA_FORWARD_ROUNDS = 8,        /* rounds of a plan, at least */
+  BPPSA_FORWARD_FUSED_ROUNDS = 24, /* the most on a GPU; a plan has half as many rounds as chunks there */
+  BPPSA_FORWARD_WIDE_ROUNDS = 3    /* the most on a GPU where H > BPPSA_SCAN_FUSED_DIM, and each round is a launch */
 };
+#define BPPSA_FORWARD_MOST_PATH 0.9 /* most_path where nothing else is known */
 
-/* A pass fails if its path is nine tenths of the sequential one's or more, or its work more than the plan's most_work. After three
- * failing passes in a row the next 100 passes are sequential. If the pass after them fails, 200 sequential ones follow, and 400
- * after each further failing pass, until one does not fail. So AUTO decides by the path and the work last seen, and no pause is
- * much longer than the time for which the network has failed. Checkpoints keep this state, because the bits of later passes depend
- * on it. */
+/* A pass fails if its path is as long as the plan's most_path says, or its work more than its most_work: it is predicted to take
+ * more time than the sequential pass. After three failing passes in a row, or one whose work is so much larger that it takes twice
+ * the time, the next 100 passes are sequential. If the pass after them fails, 200 sequential ones follow, and 400 after each
+ * further failing pass, until one does not fail. So AUTO decides by the path and the work last seen, and no pause is much longer
+ * than the time for which the network has failed. Checkpoints keep this state, because the bits of later passes depend on it. */
 enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 100, BPPSA_FORWARD_DOUBLINGS = 2 };
 typedef struct {
   int64_t failures; /* failing passes in a row, at most FAILURES + DOUBLINGS */
@@ -131,6 +139,12 @@ typedef struct {
 
 /* Did the pass fail? One that ran sequentially did not. */
 bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass);
+/* Returns the state of the pauses after a pass that speculated; before: in front of it. */
+bppsa_forward_pause bppsa_forward_pause_after(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass,
+                                              bppsa_forward_pause before);
+/* Returns the most work of a plan, in hundredths: a pass that does it is predicted to take as long as the sequential one. gain:
+ * the work of a pass that mends nothing, over its time in sequential passes. */
+double bppsa_forward_most_work(int64_t gates, const bppsa_forward_plan *plan, int64_t seq_len, double gain);
 
 /* Returns whether the pass speculates. If it does not because of a pause, the pause is one pass shorter afterwards. */
 bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause);
@@ -147,10 +161,11 @@ void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats
 #define BPPSA_FORWARD_TEXT 192 /* enough bytes for any of these texts */
 
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "sequential": what two runs with the same bits have in
- * common. Where there is a most_work, ", work up to 2.20" follows. Returns text. */
+ * common. ", path up to 0.70" follows where most_path is not BPPSA_FORWARD_MOST_PATH, ", work up to 2.20" where there is a
+ * most_work. Returns text. */
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
-/* Takes kind and most_work from such a text, INFINITY where it has none, and rounds that are open; "" is one of a sequential plan.
- * ERR_FORMAT: *method is unchanged. */
+/* Takes from such a text the kind, most_work and most_path, and chunks and rounds that are open; "" is one of a sequential plan. So
+ * a resumed run does not depend on what today's cost model says. ERR_FORMAT: *method is unchanged. */
 bppsa_status bppsa_forward_plan_read(const char *text, bppsa_forward_method *method);
 /* "102 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended, 0 tails, largest gap 1.2e-07". Returns text. */
 const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *text, size_t size);

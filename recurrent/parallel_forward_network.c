@@ -47,7 +47,17 @@ bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pau
 }
 
 bool bppsa_forward_fails(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass) {
-  return pass->speculated && (bppsa_forward_pause_fails(pass->path, pass->possible) || pass->work > plan->most_work);
+  return pass->speculated &&
+         (bppsa_forward_path_fails(pass->path, pass->possible, plan->most_path) || pass->work > plan->most_work);
+}
+
+bppsa_forward_pause bppsa_forward_pause_after(const bppsa_forward_plan *plan, const bppsa_forward_stats *pass,
+                                              bppsa_forward_pause before) {
+  const double twice = 0.75; /* about as much mended work takes the time of a sequential pass (parallel_forward.c) */
+  if (pass->work > plan->most_work + twice && before.failures < BPPSA_FORWARD_FAILURES - 1) {
+    before.failures = BPPSA_FORWARD_FAILURES - 1;
+  }
+  return bppsa_forward_pause_end(bppsa_forward_fails(plan, pass), before);
 }
 
 /* ---- the account (core/compute/model.h) ---- */
@@ -141,7 +151,7 @@ bppsa_status bppsa_forward_groups_end(int64_t count, bppsa_model *const *models,
   all.passes = 1;
   all.work = steps / ((double)all.possible * (double)batch);
   if (all.speculated) {
-    pause = bppsa_forward_pause_end(bppsa_forward_fails(plan, &all), *before);
+    pause = bppsa_forward_pause_after(plan, &all, *before);
   }
   for (int64_t i = 0; i < count; ++i) {
     recurrent_network *n = bppsa_recurrent_network_of(models[i]);

@@ -5,7 +5,12 @@
 #include "core/base/host_device.h"
 #include "recurrent/parallel_forward.h"
 
-/* Does a speculative pass gain too little on its path? path and possible as in bppsa_forward_stats. */
+/* Does a speculative pass gain too little on its path? path and possible as in bppsa_forward_stats, most_path as in a plan. */
+static inline BPPSA_HOST_DEVICE bool bppsa_forward_path_fails(int64_t path, int64_t possible, double most_path) {
+  return (double)path >= most_path * (double)possible;
+}
+
+/* The same where nothing is known but the paths. */
 static inline BPPSA_HOST_DEVICE bool bppsa_forward_pause_fails(int64_t path, int64_t possible) {
   return 10 * (double)path >= 9 * (double)possible;
 }

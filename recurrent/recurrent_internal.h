@@ -68,6 +68,7 @@ typedef struct {
   void *out;           /* where its state goes if it comes to `stop`; NULL: nowhere */
   int64_t sample, at;  /* at: its next step */
   int64_t begin, stop; /* the first step of its chunk, which may be in front of the part; the step in front of which it stops */
+  int64_t end;         /* the step behind its chunk, which may be behind the part */
   int64_t since;       /* as of bppsa_walk_settles; it may be in front of the part as well */
 } bppsa_walk_item;
 
@@ -76,7 +77,7 @@ typedef struct {
   int64_t steps;   /* walked, up to the one that agrees */
   int64_t agreed;  /* 1: the last of them agrees with the stored state */
   int64_t since;   /* of the lane, behind these steps */
-  double distance; /* the largest difference between that state and the stored one */
+  double distance; /* the largest difference between that state, or the chunk's last one, and the stored one */
 } bppsa_walk_found;
 
 /* The parallel forward pass (recurrent/parallel_forward.h). Arrays are NULL where the plan is sequential. On a GPU they belong to a

@@ -17,6 +17,15 @@ enum { BPPSA_SETTLE_STEPS = 16, BPPSA_SETTLE_GROWTH = 4 };
 
 #define BPPSA_SETTLE_NEVER INT64_MAX
 
+/* A GPU's walk looks at the first step of a chunk, at the last, and at one of so many in between: it takes them at once, with
+ * reads ahead, because a look takes half as long as a step and waits for memory. */
+enum { BPPSA_SETTLE_GPU_LOOK = 8 };
+
+/* Does a GPU's walk look at a step of a chunk, counted from 0? last: of the chunk. */
+static inline BPPSA_HOST_DEVICE bool bppsa_walk_looks_on_gpu(int64_t step, bool last) {
+  return step % BPPSA_SETTLE_GPU_LOOK == 0 || last;
+}
+
 /* Does the walk stop at a step at which it looks? rounding, within, near: the distance is at most one rounding, the tolerance,
  * GROWTH tolerances; each implies the next. *since: the first step within the tolerance after which the distance stayed small;
  * NEVER at first. */

@@ -405,6 +405,14 @@ static bool hopeless(const recurrent_network *n) {
   return false;
 }
 
+/* Has the layer done more work than chunks pay for? Then the pass fails, and the tail ends it with the least work that is left.
+ * before: steps of the layers below. */
+static bool overdone(const recurrent_network *n, double before) {
+  const bppsa_forward_plan *plan = &n->forward.plan;
+  const double steps = (double)n->forward.seq_len * (double)n->batch;
+  return plan->bounded && n->forward.stats.work - before > plan->most_work * steps;
+}
+
 /* Every sample with doubtful chunks walks on from the first of them, one chunk after the other. */
 static bppsa_status finish(walk *w) {
   begin_phase(w, BPPSA_WALK_TAIL);
@@ -428,12 +436,15 @@ bppsa_status bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x)
             .saved_row = (size_t)(n->cell->saved * n->config.hidden) * size,
             .lanes = n->forward.lanes};
   const int64_t before = n->forward.stats.rounds; /* of the layers below */
+  const double steps = n->forward.stats.work;
   n->forward.stats.rounds = 0;
   memset(n->forward.reseeded, 0, (size_t)n->batch);
   BPPSA_TRY(speculate(&w));
-  for (int64_t rounds = plan->rounds; !w.given_up && rounds > 0 && totals_of(n)[DOUBTS] > 0; --rounds) {
+  bool over = false;
+  for (int64_t rounds = plan->rounds; !over && rounds > 0 && totals_of(n)[DOUBTS] > 0; --rounds) {
     BPPSA_TRY(mend(&w, rounds - 1));
     w.given_up = rounds > 1 && hopeless(n);
+    over = w.given_up || overdone(n, steps);
     const bool anew = n->gpu == NULL || rounds == plan->rounds; /* as a GPU does that goes through the phases by itself */
     BPPSA_TRY(anew && !w.given_up ? reseed(&w) : BPPSA_OK);
   }
@@ -467,7 +478,7 @@ void bppsa_forward_end(recurrent_network *n) {
     f->stats.path = paths[b] > f->stats.path ? paths[b] : f->stats.path;
   }
   f->stats.work /= (double)f->stats.possible * (double)n->batch;
-  f->pause = bppsa_forward_pause_end(bppsa_forward_fails(&f->plan, &f->stats), f->pause);
+  f->pause = bppsa_forward_pause_after(&f->plan, &f->stats, f->pause);
 }
 
 void bppsa_forward_choose(recurrent_network *n) {

@@ -10,11 +10,13 @@ bppsa_status split_time_forward_method(const split_network *s, const bppsa_devic
     BPPSA_TRY(bppsa_recurrent_plan_forward(&s->config, s->cell, device, &plan));
     int64_t chunks = plan.speculative ? plan.chunks : 0;
     BPPSA_TRY(s->gpu ? bppsa_ranks_reduce(s->comm, BPPSA_COMM_MIN, BPPSA_I64, 1, &chunks) : BPPSA_OK); /* GPUs may differ */
+    BPPSA_TRY(s->gpu ? bppsa_ranks_reduce(s->comm, BPPSA_COMM_MIN, BPPSA_F64, 1, &plan.most_path) : BPPSA_OK);
     if (chunks > 0) {
       made = s->config.forward; /* what is left open does not depend on the samples of a group */
       made.kind = BPPSA_FORWARD_SPECULATIVE;
       made.chunks = chunks;
       made.most_work = plan.most_work;
+      made.most_path = plan.most_path;
     }
   }
   *method = made;

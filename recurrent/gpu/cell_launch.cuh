@@ -69,12 +69,12 @@ bppsa_status launched(const char *what) {
 }
 
 /* Chooses the blocks for each sample in the rest of a parallel forward pass, and *warps of a block: as many as its chunks give
- * work, while all samples run at once, one block of REST_WARPS on a multiprocessor, because its registers may not have room for a
- * second one. */
+ * work (the first chunk has none), while all samples run at once, one block of REST_WARPS on a multiprocessor, because its
+ * registers may not have room for a second one. */
 template <typename real> int rest_cluster(const speculate_arrays<real> &s, int64_t batch, int *warps) {
   const int64_t room = REST_WARPS * (int64_t)s.multiprocessors / batch, fewer = s.chunks < room ? s.chunks : room;
   int cluster = 1;
-  while (cluster < s.most_cluster && cluster * (int64_t)REST_WARPS < s.chunks && 2 * cluster * (int64_t)REST_WARPS <= room) {
+  while (cluster < s.most_cluster && cluster * (int64_t)REST_WARPS < s.chunks - 1 && 2 * cluster * (int64_t)REST_WARPS <= room) {
     cluster *= 2;
   }
   *warps = fewer >= REST_WARPS ? (int)REST_WARPS : fewer > 1 ? (int)fewer : 1;

@@ -68,14 +68,24 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
   l->saved_to += l->saved_row;
 }
 
+/* A round reads nothing else. */
+struct forward_reads_no_more {
+  __device__ __forceinline__ void operator()() const {}
+};
+
 /* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, and no bias
- * has a far part; otherwise `left` steps are left. */
-template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K>
+ * has a far part; otherwise `left` steps are left. also(): reads what the caller needs behind the round, when the round no longer
+ * waits for its own numbers. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K,
+          typename reads = forward_reads_no_more>
 __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
-                                              forward_lane<real, K, HP, AHEAD, ONE> *l) {
+                                              forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads()) {
   const real given = l->coming[0][0];
   if (ONE && (WHOLE || AHEAD + lane % AHEAD < left)) {
     forward_read(0, c.hidden, l);
+  }
+  if (ONE) {
+    also();
   }
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
@@ -87,6 +97,9 @@ __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int l
       }
       if (!ONE && (WHOLE || AHEAD + i < left)) {
         forward_read(i, c.hidden, l);
+      }
+      if (!ONE && i == 0) {
+        also();
       }
       forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, !WHOLE && l->is_far, x, shared + i % 2 * HP, l);
     }
@@ -128,16 +141,33 @@ __device__ __forceinline__ void forward_seek(const layer_arrays<real> &c, int la
   l->saved_to = cell<real>::SAVED > 0 ? c.saved + row * cell<real>::SAVED * hidden + j : NULL;
 }
 
+/* Reads the inputs of the first round, of `left` steps. */
+template <typename real, int K, int HP, int AHEAD, bool ONE>
+__device__ __forceinline__ void forward_fill(int lane, int64_t left, int64_t hidden, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  BPPSA_UNROLL
+  for (int i = 0; i < l->ROOM; ++i) {
+    if ((ONE ? lane % AHEAD : i) < left) {
+      forward_read(i, hidden, l);
+    }
+  }
+}
+
+/* Takes the next AHEAD of `left` steps, or all of them. also: as of forward_round. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K, typename reads>
+__device__ __forceinline__ void forward_next(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
+                                             forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also) {
+  if (left >= 2 * AHEAD && !l->is_far) {
+    forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l, also);
+  } else {
+    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, l, also);
+  }
+}
+
 /* Takes `left` steps from where the lane is. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
-  BPPSA_UNROLL
-  for (int i = 0; i < l->ROOM; ++i) {
-    if ((ONE ? lane % AHEAD : i) < left) {
-      forward_read(i, c.hidden, l);
-    }
-  }
+  forward_fill<real>(lane, left, c.hidden, l);
   for (; left >= 2 * AHEAD && !l->is_far; left -= AHEAD) {
     forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l);
   }

@@ -16,10 +16,12 @@ template <typename real> speculate_arrays<real> speculate_of(const recurrent_net
   s.multiprocessors = n->gpu->multiprocessors;
   s.most_cluster = n->gpu->most_cluster;
   s.possible = n->config.seq_len * bppsa_recurrent_layers(&n->config);
+  s.most_path = plan.most_path;
   s.accept = plan.accept;
   s.stop = plan.stop;
   s.settled = plan.settled;
   s.far = plan.far;
+  s.near = BPPSA_SETTLE_GROWTH * plan.stop;
   for (int i = 0; i < 2; ++i) {
     s.ends[i] = (real *)m.ends[i];
     s.doubtful[i] = (int *)m.doubtful[i];

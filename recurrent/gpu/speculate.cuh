@@ -6,7 +6,7 @@
 
 /* Phases (speculate_kernels.cuh for H <= CHUNK_HIDDEN, speculate_wide.cuh) are speculation, a round, speculation anew, and further
  * rounds; the last one is the tail. */
-enum { SPECULATE_ANEW = 2, SPECULATE_PHASES = BPPSA_FORWARD_ROUNDS + 3 };
+enum { SPECULATE_ANEW = 2, SPECULATE_PHASES = BPPSA_FORWARD_FUSED_ROUNDS + 3 };
 
 /* What the samples of a pass add up as they end, in any order. */
 struct speculate_sums {
@@ -26,9 +26,10 @@ struct speculate_report {
 
 template <typename real> struct speculate_arrays {
   int64_t chunks, warm_up;
-  int multiprocessors, most_cluster; /* of the GPU; H <= CHUNK_HIDDEN: the most blocks of one cluster, a power of 2 */
-  int64_t possible;                  /* dependent steps of the sequential pass, over all layers */
-  double accept, stop, settled, far;
+  int multiprocessors, most_cluster;       /* of the GPU; H <= CHUNK_HIDDEN: the most blocks of one cluster, a power of 2 */
+  int64_t possible;                        /* dependent steps of the sequential pass, over all layers */
+  double most_path;                        /* of the plan */
+  double accept, stop, settled, far, near; /* near: GROWTH times stop (recurrent/settle.h) */
   real *ends[2];    /* [C][b][S]: last states of the chunks, before and after a round; c of a pair behind its h */
   int *doubtful[2]; /* [C][b]: the chunk must be verified */
   real *aside;      /* [C][b][1 + SAVED, of a pair 2 + SAVED][H]: where warm-ups write */

@@ -112,8 +112,35 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
   }
 }
 
-/* Walks from k->in, and of a pair from `cells`, through a chunk until new and stored states agree, or to its end, whose state is
- * then in k->in and `cells`. */
+/* Does the walk stop at step t, whose state is in k->out and `cells`? *distance: the largest difference between this thread's units
+ * and the stored ones. */
+template <typename real, template <typename> class cell>
+__device__ bool any_stops(const layer_arrays<real> &c, const speculate_arrays<real> &s, bool first, int64_t t, const real *place,
+                          const real *cells, const real *place_c, any_block<real> *k, real *distance, int64_t *since) {
+  enum { PAIR = cell<real>::PAIR };
+  real size = 0;
+  for (int64_t j = threadIdx.x; c.relu && j < k->hidden; j += blockDim.x) {
+    const real number = k->out[j] < 0 ? -k->out[j] : k->out[j];
+    size = number > size ? number : size;
+  }
+  const double largest = c.relu ? (double)k->largest(size) : 1;
+  const auto is_within = [&](double tolerance) {
+    const double most = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
+    const bool near = tolerance > 0 && isfinite(most);
+    bool differs = false;
+    for (int64_t j = threadIdx.x; j < k->hidden; j += blockDim.x) {
+      bool same;
+      const real apart = unit_distance<PAIR>(k->out[j], place[j], PAIR ? cells[j] : 0, PAIR ? place_c[j] : 0, &same);
+      differs |= !(same || (near && (double)apart <= most));
+      *distance = apart > *distance ? apart : *distance;
+    }
+    return __syncthreads_or(differs) == 0;
+  };
+  return walk_stops(s, first, t, is_within, since);
+}
+
+/* Walks from k->in, and of a pair from `cells`, through a chunk until new and stored states agree where the walk looks
+ * (recurrent/settle.h), or to its end, whose state is then in k->in and `cells`. */
 template <typename real, template <typename> class cell>
 __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t begin, int64_t end,
                                        real *cells, any_block<real> *k) {
@@ -122,31 +149,13 @@ __device__ walked<real> any_walk_chunk(const layer_arrays<real> &c, const specul
   int64_t since = BPPSA_SETTLE_NEVER;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t * c.batch + k->b;
-    real *place = c.h + (row + c.batch) * k->hidden, *place_c = PAIR ? c.cells + (row + c.batch) * k->hidden : NULL, size = 0,
-         distance = 0;
+    real *place = c.h + (row + c.batch) * k->hidden, *place_c = PAIR ? c.cells + (row + c.batch) * k->hidden : NULL, distance = 0;
     forward_units<real, cell>(c, k->w, row, k->in, k->out, cells, cells, c.saved + row * cell<real>::SAVED * k->hidden);
-    for (int64_t j = threadIdx.x; c.relu && j < k->hidden; j += blockDim.x) {
-      const real number = k->out[j] < 0 ? -k->out[j] : k->out[j];
-      size = number > size ? number : size;
-    }
-    const double largest = c.relu ? (double)k->largest(size) : 1;
-    const auto is_within = [&](double tolerance) {
-      const double most =
-          tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
-      const bool near = tolerance > 0 && isfinite(most);
-      bool differs = false;
-      for (int64_t j = threadIdx.x; j < k->hidden; j += blockDim.x) {
-        bool same;
-        const real apart = unit_distance<PAIR>(k->out[j], place[j], PAIR ? cells[j] : 0, PAIR ? place_c[j] : 0, &same);
-        differs |= !(same || (near && (double)apart <= most));
-        distance = apart > distance ? apart : distance;
-      }
-      return __syncthreads_or(differs) == 0;
-    };
     ++w.steps;
-    if (walk_stops(s, t == begin, t, is_within,
-                   &since)) { /* the stored state stays; what was saved with this step belongs to the state in front of it */
-      w.gap = (double)k->largest(distance);
+    if (!bppsa_walk_looks_on_gpu(t - begin, t + 1 == end)) {
+      __syncthreads(); /* as a look ends: all have read k->in */
+    } else if (any_stops<real, cell>(c, s, t == begin, t, place, cells, place_c, k, &distance, &since)) {
+      w.gap = (double)k->largest(distance); /* the stored state stays; what was saved belongs to the state in front of it */
       return w;
     }
     w.found |= SPECULATE_CHANGED;

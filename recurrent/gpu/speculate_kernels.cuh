@@ -184,45 +184,107 @@ template <typename real> struct walked {
   double gap;
 };
 
-/* Walks from h_begin in l until new and stored states agree, or to the end of the chunk. */
+/* Goes to the step behind h_t of sample b, and reads the inputs of that step to x, and those of the round behind it. left: the
+ * steps of the chunk from there on. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void walk_begin(const layer_arrays<real> &c, int lane, int64_t b, int64_t t, int64_t left, real x[],
+                                           forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  forward_seek<real, cell>(c, lane, b, t, l);
+  BPPSA_UNROLL
+  for (int k = 0; k < l->GIVEN; ++k) {
+    x[k] = ONE ? c.x[t * c.batch + b] : l->input[k * c.hidden];
+  }
+  l->input += ONE ? c.batch : l->input_row;
+  forward_fill<real>(lane, left - 1, c.hidden, l);
+}
+
+/* Does a walk of one warp stop at step t? distance: how far the lane's unit is from the stored one, h its new state. As walk_stops,
+ * but a state that is not near is found by one vote. */
+template <typename real>
+__device__ __forceinline__ bool lanes_stop(const speculate_arrays<real> &s, bool relu, bool first, int64_t t, bool same,
+                                           real distance, real h, int64_t *since) {
+  double unit = 1;
+  if (relu) {
+    const double largest = (double)warp_largest(h < 0 ? -h : h);
+    unit = largest > 1 ? largest : 1;
+  }
+  const auto is_within = [=](double tolerance) { return warp_within(same, distance, unit, tolerance); };
+  if (first) {
+    return is_within(s.accept);
+  }
+  if (!is_within(s.near)) {
+    *since = BPPSA_SETTLE_NEVER;
+    return false;
+  }
+  return bppsa_walk_settles(is_within(s.settled), is_within(s.stop), true, t, since);
+}
+
+/* Compares the state in l, of step t, with the stored one, and puts that back where the walk stops: what was saved with this step
+ * belongs to the state in front of it. Returns whether it stops. last: t is the chunk's last step. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ bool walk_look_at(const layer_arrays<real> &c, const speculate_arrays<real> &s, bool first, bool last,
+                                             int64_t t, real *place, real *place_c, real stored, real stored_c,
+                                             const forward_lane<real, K, HP, AHEAD, ONE> &l, int64_t *since, walked<real> *w) {
+  bool same;
+  const real distance = unit_distance<(bool)cell<real>::PAIR>(l.h, stored, l.c, stored_c, &same);
+  const bool stops = lanes_stop(s, c.relu, first, t, same, distance, l.h, since);
+  if (stops) {
+    __syncwarp(); /* lanes beyond H have written lane 0's new state before the stored one is put back */
+    *place = stored;
+    if constexpr (cell<real>::PAIR) {
+      *place_c = stored_c;
+    }
+    w->gap = (double)warp_largest(distance);
+  } else {
+    w->found |= SPECULATE_CHANGED;
+    if (last) {
+      w->found |= SPECULATE_REACHED | ((double)warp_largest(distance) > s.far ? SPECULATE_FAR : 0);
+    }
+  }
+  return stops;
+}
+
+/* Walks from h_begin in l until new and stored states agree, or to the end of the chunk. It looks at the first step, and then
+ * behind every BPPSA_SETTLE_GPU_LOOK steps or at the end: the stored state of that step is read while they are computed. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane,
                                                    int64_t b, int64_t begin, int64_t end, real *shared,
                                                    forward_lane<real, K, HP, AHEAD, ONE> *l) {
-  enum { PAIR = cell<real>::PAIR };
+  enum { PAIR = cell<real>::PAIR, LOOK = BPPSA_SETTLE_GPU_LOOK };
+  static_assert(LOOK % AHEAD == 0 && AHEAD % 2 == 0, "whole rounds, whose steps take two buffers in turn");
   walked<real> w = {};
-  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
   int64_t since = BPPSA_SETTLE_NEVER;
-  for (int64_t t = begin; t < end; ++t) {
-    const int64_t row = t * c.batch + b;
-    real x[K];
-    forward_seek<real, cell>(c, lane, b, t, l);
-    real *place = l->h_to, *place_c = l->c_to;
-    const real stored = *place, stored_c = PAIR ? *place_c : 0;
-    BPPSA_UNROLL
-    for (int k = 0; k < (ONE ? 1 : K); ++k) {
-      x[k] = ONE ? c.x[row] : c.pre[(row * K + k) * hidden + j];
-    }
-    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + (t - begin) % 2 * HP, l);
-    bool same;
-    const real distance = unit_distance<PAIR>(l->h, stored, l->c, stored_c, &same), size = l->h < 0 ? -l->h : l->h;
-    const double largest = c.relu ? (double)warp_largest(size) : 1, unit = largest > 1 ? largest : 1;
-    const auto is_within = [=](double tolerance) { return warp_within(same, distance, unit, tolerance); };
-    ++w.steps;
-    if (walk_stops(s, t == begin, t, is_within, &since)) {
-      __syncwarp();    /* lanes beyond H have written lane 0's new state before the stored one is put back */
-      *place = stored; /* what was saved with this step belongs to the state in front of it */
-      if constexpr (PAIR) {
-        *place_c = stored_c;
-      }
-      w.gap = (double)warp_largest(distance);
-      return w;
-    }
-    w.found |= SPECULATE_CHANGED;
-    if (t + 1 == end) {
-      w.found |= SPECULATE_REACHED | ((double)warp_largest(distance) > s.far ? SPECULATE_FAR : 0);
-    }
+  int left = (int)(end - begin) - 1;
+  real x[K];
+  walk_begin<real, cell>(c, lane, b, begin, left + 1, x, l);
+  real *place = l->h_to, *place_c = l->c_to, stored = *place, stored_c = PAIR ? *place_c : 0, next = 0, next_c = 0;
+  int steps = left < LOOK ? left : (int)LOOK; /* up to the next look */
+  if (steps > 0) {
+    next = place[steps * l->state];
+    next_c = PAIR ? place_c[steps * l->state] : 0;
   }
+  forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + HP, l); /* rounds begin with the other buffer */
+  bool stops = walk_look_at<real, cell>(c, s, true, left == 0, begin, place, place_c, stored, stored_c, *l, &since, &w);
+  while (!stops && left > 0) {
+    place += steps * l->state;
+    place_c += PAIR ? steps * l->state : 0;
+    stored = next;
+    stored_c = next_c;
+    const int now = steps;
+    steps = left - now < LOOK ? left - now : (int)LOOK;
+    BPPSA_UNROLL_BY(1)
+    for (int done = 0; done < (LOOK > AHEAD ? now : 1); done += AHEAD) {
+      forward_next<real, cell>(c, lane, left - done, shared, l, [&]() { /* in every round the same */
+                                                                        if (steps > 0) {
+                                                                          next = place[steps * l->state];
+                                                                          next_c = PAIR ? place_c[steps * l->state] : 0;
+                                                                        }
+      });
+    }
+    left -= now;
+    stops = walk_look_at<real, cell>(c, s, false, left == 0, end - left - 1, place, place_c, stored, stored_c, *l, &since, &w);
+  }
+  w.steps = (int)(end - begin) - left;
   return w;
 }
 
@@ -271,7 +333,7 @@ __device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const sp
 
 /* The first round; for most chunks it is the only one. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
-__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s) {
+__global__ void __launch_bounds__(WARP_LANES, 8) bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s) {
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
   BPPSA_SHARED(real, memory);
   const int64_t slot = blockIdx.x;
@@ -403,7 +465,7 @@ __device__ __forceinline__ void report_sample(const layer_arrays<real> &c, const
     report.steps = (int64_t)sums->steps;
     report.speculated = 1;
     report.gap = __longlong_as_double(sums->gap);
-    report.pause = bppsa_forward_pause_end(bppsa_forward_pause_fails(report.path, s.possible), report.pause);
+    report.pause = bppsa_forward_pause_end(bppsa_forward_path_fails(report.path, s.possible, s.most_path), report.pause);
   }
   *r = report; /* with sums of 0 */
 }

@@ -112,54 +112,74 @@ __device__ __forceinline__ bool wide_agrees(const layer_arrays<real> &c, const r
   return !__any_sync(0xffffffffu, differs);
 }
 
-/* Walks from f->h through a chunk until new and stored states agree, or to its end. exchanges: how often numbers have been handed
- * out in this launch. Distances of units with the same bits are -1, which counts as 0. */
+/* Goes to the step behind h_t. */
+template <typename real, template <typename> class cell, typename shape, int K>
+__device__ __forceinline__ void wide_walk_seek(const layer_arrays<real> &c, const wide_item<real, shape> &i, int64_t t,
+                                               wide_forward_lane<real, K, shape> *f) {
+  const int64_t row = t * c.batch + i.b;
+  f->pre_at = c.pre + row * K * c.hidden + i.j;
+  f->h_to = c.h + f->state + row * c.hidden + i.j;
+  f->c_to = cell<real>::PAIR ? c.cells + f->state + row * c.hidden + i.j : NULL;
+  f->saved_to = cell<real>::SAVED > 0 ? c.saved + row * cell<real>::SAVED * c.hidden + i.j : NULL;
+}
+
+/* Reads the inputs of the next step. */
+template <typename real, typename shape, int K>
+__device__ __forceinline__ void wide_walk_read(wide_forward_lane<real, K, shape> *f, real (&pre)[K]) {
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    pre[k] = f->pre_at[k * f->hidden];
+  }
+  f->pre_at += K * f->state;
+}
+
+/* Walks from f->h through a chunk until new and stored states agree where the walk looks (recurrent/settle.h), or to its end.
+ * exchanges: how often numbers have been handed out in this launch. Distances of units with the same bits are -1, which counts as
+ * 0. The inputs of a step are read one step ahead, and its stored state before the walk waits for the numbers of the state in front
+ * of it: so both have come when they are needed, and all threads of a unit have read before one of them writes there. */
 template <typename real, template <typename> class cell, typename shape, int K>
 __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s,
                                         const wide_lane<real, shape> &l, const wide_item<real, shape> &i, int64_t begin,
                                         int64_t end, unsigned *exchanges, wide_forward_lane<real, K, shape> *f) {
-  enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1, PAIR = cell<real>::PAIR };
+  enum { SAVED = cell<real>::SAVED, PAIR = cell<real>::PAIR };
   walked<real> w = {};
-  real stored = 0, stored_c = 0, distance = -1;
+  real stored = 0, stored_c = 0, distance = -1, coming[K];
   int64_t since = BPPSA_SETTLE_NEVER;
-  for (int64_t t = begin; t <= end; ++t) {
+  wide_walk_seek<real, cell>(c, i, begin, f);
+  wide_walk_read(f, coming);
+  for (int step = 0, count = (int)(end - begin);; ++step) { /* hands out the state in front of this step */
     const int buffer = (int)(*exchanges % WIDE_AHEAD);
     const real *in = l.in + buffer * shape::COUNT;
-    real *place = c.h + (t * c.batch + i.b) * c.hidden + i.j; /* of the state that is handed out */
+    const bool last = step == count;
+    const real next = !last && i.exists ? *f->h_to : 0, next_c = PAIR && !last && i.exists ? *f->c_to : 0;
     l.hand_out(buffer, 0, i.exists ? f->h : 0);
     l.hand_out(buffer, 1, i.exists ? distance : -1);
     l.await(buffer, *exchanges / WIDE_AHEAD);
     ++*exchanges;
-    if (t > begin) {
+    if (step > 0 && bppsa_walk_looks_on_gpu(step - 1, last)) {
       const auto is_within = [&](double tolerance) { return wide_agrees<real, shape>(c, in, tolerance); };
-      const bool agrees = walk_stops(s, t == begin + 1, t, is_within, &since);
-      const real most = agrees || t == end ? wide_largest<false, shape::HP>(in + shape::HP) : 0;
-      if (agrees) {
-        if (i.writes) {
-          *place = stored; /* what was saved with this step belongs to the state in front of it */
-          if constexpr (PAIR) {
-            c.cells[(t * c.batch + i.b) * c.hidden + i.j] = stored_c;
-          }
+      const bool agrees = walk_stops(s, step == 1, begin + step, is_within, &since);
+      w.gap = agrees || last ? (double)wide_largest<false, shape::HP>(in + shape::HP) : 0;
+      if (agrees && i.writes) {
+        *(f->h_to - f->state) = stored; /* what was saved with this step belongs to the state in front of it */
+        if constexpr (PAIR) {
+          *(f->c_to - f->state) = stored_c;
         }
-        w.gap = (double)most;
-        return w;
       }
-      w.found |= SPECULATE_CHANGED;
-      if (t == end) {
-        w.found |= SPECULATE_REACHED | ((double)most > s.far ? SPECULATE_FAR : 0);
+      w.found |= agrees ? 0 : SPECULATE_CHANGED;
+      if (agrees || last) {
+        w.found |= agrees ? 0 : SPECULATE_REACHED | (w.gap > s.far ? SPECULATE_FAR : 0);
+        w.gap = agrees ? w.gap : 0;
+        w.steps = step;
         return w;
       }
     }
-    place += c.batch * c.hidden;
-    stored = i.exists ? *place : 0;
-    real *place_c = PAIR ? c.cells + (place - c.h) : NULL;
-    if constexpr (PAIR) {
-      stored_c = i.exists ? *place_c : 0;
-    }
-    real sums[K][shape::UNITS] = {}, product[K], pre[K], saved[SAVED];
-    BPPSA_UNROLL
-    for (int k = 0; k < K; ++k) {
-      pre[k] = c.pre[((t * c.batch + i.b) * K + k) * c.hidden + i.j];
+    stored = next;
+    stored_c = next_c;
+    real sums[K][shape::UNITS] = {}, product[K], pre[K], saved[SAVED > 0 ? SAVED : 1];
+    memcpy(pre, coming, sizeof pre);
+    if (step + 1 < count) {
+      wide_walk_read(f, coming);
     }
     wide_multiply<false, real, K, shape>(in, l.part, f->w, sums);
     BPPSA_UNROLL
@@ -168,22 +188,10 @@ __device__ walked<real> wide_walk_chunk(const layer_arrays<real> &c, const specu
     }
     f->h = unit_forward<real, cell>(c, i.j, f->is_far, pre, product, f->h, &f->c, saved);
     bool same;
-    distance = unit_distance<PAIR>(f->h, stored, f->c, stored_c, &same);
+    distance = unit_distance<(bool)PAIR>(f->h, stored, f->c, stored_c, &same);
     distance = same ? -1 : distance;
-    ++w.steps;
-    __syncwarp(); /* all threads of a unit have read the stored state before one of them writes there */
-    if (i.writes) {
-      *place = f->h;
-      if constexpr (PAIR) {
-        *place_c = f->c;
-      }
-      BPPSA_UNROLL
-      for (int v = 0; v < cell<real>::SAVED; ++v) {
-        c.saved[((t * c.batch + i.b) * SAVED + v) * c.hidden + i.j] = saved[v];
-      }
-    }
+    wide_store<real, cell>(i.writes, saved, f);
   }
-  return w;
 }
 
 /* Does what bppsa_recurrent_mend does. */

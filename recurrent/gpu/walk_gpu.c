@@ -22,6 +22,7 @@ static bppsa_walk_item item_of(const walk *w, const lane *l) {
                           .at = l->at - w->first,
                           .begin = bppsa_walk_chunk_begin(w->n, l->chunk) - w->first,
                           .stop = bppsa_walk_stop(w, l) - w->first,
+                          .end = l->end - w->first,
                           .since = l->since == BPPSA_SETTLE_NEVER ? l->since : l->since - w->first};
   if (may_cross(w, l)) {
     item.out = bppsa_walk_packed(w, w->n->forward.states_out, bppsa_walk_slot(w, l)).h;

@@ -33,7 +33,8 @@ struct walk_look {
   bool rounding, within, near;
 };
 
-/* What the lane's steps show: the first one that agrees, or -1; how far the state of that step, or of the last one, is away. */
+/* What the lane's steps show: the first one that agrees, or -1; how far the state of that step is away, or of the chunk's last
+ * one. */
 struct walk_verdict {
   int64_t agrees, since;
   double distance;
@@ -103,27 +104,38 @@ __device__ __forceinline__ walk_look walk_compare(const walk_arrays<real> &w, co
           is_within(BPPSA_SETTLE_GROWTH * w.stop)};
 }
 
-/* Looks at the first `taken` steps, each warp at its own, and then goes through what they saw; looks [taken]. The same in all
+/* Does a walk look at step s of the window (recurrent/settle.h)? */
+__device__ __forceinline__ bool walk_looks(const bppsa_walk_item &i, int64_t s) {
+  return bppsa_walk_looks_on_gpu(i.at + s - i.begin, i.at + s + 1 == i.end);
+}
+
+/* Looks at some of the first `taken` steps, the warps in turn, and then goes through what they saw; looks [taken]. The same in all
  * threads. */
 template <typename real>
 __device__ __forceinline__ walk_verdict walk_judge(const walk_arrays<real> &w, const bppsa_walk_item &i, int64_t taken,
                                                    walk_look *looks) {
-  for (int64_t s = (int)threadIdx.x / WARP_LANES; s < taken; s += WALK_WARPS) {
-    const walk_look seen = walk_compare(w, i, s);
-    if ((int)threadIdx.x % WARP_LANES == 0) {
-      looks[s] = seen;
+  int64_t turn = 0;
+  for (int64_t s = 0; s < taken; ++s) {
+    if (walk_looks(i, s) && turn++ % WALK_WARPS == (int)threadIdx.x / WARP_LANES) {
+      const walk_look seen = walk_compare(w, i, s);
+      if ((int)threadIdx.x % WARP_LANES == 0) {
+        looks[s] = seen;
+      }
     }
   }
   __syncthreads();
   int64_t since = i.since;
   for (int64_t s = 0; s < taken; ++s) {
     const bool first = i.at + s == i.begin;
+    if (!walk_looks(i, s)) {
+      continue;
+    }
     since = first ? BPPSA_SETTLE_NEVER : since;
     if (first ? looks[s].within : bppsa_walk_settles(looks[s].rounding, looks[s].within, looks[s].near, i.at + s, &since)) {
       return {s, since, looks[s].distance};
     }
   }
-  return {-1, since, looks[taken - 1].distance};
+  return {-1, since, walk_looks(i, taken - 1) ? looks[taken - 1].distance : 0};
 }
 
 template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_recurrent_walk_settle(walk_arrays<real> w) {

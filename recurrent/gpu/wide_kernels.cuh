@@ -250,6 +250,24 @@ template <typename real, int K, typename shape> struct wide_forward_lane {
   int64_t quiet; /* steps whose results are not stored, before all others */
 };
 
+/* Stores a step's results, if `writes`, and goes on to the next step's places. */
+template <typename real, template <typename> class cell, typename shape, int K, int SAVED>
+__device__ __forceinline__ void wide_store(bool writes, const real (&saved)[SAVED], wide_forward_lane<real, K, shape> *s) {
+  if (writes) {
+    *s->h_to = s->h;
+    if constexpr (cell<real>::PAIR) {
+      *s->c_to = s->c;
+    }
+    BPPSA_UNROLL
+    for (int v = 0; v < cell<real>::SAVED; ++v) {
+      s->saved_to[v * s->hidden] = saved[v];
+    }
+  }
+  s->h_to += s->state;
+  s->c_to += cell<real>::PAIR ? s->state : 0;
+  s->saved_to += cell<real>::SAVED * s->state;
+}
+
 /* Computes WIDE_AHEAD steps, and reads for the next ones. WHOLE: this round and the next have all steps, and no bias has a far
  * part; otherwise `left` steps are left. QUIET: the first steps are not stored. */
 template <bool WHOLE, bool QUIET, typename real, template <typename> class cell, typename shape, int K>
@@ -275,23 +293,11 @@ __device__ __forceinline__ void wide_forward_round(const layer_arrays<real> &c, 
         product[k] = wide_sum<real, shape>(sums[k], l.part) + s->bias[k];
       }
       s->h = unit_forward<real, cell>(c, s->exists ? l.unit : 0, !WHOLE && s->is_far, pre, product, s->h, &s->c, saved);
-      if (s->writes && (!QUIET || s->quiet <= 0)) {
-        *s->h_to = s->h;
-        if constexpr (cell<real>::PAIR) {
-          *s->c_to = s->c;
-        }
-        BPPSA_UNROLL
-        for (int v = 0; v < cell<real>::SAVED; ++v) {
-          s->saved_to[v * s->hidden] = saved[v];
-        }
-      }
+      wide_store<real, cell>(s->writes && (!QUIET || s->quiet <= 0), saved, s);
       if (QUIET) {
         --s->quiet;
       }
       s->pre_at += K * s->state;
-      s->h_to += s->state;
-      s->c_to += cell<real>::PAIR ? s->state : 0;
-      s->saved_to += cell<real>::SAVED * s->state;
     }
   }
 }

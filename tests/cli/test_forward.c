@@ -301,10 +301,10 @@ static void test_dead_rank(void **state) {
 static void test_auto(void **state) {
   (void)state;
   json_t *plan = run_json("plan rnn --batch 1 --forward auto --json");
-  assert_true(get_real(at(plan, "forward"), "most_work") == 2.2);
+  assert_true(get_real(at(plan, "forward"), "most_work") == 1.72);
   json_decref(plan);
   plan = run_json("plan rnn --batch 1 --forward speculative --json");
-  assert_true(get_real(at(plan, "forward"), "most_work") == 2.2);
+  assert_true(get_real(at(plan, "forward"), "most_work") == 1.85);
   json_decref(plan);
   json_t *document =
       run_json("train rnn --seq-len 1000 --batch 1 --samples 4 --hidden 8 --iterations 1 --backward bp --forward auto "

@@ -58,7 +58,7 @@ static void test_forward(void **state) {
   bppsa_forward_method found = bppsa_forward_method_default();
   bppsa_gradient_method method;
   const bppsa_forward_plan plan = {
-      .speculative = true, .chunks = 3, .warm_up = 40, .rounds = 8, .accept = 1e-6, .most_work = 1.25};
+      .speculative = true, .chunks = 3, .warm_up = 40, .rounds = 8, .accept = 1e-6, .most_work = 1.25, .most_path = 0.75};
   fresh_cache();
   found.chunks = 7;
   assert_false(bppsa_plan_cache_find_forward("f", &found));
@@ -66,7 +66,7 @@ static void test_forward(void **state) {
   assert_int_equal(bppsa_plan_cache_store_forward("s", &(bppsa_forward_plan){.chunks = 1}, 0.5), BPPSA_OK);
   assert_int_equal(bppsa_plan_cache_store("m", &chunked, 0.5), BPPSA_OK);
   assert_true(bppsa_plan_cache_find_forward("f", &found));
-  assert_true(found.kind == BPPSA_FORWARD_SPECULATIVE && found.most_work == 1.25 && found.chunks == 7);
+  assert_true(found.kind == BPPSA_FORWARD_SPECULATIVE && found.most_work == 1.25 && found.chunks == 7 && found.most_path == 0.75);
   assert_false(bppsa_plan_cache_find("f", &method));
   assert_false(bppsa_plan_cache_find_forward("m", &found));
   assert_true(bppsa_plan_cache_find_forward("s", &found));

@@ -31,7 +31,8 @@ static const bppsa_forward_plan plan = {.speculative = true,
                                         .stop = 0.125,
                                         .settled = 0.0625,
                                         .far = 0.5,
-                                        .most_work = 2.5};
+                                        .most_work = 2.5,
+                                        .most_path = 0.75};
 static const bppsa_forward_stats stats = {.speculated = true,
                                           .passes = 3,
                                           .path = 125,
@@ -46,9 +47,10 @@ static const bppsa_forward_stats stats = {.speculated = true,
 static void test_documents(void **state) {
   (void)state;
   assert_document(bppsa_forward_plan_json(&plan), "{\"kind\": \"speculative\", \"chunks\": 32, \"warm_up\": 48, \"rounds\": 8, "
-                                                  "\"accept\": 0.25, \"stop\": 0.125, \"most_work\": 2.5}");
+                                                  "\"accept\": 0.25, \"stop\": 0.125, \"most_work\": 2.5, \"most_path\": 0.75}");
   bppsa_forward_plan open = plan; /* a limit that is not known is left out */
   open.most_work = (double)INFINITY;
+  open.most_path = BPPSA_FORWARD_MOST_PATH;
   open.speculative = false;
   open.chunks = 1;
   open.warm_up = open.rounds = 0;
