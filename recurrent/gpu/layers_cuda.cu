@@ -103,7 +103,7 @@ bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arra
 
 /* ---- the parallel backward pass ---- */
 
-template <typename real> back_arrays<real> back_of(const recurrent_network *n, real *partials) {
+template <typename real> back_arrays<real> back_of(const recurrent_network *n, int64_t l, real *partials) {
   const back_memory &m = n->gpu->back;
   const bppsa_backward_plan &plan = n->back.plan;
   back_arrays<real> s = {};
@@ -114,6 +114,7 @@ template <typename real> back_arrays<real> back_of(const recurrent_network *n, r
   s.possible = n->config.seq_len * bppsa_recurrent_layers(&n->config);
   s.accept = plan.accept;
   s.stop = plan.stop;
+  s.passes_on = bppsa_recurrent_level(n, l) > 0;
   s.lengths = n->ragged.active ? n->gpu->lengths : NULL;
   s.probes = (const real *)m.probes;
   s.zeros = s.probes + plan.chunks * bppsa_recurrent_state_size(n);
@@ -188,7 +189,7 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
     const back_shape shape = bppsa_gpu_back_shape(n, c.batch);
     parts = parts_of_back(shape, c.batch);
     BPPSA_TRY(look_at_loss<real>(n, l));
-    BPPSA_TRY(launchers<real>(n).back(stream, c, back_of<real>(n, s.partials), shape, l == top_of(n), l == 0));
+    BPPSA_TRY(launchers<real>(n).back(stream, c, back_of<real>(n, l, s.partials), shape, l == top_of(n), l == 0));
   } else {
     BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
   }

@@ -24,8 +24,9 @@ struct back_report {
 struct back_chunk {
   double sum;                /* Σ |g_t|_inf; NaN if it, or the chunk's end, is not finite */
   double added;              /* of a silent chunk: likewise of the differences that walked through it */
-  double reach, probe;       /* of a silent chunk: Σ |δ_t(r)|_1, and |r|_2 at its end; */
-  double through;            /* Σ |δ_t(r)|_1 of it and the silent ones in front of it */
+  double head, least;        /* the mean of |g_t|_inf over its latest steps, and the least of as many */
+  double reach, probe;       /* of a silent chunk: Σ |δ_t(r)|_1, and |r|_2 at its end; of others sum and end over the start */
+  double through;            /* of a silent chunk: how much a difference grows in it and in those in front of it */
   double scale;              /* s */
   double dropped;            /* |d|_inf at its boundary, where it was accepted */
   double stopped;            /* Σ of those at which mends stopped within */
@@ -41,6 +42,7 @@ template <typename real> struct back_arrays {
   int64_t warm_up, rounds;
   int64_t possible; /* dependent steps of BP, over all layers */
   double accept, stop;
+  int passes_on;          /* a layer below reads the gradients of this one's inputs */
   const int64_t *lengths; /* [b]; NULL: all are T */
   const real *probes;     /* [C][S]: r; */
   const real *zeros;      /* [S] */

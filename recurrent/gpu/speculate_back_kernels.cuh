@@ -74,6 +74,7 @@ struct back_course {
 template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct back_walk {
   walk_lane<real, cell, HP, KIND> l;
   real sum, size;                /* Σ |g_t|_inf, the same in all lanes; Σ |δ_t| of the lane's unit */
+  real start, seen, head, least; /* |g|_inf where the count began; Σ of earlier rounds; of the first round; the least of any */
   real *x_to, *h_to;             /* the next delta_x and delta_h of the unit */
   bool stores_x, stores_h, adds; /* they are written, or, of a difference, added to */
   int left, skip;     /* steps left, with those of the first round that are skipped so that counting begins with a round */
@@ -159,13 +160,34 @@ __device__ __forceinline__ void back_begin(const layer_arrays<real> &c, const ba
   }
 }
 
+/* |d|_inf of the gradient that the lanes have. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ double back_size(const back_walk<real, cell, HP, KIND> &w) {
+  return (double)back_largest(cell<real>::PAIR ? back_larger(w.l.g, w.l.g_c) : w.l.g);
+}
+
+/* A round that counts has ended, of so many steps. A last one with fewer steps says nothing, unless it is the first too. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_note_round(int steps, back_walk<real, cell, HP, KIND> *w) {
+  enum { AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+  const real mean = (w->sum - w->seen) / (real)steps;
+  if (w->head < 0) {
+    w->head = w->least = mean;
+  } else if (steps == AHEAD && mean < w->least) {
+    w->least = mean;
+  }
+  w->seen = w->sum;
+}
+
 /* From here on steps count: what the warm-up summed is forgotten. `stores`: deltas are written. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_count(const layer_arrays<real> &c, const back_course &o, bool stores,
                                            back_walk<real, cell, HP, KIND> *w) {
   enum { K = cell<real>::MATRICES };
   const int64_t to = ((int64_t)(o.top - 1) * c.batch + o.b) * K * c.hidden + o.j;
-  w->sum = w->size = 0;
+  w->sum = w->size = w->seen = 0;
+  w->head = w->least = -1; /* no round yet */
+  w->start = (real)back_size(*w);
   w->l.sums = {};
   w->stores_x = stores && o.unit && c.delta_x != NULL; /* lanes beyond H repeat lane 0 */
   w->stores_h = stores && o.unit && c.delta_h != NULL;
@@ -212,12 +234,6 @@ __device__ __forceinline__ void back_round(const layer_arrays<real> &c, const ba
       }
     }
   }
-}
-
-/* |d|_inf of the gradient that the lanes have. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ double back_size(const back_walk<real, cell, HP, KIND> &w) {
-  return (double)back_largest(cell<real>::PAIR ? back_larger(w.l.g, w.l.g_c) : w.l.g);
 }
 
 /* |d|_2 likewise. */
@@ -362,7 +378,8 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
   const bool probe = o.kind == BACK_PROBE, exact = o.top + o.warm_up >= o.length;
   const double length = probe ? back_length(o, *w) : 0, size = (double)w->size, sum = (double)w->sum;
   const double sizes = warp_sum(!o.unit ? 0 : probe ? size : size * size);
-  const bool finite = isfinite(sum) && isfinite(back_size(*w));
+  const double end = back_size(*w), start = (double)w->start;
+  const bool finite = isfinite(sum) && isfinite(end);
   if (probe) {
     w->l.g = w->l.g_c = 0;
     back_put(o, *w, c.hidden, s.starts + at);
@@ -374,8 +391,10 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
   if (o.lane == 0) {
     back_chunk f = {};
     f.sum = probe ? 0 : finite ? sum : (double)NAN;
-    f.reach = probe ? sizes : 0;
-    f.probe = length;
+    f.head = (double)w->head;
+    f.least = (double)w->least;
+    f.reach = probe ? sizes : sum / start;
+    f.probe = probe ? length : end / start;
     f.deltas[0] = probe ? 0 : sqrt(sizes / K);
     f.silent = probe;
     f.doubtful[0] = !exact && o.p + 1 < o.chunks;
@@ -385,33 +404,36 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
   }
 }
 
-/* The scale of a chunk's differences. All lanes of the warp ask for the same one. */
+/* The scale of a chunk's differences: what they meet first in it; of a silent one, the mean of what is behind it. All lanes of the
+ * warp ask for the same one. */
 template <typename real>
 __device__ __forceinline__ double back_scale(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
                                              int p) {
+  const back_chunk *f = back_found(c, s, o, p);
   double behind = 0;
+  if (f->silent == 0) {
+    return fmin(f->sum / (double)(back_cut(o, p + 1) - back_cut(o, p)), f->head);
+  }
   for (int q = p + 1 + o.lane; q < o.chunks; q += WARP_LANES) {
     behind += back_found(c, s, o, q)->sum;
   }
-  const double mean = back_found(c, s, o, p)->sum / (double)(back_cut(o, p + 1) - back_cut(o, p)),
-               share = warp_sum(behind) / (double)o.length;
-  return mean > share ? mean : share;
+  return warp_sum(behind) / (double)o.length;
 }
 
-/* The reach of a silent chunk, and through it of those in front of it. */
+/* How much a difference grows in a silent chunk and in those in front of it: as the random vectors, or the gradients, there. */
 template <typename real>
 __device__ __forceinline__ double back_reach(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
                                              int p) {
   double reach = 0, through = 1;
-  for (bool goes_on = true; goes_on && p >= 0; p -= WARP_LANES) {
+  for (; p >= 0; p -= WARP_LANES) {
     const bool exists = p - o.lane >= 0;
     const back_chunk *f = back_found(c, s, o, exists ? p - o.lane : 0);
     const double mine = f->reach, probe = f->probe;
-    const int silent = exists && f->silent != 0;
-    for (int i = 0; goes_on && i < WARP_LANES; ++i) {
-      goes_on = __shfl_sync(0xffffffffu, silent, i) != 0 && through > 0;
-      reach += goes_on ? through * __shfl_sync(0xffffffffu, mine, i) : 0;
-      through *= __shfl_sync(0xffffffffu, probe, i);
+    const int left = p + 1 < WARP_LANES ? p + 1 : (int)WARP_LANES;
+    for (int i = 0; i < left; ++i) {
+      const double of_i = __shfl_sync(0xffffffffu, mine, i), probe_i = __shfl_sync(0xffffffffu, probe, i);
+      reach += through == 0 ? 0 : through * of_i; /* nothing is left of it; a start of 0 would make it NaN */
+      through = through == 0 ? 0 : through * probe_i;
     }
   }
   return reach;
@@ -461,7 +483,8 @@ __device__ __forceinline__ bool back_doubts(const layer_arrays<real> &c, const b
     for (int q = o->p + 1 + o->lane; q < o->chunks; q += WARP_LANES) {
       deltas += back_found(c, s, *o, q)->deltas[o->in];
     }
-    accepted = bppsa_silent_accepts(s.accept, back_length(*o, *w), f->through, warp_sum(deltas));
+    deltas = warp_sum(deltas);
+    accepted = s.passes_on ? o->begun == 0 : bppsa_silent_accepts(s.accept, back_length(*o, *w), f->through, deltas);
   }
   __syncwarp(); /* all lanes have read */
   if (o->lane == 0) {
@@ -660,10 +683,13 @@ __device__ __forceinline__ void back_go(const layer_arrays<real> &c, const back_
   bool stops = false;
   if (differs) {
     const back_chunk *f = back_found(c, s, *o, o->p);
-    stop = (real)(s.stop * f->scale);
+    stop = (real)(s.stop * fmin(f->scale, f->least));
     stops = f->silent == 0;
   }
   const auto ended = [&]() { /* a round */
+                             if (until < 0 && !differs) {
+                               back_note_round(w->left < AHEAD ? w->left : (int)AHEAD, w);
+                             }
                              w->left -= AHEAD;
                              --until;
                              goes_on = !(stops && back_largest(PAIR ? back_larger(w->l.g, w->l.g_c) : w->l.g) <= stop);

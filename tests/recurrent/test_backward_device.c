@@ -268,17 +268,18 @@ static void test_widths(void **state) {
   assert_true(mended > 40 && rounds > (is_gpu() ? 3 : 0) && given_up > 2);
 }
 
-/* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. */
+/* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. An upper layer drops
+ * none of it, because a layer below may make it grow, and may be left to BP. */
 static void test_silent(void **state) {
   (void)state;
   for (int kind = 0; kind < CELLS; ++kind) {
     const int64_t length = kind == GRU ? 20 : 10, warm_up = kind == GRU ? 18 : 4;
     problem p = problem_of(kind, 6 * length, 2, 6, 6, warm_up);
-    p.network.config.layers = 1 + kind % 2; /* the lower layer's chunks get something injected, or not */
+    p.network.config.layers = 1 + kind % 2;
     p.network.config.input = 1 + kind;
     p.network.scale = kind == GRU ? 1 : 1.5;
     const bppsa_backward_stats s = check(&p);
-    assert_true(s.speculated && !s.given_up && s.mended >= 4 && s.path > warm_up + 2 * length);
+    assert_true(s.speculated && s.mended >= 4 && s.path > warm_up + 2 * length && (kind % 2 == 1 || !s.given_up));
   }
 }
 
