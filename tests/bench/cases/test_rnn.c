@@ -155,7 +155,7 @@ static void test_forward(void **state) {
   assert_int_equal(result.code, 0);
   assert_non_null(strstr(result.out, " residual    path  work      gap  changed\n")); /* both passes have chunks */
   assert_non_null(strstr(result.out, "  forward pass: speculative, 5 chunks, warm-up 30, 8 rounds, tolerance 2.4e-07, "
-                                     "work up to 2.20: 15"));
+                                     "work up to 1.53: 15"));
   release(&result);
   assert_fails(2, "--warm-up: given beside --forward sequential", "%s 1 --forward sequential --warm-up 3", line);
 }

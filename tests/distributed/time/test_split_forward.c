@@ -223,7 +223,7 @@ static bppsa_status compare_rank(bppsa_comm *comm, void *context) {
     const bppsa_forward_plan *plan = bppsa_forward_plan_of(r.model);
     status = plan != NULL && plan->speculative == e->plan.speculative && plan->chunks == e->plan.chunks &&
                      plan->warm_up == e->plan.warm_up && plan->rounds == e->plan.rounds && plan->accept == e->plan.accept &&
-                     plan->stop == e->plan.stop && plan->most_work == e->plan.most_work
+                     plan->stop == e->plan.stop && plan->most_work == e->plan.most_work && plan->most_path == e->plan.most_path
                  ? BPPSA_OK
                  : bppsa_fail(BPPSA_ERR_NUMERIC, "another plan");
   }
