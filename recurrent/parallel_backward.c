@@ -36,13 +36,27 @@ static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
   return most(least(fitting, most(LANES / s->batch, cheap)), 1);
 }
 
+static bool is_open(const bppsa_backward_cost *c) {
+  return c->fixed == 0 && c->path == 0 && c->work == 0;
+}
+
+static bppsa_backward_cost limit_of_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan) {
+  const bppsa_backward_cost cost = bppsa_backward_model(shape, plan);
+  const bppsa_backward_expected expected = bppsa_backward_expect(shape, plan);
+  return bppsa_backward_limit(&cost, &expected);
+}
+
 bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const bppsa_forward_shape *shape,
                                       bppsa_backward_plan *plan) {
   BPPSA_REQUIRE(method != NULL && shape != NULL && plan != NULL);
-  if (method->chunks < 0 || method->warm_up < -1 || isnan(method->tolerance) || isinf(method->tolerance)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, expected numbers of 0 or more",
-                      (long long)method->chunks, (long long)method->warm_up, method->tolerance);
+  const bppsa_backward_cost *cost = &method->cost;
+  if (method->chunks < 0 || method->warm_up < -1 || isnan(method->tolerance) || isinf(method->tolerance) ||
+      !(cost->fixed >= 0 && cost->path >= 0 && cost->work >= 0)) {
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT,
+        "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, cost %g, %g and %g, expected numbers of "
+        "0 or more",
+        (long long)method->chunks, (long long)method->warm_up, method->tolerance, cost->fixed, cost->path, cost->work);
   }
   if (shape->device != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a speculative backward pass on a GPU, expected bp, scan or auto, or a CPU");
@@ -56,6 +70,7 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
   p.warm_up = least(method->warm_up >= 0 ? method->warm_up : defaults[type].warm_up, shape->seq_len);
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
   p.rounds = p.chunks / 2;
+  p.cost = is_open(cost) ? limit_of_model(shape, &p) : *cost;
   *plan = p.chunks < 2 || p.accept == 0 ? (bppsa_backward_plan){.chunks = 1} : p;
   return BPPSA_OK;
 }
@@ -63,16 +78,6 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
 bool bppsa_backward_silent(const bppsa_backward_plan *plan, double size, double reach, double deltas) {
   const double worse = 1000;
   return size * reach * worse <= plan->accept * deltas; /* false for NaN */
-}
-
-const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size) {
-  if (plan->speculative) {
-    (void)bppsa_print(text, size, "%s, %" PRId64 " chunks, warm-up %" PRId64 ", %" PRId64 " rounds, tolerance %g",
-                      bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE), plan->chunks, plan->warm_up, plan->rounds, plan->accept);
-  } else {
-    (void)bppsa_print(text, size, "%s", bppsa_backward_name(BPPSA_BACKWARD_BP));
-  }
-  return text;
 }
 
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size) {

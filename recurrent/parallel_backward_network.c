@@ -1,4 +1,5 @@
 /* A recurrent network's plan of its backward pass, and what its passes did (recurrent/parallel_backward.h). */
+#include "recurrent/pause.h"
 #include "recurrent/recurrent_internal.h"
 
 static bppsa_status find_network(const bppsa_model *model, recurrent_network **n) {
@@ -33,4 +34,8 @@ bppsa_status bppsa_backward_state_set(bppsa_model *model, const bppsa_backward_s
   BPPSA_TRY(find_network(model, &n));
   n->back.state = *state;
   return BPPSA_OK;
+}
+
+bool bppsa_backward_fails(const bppsa_backward_plan *plan, const bppsa_backward_stats *pass) {
+  return pass->speculated && (pass->given_up || bppsa_backward_pause_fails(plan->cost, pass->path, pass->possible, pass->work));
 }

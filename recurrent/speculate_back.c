@@ -279,8 +279,7 @@ void bppsa_back_end(recurrent_network *n) {
     b->stats.path = b->paths[s] > b->stats.path ? b->paths[s] : b->stats.path;
   }
   b->stats.work /= (double)bppsa_ragged_rows(n) * (double)bppsa_recurrent_layers(&n->config);
-  b->state.pause =
-      bppsa_forward_pause_end(b->stats.given_up || bppsa_forward_pause_fails(b->stats.path, b->stats.possible), b->state.pause);
+  b->state.pause = bppsa_forward_pause_end(bppsa_backward_fails(&b->plan, &b->stats), b->state.pause);
 }
 
 bppsa_status bppsa_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {

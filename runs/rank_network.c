@@ -22,6 +22,9 @@ bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t
   if (config->method.backward == BPPSA_BACKWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--backward: speculative beside --ranks, expected auto, bp or scan, or no ranks");
   }
+  if (config->method.backward == BPPSA_BACKWARD_AUTO) {
+    config->steps.speculation.chunks = 1; /* speculative BP is none of its candidates on ranks */
+  }
   if (ranks->split.batch == 1 && config->batch >= samples) {
     config->batch = forward->kind == BPPSA_FORWARD_SEQUENTIAL ? config->batch : samples;
     return BPPSA_OK;

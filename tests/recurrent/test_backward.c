@@ -457,7 +457,7 @@ static void test_memory(void **state) {
 static void test_texts(void **state) {
   (void)state;
   char text[BPPSA_BACKWARD_TEXT];
-  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8}, none = {.chunks = 1};
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8, {0, 0, 0}}, none = {.chunks = 1};
   const bppsa_backward_stats pass = {
       .speculated = true, .passes = 2, .path = 240, .possible = 2000, .work = 1.5, .mended = 3, .perturbation = 1.5e-9};
   assert_string_equal(bppsa_backward_plan_text(&plan, text, sizeof text),
