@@ -1,4 +1,4 @@
-/* `bppsa plan MODEL`: the scan plan of a model, as a table, as JSON, as a drawing. */
+/* `bppsa plan MODEL`: the plan of a model's backward pass, as a table, as JSON, as a drawing. */
 #include "cli/ranks.h"
 #include "cli/setup_flops.h"
 #include "core/files/file.h"
@@ -10,11 +10,17 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), BPPSA_USE(BIDIRECTIONAL), only BPPSA_USE(LOSS),                                        \
-        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, BPPSA_USE(BATCH), BPPSA_FORWARD_USES, BPPSA_USE(ALGORITHM),        \
+        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, BPPSA_USE(BATCH), BPPSA_FORWARD_USES,                              \
+        {.option = BPPSA_OPTION_BACKWARD,                                                                                        \
+         .meaning = &bppsa_meaning_any_backward,                                                                                 \
+         .fallback = "scan",                                                                                                     \
+         .help = "whose plan to show; auto and speculative: with the predicted seconds of all"},                                 \
+        BPPSA_USE(BACKWARD_CHUNKS), BPPSA_USE(BACKWARD_WARM_UP), BPPSA_USE(BACKWARD_TOLERANCE), BPPSA_USE(ALGORITHM),            \
         BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(INPUT_GRAD), BPPSA_USE(DTYPE),                                        \
         {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"},                                  \
         {.option = BPPSA_OPTION_RANKS, .help = "show what each of P ranks holds and sends"},                                     \
-        {.option = BPPSA_OPTION_SPLIT, .fallback = "time"}, BPPSA_USE(SVG), BPPSA_USES_END                                       \
+        {.option = BPPSA_OPTION_SPLIT, .fallback = "time"},                                                                      \
+        {.option = BPPSA_OPTION_SVG, .help = "a drawing of the plan's levels, or of chunks of time"}, BPPSA_USES_END             \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"
@@ -50,17 +56,28 @@ static bppsa_status render(const bppsa_cli *cli, const bppsa_layer_plans *plans,
   return bppsa_text_check(shown);
 }
 
-/* Draws the top layer's plan. */
+/* Draws the top layer's plan, or the chunks of speculative BP. */
 static bppsa_status draw(const bppsa_cli *cli, const bppsa_layer_plans *plans) {
   const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
   bppsa_text drawing = {0};
   if (!svg->given) {
     return BPPSA_OK;
   }
-  bppsa_status status = bppsa_plan_draw(&(bppsa_plan_picture){.plan = plans->plans[plans->config.layers - 1]}, &drawing);
+  bppsa_status status = plans->backward.method.backward == BPPSA_BACKWARD_SPECULATIVE
+                            ? bppsa_backward_report_draw(&plans->backward, &drawing)
+                            : bppsa_plan_draw(&(bppsa_plan_picture){.plan = plans->plans[plans->config.layers - 1]}, &drawing);
   status = status == BPPSA_OK ? bppsa_file_write(svg->text, drawing.text, drawing.size) : bppsa_fail_prefix(status, "--svg");
   bppsa_text_free(&drawing);
   return status;
+}
+
+/* Says where a plan has other numbers than were asked for. */
+static void note_numbers(const bppsa_cli *cli, const bppsa_layer_plans *plans) {
+  const bppsa_gradient_method method = bppsa_scan_plan_method(plans->plans[plans->config.layers - 1]);
+  const bool speculates = plans->backward.method.backward == BPPSA_BACKWARD_SPECULATIVE && plans->backward.plan.speculative;
+  bppsa_setup_note_scan(cli, &method);
+  bppsa_setup_note_forward(cli, &plans->forward);
+  bppsa_setup_note_backward(cli, &plans->backward.method, speculates ? &plans->backward.plan : NULL);
 }
 
 static bppsa_status run(bppsa_cli *cli) {
@@ -71,7 +88,6 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_device_kind device;
   bppsa_rank_split split;
   int32_t index;
-  config.method.backward = BPPSA_BACKWARD_SCAN; /* this command shows the plan of a scan */
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &config));
   BPPSA_TRY(bppsa_device_parse(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, &device, &index));
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
@@ -82,9 +98,7 @@ static bppsa_status run(bppsa_cli *cli) {
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
   bppsa_status status = bppsa_layer_plans_make(network.kind, &recurrent, device, &split, &plans);
   if (status == BPPSA_OK) {
-    const bppsa_gradient_method method = bppsa_scan_plan_method(plans.plans[recurrent.layers - 1]);
-    bppsa_setup_note_scan(cli, &method);
-    bppsa_setup_note_forward(cli, &plans.forward);
+    note_numbers(cli, &plans);
     status = render(cli, &plans, &shown);
   }
   status = status == BPPSA_OK ? draw(cli, &plans) : status;
@@ -97,7 +111,8 @@ static bppsa_status run(bppsa_cli *cli) {
 #define PLAN_RECURRENT(name)                                                                                                     \
   const bppsa_command bppsa_command_plan_##name = {.verb = "plan",                                                               \
                                                    .object = #name,                                                              \
-                                                   .summary = "Shows the scan plan: levels, products, FLOPs, critical path",     \
+                                                   .summary =                                                                    \
+                                                       "Shows the plan of gradients: levels, products, FLOPs, critical path",    \
                                                    .example = "plan " #name " --seq-len 1000 --algorithm blelloch",              \
                                                    .uses = uses_##name,                                                          \
                                                    .run = run}

@@ -79,9 +79,19 @@ static bppsa_status take_number(const bppsa_cli *cli, bppsa_option option, bppsa
   return BPPSA_OK;
 }
 
+static const bppsa_option of_scan[] = {BPPSA_OPTION_ALGORITHM, BPPSA_OPTION_UP_LEVELS, BPPSA_OPTION_CHUNKS};
+
+/* Is any option of the scan given? */
+static bool any_scan_given(const bppsa_cli *cli) {
+  size_t i = 0;
+  while (i < sizeof of_scan / sizeof of_scan[0] && !scan_given(cli, of_scan[i])) {
+    ++i;
+  }
+  return i < sizeof of_scan / sizeof of_scan[0];
+}
+
 /* Options of the scan imply --backward scan, and contradict any other. */
 static bppsa_status imply_scan(const bppsa_cli *cli, bppsa_gradient_method *method) {
-  static const bppsa_option of_scan[] = {BPPSA_OPTION_ALGORITHM, BPPSA_OPTION_UP_LEVELS, BPPSA_OPTION_CHUNKS};
   const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD);
   for (size_t i = 0; i < sizeof of_scan / sizeof of_scan[0]; ++i) {
     if (!scan_given(cli, of_scan[i])) {
@@ -150,7 +160,7 @@ static bppsa_status setup_speculation(const bppsa_cli *cli, bppsa_gradient_metho
     if (!bppsa_cli_value(cli, options[i])->given) {
       continue;
     }
-    if ((backward->given || method->backward == BPPSA_BACKWARD_SCAN) && method->backward != BPPSA_BACKWARD_SPECULATIVE) {
+    if ((backward->given || any_scan_given(cli)) && method->backward != BPPSA_BACKWARD_SPECULATIVE) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT,
                         "%s: an option of speculative BP beside --backward %s, expected --backward speculative",
                         bppsa_option_get(options[i])->name, bppsa_backward_name(method->backward));

@@ -66,7 +66,8 @@ bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model
 
 bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const bppsa_network_config *config,
                                            const bppsa_model *model) {
-  return bppsa_backward_plan_of(model) != NULL ? config->method : bppsa_scan_plan_method(family_of(network)->plan(config, model));
+  return bppsa_backward_plan_of(model) != NULL ? (bppsa_gradient_method){.backward = BPPSA_BACKWARD_SPECULATIVE}
+                                               : bppsa_scan_plan_method(family_of(network)->plan(config, model));
 }
 
 /* ---- data ---- */

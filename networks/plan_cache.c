@@ -76,6 +76,18 @@ bool bppsa_plan_cache_find_forward(const char *key, bppsa_forward_method *method
   return found;
 }
 
+bool bppsa_plan_cache_find_speculation(const char *key, bppsa_backward_method *method) {
+  json_t *plan = find_plan(key);
+  const char *text = json_string_value(json_object_get(plan, "speculation"));
+  bppsa_backward_method kept = bppsa_backward_method_default();
+  const bool found = text != NULL && bppsa_backward_plan_read(text, &kept) == BPPSA_OK && kept.cost.work > 0;
+  if (found) {
+    method->cost = kept.cost;
+  }
+  json_decref(plan);
+  return found;
+}
+
 /* Makes the document with the plan added: it replaces older ones under its key, and the oldest plans make room. Owns `plans`. */
 static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
   for (int64_t old = find_key(plans, key); old >= 0; old = find_key(plans, key)) {
@@ -129,5 +141,12 @@ bppsa_status bppsa_plan_cache_store_forward(const char *key, const bppsa_forward
   char text[BPPSA_FORWARD_TEXT];
   json_t *object = json_object();
   const bool ok = object != NULL && bppsa_json_put_text(object, "forward", bppsa_forward_plan_text(plan, text, sizeof text));
+  return store(key, finish_plan(object, key, median_s, ok));
+}
+
+bppsa_status bppsa_plan_cache_store_speculation(const char *key, const bppsa_backward_plan *plan, double median_s) {
+  char text[BPPSA_BACKWARD_TEXT];
+  json_t *object = json_object();
+  const bool ok = object != NULL && bppsa_json_put_text(object, "speculation", bppsa_backward_plan_text(plan, text, sizeof text));
   return store(key, finish_plan(object, key, median_s, ok));
 }

@@ -16,7 +16,7 @@
 #include "core/measure/rounds.h"
 #include "networks/plan_cache.h"
 
-enum { KEY_SIZE = 640 };
+enum { KEY_SIZE = 720 };
 
 #define BUDGET_S 0.1       /* seconds that one candidate's rounds may take (core/measure/rounds.h) */
 #define HOPELESS_RATIO 2.0 /* a first pass this much slower than the best median ends a candidate */
@@ -83,10 +83,11 @@ typedef struct {
   int64_t count;     /* numbers in the reference */
   double best_s;
   bppsa_network_config best;
-  int64_t layers;             /* layers with states */
-  bppsa_forward_plan plan;    /* of the latest candidate of forward passes */
-  bppsa_forward_stats passed; /* of that candidate's latest pass */
-  char *note;                 /* BPPSA_PLANNER_NOTE bytes: the latest candidate that was wrong */
+  int64_t layers;              /* layers with states */
+  bppsa_forward_plan plan;     /* of the latest candidate of forward passes */
+  bppsa_forward_stats passed;  /* of that candidate's latest pass */
+  bppsa_backward_stats walked; /* of the latest pass of speculative BP */
+  char *note;                  /* BPPSA_PLANNER_NOTE bytes: the latest candidate that was wrong */
 } contest;
 
 static bool is_gpu(const bppsa_device *device) {
@@ -225,17 +226,20 @@ static bppsa_status time_model(contest *c, bppsa_model *model, const bppsa_gradi
   bppsa_graph_destroy(c->device, p.graph);
   bppsa_timed_work_close(&p.work);
   BPPSA_TRY(status);
-  return c->forward ? bppsa_forward_stats_of(model, &c->passed) : BPPSA_OK;
+  return c->forward                                       ? bppsa_forward_stats_of(model, &c->passed)
+         : method->backward == BPPSA_BACKWARD_SPECULATIVE ? bppsa_backward_stats_of(model, &c->walked)
+                                                          : BPPSA_OK;
 }
 
 /* Verifies and times one configuration and keeps it if it is the fastest so far. It is no candidate if it exceeds the memory
- * limit, if its results are wrong, or if it is a forward pass in chunks for which the device has no kernels. */
+ * limit, if its results are wrong, or if it is a pass in chunks of time for which the device has no kernels. */
 static bppsa_status try_candidate(contest *c, const bppsa_network_config *config) {
   bppsa_model *model = NULL;
   double median_s;
   bppsa_status status = bppsa_network_create(c->network, config, c->device, &model);
   /* The first candidate, BP or linear, ran. So only the memory limit can be wrong with this one. */
-  if ((status == BPPSA_ERR_ARGUMENT || (c->forward && status == BPPSA_ERR_UNSUPPORTED)) && c->best_s > 0) {
+  const bool chunks = c->forward || config->method.backward == BPPSA_BACKWARD_SPECULATIVE;
+  if ((status == BPPSA_ERR_ARGUMENT || (chunks && status == BPPSA_ERR_UNSUPPORTED)) && c->best_s > 0) {
     return BPPSA_OK;
   }
   BPPSA_TRY(status);
@@ -286,7 +290,50 @@ static bppsa_status try_method(contest *c, bppsa_network_config *config, bppsa_g
   return try_candidate(c, config);
 }
 
-/* Tries what is worth measuring, and BP too if it is left open. */
+/* The plan of speculative BP, and its cost: both times, of a pass that did what the latest one did, say how much faster or slower
+ * passes are than the cost model expects. */
+static bppsa_status scale_cost(const contest *c, double bp_s, bppsa_network_config *config) {
+  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+  const bppsa_cell *cell = c->network->kind->cell;
+  const bppsa_device_kind kind = bppsa_device_get_kind(c->device);
+  const bppsa_forward_shape shape =
+      bppsa_recurrent_forward_shape(&recurrent, cell, kind, kind == BPPSA_CPU ? 0 : BPPSA_FORWARD_MULTIPROCESSORS);
+  bppsa_backward_plan plan;
+  BPPSA_TRY(bppsa_recurrent_plan_speculation(&recurrent, cell, kind, &plan));
+  const bppsa_backward_expected expected = bppsa_backward_expect(&shape, &plan);
+  bppsa_backward_cost cost = bppsa_backward_model(&shape, &plan);
+  const double scale =
+      c->best_s / bp_s / bppsa_backward_time(&cost, (double)c->walked.path / (double)c->walked.possible, c->walked.work);
+  cost = (bppsa_backward_cost){scale * cost.fixed, scale * cost.path, scale * cost.work};
+  config->steps.speculation.cost = bppsa_backward_limit(&cost, &expected);
+  return BPPSA_OK;
+}
+
+/* Tries speculative BP, where AUTO may choose it; BP has been tried. */
+static bppsa_status try_speculation(contest *c, const bppsa_network_config *config) {
+  if (!c->network->kind->family->steps) {
+    return BPPSA_OK;
+  }
+  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+  const bppsa_network_config bp = c->best;
+  const double bp_s = c->best_s;
+  bppsa_network_config tried = *config;
+  bppsa_backward_plan plan;
+  BPPSA_TRY(bppsa_recurrent_plan_speculation(&recurrent, c->network->kind->cell, bppsa_device_get_kind(c->device), &plan));
+  tried.steps.speculation.exact_inputs = true;
+  BPPSA_TRY(plan.speculative ? try_method(c, &tried, (bppsa_gradient_method){.backward = BPPSA_BACKWARD_SPECULATIVE}) : BPPSA_OK);
+  if (c->best.method.backward != BPPSA_BACKWARD_SPECULATIVE) {
+    return BPPSA_OK;
+  }
+  if (!c->walked.speculated || c->walked.given_up) { /* these passes were BP */
+    c->best = bp;
+    c->best_s = bp_s;
+    return BPPSA_OK;
+  }
+  return scale_cost(c, bp_s, &c->best);
+}
+
+/* Tries what is worth measuring, and BP and speculative BP too if the method is left open. */
 static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
   const bppsa_scan_config asked = scan_asked(c, config);
   const int32_t threads = bppsa_device_get_threads(c->device);
@@ -296,6 +343,7 @@ static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
   c->steps = asked.jacobians;
   if (any) {
     BPPSA_TRY(try_method(c, &tried, (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP}));
+    BPPSA_TRY(try_speculation(c, config));
   }
   for (int64_t index = 0; bppsa_scan_candidate_to_measure(&asked, threads, index, &candidate); ++index) {
     if (!twice || !bppsa_scan_algorithm_is_bp(candidate.method.algorithm)) {
@@ -351,6 +399,7 @@ static bppsa_status measure(const bppsa_planner_request *request, const bppsa_ne
   bppsa_free(c.reference);
   if (status == BPPSA_OK) {
     config->method = forward != NULL ? config->method : c.best.method;
+    config->steps.speculation = forward != NULL ? config->steps.speculation : c.best.steps.speculation;
     *median_s = c.best_s;
   }
   return status;
@@ -371,6 +420,10 @@ static void make_key(const bppsa_network *network, const bppsa_device *device, i
            bppsa_shape_text(x.ndim, x.shape, inputs, sizeof inputs), bppsa_shape_text(seed.ndim, seed.shape, seeds, sizeof seeds),
            family->layers(network, c), c->loss_all ? "all" : "last", (int)c->input_gradients, limit,
            bppsa_backward_name(c->method.backward), bppsa_network_identity(network, identity, sizeof identity));
+  const size_t used = strlen(key);
+  const bppsa_backward_method *speculation = &c->steps.speculation;
+  bppsa_print(key + used, KEY_SIZE - used, "|%" PRId64 " chunks, warm-up %" PRId64 ", tolerance %.17g", speculation->chunks,
+              speculation->warm_up, speculation->tolerance);
 }
 
 /* Writes a note if a choice could not be kept. */
@@ -380,16 +433,39 @@ static void note_kept(bppsa_status status, char *note) {
   }
 }
 
+/* Finds a kept method; that of speculative BP has a cost under a key of its own. */
+static bool find_kept(const char *key, const char *of_speculation, bppsa_network_config *config) {
+  bppsa_gradient_method method;
+  bppsa_backward_method speculation = config->steps.speculation;
+  speculation.exact_inputs = true;
+  if (!bppsa_plan_cache_find(key, &method) ||
+      (method.backward == BPPSA_BACKWARD_SPECULATIVE && !bppsa_plan_cache_find_speculation(of_speculation, &speculation))) {
+    return false;
+  }
+  config->method = method;
+  config->steps.speculation = method.backward == BPPSA_BACKWARD_SPECULATIVE ? speculation : config->steps.speculation;
+  return true;
+}
+
 static bppsa_status choose_method(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
                                   const char *key, bppsa_network_config *config, bppsa_chosen *chosen, char *note) {
-  if (bppsa_plan_cache_find(key, &config->method)) {
+  char of_speculation[KEY_SIZE + 16];
+  snprintf(of_speculation, sizeof of_speculation, "%s|speculation", key);
+  if (find_kept(key, of_speculation, config)) {
     *chosen = BPPSA_CHOSEN_BY_CACHE;
     return BPPSA_OK;
   }
   double median_s;
   BPPSA_TRY(measure(request, network, device, config, NULL, &median_s, note));
   *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
-  note_kept(bppsa_plan_cache_store(key, &config->method, median_s), note);
+  bppsa_status status = bppsa_plan_cache_store(key, &config->method, median_s);
+  if (status == BPPSA_OK && config->method.backward == BPPSA_BACKWARD_SPECULATIVE) {
+    const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+    bppsa_backward_plan plan;
+    BPPSA_TRY(bppsa_recurrent_plan_speculation(&recurrent, network->kind->cell, bppsa_device_get_kind(device), &plan));
+    status = bppsa_plan_cache_store_speculation(of_speculation, &plan, median_s);
+  }
+  note_kept(status, note);
   return BPPSA_OK;
 }
 

@@ -1,8 +1,9 @@
 /* Chooses how a network computes its gradients where the user leaves this open, and how much memory it may take.
  *
  * By estimate, `auto` is left to the cost model (bppsa_recurrent_choose, cnn/choose.h), whose choice depends on the device and the
- * network alone. By measurement, the backward pass of BP and of every scan is timed on this machine, with this number of threads,
- * once its gradients have been held against those of the first candidate; a candidate whose gradients are wrong is not chosen.
+ * network alone. By measurement, the backward pass of BP, of speculative BP and of every scan is timed on this machine, with this
+ * number of threads, once its gradients have been held against those of the first candidate; a candidate whose gradients are wrong
+ * is not chosen. Where speculative BP is, both times also say when it is to pause (recurrent/parallel_backward.h).
  * A forward pass that is left open is chosen in the same way, step by step or in chunks: the states of a network of default weights
  * are compared, and both times give the work up to which chunks pay, for networks that forget less (recurrent/parallel_forward.h).
  * The result is kept (networks/plan_cache.h), so that the next run of the same network on this machine need not measure again.

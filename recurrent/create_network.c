@@ -369,13 +369,25 @@ bppsa_status bppsa_recurrent_plan_forward(const bppsa_recurrent_config *config, 
   return status;
 }
 
-/* Resolves AUTO: from here on the configuration says BP or SCAN. */
+/* Resolves AUTO: from here on the configuration says BP, SCAN or SPECULATIVE. The arrays of chunks may exceed the memory limit
+ * where those of BP do not. */
 static bppsa_status choose_method(recurrent_network *n, const bppsa_device *device) {
   bppsa_recurrent_config chosen;
-  if (n->config.method.backward == BPPSA_BACKWARD_AUTO) {
-    BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell, bppsa_device_get_kind(device), &chosen));
-    n->config.method = chosen.method;
+  int64_t bytes;
+  if (n->config.method.backward != BPPSA_BACKWARD_AUTO) {
+    return BPPSA_OK;
   }
+  BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell, bppsa_device_get_kind(device), &chosen));
+  if (chosen.method.backward == BPPSA_BACKWARD_SPECULATIVE && chosen.memory_limit > 0) {
+    const bppsa_status status = bppsa_recurrent_count(&chosen, n->cell, device, &bytes);
+    if (status == BPPSA_ERR_ARGUMENT) {
+      chosen.method.backward = BPPSA_BACKWARD_BP;
+    } else {
+      BPPSA_TRY(status);
+    }
+  }
+  n->config.method = chosen.method;
+  n->config.speculation = chosen.speculation;
   return BPPSA_OK;
 }
 

@@ -56,13 +56,27 @@ static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
   return most(least(fitting, most(LANES / s->batch, cheap)), 1);
 }
 
+static bool is_open(const bppsa_backward_cost *c) {
+  return c->fixed == 0 && c->path == 0 && c->work == 0;
+}
+
+static bppsa_backward_cost limit_of_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan) {
+  const bppsa_backward_cost cost = bppsa_backward_model(shape, plan);
+  const bppsa_backward_expected expected = bppsa_backward_expect(shape, plan);
+  return bppsa_backward_limit(&cost, &expected);
+}
+
 bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const bppsa_forward_shape *shape,
                                       bppsa_backward_plan *plan) {
   BPPSA_REQUIRE(method != NULL && shape != NULL && plan != NULL);
-  if (method->chunks < 0 || method->warm_up < -1 || isnan(method->tolerance) || isinf(method->tolerance)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, expected numbers of 0 or more",
-                      (long long)method->chunks, (long long)method->warm_up, method->tolerance);
+  const bppsa_backward_cost *cost = &method->cost;
+  if (method->chunks < 0 || method->warm_up < -1 || isnan(method->tolerance) || isinf(method->tolerance) ||
+      !(cost->fixed >= 0 && cost->path >= 0 && cost->work >= 0)) {
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT,
+        "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, cost %g, %g and %g, expected numbers of "
+        "0 or more",
+        (long long)method->chunks, (long long)method->warm_up, method->tolerance, cost->fixed, cost->path, cost->work);
   }
   if (shape->device != BPPSA_CPU && shape->hidden > BPPSA_SCAN_FUSED_DIM) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
@@ -79,6 +93,7 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
   p.rounds = p.chunks / 2;
   p.adapts = method->warm_up < 0 && shape->device == BPPSA_CPU;
+  p.cost = is_open(cost) ? limit_of_model(shape, &p) : *cost;
   *plan = p.chunks < 2 || p.accept == 0 ? (bppsa_backward_plan){.chunks = 1} : p;
   return BPPSA_OK;
 }
@@ -97,60 +112,6 @@ int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq
     return most(warm_up, least(warm_up + need->longest + MORE, seq_len / plan->chunks));
   }
   return need->mended > 0 ? warm_up : most(warm_up - warm_up / SHARE, least(warm_up, LEAST));
-}
-
-#define SPECULATIVE "speculative" /* bppsa_backward_name(BPPSA_BACKWARD_SPECULATIVE) */
-#define AT_FIRST " at first"      /* of a warm-up that adapts */
-
-const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size) {
-  char tolerance[BPPSA_NUMBER_TEXT];
-  if (!plan->speculative) {
-    (void)bppsa_print(text, size, "%s", bppsa_backward_name(BPPSA_BACKWARD_BP));
-    return text;
-  }
-  int digits = 6;
-  do { /* plans that differ have texts that differ */
-    (void)bppsa_print(tolerance, sizeof tolerance, "%.*g", digits, plan->accept);
-  } while (bppsa_read_real(tolerance, NULL) != plan->accept && ++digits <= 17);
-  (void)bppsa_print(text, size, SPECULATIVE ", %" PRId64 " chunks, warm-up %" PRId64 "%s, %" PRId64 " rounds, tolerance %s",
-                    plan->chunks, plan->warm_up, plan->adapts ? AT_FIRST : "", plan->rounds, tolerance);
-  return text;
-}
-
-bppsa_status bppsa_backward_plan_read(const char *text, bppsa_backward_method *method) {
-  BPPSA_REQUIRE(text != NULL && method != NULL);
-  bppsa_backward_method read = *method;
-  int64_t chunks = 0, warm_up = -1;
-  int length = 0, more = -1;
-  char *end = NULL;
-  if (strncmp(text, SPECULATIVE, strlen(SPECULATIVE)) != 0) {
-    return BPPSA_OK;
-  }
-  (void)sscanf(text, SPECULATIVE ", %" SCNd64 " chunks, warm-up %" SCNd64 "%n", &chunks, &warm_up, &length);
-  const bool adapts = strncmp(text + length, AT_FIRST, strlen(AT_FIRST)) == 0;
-  const char *rest = text + length + (adapts ? strlen(AT_FIRST) : 0);
-  (void)sscanf(rest, ", %*d rounds, tolerance %n", &more);
-  const double tolerance = more > 0 ? bppsa_read_real(rest + more, &end) : -1;
-  if (chunks < 1 || warm_up < 0 || !(tolerance >= 0) || isinf(tolerance) || *end != '\0') {
-    return bppsa_fail(BPPSA_ERR_FORMAT,
-                      "backward pass '%s', expected as in '" SPECULATIVE ", 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07'",
-                      text);
-  }
-  read.chunks = method->chunks == 0 ? chunks : method->chunks;
-  read.warm_up = method->warm_up < 0 && !adapts ? warm_up : method->warm_up;
-  read.tolerance = method->tolerance < 0 ? tolerance : method->tolerance;
-  *method = read;
-  return BPPSA_OK;
-}
-
-json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_integer(object, "chunks", plan->chunks);
-  ok = ok && bppsa_json_put_integer(object, "warm_up", plan->warm_up);
-  ok = ok && bppsa_json_put_bool(object, "adapts", plan->adapts);
-  ok = ok && bppsa_json_put_integer(object, "rounds", plan->rounds);
-  ok = ok && bppsa_json_put_real(object, "accept", plan->accept);
-  return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "stop", plan->stop));
 }
 
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size) {

@@ -40,6 +40,12 @@
 extern "C" {
 #endif
 
+/* How long a pass takes, in units of the longest time that is worth it: fixed + path · (its path over BP's) + work · (its work
+ * over BP's). All zero: not known. */
+typedef struct {
+  double fixed, path, work;
+} bppsa_backward_cost;
+
 /* The numbers of a speculative pass that a caller may set. */
 typedef struct {
   int64_t chunks;   /* C; 0: open */
@@ -47,6 +53,7 @@ typedef struct {
   double tolerance; /* the largest accepted difference over s; negative: open; 0: BP */
   /* Gradients of x and h0 must be as exact as BP's at every step: BP computes the passes whose loss does not reach every step. */
   bool exact_inputs;
+  bppsa_backward_cost cost; /* like the plan's; all zero: open */
 } bppsa_backward_method;
 
 bppsa_backward_method bppsa_backward_method_default(void); /* everything open */
@@ -56,6 +63,9 @@ typedef struct {
   int64_t chunks, warm_up, rounds; /* C, W, and rounds of mending all chunks at once */
   double accept, stop;             /* relative to s */
   bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
+  /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP, and than 1.25 times a pass that mends
+   * nothing. From the cost model, which is the same on every machine, or measured (networks/planner.h). */
+  bppsa_backward_cost cost;
 } bppsa_backward_plan;
 
 /* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: more than 32 units on a GPU. */
@@ -75,6 +85,24 @@ typedef struct {
   double gap;          /* the largest |d|_inf / s of a difference that was not walked on */
   double perturbation; /* the sum of |d|_inf of all of them over the sum of |g_t|_inf; the largest of any sample and layer */
 } bppsa_backward_stats;
+
+/* ---- what a pass costs (recurrent/backward_cost.c) ---- */
+
+/* Dependent steps of a pass that mends nothing, over T, and its work. */
+typedef struct {
+  double path, work;
+} bppsa_backward_expected;
+bppsa_backward_expected bppsa_backward_expect(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan);
+/* The time of a pass over BP's time, by the cost model: its `cost` is in units of BP's time. On a CPU for one thread, so that no
+ * choice depends on the number of threads. */
+bppsa_backward_cost bppsa_backward_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan);
+double bppsa_backward_time(const bppsa_backward_cost *cost, double path, double work);
+/* The plan's cost from one in units of BP's time. */
+bppsa_backward_cost bppsa_backward_limit(const bppsa_backward_cost *cost, const bppsa_backward_expected *expected);
+
+/* Did the pass fail? It was given up, its path is nine tenths of BP's or more, or it took too long by the plan's cost. One that did
+ * not speculate did not fail. */
+bool bppsa_backward_fails(const bppsa_backward_plan *plan, const bppsa_backward_stats *pass);
 
 /* Is the difference that enters a silent chunk small enough to drop? size: |d|_2. reach: Σ |δ_t(r)|_2 over this chunk and the
  * silent ones in front of it, where a random vector r walks and δ_t is the gradient of the pre-activations; deltas: Σ |δ_t|_2 of
@@ -97,19 +125,21 @@ int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq
 #define BPPSA_BACKWARD_TEXT 256 /* enough bytes for any of these texts */
 
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "bp": what two runs with the same bits have in common.
- * Returns text. */
+ * Where the cost is known, ", 0.021 + 0.113 path + 0.552 work up to 1" follows. Returns text. */
 const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size);
-/* Takes chunks, warm-up and tolerance that the method leaves open from such a text; from one of BP, nothing. ERR_FORMAT: *method
- * is unchanged. */
+/* Takes chunks, warm-up, tolerance and cost that the method leaves open from such a text; from one of BP, and "", nothing.
+ * ERR_FORMAT: *method is unchanged. */
 bppsa_status bppsa_backward_plan_read(const char *text, bppsa_backward_method *method);
 /* "117 dependent steps of 1000 a pass, 1.48 times the work, 2 chunks mended in up to 1 round, largest gap 2.3e-07; equals BP for
  * dL/dh_t changed by 1.2e-09 of its size"; where a pass was given up, ", given up to BP" stands behind the gap. Returns text. */
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size);
 
-/* Objects: {"chunks", "warm_up", "adapts", "rounds", "accept", "stop"} of a speculative plan, and {"speculated", "given_up",
- * "passes", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of memory. */
+/* {"kind"}, and of a speculative plan "chunks", "warm_up", "adapts", "rounds", "accept", "stop", "cost": {"fixed", "path", "work"}.
+ * NULL when out of memory. */
 struct json_t; /* jansson's */
 struct json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan);
+/* {"speculated", "given_up", "passes", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of
+ * memory. */
 struct json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats);
 /* The second of the numbers of an account, in one line with all digits (BPPSA_ACCOUNT_TEXT). Returns text; NULL: they are of no
  * pass. */

@@ -171,9 +171,8 @@ bppsa_status bppsa_backward_groups_set(bppsa_model *model, const bppsa_backward_
   const bppsa_backward_stats *all = &n->back.stats;
   n->back.state = *before;
   if (all->speculated) {
-    const bool failed = all->given_up || bppsa_forward_pause_fails(all->path, all->possible);
     n->back.state.warm_up = (int64_t)groups->warm_up;
-    n->back.state.pause = bppsa_forward_pause_end(failed, before->pause);
+    n->back.state.pause = bppsa_forward_pause_end(bppsa_backward_fails(&n->back.plan, all), before->pause);
   } else {
     n->back.state.pause.left = (int64_t)groups->left;
   }
@@ -191,4 +190,8 @@ bppsa_status bppsa_backward_groups_end(int64_t count, bppsa_model *const *models
     BPPSA_TRY(bppsa_backward_groups_set(models[i], &all, before));
   }
   return BPPSA_OK;
+}
+
+bool bppsa_backward_fails(const bppsa_backward_plan *plan, const bppsa_backward_stats *pass) {
+  return pass->speculated && (pass->given_up || bppsa_backward_pause_fails(plan->cost, pass->path, pass->possible, pass->work));
 }

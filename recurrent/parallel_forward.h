@@ -118,7 +118,8 @@ typedef struct {
   double gap;       /* the largest difference that was accepted */
 } bppsa_forward_stats;
 
-enum { BPPSA_FORWARD_GPU_HIDDEN = 512 }; /* most_hidden of GPUs with room for clusters (sm_90) */
+enum { BPPSA_FORWARD_GPU_HIDDEN = 512 };      /* most_hidden of GPUs with room for clusters (sm_90) */
+enum { BPPSA_FORWARD_MULTIPROCESSORS = 132 }; /* of a GPU that is planned for and not asked: an H100's or H200's */
 enum {
   BPPSA_FORWARD_ROUNDS = 8,        /* rounds of a plan, at least */
   BPPSA_FORWARD_FUSED_ROUNDS = 24, /* the most on a GPU; a plan has half as many rounds as chunks there */

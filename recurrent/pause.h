@@ -1,9 +1,9 @@
-/* When a network's parallel forward passes pause (recurrent/parallel_forward.h). */
+/* When a network's parallel passes pause (recurrent/parallel_forward.h, recurrent/parallel_backward.h). */
 #ifndef BPPSA_RECURRENT_PAUSE_H
 #define BPPSA_RECURRENT_PAUSE_H
 
 #include "core/base/host_device.h"
-#include "recurrent/parallel_forward.h"
+#include "recurrent/parallel_backward.h"
 
 /* Does a speculative pass gain too little on its path? path and possible as in bppsa_forward_stats, most_path as in a plan. */
 static inline BPPSA_HOST_DEVICE bool bppsa_forward_path_fails(int64_t path, int64_t possible, double most_path) {
@@ -13,6 +13,13 @@ static inline BPPSA_HOST_DEVICE bool bppsa_forward_path_fails(int64_t path, int6
 /* The same where nothing is known but the paths. */
 static inline BPPSA_HOST_DEVICE bool bppsa_forward_pause_fails(int64_t path, int64_t possible) {
   return 10 * (double)path >= 9 * (double)possible;
+}
+
+/* Does a speculative backward pass gain too little on its path, or take too long? cost: the plan's. */
+static inline BPPSA_HOST_DEVICE bool bppsa_backward_pause_fails(bppsa_backward_cost cost, int64_t path, int64_t possible,
+                                                                double work) {
+  return bppsa_forward_pause_fails(path, possible) ||
+         cost.fixed + cost.path * (double)path / (double)possible + cost.work * work > 1;
 }
 
 /* Returns the state of the pauses after a speculative pass, on every device. If the pass after a pause fails, the next pause is

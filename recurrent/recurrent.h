@@ -104,9 +104,28 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
 bppsa_status bppsa_recurrent_count(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                    int64_t *bytes);
 
-/* Resolves AUTO in the backward pass (BP or a scan; with a factory a scan) or in the scan. *chosen has the candidate with the
- * least predicted time over all layers (bppsa_scan_plan_seconds) that fits memory_limit, the same for all layers; if none fits,
- * BP or linear. A configuration without AUTO is returned unchanged. Errors of the plans. */
+/* The plan of the network's speculative backward pass on a kind of device, where AUTO may choose it; otherwise, and where one chunk
+ * is all there is, `speculative` is false. AUTO may not where the network holds a part of a sequence, has a factory or ends, or
+ * computes gradients of x and h0 from a loss on the last step. Errors of bppsa_backward_plan_make but for ERR_UNSUPPORTED. */
+bppsa_status bppsa_recurrent_plan_speculation(const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                              bppsa_device_kind device, bppsa_backward_plan *plan);
+
+/* What AUTO chooses among. */
+typedef struct {
+  bppsa_gradient_method method;
+  double seconds; /* predicted, over all layers; of SPECULATIVE: those of BP, times what bppsa_backward_model says */
+  int64_t held;   /* bytes of the products that a scan holds */
+} bppsa_recurrent_candidate;
+/* Candidate `index`, from 0: BP (or linear, where a scan is asked for), the other scans in the order of bppsa_scan_candidate, and
+ * at last SPECULATIVE. *found false: there are no more. Errors of the plans. */
+bppsa_status bppsa_recurrent_find_candidate(const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                            bppsa_device_kind device, int64_t index, bppsa_recurrent_candidate *candidate,
+                                            bool *found);
+
+/* Resolves AUTO in the backward pass (BP, speculative BP or a scan; with a factory a scan) or in the scan. *chosen has the
+ * candidate with the least predicted time over all layers that fits memory_limit, the same for all layers; if none fits, BP or
+ * linear. SPECULATIVE must be 1.15 times as fast as any other; it then has exact_inputs, so that gradients of x and h0 are as exact
+ * as BP's at every step. A configuration without AUTO is returned unchanged. Errors of the plans. */
 bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
                                     bppsa_recurrent_config *chosen);
 

@@ -412,8 +412,7 @@ void bppsa_back_end(recurrent_network *n) {
   if (!b->stats.given_up) {
     b->state.warm_up = bppsa_backward_next_warm_up(&b->plan, n->forward.seq_len, b->warm_up, &b->need);
   }
-  b->state.pause =
-      bppsa_forward_pause_end(b->stats.given_up || bppsa_forward_pause_fails(b->stats.path, b->stats.possible), b->state.pause);
+  b->state.pause = bppsa_forward_pause_end(bppsa_backward_fails(&b->plan, &b->stats), b->state.pause);
 }
 
 bppsa_status bppsa_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {

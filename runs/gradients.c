@@ -8,6 +8,7 @@
 #include "core/base/alloc.h"
 #include "core/compute/device_buffer.h"
 #include "core/files/npy.h"
+#include "runs/backward_report.h"
 #include "runs/gradients_internal.h"
 #include "train/data/lengths.h"
 #include "train/loss.h"
@@ -306,6 +307,20 @@ static bool absolute_inputs(const bppsa_gradients *g, const bppsa_backward_stats
   return pass->speculated && !g->config.steps.speculation.exact_inputs;
 }
 
+/* Compares the FLOPs of what a speculative pass did with BP's. */
+static bppsa_status find_ratios(const bppsa_gradients *g, const bppsa_backward_stats *stats, bppsa_work_ratios *ratios) {
+  const bppsa_network_config shown = shown_config(g);
+  const bppsa_recurrent_config config = bppsa_network_recurrent_config(&shown);
+  return bppsa_backward_ratios(g->network.kind, &config, bppsa_backward_plan_of(g->model), stats, ratios);
+}
+
+static json_t *backward_json(const bppsa_gradients *g, const bppsa_backward_stats *stats) {
+  bppsa_work_ratios ratios = {0};
+  json_t *object = bppsa_backward_stats_json(stats);
+  const bool ok = object != NULL && find_ratios(g, stats, &ratios) == BPPSA_OK && bppsa_work_json(object, "bp", &ratios);
+  return bppsa_json_finish(object, ok);
+}
+
 json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   const bppsa_network_config c = shown_config(g);
   const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, &c, &g->on, g->model);
@@ -323,7 +338,7 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   }
   const bppsa_backward_stats backward = bppsa_backward_stats_from(g->account[BPPSA_PASS_BACKWARD]);
   if (backward.passes > 0) {
-    ok = ok && bppsa_json_put(object, "speculation", bppsa_backward_stats_json(&backward));
+    ok = ok && bppsa_json_put(object, "speculation", backward_json(g, &backward));
     ok = ok && bppsa_json_put_text(object, "input_gradients", absolute_inputs(g, &backward) ? "absolute" : "exact");
   }
   if (g->certifies) {
@@ -362,8 +377,11 @@ void bppsa_gradients_text(const bppsa_gradients *g, const char *path, bppsa_text
   }
   const bppsa_backward_stats backward = bppsa_backward_stats_from(g->account[BPPSA_PASS_BACKWARD]);
   if (backward.passes > 0) {
-    char done[BPPSA_BACKWARD_TEXT];
-    bppsa_text_add(text, "backward pass in parallel: %s\n\n", bppsa_backward_stats_text(&backward, done, sizeof done));
+    char done[BPPSA_BACKWARD_TEXT], flops[BPPSA_WORK_TEXT];
+    bppsa_work_ratios ratios = {0};
+    text->failed = find_ratios(g, &backward, &ratios) != BPPSA_OK || text->failed;
+    bppsa_text_add(text, "backward pass in parallel: %s; %s\n\n", bppsa_backward_stats_text(&backward, done, sizeof done),
+                   bppsa_work_text(&ratios, "steps", flops, sizeof flops));
     add_inputs(g, &backward, text);
   }
   if (g->certifies) {

@@ -8,26 +8,45 @@
 #include "scan/work.h"
 #include "train/objective.h"
 
-/* A plan for a GPU that is not there assumes the multiprocessors of an H100 or H200. */
-enum { PLANNED_MULTIPROCESSORS = 132 };
+static bppsa_status make_scans(const bppsa_recurrent_config *config, bppsa_layer_plans *plans) {
+  bppsa_recurrent_config linear = *config;
+  const bool scans = config->method.backward == BPPSA_BACKWARD_SCAN;
+  linear.method.scan = scans ? config->method.scan : bppsa_scan_method_of(BPPSA_SCAN_LINEAR);
+  for (int64_t layer = 0; layer < config->layers; ++layer) {
+    bppsa_scan_config scan = bppsa_network_scan(plans->kind, &linear, layer);
+    scan.device = plans->device;
+    BPPSA_TRY(bppsa_scan_plan_create(&scan, &plans->plans[layer]));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status make(const bppsa_recurrent_config *config, bppsa_layer_plans *plans) {
+  const bppsa_forward_shape shape = bppsa_recurrent_forward_shape(config, plans->kind->cell, plans->device,
+                                                                  plans->device == BPPSA_CPU ? 0 : BPPSA_FORWARD_MULTIPROCESSORS);
+  bppsa_recurrent_config chosen;
+  BPPSA_TRY(bppsa_network_choose(plans->kind, config, plans->device, &chosen));
+  BPPSA_TRY(make_scans(&chosen, plans));
+  BPPSA_TRY(bppsa_backward_report_make(plans->kind, config, &chosen, plans->device, &plans->backward));
+  return bppsa_forward_plan_make(&config->forward, &shape, &plans->forward);
+}
 
 bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
                                     bppsa_device_kind device, const bppsa_rank_split *split, bppsa_layer_plans *plans) {
   if (config->bidirectional && split != NULL && split->time > 1) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--bidirectional: given beside ranks that share time, expected --split batch");
   }
-  bppsa_layer_plans made = {.kind = kind, .config = *config, .plans = bppsa_calloc(config->layers, sizeof *made.plans)};
-  const bppsa_forward_shape shape =
-      bppsa_recurrent_forward_shape(config, kind->cell, device, device == BPPSA_CPU ? 0 : PLANNED_MULTIPROCESSORS);
-  bppsa_recurrent_config chosen = *config;
-  made.split = split != NULL ? *split : made.split;
-  bppsa_status status = made.plans == NULL ? BPPSA_ERR_MEMORY : bppsa_network_choose(kind, config, device, &chosen);
-  for (int64_t layer = 0; status == BPPSA_OK && layer < config->layers; ++layer) {
-    bppsa_scan_config scan = bppsa_network_scan(kind, &chosen, layer);
-    scan.device = device;
-    status = bppsa_scan_plan_create(&scan, &made.plans[layer]);
+  if (config->method.backward == BPPSA_BACKWARD_SPECULATIVE && split != NULL && split->time > 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--backward: speculative beside --ranks, expected auto, bp or scan, or no ranks");
   }
-  status = status == BPPSA_OK ? bppsa_forward_plan_make(&config->forward, &shape, &made.forward) : status;
+  bppsa_layer_plans made = {
+      .kind = kind, .config = *config, .device = device, .plans = bppsa_calloc(config->layers, sizeof *made.plans)};
+  if (split != NULL && split->time > 0) {
+    made.split = *split;
+    if (config->method.backward == BPPSA_BACKWARD_AUTO) {
+      made.config.speculation.chunks = 1; /* speculative BP is none of its candidates on ranks */
+    }
+  }
+  const bppsa_status status = made.plans == NULL ? BPPSA_ERR_MEMORY : make(&made.config, &made);
   if (status != BPPSA_OK) {
     bppsa_layer_plans_free(&made);
     return status;
@@ -41,6 +60,7 @@ void bppsa_layer_plans_free(bppsa_layer_plans *plans) {
     bppsa_scan_plan_destroy(plans->plans[layer]);
   }
   bppsa_free(plans->plans);
+  bppsa_backward_report_free(&plans->backward);
   *plans = (bppsa_layer_plans){0};
 }
 
@@ -53,14 +73,22 @@ static bppsa_work_ratios layer_ratios(const bppsa_network_kind *kind, const bpps
   return bppsa_work_over(&work, &bp);
 }
 
-static json_t *layers_json(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
+/* The method of a layer's plan; BP's plan is that of a linear scan. */
+static bppsa_gradient_method method_of(const bppsa_layer_plans *plans, int64_t layer) {
+  return plans->backward.method.backward == BPPSA_BACKWARD_BP ? plans->backward.method
+                                                              : bppsa_scan_plan_method(plans->plans[layer]);
+}
+
+static json_t *layers_json(const bppsa_layer_plans *all) {
+  const bppsa_recurrent_config *config = &all->config;
+  bppsa_scan_plan *const *plans = all->plans;
   json_t *layers = json_array();
   bool ok = layers != NULL;
   for (int64_t i = 0; ok && i < config->layers; ++i) {
     json_t *layer = json_object();
-    const bppsa_work_ratios ratios = layer_ratios(kind, config, plans[i], i);
+    const bppsa_work_ratios ratios = layer_ratios(all->kind, config, plans[i], i);
     bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
-    const bppsa_gradient_method method = bppsa_scan_plan_method(plans[i]);
+    const bppsa_gradient_method method = method_of(all, i);
     filled = filled && bppsa_gradient_method_put(layer, &method);
     filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
     filled = filled && bppsa_json_put(layer, "totals", bppsa_plan_totals_json(bppsa_scan_plan_totals(plans[i])));
@@ -87,11 +115,11 @@ static bppsa_rank_plan rank_plan(const bppsa_layer_plans *plans) {
 
 /* ---- JSON ---- */
 
-json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
+static json_t *scans_json(const bppsa_layer_plans *plans) {
   const bppsa_recurrent_config *config = &plans->config;
   const bppsa_scan_plan *plan = plans->plans[config->layers - 1];
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
-  const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
+  const bppsa_gradient_method method = method_of(plans, config->layers - 1);
   const bppsa_work_ratios ratios = layer_ratios(plans->kind, config, plan, config->layers - 1);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "model", plans->kind->name);
@@ -110,12 +138,22 @@ json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
   }
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(totals));
   ok = ok && bppsa_work_json(object, "bp", &ratios);
-  ok = ok && bppsa_json_put(object, "layer_plans", layers_json(plans->kind, config, plans->plans));
+  ok = ok && bppsa_json_put(object, "layer_plans", layers_json(plans));
   if (plans->split.time > 0) {
     const bppsa_rank_plan ranks = rank_plan(plans);
     ok = ok && bppsa_json_put(object, "ranks", bppsa_rank_plan_json(&ranks));
   }
-  if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
+  if (plans->backward.candidate_count > 0) {
+    ok = ok && bppsa_json_put(object, "candidates", bppsa_candidates_json(&plans->backward));
+  }
+  return bppsa_json_finish(object, ok);
+}
+
+json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
+  const bool speculates = plans->backward.method.backward == BPPSA_BACKWARD_SPECULATIVE;
+  json_t *object = speculates ? bppsa_backward_report_json(&plans->backward) : scans_json(plans);
+  bool ok = object != NULL;
+  if (plans->config.forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
     ok = ok && bppsa_json_put(object, "forward", bppsa_forward_plan_json(&plans->forward));
   }
   return bppsa_json_finish(object, ok);
@@ -208,6 +246,13 @@ void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
                  bppsa_objective_loss(NULL, config->loss_all), bppsa_dtype_name(config->dtype));
   if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
     add_forward(plans, text);
+  }
+  if (plans->backward.candidate_count > 0) {
+    bppsa_candidates_text(&plans->backward, text);
+  }
+  if (plans->backward.method.backward == BPPSA_BACKWARD_SPECULATIVE) {
+    bppsa_backward_report_text(&plans->backward, text);
+    return;
   }
   for (int64_t layer = config->layers - 1; layer >= 0; --layer) {
     add_layer(config, plans->plans[layer], layer, text);

@@ -19,6 +19,9 @@ int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks) {
 
 bppsa_status bppsa_rank_network_forward(const bppsa_rank_network *ranks, int64_t samples, bppsa_network_config *config) {
   bppsa_forward_method *forward = &config->steps.forward;
+  if (config->method.backward == BPPSA_BACKWARD_AUTO) {
+    config->steps.speculation.chunks = 1; /* speculative BP is none of its candidates on ranks */
+  }
   if (ranks->split.batch == 1 && config->batch >= samples) {
     config->batch = forward->kind == BPPSA_FORWARD_SEQUENTIAL ? config->batch : samples;
     return BPPSA_OK;

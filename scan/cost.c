@@ -143,6 +143,10 @@ static double fused_seconds(const bppsa_scan_config *config, int kernel, double 
   return width / clock_rate * (fmax(longest * of_one, items * mean / schedulers * slots) + each * fmax(0, of_item));
 }
 
+double bppsa_scan_walk_seconds(const bppsa_scan_config *config, double items, double steps) {
+  return is_fused(config) ? fused_level[WALK] + fused_seconds(config, WALK, items, steps, steps) : INFINITY;
+}
+
 static bool is_sparse_on_gpu(const bppsa_scan_plan *plan) {
   return plan->config.element == BPPSA_ELEMENT_CSR && plan->planner_kind == BPPSA_CUDA;
 }

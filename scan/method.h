@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 typedef enum {
-  BPPSA_BACKWARD_AUTO = 0, /* the one of BP and all scans that the network's cost model expects to be the fastest */
+  BPPSA_BACKWARD_AUTO = 0, /* the one of BP, speculative BP and all scans that the cost model expects to be the fastest */
   BPPSA_BACKWARD_BP,
   BPPSA_BACKWARD_SCAN,
   BPPSA_BACKWARD_SPECULATIVE /* BP in chunks of time at once, verified (recurrent/parallel_backward.h) */

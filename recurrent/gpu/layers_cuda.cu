@@ -114,6 +114,7 @@ template <typename real> back_arrays<real> back_of(const recurrent_network *n, i
   s.possible = n->config.seq_len * bppsa_recurrent_layers(&n->config);
   s.accept = plan.accept;
   s.stop = plan.stop;
+  s.cost = plan.cost;
   s.passes_on = bppsa_recurrent_level(n, l) > 0;
   s.lengths = n->ragged.active ? n->gpu->lengths : NULL;
   s.probes = (const real *)m.probes;

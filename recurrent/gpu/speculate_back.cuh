@@ -42,6 +42,7 @@ template <typename real> struct back_arrays {
   int64_t warm_up, rounds;
   int64_t possible; /* dependent steps of BP, over all layers */
   double accept, stop;
+  bppsa_backward_cost cost;
   int passes_on;          /* a layer below reads the gradients of this one's inputs */
   const int64_t *lengths; /* [b]; NULL: all are T */
   const real *probes;     /* [C][S]: r; */

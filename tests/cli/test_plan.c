@@ -1,4 +1,6 @@
 /* `plan rnn`: the bounds on the critical path, what the document holds, limits. */
+#include <math.h>
+
 #include "tests/cli/run_cli.h"
 
 static int64_t ceil_log2(int64_t n) {
@@ -158,7 +160,8 @@ static void test_contradictions(void **state) {
                "plan rnn --algorithm blelloch --chunks 2");
   assert_fails(2, "--up-levels: given beside --algorithm auto", "plan rnn --algorithm auto --up-levels 2");
   assert_fails(2, "--chunks: given beside --up-levels", "plan rnn --chunks 2 --up-levels 2");
-  assert_fails(2, "--backward: unknown option, expected one that bppsa plan rnn --help lists", "plan rnn --backward bp");
+  assert_fails(2, "--backward: unknown option, expected one that bppsa plan lenet5 --help lists", "plan lenet5 --backward bp");
+  assert_fails(2, "--backward: 'fast', expected", "plan rnn --backward fast");
   assert_runs("plan rnn --algorithm chunked --chunks 2");
   assert_noted("--up-levels: 99 asked for, 9 used, as there are no more\n", "plan rnn --algorithm blelloch --up-levels 99");
   assert_noted("--chunks: 5000 asked for, 1000 used, as there are no more\n", "plan rnn --chunks 5000");
@@ -166,7 +169,6 @@ static void test_contradictions(void **state) {
   assert_noted("--forward: speculative asked for, the pass is sequential", "plan rnn --seq-len 1 --forward speculative");
 }
 
-/* What does not fit in 64 bits is a wrong request. */
 /* auto chooses for the device that is asked for, which this machine need not have. */
 static void test_device(void **state) {
   (void)state;
@@ -179,6 +181,59 @@ static void test_device(void **state) {
   assert_fails(2, "device \"gpu\": expected cpu, cuda or cuda:K", "plan rnn --device gpu");
 }
 
+/* BP, speculative BP, and what auto chooses, with the predicted seconds of all. */
+static void test_backward(void **state) {
+  (void)state;
+  static const struct {
+    const char *options, *backward, *chosen;
+  } cases[] = {{"--backward auto --seq-len 10000 --batch 1 --hidden 128 --loss all", "speculative", "estimate"},
+               {"--backward auto --batch 16 --loss all", "bp", "estimate"},
+               {"--backward-chunks 5 --batch 16", "speculative", "option"},
+               {"--backward speculative --batch 2 --input-grad --layers 2 --bidirectional", "speculative", "option"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    json_t *plan = run_json("plan gru %s --json", cases[i].options);
+    assert_string_equal(get_text(plan, "backward"), cases[i].backward);
+    assert_string_equal(get_text(plan, "chosen"), cases[i].chosen);
+    const json_t *list = json_object_get(plan, "candidates");
+    int chosen = 0;
+    for (size_t k = 0; k < json_array_size(list); ++k) {
+      const json_t *candidate = json_array_get(list, k);
+      const double seconds = json_real_value(json_object_get(candidate, "predicted_s"));
+      assert_true(seconds > 0);
+      if (json_is_true(json_object_get(candidate, "chosen"))) {
+        ++chosen;
+        assert_string_equal(get_text(candidate, "backward"), cases[i].backward);
+        assert_true(seconds == json_real_value(json_object_get(plan, "predicted_s")));
+      }
+    }
+    assert_int_equal(chosen, 1);
+    json_decref(plan);
+  }
+  json_t *plan = run_json("plan rnn --backward-chunks 5 --backward-warm-up 10 --seq-len 102 --batch 3 --layers 2 --json");
+  const json_t *pass = json_object_get(plan, "speculation");
+  assert_int_equal(get_integer(pass, "chunks"), 5);
+  assert_int_equal(get_integer(pass, "longest"), 21);
+  assert_int_equal(get_integer(pass, "lanes"), 15);
+  assert_int_equal(get_integer(pass, "path"), 2 * (21 + 10));
+  assert_int_equal(get_integer(pass, "possible"), 2 * 102);
+  assert_true(fabs(json_real_value(json_object_get(pass, "work")) - (1 + 40. / 102)) < 1e-12);
+  assert_true(get_integer(pass, "bytes") > 5 * 3 * 3 * 20 * 4);
+  json_decref(plan);
+  plan = run_json("plan rnn --backward bp --seq-len 9 --json");
+  assert_string_equal(get_text(plan, "backward"), "bp");
+  assert_null(json_object_get(plan, "candidates"));
+  json_decref(plan);
+  assert_noted("--backward-warm-up: 300 asked for, 200 used",
+               "plan rnn --seq-len 200 --backward-chunks 2 --backward-warm-up 300");
+  assert_noted("--backward: speculative asked for, the pass is BP", "plan rnn --seq-len 30 --backward speculative");
+  assert_fails(2, "an option of speculative BP beside --backward scan", "plan rnn --backward-chunks 5 --algorithm linear");
+  assert_fails(2, "an option of speculative BP beside --backward auto", "plan rnn --backward-chunks 5 --backward auto");
+  assert_fails(2, "--backward: speculative beside --ranks", "plan rnn --backward speculative --batch 1 --ranks 2");
+  assert_runs("plan rnn --backward speculative --batch 1 --svg plan.svg");
+  assert_runs("plan rnn --backward auto --batch 1 --ranks 2 --split time");
+}
+
+/* What does not fit in 64 bits is a wrong request. */
 static void test_too_large(void **state) {
   (void)state;
   assert_fails(2, "do not fit in 64 bits", "plan rnn --hidden 100000000");
@@ -188,9 +243,10 @@ static void test_too_large(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_blelloch),       cmocka_unit_test(test_up_levels), cmocka_unit_test(test_documents),
-      cmocka_unit_test(test_input_phase),    cmocka_unit_test(test_layers),    cmocka_unit_test(test_large),
-      cmocka_unit_test(test_contradictions), cmocka_unit_test(test_device),    cmocka_unit_test(test_too_large)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_blelloch),       cmocka_unit_test(test_up_levels),
+                                     cmocka_unit_test(test_documents),      cmocka_unit_test(test_input_phase),
+                                     cmocka_unit_test(test_layers),         cmocka_unit_test(test_large),
+                                     cmocka_unit_test(test_contradictions), cmocka_unit_test(test_device),
+                                     cmocka_unit_test(test_too_large),      cmocka_unit_test(test_backward)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

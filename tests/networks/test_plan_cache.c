@@ -52,6 +52,28 @@ static void test_kept(void **state) {
   json_decref(document);
 }
 
+/* What speculative BP costs, of a plan's text, beside the method. */
+static void test_speculation(void **state) {
+  (void)state;
+  bppsa_backward_method found = bppsa_backward_method_default();
+  const bppsa_backward_plan plan = {
+      .speculative = true, .chunks = 3, .warm_up = 40, .rounds = 1, .accept = 1e-6, .cost = {.path = .125, .work = .75}};
+  fresh_cache();
+  found.exact_inputs = true;
+  assert_false(bppsa_plan_cache_find_speculation("s", &found));
+  assert_int_equal(bppsa_plan_cache_store_speculation("s", &plan, 0.5), BPPSA_OK);
+  assert_true(bppsa_plan_cache_find_speculation("s", &found));
+  assert_true(found.cost.fixed == 0 && found.cost.path == .125 && found.cost.work == .75);
+  assert_true(found.chunks == 0 && found.warm_up == -1 && found.exact_inputs); /* these are not kept */
+  static const char *const texts[] = {"", "bp", "speculative, 3 chunks, warm-up 40, 1 rounds, tolerance 1e-06", "x"};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    char document[200];
+    snprintf(document, sizeof document, "{\"format\": 1, \"plans\": [{\"key\": \"s\", \"speculation\": \"%s\"}]}", texts[i]);
+    put_file(PLANS, document, strlen(document));
+    assert_false(bppsa_plan_cache_find_speculation("s", &found));
+  }
+}
+
 /* How states are computed: kind and work of a plan's text, beside methods under keys of their own. */
 static void test_forward(void **state) {
   (void)state;
@@ -179,8 +201,9 @@ static void test_failures(void **state) {
 
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept),   cmocka_unit_test(test_forward),
-                                     cmocka_unit_test(test_oldest), cmocka_unit_test(test_unusable),
-                                     cmocka_unit_test(test_places), cmocka_unit_test(test_failures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept),        cmocka_unit_test(test_forward),
+                                     cmocka_unit_test(test_speculation), cmocka_unit_test(test_oldest),
+                                     cmocka_unit_test(test_unusable),    cmocka_unit_test(test_places),
+                                     cmocka_unit_test(test_failures)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

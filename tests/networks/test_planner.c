@@ -10,12 +10,13 @@
 #include "tests/support/support.h"
 
 typedef struct {
-  int count;
+  int count, speculative; /* speculative: how often speculative BP was tried */
   char first[80];
 } seen;
 
 static void show(void *context, const char *what) {
   seen *s = context;
+  s->speculative += strcmp(what, "speculative BP") == 0;
   if (s->count++ == 0) {
     snprintf(s->first, sizeof s->first, "%s", what);
   }
@@ -70,12 +71,21 @@ static void test_limits(void **state) {
   end(&c);
 }
 
+/* Where speculative BP is the fastest, the two times say what it costs, and both are found again. */
+static void check_speculation(const contest *c) {
+  const bppsa_backward_method *s = &c->config.steps.speculation;
+  const bool speculates = c->config.method.backward == BPPSA_BACKWARD_SPECULATIVE;
+  assert_int_equal(s->exact_inputs, speculates);
+  assert_int_equal(s->cost.work > 0, speculates);
+}
+
 static void test_measured(void **state) {
   (void)state;
   contest c;
   seen s = {0};
   const bppsa_planner_request request = {.measure = true, .show = show, .context = &s};
   begin("plans", &c);
+  c.config.steps.speculation.chunks = 2;
   remove("plans/bppsa/plans.json");
   assert_int_equal(choose(&request, &c), BPPSA_OK);
   assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_MEASUREMENT);
@@ -83,14 +93,20 @@ static void test_measured(void **state) {
   assert_true(s.count > 2);
   assert_string_equal(s.first, "sequential BP");
   assert_string_equal(c.note, "");
+  assert_int_equal(s.speculative, 1);
+  check_speculation(&c);
   const bppsa_gradient_method measured = c.config.method;
+  const bppsa_backward_cost cost = c.config.steps.speculation.cost;
   end(&c);
   begin("plans", &c);
+  c.config.steps.speculation.chunks = 2;
   s.count = 0;
   assert_int_equal(choose(&request, &c), BPPSA_OK);
   assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_CACHE);
   assert_int_equal(s.count, 0);
   assert_int_equal(c.config.method.backward, measured.backward);
+  check_speculation(&c);
+  assert_memory_equal(&c.config.steps.speculation.cost, &cost, sizeof cost);
   end(&c);
 }
 

@@ -581,7 +581,7 @@ static void test_memory(void **state) {
 static void test_texts(void **state) {
   (void)state;
   char text[BPPSA_BACKWARD_TEXT];
-  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8, false}, none = {.chunks = 1};
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8, false, {0, 0, 0}}, none = {.chunks = 1};
   const bppsa_backward_stats pass = {.speculated = true,
                                      .passes = 2,
                                      .path = 240,
@@ -593,8 +593,9 @@ static void test_texts(void **state) {
                                      .perturbation = 1.5e-9};
   assert_string_equal(bppsa_backward_plan_text(&plan, text, sizeof text),
                       "speculative, 13 chunks, warm-up 40, 6 rounds, tolerance 2.4e-07");
-  assert_string_equal(bppsa_backward_plan_text(&(bppsa_backward_plan){true, 13, 40, 6, 2.4e-7, 6e-8, true}, text, sizeof text),
-                      "speculative, 13 chunks, warm-up 40 at first, 6 rounds, tolerance 2.4e-07");
+  assert_string_equal(
+      bppsa_backward_plan_text(&(bppsa_backward_plan){true, 13, 40, 6, 2.4e-7, 6e-8, true, {0, 0, 0}}, text, sizeof text),
+      "speculative, 13 chunks, warm-up 40 at first, 6 rounds, tolerance 2.4e-07");
   assert_string_equal(bppsa_backward_plan_text(&none, text, sizeof text), "bp");
   assert_string_equal(bppsa_backward_stats_text(&pass, text, sizeof text),
                       "120 dependent steps of 1000 a pass, 1.50 times the work, 3 chunks mended in up to 2 rounds, largest gap "
@@ -611,7 +612,7 @@ static void test_texts(void **state) {
 static void test_read(void **state) {
   (void)state;
   char text[BPPSA_BACKWARD_TEXT];
-  const bppsa_backward_plan plan = {true, 13, 40, 6, 0.1 + 0.2, 6e-8, false};
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 0.1 + 0.2, 6e-8, false, {0, 0, 0}};
   bppsa_backward_method read = bppsa_backward_method_default();
   assert_int_equal(bppsa_backward_plan_read("bp", &read), BPPSA_OK);
   assert_int_equal(bppsa_backward_plan_read("", &read), BPPSA_OK);
@@ -623,7 +624,7 @@ static void test_read(void **state) {
   assert_int_equal(bppsa_backward_plan_read(bppsa_backward_plan_text(&plan, text, sizeof text), &read), BPPSA_OK);
   assert_true(read.chunks == 13 && read.warm_up == 7 && read.tolerance == 0.1 + 0.2);
   for (int adapts = 0; adapts < 2; ++adapts) { /* a warm-up that adapts stays open */
-    const bppsa_backward_plan other = {true, 13, 40, 6, 2.4e-7, 6e-8, adapts};
+    const bppsa_backward_plan other = {true, 13, 40, 6, 2.4e-7, 6e-8, adapts, {0, 0, 0}};
     read = bppsa_backward_method_default();
     assert_int_equal(bppsa_backward_plan_read(bppsa_backward_plan_text(&other, text, sizeof text), &read), BPPSA_OK);
     assert_true(read.chunks == 13 && read.warm_up == (adapts ? -1 : 40) && read.tolerance == 2.4e-7);
