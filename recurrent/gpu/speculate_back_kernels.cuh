@@ -11,7 +11,9 @@
  *
  * Samples decide for themselves. Weight gradients of a walk are summed in registers, and then added to sums in shared memory, so
  * that those of differences are summed apart from larger ones. A warp takes its chunks in a fixed order: bits do not depend on how
- * warps are scheduled. */
+ * warps are scheduled.
+ *
+ * (The file is long because all phases are in one kernel, whose warps keep what they need of a walk in registers.) */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNELS_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNELS_CUH
 
