@@ -27,8 +27,8 @@
  *
  * Gradients of x and of h0 are right to this absolute precision only: where the loss reaches the last step alone, gradients far in
  * front of it that are smaller than the precision may be 0. A pass in which a number is not finite, and one that is not expected to
- * gain anything, is computed by BP. A network whose passes gain nothing pauses them, as in the forward pass. With tolerance 0
- * every pass is BP. Bits depend on the plan, not on the number of threads.
+ * gain anything, is computed by BP; on a GPU that is decided for each sample and layer. A network whose passes gain nothing pauses
+ * them, as in the forward pass. With tolerance 0 every pass is BP. Bits depend on the plan, not on the number of threads.
  */
 #ifndef BPPSA_RECURRENT_PARALLEL_BACKWARD_H
 #define BPPSA_RECURRENT_PARALLEL_BACKWARD_H

@@ -11,7 +11,9 @@
  *
  * Samples decide for themselves. Weight gradients of a walk are summed in registers, and then added to sums in shared memory, so
  * that those of differences are summed apart from larger ones. A warp takes its chunks in a fixed order: bits do not depend on how
- * warps are scheduled. */
+ * warps are scheduled.
+ *
+ * (The file is long because all phases are in one kernel, whose warps keep what they need of a walk in registers.) */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNELS_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNELS_CUH
 
@@ -815,8 +817,9 @@ __device__ __forceinline__ void back_tell(const layer_arrays<real> &c, const bac
     report.speculated = 1;
     report.gap = __longlong_as_double(sums->gap);
     report.perturbation = __longlong_as_double(sums->perturbation);
-    report.state.pause =
-        bppsa_forward_pause_end(report.given_up > 0 || bppsa_forward_pause_fails(report.path, s.possible), report.state.pause);
+    const double work = (double)report.steps / (double)report.rows;
+    report.state.pause = bppsa_forward_pause_end(
+        report.given_up > 0 || bppsa_backward_pause_fails(s.cost, report.path, s.possible, work), report.state.pause);
   }
   *r = report; /* with sums of 0 */
 }
