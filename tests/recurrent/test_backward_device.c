@@ -360,12 +360,6 @@ static void test_comes_back(void **state) {
   bppsa_free(q);
 }
 
-static void test_comes_back(void **state) {
-  (void)state;
-  comes_back(false);
-  comes_back(true);
-}
-
 /* More chunks than a sample has warps, in clusters of several sizes and on GPUs with few multiprocessors: warps take them in turn,
  * and what a pass did is the same. Rounds, the tail, and samples that are given up. */
 static void test_many_chunks(void **state) {
