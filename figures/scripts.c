@@ -358,12 +358,12 @@ const char bppsa_script_step_parts[] = PANELS("step_parts", "1200", "520") //
                 "  rows = \"< awk -F, '$1 == \\\"\" . word(names, k) . \"\\\"' \" . data\n"
                 "  plot rows using 4:8:xtic('H ' . stringcolumn(2) . ' ' . stringcolumn(3)) with boxes lc rgb '#bbbbbb', \\\n"
                 "    rows using 4:($5 + $6) with boxes lc rgb '#2166ac', rows using 4:5 with boxes lc rgb '#f4a582', \\\n"
-                "    rows using 4:($8 < 1.9 ? $8 + 0.06 : 1.95):(sprintf('%.2f', $8)) with labels font ',9', \\\n"
-                "    rows using 4:($10 == 1 ? ($8 < 2 ? $8 : 2) : NaN) with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+                "    rows using 4:($8 < 1.85 ? $8 + 0.1 : 1.9):(sprintf('%.2f', $8)) with labels font ',9', \\\n"
+                "    rows using 4:($10 == 1 ? ($8 < 2 ? $8 : 2) : NaN) with points lc rgb '#333333' lw 1.5 pt 6 ps 1.2\n"
                 "}\n" KEY
                 "plot NaN with boxes lc rgb '#f4a582' title 'forward', NaN with boxes lc rgb '#2166ac' title 'backward', \\\n"
                 "  NaN with boxes lc rgb '#bbbbbb' title 'loss and update', \\\n"
-                "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+                "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 1.2 title 'noisy'\n"
                 "unset multiplot\n";
 
 /* ---- old and predicted weights ---- */

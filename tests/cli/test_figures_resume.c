@@ -103,12 +103,12 @@ static void test_interrupted(void **state) {
       assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
     json_t *before = load(path), *kept = json_object_get(before, "rows");
-    assert_true(json_array_size(kept) > 0 && json_array_size(kept) < 12 * 6);
-    assert_int_equal(json_array_size(kept) % 6, 0); /* whole points: forward, bp, linear, blelloch, chunked, auto */
+    assert_true(json_array_size(kept) > 0 && json_array_size(kept) < 12 * 7);
+    assert_int_equal(json_array_size(kept) % 7, 0); /* whole points: forward, bp, speculative, linear, blelloch, chunked, auto */
     assert_kept(ends[i].directory, "results.json", "figures " SWEEP);
     json_decref(run_json("figures " SWEEP " --resume --out %s --json", ends[i].directory));
     json_t *after = load(path), *rows = json_object_get(after, "rows");
-    assert_int_equal(json_array_size(rows), 12 * 6);
+    assert_int_equal(json_array_size(rows), 12 * 7);
     assert_true(json_is_true(json_object_get(after, "finished")));
     for (size_t r = 0; r < json_array_size(kept); ++r) {
       assert_true(json_equal(json_array_get(kept, r), json_array_get(rows, r))); /* not measured again */
