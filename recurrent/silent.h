@@ -2,6 +2,7 @@
 #ifndef BPPSA_RECURRENT_SILENT_H
 #define BPPSA_RECURRENT_SILENT_H
 
+#include <float.h>
 #include <stdbool.h>
 
 #include "core/base/host_device.h"
@@ -9,7 +10,7 @@
 /* As bppsa_backward_silent; accept: the plan's. */
 static inline BPPSA_HOST_DEVICE bool bppsa_silent_accepts(double accept, double size, double reach, double deltas) {
   const double worse = 1000;
-  return size * reach * worse <= accept * deltas; /* false for NaN */
+  return deltas <= DBL_MAX && size * reach * worse <= accept * deltas; /* false for NaN, and where squares overflow */
 }
 
 #endif
