@@ -53,6 +53,8 @@ typedef struct {
   double tolerance; /* the largest accepted difference over s; negative: open; 0: BP */
   /* Gradients of x and h0 must be as exact as BP's at every step: BP computes the passes whose loss does not reach every step. */
   bool exact_inputs;
+  bool
+      adapts; /* a warm-up that is open follows what passes show, as `train` has it; otherwise passes do not depend on earlier ones */
   bppsa_backward_cost cost; /* like the plan's; all zero: open */
 } bppsa_backward_method;
 
@@ -64,7 +66,7 @@ typedef struct {
   double accept, stop;             /* relative to s */
   bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
   /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP, and than 1.25 times a pass that mends
-   * nothing. From the cost model, which is the same on every machine, or measured (networks/planner.h). */
+   * nothing. From the cost model, which is the same on every machine, or measured. */
   bppsa_backward_cost cost;
 } bppsa_backward_plan;
 
@@ -86,7 +88,7 @@ typedef struct {
   double perturbation; /* the sum of |d|_inf of all of them over the sum of |g_t|_inf; the largest of any sample and layer */
 } bppsa_backward_stats;
 
-/* ---- what a pass costs (recurrent/backward_cost.c) ---- */
+/* ---- what a pass costs ---- */
 
 /* Dependent steps of a pass that mends nothing, over T, and its work. */
 typedef struct {

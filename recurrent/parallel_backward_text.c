@@ -73,6 +73,7 @@ static bool read_speculative(const char *text, bppsa_backward_method *method) {
   }
   method->chunks = method->chunks == 0 ? chunks : method->chunks;
   method->warm_up = method->warm_up < 0 && !adapts ? warm_up : method->warm_up;
+  method->adapts = method->adapts || adapts;
   method->tolerance = method->tolerance < 0 ? tolerance : method->tolerance;
   method->cost = is_known(&method->cost) ? method->cost : cost;
   return true;

@@ -200,7 +200,11 @@ static void test_bench(void **state) {
     assert_string_equal(get_text(document, "bench"), cells[k].name);
     assert_true(json_array_size(rows) >= 5);
     for (size_t i = 0; i < json_array_size(rows); ++i) {
-      const json_t *row = json_array_get(rows, i);
+      const json_t *row = json_array_get(rows, i), *skipped = json_object_get(row, "skipped");
+      if (skipped != NULL) { /* speculative BP of so few steps */
+        assert_non_null(strstr(json_string_value(skipped), "one chunk"));
+        continue;
+      }
       assert_true(json_is_true(json_object_get(row, "ok")) && get_real(row, "residual") < 30);
       assert_false(json_is_true(json_object_get(row, "underflow"))); /* c's last gradient, 0, does not count */
     }

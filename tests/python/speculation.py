@@ -200,7 +200,7 @@ class Speculation(unittest.TestCase):
     def test_tolerance(self):
         """0 is BP; a large one accepts every difference, and says so."""
         exact, bp = twins("GRU", 3, 8, scan_tolerance=0)
-        loose = twins("GRU", 3, 8, scan_tolerance=0.5, scan_warm_up=0)[0]
+        loose = twins("GRU", 3, 8, scan_tolerance=4, scan_warm_up=0)[0]
         loose.load_state_dict(bp.state_dict())
         x = torch.randn(STEPS, 2, 3)
         found = [gradients(layer, layer(x)[0].sum()) for layer in (exact, bp, loose)]
@@ -208,8 +208,8 @@ class Speculation(unittest.TestCase):
         self.assertIsNone(exact.report()["backward"])
         self.assertGreater(worst(found[2], found[1]), 1e-6)
         report = loose.report()["backward"]
-        self.assertTrue(1e-6 < report["perturbation"] < report["gap"] <= 0.5)
-        self.assertLess(worst(found[2], found[1]), 0.5)
+        self.assertTrue(1e-6 < report["perturbation"] < report["gap"] <= 4)
+        self.assertLess(worst(found[2], found[1]), 4)
 
     def test_reports(self):
         """Sums over passes that were planned in chunks; two shapes by turns, and calls without gradients."""

@@ -469,6 +469,7 @@ static void test_warm_ups(void **state) {
     c.method.backward = BPPSA_BACKWARD_SPECULATIVE;
     c.loss_all = true;
     c.speculation.chunks = 13;
+    c.speculation.adapts = true;
     run r[2] = {open_run(&bppsa_rnn_cell, &c, 1, 1), open_run(&bppsa_rnn_cell, &c, 1, 1)};
     double *q = orthogonal(5, 8, cases[k].scale);
     for (int j = 0; j < 2; ++j) {
@@ -627,7 +628,7 @@ static void test_read(void **state) {
     const bppsa_backward_plan other = {true, 13, 40, 6, 2.4e-7, 6e-8, adapts, {0, 0, 0}};
     read = bppsa_backward_method_default();
     assert_int_equal(bppsa_backward_plan_read(bppsa_backward_plan_text(&other, text, sizeof text), &read), BPPSA_OK);
-    assert_true(read.chunks == 13 && read.warm_up == (adapts ? -1 : 40) && read.tolerance == 2.4e-7);
+    assert_true(read.chunks == 13 && read.warm_up == (adapts ? -1 : 40) && read.adapts == adapts && read.tolerance == 2.4e-7);
   }
 }
 

@@ -135,6 +135,7 @@ static void test_ranks(void **state) {
   static expectation e; /* large */
   e = make(&bppsa_rnn_cell);
   e.config.speculation.warm_up = -1; /* it follows what passes show */
+  e.config.speculation.adapts = true;
   compute_all(&e);
   assert_true(e.states[PASSES - 1].warm_up > 0);
   close_run(&e.whole);

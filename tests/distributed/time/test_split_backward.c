@@ -251,6 +251,7 @@ static void test_random(void **state) {
     c.speculation.warm_up = roll(&d, 0, 25);
     if (seed % 4 == 1) { /* it follows what passes show */
       c.speculation.warm_up = -1;
+      c.speculation.adapts = true;
       c.speculation.chunks = 6;
       c.seq_len *= 3;
     }
