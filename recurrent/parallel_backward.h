@@ -53,7 +53,7 @@ typedef struct {
   double tolerance; /* the largest accepted difference over s; negative: open; 0: BP */
   /* Gradients of x and h0 must be as exact as BP's at every step: BP computes the passes whose loss does not reach every step. */
   bool exact_inputs;
-  bool adapts; /* an open warm-up follows what passes show, as in `train`; otherwise W is the plan's in every pass */
+  bool adapts;              /* an open warm-up follows what passes show, as in `train`; otherwise W is the plan's in every pass */
   bppsa_backward_cost cost; /* like the plan's; all zero: open */
 } bppsa_backward_method;
 
