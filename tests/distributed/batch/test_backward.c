@@ -64,7 +64,9 @@ static bppsa_status check_pass(expectation *e, bppsa_model *m, int pass) {
     for (int64_t j = 0; j < bppsa_view_count(g); ++j) {
       const double got = bppsa_view_get(g, j);
       double *expected = &e->gradients[pass][i][j];
-      *expected = e->known ? *expected : got;
+      if (!e->known) {
+        *expected = got;
+      }
       CHECK(memcmp(&got, expected, sizeof got) == 0 || (isnan(got) && isnan(*expected)));
     }
   }
