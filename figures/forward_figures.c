@@ -11,8 +11,8 @@
 /* ---- rows ---- */
 
 /* The name of a trained network. */
-enum { NAME = BPPSA_MEASURED_NAME + 48, MOST_NETWORKS = 64 };
-static const char *name_of(const json_t *row, char name[NAME]) {
+enum { NAME = BPPSA_MEASURED_ROW_NAME, MOST_NETWORKS = 64 };
+static const char *name_of(const json_t *row, char *name) {
   snprintf(name, NAME, "%s_%" PRId64 "_T%" PRId64, bppsa_measured_text(row, "model"), bppsa_measured_integer(row, "train_seed"),
            bppsa_measured_integer(row, "seq_len"));
   return name;
@@ -41,20 +41,12 @@ static const char *wrong_in_path(const json_t *row) {
 
 /* Refuses paths of more than MOST_NETWORKS networks, because gnuplot starts awk once for each network. */
 static bppsa_status check_networks(const char *path, const json_t *rows) {
-  json_t *seen = json_object(), *row;
-  char name[NAME];
-  size_t i;
-  bool ok = seen != NULL;
-  json_array_foreach(rows, i, row) {
-    ok = ok && (!is_of_path(row) || json_object_set_new(seen, name_of(row, name), json_null()) == 0);
-  }
-  const size_t count = json_object_size(seen);
-  json_decref(seen);
-  return !ok ? bppsa_figures_no_room()
+  const int64_t count = bppsa_measured_count_names(rows, is_of_path, name_of);
+  return count < 0 ? bppsa_figures_no_room()
          : count <= MOST_NETWORKS
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: paths of %zu trained networks, expected at most %d", path, count,
-                          MOST_NETWORKS);
+             : bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: paths of %" PRId64 " trained networks, expected at most %d", path,
+                          count, MOST_NETWORKS);
 }
 
 bppsa_status bppsa_forward_rows_check(const char *path, const json_t *rows) {

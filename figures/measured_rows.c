@@ -214,3 +214,17 @@ bppsa_status bppsa_measured_check(const char *option, const char *path, const js
   }
   return BPPSA_OK;
 }
+
+int64_t bppsa_measured_count_names(const json_t *rows, bool (*is_of)(const json_t *row),
+                                   const char *(*name_of)(const json_t *row, char *name)) {
+  json_t *seen = json_object(), *row;
+  char name[BPPSA_MEASURED_ROW_NAME];
+  size_t i;
+  bool ok = seen != NULL;
+  json_array_foreach(rows, i, row) {
+    ok = ok && (!is_of(row) || json_object_set_new(seen, name_of(row, name), json_null()) == 0);
+  }
+  const int64_t count = (int64_t)json_object_size(seen);
+  json_decref(seen);
+  return ok ? count : -1;
+}

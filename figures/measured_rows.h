@@ -45,6 +45,12 @@ bppsa_status bppsa_measured_check(const char *option, const char *path, const js
 enum { BPPSA_MEASURED_ROWS = 1024, BPPSA_MEASURED_NAME = 64 };
 bppsa_status bppsa_measured_check_rows(const char *option, const char *path, const json_t *rows);
 
+/* Counts the different names of those rows that are of a figure. name_of writes at most BPPSA_MEASURED_ROW_NAME bytes, and returns
+ * them. -1: out of memory. */
+enum { BPPSA_MEASURED_ROW_NAME = BPPSA_MEASURED_NAME + 48 };
+int64_t bppsa_measured_count_names(const json_t *rows, bool (*is_of)(const json_t *row),
+                                   const char *(*name_of)(const json_t *row, char *name));
+
 /* A row of the paper's table 4 or 5: seconds per epoch of 32 000 samples on a V100; BP is PyTorch with cuDNN 7. */
 typedef struct {
   int64_t seq_len, batch;

@@ -10,7 +10,7 @@
 
 /* ---- rows ---- */
 
-enum { MOST_PANELS = 6, PANEL = BPPSA_MEASURED_NAME + 32, NUMBERS = 4 };
+enum { MOST_PANELS = 6, PANEL = BPPSA_MEASURED_ROW_NAME, NUMBERS = 4 };
 
 /* Was it measured on the weights of a training run, with both passes speculated? */
 static bool is_of_path(const json_t *row) {
@@ -24,7 +24,7 @@ static bool is_of_parts(const json_t *row) {
 }
 
 /* The panel of a row: "bitstream_T1000" or "rnn_T1000". */
-static const char *panel_of(const json_t *row, char name[PANEL]) {
+static const char *panel_of(const json_t *row, char *name) {
   snprintf(name, PANEL, "%s_T%" PRId64, bppsa_measured_text(row, is_of_path(row) ? "task" : "model"),
            bppsa_measured_integer(row, "seq_len"));
   return name;
@@ -57,22 +57,13 @@ static const char *find_lack(const json_t *row) {
 
 /* Refuses more than MOST_PANELS panels of a figure. */
 static bppsa_status check_panels(const char *path, const json_t *rows, bool (*is_of)(const json_t *row)) {
-  json_t *seen = json_object(), *row;
-  char name[PANEL];
-  size_t i;
-  bool ok = seen != NULL;
-  json_array_foreach(rows, i, row) {
-    ok = ok && (!is_of(row) || json_object_set_new(seen, panel_of(row, name), json_null()) == 0);
-  }
-  const size_t count = json_object_size(seen);
-  json_decref(seen);
-  return !ok ? bppsa_figures_no_room()
+  const int64_t count = bppsa_measured_count_names(rows, is_of, panel_of);
+  return count < 0 ? bppsa_figures_no_room()
          : count <= MOST_PANELS
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_FORMAT,
-                          "--results: %s: %zu tasks or networks, each at a length of its own, expected at most "
-                          "%d",
-                          path, count, MOST_PANELS);
+                          "--results: %s: %" PRId64 " tasks or networks, each at a length of its own, expected at most %d", path,
+                          count, MOST_PANELS);
 }
 
 bppsa_status bppsa_step_rows_check(const char *path, const json_t *rows) {
