@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/compute/blas.h"
 #include "scan/algorithm.h"
 
 static const char *const names[] = {

@@ -206,7 +206,7 @@ static void gather_rows(const bppsa_back_walk *w, const group *g, int64_t index,
     const char *row = bppsa_back_at_row(w, from, rows[s], width);
     char *place = window_row(w, g, to, s, index, width);
     for (size_t i = 0; i < bytes; i += LINE) {
-      __builtin_prefetch(row - ahead + i);
+      __builtin_prefetch((const void *)((uintptr_t)row - ahead + i)); /* may lie in front of the array: nothing is read */
     }
     size_t i = 0;
     for (; bytes <= SHORT && i + VECTOR <= bytes; i += VECTOR) { /* a call of memcpy takes longer than this */
