@@ -22,6 +22,8 @@
  * its gradients are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one,
  * walks a random vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
  *
+ * On a GPU s is a, and a mend stops at the least mean of as many steps as a kernel reads ahead.
+ *
  * All this is about one layer. The layer below might make a difference grow more. So in a layer with another one below it s is a,
  * and BP computes the layer where a difference reaches a silent chunk.
  *

@@ -96,7 +96,8 @@ int64_t bppsa_data_parallel_first(const bppsa_data_parallel_config *config, int6
   return block_first(config, block, ranks, bppsa_cut(blocks_of(config, block, ranks, count), ranks, rank), count);
 }
 
-/* Sets statistics and state of speculative backward passes to those of all ranks' blocks together. */
+/* Joins what the speculative backward passes of all ranks' blocks did, and gives the sum to the model: every rank then has the same
+ * statistics, the same pauses and the same warm-up. */
 static bppsa_status join_backward(const bppsa_data_parallel *dp, bppsa_backward_groups *groups,
                                   const bppsa_backward_state *before) {
   double *numbers = (double *)groups;

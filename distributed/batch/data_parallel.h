@@ -8,8 +8,8 @@
  * With ranks along time (distributed/time/split_time.h) each rank's share of a batch is one block, which it computes together with
  * the ranks that hold the other steps of these samples. Their gradients are complete when the block's backward pass ends.
  *
- * Speculative backward passes (recurrent/parallel_backward.h) of all blocks begin in the same state, and each decides for its block
- * alone whether it is BP. Then statistics and state are those of all blocks together, on every rank.
+ * Speculative backward passes (recurrent/parallel_backward.h) of all blocks begin in the same state. Whether BP computes a block is
+ * decided for this block alone. Afterwards the statistics of all blocks are joined, so that every rank pauses at the same pass.
  *
  * The alternative is the transport's own allreduce. Then each rank's share is one block, and the bits depend on ranks and
  * transport.

@@ -46,7 +46,7 @@ static bppsa_status receive_back(void *context, const bppsa_view *numbers, const
   return bppsa_comm_recv(s->active, s->rank - 1, s->tag + TAG_ENDS, states);
 }
 
-/* Adds a gradient to those of its block. */
+/* Adds a parameter's gradient to the sum that belongs to this block of steps. */
 static bppsa_status take(void *context, int64_t index, int64_t parameter, const bppsa_view *gradient) {
   const split_group *g = context;
   const split_network *s = g->split;

@@ -84,8 +84,8 @@ bppsa_status split_time_end(const split_network *s, const bppsa_forward_pause *b
 static inline bool split_speculates_back(const split_network *s) {
   return s->config.method.backward == BPPSA_BACKWARD_SPECULATIVE;
 }
-/* Sets the chunks to those of the whole sequence, and the method to BP where it has one chunk. Errors of
- * bppsa_backward_plan_make. */
+/* Plans the speculative backward pass of the whole sequence, and gives its number of chunks to the part. A plan with one chunk
+ * makes the part's method BP. Errors of bppsa_backward_plan_make. */
 bppsa_status split_time_backward_method(split_network *s, const bppsa_device *device);
 /* Makes the sum over all blocks of steps. */
 bppsa_status split_time_create_sums(split_network *s);
