@@ -10,6 +10,7 @@
 #include "lstm/lstm.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/forward_problem.h"
+#include "tests/recurrent/own_error.h"
 #include "tests/support/dice.h"
 
 static bppsa_device *device, *host;
@@ -343,19 +344,8 @@ static void test_comes_back(void **state) {
     double *exact = gradient_of_tape(host, BPPSA_F64, BPPSA_BACKWARD_BP, q, tiny[k], &stats),
            *bp = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_BP, q, tiny[k], &stats),
            *found = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, q, tiny[k], &stats);
-    double own = 0, error = 0, largest = 0;
-    for (int64_t i = 0; i < BACK_HIDDEN * BACK_HIDDEN; ++i) {
-      largest = fmax(largest, fabs(exact[i]));
-      own = fmax(own, fabs(bp[i] - exact[i]));
-      error = fmax(error, fabs(found[i] - exact[i]));
-    }
     assert_true(stats.speculated && (k > 1 || !stats.given_up));
-    if (!(error <= 2 * own)) {
-      fail_msg("%g: error %.3g of the largest gradient, %.3g; BP's %.3g", tiny[k], error / largest, largest, own / largest);
-    }
-    bppsa_free(exact);
-    bppsa_free(bp);
-    bppsa_free(found);
+    assert_within_own(BACK_HIDDEN * BACK_HIDDEN, exact, bp, found, tiny[k]);
   }
   bppsa_free(q);
 }
