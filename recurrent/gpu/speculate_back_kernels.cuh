@@ -62,10 +62,11 @@ struct back_course {
   int larger;
   int warm_up;
   back_kind kind;
-  int p;      /* chunk */
-  int in;     /* place of the latest ends and doubts */
-  int rounds; /* in which a chunk was mended */
-  int path;   /* in this layer */
+  int p;              /* chunk */
+  int in;             /* place of the latest ends and doubts */
+  int rounds;         /* in which a chunk was mended */
+  int early, longest; /* chunks that the first of these mended, silent ones aside, and the steps of the longest of these walks */
+  int path;           /* in this layer */
   bool given_up;
   int at, top, bottom; /* of a walk: the states from which it goes, counts, and to which it goes */
   int wasted;          /* steps of a warm-up from which a chunk turned out to be silent */
@@ -582,10 +583,13 @@ __device__ __forceinline__ bool back_hopeless(const back_course &o, double neede
 /* What a round did, and which phase follows. */
 template <typename real>
 __device__ __forceinline__ back_kind back_after_round(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o) {
-  int longest = 0, doubtful = 0;
+  int longest = 0, doubtful = 0, early = 0, of_early = 0;
   double needed = 0;
   for (int p = o->lane; p < o->chunks; p += WARP_LANES) {
     const back_chunk *f = back_found(c, s, *o, p);
+    const int taken = f->silent == 0 ? f->steps[o->in] : 0;
+    early += taken > 0;
+    of_early = taken > of_early ? taken : of_early;
     longest = f->steps[o->in] > longest ? f->steps[o->in] : longest;
     doubtful |= p + 1 < o->chunks && f->doubtful[o->in] != 0;
     needed = f->needed > needed ? f->needed : needed;
@@ -593,6 +597,10 @@ __device__ __forceinline__ back_kind back_after_round(const layer_arrays<real> &
   longest = warp_largest(longest);
   needed = warp_largest(needed);
   o->path += longest;
+  if (longest > 0 && o->rounds == 0) {
+    o->early = warp_sum(early);
+    o->longest = warp_largest(of_early);
+  }
   o->rounds += longest > 0;
   if (longest > 0 && o->rounds == 1 && back_hopeless(*o, needed)) {
     return BACK_WHOLE;
@@ -749,17 +757,19 @@ __device__ __forceinline__ void back_sum_sample(const layer_arrays<real> &c, con
   back_sums *sums = &s.report->sums;
   double gap = 0, dropped = 0, all = 0;
   int64_t steps = 0;
-  int mended = 0;
+  int mended = 0, compared = 0;
   for (int p = o.lane; p < o.chunks; p += WARP_LANES) {
     const back_chunk *f = back_found(c, s, o, p);
     steps += f->work;
     mended += f->mended;
+    compared += f->silent == 0 && back_cut(o, p + 1) + o.warm_up < o.length;
     gap = f->dropped > 0 && f->dropped / f->scale > gap ? f->dropped / f->scale : gap;
     dropped += f->dropped + f->stopped;
     all += f->sum + f->added;
   }
   steps = warp_sum(steps);
   mended = warp_sum(mended);
+  compared = warp_sum(compared);
   gap = warp_largest(gap);
   dropped = warp_sum(dropped);
   all = warp_sum(all);
@@ -772,6 +782,9 @@ __device__ __forceinline__ void back_sum_sample(const layer_arrays<real> &c, con
     (void)atomicAdd(&sums->rows, (unsigned long long)o.length);
     (void)atomicAdd(&sums->mended, (unsigned long long)mended);
     (void)atomicAdd(&sums->given_up, o.given_up ? 1ull : 0ull);
+    (void)atomicAdd(&sums->compared, (unsigned long long)compared);
+    (void)atomicAdd(&sums->early, (unsigned long long)o.early);
+    (void)atomicMax(&sums->longest, (long long)o.longest);
     (void)atomicMax(&sums->path, (long long)path);
     (void)atomicMax(&sums->rounds, (long long)o.rounds);
     if (!o.given_up) {
@@ -820,6 +833,11 @@ __device__ __forceinline__ void back_tell(const layer_arrays<real> &c, const bac
     const double work = (double)report.steps / (double)report.rows;
     report.state.pause = bppsa_forward_pause_end(
         report.given_up > 0 || bppsa_backward_pause_fails(s.cost, report.path, s.possible, work), report.state.pause);
+    if (s.most_warm_up > 0 && report.given_up == 0) {
+      report.state.warm_up =
+          bppsa_backward_gpu_warm_up(report.state.warm_up > 0 ? report.state.warm_up : s.warm_up, s.most_warm_up,
+                                     {(int64_t)sums->compared, (int64_t)sums->early, (int64_t)sums->longest});
+    }
   }
   *r = report; /* with sums of 0 */
 }
@@ -834,9 +852,10 @@ template <typename real> __device__ __forceinline__ void back_cut_up(const back_
   o->larger = o->length % o->chunks;
 }
 
-/* Adds the sums of a block's warps, in order, and writes them to the block's part. */
+/* Adds the sums of a block's warps, in order, and writes them to the block's part. If no other launch adds these, the `blocks`
+ * blocks of a sample do, and then the block that ends last. */
 template <typename real>
-__device__ __forceinline__ void back_finish(const back_arrays<real> &s, int64_t count, const real *sums) {
+__device__ __forceinline__ void back_finish(const back_arrays<real> &s, int64_t count, int blocks, const real *sums) {
   const int warps = (int)blockDim.x / WARP_LANES;
   __syncthreads();
   for (int at = (int)threadIdx.x; at < (int)count; at += (int)blockDim.x) {
@@ -845,6 +864,14 @@ __device__ __forceinline__ void back_finish(const back_arrays<real> &s, int64_t 
       sum += sums[warp * count + at];
     }
     s.partials[(int64_t)blockIdx.x * count + at] = sum;
+  }
+  if (s.to.counted != NULL) {
+    const int rank = (int)blockIdx.x % blocks;
+    if (blocks > 1) {
+      back_meet(blocks);
+      walk_sums_join(s.partials + ((int64_t)blockIdx.x - rank) * count, count, blocks, rank);
+    }
+    walk_sums_end(s.to, s.partials, (int)gridDim.x / blocks, blocks * count, count, gridDim.x);
   }
 }
 
@@ -867,13 +894,16 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
   o.warp = (int)blockIdx.x % blocks * warps + of_block;
   o.warps = blocks * warps;
   o.p = o.warp;
+  w.delta = launch_held(shared + of_block * 2 * K * HP);
+  w.sums = launch_held(shared + warps * 2 * K * HP + of_block * count);
+  walk_weights(c.w_hh, c.hidden, o.unit, lane, o.j, w.delta, &w.l);
+  launch_wait(); /* for the launch that has speculated, if that is another one */
+  launch_next();
   o.length = (int)(s.lengths != NULL ? s.lengths[o.b] : c.steps);
   back_cut_up(s, &o);
   o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
   o.warm_up = (int)(s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up);
   o.warm_up = o.warm_up < o.length ? o.warm_up : o.length;
-  w.delta = launch_held(shared + of_block * 2 * K * HP);
-  w.sums = launch_held(shared + warps * 2 * K * HP + of_block * count);
   back_flush(c, o, true, &w);
   if ((parts & BACK_GUESS) != 0) { /* behind the sample's end */
     const int64_t behind = c.steps - o.length;
@@ -884,7 +914,6 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
     back_meet(blocks); /* all know that the pass is BP; the last warp may change that */
   }
   o.kind = !o.idle ? BACK_CHUNK : (parts & BACK_REST) != 0 ? BACK_WHOLE : BACK_DONE;
-  walk_weights(c.w_hh, c.hidden, o.unit, lane, o.j, w.delta, &w.l);
   w.l.state = c.batch * c.hidden;
   w.l.reads_u = true;
   w.l.c_place = c.hidden;
@@ -904,7 +933,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
     back_tell(c, s, o, first, last);
   }
   if constexpr (KIND != WALK_FREE) {
-    back_finish(s, count, w.sums - of_block * count);
+    back_finish(s, count, blocks, w.sums - of_block * count);
   }
 }
 
