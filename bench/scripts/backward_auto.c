@@ -192,7 +192,7 @@ static void predict(const subject *s, const bppsa_device *device, bool first) {
   require(bppsa_forward_stats_of(n.model, &along));
   require(bppsa_backward_stats_of(n.model, &found));
   const bppsa_backward_cost model = bppsa_backward_model(&shape, &plan);
-  const double longest = (double)found.path / (double)found.possible;
+  const double longest = (double)(found.path - (found.given_up ? found.possible : 0)) / (double)found.possible; /* without BP's */
   const double speculative = bp * bppsa_backward_time(&model, longest, 1);
   const bool takes = chosen.method.backward == BPPSA_BACKWARD_SPECULATIVE;
   int64_t speculated = 0;

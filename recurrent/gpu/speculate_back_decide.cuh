@@ -20,10 +20,10 @@ struct back_sample {
   int length;       /* T, or the sample's own number of steps */
   int chunks, each; /* of the sample; steps of a chunk: the first `larger` chunks have one more */
   int larger;
-  int in;     /* place of the latest ends and doubts */
-  int rounds; /* in which a chunk was mended */
+  int in;             /* place of the latest ends and doubts */
+  int rounds;         /* in which a chunk was mended */
   int early, longest; /* chunks that the first of these mended, silent ones aside, and the steps of the longest of these walks */
-  int path;   /* in this layer */
+  int path;           /* in this layer */
   bool given_up;
 };
 
