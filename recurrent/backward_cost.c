@@ -27,15 +27,16 @@ static const struct {
 
 enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 
-/* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: its instructions; round: cycles of a round of mends beside
- * its steps (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from
- * the machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers have no
- * such kernels. */
+/* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: those that a step takes of a scheduler that has several
+ * warps, instructions or what was measured of BP's walk (scan/cost.c), if that is more; round: cycles of a round of mends beside its
+ * steps (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the
+ * machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers have no such
+ * kernels. */
 static const struct gpu_cost {
   int64_t most_hidden;
   double step, slots, round, fixed_us;
-} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 289, 2600, 16}},   /* the RNN, cells with gates */
-                    {{32, 270, 140, 2600, 16}, {32, 700, 430, 2600, 18}}}; /* estimates: as much more as BP's steps */
+} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 391, 2600, 16}}, /* the RNN, cells with gates */
+                    {{32, 270, 140, 2600, 16}, {32, 700, 430, 2600, 18}}}; /* steps: estimates, as much more as BP's */
 enum { GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0], SCHEDULERS = 4 /* of a multiprocessor */ };
 static const double gpu_clock = 1.98e9;
 
