@@ -29,8 +29,9 @@ enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 
 /* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: its instructions, which count where a scheduler has
  * several warps, if they are more than what was measured of BP's walk; round: cycles of a round of mends beside its steps
- * (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the machine
- * code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers have no such kernels. */
+ * (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the
+ * machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers have no such
+ * kernels. */
 static const struct gpu_cost {
   int64_t most_hidden;
   double step, slots, round, fixed_us;
