@@ -262,7 +262,8 @@ static bppsa_recurrent_config network(int i, bppsa_dtype dtype) {
 static run pass_of(const bppsa_cell *cell, const bppsa_recurrent_config *c) {
   run r = open_run(cell, c, 3, 2);
   bppsa_model_drop(r.model, 4, c->dropout > 0 ? samples : NULL);
-  assert_int_equal(bppsa_model_forward(r.model, &r.x, &r.h0, c->lengths ? lengths : NULL, &r.logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r.model, &r.x, &r.h0, &(bppsa_spans){.lengths = c->lengths ? lengths : NULL}, &r.logits),
+                   BPPSA_OK);
   assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
   return r;
 }
