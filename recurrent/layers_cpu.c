@@ -31,10 +31,11 @@ static const bppsa_parameter *parameter(const recurrent_network *n, int64_t laye
 
 /* Some steps of the samples that run (ragged.c). */
 typedef struct {
-  int64_t row, steps, samples; /* row: the first one's, among those of all steps */
-  void *pre, *delta_h;         /* at the first step */
-  void *g;                     /* in front of the first step */
-  bool input;                  /* the gradient of the states in front of the first step is wanted */
+  int64_t first, row, steps, samples; /* first: step of the layer's walk, from 0; row: its, among those of all steps */
+  void *pre, *delta_h;                /* at the first step */
+  void *g;                            /* in front of the first step */
+  bool input;                         /* the gradient of the states in front of the first step is wanted */
+  void *h, *c;                        /* the states in front of the first step, if they are not the layer's */
 } window;
 
 /* Is g_0 wanted? */
@@ -86,8 +87,8 @@ static void cell_block(const recurrent_network *n, bppsa_cell_fn function, int64
                              .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
                              .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
                              .pre = w->pre,
-                             .h = bppsa_recurrent_offset(n, layer->h, states),
-                             .c = bppsa_recurrent_offset(n, layer->c, states), /* NULL stays NULL */
+                             .h = w->h != NULL ? w->h : bppsa_recurrent_offset(n, layer->h, states),
+                             .c = w->h != NULL ? w->c : bppsa_recurrent_offset(n, layer->c, states), /* NULL stays NULL */
                              .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
                              .g = w->g,
                              .injected = injected,
@@ -102,6 +103,18 @@ static void cell_block(const recurrent_network *n, bppsa_cell_fn function, int64
   bppsa_flush_end(mode);
 }
 
+/* Where a pass stops for samples that begin anew. The factors of Jacobians need no stop, because a scan does not read those of
+ * such steps; deltas need one for the states, but go on with the gradients that a scan has found. */
+typedef enum { NONE, FORWARD, BACKWARD, DELTAS } reset_cuts;
+
+static reset_cuts cuts_of(const recurrent_network *n, bppsa_cell_fn const functions[2]) {
+  return !n->resets.active                ? NONE
+         : functions == n->cell->forward  ? FORWARD
+         : functions == n->cell->backward ? BACKWARD
+         : functions == n->cell->deltas   ? DELTAS
+                                          : NONE;
+}
+
 /* One pass over a window. Samples are shared in units; a thread with several units computes as many of them at once as a single
  * thread would. */
 typedef struct {
@@ -110,15 +123,73 @@ typedef struct {
   int64_t layer, unit, most; /* unit, most: numbers of samples */
   const window *w;
   bool injected;
+  reset_cuts cuts;
 } sweep_pass;
+
+/* Calls the cell's function for some steps of the window, in a block of samples. reset: it is one step that resets some of them. */
+static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool reset, int64_t first, int64_t samples) {
+  const recurrent_network *n = p->n;
+  const int64_t rows = at * p->w->samples, deltas = n->cell->gates * n->config.hidden;
+  window w = *p->w;
+  w.first += at;
+  w.row += rows;
+  w.steps = steps;
+  w.pre = bppsa_recurrent_offset(n, w.pre, rows * deltas);
+  w.delta_h = bppsa_recurrent_offset(n, w.delta_h, rows * deltas);
+  w.g = bppsa_recurrent_offset(n, w.g, rows * bppsa_recurrent_state_size(n));
+  w.input = at > 0 || w.input;
+  const recurrent_reset_step s = {.layer = p->layer,
+                                  .step = w.first,
+                                  .row = w.row,
+                                  .samples = w.samples,
+                                  .first = first,
+                                  .count = samples,
+                                  .forward = p->cuts == FORWARD,
+                                  .injected = p->injected,
+                                  .g = p->cuts == BACKWARD && w.input ? w.g : NULL};
+  if (reset) {
+    bppsa_resets_begin(n, &s);
+    w.h = n->resets.h;
+    w.c = n->resets.c;
+  }
+  cell_block(n, p->function, p->layer, &w, p->injected, first, samples, n->columns, n->diagonal);
+  if (reset) {
+    bppsa_resets_end(n, &s);
+  }
+}
+
+/* Goes through the window in the order of the pass. A step that resets samples of the block is computed by itself. */
+static void sweep_block(const sweep_pass *p, int64_t first, int64_t samples) {
+  const recurrent_network *n = p->n;
+  const int64_t begin = p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
+  const bool forward = p->cuts == FORWARD;
+  int64_t low = 0, high = steps; /* steps that are left */
+  while (low < high) {
+    const int64_t found = bppsa_resets_find(n, p->layer, begin + low, begin + high, place, samples, !forward) - begin;
+    const bool reset = found >= 0 && found == (forward ? low : high - 1);
+    int64_t at = low, end = high;
+    if (found >= 0 && forward) {
+      end = reset ? found + 1 : found;
+    } else if (found >= 0) {
+      at = reset ? found : found + 1;
+    }
+    sweep_piece(p, at, end - at, reset, first, samples);
+    low = forward ? end : low;
+    high = forward ? high : at;
+  }
+}
 
 static void sweep_units(const void *context, int32_t worker, int64_t first, int64_t end) {
   const sweep_pass *p = context;
   const int64_t to = end * p->unit < p->w->samples ? end * p->unit : p->w->samples;
   (void)worker;
   for (int64_t from = first * p->unit; from < to; from += p->most) {
-    cell_block(p->n, p->function, p->layer, p->w, p->injected, from, to - from < p->most ? to - from : p->most, p->n->columns,
-               p->n->diagonal);
+    const int64_t samples = to - from < p->most ? to - from : p->most;
+    if (p->cuts == NONE) {
+      cell_block(p->n, p->function, p->layer, p->w, p->injected, from, samples, p->n->columns, p->n->diagonal);
+    } else {
+      sweep_block(p, from, samples);
+    }
   }
 }
 
@@ -131,7 +202,8 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
                            .unit = bppsa_sample_block(batch, n->threads, columns, hidden),
                            .most = bppsa_sample_block(batch, 1, columns, hidden),
                            .w = w,
-                           .injected = injected};
+                           .injected = injected,
+                           .cuts = cuts_of(n, functions)};
   bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,
                      bppsa_loop_work(2 * (double)(w->steps * batch) * (double)columns * (double)hidden, 0), sweep_units, &pass);
 }
@@ -165,6 +237,7 @@ static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
     w.samples = s.samples;
     for (int64_t first = 0; first < s.steps; first += steps) {
+      w.first = s.first + first;
       w.row = s.row + first * s.samples;
       w.steps = s.steps - first < steps ? s.steps - first : steps;
       const bppsa_linear from_x = linear(n, w.steps * s.samples, input, n->cell->gates * n->config.hidden);
@@ -181,7 +254,8 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
   const size_t half = (size_t)(hidden * size_of(n));
   for (int64_t b = 0; b < n->batch; ++b) {
-    const void *from = bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
+    const bool anew = bppsa_resets_at(n, l, 0, b);
+    const void *from = anew ? NULL : bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
     void *const to[] = {bppsa_recurrent_offset(n, layer->h, b * hidden), bppsa_recurrent_offset(n, layer->c, b * hidden)};
     for (int64_t part = 0; part * hidden < size; ++part) {
       if (from != NULL) {
@@ -400,6 +474,7 @@ typedef struct {
   bppsa_cell_fn function;
   int64_t layer, step, row; /* of a stretch: the first step, from 0, and its row */
   int64_t samples;
+  reset_cuts cuts;
 } step_pass;
 
 /* Calls a cell's function for single steps of a stretch, so that it finds the rows of the step alone. */
@@ -417,6 +492,13 @@ static void sweep_step(const void *context, int32_t worker, int64_t first, int64
     window w = {.row = row, .steps = 1, .samples = p->samples, .pre = bppsa_recurrent_offset(n, n->pre, row * deltas)};
     w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, row * deltas) : w.pre;
     w.g = bppsa_recurrent_offset(n, n->g, (spread + n->batch - p->samples) * size); /* the step's own is one step behind */
+    const recurrent_reset_step s = {
+        .layer = p->layer, .step = p->step + t, .row = row, .samples = p->samples, .count = p->samples};
+    if (p->cuts == DELTAS) {
+      bppsa_resets_begin(n, &s);
+      w.h = n->resets.h;
+      w.c = n->resets.c;
+    }
     cell_block(n, p->function, p->layer, &w, false, 0, p->samples, columns,
                bppsa_recurrent_offset(n, n->diagonal, spread * hidden));
   }
@@ -427,8 +509,9 @@ static void sweep_steps(const recurrent_network *n, bppsa_cell_fn const function
   const double row = 8 * (double)(n->cell->gates * n->config.hidden);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    const step_pass pass = {n, function, l, s.first, s.row, s.samples};
-    bppsa_parallel_for(n->threads, s.steps, bppsa_loop_work(row * (double)(s.steps * s.samples), 0), sweep_step, &pass);
+    const step_pass pass = {n, function, l, s.first, s.row, s.samples, cuts_of(n, functions)};
+    bppsa_parallel_for(pass.cuts == DELTAS ? 1 : n->threads /* all steps use the same copies */, s.steps,
+                       bppsa_loop_work(row * (double)(s.steps * s.samples), 0), sweep_step, &pass);
   }
 }
 
@@ -463,6 +546,7 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
                                         .columns = (const void *const *)n->columns,
                                         .diagonal = n->diagonal,
                                         .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
+                                        .cuts = bppsa_resets_mask(n, l),
                                         .gradients = n->g};
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
   if (n->ragged.active) {
@@ -478,7 +562,11 @@ static void sweep_back(const recurrent_network *n, int64_t l) {
   const int64_t size = bppsa_recurrent_state_size(n), deltas = n->cell->gates * n->config.hidden;
   for (int64_t k = bppsa_ragged_stretches(n) - 1; k >= 0; --k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    window w = {.row = s.row, .steps = s.steps, .samples = s.samples, .pre = bppsa_recurrent_offset(n, n->pre, s.row * deltas)};
+    window w = {.first = s.first,
+                .row = s.row,
+                .steps = s.steps,
+                .samples = s.samples,
+                .pre = bppsa_recurrent_offset(n, n->pre, s.row * deltas)};
     w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, s.row * deltas) : w.pre;
     w.g = bppsa_recurrent_offset(n, n->g, (s.row + n->batch - s.samples) * size);
     w.input = k > 0 || wants_first(n);
@@ -516,7 +604,7 @@ typedef struct {
 static layer_products products_of(const recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), out = n->cell->gates * hidden;
   layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out), input_of(n, l),
-                      n->ragged.active ? n->ragged.before : n->layers[l].h};
+                      n->ragged.active || n->resets.active ? n->before : n->layers[l].h};
   p.from_x.run = p.from_h.run = run_rows(n);
   return p;
 }
@@ -535,13 +623,19 @@ static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int6
                          shared_bias(n), n->hidden_sums);
 }
 
+/* Writes the states from which all steps began, where these are not the rows of h without the last ones. */
+static void find_before(const recurrent_network *n, int64_t l) {
+  if (n->ragged.active || n->resets.active) {
+    bppsa_ragged_shift(n, n->layers[l].h, n->config.hidden, n->before);
+    bppsa_resets_clear(n, l, n->config.hidden, n->before);
+  }
+}
+
 /* Sums all parts, from the deltas of all steps. */
 static void sum_all(const recurrent_network *n, int64_t l) {
   const window all = whole(n);
   const layer_products p = products_of(n, l);
-  if (n->ragged.active) {
-    bppsa_ragged_shift(n, n->layers[l].h, n->config.hidden, n->ragged.before);
-  }
+  find_before(n, l);
   sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
 }
 
@@ -560,6 +654,7 @@ static window bp_window(const recurrent_network *n, int64_t l, int64_t first, in
   const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
   window w = whole(n);
+  w.first = first;
   w.row = first * n->batch;
   w.steps = steps;
   w.input = first > 0 || wants_first(n);
@@ -588,8 +683,8 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
       const window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
       seed = n->g;
       bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, bppsa_recurrent_offset(n, p.x, at * p.from_x.in), 0, n->sums);
-      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h,
-                           bppsa_recurrent_offset(n, n->layers[l].h, at * p.from_h.in), shared_bias(n), n->hidden_sums);
+      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, bppsa_recurrent_offset(n, p.h, at * p.from_h.in),
+                           shared_bias(n), n->hidden_sums);
     }
   }
 }
@@ -618,6 +713,7 @@ static void bp_layer(const recurrent_network *n, int64_t l) {
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
   pad_weights(n, l);
+  find_before(n, l);
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 
@@ -686,8 +782,12 @@ static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   }
   if (c->input_gradients) {
     for (int64_t b = 0; b < n->batch; ++b) {
-      memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
-             bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * size_of(n)));
+      void *to = bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size);
+      if (bppsa_resets_at(n, l, 0, b)) {
+        memset(to, 0, (size_t)(size * size_of(n)));
+      } else {
+        memcpy(to, bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * size_of(n)));
+      }
     }
   }
   if (c->input_gradients && bppsa_recurrent_level(n, l) == 0) {
@@ -775,6 +875,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
                 {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
                 {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
                 {cell->split, steps, batch, gates, &n->delta_h},
+                {c->lengths || c->resets, steps, batch, hidden, &n->before},
                 {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
                 {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
@@ -787,6 +888,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
   BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
   BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   if (n->back.plan.speculative && !bppsa_back_is_part(n)) {
     BPPSA_TRY(visit(&n->back.sums, sums, bytes));
@@ -821,9 +923,10 @@ static void destroy(recurrent_network *n) {
   bppsa_forward_free(n);
   bppsa_back_free(n);
   bppsa_ragged_free(n);
+  bppsa_resets_free(n);
   bppsa_sides_free(n);
-  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
-                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
+  void *const own[] = {n->pre,         n->delta_h, n->g,   n->diagonal, n->logits, n->before, n->sums,
+                       n->hidden_sums, n->dx,      n->dh0, n->bias,     n->w_t,    n->w_hh_t, n->w_hh};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);
   }
