@@ -595,16 +595,15 @@ static bppsa_status head_gradients(recurrent_network *n) {
   return BPPSA_OK;
 }
 
-/* The two products behind a layer's weight gradients: with its input, and with its states before each step. */
+/* The two products behind a layer's weight gradients: with its input, and with the states from which its steps began. */
 typedef struct {
   bppsa_linear from_x, from_h;
-  const void *x, *h;
+  const void *x;
 } layer_products;
 
 static layer_products products_of(const recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), out = n->cell->gates * hidden;
-  layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out), input_of(n, l),
-                      n->ragged.active || n->resets.active ? n->before : n->layers[l].h};
+  layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out), input_of(n, l)};
   p.from_x.run = p.from_h.run = run_rows(n);
   return p;
 }
@@ -615,28 +614,47 @@ static int64_t shared_bias(const recurrent_network *n) {
   return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }
 
-/* Sums `count` parts of both products from part `first` on; the window's deltas begin where that part does. */
-static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
+/* Sums `count` parts of both products from part `first` on. The window's deltas begin where that part does, and so does h, the
+ * states from which its steps began. */
+static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w, const void *h) {
   const layer_products p = products_of(n, l);
   bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, bppsa_recurrent_offset(n, p.x, w->row * p.from_x.in), 0, n->sums);
-  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, bppsa_recurrent_offset(n, p.h, w->row * p.from_h.in),
-                         shared_bias(n), n->hidden_sums);
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, h, shared_bias(n), n->hidden_sums);
 }
 
-/* Writes the states from which all steps began, where these are not the rows of h without the last ones. */
-static void find_before(const recurrent_network *n, int64_t l) {
-  if (n->ragged.active || n->resets.active) {
-    bppsa_ragged_shift(n, n->layers[l].h, n->config.hidden, n->before);
-    bppsa_resets_clear(n, l, n->config.hidden, n->before);
+/* Returns the states from which some steps of whole samples began: the rows of h, or where a sample begins anew a copy with
+ * zeros. */
+static const void *before_steps(const recurrent_network *n, int64_t l, int64_t first, int64_t steps) {
+  const recurrent_stretch s = {.first = first, .steps = steps, .samples = n->batch};
+  const int64_t hidden = n->config.hidden;
+  const void *h = bppsa_recurrent_offset(n, n->layers[l].h, first * n->batch * hidden);
+  if (!n->resets.active || bppsa_resets_find(n, l, first, first + steps, 0, n->batch, false) < 0) {
+    return h;
   }
+  memcpy(n->before, h, (size_t)(steps * n->batch * hidden * size_of(n)));
+  bppsa_resets_clear(n, l, &s, hidden, n->before);
+  return n->before;
+}
+
+/* The same of all steps of the present batch. */
+static const void *before_all(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden;
+  if (!n->ragged.active) {
+    return before_steps(n, l, 0, n->config.seq_len);
+  }
+  bppsa_ragged_shift(n, n->layers[l].h, hidden, n->before);
+  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
+    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    bppsa_resets_clear(n, l, &s, hidden, bppsa_recurrent_offset(n, n->before, s.row * hidden));
+  }
+  return n->before;
 }
 
 /* Sums all parts, from the deltas of all steps. */
 static void sum_all(const recurrent_network *n, int64_t l) {
   const window all = whole(n);
   const layer_products p = products_of(n, l);
-  find_before(n, l);
-  sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
+  sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all, before_all(n, l));
 }
 
 static void finish_layer(const recurrent_network *n, int64_t l) {
@@ -683,8 +701,8 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
       const window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
       seed = n->g;
       bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, bppsa_recurrent_offset(n, p.x, at * p.from_x.in), 0, n->sums);
-      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, bppsa_recurrent_offset(n, p.h, at * p.from_h.in),
-                           shared_bias(n), n->hidden_sums);
+      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, before_steps(n, l, w.first, w.steps), shared_bias(n),
+                           n->hidden_sums);
     }
   }
 }
@@ -698,7 +716,7 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
     const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
     const window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
     seed = n->g;
-    sum_parts(n, l, first, count, &w);
+    sum_parts(n, l, first, count, &w, before_steps(n, l, w.first, w.steps));
   }
 }
 
@@ -713,7 +731,6 @@ static void bp_layer(const recurrent_network *n, int64_t l) {
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
   pad_weights(n, l);
-  find_before(n, l);
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 
@@ -760,7 +777,7 @@ static bool speculative_layer(recurrent_network *n, int64_t l) {
 /* A layer of a part of a sequence, whose deltas are kept. */
 static bppsa_status part_layer(recurrent_network *n, int64_t l) {
   const layer_products of = products_of(n, l);
-  const recurrent_products p = {of.from_x, of.from_h, of.x, of.h, n->pre, whole(n).delta_h, shared_bias(n)};
+  const recurrent_products p = {of.from_x, of.from_h, of.x, n->layers[l].h, n->pre, whole(n).delta_h, shared_bias(n)};
   pad_weights(n, l);
   BPPSA_TRY(bppsa_back_part_layer(n, l, of.x));
   return bppsa_back_sum_layer(n, l, &p);

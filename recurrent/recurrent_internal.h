@@ -409,8 +409,9 @@ void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *
 /* Forward: copies the states behind the step to the layer's. Backward: what is behind the step has no part in the gradients of
  * samples that begin anew. */
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s);
-/* Writes 0 to the rows of width reals, one for each step of each sample, of steps in front of which the sample begins anew. */
-void bppsa_resets_clear(const recurrent_network *n, int64_t l, int64_t width, void *rows);
+/* Writes 0 to rows of width reals, one for each sample that runs in each step of a stretch, where the sample begins anew in front
+ * of the step. */
+void bppsa_resets_clear(const recurrent_network *n, int64_t l, const recurrent_stretch *s, int64_t width, void *rows);
 
 /* ---- two directions (directions.c) ---- */
 

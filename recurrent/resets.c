@@ -122,64 +122,64 @@ void bppsa_resets_free(recurrent_network *n) {
 
 /* ---- a step that resets some samples of a block ---- */
 
-/* Does sample i of the block begin anew in front of the step? */
-static bool begins_anew(const recurrent_network *n, const recurrent_reset_step *s, int64_t i) {
-  return bppsa_resets_at(n, s->layer, s->step, n->batch - s->samples + s->first + i);
+/* Which samples of the block begin anew in front of the step: a byte for each. */
+static const uint8_t *block_mask(const recurrent_network *n, const recurrent_reset_step *s) {
+  return bppsa_resets_mask(n, s->layer) + s->step * n->batch + n->batch - s->samples + s->first;
+}
+
+/* Writes 0 to rows of so many bytes, of samples that begin anew; or copies the rows of `from`, unless it is NULL. */
+static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const char *from, char *to) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (mask[i] && from != NULL) {
+      memcpy(to + (size_t)i * bytes, from + (size_t)i * bytes, bytes);
+    } else if (mask[i]) {
+      memset(to + (size_t)i * bytes, 0, bytes);
+    }
+  }
 }
 
 void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s) {
-  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), row = s->row + n->batch - s->samples + s->first;
+  const int64_t hidden = n->config.hidden, row = s->row + n->batch - s->samples + s->first;
   const recurrent_layer *layer = &n->layers[s->layer];
-  void *const from[] = {layer->h, layer->c}, *const to[] = {n->resets.h, n->resets.c};
+  const void *const from[] = {layer->h, layer->c};
+  void *const to[] = {n->resets.h, n->resets.c};
+  const size_t bytes = bytes_of(n, hidden), state = bytes_of(n, bppsa_recurrent_state_size(n));
   for (int half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
     for (int64_t t = 0; t < (s->forward ? 1 : 2); ++t) {
       memcpy(bppsa_recurrent_offset(n, to[half], (t * s->samples + s->first) * hidden),
-             bppsa_recurrent_offset(n, from[half], (row + t * s->samples) * hidden), bytes_of(n, s->count * hidden));
+             bppsa_recurrent_offset(n, from[half], (row + t * s->samples) * hidden), (size_t)s->count * bytes);
     }
-    for (int64_t i = 0; i < s->count; ++i) {
-      if (begins_anew(n, s, i)) {
-        memset(bppsa_recurrent_offset(n, to[half], (s->first + i) * hidden), 0, bytes_of(n, hidden));
-      }
-    }
+    replace_rows(block_mask(n, s), s->count, bytes, NULL, (char *)to[half] + (size_t)s->first * bytes);
   }
   if (s->g != NULL && s->injected) {
-    memcpy(bppsa_recurrent_offset(n, n->resets.injected, s->first * size), bppsa_recurrent_offset(n, s->g, s->first * size),
-           bytes_of(n, s->count * size));
+    const size_t at = (size_t)s->first * state;
+    replace_rows(block_mask(n, s), s->count, state, (const char *)s->g + at, (char *)n->resets.injected + at);
   }
 }
 
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s) {
-  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), row = s->row + n->batch + s->first;
+  const int64_t hidden = n->config.hidden, row = s->row + n->batch + s->first;
   const recurrent_layer *layer = &n->layers[s->layer];
   void *const to[] = {layer->h, layer->c}, *const from[] = {n->resets.h, n->resets.c};
   for (int half = 0; s->forward && half < (n->cell->pair ? 2 : 1); ++half) {
     memcpy(bppsa_recurrent_offset(n, to[half], row * hidden),
            bppsa_recurrent_offset(n, from[half], (s->samples + s->first) * hidden), bytes_of(n, s->count * hidden));
   }
-  for (int64_t i = 0; s->g != NULL && i < s->count; ++i) {
-    void *g = bppsa_recurrent_offset(n, s->g, (s->first + i) * size);
-    if (begins_anew(n, s, i) && s->injected) {
-      memcpy(g, bppsa_recurrent_offset(n, n->resets.injected, (s->first + i) * size), bytes_of(n, size));
-    } else if (begins_anew(n, s, i)) {
-      memset(g, 0, bytes_of(n, size));
-    }
+  if (s->g != NULL) {
+    const size_t state = bytes_of(n, bppsa_recurrent_state_size(n)), at = (size_t)s->first * state;
+    replace_rows(block_mask(n, s), s->count, state, s->injected ? (const char *)n->resets.injected + at : NULL,
+                 (char *)s->g + at);
   }
 }
 
-/* ---- rows of a whole pass ---- */
+/* ---- rows of many steps ---- */
 
-void bppsa_resets_clear(const recurrent_network *n, int64_t l, int64_t width, void *rows) {
-  for (int64_t k = 0; n->resets.active && k < bppsa_ragged_stretches(n); ++k) {
-    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    const int64_t ended = n->batch - s.samples, end = s.first + s.steps;
-    int64_t t = s.first;
-    while ((t = bppsa_resets_find(n, l, t, end, ended, s.samples, false)) >= 0) {
-      for (int64_t i = 0; i < s.samples; ++i) {
-        if (bppsa_resets_at(n, l, t, ended + i)) {
-          memset(bppsa_recurrent_offset(n, rows, (s.row + (t - s.first) * s.samples + i) * width), 0, bytes_of(n, width));
-        }
-      }
-      ++t;
-    }
+void bppsa_resets_clear(const recurrent_network *n, int64_t l, const recurrent_stretch *s, int64_t width, void *rows) {
+  const int64_t ended = n->batch - s->samples, end = s->first + s->steps;
+  int64_t t = s->first;
+  while (n->resets.active && (t = bppsa_resets_find(n, l, t, end, ended, s->samples, false)) >= 0) {
+    replace_rows(bppsa_resets_mask(n, l) + t * n->batch + ended, s->samples, bytes_of(n, width), NULL,
+                 bppsa_recurrent_offset(n, rows, (t - s->first) * s->samples * width));
+    ++t;
   }
 }
