@@ -84,6 +84,9 @@ static bppsa_status connect(bppsa_rank_network *ranks, const bppsa_device *devic
 
 bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa_network_config *config,
                                        const bppsa_device *device, bppsa_rank_network *ranks, bppsa_model **model) {
+  if (ranks->comm != NULL && config->steps.resets) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--resets: given beside ranks, expected none: ranks do not compute resets yet");
+  }
   BPPSA_TRY(connect(ranks, device));
   if (!bppsa_rank_network_cut(ranks)) {
     return bppsa_network_create(network, config, device, model);
