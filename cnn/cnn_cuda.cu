@@ -270,6 +270,12 @@ bppsa_status copy(const cnn *n, int64_t reals, const void *from, void *to) {
       "flatten");
 }
 
+/* What the kernels of elementwise operators switch by. */
+int kind_of(const bppsa_op *op) {
+  const bppsa_activation activation = bppsa_activation_of(op);
+  return activation == BPPSA_ACTIVATION_NONE ? (int)op->kind : CNN_ACTIVATION + (int)activation;
+}
+
 template <typename real> bppsa_status function_forward(const cnn *n, const cnn_layer *layer, const void *x) {
   const bppsa_op *op = &layer->about->op;
   const int64_t count = n->batch * layer->out;
@@ -280,7 +286,7 @@ template <typename real> bppsa_status function_forward(const cnn *n, const cnn_l
     BPPSA_LAUNCH(bppsa_cnn_pool<real>, blocks_of(count, 1), CNN_THREADS, 0, n->gpu->main.stream, pool_of(layer), count,
                  (const real *)x, layer->places, (real *)layer->y);
   } else {
-    BPPSA_LAUNCH(bppsa_cnn_function<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, (int)op->kind,
+    BPPSA_LAUNCH(bppsa_cnn_function<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, kind_of(op),
                  (real)op->slope, count, (const real *)x, (real *)layer->y);
   }
   return launched("operator: launch");
@@ -297,7 +303,7 @@ bppsa_status function_gradient(const cnn *n, const cnn_layer *layer, const void 
     BPPSA_LAUNCH(bppsa_cnn_pool_gradient<real>, blocks_of(count, 1), CNN_THREADS, 0, n->gpu->main.stream, pool_of(layer), count,
                  (const int32_t *)layer->places, (const real *)dy, (real *)dx);
   } else {
-    BPPSA_LAUNCH(bppsa_cnn_slope<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, (int)op->kind,
+    BPPSA_LAUNCH(bppsa_cnn_slope<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, kind_of(op),
                  (real)op->slope, count, (const real *)x, (const real *)layer->y, (const real *)dy, (real *)dx);
   }
   return launched("operator's gradient: launch");

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "core/compute/launch.cuh"
-#include "jacobian/op.h"
+#include "jacobian/activation.h"
 
 /* A thread computes CNN_ROUNDS values, CNN_THREADS apart, so that as many loads are in flight at once. */
 enum { CNN_THREADS = 256, CNN_ROUNDS = 4 };
@@ -20,7 +20,15 @@ __device__ inline int64_t cnn_index(int r) {
 
 /* ---- elementwise ---- */
 
-/* y = f(x) */
+__device__ inline float cnn_activation(bppsa_activation f, bool slope, float x) {
+  return slope ? bppsa_activation_slope_f32(f, x) : bppsa_activation_value_f32(f, x);
+}
+__device__ inline double cnn_activation(bppsa_activation f, bool slope, double x) {
+  return slope ? bppsa_activation_slope_f64(f, x) : bppsa_activation_value_f64(f, x);
+}
+
+/* y = f(x). A kind from CNN_ACTIVATION on is that activation. */
+enum { CNN_ACTIVATION = BPPSA_OPERATOR_COUNT };
 template <typename real> __device__ inline real cnn_function(int kind, real slope, real x) {
   switch (kind) {
   case BPPSA_OPERATOR_RELU:
@@ -29,8 +37,10 @@ template <typename real> __device__ inline real cnn_function(int kind, real slop
     return x > 0 ? x : slope * x;
   case BPPSA_OPERATOR_TANH:
     return (real)tanh(x);
-  default: /* sigmoid */
+  case BPPSA_OPERATOR_SIGMOID:
     return 1 / (1 + (real)exp(-x));
+  default:
+    return cnn_activation((bppsa_activation)(kind - CNN_ACTIVATION), false, x);
   }
 }
 
@@ -43,8 +53,10 @@ template <typename real> __device__ inline real cnn_slope(int kind, real slope, 
     return x > 0 ? dy : slope * dy;
   case BPPSA_OPERATOR_TANH:
     return (1 - y * y) * dy;
-  default:
+  case BPPSA_OPERATOR_SIGMOID:
     return dy * (y * (1 - y));
+  default:
+    return cnn_activation((bppsa_activation)(kind - CNN_ACTIVATION), true, x) * dy;
   }
 }
 
@@ -59,11 +71,11 @@ __global__ void bppsa_cnn_function(int kind, real slope, int64_t count, const re
   }
 }
 
-/* x is read if the slope depends on it (ReLU, leaky ReLU), y if the slope depends on that. */
+/* x is read if the slope depends on it (ReLU, leaky ReLU, an activation), y if the slope depends on that. */
 template <typename real>
 __global__ void bppsa_cnn_slope(int kind, real slope, int64_t count, const real *__restrict__ x, const real *__restrict__ y,
                                 const real *__restrict__ dy, real *__restrict__ dx) {
-  const bool by_x = kind == BPPSA_OPERATOR_RELU || kind == BPPSA_OPERATOR_LEAKY_RELU;
+  const bool by_x = kind == BPPSA_OPERATOR_RELU || kind == BPPSA_OPERATOR_LEAKY_RELU || kind >= CNN_ACTIVATION;
   BPPSA_UNROLL
   for (int r = 0; r < CNN_ROUNDS; ++r) {
     const int64_t i = cnn_index(r);

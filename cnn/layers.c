@@ -5,6 +5,7 @@
 
 #include "core/compute/flush.h"
 #include "core/compute/pool.h"
+#include "jacobian/kernels.h"
 
 enum {
   BLOCK = 4096, /* values of an elementwise task */

@@ -12,7 +12,8 @@
  *                 {"name": "fc", "op": "linear", "out": 10}]}
  *
  *   name       unique, 1 to 47 letters, digits, dots, dashes and _; its parameters are NAME.weight and NAME.bias
- *   op         conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, flatten
+ *   op         conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, flatten, relu6,
+ *              hardsigmoid, hardswish, silu, gelu
  *   out        conv2d, linear: output channels
  *   kernel     conv2d, pools: [height, width], or one number for both; required
  *   stride     conv2d, pools: the same form; default 1 x 1, for pools the kernel
@@ -23,6 +24,7 @@
  *   ceil_mode  pools; default false
  *   exclude_pad  avgpool2d; default false
  *   slope      leaky_relu; default 0.01
+ *   approximate  gelu: "none" or "tanh"; default "none"
  *
  * Any other member is refused, and so is one that the operator does not have. A linear operator takes all of [C][H][W] in that
  * order; it needs no flatten in front of it.

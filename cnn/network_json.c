@@ -11,7 +11,8 @@
 #define WEIGHTED (OF(CONV2D) | OF(LINEAR))
 #define POOLS (OF(MAXPOOL2D) | OF(AVGPOOL2D))
 #define WINDOWS (OF(CONV2D) | POOLS)
-#define NETWORKS (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN))
+#define ACTIVATIONS (OF(RELU6) | OF(HARDSIGMOID) | OF(HARDSWISH) | OF(SILU) | OF(GELU))
+#define NETWORKS (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN) | ACTIVATIONS)
 
 /* Reads one member into the layer; false if its type is wrong. */
 typedef bool (*read_fn)(const json_t *value, bppsa_cnn_layer *layer);
@@ -102,6 +103,13 @@ static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
   return json_is_number(value);
 }
 
+/* PyTorch's words: "none" and "tanh". */
+static bool read_approximate(const json_t *value, bppsa_cnn_layer *layer) {
+  const char *word = json_is_string(value) ? json_string_value(value) : "";
+  layer->op.approximate = strcmp(word, "tanh") == 0;
+  return layer->op.approximate || strcmp(word, "none") == 0;
+}
+
 static const struct {
   const char *name;
   unsigned of, needed; /* operators that have the member, and those that must have it */
@@ -120,11 +128,12 @@ static const struct {
     {"ceil_mode", POOLS, 0, "true or false", read_ceil_mode},
     {"exclude_pad", OF(AVGPOOL2D), 0, "true or false", read_exclude_pad},
     {"slope", OF(LEAKY_RELU), 0, "a number", read_slope},
+    {"approximate", OF(GELU), 0, "\"none\" or \"tanh\"", read_approximate},
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
 
 /* "name, op and slope": writes `count` words to a text with room for LIST_TEXT. */
-enum { LIST_TEXT = 160, SHOWN = 60 }; /* SHOWN: characters of a wrong name */
+enum { LIST_TEXT = 400, SHOWN = 60 }; /* SHOWN: characters of a wrong name */
 static const char *list_text(const char *const *words, int count, char *text) {
   size_t used = 0;
   text[0] = '\0';

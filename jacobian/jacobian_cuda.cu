@@ -287,6 +287,12 @@ diagonal_slope slope_of(const bppsa_op *op, bool output) {
     return output ? SLOPE_TANH_OUTPUT : SLOPE_TANH;
   case BPPSA_OPERATOR_SIGMOID:
     return output ? SLOPE_SIGMOID_OUTPUT : SLOPE_SIGMOID;
+  case BPPSA_OPERATOR_RELU6:
+  case BPPSA_OPERATOR_HARDSIGMOID:
+  case BPPSA_OPERATOR_HARDSWISH:
+  case BPPSA_OPERATOR_SILU:
+  case BPPSA_OPERATOR_GELU:
+    return (diagonal_slope)(SLOPE_ACTIVATION + bppsa_activation_of(op));
   default: /* flatten */
     return SLOPE_ONE;
   }

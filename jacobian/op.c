@@ -5,11 +5,21 @@
 #include "core/base/alloc.h"
 
 static const char *const names[BPPSA_OPERATOR_COUNT] = {
-    [BPPSA_OPERATOR_CONV2D] = "conv2d",       [BPPSA_OPERATOR_LINEAR] = "linear",
-    [BPPSA_OPERATOR_RELU] = "relu",           [BPPSA_OPERATOR_LEAKY_RELU] = "leaky_relu",
-    [BPPSA_OPERATOR_TANH] = "tanh",           [BPPSA_OPERATOR_SIGMOID] = "sigmoid",
-    [BPPSA_OPERATOR_MAXPOOL2D] = "maxpool2d", [BPPSA_OPERATOR_AVGPOOL2D] = "avgpool2d",
-    [BPPSA_OPERATOR_FLATTEN] = "flatten",     [BPPSA_OPERATOR_STEP] = "step",
+    [BPPSA_OPERATOR_CONV2D] = "conv2d",
+    [BPPSA_OPERATOR_LINEAR] = "linear",
+    [BPPSA_OPERATOR_RELU] = "relu",
+    [BPPSA_OPERATOR_LEAKY_RELU] = "leaky_relu",
+    [BPPSA_OPERATOR_TANH] = "tanh",
+    [BPPSA_OPERATOR_SIGMOID] = "sigmoid",
+    [BPPSA_OPERATOR_MAXPOOL2D] = "maxpool2d",
+    [BPPSA_OPERATOR_AVGPOOL2D] = "avgpool2d",
+    [BPPSA_OPERATOR_FLATTEN] = "flatten",
+    [BPPSA_OPERATOR_RELU6] = "relu6",
+    [BPPSA_OPERATOR_HARDSIGMOID] = "hardsigmoid",
+    [BPPSA_OPERATOR_HARDSWISH] = "hardswish",
+    [BPPSA_OPERATOR_SILU] = "silu",
+    [BPPSA_OPERATOR_GELU] = "gelu",
+    [BPPSA_OPERATOR_STEP] = "step",
 };
 
 bppsa_op bppsa_op_default(bppsa_operator kind) {

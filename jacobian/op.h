@@ -22,7 +22,12 @@ typedef enum {
   BPPSA_OPERATOR_MAXPOOL2D,
   BPPSA_OPERATOR_AVGPOOL2D,
   BPPSA_OPERATOR_FLATTEN,
-  BPPSA_OPERATOR_STEP, /* one step of a recurrent cell, from a state of size C to the next; op.step is the cell's table */
+  BPPSA_OPERATOR_RELU6,       /* min(max(x, 0), 6) */
+  BPPSA_OPERATOR_HARDSIGMOID, /* relu6(x + 3) / 6 */
+  BPPSA_OPERATOR_HARDSWISH,   /* x relu6(x + 3) / 6 */
+  BPPSA_OPERATOR_SILU,        /* x / (1 + e^-x) */
+  BPPSA_OPERATOR_GELU,        /* x Φ(x), Φ the standard normal distribution, or its approximation by tanh */
+  BPPSA_OPERATOR_STEP,        /* one step of a recurrent cell, from a state of size C to the next; op.step is the cell's table */
   BPPSA_OPERATOR_COUNT
 } bppsa_operator;
 
@@ -61,6 +66,7 @@ typedef struct {
   bool exclude_pad;                          /* avgpool2d: padding does not count in the divisor */
   bool relu;                                 /* step: the cell's nonlinearity is ReLU */
   double slope;                              /* leaky_relu, for inputs below 0 */
+  bool approximate; /* gelu: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, PyTorch's approximate="tanh" */
 } bppsa_op;
 
 /* An operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, shape 1 x 1 x 1. A pool's stride is not taken

@@ -260,6 +260,9 @@ static uLong layer_checksum(uLong sum, const bppsa_cnn_layer *layer) {
   sum = checksum(checksum(sum, 2, o->kernel), 2, o->stride);
   sum = checksum(checksum(sum, 2, o->dilation), 4, o->padding);
   sum = crc32_z(sum, (const Bytef *)&o->slope, sizeof o->slope);
+  if (o->approximate) { /* what only later operators have: the sums of networks without it stay as they were */
+    sum = checksum(sum, 1, (int64_t[]){1});
+  }
   return crc32_z(sum, (const Bytef *)layer->prefix, strlen(layer->prefix) + 1);
 }
 

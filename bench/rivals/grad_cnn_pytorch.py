@@ -25,6 +25,8 @@ F = torch.nn.functional
 METHODS = [["--backward", "bp"], ["--algorithm", "auto"], ["--algorithm", "linear"], ["--algorithm", "blelloch"],
            ["--up-levels", "1"], ["--up-levels", "2"], ["--up-levels", "3"]]
 FUNCTIONS = {"relu": torch.relu, "leaky_relu": lambda x: F.leaky_relu(x, 0.01), "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+             "relu6": F.relu6, "hardsigmoid": lambda x: F.relu6(x + 3) / 6,  # PyTorch's own has 1/6 in float32
+              "hardswish": F.hardswish, "silu": F.silu, "gelu": F.gelu,
              "flatten": lambda x: x.flatten(1)[:, :, None, None]}
 
 
@@ -60,7 +62,7 @@ class Chain(torch.nn.Module):
             return F.max_pool2d(x, kernel, stride, (top, left), layer.get("dilation", [1, 1]), layer.get("ceil_mode", False))
         if layer["op"] == "avgpool2d":
             return F.avg_pool2d(x, kernel, stride, (top, left), layer.get("ceil_mode", False), not layer.get("exclude_pad", False))
-        return FUNCTIONS[layer["op"]](x)
+        return FUNCTIONS[layer["op"]](x, **({"approximate": layer["approximate"]} if layer["op"] == "gelu" else {}))
 
     def forward(self, x):
         for i in range(len(self.modules_)):
@@ -100,7 +102,7 @@ def random_network(r):
         layers = []
         for i in range(r.randrange(8)):
             op = r.choice(["conv2d", "conv2d", "conv2d", "maxpool2d", "avgpool2d", "relu", "leaky_relu", "tanh", "sigmoid",
-                           "linear", "flatten"])
+                           "linear", "flatten", "relu6", "hardsigmoid", "hardswish", "silu", "gelu"])
             layer = {"name": f"layer{i}", "op": op}
             if op in ("conv2d", "maxpool2d", "avgpool2d"):
                 layer["kernel"] = [r.randint(1, 3), r.randint(1, 3)]
@@ -114,6 +116,8 @@ def random_network(r):
                 layer["padding"], layer["ceil_mode"] = [p[0], p[0], p[1], p[1]], r.random() < 0.5
             if op == "avgpool2d":
                 layer["exclude_pad"] = r.random() < 0.5
+            if op == "gelu":
+                layer["approximate"] = r.choice(["none", "tanh"])
             if op == "linear":
                 layer["out"] = r.randint(1, 9)
             if op in ("conv2d", "linear"):

@@ -69,6 +69,32 @@ def sigmoid(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> sci
     return _matrix("sigmoid", dict(in_shape=in_shape, input=input, **common))
 
 
+def relu6(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of ReLU6, min(max(x, 0), 6), diagonal [C·H·W, C·H·W]."""
+    return _matrix("relu6", dict(in_shape=in_shape, input=input, **common))
+
+
+def hardsigmoid(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of the hard sigmoid, relu6(x + 3) / 6, diagonal [C·H·W, C·H·W]."""
+    return _matrix("hardsigmoid", dict(in_shape=in_shape, input=input, **common))
+
+
+def hardswish(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of the hard swish, x relu6(x + 3) / 6, diagonal [C·H·W, C·H·W]."""
+    return _matrix("hardswish", dict(in_shape=in_shape, input=input, **common))
+
+
+def silu(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of SiLU, x times the logistic function, diagonal [C·H·W, C·H·W]."""
+    return _matrix("silu", dict(in_shape=in_shape, input=input, **common))
+
+
+def gelu(*, in_shape: _Shape = None, input: Any = None, approximate: str | None = None,
+         **common: Any) -> scipy.sparse.csr_array:
+    """Of GELU, diagonal [C·H·W, C·H·W]. approximate: "none", by the normal distribution, or "tanh"."""
+    return _matrix("gelu", dict(in_shape=in_shape, input=input, approximate=approximate, **common))
+
+
 def maxpool2d(*, in_shape: _Shape = None, input: Any = None, kernel: _Pair = None, stride: _Pair = None, padding: _Pair = None,
               dilation: _Pair = None, ceil_mode: bool = False, pattern: str | None = None, **common: Any) -> scipy.sparse.csr_array:
     """Of a max-pool [C·H·W, C·Ho·Wo]. pattern: "window", an entry for every input of a window, or "argmax"."""

@@ -23,7 +23,8 @@ static inline void chain_layer(uint64_t *counter, bool flat, const int64_t in[3]
   static const bppsa_operator images[] = {BPPSA_OPERATOR_CONV2D,     BPPSA_OPERATOR_CONV2D,    BPPSA_OPERATOR_CONV2D,
                                           BPPSA_OPERATOR_RELU,       BPPSA_OPERATOR_MAXPOOL2D, BPPSA_OPERATOR_AVGPOOL2D,
                                           BPPSA_OPERATOR_LEAKY_RELU, BPPSA_OPERATOR_TANH,      BPPSA_OPERATOR_SIGMOID,
-                                          BPPSA_OPERATOR_FLATTEN};
+                                          BPPSA_OPERATOR_FLATTEN,    BPPSA_OPERATOR_RELU6,     BPPSA_OPERATOR_HARDSIGMOID,
+                                          BPPSA_OPERATOR_HARDSWISH,  BPPSA_OPERATOR_SILU,      BPPSA_OPERATOR_GELU};
   static const bppsa_operator vectors[] = {BPPSA_OPERATOR_LINEAR, BPPSA_OPERATOR_RELU, BPPSA_OPERATOR_TANH};
   bppsa_op op;
   do {
@@ -44,6 +45,7 @@ static inline void chain_layer(uint64_t *counter, bool flat, const int64_t in[3]
     }
     op.ceil_mode = !conv && chain_below(counter, 2) == 0;
     op.exclude_pad = chain_below(counter, 2) == 0;
+    op.approximate = chain_below(counter, 2) == 0;
   } while (bppsa_op_shape(&op, out) != BPPSA_OK);
   int used = snprintf(text, CHAIN_TEXT, "{\"name\": \"layer%d\", \"op\": \"%s\"", number, bppsa_operator_name(op.kind));
   const bool conv = op.kind == BPPSA_OPERATOR_CONV2D;
@@ -68,6 +70,9 @@ static inline void chain_layer(uint64_t *counter, bool flat, const int64_t in[3]
   }
   if (op.kind == BPPSA_OPERATOR_AVGPOOL2D) {
     used += snprintf(text + used, CHAIN_TEXT, ", \"exclude_pad\": %s", op.exclude_pad ? "true" : "false");
+  }
+  if (op.kind == BPPSA_OPERATOR_GELU) {
+    used += snprintf(text + used, CHAIN_TEXT, ", \"approximate\": \"%s\"", op.approximate ? "tanh" : "none");
   }
   snprintf(text + used, CHAIN_TEXT, "}");
 }

@@ -171,9 +171,15 @@ static const struct {
      BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"leaky_relu\", \"negative_slope\": 3}"),
      "member \"negative_slope\" is unknown of leaky_relu, expected name, op and slope", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"g\", \"op\": \"gelu\", \"approximate\": true}"),
+     "layer 'g': gelu: \"approximate\": true, expected \"none\" or \"tanh\"", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"g\", \"op\": \"gelu\", \"approximate\": \"erf\"}"),
+     "layer 'g': gelu: \"approximate\": a text, expected \"none\" or \"tanh\"", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"g\", \"op\": \"silu\", \"approximate\": \"none\"}"),
+     "member \"approximate\" is unknown of silu, expected name and op", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"conv2\"}"),
-     "unknown operator 'conv2', expected one of conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d and "
-     "flatten; did you mean conv2d?",
+     "unknown operator 'conv2', expected one of conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, "
+     "flatten, relu6, hardsigmoid, hardswish, silu and gelu; did you mean conv2d?",
      BPPSA_ERR_FORMAT},
     {"{\"input\": [1, 2, 3], \"layer\": [" HEAD "]}",
      "member \"layer\" is unknown, expected input and layers; did you mean layers?", BPPSA_ERR_FORMAT},

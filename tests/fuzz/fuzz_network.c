@@ -72,6 +72,7 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       ("{\"input\":[1,4,4],\"layers\":[{\"name\":\"a\",\"op\":\"avgpool2d\",\"kernel\":[2,2],\"padding\":1,\"exclude_pad\":true},"
        "{\"name\":\"l\",\"op\":\"leaky_relu\",\"slope\":0.1},{\"name\":\"t\",\"op\":\"tanh\"},{\"name\":\"s\",\"op\":\"sigmoid\"}"
        ","
+       "{\"name\":\"g\",\"op\":\"gelu\",\"approximate\":\"tanh\"},{\"name\":\"h\",\"op\":\"hardswish\"},"
        "{\"name\":\"f\",\"op\":\"flatten\"},{\"name\":\"fc\",\"op\":\"linear\",\"out\":10}]}"),
       ("{\"input\":[1,46000,46000],\"layers\":[{\"name\":\"p\",\"op\":\"maxpool2d\",\"kernel\":2},{\"name\":\"fc\",\"op\":"
        "\"linear\","

@@ -63,6 +63,36 @@ static inline double forward_sigmoid(double x) {
   return 1 / (1 + exp(-x));
 }
 
+static inline double forward_relu6(double x) {
+  return fmin(fmax(x, 0), 6);
+}
+
+/* An elementwise operator. */
+static inline double forward_function(const bppsa_op *op, double v) {
+  switch (op->kind) {
+  case BPPSA_OPERATOR_RELU:
+    return fmax(0, v);
+  case BPPSA_OPERATOR_LEAKY_RELU:
+    return v > 0 ? v : op->slope * v;
+  case BPPSA_OPERATOR_TANH:
+    return tanh(v);
+  case BPPSA_OPERATOR_SIGMOID:
+    return forward_sigmoid(v);
+  case BPPSA_OPERATOR_RELU6:
+    return forward_relu6(v);
+  case BPPSA_OPERATOR_HARDSIGMOID:
+    return forward_relu6(v + 3) / 6;
+  case BPPSA_OPERATOR_HARDSWISH:
+    return v * forward_relu6(v + 3) / 6;
+  case BPPSA_OPERATOR_SILU:
+    return v * forward_sigmoid(v);
+  case BPPSA_OPERATOR_GELU:
+    return op->approximate ? v * (1 + tanh(sqrt(2 / acos(-1)) * (v + 0.044715 * v * v * v))) / 2 : v * erfc(-v / sqrt(2)) / 2;
+  default: /* flatten */
+    return v;
+  }
+}
+
 static inline void forward_cell(const forward_op *f, const double *h, double *out) {
   const int64_t n = bppsa_op_units(&f->op);
   for (int64_t i = 0; i < n; ++i) {
@@ -106,12 +136,7 @@ static inline void forward_run(const forward_op *f, const double *in, double *ou
     break;
   }
   for (int64_t i = 0; i < n; ++i) {
-    const double v = in[i];
-    out[i] = f->op.kind == BPPSA_OPERATOR_RELU         ? fmax(0, v)
-             : f->op.kind == BPPSA_OPERATOR_LEAKY_RELU ? (v > 0 ? v : f->op.slope * v)
-             : f->op.kind == BPPSA_OPERATOR_TANH       ? tanh(v)
-             : f->op.kind == BPPSA_OPERATOR_SIGMOID    ? forward_sigmoid(v)
-                                                       : v;
+    out[i] = forward_function(&f->op, in[i]);
   }
 }
 

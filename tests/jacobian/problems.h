@@ -64,6 +64,7 @@ static inline bppsa_op random_op(stream *s) {
   op.exclude_pad = below(s, 2) == 1;
   op.relu = below(s, 2) == 1;
   op.slope = 0.25;
+  op.approximate = below(s, 2) == 1;
   return op;
 }
 
@@ -82,9 +83,14 @@ static inline bool is_cell(const bppsa_op *op) {
   return op->kind == BPPSA_OPERATOR_STEP;
 }
 
-/* Integers, all different within a sample, none 0, so that differences of 1/4 cross no kink; reals for smooth functions. */
+static inline bool is_activation(bppsa_operator kind) {
+  return kind >= BPPSA_OPERATOR_RELU6 && kind <= BPPSA_OPERATOR_GELU;
+}
+
+/* Integers, all different within a sample, none 0, so that differences of 1/4 cross no kink; reals for smooth functions, and wide
+ * ones for activations, whose kinks are between 0 and 6. */
 static inline double *make_input(stream *s, const bppsa_op *op, int64_t batch, int64_t count) {
-  double *x = uniform(s->seed + s->next++, batch * count, 2);
+  double *x = uniform(s->seed + s->next++, batch * count, is_activation(op->kind) ? 8 : 2);
   const bool kinks =
       op->kind == BPPSA_OPERATOR_RELU || op->kind == BPPSA_OPERATOR_LEAKY_RELU || op->kind == BPPSA_OPERATOR_MAXPOOL2D;
   for (int64_t b = 0; kinks && b < batch; ++b) {

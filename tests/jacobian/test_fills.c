@@ -149,7 +149,7 @@ static void test_random(void **state) {
     free_problem(&p);
   }
   for (int k = 0; k < OPERATORS; ++k) {
-    assert_true(kinds[k] > (int64_t)configurations / 30);
+    assert_true(kinds[k] > (int64_t)configurations / (3 * OPERATORS));
   }
   assert_true(no_batch > (int64_t)configurations / 6 && masked > (int64_t)configurations / 6);
   bppsa_device_destroy(one);
