@@ -43,10 +43,11 @@ extern const bppsa_command bppsa_command_plan_lenet5, bppsa_command_plan_vgg11, 
     bppsa_command_jacobian_conv2d, bppsa_command_jacobian_linear, bppsa_command_jacobian_relu, bppsa_command_jacobian_leaky_relu,
     bppsa_command_jacobian_tanh, bppsa_command_jacobian_sigmoid, bppsa_command_jacobian_maxpool2d,
     bppsa_command_jacobian_avgpool2d, bppsa_command_jacobian_flatten, bppsa_command_jacobian_relu6,
-    bppsa_command_jacobian_hardsigmoid, bppsa_command_jacobian_hardswish, bppsa_command_jacobian_silu,
-    bppsa_command_jacobian_gelu, bppsa_command_train_lenet5, bppsa_command_train_vgg11, bppsa_command_train_file,
-    bppsa_command_eval_lenet5, bppsa_command_eval_vgg11, bppsa_command_eval_file, bppsa_command_grad_lenet5,
-    bppsa_command_grad_vgg11, bppsa_command_grad_file, bppsa_command_data_cifar10, bppsa_command_prune,
+    bppsa_command_jacobian_adaptive_avgpool2d, bppsa_command_jacobian_global_avgpool, bppsa_command_jacobian_batchnorm2d,
+    bppsa_command_jacobian_dropout, bppsa_command_jacobian_hardsigmoid, bppsa_command_jacobian_hardswish,
+    bppsa_command_jacobian_silu, bppsa_command_jacobian_gelu, bppsa_command_train_lenet5, bppsa_command_train_vgg11,
+    bppsa_command_train_file, bppsa_command_eval_lenet5, bppsa_command_eval_vgg11, bppsa_command_eval_file,
+    bppsa_command_grad_lenet5, bppsa_command_grad_vgg11, bppsa_command_grad_file, bppsa_command_data_cifar10, bppsa_command_prune,
     bppsa_command_bench_lenet5, bppsa_command_bench_vgg11, bppsa_command_bench_oracle;
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   extern const bppsa_command bppsa_command_train_##id, bppsa_command_eval_##id, bppsa_command_grad_##id,                         \

@@ -18,6 +18,7 @@ static const char *const optimizers[] = {"adam", "sgd", "adamw", NULL};
 static const char *const lr_schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
+static const char *const batch_norms[] = {"batch", "given", NULL};
 static const char *const gelu_forms[] = {"none", "tanh", NULL};
 static const char *const pool_patterns[] = {"window", "argmax", NULL};
 static const char *const flops_patterns[] = {"guaranteed", "value", NULL};

@@ -87,7 +87,8 @@ __global__ void bppsa_cnn_slope(int kind, real slope, int64_t count, const real 
 
 /* ---- pools ---- */
 
-/* Positions of input and output along an axis, the window, and how an average counts padding. */
+/* Positions of input and output along an axis, the window, and how an average counts padding. stride 0: an adaptive pool, whose
+ * windows follow from `in` and `out`. */
 struct cnn_axis {
   int in, out, kernel, stride, dilation, front, back;
 };
@@ -102,6 +103,12 @@ struct cnn_taps {
 };
 __device__ inline cnn_taps cnn_taps_of(const cnn_axis &a, int X) {
   cnn_taps t;
+  if (a.stride == 0) { /* an adaptive pool */
+    t.start = (int)((int64_t)X * a.in / a.out);
+    t.first = 0;
+    t.last = (int)(((int64_t)(X + 1) * a.in + a.out - 1) / a.out) - 1 - t.start;
+    return t;
+  }
   t.start = X * a.stride - a.front;
   t.first = t.start < 0 ? (-t.start + a.dilation - 1) / a.dilation : 0;
   t.last = a.in - 1 < t.start ? -1 : (a.in - 1 - t.start) / a.dilation;
@@ -111,6 +118,9 @@ __device__ inline cnn_taps cnn_taps_of(const cnn_axis &a, int X) {
 
 /* Positions that window X covers along an axis (bppsa_op_pool_extent). */
 __device__ inline int cnn_extent(const cnn_axis &a, bool exclude_pad, int X) {
+  if (a.stride == 0) {
+    return cnn_taps_of(a, X).last + 1;
+  }
   const int start = X * a.stride - a.front, end = start + a.kernel, most = a.in + a.back, stop = end < most ? end : most;
   return exclude_pad ? (stop < a.in ? stop : a.in) - (start > 0 ? start : 0) : stop - start;
 }
@@ -165,6 +175,11 @@ __global__ void bppsa_cnn_pool(cnn_pool p, int64_t count, const real *__restrict
 
 /* Only windows first .. last of an axis can contain position x; with a dilation some of them do not. */
 __device__ inline void cnn_windows(const cnn_axis &a, int x, int *first, int *last) {
+  if (a.stride == 0) {
+    *first = (int)((int64_t)x * a.out / a.in);
+    *last = (int)(((int64_t)(x + 1) * a.out - 1) / a.in);
+    return;
+  }
   const int behind = x + a.front, reach = (a.kernel - 1) * a.dilation;
   *first = behind <= reach ? 0 : (behind - reach + a.stride - 1) / a.stride;
   *last = behind / a.stride < a.out - 1 ? behind / a.stride : a.out - 1;

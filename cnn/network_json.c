@@ -12,7 +12,9 @@
 #define POOLS (OF(MAXPOOL2D) | OF(AVGPOOL2D))
 #define WINDOWS (OF(CONV2D) | POOLS)
 #define ACTIVATIONS (OF(RELU6) | OF(HARDSIGMOID) | OF(HARDSWISH) | OF(SILU) | OF(GELU))
-#define NETWORKS (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN) | ACTIVATIONS)
+#define NETWORKS                                                                                                                 \
+  (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN) | ACTIVATIONS | OF(ADAPTIVE_AVGPOOL2D) |  \
+   OF(GLOBAL_AVGPOOL) | OF(BATCHNORM2D) | OF(DROPOUT))
 
 /* Reads one member into the layer; false if its type is wrong. */
 typedef bool (*read_fn)(const json_t *value, bppsa_cnn_layer *layer);
@@ -98,9 +100,29 @@ static bool read_exclude_pad(const json_t *value, bppsa_cnn_layer *layer) {
   return read_bool(value, &layer->op.exclude_pad);
 }
 
-static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
-  layer->op.slope = json_number_value(value);
+static bool read_size(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_pair(value, layer->op.size);
+}
+
+static bool read_real(const json_t *value, double *number) {
+  *number = json_number_value(value);
   return json_is_number(value);
+}
+
+static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.slope);
+}
+
+static bool read_eps(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.epsilon);
+}
+
+static bool read_momentum(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.momentum);
+}
+
+static bool read_p(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.p);
 }
 
 /* PyTorch's words: "none" and "tanh". */
@@ -128,6 +150,11 @@ static const struct {
     {"ceil_mode", POOLS, 0, "true or false", read_ceil_mode},
     {"exclude_pad", OF(AVGPOOL2D), 0, "true or false", read_exclude_pad},
     {"slope", OF(LEAKY_RELU), 0, "a number", read_slope},
+    {"size", OF(ADAPTIVE_AVGPOOL2D), OF(ADAPTIVE_AVGPOOL2D), "a whole number, or two, [height, width]", read_size},
+    {"eps", OF(BATCHNORM2D), 0, "a number", read_eps},
+    {"momentum", OF(BATCHNORM2D), 0, "a number", read_momentum},
+    {"affine", OF(BATCHNORM2D), 0, "true or false", read_bias},
+    {"p", OF(DROPOUT), 0, "a number", read_p},
     {"approximate", OF(GELU), 0, "\"none\" or \"tanh\"", read_approximate},
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
@@ -222,7 +249,7 @@ static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
     return fail_operator(word);
   }
   layer->op = bppsa_op_default(kind);
-  layer->bias = bppsa_cnn_has_weights(layer);
+  layer->bias = bppsa_cnn_has_weights(layer) || kind == BPPSA_OPERATOR_BATCHNORM2D;
   return read_members(object, layer);
 }
 

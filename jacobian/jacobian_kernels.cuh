@@ -249,6 +249,14 @@ __global__ void bppsa_jacobian_diagonal(diagonal_slope kind, real slope, int64_t
   }
 }
 
+/* Factors that the caller gives: one of every `plane` values, or of every value where plane is 1. */
+template <typename real> __global__ void bppsa_jacobian_scale(int64_t count, int64_t plane, const real *scale, real *values) {
+  const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, threads = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = first; i < count; i += threads) {
+    values[i] = scale[i / plane];
+  }
+}
+
 /* ---- pools ---- */
 
 /* values [C][entries]: a thread divides once and writes its entry of every plane. */

@@ -95,6 +95,27 @@ def gelu(*, in_shape: _Shape = None, input: Any = None, approximate: str | None 
     return _matrix("gelu", dict(in_shape=in_shape, input=input, approximate=approximate, **common))
 
 
+def adaptive_avgpool2d(*, in_shape: _Shape = None, input: Any = None, size: _Pair = None,
+                       **common: Any) -> scipy.sparse.csr_array:
+    """Of an average pool with an output of size (height, width) [C·H·W, C·Ho·Wo]."""
+    return _matrix("adaptive_avgpool2d", dict(in_shape=in_shape, input=input, size=size, **common))
+
+
+def global_avgpool(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of the mean over all positions [C·H·W, C]."""
+    return _matrix("global_avgpool", dict(in_shape=in_shape, input=input, **common))
+
+
+def batchnorm2d(*, in_shape: _Shape = None, input: Any = None, weights: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of a batch norm with given statistics, diagonal. weights: weight / sqrt(running_var + eps) of each channel [C]."""
+    return _matrix("batchnorm2d", dict(in_shape=in_shape, input=input, weights=weights, **common))
+
+
+def dropout(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of dropout that leaves nothing out, the identity [C·H·W, C·H·W]."""
+    return _matrix("dropout", dict(in_shape=in_shape, input=input, **common))
+
+
 def maxpool2d(*, in_shape: _Shape = None, input: Any = None, kernel: _Pair = None, stride: _Pair = None, padding: _Pair = None,
               dilation: _Pair = None, ceil_mode: bool = False, pattern: str | None = None, **common: Any) -> scipy.sparse.csr_array:
     """Of a max-pool [C·H·W, C·Ho·Wo]. pattern: "window", an entry for every input of a window, or "argmax"."""

@@ -14,8 +14,8 @@ enum { CONFIGURATIONS = 4000 };
 /* Row i of Jᵀ of sample b. */
 static void reference_row(problem *p, int64_t b, int64_t i, double *x, double *plus, double *row) {
   const bppsa_operator kind = p->f.op.kind;
-  const bool linear = kind == BPPSA_OPERATOR_CONV2D || kind == BPPSA_OPERATOR_LINEAR || kind == BPPSA_OPERATOR_AVGPOOL2D ||
-                      kind == BPPSA_OPERATOR_FLATTEN;
+  const bool linear = kind == BPPSA_OPERATOR_CONV2D || kind == BPPSA_OPERATOR_LINEAR || bppsa_op_is_mean(&p->f.op) ||
+                      kind == BPPSA_OPERATOR_BATCHNORM2D || bppsa_op_is_identity(&p->f.op);
   const bool kinks = kind == BPPSA_OPERATOR_RELU || kind == BPPSA_OPERATOR_LEAKY_RELU || kind == BPPSA_OPERATOR_MAXPOOL2D;
   p->f.x = p->arrays[4] + b * p->f.inputs;
   if (linear) {
@@ -83,7 +83,7 @@ static void check_values(problem *p, const bppsa_csr *csr, const void *values, b
       if (kind == BPPSA_OPERATOR_MAXPOOL2D) {
         seen_row(p, i, x, exact);
       }
-      const double rounding = kind == BPPSA_OPERATOR_AVGPOOL2D ? 1e-7 : 0;
+      const double rounding = bppsa_op_is_mean(&p->f.op) ? 1e-7 : 0;
       check_row(p, csr, sample, i, exact, row, strict, smooth ? 1e-6 : rounding);
     }
   }
