@@ -13,7 +13,7 @@
 #ifndef BPPSA_CNN_NORM_H
 #define BPPSA_CNN_NORM_H
 
-#include "cnn/pass.h"
+#include "cnn/given.h"
 
 /* What a batch norm keeps for its backward pass: the mean and 1/σ of each channel; its bytes. */
 int64_t bppsa_norm_kept(const bppsa_cnn_layer *layer, bppsa_dtype dtype);
