@@ -224,7 +224,9 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   if (nonlinearity->present) {
     config->steps.nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
-  config->steps.dropout = bppsa_cli_value(cli, BPPSA_OPTION_DROPOUT)->real;  /* 0 where the command does not take it */
+  config->steps.dropout = bppsa_cli_value(cli, BPPSA_OPTION_DROPOUT)->real; /* 0 where the command does not take it */
+  const bppsa_option_value *norm = bppsa_cli_value(cli, BPPSA_OPTION_BATCH_NORM);
+  config->batch_statistics = norm->present && strcmp(norm->text, "batch") == 0;
   config->steps.no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given; /* weights may say otherwise */
   config->steps.bidirectional = bppsa_cli_value(cli, BPPSA_OPTION_BIDIRECTIONAL)->given;
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);

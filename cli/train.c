@@ -57,6 +57,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_SAMPLES, .help = "images to train on, the first ones"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
     {.option = BPPSA_OPTION_VALIDATION, .help = BPPSA_IMAGES_VALIDATION_HELP},
+    BPPSA_USE(BATCH_NORM),
     BPPSA_USE(BACKWARD),
     LOOP_USES,
     BPPSA_USE(WEIGHT_GRADIENTS),

@@ -239,7 +239,9 @@ bppsa_status bppsa_gradients_list(bppsa_gradients *g) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t i = 0; i < model->parameter_count; ++i) {
-    g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
+    if (!model->parameters[i].statistic) {
+      g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
+    }
   }
   g->tensors[g->count++] = (bppsa_named_view){"input", g->dx.view};
   BPPSA_TRY(list_start(g));
