@@ -7,6 +7,7 @@
 #include "terminal/progress.h"
 #include "train/data/bitstream.h"
 #include "train/data/lengths.h"
+#include "train/data/resets.h"
 
 /* ---- networks ---- */
 
@@ -241,6 +242,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   }
   BPPSA_TRY(setup_forward(cli, &config->steps.forward));
   config->steps.lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->given;
+  config->steps.resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->given;
   if (config->steps.lengths && config->steps.forward.kind == BPPSA_FORWARD_AUTO) {
     config->steps.forward = bppsa_forward_method_default(); /* samples of their own lengths take a sequential pass */
   }
@@ -398,10 +400,12 @@ static bppsa_status create_dataset(const bppsa_cli *cli, const char *spec, const
   options.input = input->given ? input->integer : asked->input;
   options.seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   options.audio = &audio;
-  const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text;
-  const bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
+  const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text,
+             *resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text;
+  bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
-  return bppsa_input_status(status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status);
+  status = status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status;
+  return bppsa_input_status(status == BPPSA_OK && resets != NULL ? bppsa_dataset_load_resets(*dataset, resets) : status);
 }
 
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,

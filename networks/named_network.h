@@ -36,6 +36,7 @@ typedef struct {
   bppsa_nonlinearity nonlinearity;
   bppsa_forward_method forward; /* how its states are computed */
   bool lengths;                 /* its samples may have lengths */
+  bool resets;                  /* its samples may begin anew in front of any step */
   bool no_bias;                 /* its layers have no biases */
   bool bidirectional;           /* every layer walks through time in both directions */
   double dropout;               /* between its layers, while it is trained */
