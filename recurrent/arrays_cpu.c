@@ -60,6 +60,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
                 {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
                 {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
                 {cell->split, steps, batch, gates, &n->delta_h},
+                {c->lengths || c->resets, steps, batch, hidden, &n->before},
                 {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
                 {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
@@ -75,6 +76,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
   BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
   BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   if (n->back.plan.speculative && !bppsa_back_is_part(n)) {
     BPPSA_TRY(visit(&n->back.sums, sums, bytes));
@@ -109,9 +111,10 @@ void bppsa_layers_destroy(recurrent_network *n) {
   bppsa_forward_free(n);
   bppsa_back_free(n);
   bppsa_ragged_free(n);
+  bppsa_resets_free(n);
   bppsa_sides_free(n);
-  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
-                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh, n->panels};
+  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->before, n->sums,  n->hidden_sums,
+                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh,   n->panels};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);
   }

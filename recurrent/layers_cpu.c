@@ -50,6 +50,7 @@ static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
     w.samples = s.samples;
     for (int64_t first = 0; first < s.steps; first += steps) {
+      w.first = s.first + first;
       w.row = s.row + first * s.samples;
       w.steps = s.steps - first < steps ? s.steps - first : steps;
       const bppsa_linear from_x = layers_linear(n, w.steps * s.samples, input, n->cell->gates * n->config.hidden);
@@ -66,7 +67,8 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
   const size_t half = (size_t)(hidden * layers_size_of(n));
   for (int64_t b = 0; b < n->batch; ++b) {
-    const void *from = bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
+    const bool anew = bppsa_resets_at(n, l, 0, b);
+    const void *from = anew ? NULL : bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
     void *const to[] = {bppsa_recurrent_offset(n, layer->h, b * hidden), bppsa_recurrent_offset(n, layer->c, b * hidden)};
     for (int64_t part = 0; part * hidden < size; ++part) {
       if (from != NULL) {

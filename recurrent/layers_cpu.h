@@ -26,10 +26,11 @@ static inline bool layers_wide(const recurrent_network *n) {
 
 /* Some steps of the samples that run (ragged.c). */
 typedef struct {
-  int64_t row, steps, samples; /* row: the first one's, among those of all steps */
-  void *pre, *delta_h;         /* at the first step */
-  void *g;                     /* in front of the first step */
-  bool input;                  /* the gradient of the states in front of the first step is wanted */
+  int64_t first, row, steps, samples; /* first: step of the layer's walk, from 0; row: its, among those of all steps */
+  void *pre, *delta_h;                /* at the first step */
+  void *g;                            /* in front of the first step */
+  bool input;                         /* the gradient of the states in front of the first step is wanted */
+  void *h, *c;                        /* the states in front of the first step, if they are not the layer's */
 } layers_window;
 
 /* Is g_0 wanted? */
@@ -42,6 +43,10 @@ int64_t bppsa_layers_window_steps(const recurrent_network *n);
 /* Calls a cell's function for all samples on the calling thread; columns and diagonal begin at the first step. */
 void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const layers_window *w,
                              void *const *columns, void *diagonal);
+/* Where a pass stops for samples that begin anew (resets.c). The factors of Jacobians need no stop, because a scan does not read
+ * those of such steps; deltas need one for the states, but go on with the gradients that a scan has found. */
+typedef enum { LAYERS_NO_STOP, LAYERS_FORWARD, LAYERS_BACKWARD, LAYERS_DELTAS } layers_stops;
+layers_stops bppsa_layers_stops_of(const recurrent_network *n, bppsa_cell_fn const functions[2]);
 /* Calls a cell's function for all samples. Forward and backward of a wide layer read n->panels. */
 void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const layers_window *w,
                         bool injected);
