@@ -35,7 +35,7 @@ enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 static const struct gpu_cost {
   int64_t most_hidden;
   double step, slots, round, fixed_us;
-} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 391, 2600, 16}}, /* the RNN, cells with gates */
+} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 391, 2600, 16}},   /* the RNN, cells with gates */
                     {{32, 270, 140, 2600, 16}, {32, 700, 430, 2600, 18}}}; /* steps: estimates, as much more as BP's */
 enum { GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0], SCHEDULERS = 4 /* of a multiprocessor */ };
 static const double gpu_clock = 1.98e9;

@@ -13,8 +13,8 @@ enum { THREADS = 64, BLOCKS = 3, COUNT = THREADS * BLOCKS };
 
 /* What the second kernel does wrong. */
 enum fault { NOTHING, READS, WRITES, FORGETS, SOME_FORGET, HURRIES, FAULTS };
-const char *const names[] = {"nothing", "reads early", "writes early", "does not wait", "some threads do not wait",
-                             "lets others begin before it waits"};
+const char *const names[] = {
+    "nothing", "reads early", "writes early", "does not wait", "some threads do not wait", "lets others begin before it waits"};
 
 __global__ void first_kernel(int *numbers, int value) {
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
