@@ -352,7 +352,7 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
                              "network: shared memory"));
   BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide, &gpu->most_cluster));
   if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE && n->config.hidden <= CHUNK_HIDDEN) {
-    BPPSA_TRY(LAUNCH(n, back_prepare, n->config.hidden, gpu->index, &gpu->most_back));
+    BPPSA_TRY(LAUNCH(n, back_prepare, n->config.hidden, gpu->index, &gpu->most_back, &gpu->back_teams));
   }
   n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
   return BPPSA_OK;
