@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
+#include "cnn/norm.h"
 #include "core/compute/device_buffer.h"
 
 static void *at(const cnn *n, void *array, int64_t reals) {
@@ -40,16 +41,24 @@ void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient) {
 }
 
 bppsa_cnn_pass bppsa_cnn_pass_of(const cnn *n, const cnn_layer *layer, int64_t batch) {
-  return (bppsa_cnn_pass){.about = layer->about,
-                          .conv = &layer->conv,
-                          .dtype = n->config.dtype,
-                          .threads = n->threads,
-                          .batch = batch,
-                          .in = layer->in,
-                          .out = layer->out,
-                          .scratch = n->scratch,
-                          .sums = n->sums,
-                          .transposed = n->transposed};
+  bppsa_cnn_pass pass = {.about = layer->about,
+                         .conv = &layer->conv,
+                         .dtype = n->config.dtype,
+                         .threads = n->threads,
+                         .batch = batch,
+                         .in = layer->in,
+                         .out = layer->out,
+                         .scratch = n->scratch,
+                         .sums = n->sums,
+                         .transposed = n->transposed,
+                         .kept = layer->kept,
+                         .training = n->training};
+  pass.training.layer = layer - n->layers;
+  for (int64_t p = 0; layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D && p < bppsa_cnn_parameters(layer->about); ++p) {
+    pass.parameters[p] = own_parameter(n, layer, p, false);
+    pass.gradients[p] = own_parameter(n, layer, p, true);
+  }
+  return pass;
 }
 
 static const void *weight_of(const cnn *n, const cnn_layer *layer) {
@@ -95,6 +104,18 @@ bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_vie
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_cnn_scale(const bppsa_model *model, int64_t i, void *scale) {
+  BPPSA_REQUIRE(model != NULL && scale != NULL);
+  const cnn *n = (const cnn *)model;
+  if (i < 0 || i >= n->network.count || n->network.layers[i].op.kind != BPPSA_OPERATOR_BATCHNORM2D) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scale of layer %lld, expected a batch norm", (long long)i);
+  }
+  bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, &n->layers[i], 1);
+  pass.training.samples = NULL;
+  bppsa_norm_scale(&pass, scale);
+  return BPPSA_OK;
+}
+
 /* ---- masks ---- */
 
 const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i) {
@@ -133,6 +154,21 @@ static void forward_here(const cnn *n) {
   }
 }
 
+/* A variance needs two numbers of each channel. */
+static bppsa_status check_statistics(const cnn *n, int64_t samples) {
+  const bool by_batch = n->training.samples != NULL && n->training.batch_statistics;
+  for (int64_t i = 0; by_batch && i < n->network.count; ++i) {
+    const bppsa_cnn_layer *layer = &n->network.layers[i];
+    if (layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D && samples * layer->op.in[1] * layer->op.in[2] < 2) {
+      return bppsa_fail(BPPSA_ERR_SHAPE,
+                        "%s: one number for each channel, expected two or more, of which a batch norm takes the variance, or "
+                        "--batch-norm given",
+                        layer->name);
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
   BPPSA_REQUIRE(x != NULL);
   cnn *n = (cnn *)model;
@@ -145,6 +181,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
     return bppsa_fail(BPPSA_ERR_SHAPE, "input: %lld samples, expected 1 .. %lld", (long long)shape[0],
                       (long long)n->config.batch);
   }
+  BPPSA_TRY(check_statistics(n, shape[0]));
   n->x = x->data;
   n->batch = shape[0];
   n->seed = NULL;
@@ -179,7 +216,27 @@ static void weight_gradient(const cnn *n, int64_t i) {
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   bppsa_cnn_pass_weight_gradient(&pass, dy, x, dw, db);
   apply_mask(n, layer, true);
-  bppsa_model_ready(&n->base, layer->weight, db != NULL ? 2 : 1);
+  bppsa_model_ready(&n->base, layer->weight, bppsa_cnn_parameters(layer->about));
+}
+
+/* The values of a batch norm's or a dropout's J_tᵀ: the factors of its channels, or of its numbers. */
+static bppsa_status fill_scaled(cnn *n, const cnn_layer *layer, const bppsa_cnn_pass *pass) {
+  if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    bppsa_norm_scale(pass, layer->kept);
+    const bppsa_jacobian_operands operands = {.batch = n->batch, .scale = layer->kept};
+    return bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, layer->values);
+  }
+  for (int64_t i = 0; pass->training.samples == NULL && i < n->batch * layer->out; ++i) {
+    if (n->config.dtype == BPPSA_F32) {
+      ((float *)layer->values)[i] = 1;
+    } else {
+      ((double *)layer->values)[i] = 1;
+    }
+  }
+  if (pass->training.samples != NULL) {
+    bppsa_dropout_apply(pass, NULL, layer->values);
+  }
+  return BPPSA_OK;
 }
 
 /* Computes the values of J_tᵀ that the scan multiplies. */
@@ -190,6 +247,10 @@ static bppsa_status fill_values(cnn *n, int64_t t) {
                                             .input = bppsa_cnn_input(n, t - 1),
                                             .output = layer->y};
   n->csr_values[t - 1] = (bppsa_csr_values){layer->values, bppsa_jacobian_shared(layer->jt) ? 0 : n->patterns[t - 1]->nnz};
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  if (bppsa_op_is_scaled(&layer->about->op) && layer->values != NULL) {
+    return fill_scaled(n, layer, &pass);
+  }
   return layer->values == NULL ? BPPSA_OK : bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, layer->values);
 }
 
@@ -321,8 +382,15 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return n->backward_done && find_gradient(n, where);
 }
 
+static void drop(bppsa_model *model, int64_t step, const int64_t *samples) {
+  cnn *n = (cnn *)model;
+  n->training.step = step;
+  n->training.samples = samples;
+}
+
 static void forget(bppsa_model *model) {
   cnn *n = (cnn *)model;
+  n->training.samples = NULL;
   n->batch = 0;
   n->x = n->seed = NULL;
   n->backward_done = false;
@@ -335,4 +403,5 @@ const bppsa_model_ops bppsa_cnn_ops = {.name = "cnn",
                                        .find_nonfinite = find_nonfinite,
                                        .delay = bppsa_cnn_delay,
                                        .destroy = bppsa_cnn_destroy,
+                                       .drop = drop,
                                        .forget = forget};

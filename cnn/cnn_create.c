@@ -3,6 +3,7 @@
 
 #include "cnn/choose.h"
 #include "cnn/cnn_internal.h"
+#include "cnn/norm.h"
 #include "core/base/alloc.h"
 #include "core/base/number.h"
 #include "core/compute/memory.h"
@@ -62,9 +63,9 @@ static bppsa_status describe_layers(cnn *n) {
     layer->in = bppsa_cnn_size(&n->network, i);
     layer->out = bppsa_cnn_size(&n->network, i + 1);
     layer->weight = -1;
-    if (bppsa_cnn_has_weights(layer->about)) {
+    if (bppsa_cnn_parameters(layer->about) > 0) {
       layer->weight = parameter;
-      parameter += layer->about->bias ? 2 : 1;
+      parameter += bppsa_cnn_parameters(layer->about);
     }
     if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D && !is_gpu(n)) {
       BPPSA_TRY(bppsa_conv_plan(&layer->about->op, n->config.dtype, n->threads, n->config.batch, &layer->conv));
@@ -77,8 +78,9 @@ static bppsa_status describe_layers(cnn *n) {
 static void describe_parameters(cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
-    for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
-      n->base.parameters[p] = bppsa_cnn_parameter(layer->about, p > layer->weight, n->config.dtype, n->names[p]);
+    for (int64_t k = 0; k < bppsa_cnn_parameters(layer->about); ++k) {
+      const int64_t p = layer->weight + k;
+      n->base.parameters[p] = bppsa_cnn_parameter(layer->about, k, n->config.dtype, n->names[p]);
     }
   }
 }
@@ -132,7 +134,7 @@ static bppsa_status take_masks(cnn *n) {
   int64_t taken = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
-    const bppsa_named_view *mask = layer->weight < 0 ? NULL : mask_named(&n->config, n->names[layer->weight]);
+    const bppsa_named_view *mask = !bppsa_cnn_has_weights(layer->about) ? NULL : mask_named(&n->config, n->names[layer->weight]);
     if (mask != NULL) {
       BPPSA_TRY(take_mask(layer, &n->base.parameters[layer->weight].value, mask));
       ++taken;
@@ -141,7 +143,7 @@ static bppsa_status take_masks(cnn *n) {
   for (int64_t m = 0; taken < n->config.mask_count && m < n->config.mask_count; ++m) {
     bool known = false;
     for (int64_t i = 0; !known && i < n->network.count; ++i) {
-      known = n->layers[i].weight >= 0 && strcmp(n->names[n->layers[i].weight], n->config.masks[m].name) == 0;
+      known = bppsa_cnn_has_weights(n->layers[i].about) && strcmp(n->names[n->layers[i].weight], n->config.masks[m].name) == 0;
     }
     if (!known) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "mask '%s': no weight of the network, expected one such as '%s'",
@@ -197,6 +199,9 @@ static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
     if (layer->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D) {
       BPPSA_TRY(visit(&layer->places, batch_bytes(n, layer->out, (int64_t)sizeof *layer->places), sum));
     }
+    if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+      BPPSA_TRY(visit(&layer->kept, bppsa_norm_kept(layer->about, n->config.dtype), sum));
+    }
   }
   return visit(&n->g, batch_bytes(n, n->room, size), sum);
 }
@@ -224,11 +229,22 @@ static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum
   return visit(&n->parameter_gradients, parameters, sum);
 }
 
+/* Room for the parameters of all layers. */
+static int64_t most_parameters(const cnn *n) {
+  int64_t sum = 2 * n->network.count;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    sum += n->network.layers[i].op.kind == BPPSA_OPERATOR_BATCHNORM2D ? BPPSA_CNN_PARAMETERS - 2 : 0;
+  }
+  return sum;
+}
+
 /* Bytes of the network's description, masks included. */
 static int64_t description_bytes(const cnn *n) {
-  const size_t layer = sizeof *n->layers + sizeof *n->network.layers + 2 * sizeof *n->base.parameters + 2 * sizeof *n->names +
-                       sizeof *n->patterns + sizeof *n->csr_values + sizeof *n->offsets;
-  int64_t bytes = (int64_t)(sizeof *n + sizeof *n->offsets) + n->network.count * (int64_t)layer;
+  const size_t layer =
+      sizeof *n->layers + sizeof *n->network.layers + sizeof *n->patterns + sizeof *n->csr_values + sizeof *n->offsets;
+  const size_t parameter = sizeof *n->base.parameters + sizeof *n->names;
+  int64_t bytes =
+      (int64_t)(sizeof *n + sizeof *n->offsets) + n->network.count * (int64_t)layer + most_parameters(n) * (int64_t)parameter;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *of = &n->layers[i];
     bytes += of->mask != NULL ? bppsa_view_count(&n->base.parameters[of->weight].value) : 0;
@@ -276,12 +292,11 @@ static bppsa_status allocate_arrays(cnn *n) {
 
 /* Does the scan use J_tᵀ's values? It uses those of J_1ᵀ only if the input's gradient is wanted, and an identity's never. */
 static bool uses_values(const cnn *n, int64_t t) {
-  return n->layers[t - 1].about->op.kind != BPPSA_OPERATOR_FLATTEN && (t > 1 || n->config.input_gradients);
+  return !bppsa_op_is_identity(&n->layers[t - 1].about->op) && (t > 1 || n->config.input_gradients);
 }
 
 static bool is_shared(const cnn_layer *layer) {
-  return bppsa_cnn_has_weights(layer->about) || layer->about->op.kind == BPPSA_OPERATOR_AVGPOOL2D ||
-         layer->about->op.kind == BPPSA_OPERATOR_FLATTEN;
+  return bppsa_op_shares_values(&layer->about->op);
 }
 
 /* Counts the bytes of all patterns and their values. */
@@ -415,8 +430,9 @@ static bppsa_status build(cnn *n, bool allocates) {
   int64_t bytes;
   n->layers = bppsa_calloc(count, sizeof *n->layers);
   n->offsets = bppsa_calloc(count + 1, sizeof *n->offsets);
-  n->base.parameters = bppsa_calloc(2 * count, sizeof *n->base.parameters);
-  n->names = bppsa_calloc(2 * count, sizeof *n->names);
+  const int64_t parameters = most_parameters(n);
+  n->base.parameters = bppsa_calloc(parameters, sizeof *n->base.parameters);
+  n->names = bppsa_calloc(parameters, sizeof *n->names);
   n->patterns = bppsa_calloc(count, sizeof *n->patterns);
   n->csr_values = bppsa_calloc(count, sizeof *n->csr_values);
   if (n->layers == NULL || n->offsets == NULL || n->base.parameters == NULL || n->names == NULL || n->patterns == NULL ||
@@ -447,6 +463,31 @@ static bppsa_status build(cnn *n, bool allocates) {
   return status == BPPSA_OK || status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", n->network.name);
 }
 
+/* Settles what batch norms and dropouts do in steps of training. */
+static bppsa_status prepare_training(cnn *n) {
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    bppsa_cnn_layer *layer = &n->network.layers[i];
+    const bool norm = layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D, drops = layer->op.kind == BPPSA_OPERATOR_DROPOUT;
+    layer->op.dropping = drops && n->config.dropping && layer->op.p > 0;
+    if (is_gpu(n) && (norm || layer->op.dropping)) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer '%s': %s%s has no kernels for a GPU, expected device cpu", layer->name,
+                        bppsa_operator_name(layer->op.kind), drops ? " in training" : "");
+    }
+    if (!norm || !n->config.batch_statistics) {
+      continue;
+    }
+    if (n->config.method.backward == BPPSA_BACKWARD_SCAN) {
+      return bppsa_fail(
+          BPPSA_ERR_UNSUPPORTED,
+          "layer '%s': a batch norm by the batch's statistics couples the samples, whose Jacobians a scan multiplies "
+          "one by one, expected --batch-norm given or --backward bp",
+          layer->name);
+    }
+    n->config.method.backward = BPPSA_BACKWARD_BP;
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                            bool lent, bool allocates, cnn **made) {
   BPPSA_TRY(check_config(network, config, device));
@@ -462,7 +503,9 @@ static bppsa_status create(const bppsa_cnn_network *network, const bppsa_cnn_con
   n->lent = lent;
   n->threads = bppsa_device_get_threads(device);
   n->elements = network->count - 1;
+  n->training = (bppsa_cnn_training){.seed = config->dropout_seed, .batch_statistics = config->batch_statistics};
   bppsa_status status = bppsa_cnn_network_copy(network, &n->network);
+  status = status == BPPSA_OK ? prepare_training(n) : status;
   status = status == BPPSA_OK ? build(n, allocates) : status;
   if (status != BPPSA_OK) {
     bppsa_cnn_destroy(&n->base);
@@ -507,6 +550,7 @@ void bppsa_cnn_destroy(bppsa_model *model) {
     bppsa_memory_free(n->device, n->layers[i].values);
     bppsa_free(gpu ? NULL : n->layers[i].y);
     bppsa_free(gpu ? NULL : n->layers[i].places);
+    bppsa_free(gpu ? NULL : n->layers[i].kept);
     bppsa_free(n->layers[i].mask);
   }
   if (gpu) {

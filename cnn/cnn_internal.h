@@ -19,6 +19,7 @@ typedef struct {
   bppsa_conv conv; /* conv2d */
   void *y;         /* [B][out] */
   int32_t *places; /* maxpool2d: [B][out] */
+  void *kept;      /* batchnorm2d: mean and 1/σ of the batch's channels [2][C] */
   uint8_t *mask;   /* of its weights, a byte each; NULL: no mask */
   void *const *lent_values, *const *lent_gradients; /* of its weight and bias, where a pass lends them (below) */
   bppsa_jacobian *jt;                               /* with a scan, for elements */
@@ -37,8 +38,9 @@ typedef struct {
   void *memory;
   bool lent; /* on a GPU: layers' results, parameters and their gradients are lent by the caller of each layer's pass */
   int32_t threads;
-  int64_t batch;        /* b of the latest forward pass; 0 before it */
-  const void *x, *seed; /* borrowed; seed NULL before a backward pass */
+  int64_t batch;               /* b of the latest forward pass; 0 before it */
+  bppsa_cnn_training training; /* of the next passes (bppsa_model_drop); samples borrowed */
+  const void *x, *seed;        /* borrowed; seed NULL before a backward pass */
   bool backward_done;
   int64_t delayed;                   /* the weight gradients of layers before this one come last (bppsa_model_delay) */
   cnn_layer *layers;                 /* size network.count; the last is the head, the others are t = 1 .. n */

@@ -12,7 +12,8 @@
  *                 {"name": "fc", "op": "linear", "out": 10}]}
  *
  *   name       unique, 1 to 47 letters, digits, dots, dashes and _; its parameters are NAME.weight and NAME.bias
- *   op         conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, flatten
+ *   op         conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, flatten, relu6,
+ *              hardsigmoid, hardswish, silu, gelu, adaptive_avgpool2d, global_avgpool, batchnorm2d, dropout
  *   out        conv2d, linear: output channels
  *   kernel     conv2d, pools: [height, width], or one number for both; required
  *   stride     conv2d, pools: the same form; default 1 x 1, for pools the kernel
@@ -23,6 +24,11 @@
  *   ceil_mode  pools; default false
  *   exclude_pad  avgpool2d; default false
  *   slope      leaky_relu; default 0.01
+ *   approximate  gelu: "none" or "tanh"; default "none"
+ *   size       adaptive_avgpool2d: [height, width] of the output, or one number for both; required
+ *   eps, momentum, affine  batchnorm2d; default 1e-5, 0.1, true. Its parameters are NAME.weight and NAME.bias if it is affine, and
+ *              the statistics NAME.running_mean and NAME.running_var, which have no gradient
+ *   p          dropout: the share that is left out while a network is trained; default 0.5
  *
  * Any other member is refused, and so is one that the operator does not have. A linear operator takes all of [C][H][W] in that
  * order; it needs no flatten in front of it.
@@ -40,13 +46,14 @@ extern "C" {
 #define BPPSA_CNN_NAME 48      /* bytes of a layer's name with its final 0 */
 #define BPPSA_CNN_PARAMETER 64 /* bytes of a parameter's name: NAME.weight */
 #define BPPSA_CNN_MOST_LAYERS 4096
+enum { BPPSA_CNN_PARAMETERS = 4 }; /* the most parameters of a layer */
 
 typedef struct {
   char name[BPPSA_CNN_NAME];   /* "conv1": in tables and messages */
   char prefix[BPPSA_CNN_NAME]; /* of its parameters' names, as in PyTorch: "features.0" in VGG-11 */
   bppsa_op op;                 /* with the shape of its input */
   int64_t out[3];              /* shape of its output */
-  bool bias;                   /* conv2d, linear */
+  bool bias;                   /* conv2d, linear: a bias; batchnorm2d: a weight and a bias */
 } bppsa_cnn_layer;
 
 typedef struct {
@@ -72,19 +79,24 @@ struct json_t; /* jansson's */
 bppsa_status bppsa_cnn_network_read(const char *where, struct json_t *document, bppsa_cnn_network *network);
 void bppsa_cnn_network_free(bppsa_cnn_network *network); /* a zeroed one is legal */
 
-/* Does the operator have weights? Only conv2d and linear do. */
+/* Does the operator have weights that join inputs and outputs, which a mask may leave out? Only conv2d and linear do. */
 static inline bool bppsa_cnn_has_weights(const bppsa_cnn_layer *layer) {
   return layer->op.kind == BPPSA_OPERATOR_CONV2D || layer->op.kind == BPPSA_OPERATOR_LINEAR;
 }
+/* The first batch norm of the network, or NULL. */
+const bppsa_cnn_layer *bppsa_cnn_network_norm(const bppsa_cnn_network *network);
 /* The number of values of one sample in front of layer i (i = count: the logits). */
 int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i);
 /* The shape of the layer's weight, as in PyTorch: conv2d [Co][Ci / groups][kh][kw], linear [Co][Ci]. Returns the number of
  * extents. */
 int32_t bppsa_cnn_weight_shape(const bppsa_cnn_layer *layer, int64_t shape[4]);
 
-/* Describes a layer's weight or bias: both views have its shape and no data; its name, PREFIX.weight, is written to `name` and
- * borrowed. */
-bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, bool bias, bppsa_dtype dtype, char name[BPPSA_CNN_PARAMETER]);
+/* The number of a layer's parameters: weight and bias; of a batch norm also running_mean and running_var. */
+int64_t bppsa_cnn_parameters(const bppsa_cnn_layer *layer);
+/* Describes parameter `which` of a layer, in that order: both views have its shape and no data; its name, PREFIX.weight, is written
+ * to `name` and borrowed. */
+bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, int64_t which, bppsa_dtype dtype,
+                                    char name[BPPSA_CNN_PARAMETER]);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,10 @@
 #define WEIGHTED (OF(CONV2D) | OF(LINEAR))
 #define POOLS (OF(MAXPOOL2D) | OF(AVGPOOL2D))
 #define WINDOWS (OF(CONV2D) | POOLS)
-#define NETWORKS (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN))
+#define ACTIVATIONS (OF(RELU6) | OF(HARDSIGMOID) | OF(HARDSWISH) | OF(SILU) | OF(GELU))
+#define NETWORKS                                                                                                                 \
+  (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN) | ACTIVATIONS | OF(ADAPTIVE_AVGPOOL2D) |  \
+   OF(GLOBAL_AVGPOOL) | OF(BATCHNORM2D) | OF(DROPOUT))
 
 /* Reads one member into the layer; false if its type is wrong. */
 typedef bool (*read_fn)(const json_t *value, bppsa_cnn_layer *layer);
@@ -97,9 +100,36 @@ static bool read_exclude_pad(const json_t *value, bppsa_cnn_layer *layer) {
   return read_bool(value, &layer->op.exclude_pad);
 }
 
-static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
-  layer->op.slope = json_number_value(value);
+static bool read_size(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_pair(value, layer->op.size);
+}
+
+static bool read_real(const json_t *value, double *number) {
+  *number = json_number_value(value);
   return json_is_number(value);
+}
+
+static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.slope);
+}
+
+static bool read_eps(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.epsilon);
+}
+
+static bool read_momentum(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.momentum);
+}
+
+static bool read_p(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_real(value, &layer->op.p);
+}
+
+/* PyTorch's words: "none" and "tanh". */
+static bool read_approximate(const json_t *value, bppsa_cnn_layer *layer) {
+  const char *word = json_is_string(value) ? json_string_value(value) : "";
+  layer->op.approximate = strcmp(word, "tanh") == 0;
+  return layer->op.approximate || strcmp(word, "none") == 0;
 }
 
 static const struct {
@@ -120,11 +150,17 @@ static const struct {
     {"ceil_mode", POOLS, 0, "true or false", read_ceil_mode},
     {"exclude_pad", OF(AVGPOOL2D), 0, "true or false", read_exclude_pad},
     {"slope", OF(LEAKY_RELU), 0, "a number", read_slope},
+    {"size", OF(ADAPTIVE_AVGPOOL2D), OF(ADAPTIVE_AVGPOOL2D), "a whole number, or two, [height, width]", read_size},
+    {"eps", OF(BATCHNORM2D), 0, "a number", read_eps},
+    {"momentum", OF(BATCHNORM2D), 0, "a number", read_momentum},
+    {"affine", OF(BATCHNORM2D), 0, "true or false", read_bias},
+    {"p", OF(DROPOUT), 0, "a number", read_p},
+    {"approximate", OF(GELU), 0, "\"none\" or \"tanh\"", read_approximate},
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
 
 /* "name, op and slope": writes `count` words to a text with room for LIST_TEXT. */
-enum { LIST_TEXT = 160, SHOWN = 60 }; /* SHOWN: characters of a wrong name */
+enum { LIST_TEXT = 400, SHOWN = 60 }; /* SHOWN: characters of a wrong name */
 static const char *list_text(const char *const *words, int count, char *text) {
   size_t used = 0;
   text[0] = '\0';
@@ -213,7 +249,7 @@ static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
     return fail_operator(word);
   }
   layer->op = bppsa_op_default(kind);
-  layer->bias = bppsa_cnn_has_weights(layer);
+  layer->bias = bppsa_cnn_has_weights(layer) || kind == BPPSA_OPERATOR_BATCHNORM2D;
   return read_members(object, layer);
 }
 

@@ -175,19 +175,25 @@ static bppsa_status compact_layer(const bppsa_model *model, bppsa_flops *f, int6
   bppsa_view x, y;
   BPPSA_TRY(bppsa_cnn_activation(model, i - 1, &x));
   BPPSA_TRY(bppsa_cnn_activation(model, i, &y));
-  const bppsa_jacobian_operands operands = {.batch = 1,
-                                            .weights = weight >= 0 ? f->masks.weights[weight].view.data : NULL,
-                                            .input = (char *)x.data + sample * pattern->rows * size,
-                                            .output = (char *)y.data + sample * pattern->cols * size};
-  void *values = bppsa_calloc(pattern->nnz, (size_t)size), *kept = NULL;
+  bppsa_jacobian_operands operands = {.batch = 1,
+                                      .weights = weight >= 0 ? f->masks.weights[weight].view.data : NULL,
+                                      .input = (char *)x.data + sample * pattern->rows * size,
+                                      .output = (char *)y.data + sample * pattern->cols * size};
+  void *values = bppsa_calloc(pattern->nnz, (size_t)size), *kept = NULL, *left = NULL;
   if (values == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   bppsa_csr_free(&f->compact[i]);
-  bppsa_status status = bppsa_jacobian_fill(f->jacobians[i], model->dtype, &operands, values);
-  status = status == BPPSA_OK ? bppsa_csr_compact(pattern, model->dtype, values, &f->compact[i], &kept) : status;
+  bppsa_status status = BPPSA_OK;
+  if (f->network.layers.layers[i].op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    operands.scale = kept = bppsa_calloc(f->network.layers.layers[i].op.in[0], (size_t)size);
+    status = kept == NULL ? BPPSA_ERR_MEMORY : bppsa_cnn_scale(model, i, kept);
+  }
+  status = status != BPPSA_OK ? status : bppsa_jacobian_fill(f->jacobians[i], model->dtype, &operands, values);
+  status = status == BPPSA_OK ? bppsa_csr_compact(pattern, model->dtype, values, &f->compact[i], &left) : status;
   bppsa_free(values);
   bppsa_free(kept);
+  bppsa_free(left);
   return status;
 }
 

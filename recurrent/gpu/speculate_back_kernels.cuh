@@ -21,9 +21,10 @@
 #include "recurrent/gpu/speculate_back_phases.cuh"
 #include "recurrent/gpu/speculate_back_report.cuh"
 
-/* Adds the sums of a block's teams, in order, and writes them to the block's part. */
+/* Adds the sums of a block's teams, in order, and writes them to the block's part. If no other launch adds these, the `blocks`
+ * blocks of a sample do, and then the block that ends last. */
 template <typename real>
-__device__ __forceinline__ void back_finish(const back_arrays<real> &s, int count, int teams, const real *sums) {
+__device__ __forceinline__ void back_finish(const back_arrays<real> &s, int count, int blocks, int teams, const real *sums) {
   __syncthreads();
   for (int at = (int)threadIdx.x; at < (int)count; at += (int)blockDim.x) {
     real sum = 0, rest = 0;
@@ -32,6 +33,14 @@ __device__ __forceinline__ void back_finish(const back_arrays<real> &s, int coun
       rest += sums[team * 2 * count + count + at];
     }
     s.partials[(int64_t)blockIdx.x * count + at] = isfinite(sum) ? sum + rest : sum;
+  }
+  if (s.to.counted != NULL) {
+    const int rank = (int)blockIdx.x % blocks;
+    if (blocks > 1) {
+      back_meet(blocks);
+      walk_sums_join(s.partials + ((int64_t)blockIdx.x - rank) * count, count, blocks, rank);
+    }
+    walk_sums_end(s.to, s.partials, (int)gridDim.x / blocks, blocks * count, count, gridDim.x);
   }
 }
 
@@ -83,6 +92,8 @@ __global__ void __launch_bounds__(BACK_TEAMS *BACK_TEAM, 1)
   o.unit = lane < c.hidden;
   o.j = o.unit ? lane : 0;
   o.b = (int)blockIdx.x / blocks;
+  launch_wait(); /* for the launch that has speculated, if that is another one */
+  launch_next();
   o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
   if (o.idle && (parts & BACK_REST) != 0) {
     back_meet(blocks); /* all know that the pass is BP; the last warp may change that */
@@ -105,7 +116,7 @@ __global__ void __launch_bounds__(BACK_TEAMS *BACK_TEAM, 1)
     back_help<real, cell, HP, KIND>(c, s, own, teams, part, blocks, o.b, lane);
   }
   if constexpr (KIND != WALK_FREE) {
-    back_finish(s, part, teams, at.sums - own * 2 * part);
+    back_finish(s, part, blocks, teams, at.sums - own * 2 * part);
   }
 }
 

@@ -129,7 +129,7 @@ static void close_net(net *n) {
 static gradients pass(const net *n) {
   gradients g = {0};
   bppsa_view logits, inputs[2];
-  assert_int_equal(bppsa_model_forward(n->model, &n->x, NULL, n->p->lengths, &logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(n->model, &n->x, NULL, &(bppsa_spans){.lengths = n->p->lengths}, &logits), BPPSA_OK);
   assert_int_equal(n->model->ops->backward(n->model, &n->seed), BPPSA_OK);
   assert_int_equal(bppsa_model_pull(n->model, true), BPPSA_OK);
   for (; g.count < n->model->parameter_count; ++g.count) {
@@ -455,6 +455,46 @@ static void test_pauses(void **state) {
   close_net(&n);
 }
 
+/* Passes of a network that forgets slowly lengthen W, those of one that forgets quickly shorten it, without the host. What a pass
+ * computes depends on the state alone. Two layers: all of a pass counts. */
+static void test_warm_ups(void **state) {
+  (void)state;
+  enum { PASSES = 4 };
+  static const struct { double scale, tolerance; } cases[] = {{1, 2.4e-7}, {.1, 1e-4}};
+  for (int k = 0; k < 2; ++k) {
+    problem p = problem_of(RNN, 120, 2, 6, 2, -1);
+    p.network.config.loss_all = true;
+    p.network.config.layers = 2;
+    p.network.config.speculation.adapts = true;
+    p.network.config.speculation.tolerance = cases[k].tolerance;
+    p.network.orthogonal = true;
+    p.network.scale = cases[k].scale;
+    net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+    net again = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, n.model);
+    bppsa_backward_state first = {.warm_up = 0}, last = first;
+    assert_true(bppsa_backward_plan_of(n.model)->adapts);
+    for (int i = 0; i < PASSES; ++i) {
+      first = last;
+      gradients g = pass(&n);
+      assert_int_equal(bppsa_backward_state_get(n.model, &last), BPPSA_OK);
+      const int64_t before = first.warm_up > 0 ? first.warm_up : bppsa_backward_plan_of(n.model)->warm_up;
+      assert_true(g.stats.mended > 0 ? last.warm_up >= before : last.warm_up < before);
+      if (i + 1 == PASSES) {
+        assert_int_equal(bppsa_backward_state_set(again.model, &first), BPPSA_OK);
+        gradients same = pass(&again);
+        assert_true(same_numbers(&g, &same) && g.stats.path == same.stats.path);
+        free_gradients(&same);
+      }
+      free_gradients(&g);
+    }
+    if (is_gpu()) { /* up to a chunk, or by one step a pass */
+      assert_int_equal(last.warm_up, k == 0 ? 60 : 40 - PASSES);
+    }
+    close_net(&n);
+    close_net(&again);
+  }
+}
+
 /* With tolerance 0 every pass is BP, bit for bit. */
 static void test_exact(void **state) {
   (void)state;
@@ -523,10 +563,10 @@ static void test_recording(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),          cmocka_unit_test(test_edges),
-                                     cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),
-                                     cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_pauses),          cmocka_unit_test(test_exact),
-                                     cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),       cmocka_unit_test(test_edges),
+      cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),   cmocka_unit_test(test_many_chunks),
+      cmocka_unit_test(test_nonfinite),       cmocka_unit_test(test_pauses),       cmocka_unit_test(test_exact),
+      cmocka_unit_test(test_warm_ups),        cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_recording)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
