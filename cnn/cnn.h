@@ -48,7 +48,7 @@ typedef struct {
   const bppsa_named_view *masks;
   bppsa_scan_factory factory; /* zero: the local executor */
   /* In steps of training (bppsa_model_drop with samples): dropout leaves numbers out, by this seed; batch norms normalise by the
-   * batch's statistics and update the running ones, which BP alone can differentiate, and normalise by the running ones otherwise. */
+   * batch's statistics, which BP alone can differentiate, and update the running ones, by which they normalise otherwise. */
   bool dropping, batch_statistics;
   uint64_t dropout_seed;
 } bppsa_cnn_config;
@@ -68,7 +68,8 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
 bppsa_status bppsa_cnn_count(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                              int64_t *bytes);
 /* Initialises weights and biases with PyTorch's defaults for conv2d and linear: U(-1/√k, 1/√k), k the number of inputs of an
- * output value; of a batch norm weight and variance 1, bias and mean 0. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_CUDA on a GPU. */
+ * output value; of a batch norm weight and variance 1, bias and mean 0. Deterministic in seed; the same numbers in f32 (rounded)
+ * and f64. ERR_CUDA on a GPU. */
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed);
 /* The scan's plan (borrowed), or NULL where the model runs sequential BP. */
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model);

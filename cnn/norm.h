@@ -26,8 +26,8 @@ void bppsa_norm_weight_gradient(const bppsa_cnn_pass *pass, const void *dy, cons
 /* w / σ of each channel by the given statistics [C]: the values of Jᵀ. */
 void bppsa_norm_scale(const bppsa_cnn_pass *pass, void *scale);
 
-/* to = factor · from for each number, whose factor is 0 with probability p and otherwise 1 / (1 - p), by a counter of the step, the
- * layer, the sample and the number alone. from NULL: the factors themselves. Only where the pass drops numbers. */
+/* to = factor · from for each number, whose factor is 0 with probability p and otherwise 1 / (1 - p), by a counter of the step,
+ * the layer, the sample and the number alone. from NULL: the factors themselves. Only where the pass drops numbers. */
 void bppsa_dropout_apply(const bppsa_cnn_pass *pass, const void *from, void *to);
 
 #endif

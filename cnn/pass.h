@@ -15,7 +15,8 @@ void bppsa_cnn_pass_forward(const bppsa_cnn_pass *pass, const void *x, const voi
 /* dx [b][in] from dy [b][out] and the arrays of the forward pass; a cache line behind dy must be readable. */
 void bppsa_cnn_pass_input_gradient(const bppsa_cnn_pass *pass, const void *dy, const void *weight, const void *x, const void *y,
                                    const int32_t *places, void *dx);
-/* The gradients of an operator's weight and bias (NULL: none, or a batch norm's, which are in the pass); a cache line behind dy must be readable. */
+/* The gradients of an operator's weight and bias (NULL: none, or a batch norm's, which are in the pass); a cache line behind dy
+ * must be readable. */
 void bppsa_cnn_pass_weight_gradient(const bppsa_cnn_pass *pass, const void *dy, const void *x, void *dw, void *db);
 
 #endif

@@ -6,7 +6,9 @@
 double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr *const *patterns) {
   double flops = 0;
   for (int64_t i = 0; i + 1 < network->count; ++i) {
-    flops += (double)bppsa_op_weight_flops(&network->layers[i].op, patterns[i]->nnz);
+    const bppsa_cnn_layer *layer = &network->layers[i];
+    const bool weights = layer->op.kind != BPPSA_OPERATOR_BATCHNORM2D || layer->bias;
+    flops += weights ? (double)bppsa_op_weight_flops(&layer->op, patterns[i]->nnz) : 0;
   }
   return flops;
 }

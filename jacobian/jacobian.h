@@ -2,8 +2,8 @@
  *
  * A generator is planned once from the operator's attributes; the plan is the pattern, which the batch shares. Values can then be
  * filled any number of times without allocating. Values of a convolution, a linear operator, an average pool or a batch
- * norm with given statistics depend on no activation, and the samples share them; values of the other operators differ from sample to sample. Patterns are exact: no
- * column outside the image, no entry twice, columns increase.
+ * norm with given statistics depend on no activation, and the samples share them; values of the other operators differ from sample
+ * to sample. Patterns are exact: no column outside the image, no entry twice, columns increase.
  *
  * On a GPU the pattern stays in host memory, and operands and values are in GPU memory. A fill is queued on the device's stream and
  * returns before it is done; a CUDA graph may record it. Its bits are the CPU's, except that NaN may have another payload.

@@ -128,8 +128,8 @@ int64_t bppsa_op_units(const bppsa_op *op);
 /* Number of weights on which the Jacobian depends: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
 /* FLOPs of the gradient of the operator's weights for one sample: 2 for each pair of an input and an output that a weight joins.
- * conv2d, linear and batchnorm2d have as many pairs as their Jacobian has entries (nnz), so a pruned weight costs none; 0 for operators
- * without weights. */
+ * conv2d, linear and batchnorm2d, which is taken to have weights, have as many pairs as their Jacobian has entries (nnz), so a
+ * pruned weight costs none; 0 for operators without weights. */
 int64_t bppsa_op_weight_flops(const bppsa_op *op, int64_t nnz);
 
 #ifdef __cplusplus

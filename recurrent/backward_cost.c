@@ -27,15 +27,15 @@ static const struct {
 
 enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 
-/* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: those that a step takes of a scheduler that has several
- * warps, instructions or what was measured of BP's walk (scan/cost.c), if that is more; round: cycles of a round of mends beside its
- * steps (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the
+/* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: its instructions, which count where a scheduler has
+ * several warps, if they are more than what was measured of BP's walk; round: cycles of a round of mends beside its steps
+ * (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the
  * machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers have no such
  * kernels. */
 static const struct gpu_cost {
   int64_t most_hidden;
   double step, slots, round, fixed_us;
-} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 391, 2600, 16}},   /* the RNN, cells with gates */
+} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 289, 2600, 16}},   /* the RNN, cells with gates */
                     {{32, 270, 140, 2600, 16}, {32, 700, 430, 2600, 18}}}; /* steps: estimates, as much more as BP's */
 enum { GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0], SCHEDULERS = 4 /* of a multiprocessor */ };
 static const double gpu_clock = 1.98e9;
@@ -77,6 +77,13 @@ static const struct gpu_cost *gpu_cost_of(const bppsa_forward_shape *s) {
   return &gpu_costs[width][s->gates > 1];
 }
 
+/* Cycles that a step of BP's walk takes of a scheduler that has enough to do (scan/cost.c). */
+static double slots_of_bp(const bppsa_scan_config *config) {
+  const double warps = 1000, schedulers = SCHEDULERS * (double)BPPSA_FORWARD_MULTIPROCESSORS, steps = 1000;
+  return gpu_clock / (warps * steps) *
+         (bppsa_scan_walk_seconds(config, warps * schedulers, steps) - bppsa_scan_walk_seconds(config, warps * schedulers, 0));
+}
+
 static bppsa_backward_cost model_of_gpu(const bppsa_forward_shape *s, const bppsa_backward_plan *p) {
   const bppsa_scan_config config = {.method = bppsa_scan_method_of(BPPSA_SCAN_LINEAR),
                                     .element = BPPSA_ELEMENT_RECURRENT,
@@ -92,7 +99,8 @@ static bppsa_backward_cost model_of_gpu(const bppsa_forward_shape *s, const bpps
   const int64_t processors = s->multiprocessors > 0 ? s->multiprocessors : BPPSA_FORWARD_MULTIPROCESSORS;
   const double warps = (double)(p->chunks * s->batch) / (double)(SCHEDULERS * processors), cycle = 1 / (gpu_clock * bp);
   const double size = s->dtype == BPPSA_F64 ? 2 : 1, planned = bppsa_backward_expect(s, p).path * steps;
-  const double mend = size * c->step + c->round * (double)p->chunks / steps, first = size * fmax(c->step, warps * c->slots);
+  const double slots = fmax(size * c->slots, slots_of_bp(&config)), first = fmax(size * c->step, warps * slots),
+               mend = size * c->step + c->round * (double)p->chunks / steps;
   return (bppsa_backward_cost){.fixed = fmax(0, c->fixed_us * 1e-6 / bp + planned * (first - mend) * cycle),
                                .path = steps * mend * cycle};
 }

@@ -36,8 +36,7 @@ static void sweep_step(const void *context, int32_t worker, int64_t first, int64
       w.h = n->resets.h;
       w.c = n->resets.c;
     }
-    bppsa_layers_cell_block(n, p->function, p->layer, &w, false, 0, p->samples, columns,
-                            bppsa_recurrent_offset(n, n->diagonal, spread * hidden));
+    bppsa_layers_cell_block(n, p->function, p->layer, &w, columns, bppsa_recurrent_offset(n, n->diagonal, spread * hidden));
   }
 }
 
@@ -115,7 +114,7 @@ bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l) {
   if (n->layers[l].scan != NULL) {
     return scan_layer(n, l);
   }
-  bppsa_layers_pad_weights(n, l);
+  bppsa_layers_prepare_back(n, l);
   sweep_back(n, l);
   return BPPSA_OK;
 }
@@ -252,14 +251,14 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
 /* Sequential BP with the parts of the weight gradients. */
 static void bp_layer(const recurrent_network *n, int64_t l) {
   if (n->ragged.active) {
-    bppsa_layers_pad_weights(n, l);
+    bppsa_layers_prepare_back(n, l);
     sweep_back(n, l);
     sum_all(n, l);
     return;
   }
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
-  bppsa_layers_pad_weights(n, l);
+  bppsa_layers_prepare_back(n, l);
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 

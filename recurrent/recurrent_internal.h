@@ -55,7 +55,8 @@ typedef struct {
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
  *               columns  K x [T][B][H], of a pair one more, diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows)   of the present layer
+ *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows), panels (W_hh of a wide layer,
+ *                                    core/compute/matmul.h)   of the present layer
  *               before   [T·B][H]   with lengths or resets: from what states the steps of one layer began
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
  *               dx [T][B][I], dh0 [L·D][B][S]   only with input gradients
@@ -209,7 +210,7 @@ typedef struct {
   char (*names)[NAME_SIZE];
   bppsa_parameter *zeros;   /* [L·D][2]: the biases of layers that have none, behind all parameters; otherwise NULL */
   void *values, *gradients; /* all parameters, one behind the other */
-  void *pre, *delta_h, *g, *diagonal, *logits, *before, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
+  void *pre, *delta_h, *g, *diagonal, *logits, *before, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t, *panels;
   bool has_far, has_far_h; /* biases of the present layer have far parts; far_h (recurrent/cell.h) has some */
   void **columns;          /* size K, of a pair K + 1 */
 } recurrent_network;

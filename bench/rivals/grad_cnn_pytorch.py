@@ -7,7 +7,8 @@ PyTorch's modules make the weights with their default initialisation. PyTorch's 
 to the dtype) are the reference. The gradients of every backward method of the program must have a normalised residual
 ||g - ref|| / (||ref|| eps sqrt(n)) below 30, where n is the number of layers. The cases: LeNet-5 at batches of 1 .. 64; VGG-11 with
 3 % of its weights; random chains of convolutions, pools and functions, also on whole numbers, so that pools see equal values;
-layers whose ReLUs are all dead; masks that empty a filter. Batch norms have given statistics. --chains N: N random chains only.
+layers whose ReLUs are all dead; masks that empty a filter. Batch norms have given statistics there; steps of
+training by the batch's statistics are compared as changes of weights. --chains N: N random chains and N / 2 such steps only.
 
 Exit code 0: all within bounds; 1: not; 77: PyTorch is not installed.
 """
@@ -195,6 +196,50 @@ def check(program, folder, word, net, x, y, dtype, masks=None, methods=METHODS):
     return worst
 
 
+def check_training(program, folder, seed):
+    """One step of SGD with rate 1 by the batch's statistics: weights and running statistics against PyTorch's train().
+
+    Returns the largest residual of the step, which is the gradient, or infinity.
+    """
+    r, path = random.Random(seed), lambda name: os.path.join(folder, name)
+    torch.manual_seed(seed)
+    norm = lambda i: {"name": f"bn{i}", "op": "batchnorm2d", "eps": r.choice([1e-5, 0.1]), "affine": r.random() < 0.7,
+                      "momentum": r.choice([0.1, 0.5])}
+    layers = [norm(0)] * r.randrange(2) + [conv("c1", r.randint(1, 6), 3, r.randrange(2)), norm(1), {"name": "a1", "op": "silu"}]
+    layers += [{"name": "p", "op": "adaptive_avgpool2d", "size": [r.randint(1, 4), r.randint(1, 4)]}, norm(2)]
+    network = {"input": [r.randint(1, 4), r.randint(3, 9), r.randint(3, 9)],
+               "layers": layers + [{"name": "head", "op": "linear", "out": 3}]}
+    net = Chain(network).double().train()
+    for layer, module in zip(network["layers"], net.modules_):
+        if layer["op"] == "batchnorm2d":
+            module.momentum = layer["momentum"]
+    before = {name: value.detach().numpy().copy() for name, value in net.state()}
+    x = torch.randn(r.randint(2, 6), *network["input"]).double()
+    y = torch.randint(3, x.shape[:1])
+    save_safetensors(path("w.safetensors"), before)
+    np.save(path("x.npy"), x.numpy())
+    np.save(path("y.npy"), y.numpy())
+    with open(path("net.json"), "w") as file:
+        json.dump(network, file)
+    loss = F.cross_entropy(net(x), y)
+    loss.backward()
+    subprocess.run([program, "train", path("net.json"), "--data", f"npy:{path('x.npy')},{path('y.npy')}", "--batch", str(len(x)),
+                    "--iterations", "1", "--lr", "1", "--momentum", "0", "--dtype", "f64", "--weights", path("w.safetensors"),
+                    "--save-weights", path("after.safetensors")], check=True, stdout=subprocess.DEVNULL)
+    after, worst, info = load_safetensors(path("after.safetensors")), 0.0, np.finfo("float64")
+    wanted = {name: -p.grad.numpy() for name, p in net.named()}
+    wanted.update({name: value.numpy() - before[name] for name, value in net.state() if ".running_" in name})
+    scale = max(np.linalg.norm(g) for g in wanted.values())
+    for name, change in wanted.items():
+        # The step is a difference of weights, whose rounding is relative to them; a bias in front of a norm has no gradient.
+        error = np.linalg.norm(after[name] - before[name] - change)
+        size = max(np.linalg.norm(change), np.linalg.norm(before[name]), scale)
+        worst = max(worst, float(error / (size * info.eps * math.sqrt(len(network["layers"])))))
+    if not worst < 30:
+        print(f"FAILED a step of training {seed}: residual {worst:.1f}: {json.dumps(network)}")
+    return worst if worst < 30 else math.inf
+
+
 def whole_numbers(*shape):
     return torch.randint(-2, 3, shape).double()
 
@@ -249,6 +294,7 @@ def main():
         program = os.path.abspath(sys.argv[1])
         alone = int(sys.argv[sys.argv.index("--chains") + 1]) if "--chains" in sys.argv else 0
         results = list(chains(program, folder, alone) if alone else cases(program, folder, "--quick" in sys.argv))
+        results += [check_training(program, folder, seed) for seed in range(alone // 2 if alone else 20)]
     good = [r for r in results if r < math.inf]
     print(f"PyTorch {torch.__version__}: {len(good)} of {len(results)} cases by up to {len(METHODS)} methods within bounds, "
           f"largest residual {max(good, default=0):.2f}")

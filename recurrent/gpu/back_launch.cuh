@@ -1,8 +1,8 @@
-/* Launches the parallel backward pass of a layer, H <= 32 (recurrent/gpu/speculate_back_kernels.cuh). */
+/* Launches the parallel backward pass of a layer, H <= 32 (recurrent/gpu/speculate_back_kernel.cuh). */
 #ifndef BPPSA_RECURRENT_GPU_BACK_LAUNCH_CUH
 #define BPPSA_RECURRENT_GPU_BACK_LAUNCH_CUH
 
-#include "recurrent/gpu/speculate_back_kernels.cuh"
+#include "recurrent/gpu/speculate_back_kernel.cuh"
 
 namespace {
 

@@ -1,5 +1,5 @@
-/* Phase 2 of the fused backward pass (recurrent/gpu/chunk_kernels.cuh): the gradient goes from chunk to chunk through their products.
- */
+/* Phase 2 of the fused backward pass (recurrent/gpu/chunk_kernels.cuh): the gradient goes from chunk to chunk through their
+ * products. */
 #ifndef BPPSA_RECURRENT_GPU_CHUNK_CARRY_CUH
 #define BPPSA_RECURRENT_GPU_CHUNK_CARRY_CUH
 

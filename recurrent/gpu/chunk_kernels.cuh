@@ -3,7 +3,8 @@
  *
  *     transition   (chunk_transition.cuh) products of chunks: the sequential backward pass of the rows of the identity (phase 1)
  *     carry        (chunk_carry.cuh) takes the gradient from chunk to chunk through the products (phase 2)
- *     walk         (chunk_walk.cuh) goes through all chunks at once, from the carried gradients, and sums weight gradients (phase 3)
+ *     walk         (chunk_walk.cuh) goes through all chunks at once, from the carried gradients, and sums weight
+ *                  gradients (phase 3)
  *
  * Chunk p has the steps T - C(p) .. T - C(p + 1) + 1, in that order, where C(p) = bppsa_cut(T, P, p); one chunk is sequential BP.
  * Jacobians are never stored: their factors are computed from what the forward pass kept. Injected gradients enter a chunk as one

@@ -1,5 +1,5 @@
-/* The phases of the parallel backward pass on a GPU, H <= 32 (recurrent/gpu/speculate_back_kernels.cuh): what a warp walks next, and
- * what it takes from a walk. */
+/* The phases of the parallel backward pass on a GPU, H <= 32 (recurrent/gpu/speculate_back_kernel.cuh): what a warp walks next,
+ * and what it takes from a walk. */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_PHASES_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_PHASES_CUH
 

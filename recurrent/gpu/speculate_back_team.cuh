@@ -22,11 +22,11 @@ struct alignas(16) back_task {
   bool keeps = false;                 /* δ is written, and sums are kept */
 };
 
-/* A team's shared memory: a ring of ROUNDS rounds with a record for each step; δ of two rounds; x; the helper's Σ |δ_t|; its task.
- * The fields of a record are d_k, of a pair one more; what unit::carry takes; u and, of a pair, that of c; d_x if it differs from
- * the last d_k. Four of them (two in float64) are a quad; a row has the same quad of all units. Behind the rows of quads is a row of
- * h, of step t where unit::EARLIER, otherwise of step t - 1. The δ of a step are a row for each matrix and, if d_x differs, one of
- * g. Every row has room behind it for what lanes without a unit write, so that they need no branch. */
+/* A team's shared memory: a ring of ROUNDS rounds with a record for each step; δ of two rounds; x; the helper's Σ |δ_t|; its
+ * task. The fields of a record are d_k, of a pair one more; what unit::carry takes; u and, of a pair, that of c; d_x if it
+ * differs from the last d_k. Four of them (two in float64) are a quad; a row has the same quad of all units. Behind the rows of
+ * quads is a row of h, of step t where unit::EARLIER, otherwise of step t - 1. The δ of a step are a row for each matrix and, if
+ * d_x differs, one of g. Every row has room behind it for what lanes without a unit write, so that they need no branch. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct back_team {
   enum {
     K = cell<real>::MATRICES,
@@ -229,7 +229,8 @@ __device__ __forceinline__ void back_help_make(const back_places<real, cell, HP,
 /* What a helper takes of a step from shared memory: δ of the lane's unit, and what its sums need besides. */
 template <typename real, int K> struct back_taken { real to_h[K], to_x, x; };
 
-/* Writes δ of a round's first `steps` steps, or adds it to what is there. FOR_X: those of x. row: reals from one step to the next. */
+/* Writes δ of a round's first `steps` steps, or adds it to what is there. FOR_X: those of x. row: reals from one step to the
+ * next. */
 template <bool ADDS, bool FOR_X, int STEPS, typename real, int K>
 __device__ __forceinline__ void back_put_deltas(int steps, const back_taken<real, K> (&taken)[STEPS], int hidden, int64_t row,
                                                 real *to) {
@@ -312,8 +313,8 @@ __device__ __forceinline__ void back_help_sum(const back_places<real, cell, HP, 
   }
 }
 
-/* Adds to one of a team's `part` sums, and its rounding error to the sum's rest (Neumaier): a team may add the small parts of hundreds
- * of walks of differences. */
+/* Adds to one of a team's `part` sums, and its rounding error to the sum's rest (Neumaier): a team may add the small parts of
+ * hundreds of walks of differences. */
 template <typename real> __device__ __forceinline__ void back_add_sum(int part, real value, real *sum) {
   const real old = *sum, now = old + value, added = now - old;
   *sum = now;

@@ -1,5 +1,5 @@
-/* The walk of a team's first warp in the parallel backward pass on a GPU, H <= 32 (recurrent/gpu/speculate_back_team.cuh): the chain
- * of BP's steps, and what decisions need of it. */
+/* The walk of a team's first warp in the parallel backward pass on a GPU, H <= 32 (recurrent/gpu/speculate_back_team.cuh): the
+ * chain of BP's steps, and what decisions need of it. */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_WALK_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_WALK_CUH
 

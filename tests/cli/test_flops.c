@@ -89,6 +89,17 @@ static void test_automatic(void **state) {
   "{\"name\": \"l2\", \"op\": \"linear\", \"out\": 6}, {\"name\": \"a4\", \"op\": \"relu\"},"                                    \
   "{\"name\": \"h\", \"op\": \"linear\", \"out\": 3}]}"
 
+/* The operators that came later. */
+#define LATER_OPERATORS                                                                                                          \
+  "{\"input\": [4, 12, 12], \"layers\": [{\"name\": \"n1\", \"op\": \"batchnorm2d\"},"                                           \
+  "{\"name\": \"c1\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"groups\": 4}, {\"name\": \"a1\", \"op\": \"relu6\"},"     \
+  "{\"name\": \"n2\", \"op\": \"batchnorm2d\", \"affine\": false}, {\"name\": \"a2\", \"op\": \"hardswish\"},"                   \
+  "{\"name\": \"c2\", \"op\": \"conv2d\", \"out\": 5, \"kernel\": 2}, {\"name\": \"a3\", \"op\": \"gelu\"}, {\"name\": \"d\", "  \
+  "\"op\": "                                                                                                                     \
+  "\"dropout\"}, {\"name\": \"p1\", \"op\": \"adaptive_avgpool2d\", \"size\": [4, 5]}, {\"name\": \"a4\", \"op\": \"silu\"},"    \
+  "{\"name\": \"a5\", \"op\": \"hardsigmoid\"}, {\"name\": \"p2\", \"op\": \"global_avgpool\"}, {\"name\": \"h\", \"op\": "      \
+  "\"linear\", \"out\": 3}]}"
+
 /* 0 up-levels are BP's recurrence: the same work, whatever is counted. */
 static void check_linear(const char *line, bool thinned) {
   json_t *document = run_json("flops %s --up-levels 0 --json", line);
@@ -119,6 +130,9 @@ static void test_linear_is_bp(void **state) {
                {"vgg11", false},
                {"all.json", false},
                {"net.json", false},
+               {"later.json", false},
+               {"later.json --prune 0.5", true},
+               {"later.json --pattern value --input x.npy", true},
                {"lenet5 --prune 0.9", true},
                {"all.json --prune 0.5", true},
                {"vgg11 --prune 0.97", true},
@@ -126,6 +140,7 @@ static void test_linear_is_bp(void **state) {
                {"vgg11 --prune 0.97 --pattern value", true},
                {"all.json --prune 0.5 --pattern value --input x.npy", true}};
   put_text("all.json", ALL_OPERATORS);
+  put_text("later.json", LATER_OPERATORS);
   put_text("net.json", SMALL_NETWORK);
   put_images("x.npy", "y.npy", (int64_t[]){3, 4, 12, 12}, 3); /* three samples: means are rounded alike on both sides */
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {

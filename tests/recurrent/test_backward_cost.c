@@ -122,8 +122,8 @@ static void test_gpu(void **state) {
   assert_false(bppsa_backward_fails(&plan, &few));
 }
 
-/* On a GPU `auto` takes speculation only where BP, which computes the passes of a pause, takes as long as the fastest scan: the mean
- * of passes is then never far above the best of both. */
+/* On a GPU `auto` takes speculation only where BP, which computes the passes of a pause, takes as long as the fastest scan: the
+ * mean of passes is then never far above the best of both. */
 static void test_choice_on_gpu(void **state) {
   (void)state;
   static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};

@@ -460,9 +460,9 @@ static void test_pauses(void **state) {
 static void test_warm_ups(void **state) {
   (void)state;
   enum { PASSES = 4 };
-  static const struct { double scale, tolerance; } cases[] = {{1, 2.4e-7}, {.1, 1e-4}};
+  static const struct { double scale, tolerance; } cases[] = {{.8, 2.4e-7}, {.1, 1e-4}};
   for (int k = 0; k < 2; ++k) {
-    problem p = problem_of(RNN, 120, 2, 6, 2, -1);
+    problem p = problem_of(RNN, 180, 2, 6, 3, -1);
     p.network.config.loss_all = true;
     p.network.config.layers = 2;
     p.network.config.speculation.adapts = true;
@@ -472,13 +472,15 @@ static void test_warm_ups(void **state) {
     net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
     net again = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, n.model);
     bppsa_backward_state first = {.warm_up = 0}, last = first;
+    int64_t longest = 0;
     assert_true(bppsa_backward_plan_of(n.model)->adapts);
     for (int i = 0; i < PASSES; ++i) {
       first = last;
       gradients g = pass(&n);
       assert_int_equal(bppsa_backward_state_get(n.model, &last), BPPSA_OK);
       const int64_t before = first.warm_up > 0 ? first.warm_up : bppsa_backward_plan_of(n.model)->warm_up;
-      assert_true(g.stats.mended > 0 ? last.warm_up >= before : last.warm_up < before);
+      assert_true(!g.stats.given_up && (g.stats.mended > 0 ? last.warm_up >= before : last.warm_up < before));
+      longest = last.warm_up > longest ? last.warm_up : longest;
       if (i + 1 == PASSES) {
         assert_int_equal(bppsa_backward_state_set(again.model, &first), BPPSA_OK);
         gradients same = pass(&again);
@@ -487,9 +489,7 @@ static void test_warm_ups(void **state) {
       }
       free_gradients(&g);
     }
-    if (is_gpu()) { /* up to a chunk, or by one step a pass */
-      assert_int_equal(last.warm_up, k == 0 ? 60 : 40 - PASSES);
-    }
+    assert_true(k == 0 ? longest > 40 && longest <= 60 : !is_gpu() || last.warm_up == 40 - PASSES); /* up to a chunk */
     close_net(&n);
     close_net(&again);
   }

@@ -15,8 +15,8 @@ size_t simt_most_shared();
 
 /* Counts the launch; returns whether a device would accept its sizes. */
 bool simt_launch_is_valid(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared);
-/* Runs all clusters one after the other, of one block each unless `cluster` says otherwise; `thread` is the code of a thread. early:
- * the launch may begin while the piece of work in front of it runs, in front of which simt_before was called. */
+/* Runs all clusters one after the other, of one block each unless `cluster` says otherwise; `thread` is the code of a thread.
+ * early: the launch may begin while the piece of work in front of it runs, in front of which simt_before was called. */
 void simt_run(const char *kernel, unsigned cluster, bool early, dim3 grid, dim3 block, size_t shared,
               const std::function<void()> &thread);
 
