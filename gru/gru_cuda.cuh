@@ -32,7 +32,14 @@ template <typename real> struct gru_unit {
     *d_x = by_n;
   }
   __device__ inline real carried(real g) const {
-    return gate_times(z, g);
+    return carry(z, g);
+  }
+  /* The same from what `carries` returns. */
+  __device__ static inline real carry(real kept, real g) {
+    return gate_times(kept, g);
+  }
+  __device__ inline real carries() const {
+    return z;
   }
   __device__ static inline real forward(bool, const real pre[3], const real product[3], real before, real saved[4]) {
     const real r = half_of(pre[0] + product[0]), z = half_of(pre[1] + product[1]);

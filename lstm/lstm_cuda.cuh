@@ -36,7 +36,14 @@ template <typename real> struct lstm_unit {
     *d_x = d[3];
   }
   __device__ inline real carried(real through) const {
-    return gate_times(f, through);
+    return carry(f, through);
+  }
+  /* The same from what `carries` returns. */
+  __device__ static inline real carry(real kept, real through) {
+    return gate_times(kept, through);
+  }
+  __device__ inline real carries() const {
+    return f;
   }
   __device__ static inline real forward(bool, const real pre[4], const real product[4], real *cell, real saved[5]) {
     const real halves[] = {half_of(pre[0] + product[0]), half_of(pre[1] + product[1]), half_of(pre[3] + product[3])};

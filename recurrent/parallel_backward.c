@@ -32,16 +32,16 @@ static int64_t most(int64_t a, int64_t b) {
 
 enum { SHORTEST = 64 /* steps of a chunk */ };
 
-/* On a GPU a warp has a chunk of a sample: two on each scheduler, if there are enough chunks. A cluster of up to 8 blocks, each of
- * 8 warps on a multiprocessor of its own, takes all chunks of a sample in one launch. More chunks take another launch: at least
- * twice as many. */
+/* On a GPU a team of two warps has a chunk of a sample: a team on each scheduler, if there are enough chunks. A cluster of up to 8
+ * blocks, each of 4 teams on a multiprocessor of its own, takes all chunks of a sample in one launch. More chunks take another
+ * launch: at least twice as many. */
 static int64_t chunks_on_gpu(const bppsa_forward_shape *s) {
-  enum { WARPS = 8, CLUSTER = 8 };
-  int64_t together = WARPS;
-  while (together < WARPS * CLUSTER && 2 * together * s->batch <= (int64_t)WARPS * s->multiprocessors) {
+  enum { TEAMS = 4, CLUSTER = 8 };
+  int64_t together = TEAMS;
+  while (together < TEAMS * CLUSTER && 2 * together * s->batch <= (int64_t)TEAMS * s->multiprocessors) {
     together *= 2;
   }
-  const int64_t fitting = s->seq_len / SHORTEST, all = WARPS * (int64_t)s->multiprocessors / s->batch;
+  const int64_t fitting = s->seq_len / SHORTEST, all = TEAMS * (int64_t)s->multiprocessors / s->batch;
   return most(all >= 2 * together ? least(fitting, all) : least(fitting, together), 1);
 }
 

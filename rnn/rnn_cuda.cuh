@@ -27,6 +27,9 @@ template <typename real> struct rnn_unit {
   __device__ inline real carried(real) const {
     return 0;
   }
+  __device__ static inline real carry(real, real) {
+    return 0;
+  }
   __device__ static inline real forward(bool relu, const real pre[1], const real product[1], real, real *) {
     const real sum = pre[0] + product[0];
     return relu ? (sum < 0 ? (real)0 : sum) : (real)tanh(sum);

@@ -24,6 +24,13 @@
 #define BPPSA_UNROLL _Pragma("unroll")
 #define BPPSA_UNROLL_BY(n) BPPSA_PRAGMA(unroll n)
 #define BPPSA_PRAGMA(text) _Pragma(#text)
+
+/* A barrier of the warps of a block that give the same number, 1 to 15; `threads`: of all of them. Behind it each sees what any of
+ * them wrote before it. */
+__device__ __forceinline__ void launch_meet(int number, int threads) {
+  __syncwarp();
+  asm volatile("barrier.sync.aligned %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 #endif
 
 /* Returns the same shared-memory address as a number that the compiler cannot take apart. Otherwise the compiler computes the

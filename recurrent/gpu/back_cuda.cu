@@ -7,7 +7,7 @@ bool bppsa_gpu_back_runs(const recurrent_network *n) {
 }
 
 back_shape bppsa_gpu_back_shape(const recurrent_network *n, int64_t batch) {
-  return back_shape_of(n->back.plan.chunks, batch, n->gpu->multiprocessors, n->gpu->most_back);
+  return back_shape_of(n->back.plan.chunks, batch, n->gpu->multiprocessors, n->gpu->most_back, n->gpu->back_teams);
 }
 
 bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {

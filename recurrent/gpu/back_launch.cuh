@@ -1,8 +1,8 @@
-/* Launches the parallel backward pass of a layer, H <= 32 (recurrent/gpu/speculate_back_kernels.cuh). */
+/* Launches the parallel backward pass of a layer, H <= 32 (recurrent/gpu/speculate_back_kernel.cuh). */
 #ifndef BPPSA_RECURRENT_GPU_BACK_LAUNCH_CUH
 #define BPPSA_RECURRENT_GPU_BACK_LAUNCH_CUH
 
-#include "recurrent/gpu/speculate_back_kernels.cuh"
+#include "recurrent/gpu/speculate_back_kernel.cuh"
 
 namespace {
 
@@ -13,20 +13,30 @@ template <typename real, template <typename> class cell, int HP> constexpr walk_
 
 /* Bytes of shared memory of a block. */
 template <typename real, template <typename> class cell, int HP>
-size_t back_shared(int64_t hidden, int64_t input, bool sums, int64_t warps) {
-  const int64_t all = cell<real>::MATRICES * hidden, part = sums ? all * hidden + (input == 1 ? 3 : 2) * all : 0;
-  return (size_t)(warps * (2 * cell<real>::MATRICES * HP + part)) * sizeof(real);
+size_t back_shared(int64_t hidden, int64_t input, bool sums, int64_t teams) {
+  const int64_t all = cell<real>::MATRICES * hidden,
+                part = sums ? all * hidden + (input == 1 ? 3 : 2) * all : 0; /* and as many rests */
+  return (size_t)(teams * (back_team<real, cell, HP, back_walks<real, cell, HP>()>::REALS + 2 * part)) * sizeof(real);
 }
 
-/* Finds the largest cluster for which the GPU has room. */
+/* Finds the most teams of a block and the largest cluster for which the GPU has room, and allows the shared memory for that. */
 template <typename real, template <typename> class cell, int HP>
-bppsa_status back_fits(int64_t hidden, int device, int *most_cluster) {
+bppsa_status back_fits(int64_t hidden, int device, int *most_cluster, int *most_teams) {
   enum { SUM = fits<real, cell, HP>::SUM };
-  const size_t shared = back_shared<real, cell, HP>(hidden, 1, SUM, BACK_WARPS);
+  const auto kernel = bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>;
+  const auto shared = [=](int teams) { return back_shared<real, cell, HP>(hidden, 1, SUM, teams); };
+  int most = 0;
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                             "parallel backward pass: shared memory"));
+  for (*most_teams = BACK_TEAMS; *most_teams > 1 && shared(*most_teams) > (size_t)most;) {
+    *most_teams /= 2;
+  }
+  BPPSA_TRY(bppsa_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared(*most_teams)),
+                             "parallel backward pass: shared memory"));
   for (*most_cluster = BACK_CLUSTER; *most_cluster > 1; *most_cluster /= 2) {
     bool has_room;
-    BPPSA_TRY(cluster_fits(bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>, (unsigned)*most_cluster,
-                           BACK_THREADS, shared, device, &has_room));
+    BPPSA_TRY(cluster_fits(kernel, (unsigned)*most_cluster, (unsigned)(*most_teams * BACK_TEAM), shared(*most_teams), device,
+                           &has_room));
     if (has_room) {
       break;
     }
@@ -38,11 +48,11 @@ template <typename real, template <typename> class cell, int HP>
 bppsa_status launch_back(cudaStream_t stream, const layer_arrays<real> &c, back_arrays<real> s, const back_shape &shape,
                          bool first, bool last) {
   const bool sums = s.partials != NULL;
-  const auto shared = [&](int warps) { return back_shared<real, cell, HP>(c.hidden, c.input, sums, warps); };
+  const auto shared = [&](int teams) { return back_shared<real, cell, HP>(c.hidden, c.input, sums, teams); };
   int parts = BACK_ALL;
   if (shape.guess_blocks > 0) {
     BPPSA_LAUNCH((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)(c.batch * shape.guess_blocks),
-                 (unsigned)(shape.guess_warps * WARP_LANES), shared(shape.guess_warps), stream, c, s, shape.guess_blocks,
+                 (unsigned)(shape.guess_teams * BACK_TEAM), shared(shape.guess_teams), stream, c, s, shape.guess_blocks,
                  (int)BACK_GUESS, first, last);
     parts = BACK_REST;
     s.guessed = s.partials;
@@ -52,16 +62,16 @@ bppsa_status launch_back(cudaStream_t stream, const layer_arrays<real> &c, back_
   if (shape.blocks > 1) {
     if (parts == BACK_ALL) { /* the kernel in front may be anyone's */
       BPPSA_LAUNCH_CLUSTER((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)shape.blocks,
-                           (unsigned)(c.batch * shape.blocks), (unsigned)(shape.warps * WARP_LANES), shared(shape.warps), stream,
+                           (unsigned)(c.batch * shape.blocks), (unsigned)(shape.teams * BACK_TEAM), shared(shape.teams), stream,
                            c, s, shape.blocks, parts, first, last);
     } else {
       BPPSA_LAUNCH_EARLY((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)shape.blocks,
-                         (unsigned)(c.batch * shape.blocks), (unsigned)(shape.warps * WARP_LANES), shared(shape.warps), stream, c,
+                         (unsigned)(c.batch * shape.blocks), (unsigned)(shape.teams * BACK_TEAM), shared(shape.teams), stream, c,
                          s, shape.blocks, parts, first, last);
     }
   } else {
     BPPSA_LAUNCH((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)c.batch,
-                 (unsigned)(shape.warps * WARP_LANES), shared(shape.warps), stream, c, s, shape.blocks, parts, first, last);
+                 (unsigned)(shape.teams * BACK_TEAM), shared(shape.teams), stream, c, s, shape.blocks, parts, first, last);
   }
   return bppsa_cuda_check(cudaGetLastError(), "parallel backward pass: launch");
 }

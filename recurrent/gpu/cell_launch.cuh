@@ -278,7 +278,7 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static bppsa_status products(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   static bppsa_status carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   static bppsa_status walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
-  static bppsa_status back_prepare(int64_t hidden, int device, int *most_cluster);
+  static bppsa_status back_prepare(int64_t hidden, int device, int *most_cluster, int *most_teams);
   static bppsa_status back(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
                            bool first, bool last);
   static bool sums(int64_t hidden);
@@ -402,8 +402,8 @@ METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, co
   });
 }
 
-METHOD(bppsa_status, back_prepare)(int64_t hidden, int device, int *most_cluster) {
-  return padded(hidden, [=](auto hp) { return back_fits<real, cell, hp.value>(hidden, device, most_cluster); });
+METHOD(bppsa_status, back_prepare)(int64_t hidden, int device, int *most_cluster, int *most_teams) {
+  return padded(hidden, [=](auto hp) { return back_fits<real, cell, hp.value>(hidden, device, most_cluster, most_teams); });
 }
 
 METHOD(bppsa_status, back)

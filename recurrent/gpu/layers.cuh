@@ -38,7 +38,7 @@ struct recurrent_gpu {
   int32_t index;
   int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
   int most_cluster;                 /* as of speculate_arrays */
-  int most_back;                    /* the most blocks of a cluster in a parallel backward pass */
+  int most_back, back_teams;        /* of a parallel backward pass: the most blocks of a cluster, and teams of a block */
   bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
   cudaStream_t stream;
   void *memory;

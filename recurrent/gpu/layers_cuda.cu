@@ -211,7 +211,7 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
     back_arrays<real> back = back_of<real>(n, l, s.partials);
     parts = parts_of_back(shape, c.batch);
     if (sums && shape.guess_blocks == 0) {
-      to = targets_of(n, l, c, c.batch, shape.warps * WARP_LANES);
+      to = targets_of(n, l, c, c.batch, shape.teams * BACK_TEAM);
     }
     back.to = to;
     BPPSA_TRY(look_at_loss<real>(n, l));
@@ -381,7 +381,7 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
                              "network: shared memory"));
   BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide, &gpu->most_cluster));
   if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE && n->config.hidden <= CHUNK_HIDDEN) {
-    BPPSA_TRY(LAUNCH(n, back_prepare, n->config.hidden, gpu->index, &gpu->most_back));
+    BPPSA_TRY(LAUNCH(n, back_prepare, n->config.hidden, gpu->index, &gpu->most_back, &gpu->back_teams));
   }
   n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
   return BPPSA_OK;

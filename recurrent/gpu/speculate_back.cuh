@@ -65,27 +65,28 @@ template <typename real> struct back_arrays {
 /* The parts of a layer's pass: speculation, all that follows, or both. */
 enum { BACK_GUESS = 1, BACK_REST = 2, BACK_ALL = 3 };
 
-/* A block's warps, and the most blocks of a sample whose warps meet. */
-enum { BACK_WARPS = 8, BACK_THREADS = 32 * BACK_WARPS, BACK_CLUSTER = 8 };
+/* The most teams of a block, which have a warp on each of its schedulers twice; the threads of a team; and the most blocks of a
+ * sample whose teams meet. */
+enum { BACK_TEAMS = 4, BACK_TEAM = 64, BACK_CLUSTER = 8 };
 
-/* Blocks of a sample, and their warps; those of a launch that only speculates, if there are more chunks than warps; otherwise 0. */
+/* Blocks of a sample, and their teams; those of a launch that only speculates, if there are more chunks than teams; otherwise 0. */
 struct back_shape {
-  int blocks, warps, guess_blocks, guess_warps;
+  int blocks, teams, guess_blocks, guess_teams;
 };
 
-/* The warps of few chunks are spread over as many multiprocessors as there are for each sample. */
-inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocessors, int most_cluster) {
-  enum { GUESS_WARPS = 4 };
-  back_shape s = {1, BACK_WARPS, 0, 0};
+/* The teams of few chunks are spread over as many multiprocessors as there are for each sample. most_teams: of a block. */
+inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocessors, int most_cluster, int most_teams) {
+  enum { GUESS_TEAMS = 4 };
+  back_shape s = {1, most_teams, 0, 0};
   while (2 * s.blocks <= most_cluster && 2 * s.blocks * batch <= multiprocessors && 2 * s.blocks <= chunks) {
     s.blocks *= 2;
   }
   const int64_t each = (chunks + s.blocks - 1) / s.blocks;
-  if (each <= BACK_WARPS) {
-    s.warps = (int)each;
+  if (each <= most_teams) {
+    s.teams = (int)each;
   } else {
-    s.guess_warps = chunks * batch <= GUESS_WARPS * (int64_t)multiprocessors ? 1 : GUESS_WARPS;
-    s.guess_blocks = (int)((chunks + s.guess_warps - 1) / s.guess_warps);
+    s.guess_teams = chunks * batch <= GUESS_TEAMS * (int64_t)multiprocessors ? 1 : GUESS_TEAMS;
+    s.guess_blocks = (int)((chunks + s.guess_teams - 1) / s.guess_teams);
   }
   return s;
 }

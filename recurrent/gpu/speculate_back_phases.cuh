@@ -1,20 +1,14 @@
-/* The phases of the parallel backward pass on a GPU, H <= 32 (recurrent/gpu/speculate_back_kernels.cuh): what a warp walks next, and
- * what it takes from a walk. */
+/* The phases of the parallel backward pass on a GPU, H <= 32 (recurrent/gpu/speculate_back_kernel.cuh): what a warp walks next,
+ * and what it takes from a walk. */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_PHASES_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_PHASES_CUH
 
 #include "recurrent/gpu/speculate_back_walk.cuh"
-#include "recurrent/gpu/speculate_kernels.cuh"
-
-/* A barrier of a sample's warps. */
-__device__ __forceinline__ void back_meet(int cluster) {
-  rest_meet(cluster);
-}
 
 /* Prepares what a warp does in a chunk that it speculates. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_guess(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
-                                           back_walk<real, cell, HP, KIND> *w) {
+                                           back_walk<real> *w) {
   o->bottom = back_cut(*o, o->p);
   o->top = back_cut(*o, o->p + 1);
   o->at = o->top + o->warm_up < o->length ? o->top + o->warm_up : o->length;
@@ -23,48 +17,46 @@ __device__ __forceinline__ void back_guess(const layer_arrays<real> &c, const ba
   if (probes) {
     o->kind = BACK_PROBE;
     o->at = o->top;
-    back_take(s.probes + o->p * width + o->j, c.hidden, w);
+    back_take<cell<real>::PAIR != 0>(s.probes + o->p * width + o->j, c.hidden, w);
   } else {
     const real *from = exact && s.lengths == NULL ? c.last + o->b * width : c.g + (o->at * c.batch + o->b) * width;
-    back_take(from + o->j, c.hidden, w);
+    back_take<cell<real>::PAIR != 0>(from + o->j, c.hidden, w);
   }
-  back_begin(c, s, *o, c.injected && !probes, false, w);
+  back_begin<real, cell, HP, KIND>(*o, c.injected && !probes, false, w);
 }
 
 /* The warp's walk is at the later end of its chunk. False: nothing is injected there, so that another vector must walk. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ bool back_enter(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
-                                           int from, back_walk<real, cell, HP, KIND> *w) {
+                                           int from, back_walk<real> *w) {
   if (o.kind == BACK_CHUNK) {
-    const bool zeros = from < o.length && !__any_sync(0xffffffffu, w->l.g != 0 || w->l.g_c != 0);
+    const bool zeros = from < o.length && !__any_sync(0xffffffffu, w->g != 0 || w->g_c != 0);
     if (zeros && back_is_silent<real, cell>(c, o, o.bottom, from)) {
       return false;
     }
-    back_put(o, *w, c.hidden, s.starts + back_at<real, cell>(c, o, o.p));
+    back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.starts + back_at<real, cell>(c, o, o.p));
   }
-  back_count(c, o, o.kind != BACK_PROBE, w);
+  back_count<cell<real>::PAIR != 0>(w);
   return true;
 }
 
 /* Takes what a speculating walk has found. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
-                                                  int taken, back_walk<real, cell, HP, KIND> *w) {
+                                                  int taken, back_walk<real> *w) {
   enum { K = cell<real>::MATRICES };
   const int64_t at = back_at<real, cell>(c, o, o.p);
   const bool probe = o.kind == BACK_PROBE, exact = o.top + o.warm_up >= o.length;
-  const double length = probe ? back_length(o, *w) : 0, size = (double)w->size, sum = (double)w->sum;
+  const double length = probe ? back_length<cell<real>::PAIR != 0>(o, *w) : 0, size = (double)w->size, sum = (double)w->sum;
   const double sizes = warp_sum(!o.unit ? 0 : probe ? size : size * size);
-  const double end = back_size(*w), start = (double)w->start;
+  const double end = (double)back_size<cell<real>::PAIR != 0>(*w), start = (double)w->start;
   const bool finite = isfinite(sum) && isfinite(end);
   if (probe) {
-    w->l.g = w->l.g_c = 0;
-    back_put(o, *w, c.hidden, s.starts + at);
+    w->g = w->g_c = 0;
+    back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.starts + at);
     back_clear<real, K>(c, o, o.bottom, o.top);
-  } else {
-    back_flush(c, o, false, w);
   }
-  back_put(o, *w, c.hidden, s.ends[0] + at);
+  back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.ends[0] + at);
   if (o.lane == 0) {
     back_chunk f = {};
     f.sum = probe ? 0 : finite ? sum : (double)NAN;
@@ -84,7 +76,7 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
 /* Compares a chunk's boundary. True: the difference, which the lane then has, must walk. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ bool back_doubts(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
-                                            back_walk<real, cell, HP, KIND> *w) {
+                                            back_walk<real> *w) {
   enum { PAIR = cell<real>::PAIR };
   const int64_t at = back_at<real, cell>(c, *o, o->p), behind = at + c.batch * (1 + PAIR) * c.hidden;
   const real *ends = place_of_round(s.ends, o->in);
@@ -93,10 +85,10 @@ __device__ __forceinline__ bool back_doubts(const layer_arrays<real> &c, const b
     return false;
   }
   const real end = ends[behind], end_c = PAIR ? ends[behind + PAIR * c.hidden] : 0;
-  w->l.g = end - s.starts[at];
-  w->l.g_c = PAIR ? end_c - s.starts[at + PAIR * c.hidden] : 0;
-  o->begun = back_size(*w);
-  const bool accepted = back_accepts(c, s, *o, o->p, o->begun, f->silent != 0 ? back_length(*o, *w) : 0);
+  w->g = end - s.starts[at];
+  w->g_c = PAIR ? end_c - s.starts[at + PAIR * c.hidden] : 0;
+  o->begun = (double)back_size<cell<real>::PAIR != 0>(*w);
+  const bool accepted = back_accepts(c, s, *o, o->p, o->begun, f->silent != 0 ? back_length<cell<real>::PAIR != 0>(*o, *w) : 0);
   if (!accepted && o->unit) {
     s.starts[at] = end;
     if constexpr (PAIR) {
@@ -108,11 +100,10 @@ __device__ __forceinline__ bool back_doubts(const layer_arrays<real> &c, const b
 
 /* Prepares the walk of a difference through its chunk. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_mend(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
-                                          back_walk<real, cell, HP, KIND> *w) {
+__device__ __forceinline__ void back_mend(back_course *o, back_walk<real> *w) {
   o->bottom = back_cut(*o, o->p);
   o->top = o->at = back_cut(*o, o->p + 1);
-  back_begin(c, s, *o, false, true, w);
+  back_begin<real, cell, HP, KIND>(*o, false, true, w);
 }
 
 /* A chunk that a round leaves as it is. */
@@ -131,28 +122,29 @@ __device__ __forceinline__ void back_keep(const layer_arrays<real> &c, const bac
 /* Takes what a difference has found. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_settle_mend(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
-                                                 int taken, back_walk<real, cell, HP, KIND> *w) {
+                                                 int taken, back_walk<real> *w) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0;
   const int64_t at = back_at<real, cell>(c, o, o.p);
-  const double moved = back_size(*w), size = (double)w->size, squares = warp_sum(o.unit ? size * size : 0);
+  const double moved = (double)back_size<cell<real>::PAIR != 0>(*w), size = (double)w->size,
+               squares = warp_sum(o.unit ? size * size : 0);
   const back_mended found = {taken, reached, tail, o.begun, moved, sqrt(squares / K), (double)w->sum};
   const real *ends = place_of_round(s.ends, o.in);
-  back_flush(c, o, false, w);
-  w->l.g = ends[at] + (reached ? w->l.g : 0);
-  w->l.g_c = PAIR ? ends[at + PAIR * c.hidden] + (reached ? w->l.g_c : 0) : 0;
+  w->g = ends[at] + (reached ? w->g : 0);
+  w->g_c = PAIR ? ends[at + PAIR * c.hidden] + (reached ? w->g_c : 0) : 0;
   __syncwarp(); /* all lanes have read */
-  back_put(o, *w, c.hidden, place_of_round(s.ends, tail ? o.in : 1 - o.in) + at);
+  back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, place_of_round(s.ends, tail ? o.in : 1 - o.in) + at);
   back_note_mended(c, s, o, o.p, found);
 }
 
 /* The sample is given up: what has been summed is forgotten. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_forget(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
-                                            back_walk<real, cell, HP, KIND> *w) {
+                                            back_walk<real> *w) {
   enum { K = cell<real>::MATRICES };
   o->given_up = true;
-  back_flush(c, *o, true, w);
+  back_ask<real, cell, HP, KIND>(*o, {BACK_CLEARS}, *w);
+  back_places<real, cell, HP, KIND>(w->own, w->teams, w->part).meet();
   const int64_t count = back_part(K, c), first = o->b * s.guess_blocks * count;
   for (int64_t at = (int64_t)o->warp * WARP_LANES + o->lane; s.guessed != NULL && at < s.guess_blocks * count;
        at += o->warps * WARP_LANES) {
@@ -163,45 +155,45 @@ __device__ __forceinline__ void back_forget(const layer_arrays<real> &c, const b
 /* Finds what the warp walks next, and prepares it; meets the sample's other warps between phases. False: it has done all. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const back_arrays<real> &s, int cluster, int parts,
-                                          back_course *o, back_walk<real, cell, HP, KIND> *w) {
+                                          back_course *o, back_walk<real> *w) {
   for (;;) {
     if (o->kind == BACK_CHUNK || o->kind == BACK_PROBE) { /* the latter: the same chunk again */
       if ((parts & BACK_GUESS) != 0 && o->p < o->chunks) {
-        back_guess(c, s, o, w);
+        back_guess<real, cell, HP, KIND>(c, s, o, w);
         return true;
       }
       if ((parts & BACK_REST) == 0) {
         return false;
       }
       if ((parts & BACK_GUESS) != 0) {
-        back_meet(cluster);
+        back_meet_all<real, cell, HP, KIND>(*o, cluster, *w);
       }
       o->kind = !back_look(c, s, o->warp, o->warps, o) ? BACK_WHOLE : o->chunks > 1 ? BACK_MEND : BACK_DONE;
       o->p = o->warp;
     } else if (o->kind == BACK_MEND) {
       for (; o->p < o->chunks; o->p += o->warps) {
-        if (back_doubts(c, s, o, w)) {
-          back_mend(c, s, o, w);
+        if (back_doubts<real, cell, HP, KIND>(c, s, o, w)) {
+          back_mend<real, cell, HP, KIND>(o, w);
           return true;
         }
         back_keep<real, cell>(c, s, *o);
       }
-      back_meet(cluster);
+      back_meet_all<real, cell, HP, KIND>(*o, cluster, *w);
       o->in = 1 - o->in;
       o->kind = back_after_round(c, s, o);
       o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
     } else if (o->kind == BACK_TAIL) {
       for (; o->warp == 0 && o->p >= 0; --o->p) {
         __syncwarp(); /* all lanes see what the last walk wrote */
-        if (back_doubts(c, s, o, w)) {
-          back_mend(c, s, o, w);
+        if (back_doubts<real, cell, HP, KIND>(c, s, o, w)) {
+          back_mend<real, cell, HP, KIND>(o, w);
           return true;
         }
       }
       return false;
     } else if (o->kind == BACK_WHOLE) {
       if (!o->idle) {
-        back_forget(c, s, o, w);
+        back_forget<real, cell, HP, KIND>(c, s, o, w);
       }
       if (o->warp != 0) {
         return false;
@@ -209,8 +201,9 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       o->at = o->top = o->length;
       o->bottom = 0;
       const int64_t width = (1 + cell<real>::PAIR) * c.hidden;
-      back_take((s.lengths == NULL ? c.last + o->b * width : c.g + (o->length * c.batch + o->b) * width) + o->j, c.hidden, w);
-      back_begin(c, s, *o, c.injected, false, w);
+      back_take<cell<real>::PAIR != 0>(
+          (s.lengths == NULL ? c.last + o->b * width : c.g + (o->length * c.batch + o->b) * width) + o->j, c.hidden, w);
+      back_begin<real, cell, HP, KIND>(*o, c.injected, false, w);
       return true;
     } else {
       return false;
@@ -221,45 +214,23 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
 /* Walks, and takes what the walk has found. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_go(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
-                                        back_walk<real, cell, HP, KIND> *w) {
-  enum { PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
-  const int all = o->at - o->bottom, warm = o->at - o->top;
+                                        back_walk<real> *w) {
+  enum { STEPS = back_team<real, cell, HP, KIND>::STEPS };
+  const int all = o->at - o->bottom, rounds = (o->at - o->top + STEPS - 1) / STEPS; /* of the warm-up, which is not all */
   const bool differs = o->kind == BACK_MEND || o->kind == BACK_TAIL;
-  int until = (warm + AHEAD - 1) / AHEAD; /* rounds until steps count; negative: they do */
-  bool goes_on = true;
-  real stop = 0;
-  bool stops = false;
-  if (differs) {
-    const back_chunk *f = back_found(c, s, *o, o->p);
-    stop = (real)(s.stop * fmin(f->scale, f->least));
-    stops = f->silent == 0;
+  if (rounds > 0) {
+    (void)back_follow<real, cell, HP, KIND>(c.w_hh, (int)c.hidden, o->lane, rounds, w);
   }
-  const auto ended = [&]() { /* a round */
-                             if (until < 0 && !differs) {
-                               back_note_round(w->left < AHEAD ? w->left : (int)AHEAD, w);
-                             }
-                             w->left -= AHEAD;
-                             --until;
-                             goes_on = !(stops && back_largest(PAIR ? back_larger(w->l.g, w->l.g_c) : w->l.g) <= stop);
-  };
-  while (w->left > 0 && goes_on) {
-    if (until == 0) {
-      if (!back_enter(c, s, *o, o->at, w)) {
-        break;
-      }
-      until = -1;
+  const bool enters = back_enter<real, cell, HP, KIND>(c, s, *o, o->at, w);
+  if (enters) {
+    w->notes = !differs;
+    if (differs) {
+      const back_chunk *f = back_found(c, s, *o, o->p);
+      w->stop = f->silent == 0 ? (real)(s.stop * fmin(f->scale, f->least)) : -1;
     }
-    BPPSA_UNROLL_BY(1)
-    while (w->skip == 0 && w->left >= 2 * AHEAD && until != 0 && goes_on) { /* a loop of its own is fast */
-      back_round<true>(c, *o, w);
-      ended();
-    }
-    if (w->left > 0 && until != 0 && goes_on) {
-      back_round<false>(c, *o, w);
-      w->skip = 0;
-      ended();
-    }
+    (void)back_follow<real, cell, HP, KIND>(c.w_hh, (int)c.hidden, o->lane, INT32_MAX, w);
   }
+  back_end<real, cell, HP, KIND>(*o, enters ? w->round : w->round - 1, w);
   const int taken = all - (w->left > 0 ? w->left : 0);
   if (o->kind == BACK_CHUNK && w->left > 0) { /* nothing is injected */
     o->kind = BACK_PROBE;
@@ -267,7 +238,7 @@ __device__ __forceinline__ void back_go(const layer_arrays<real> &c, const back_
     return;
   }
   if (differs) {
-    back_settle_mend(c, s, *o, taken, w);
+    back_settle_mend<real, cell, HP, KIND>(c, s, *o, taken, w);
     if (o->kind == BACK_TAIL) {
       o->path += taken;
       o->p -= 1;
@@ -275,11 +246,10 @@ __device__ __forceinline__ void back_go(const layer_arrays<real> &c, const back_
       o->p += o->warps;
     }
   } else if (o->kind == BACK_WHOLE) {
-    back_flush(c, *o, false, w);
     o->path += taken;
     o->kind = BACK_DONE;
   } else {
-    back_settle_guess(c, s, *o, taken + o->wasted, w);
+    back_settle_guess<real, cell, HP, KIND>(c, s, *o, taken + o->wasted, w);
     o->wasted = 0;
     o->kind = BACK_CHUNK;
     o->p += o->warps;

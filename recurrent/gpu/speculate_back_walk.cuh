@@ -1,10 +1,9 @@
-/* The walk of a warp in the parallel backward pass on a GPU, H <= 32: its steps are those of BP (chunk_kernels.cuh), and it
- * also counts what decisions need. */
+/* The walk of a team's first warp in the parallel backward pass on a GPU, H <= 32 (recurrent/gpu/speculate_back_team.cuh): the
+ * chain of BP's steps, and what decisions need of it. */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_WALK_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_WALK_CUH
 
-#include "recurrent/gpu/chunk_kernels.cuh"
-#include "recurrent/gpu/speculate_back_decide.cuh"
+#include "recurrent/gpu/speculate_back_team.cuh"
 
 /* ---- numbers of a warp ---- */
 
@@ -24,14 +23,9 @@ template <typename real> __device__ __forceinline__ real back_larger(real a, rea
   return a > b || a != a ? a : b;
 }
 
-/* ---- a warp, and its walks ---- */
+/* ---- a walker, and its walks ---- */
 
-/* Numbers in a block's part of the weight gradients (chunk_arrays). */
-template <typename real> BPPSA_HOST_DEVICE inline int64_t back_part(int matrices, const layer_arrays<real> &c) {
-  return matrices * c.hidden * (c.hidden + (c.input == 1 ? 3 : 2));
-}
-
-/* A warp's place, and what it does. */
+/* A walker's place, and what it does. A team counts as one warp. */
 struct back_course : back_sample {
   bool unit;          /* the lane has a unit */
   int j, warp, warps; /* unit; the warp among the sample's; these */
@@ -43,15 +37,15 @@ struct back_course : back_sample {
   double begun;        /* |d|_inf */
 };
 
-/* A warp's walk. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct back_walk {
-  walk_lane<real, cell, HP, KIND> l;
-  real sum, size;                /* Σ |g_t|_inf, the same in all lanes; Σ |δ_t| of the lane's unit */
+/* A walk. */
+template <typename real> struct back_walk {
+  real g, g_c;                   /* the gradient; c: of a pair */
+  real sum, size;                /* Σ |g_t|_inf, the same in all lanes; Σ |δ_t| of the lane's unit, at the end of a walk */
   real start, seen, head, least; /* |g|_inf where the count began; Σ of earlier rounds; of the first round; the least of any */
-  real *x_to, *h_to;             /* the next delta_x and delta_h of the unit */
-  bool stores_x, stores_h, adds; /* they are written, or, of a difference, added to */
-  int left, skip;     /* steps left, with those of the first round that are skipped so that counting begins with a round */
-  real *delta, *sums; /* shared memory of the warp */
+  real stop;                     /* |d|_inf at which the walk of a difference ends; negative: nowhere */
+  int round, left, skip;         /* left: places that are left from this round on, with those of the first that stay empty */
+  bool notes;                    /* the means of rounds count */
+  int own, teams, part;          /* as of back_places */
 };
 
 /* Where the lane's unit of a chunk's gradient is. */
@@ -60,193 +54,205 @@ __device__ __forceinline__ int64_t back_at(const layer_arrays<real> &c, const ba
   return (p * c.batch + o.b) * (1 + cell<real>::PAIR) * c.hidden + o.j;
 }
 
-/* Writes a delta, or adds to it, which no other thread does, without a wait for what it was. No branch: a step has several. */
-__device__ __forceinline__ void back_put_delta(bool stores, bool adds, float value, float *to) {
-#ifdef __CUDA_ARCH__
-  asm volatile("{\n\t.reg .pred writes, adds;\n\tsetp.eq.s32 writes, %0, 1;\n\tsetp.eq.s32 adds, %0, 2;\n\t"
-               "@writes st.global.f32 [%1], %2;\n\t@adds red.global.add.f32 [%1], %2;\n\t}" ::"r"(!stores ? 0
-                                                                                                  : adds  ? 2
-                                                                                                          : 1),
-               "l"(__cvta_generic_to_global(to)), "f"(value)
-               : "memory");
-#else
-  if (stores) {
-    *to = adds ? *to + value : value;
+/* Gives the helper a task. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_ask(const back_course &o, const back_task &task, const back_walk<real> &w) {
+  const back_places<real, cell, HP, KIND> at(w.own, w.teams, w.part);
+  if (o.lane == 0) {
+    *at.task = task;
   }
-#endif
-}
-__device__ __forceinline__ void back_put_delta(bool stores, bool adds, double value, double *to) {
-#ifdef __CUDA_ARCH__
-  asm volatile("{\n\t.reg .pred writes, adds;\n\tsetp.eq.s32 writes, %0, 1;\n\tsetp.eq.s32 adds, %0, 2;\n\t"
-               "@writes st.global.f64 [%1], %2;\n\t@adds red.global.add.f64 [%1], %2;\n\t}" ::"r"(!stores ? 0
-                                                                                                  : adds  ? 2
-                                                                                                          : 1),
-               "l"(__cvta_generic_to_global(to)), "d"(value)
-               : "memory");
-#else
-  if (stores) {
-    *to = adds ? *to + value : value;
-  }
-#endif
+  at.meet();
 }
 
-/* Prepares a walk from the state o.at, whose gradient the lane has, to o.bottom; it begins to count at o.top. Where nothing is
- * injected, zeros are read as u_t: a load without a condition is not waited for. */
+/* Meets the sample's other teams. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_begin(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
-                                           bool reads_u, bool adds, back_walk<real, cell, HP, KIND> *w) {
-  enum { PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
-  walk_lane<real, cell, HP, KIND> *l = &w->l;
-  const int64_t row = (o.at - 1) * c.batch + o.b;
-  const int slot = o.lane % AHEAD;
-  w->skip = (AHEAD - (o.at - o.top) % AHEAD) % AHEAD;
+__device__ __forceinline__ void back_meet_all(const back_course &o, int cluster, const back_walk<real> &w) {
+  back_ask<real, cell, HP, KIND>(o, {BACK_MEETS}, w);
+  back_meet(cluster);
+}
+
+/* Begins a walk from the state o.at, whose gradient the lane has, to o.bottom; it begins to count at o.top. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_begin(const back_course &o, bool reads_u, bool adds, back_walk<real> *w) {
+  enum { STEPS = back_team<real, cell, HP, KIND>::STEPS };
+  const back_places<real, cell, HP, KIND> at(w->own, w->teams, w->part);
+  const int warm = o.at - o.top;
+  w->skip = (STEPS - warm % STEPS) % STEPS;
   w->left = w->skip + o.at - o.bottom;
-  l->unit = unit_place<real, cell>(c, row * c.hidden + o.j, o.j);
-  w->adds = adds;
-  w->stores_x = w->stores_h = false;
-  l->g_row = reads_u ? (1 + PAIR) * l->state : 0;
-  l->u_at = reads_u ? c.g + row * (1 + PAIR) * c.hidden + o.j : s.zeros + o.j;
-  if (l->reads_x) {
-    l->x_at = c.x + (row + (w->skip - slot) * c.batch);
-    if (slot >= w->skip && slot < w->left) {
-      l->x = *l->x_at;
-    }
-    l->x_at -= l->x_row;
-  }
-  __syncwarp(); /* the deltas of the last walk have been read */
-  BPPSA_UNROLL
-  for (int i = 0; i < AHEAD; ++i) {
-    if (i >= w->skip && i < w->left + cell<real>::EARLIER) {
-      walk_read(i, i < w->left, l);
-    }
-  }
+  w->round = 0;
+  w->stop = -1;
+  w->notes = false;
+  back_ask<real, cell, HP, KIND>(
+      o, {BACK_WALKS, o.at, o.bottom, w->skip, (warm + STEPS - 1) / STEPS, INT32_MAX, reads_u, adds, o.kind != BACK_PROBE}, *w);
+  at.meet(); /* two rounds are ready */
 }
 
 /* |d|_inf of the gradient that the lanes have. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ double back_size(const back_walk<real, cell, HP, KIND> &w) {
-  return (double)back_largest(cell<real>::PAIR ? back_larger(w.l.g, w.l.g_c) : w.l.g);
+template <bool PAIR, typename real> __device__ __forceinline__ real back_size(const back_walk<real> &w) {
+  return back_largest(PAIR ? back_larger(w.g, w.g_c) : w.g);
 }
 
-/* A round that counts has ended, of so many steps. A last one with fewer steps says nothing, unless it is the first too. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_note_round(int steps, back_walk<real, cell, HP, KIND> *w) {
-  enum { AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
-  const real mean = (w->sum - w->seen) / (real)steps;
+/* A round that counts has ended, of so many steps. A last one with fewer steps than WHOLE says nothing, unless it is the first
+ * too. */
+template <int WHOLE, typename real> __device__ __forceinline__ void back_note_round(int steps, back_walk<real> *w) {
+  const real all = w->sum - w->seen, mean = steps == WHOLE ? all * ((real)1 / WHOLE) : all / (real)steps;
   if (w->head < 0) {
     w->head = w->least = mean;
-  } else if (steps == AHEAD && mean < w->least) {
+  } else if (steps == WHOLE && mean < w->least) {
     w->least = mean;
   }
   w->seen = w->sum;
 }
 
-/* From here on steps count: what the warm-up summed is forgotten. `stores`: deltas are written. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_count(const layer_arrays<real> &c, const back_course &o, bool stores,
-                                           back_walk<real, cell, HP, KIND> *w) {
-  enum { K = cell<real>::MATRICES };
-  const int64_t to = ((int64_t)(o.top - 1) * c.batch + o.b) * K * c.hidden + o.j;
-  w->sum = w->size = w->seen = 0;
+/* From here on steps count: what the warm-up summed is forgotten. */
+template <bool PAIR, typename real> __device__ __forceinline__ void back_count(back_walk<real> *w) {
+  w->sum = w->seen = 0;
   w->head = w->least = -1; /* no round yet */
-  w->start = (real)back_size(*w);
-  w->l.sums = {};
-  w->stores_x = stores && o.unit && c.delta_x != NULL; /* lanes beyond H repeat lane 0 */
-  w->stores_h = stores && o.unit && c.delta_h != NULL;
-  w->x_to = c.delta_x + (w->stores_x ? to : 0);
-  w->h_to = c.delta_h + (w->stores_h ? to : 0);
+  w->start = back_size<PAIR>(*w);
 }
 
-/* As walk_round, without the skipped steps. WHOLE: none is skipped, and this round and the next have all their steps. */
-template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_round(const layer_arrays<real> &c, const back_course &o,
-                                           back_walk<real, cell, HP, KIND> *w) {
-  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
-  walk_lane<real, cell, HP, KIND> *l = &w->l;
-  const real x = l->x;
-  if (l->SUM && l->reads_x && (WHOLE || AHEAD + o.lane % AHEAD < w->left)) {
-    l->x = *l->x_at;
-    l->x_at -= l->x_row;
-  }
+/* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATRICES][HP], const quad<real> *record, int place,
+                                          real *deltas, back_walk<real> *w) {
+  typedef back_team<real, cell, HP, KIND> team;
+  enum { K = team::K, PAIR = team::PAIR, Q = team::Q };
+  const auto field = [&](int i) { return record[i / Q].v[i % Q]; };
+  const real through = PAIR ? w->g_c + field(PAIR * K) * w->g : w->g;
+  const real carried = cell<real>::DIAGONAL ? cell<real>::carry(field(cell<real>::DIAGONAL * team::CARRY), through) : 0;
   BPPSA_UNROLL
-  for (int i = 0; i < AHEAD; ++i) {
-    if (WHOLE || i < w->left) {
-      const walk_step<real, cell> now = l->ring[i];
-      if (WHOLE || AHEAD + i < w->left + cell<real>::EARLIER) {
-        walk_read(i, WHOLE || AHEAD + i < w->left, l);
-      }
-      const real own_x = l->SUM ? __shfl_sync(0xffffffffu, x, i) : (real)0;
-      if (WHOLE || i >= w->skip) {
-        const unit_back<real, cell> made(now.unit, c.relu, l->g, l->g_c);
-        w->sum += back_largest(PAIR ? back_larger(l->g, l->g_c) : l->g);
-        BPPSA_UNROLL
-        for (int k = 0; k < K; ++k) {
-          w->size += made.to_h[k] < 0 ? -made.to_h[k] : made.to_h[k];
-          if (l->MORE) {
-            back_put_delta(w->stores_x, w->adds, k + 1 == K ? made.to_x : made.to_h[k], w->x_to + k * c.hidden);
-          }
-          if (KIND == WALK_FREE && cell<real>::SPLIT) {
-            back_put_delta(w->stores_h, w->adds, made.to_h[k], w->h_to + k * c.hidden);
-          }
-        }
-        w->x_to -= l->MORE ? K * l->state : 0;
-        w->h_to -= KIND == WALK_FREE && cell<real>::SPLIT ? K * l->state : 0;
-        walk_back(c, now, now.unit.before(l->ring[(i + 1) % AHEAD].unit), own_x, o.unit, o.lane, false, w->delta + i % 2 * K * HP,
-                  l);
-      }
+  for (int k = 0; k < K; ++k) {
+    deltas[k * team::ROW + place] = field(k) * (PAIR && k + 1 == K ? w->g : through);
+  }
+  if (team::SPLIT) {
+    deltas[K * team::ROW + place] = w->g;
+  }
+  real part[4] = {(PAIR ? (real)0 : carried) + field(team::U), 0, 0, 0};
+  __syncwarp();
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    quad<real> rows[HP / Q];
+    BPPSA_UNROLL
+    for (int q = 0; q < HP / Q; ++q) {
+      rows[q] = ((const quad<real> *)(deltas + k * team::ROW))[q];
+    }
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      part[r % 4] += rows[r / Q].v[r % Q] * weights[k][r];
+    }
+  }
+  w->sum += back_size<PAIR != 0>(*w);
+  w->g_c = PAIR ? carried + field(PAIR * team::U_C) : 0;
+  w->g = (part[0] + part[1]) + (part[2] + part[3]);
+}
+
+/* Walks a round, whose records are there; `next` is that of its first step, and afterwards of the next round's. WHOLE: it has all
+ * its steps. */
+template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND, int USED>
+__device__ __forceinline__ void back_round(const real (&weights)[cell<real>::MATRICES][HP], const real *ring, real *deltas,
+                                           int unit, int place, quad<real> (&next)[USED], back_walk<real> *w) {
+  typedef back_team<real, cell, HP, KIND> team;
+  enum { STEPS = team::STEPS, ROUND = STEPS * team::RECORD };
+  const quad<real> *records = (const quad<real> *)(ring + (unsigned)w->round % team::ROUNDS * ROUND) + unit,
+                   *behind = (const quad<real> *)(ring + (unsigned)(w->round + 1) % team::ROUNDS * ROUND) + unit;
+  deltas += (unsigned)w->round % 2 * STEPS * team::DELTAS;
+  BPPSA_UNROLL
+  for (int i = 0; i < STEPS; ++i) {
+    quad<real> now[USED];
+    const quad<real> *from = i + 1 < STEPS ? records + (i + 1) * (team::RECORD / team::Q) : behind;
+    BPPSA_UNROLL
+    for (int q = 0; q < USED; ++q) {
+      now[q] = next[q];
+      next[q] = from[q * team::PLACES];
+    }
+    if (WHOLE || (i >= w->skip && i < w->left)) {
+      back_step<real, cell, HP, KIND>(weights, now, place, deltas + i * team::DELTAS, w);
     }
   }
 }
 
-/* |d|_2 likewise. */
+/* Walks up to `rounds` rounds, to the end of the walk, or until the difference is small. True: the walk goes on. A function of its
+ * own, so that registers hold what its loop needs and nothing else. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ double back_length(const back_course &o, const back_walk<real, cell, HP, KIND> &w) {
-  const double g = (double)w.l.g, g_c = cell<real>::PAIR ? (double)w.l.g_c : 0;
+__device__ __noinline__ bool back_follow(const real *w_hh, int hidden, int lane, int rounds, back_walk<real> *walk) {
+  typedef back_team<real, cell, HP, KIND> team;
+  enum { K = team::K, STEPS = team::STEPS, USED = (team::BY_X + team::Q - 1) / team::Q };
+  back_walk<real> w = *walk;
+  const back_places<real, cell, HP, KIND> at(w.own, w.teams, w.part);
+  const int j = lane < hidden ? lane : 0, unit = lane < HP ? lane : 0, place = lane < hidden ? lane : HP;
+  real weights[K][HP];
+  quad<real> next[USED];
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      weights[k][r] = r < hidden ? w_hh[(k * hidden + r) * hidden + j] : 0;
+    }
+  }
+  BPPSA_UNROLL
+  for (int q = 0; q < USED; ++q) {
+    next[q] = ((const quad<real> *)at.record(w.round, 0))[q * team::PLACES + unit];
+  }
+  bool goes_on = true;
+  const auto ended = [&]() { /* a round */
+                             if (w.notes) {
+                               back_note_round<STEPS>(w.left < STEPS ? w.left : (int)STEPS, &w);
+                             }
+                             w.left -= STEPS;
+                             w.skip = 0;
+                             --rounds;
+                             goes_on = w.left > 0 && !(w.stop >= 0 && back_size<team::PAIR != 0>(w) <= w.stop);
+                             if (goes_on) {
+                               at.meet();
+                               ++w.round;
+                             }
+  };
+  while (goes_on && rounds > 0) {
+    if (w.skip > 0 || w.left < STEPS) {
+      back_round<false, real, cell, HP, KIND>(weights, at.ring, at.deltas, unit, place, next, &w);
+      ended();
+    }
+    BPPSA_UNROLL_BY(1)
+    while (goes_on && rounds > 0 && w.left >= STEPS) { /* a loop of its own is fast */
+      back_round<true, real, cell, HP, KIND>(weights, at.ring, at.deltas, unit, place, next, &w);
+      ended();
+    }
+  }
+  *walk = w;
+  return goes_on;
+}
+
+/* Ends a walk, whose last round is `last`, in or in front of the present one. Waits until the helper has done its part. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_end(const back_course &o, int last, back_walk<real> *w) {
+  const back_places<real, cell, HP, KIND> at(w->own, w->teams, w->part);
+  if (o.lane == 0) {
+    at.task->last = last;
+  }
+  at.meet();
+  at.meet();
+  w->size = at.sizes[o.lane];
+}
+
+/* |d|_2 likewise. */
+template <bool PAIR, typename real>
+__device__ __forceinline__ double back_length(const back_course &o, const back_walk<real> &w) {
+  const double g = (double)w.g, g_c = PAIR ? (double)w.g_c : 0;
   return sqrt(warp_sum(o.unit ? g * g + g_c * g_c : 0));
 }
 
 /* Reads, and writes, the lane's unit of a gradient. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_take(const real *from, int64_t hidden, back_walk<real, cell, HP, KIND> *w) {
-  w->l.g = from[0];
-  w->l.g_c = cell<real>::PAIR ? from[cell<real>::PAIR * hidden] : 0;
+template <bool PAIR, typename real>
+__device__ __forceinline__ void back_take(const real *from, int64_t hidden, back_walk<real> *w) {
+  w->g = from[0];
+  w->g_c = PAIR ? from[PAIR * hidden] : 0;
 }
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_put(const back_course &o, const back_walk<real, cell, HP, KIND> &w, int64_t hidden,
-                                         real *to) {
+template <bool PAIR, typename real>
+__device__ __forceinline__ void back_put(const back_course &o, const back_walk<real> &w, int64_t hidden, real *to) {
   if (o.unit) {
-    to[0] = w.l.g;
-    if constexpr (cell<real>::PAIR) {
-      to[hidden] = w.l.g_c;
-    }
-  }
-}
-
-/* Adds what a walk has counted to the warp's sums, or clears these. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_flush(const layer_arrays<real> &c, const back_course &o, bool clears,
-                                           back_walk<real, cell, HP, KIND> *w) {
-  enum { K = cell<real>::MATRICES };
-  if constexpr (KIND != WALK_FREE) {
-    const int64_t hidden = c.hidden, all = K * hidden;
-    if (!o.unit) {
-      return;
-    }
-    BPPSA_UNROLL
-    for (int k = 0; k < K; ++k) {
-      BPPSA_UNROLL
-      for (int r = 0; r < HP; ++r) {
-        if (r < hidden) {
-          real *to = w->sums + (k * hidden + r) * hidden + o.lane;
-          *to = clears ? 0 : *to + w->l.sums.w_hh[k][r];
-        }
-      }
-      real *units = w->sums + all * hidden + k * hidden + o.lane;
-      units[0] = clears ? 0 : units[0] + (k + 1 == K ? w->l.sums.b_hh : w->l.sums.b_ih[k]);
-      units[all] = clears ? 0 : units[all] + w->l.sums.b_ih[k];
-      if (c.input == 1) {
-        units[2 * all] = clears ? 0 : units[2 * all] + w->l.sums.w_ih[k];
-      }
+    to[0] = w.g;
+    if constexpr (PAIR) {
+      to[hidden] = w.g_c;
     }
   }
 }

@@ -273,6 +273,22 @@ static void test_widths(void **state) {
   assert_true(mended > 40 && rounds > (is_gpu() ? 3 : 0) && given_up > 2);
 }
 
+/* Units at both ends of each padded width, in every cell and type: a walker's lanes without a unit, and rows with and without
+ * padding. */
+static void test_edges(void **state) {
+  (void)state;
+  static const int64_t hidden[] = {2, 16, 17, 31};
+  for (uint64_t i = 0; i < 4 * CELLS * 2; ++i) {
+    problem p = problem_of((int)(i / 4 % CELLS), 19, 2, hidden[i % 4], 3, (int64_t)(i % 3));
+    p.network.seed = 200 + i;
+    p.network.scale = .7;
+    p.network.config.dtype = i < 4 * CELLS ? BPPSA_F32 : BPPSA_F64;
+    p.network.config.loss_all = i % 2 == 0;
+    p.network.config.input_gradients = i % 3 == 1;
+    assert_true(check(&p).speculated);
+  }
+}
+
 /* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. An upper layer drops
  * none of it, because a layer below may make it grow, and may be left to BP. */
 static void test_silent(void **state) {
@@ -548,9 +564,9 @@ static void test_recording(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),      cmocka_unit_test(test_silent),
-      cmocka_unit_test(test_comes_back),      cmocka_unit_test(test_many_chunks), cmocka_unit_test(test_nonfinite),
-      cmocka_unit_test(test_pauses),          cmocka_unit_test(test_exact),       cmocka_unit_test(test_warm_ups),
-      cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),       cmocka_unit_test(test_edges),
+      cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),   cmocka_unit_test(test_many_chunks),
+      cmocka_unit_test(test_nonfinite),       cmocka_unit_test(test_pauses),       cmocka_unit_test(test_exact),
+      cmocka_unit_test(test_warm_ups),        cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_recording)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -34,6 +34,8 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__ [[gnu::noinline]]
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __restrict__
 
@@ -53,6 +55,7 @@ enum { warpSize = 32 };
 
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
+void launch_meet(int number, int threads);
 
 /* Every thread named in the mask gives `size` bytes and receives those of `lane`, which must be in the mask; the lanes that vote
  * yes. mutant.h says what a place is. */

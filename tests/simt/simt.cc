@@ -22,7 +22,7 @@ namespace {
 /* Stacks begin at different offsets within a page: otherwise their tops would all fall into one set of the processor's cache. */
 enum { STACK = 1 << 16, COLOURS = 1 << 12, COLOUR = 5 * 64, LANES = 32, MOST_THREADS = 1024, MOST_CLUSTER = 16, MOST_BYTES = 16 };
 
-enum state : unsigned char { READY, AT_BLOCK, AT_WARP, AT_CLUSTER, AT_GATE, AT_LAUNCH, DONE };
+enum state : unsigned char { READY, AT_BLOCK, AT_MEETING, AT_WARP, AT_CLUSTER, AT_GATE, AT_LAUNCH, DONE };
 
 /* Each fiber is started once by makecontext and then switched by the compiler's own jumps, which make no system call. */
 typedef void *jump[5];
@@ -33,6 +33,7 @@ struct fiber {
   char *block, *stack; /* what was allocated, and the stack in it */
   int predicate;       /* of a block's or warp's vote */
   int any;             /* the result of a block's vote */
+  int meeting, of;     /* the number of the barrier at which it waits, and how many threads meet there */
   const cluster_gate *gate;
   unsigned parity; /* of the gate's phase that it waits for */
   char given[MOST_BYTES];
@@ -248,6 +249,34 @@ bool release_block(int first) {
   return true;
 }
 
+/* Lets those of a block's threads continue that wait at a barrier with a number, if as many are there as have to come. True if some
+ * did. */
+bool release_meetings(int first) {
+  bool released = false;
+  for (int i = first; i < first + block_threads; ++i) {
+    const fiber &one = fibers[(size_t)i];
+    const auto same = [&](int at) { return where[at] == AT_MEETING && fibers[(size_t)at].meeting == one.meeting; };
+    int there = 0;
+    if (where[i] != AT_MEETING) {
+      continue;
+    }
+    for (int at = first; at < first + block_threads; ++at) {
+      there += same(at);
+      if (same(at) && fibers[(size_t)at].of != one.of) {
+        set_thread(at);
+        fail("threads that do not agree how many meet");
+      }
+    }
+    for (int at = first; there == one.of && at < first + block_threads; ++at) {
+      if (same(at)) {
+        where[at] = READY;
+        released = true;
+      }
+    }
+  }
+  return released;
+}
+
 /* The gate's phase is over when all bytes have come that were expected. True if it is. */
 bool open_gate(cluster_gate *gate) {
   if (gate->told == 0 || gate->missing != 0) {
@@ -337,6 +366,7 @@ void run_cluster(int blocks, bool first_early) {
     }
     for (int block = 0; block < threads; block += block_threads) {
       moved = release_block(block) || moved;
+      moved = release_meetings(block) || moved;
     }
     moved = moved || release_cluster(threads) || (behind && release_launch(threads, first_early));
     while (!moved && !messages.empty()) {
@@ -465,6 +495,16 @@ unsigned mask_at(unsigned mask, simt_mutant mutant) {
 
 void __syncthreads() {
   (void)wait_for_block(0);
+}
+
+void launch_meet(int number, int threads) {
+  if (number < 1 || number > 15 || threads % LANES != 0) {
+    fail("a barrier without a number from 1 to 15, or of parts of warps");
+  }
+  current->meeting = number;
+  current->of = threads;
+  where[current_index] = AT_MEETING;
+  leave();
 }
 
 int __syncthreads_or(int predicate, simt_place place) {

@@ -1,0 +1,251 @@
+/* Phase 1 of the fused backward pass (recurrent/gpu/chunk_kernels.cuh): products of chunks, that is the sequential backward pass of
+ * the rows of the identity. */
+#ifndef BPPSA_RECURRENT_GPU_CHUNK_TRANSITION_CUH
+#define BPPSA_RECURRENT_GPU_CHUNK_TRANSITION_CUH
+
+#include "core/base/cut.h"
+#include "core/compute/launch.cuh"
+#include "recurrent/gpu/cell_cuda.cuh"
+#include "recurrent/gpu/lanes.cuh"
+#include "scan/scan_numbers.cuh"
+
+/* A thread holds V rows of the product of one chunk and sample (an item); GROUPS threads of a warp share an item. The rows are in
+ * shared memory, so that the loop over their entries need not be unrolled; sums are in registers. Once in a step an item's threads
+ * compute its factors, from what was loaded a step earlier. If the cell has one matrix and no diagonal, all lanes read W's rows at
+ * the same time, and scale by the factors what they multiply. Otherwise (MADE) the item's threads also make its Jacobian, H numbers
+ * a row for K H multiply-adds, which saves K - 1 of K products with the rows. A thread loads MINE units; those beyond H are memory
+ * behind the row, which also belongs to the layer, and are not used. shared: see SHARED. */
+template <typename real, template <typename> class cell, int HP, int V> struct transition_shape {
+  enum {
+    K = cell<real>::MATRICES,
+    GROUPS = (HP + V - 1) / V,
+    ITEMS = WARP_LANES / GROUPS, /* of a warp */
+    MINE = (HP + GROUPS - 1) / GROUPS,
+    WARPS = CHUNK_THREADS / WARP_LANES,
+    MADE = K > 1 || cell<real>::DIAGONAL,
+    W_REALS = K * HP * HP,
+    X_REALS = HP * V * CHUNK_THREADS,
+    D_REALS = MADE ? HP * HP + quad<real>::SIZE : 2 * HP, /* of an item: J, and a gap, for different banks; or d of two steps */
+    SHARED = (W_REALS + X_REALS + WARPS * ITEMS * D_REALS) * (int)sizeof(real)
+  };
+};
+
+/* y = x J for V rows x [HP][V][threads]. matrix: J if MADE; otherwise W, with J = diag(d) W. */
+template <typename real, bool MADE, int HP, int V>
+__device__ __forceinline__ void transition_multiply(const real *matrix, const real *d, const real *x, int hidden,
+                                                    real (&y)[V][HP]) {
+  enum { Q = quad<real>::SIZE, ROWS = HP == 20 ? 10 : 8 }; /* of x at once: HP is a multiple */
+  for (int first = 0; first < hidden; first += ROWS) {
+    BPPSA_UNROLL
+    for (int r = first; r < first + ROWS; ++r) {
+      const quad<real> *row = (const quad<real> *)(matrix + r * HP);
+      real in[V];
+      BPPSA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        in[v] = MADE ? x[(r * V + v) * CHUNK_THREADS] : x[(r * V + v) * CHUNK_THREADS] * d[r];
+      }
+      BPPSA_UNROLL
+      for (int q = 0; q < HP / Q; ++q) {
+        const quad<real> part = row[q];
+        BPPSA_UNROLL
+        for (int at = 0; at < Q * V; ++at) {
+          y[at % V][q * Q + at / V] += in[at % V] * part.v[at / V];
+        }
+      }
+    }
+  }
+}
+
+/* Begins with the first link, whose rows are J's own. row: the thread's first. */
+template <typename real, bool MADE, int HP, int V>
+__device__ __forceinline__ void transition_begin(const real *matrix, const real *d, int row, real (&y)[V][HP]) {
+  enum { Q = quad<real>::SIZE };
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const int from = HP % V == 0 || row + v < HP ? row + v : 0; /* rows beyond HP are not used */
+    BPPSA_UNROLL
+    for (int q = 0; q < HP / Q; ++q) {
+      const quad<real> part = ((const quad<real> *)(matrix + from * HP))[q];
+      BPPSA_UNROLL
+      for (int l = 0; l < Q; ++l) {
+        y[v][q * Q + l] = MADE ? part.v[l] : d[from] * part.v[l];
+      }
+    }
+  }
+}
+
+/* Brings rows back into the window. */
+template <typename real, int HP, int V>
+__device__ __forceinline__ void transition_rescale(real (&y)[V][HP], int32_t e[V], real norms[V]) {
+  real largest[V] = {};
+  BPPSA_UNROLL
+  for (int at = 0; at < HP * V; ++at) {
+    largest[at % V] = scan_larger(largest[at % V], scan_size(y[at % V][at / V]));
+  }
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const int32_t excess = scan_excess(largest[v]);
+    norms[v] = largest[v];
+    if (excess != 0) {
+      const real factor = scan_normal_power<real>(-excess);
+      e[v] += excess;
+      norms[v] *= factor;
+      BPPSA_UNROLL
+      for (int j = 0; j < HP; ++j) {
+        y[v][j] *= factor;
+      }
+    }
+  }
+}
+
+/* Makes what transition_multiply needs of a step: J [HP][HP], or d [HP]. A thread of the item makes the rows of its units. */
+template <typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void transition_make(const cell<real> *mine, const real *w, bool relu, int group, int hidden,
+                                                real *to) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  enum { K = shape::K, Q = quad<real>::SIZE, WHOLE = shape::MINE * shape::GROUPS == HP };
+  real own[K], diagonal[shape::MINE], unused;
+  quad<real> rows[shape::MINE][HP / Q] = {}; /* none is stored before all have been computed: reads would wait for that */
+  BPPSA_UNROLL
+  for (int i = 0; i < shape::MINE; ++i) {
+    const int r = WHOLE || group + i * shape::GROUPS < HP ? group + i * shape::GROUPS : 0;
+    mine[i].factors(relu, own, &diagonal[i], &unused);
+    diagonal[i] = r < hidden ? diagonal[i] : 0;
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      own[k] = r < hidden ? own[k] : 0;
+    }
+    if (!shape::MADE && (WHOLE || group + i * shape::GROUPS < HP)) {
+      to[r] = own[0];
+    }
+    BPPSA_UNROLL
+    for (int at = 0; shape::MADE && at < K * HP; ++at) {
+      const int k = at / HP, q = at % HP / Q, l = at % Q;
+      rows[i][q].v[l] += own[k] * ((const quad<real> *)(w + (k * HP + r) * HP))[q].v[l];
+    }
+  }
+  BPPSA_UNROLL
+  for (int at = 0; shape::MADE && at < shape::MINE * (HP / Q); ++at) {
+    const int i = at / (HP / Q), q = at % (HP / Q), r = group + i * shape::GROUPS;
+    if (WHOLE || r < HP) {
+      ((quad<real> *)(to + r * HP))[q] = rows[i][q];
+    }
+  }
+  BPPSA_UNROLL
+  for (int i = 0; cell<real>::DIAGONAL && i < shape::MINE; ++i) { /* all reads are in flight before the first is used */
+    const int r = group + i * shape::GROUPS;
+    diagonal[i] += WHOLE || r < HP ? to[r * HP + r] : 0;
+  }
+  BPPSA_UNROLL
+  for (int i = 0; cell<real>::DIAGONAL && i < shape::MINE; ++i) {
+    const int r = group + i * shape::GROUPS;
+    if (WHOLE || r < HP) {
+      to[r * HP + r] = diagonal[i];
+    }
+  }
+}
+
+/* Writes the finished products of a warp's items. w: the block's shared memory; e, norms: of the thread's rows. */
+template <typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void transition_store(const chunk_arrays<real> &s, int64_t hidden, int64_t items, int64_t item,
+                                                 const real *w, const int32_t (&e)[V], const real (&norms)[V]) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  enum { Q = quad<real>::SIZE };
+  const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
+  const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
+  const bool active = place < shape::ITEMS && item < items;
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const int row = group * V + v;
+    if (active && row < hidden) {
+      s.exponents[item * hidden + row] = e[v];
+      s.norms[item * hidden + row] = norms[v];
+    }
+  }
+  __syncwarp();
+  const real *rows = w + shape::W_REALS + warp * WARP_LANES;
+  const int64_t first = item - place;                                      /* the first item of the warp */
+  for (int at = lane; at < shape::ITEMS * HP * HP / Q; at += WARP_LANES) { /* whole columns, four rows at once */
+    const int column = at / (HP / Q) % HP, its = at / (HP / Q * HP);
+    quad<real> part;
+    BPPSA_UNROLL
+    for (int l = 0; l < Q; ++l) {
+      const int row = at % (HP / Q) * Q + l;
+      part.v[l] = rows[(column * V + row % V) * CHUNK_THREADS + its * shape::GROUPS + row / V];
+    }
+    if (first + its < items) {
+      ((quad<real> *)s.products)[first * (HP * HP / Q) + at] = part;
+    }
+  }
+}
+
+template <typename real, template <typename> class cell, int HP, int V>
+__global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(layer_arrays<real> c, chunk_arrays<real> s) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  BPPSA_SHARED(real, memory);
+  real *w = launch_held(memory);
+  const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
+  const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
+  real *x = launch_held(memory + shape::W_REALS + thread); /* [HP][V][threads] */
+  real *factors = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * shape::D_REALS;
+  const int64_t hidden = c.hidden, items = s.links * c.batch;
+  const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
+  const bool active = place < shape::ITEMS && item < items;
+  const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
+  const int64_t start = c.steps - bppsa_cut(c.steps, s.chunks, chunk), end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
+  const int count = (int)(start - end), longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
+  for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
+    const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
+    w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
+  }
+  int32_t e[V];
+  real norms[V];
+  cell<real> mine[shape::MINE] = {};
+  unit_place<real, cell> at(c, ((start - 1) * c.batch + b) * hidden + group, group);
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    e[v] = 0;
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < shape::MINE; ++i) {
+    mine[i] = cell<real>::load(at, i * shape::GROUPS);
+  }
+  __syncthreads();
+  for (int link = 0; link < longest; ++link) {
+    const bool works = active && link < count;
+    real *d = factors + (shape::MADE ? 0 : link % 2 * HP);
+    if (shape::MADE) {
+      __syncwarp(); /* the last link's Jacobian has been read */
+    }
+    if (works) { /* all factors, then all loads: a factor would wait for a load before it */
+      transition_make<real, cell, HP, V>(mine, w, c.relu, group, (int)hidden, d);
+    }
+    __syncwarp();
+    if (link + 1 < count) {
+      at.back();
+    }
+    BPPSA_UNROLL
+    for (int i = 0; i < shape::MINE; ++i) { /* after the last link in vain: a condition would wait for what it loads */
+      mine[i] = cell<real>::load(at, i * shape::GROUPS);
+    }
+    if (works) {
+      const real *matrix = shape::MADE ? d : w;
+      real y[V][HP] = {};
+      if (link == 0) {
+        transition_begin<real, shape::MADE>(matrix, d, group * V, y);
+      } else {
+        transition_multiply<real, shape::MADE>(matrix, d, x, (int)hidden, y);
+      }
+      if (link % SCAN_RESCALE_LINKS == 0 || link + 1 == count) {
+        transition_rescale(y, e, norms);
+      }
+      BPPSA_UNROLL
+      for (int at = 0; at < HP * V; ++at) {
+        x[at * CHUNK_THREADS] = y[at % V][at / V];
+      }
+    }
+  }
+  transition_store<real, cell, HP, V>(s, hidden, items, item, w, e, norms);
+}
+
+#endif

@@ -1,0 +1,285 @@
+/* Phase 3 of the fused backward pass, and sequential BP (recurrent/gpu/chunk_kernels.cuh): a warp goes through a chunk, and sums
+ * weight gradients. */
+#ifndef BPPSA_RECURRENT_GPU_CHUNK_WALK_CUH
+#define BPPSA_RECURRENT_GPU_CHUNK_WALK_CUH
+
+#include "core/base/cut.h"
+#include "core/compute/launch.cuh"
+#include "recurrent/gpu/cell_cuda.cuh"
+#include "recurrent/gpu/lanes.cuh"
+#include "recurrent/gpu/walk_sums.cuh"
+
+/* A warp's sums of weight gradients: lane j has column j of dW_hh, and unit j of the others. db_hh differs from db_ih only in the
+ * last gate. */
+template <typename real, int K, int HP> struct walk_sums { real w_hh[K][HP], b_ih[K], b_hh, w_ih[K]; };
+
+/* Adds the sums of all warps of a block, in order, and writes them to the block's part. shared: for each warp as many reals as a
+ * part has. */
+template <typename real, int K, int HP>
+__device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real> &s, const walk_sums<real, K, HP> &sums,
+                            real *shared) {
+  const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int hidden = (int)c.hidden, all = K * hidden, count = all * hidden + (c.input == 1 ? 3 : 2) * all;
+  real *own = shared + warp * count;
+  if (lane < hidden) {
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      BPPSA_UNROLL
+      for (int r = 0; r < HP; ++r) {
+        if (r < hidden) {
+          own[(k * hidden + r) * hidden + lane] = sums.w_hh[k][r];
+        }
+      }
+      real *units = own + all * hidden + k * hidden + lane;
+      units[0] = k + 1 == K ? sums.b_hh : sums.b_ih[k];
+      units[all] = sums.b_ih[k];
+      if (c.input == 1) {
+        units[2 * all] = sums.w_ih[k];
+      }
+    }
+  }
+  __syncthreads();
+  for (int at = (int)threadIdx.x; at < count; at += (int)blockDim.x) {
+    real sum = 0;
+    for (int w = 0; w < warps; ++w) {
+      sum += shared[w * count + at];
+    }
+    s.partials[(int64_t)blockIdx.x * count + at] = sum;
+  }
+  if (s.to.counted != NULL) {
+    walk_sums_end(s.to, s.partials, (int)gridDim.x, count, count, gridDim.x);
+  }
+}
+
+/* Do the sums fit into registers beside the weights? */
+template <typename real, template <typename> class cell, int HP> struct fits {
+  enum { SUM = cell<real>::MATRICES * HP * (int)sizeof(real) <= 60 * 4 };
+};
+
+/* Kinds of walks. PLAIN, the usual case, sums weight gradients; nothing is injected, and no output but g_0 is written. SUMS also
+ * injects gradients or writes outputs. FREE sums no weight gradients. */
+enum walk_kind { WALK_PLAIN, WALK_SUMS, WALK_FREE };
+
+/* The numbers that a lane reads for a step. */
+template <typename real, template <typename> class cell> struct walk_step {
+  cell<real> unit;
+  real u, u_c; /* c: of a pair */
+};
+
+/* The numbers that a lane keeps during a walk: weights, sums, the gradient, and the addresses of its next numbers. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct walk_lane {
+  enum {
+    K = cell<real>::MATRICES,
+    SUM = KIND != WALK_FREE,
+    MORE = KIND != WALK_PLAIN,
+    AHEAD = K > 1 && SUM &&MORE ? cell<real>::AHEAD / 2 : (int)cell<real>::AHEAD
+  };                        /* fewer if registers are short */
+  real w[K][HP], g, g_c, x; /* a column of each W_k; g_c: of a pair; x: of step lane % AHEAD of the next round */
+  walk_sums<real, K, SUM ? HP : 1> sums;
+  walk_step<real, cell> ring[AHEAD]; /* the next steps */
+  unit_place<real, cell> unit;
+  bool reads_x, reads_u, stores_x, stores_h, stores_g;
+  const real *x_at, *u_at;
+  real *delta_x, *delta_h, *g_to;
+  int64_t state, g_row, x_row; /* g_row: reals from one step of g to the next */
+  int64_t c_place;             /* of a pair: reals from the gradient of h to that of c */
+};
+
+/* Reads step i of the ring; with `step` also what only that step needs. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_read(int i, bool step, walk_lane<real, cell, HP, KIND> *l) {
+  l->ring[i].unit = cell<real>::load(l->unit);
+  l->unit.back();
+  if (l->MORE && l->reads_u && step) {
+    l->ring[i].u = *l->u_at;
+    if constexpr (cell<real>::PAIR) {
+      l->ring[i].u_c = l->u_at[l->c_place];
+    }
+    l->u_at -= l->g_row;
+  }
+}
+
+/* Writes delta_x and delta_h of a step, if they are wanted. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, real to_h, walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES };
+  if (l->MORE && l->stores_x) {
+    l->delta_x[k * hidden] = to_x;
+    l->delta_x -= k + 1 == K ? K * l->state : 0;
+  }
+  if (!l->SUM && cell<real>::SPLIT && l->stores_h) {
+    l->delta_h[k * hidden] = to_h;
+    l->delta_h -= k + 1 == K ? K * l->state : 0;
+  }
+}
+
+/* Computes g_{t-1} from g_t, and adds to the sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const walk_step<real, cell> &now, real before, real x,
+                                          bool unit, int lane, bool last, real *own, walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, SUM = KIND != WALK_FREE, SUMS_HP = SUM ? HP : 1 };
+  const unit_back<real, cell> made(now.unit, c.relu, l->g, l->g_c);
+  real part[4] = {made.own + (l->MORE ? now.u : (real)0), 0, 0, 0};
+  l->g_c = cell<real>::PAIR ? made.own_c + (l->MORE ? now.u_c : (real)0) : 0;
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    const real to_h = made.to_h[k], to_x = k + 1 == K ? made.to_x : made.to_h[k];
+    if (unit) {
+      own[k * HP + lane] = to_h;
+    }
+    walk_store(k, c.hidden, to_x, to_h, l);
+    if (SUM) {
+      l->sums.b_ih[k] += to_x;
+      l->sums.w_ih[k] += to_x * x;
+      if (k + 1 == K) {
+        l->sums.b_hh += to_h;
+      }
+    }
+  }
+  __syncwarp();
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    quad<real> rows[HP / Q];
+    BPPSA_UNROLL
+    for (int q = 0; q < HP / Q; ++q) {
+      rows[q] = ((const quad<real> *)(own + k * HP))[q];
+    }
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      part[r % 4] += rows[r / Q].v[r % Q] * l->w[k][r];
+      if (SUM) {
+        l->sums.w_hh[k][r % SUMS_HP] += rows[r / Q].v[r % Q] * before;
+      }
+    }
+  }
+  l->g = (part[0] + part[1]) + (part[2] + part[3]);
+  if (!SUM && l->stores_g) {
+    if (!last) {
+      *l->g_to = l->g;
+      if constexpr (cell<real>::PAIR) {
+        l->g_to[l->c_place] = l->g_c;
+      }
+    }
+    l->g_to -= l->g_row;
+  }
+}
+
+/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps; otherwise
+ * `left` steps are left. to_zero: the last of them leads to g_0. */
+template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero, real *delta,
+                                           walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+  const real x = l->x;
+  if (l->SUM && l->reads_x && (WHOLE || AHEAD + lane % AHEAD < left)) {
+    l->x = *l->x_at;
+    l->x_at -= l->x_row;
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < AHEAD; ++i) {
+    if (WHOLE || i < left) {
+      const walk_step<real, cell> now = l->ring[i];
+      if (WHOLE || AHEAD + i < left + cell<real>::EARLIER) {
+        walk_read(i, WHOLE || AHEAD + i < left, l);
+      }
+      const real own_x = l->SUM ? __shfl_sync(0xffffffffu, x, i) : (real)0;
+      walk_back(c, now, now.unit.before(l->ring[(i + 1) % AHEAD].unit), own_x, unit, lane, !WHOLE && to_zero && i + 1 == left,
+                delta + i % 2 * K * HP, l);
+    }
+  }
+}
+
+/* Writes the lane's gradient. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_put(const walk_lane<real, cell, HP, KIND> &l, real *to) {
+  to[0] = l.g;
+  if constexpr (cell<real>::PAIR) {
+    to[l.c_place] = l.g_c;
+  }
+}
+
+/* Reads unit j's column of each W_k, and sets to 0 the deltas that no unit of the warp writes. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_weights(const real *w_hh, int64_t hidden, bool unit, int lane, int64_t j, real *delta,
+                                             walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES };
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      l->w[k][r] = r < hidden ? w_hh[(k * hidden + r) * hidden + j] : 0;
+    }
+    if (!unit && lane < HP) {
+      delta[k * HP + lane] = delta[(K + k) * HP + lane] = 0;
+    }
+  }
+}
+
+/* A warp walks through one chunk of one sample, with a unit in each lane; lanes beyond H repeat lane 0. The unit's column of each
+ * W_k and the sums of its weight gradients are in registers. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals
+ * for each warp; with sums at least a part for each warp. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+  BPPSA_SHARED(real, shared);
+  const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the compiler sees that all lanes agree */
+  const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
+  const bool works = p < (s.from_zero ? s.links : s.chunks), unit = lane < hidden;
+  const int64_t start = works ? c.steps - bppsa_cut(c.steps, s.chunks, p) : 0;
+  const int count = works ? (int)(bppsa_cut(c.steps, s.chunks, p + 1) - bppsa_cut(c.steps, s.chunks, p)) : 0;
+  const int64_t j = unit ? lane : 0, state = c.batch * hidden, row = (start - 1) * c.batch + b, past = row * hidden + j;
+  real *delta = launch_held(shared + warp * 2 * K * HP);
+  walk_lane<real, cell, HP, KIND> l = {};
+  walk_weights(c.w_hh, hidden, unit, lane, j, delta, &l);
+  if (works) {
+    l.unit = unit_place<real, cell>(c, past, j);
+    l.state = state;
+    l.g_row = (1 + PAIR) * state;
+    l.c_place = hidden;
+    l.reads_u = c.injected;
+    l.stores_x = c.delta_x != NULL && !s.from_zero;
+    l.stores_h = c.delta_h != NULL && !s.from_zero;
+    l.stores_g = c.store_g && !s.from_zero;
+    l.u_at = l.g_to = c.g + row * (1 + PAIR) * hidden + j;
+    l.delta_x = l.stores_x ? c.delta_x + row * K * hidden + j : NULL;
+    l.delta_h = l.stores_h ? c.delta_h + row * K * hidden + j : NULL;
+    const real *g = s.chunks > 1 ? s.carried + item * (1 + PAIR) * hidden + j : c.last + b * (1 + PAIR) * hidden + j;
+    l.g = s.from_zero ? 0 : g[0];
+    l.g_c = s.from_zero ? 0 : g[PAIR * hidden];
+  }
+  if (l.SUM && works && c.input == 1) {
+    l.reads_x = true;
+    l.x_at = c.x + row - lane % AHEAD * c.batch;
+    l.x_row = AHEAD * c.batch;
+    if (lane % AHEAD < count) {
+      l.x = *l.x_at;
+      l.x_at -= l.x_row;
+    }
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < AHEAD; ++i) {
+    if (works && i < count + cell<real>::EARLIER) {
+      walk_read(i, i < count, &l);
+    }
+  }
+  int left = count;
+  for (; left >= 2 * AHEAD; left -= AHEAD) {
+    walk_round<true>(c, unit, lane, left, false, delta, &l);
+  }
+  for (; left > 0; left -= AHEAD) {
+    walk_round<false>(c, unit, lane, left, start == count, delta, &l);
+  }
+  if (works && unit && c.want_input && !s.from_zero && start == count) { /* g_0 */
+    walk_put(l, c.g + b * (1 + PAIR) * hidden + lane);
+  }
+  if (s.from_zero && works && unit) {
+    walk_put(l, s.offsets + item * (1 + PAIR) * hidden + lane);
+  }
+  if constexpr (KIND != WALK_FREE) {
+    __syncthreads(); /* the deltas have been read */
+    walk_finish(c, s, l.sums, shared);
+  }
+}
+
+#endif
