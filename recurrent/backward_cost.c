@@ -14,8 +14,7 @@
  * verifies; mended steps count like others. */
 #include <math.h>
 
-#include "recurrent/parallel_backward.h"
-#include "scan/plan.h"
+#include "recurrent/backward_walk.h"
 
 /* Nanoseconds, fitted by least squares of relative errors to backward passes on one thread of a Xeon with AVX-512 beside other load
  * (minima of 12): RNN, GRU and LSTM, H 8 .. 256, B 1, 2 and 4, f32, C 8, 16 and T / 100. tests/recurrent/backward_costs.c measures
@@ -57,12 +56,7 @@ static bppsa_backward_cost model_of_cpu(const bppsa_forward_shape *s, const bpps
 }
 
 static bppsa_backward_cost model_of_gpu(const bppsa_forward_shape *s, const bppsa_backward_plan *p) {
-  const bppsa_scan_config config = {.method = bppsa_scan_method_of(BPPSA_SCAN_LINEAR),
-                                    .element = BPPSA_ELEMENT_RECURRENT,
-                                    .dtype = s->dtype,
-                                    .dim = s->hidden,
-                                    .matrices = s->gates,
-                                    .device = BPPSA_CUDA};
+  const bppsa_scan_config config = bppsa_backward_walk_of(s);
   const double steps = (double)s->seq_len, items = (double)(p->chunks * s->batch),
                bp = bppsa_scan_walk_seconds(&config, (double)s->batch, steps), none = bppsa_scan_walk_seconds(&config, items, 0);
   return isinf(bp) ? (bppsa_backward_cost){.path = 1}

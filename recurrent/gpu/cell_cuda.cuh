@@ -178,8 +178,9 @@ template <typename real> struct cell_launchers {
   bppsa_status (*products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
-  /* The same as walk through one chunk, in parallel; H <= CHUNK_HIDDEN. back_prepare finds the largest cluster of blocks, once for
-   * each device. first, last: is it the first, the last layer of the pass? */
+  /* The same as walk through one chunk, in parallel; H <= CHUNK_HIDDEN or `wide`. back_prepare finds the most blocks, of a wide
+   * layer teams (recurrent/gpu/speculate_back_wide.cuh), of a sample that form a cluster, once for each device; 0: the GPU has no
+   * room. first, last: is it the first, the last layer of the pass? */
   bppsa_status (*back_prepare)(int64_t hidden, int device, int *most_cluster);
   bppsa_status (*back)(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
                        bool first, bool last);

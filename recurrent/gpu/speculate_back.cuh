@@ -37,6 +37,11 @@ struct back_chunk {
   int64_t work;              /* steps in all phases */
 };
 
+/* How far a sample of a wide layer is, between launches of rounds. */
+struct back_kept {
+  int in, rounds, path, kind; /* as in back_sample; the phase (back_kind) */
+};
+
 template <typename real> struct back_arrays {
   int64_t chunks, usual; /* C; the steps of a chunk of a whole sequence, T / C */
   int64_t warm_up, rounds;
@@ -51,27 +56,29 @@ template <typename real> struct back_arrays {
   real *ends[2];          /* likewise the one in front of the chunk, before and after a round */
   back_chunk *found;      /* [C][b] */
   int64_t *paths;         /* [b]: dependent steps in the layers so far */
+  back_kept *kept;        /* [2][b]: of a wide layer; the two in turn */
   back_report *report;
   real *partials; /* of this launch's blocks, as in chunk_arrays; NULL: deltas are written instead */
   real *guessed;  /* those of the launch that speculated, so many blocks a sample; NULL: this one did */
   int guess_blocks;
 };
 
-/* The parts of a layer's pass: speculation, all that follows, or both. */
-enum { BACK_GUESS = 1, BACK_REST = 2, BACK_ALL = 3 };
+/* The parts of a layer's pass: speculation, all that follows, or both; of a wide layer a single round too. */
+enum { BACK_GUESS = 1, BACK_REST = 2, BACK_ALL = 3, BACK_ROUND = 4 };
 
 /* A block's warps, and the most blocks of a sample whose warps meet. */
 enum { BACK_WARPS = 8, BACK_THREADS = 32 * BACK_WARPS, BACK_CLUSTER = 8 };
 
-/* Blocks of a sample, and their warps; those of a launch that only speculates, if there are more chunks than warps; otherwise 0. */
+/* Blocks of a sample, and their warps; those of a launch that only speculates, if there are more chunks than warps; otherwise 0.
+ * Of a wide layer blocks are teams, which share no block, and `rounds` launches of a single round follow speculation. */
 struct back_shape {
-  int blocks, warps, guess_blocks, guess_warps;
+  int blocks, warps, guess_blocks, guess_warps, rounds;
 };
 
 /* The warps of few chunks are spread over as many multiprocessors as there are for each sample. */
 inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocessors, int most_cluster) {
   enum { GUESS_WARPS = 4 };
-  back_shape s = {1, BACK_WARPS, 0, 0};
+  back_shape s = {1, BACK_WARPS, 0, 0, 0};
   while (2 * s.blocks <= most_cluster && 2 * s.blocks * batch <= multiprocessors && 2 * s.blocks <= chunks) {
     s.blocks *= 2;
   }
@@ -81,6 +88,22 @@ inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocesso
   } else {
     s.guess_warps = chunks * batch <= GUESS_WARPS * (int64_t)multiprocessors ? 1 : GUESS_WARPS;
     s.guess_blocks = (int)((chunks + s.guess_warps - 1) / s.guess_warps);
+  }
+  return s;
+}
+
+/* The same for a wide layer, where a team has one chunk at a time. A first round of more chunks than there are teams is a launch
+ * with a team for each; where a sample has a single team so are further rounds, up to eight. most_cluster: teams. */
+inline back_shape back_wide_shape_of(int64_t chunks, int64_t batch, int64_t rounds, int multiprocessors, int most_cluster) {
+  enum { MOST_ROUNDS = 8 };
+  back_shape s = {1, 0, 0, 0, 0};
+  while (2 * s.blocks <= most_cluster && 2 * s.blocks * batch <= multiprocessors && s.blocks < chunks) {
+    s.blocks *= 2;
+  }
+  if (chunks > s.blocks) {
+    const int64_t most = s.blocks > 1 ? 1 : (int64_t)MOST_ROUNDS;
+    s.guess_blocks = (int)chunks;
+    s.rounds = (int)(rounds < most ? rounds : most);
   }
   return s;
 }

@@ -273,6 +273,44 @@ static void test_widths(void **state) {
   assert_true(mended > 40 && rounds > (is_gpu() ? 3 : 0) && given_up > 2);
 }
 
+/* Wide layers, H > 32, likewise: a chunk is walked by one block (H = 33 .. 64) or by a cluster of two, four, eight or sixteen. One
+ * cluster takes a sample through all phases, or rounds are launches of their own. */
+static void test_wide(void **state) {
+  (void)state;
+  static const struct {
+    int cell;
+    int64_t hidden, steps, chunks, warm_up;
+    bool f64, all;
+    double scale;
+  } cases[] = {{RNN, 33, 40, 5, 4, false, true, 1},    {RNN, 64, 60, 10, 5, false, true, 1.2},
+               {RNN, 64, 36, 6, 3, true, false, 1.3},   {GRU, 40, 40, 5, 4, false, true, 1},
+               {GRU, 64, 33, 11, 2, true, false, 1},    {LSTM, 48, 40, 4, 5, false, true, 1},
+               {LSTM, 64, 30, 10, 3, true, true, 1},    {RNN, 128, 30, 5, 4, false, true, 1},
+               {GRU, 128, 24, 6, 3, false, true, 1},    {LSTM, 128, 20, 5, 3, false, false, 1},
+               {RNN, 200, 16, 4, 2, false, true, 1},    {GRU, 128, 15, 5, 1, true, true, 1.5},
+               {RNN, 300, 12, 4, 1, true, true, 1}};
+  int64_t mended = 0, rounds = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    problem p = problem_of(cases[i].cell, cases[i].steps, 1 + i % 2, cases[i].hidden, cases[i].chunks, cases[i].warm_up);
+    bppsa_recurrent_config *c = &p.network.config;
+    const int64_t lengths[] = {cases[i].steps / 2 + 1, cases[i].steps};
+    p.network.seed = 8 * i + 1;
+    p.network.scale = cases[i].scale;
+    c->dtype = cases[i].f64 ? BPPSA_F64 : BPPSA_F32;
+    c->loss_all = cases[i].all;
+    c->layers = cases[i].hidden < 100 ? 1 + i % 2 : 1;
+    c->bidirectional = i == 0 || i == 3;
+    c->input_gradients = i % 3 == 0;
+    c->lengths = i % 4 == 1 && c->batch == 2;
+    p.lengths = c->lengths ? lengths : NULL;
+    const bppsa_backward_stats s = check(&p);
+    assert_true(s.speculated);
+    mended += s.mended;
+    rounds = s.rounds > rounds ? s.rounds : rounds;
+  }
+  assert_true(mended > 20 && rounds > (is_gpu() ? 2 : 0));
+}
+
 /* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. An upper layer drops
  * none of it, because a layer below may make it grow, and may be left to BP. */
 static void test_silent(void **state) {
@@ -508,7 +546,7 @@ static void test_recording(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),
-                                     cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),
+                                     cmocka_unit_test(test_wide),            cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),
                                      cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_nonfinite),
                                      cmocka_unit_test(test_pauses),          cmocka_unit_test(test_exact),
                                      cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};

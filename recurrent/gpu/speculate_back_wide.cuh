@@ -1,0 +1,615 @@
+/* The parallel backward pass (recurrent/parallel_backward.h) of a wide layer, 32 < H <= 512: the phases of
+ * speculate_back_kernels.cuh. What walks a chunk of a sample is a team: the block or the cluster that wide_kernels.cuh has for a
+ * sample, and its steps are computed as there. Deltas are written to memory, or added to what is there, and products of matrices
+ * sum the weight gradients later.
+ *
+ * Decisions need |g_t|_inf of every step. So each unit sends its own |g_t| to all blocks, together with what W_hh is multiplied by,
+ * and every warp finds the largest of all units. A number of the state behind a walk's last step is measured by two exchanges
+ * without products. Exchanges come in pairs, because two buffers take turns.
+ *
+ * Where a team is one block, up to eight teams of a sample form a cluster, and take all its chunks through all phases in one launch.
+ * Otherwise, and for more chunks, speculation is a launch of its own with a team for each chunk; launches of single rounds may
+ * follow; the last launch does what is left. Between launches the GPU's memory holds how far a sample is (back_kept). */
+#ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_WIDE_CUH
+#define BPPSA_RECURRENT_GPU_SPECULATE_BACK_WIDE_CUH
+
+#include "recurrent/gpu/speculate_back_kernels.cuh"
+#include "recurrent/gpu/wide_kernels.cuh"
+
+enum { BACK_MEAN = 8 /* steps of a mean, as on a CPU */ };
+
+/* The shape of a walk: each unit sends one number more than BP does. */
+template <typename real, int K, int SIZE> struct wide_back_shape : wide_shape<real, K, SIZE, true> {
+  typedef wide_shape<real, K, SIZE, true> base;
+  static constexpr int COUNT = (K + 1) * base::HP, GATES = WIDE_AHEAD * COUNT * (int)sizeof(real),
+                       WEIGHTS = GATES + WIDE_AHEAD * (int)sizeof(cluster_gate),
+                       SHARED = WEIGHTS + K * base::LENT * base::UNITS * base::THREADS * (int)sizeof(real);
+};
+
+/* What a thread keeps of its team's walk. */
+template <typename real, template <typename> class cell, typename shape> struct back_wide_walk {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  wide_weights<real, K, shape> weights;
+  bool loaded, exists; /* the weights have been read; the thread has a unit */
+  real g, g_c, u[WIDE_AHEAD], u_c[WIDE_AHEAD];
+  cell<real> units[WIDE_AHEAD];  /* of the next steps, as u */
+  unit_place<real, cell> place;  /* of what is read next, */
+  const real *u_at;              /* and u there */
+  int64_t hidden, state, g_row;  /* g_row: reals from one step of u to the next */
+  int ahead;                     /* steps in front of what is read next */
+  real *x_to, *h_to;             /* the next delta_x and delta_h of the unit */
+  bool stores_x, stores_h, adds; /* they are written, or, of a difference, added to */
+  real early, late;              /* |g_t|_inf of the latest two steps, the same in all threads */
+  real sum, size;                /* Σ |g_t|_inf; Σ |δ_t| of the unit */
+  real start, seen, head, least; /* |g|_inf where the count began; Σ of earlier means; the first of these; the least of any */
+  int left, skip;                /* steps left, with one of the first pair that is skipped so that counting begins with a pair */
+  unsigned round;                /* pairs of exchanges in this launch */
+};
+
+/* What a team measures of the gradients that its threads have: |g|_inf, |g|_2, and of the units' sizes Σ and Σ of squares. */
+struct back_wide_measure {
+  double largest, length, sizes, squares;
+};
+
+__device__ __forceinline__ int back_rank(float x) {
+  return __float_as_int(x) & INT32_MAX;
+}
+__device__ __forceinline__ int back_rank(double x) {
+  return (int)(__double_as_longlong(x) >> 32) & INT32_MAX;
+}
+
+/* The largest of COUNT numbers in shared memory, as back_largest. */
+template <int COUNT, typename real> __device__ __forceinline__ real back_wide_largest(const real *numbers) {
+  real most = numbers[(int)threadIdx.x % WARP_LANES];
+  BPPSA_UNROLL
+  for (int at = 1; at < COUNT / WARP_LANES; ++at) {
+    const real number = numbers[at * WARP_LANES + (int)threadIdx.x % WARP_LANES];
+    most = back_rank(number) > back_rank(most) ? number : most;
+  }
+  return back_largest(most);
+}
+
+/* ---- a walk ---- */
+
+/* Reads what step i of a pair needs, and goes to the step in front, if there is one. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_read(int i, back_wide_walk<real, cell, shape> *w) {
+  w->units[i] = cell<real>::load(w->place);
+  w->u[i] = w->u_at[0];
+  w->u_c[i] = w->u_at[cell<real>::PAIR * w->hidden];
+  if (w->ahead > 0) {
+    w->place.back();
+    w->u_at -= w->g_row;
+  }
+  --w->ahead;
+}
+
+/* Prepares a walk from the state o.at, whose gradient the thread has, to o.bottom; it begins to count at o.top. Where nothing is
+ * injected, zeros are read as u_t: a load without a condition is not waited for. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_begin(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
+                                                bool reads_u, bool adds, const wide_lane<real, shape> &l,
+                                                back_wide_walk<real, cell, shape> *w) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  const int64_t row = (o.at - 1) * c.batch + o.b;
+  if (!w->loaded) {
+    wide_load<real, K, true>(c, l, &w->weights);
+    w->loaded = true;
+  }
+  w->skip = (o.at - o.top) % 2;
+  w->left = w->skip + o.at - o.bottom;
+  w->adds = adds;
+  w->stores_x = w->stores_h = false;
+  w->size = 0;
+  w->place = unit_place<real, cell>(c, row * w->hidden + o.j, o.j);
+  w->g_row = reads_u ? (1 + PAIR) * w->state : 0;
+  w->u_at = reads_u ? c.g + row * (1 + PAIR) * w->hidden + o.j : s.zeros + o.j;
+  w->ahead = o.at - 1;
+  if (w->left > 0) {
+    back_wide_read(0, w);
+    back_wide_read(1, w);
+    if (w->skip != 0) { /* the pair's second step is the first one that is computed */
+      const cell<real> unit = w->units[0];
+      const real u = w->u[0], u_c = w->u_c[0];
+      w->units[0] = w->units[1];
+      w->u[0] = w->u[1];
+      w->u_c[0] = w->u_c[1];
+      w->units[1] = unit;
+      w->u[1] = u;
+      w->u_c[1] = u_c;
+    }
+  }
+}
+
+/* From here on steps count: what the warm-up summed is forgotten. `stores`: deltas are written. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_count(const layer_arrays<real> &c, const back_course &o, bool stores,
+                                                back_wide_walk<real, cell, shape> *w) {
+  const int64_t to = ((int64_t)(o.top - 1) * c.batch + o.b) * cell<real>::MATRICES * w->hidden + o.j;
+  w->sum = w->size = w->seen = 0;
+  w->head = w->least = w->start = -1; /* none yet */
+  w->stores_x = stores && o.unit && c.delta_x != NULL;
+  w->stores_h = stores && o.unit && cell<real>::SPLIT && c.delta_h != NULL;
+  w->x_to = c.delta_x + (w->stores_x ? to : 0);
+  w->h_to = c.delta_h + (w->stores_h ? to : 0);
+}
+
+/* An exchange between steps, or instead of one that a pair lacks: sends so many numbers of the unit, and zeros behind them. */
+template <typename real, typename shape>
+__device__ __forceinline__ const real *back_wide_exchange(int i, unsigned round, real first, real second, real last,
+                                                          const wide_lane<real, shape> &l) {
+  BPPSA_UNROLL
+  for (int k = 0; k < shape::MATRICES; ++k) {
+    l.hand_out(i, k, k == 0 ? first : k == 1 ? second : (real)0);
+  }
+  l.hand_out(i, shape::MATRICES, last);
+  l.await(i, round);
+  return l.in + i * shape::COUNT;
+}
+
+/* Computes step i of a pair, and reads for the step two further on. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane<real, shape> &l,
+                                               back_wide_walk<real, cell, shape> *w) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  real sums[K][shape::UNITS] = {};
+  const unit_back<real, cell> made(w->units[i], relu, w->g, w->g_c);
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    l.hand_out(i, k, w->exists ? made.to_h[k] : 0);
+  }
+  l.hand_out(i, K, w->exists ? back_larger(w->g, PAIR ? w->g_c : 0) : 0);
+  const real own = made.own + w->u[i];
+  w->g_c = PAIR ? made.own_c + w->u_c[i] : 0;
+  back_wide_read(i, w);
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    w->size += made.to_h[k] < 0 ? -made.to_h[k] : made.to_h[k];
+    back_put_delta(w->stores_x, w->adds, k + 1 == K ? made.to_x : made.to_h[k], w->x_to + k * w->hidden);
+    if (cell<real>::SPLIT) {
+      back_put_delta(w->stores_h, w->adds, made.to_h[k], w->h_to + k * w->hidden);
+    }
+  }
+  w->x_to -= K * w->state;
+  w->h_to -= K * w->state;
+  l.await(i, w->round);
+  const real *in = l.in + i * shape::COUNT;
+  w->late = back_wide_largest<shape::HP>(in + K * shape::HP);
+  w->early = i == 0 ? w->late : w->early;
+  w->sum += w->late;
+  wide_multiply<true, real, K, shape>(in, l.part, w->weights, sums);
+  BPPSA_UNROLL
+  for (int at = shape::UNITS; at < K * shape::UNITS; ++at) {
+    sums[0][at % shape::UNITS] += sums[at / shape::UNITS][at % shape::UNITS];
+  }
+  w->g = own + wide_sum<real, shape>(sums[0], l.part);
+}
+
+/* Computes a pair of steps, of which the first may be skipped, and the second may be none of the walk's. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_pair(bool relu, const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
+  if (w->skip == 0) {
+    back_wide_step(0, relu, l, w);
+  } else {
+    (void)back_wide_exchange<real, shape>(0, w->round, 0, 0, 0, l);
+  }
+  if (w->left > 1) {
+    back_wide_step(1, relu, l, w);
+  } else {
+    (void)back_wide_exchange<real, shape>(1, w->round, 0, 0, 0, l);
+  }
+  ++w->round;
+  w->skip = 0;
+  w->left -= 2;
+}
+
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ back_wide_measure back_wide_look(const wide_lane<real, shape> &l,
+                                                            back_wide_walk<real, cell, shape> *w) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  back_wide_measure found = {};
+  const real *in = back_wide_exchange<real, shape>(0, w->round, w->exists ? w->size : 0, 0,
+                                                   w->exists ? back_larger(w->g, PAIR ? w->g_c : 0) : 0, l);
+  found.largest = (double)back_wide_largest<shape::HP>(in + K * shape::HP);
+  for (int at = (int)threadIdx.x % WARP_LANES; at < shape::HP; at += WARP_LANES) {
+    const double size = (double)in[at];
+    found.sizes += size;
+    found.squares += size * size;
+  }
+  in = back_wide_exchange<real, shape>(1, w->round, w->exists ? w->g : 0, PAIR && w->exists ? w->g_c : 0, 0, l);
+  for (int at = (int)threadIdx.x % WARP_LANES; at < (1 + PAIR) * shape::HP; at += WARP_LANES) {
+    found.length += (double)in[at] * (double)in[at];
+  }
+  ++w->round;
+  found.sizes = warp_sum(found.sizes);
+  found.squares = warp_sum(found.squares);
+  found.length = sqrt(warp_sum(found.length));
+  return found;
+}
+
+/* So many steps behind those of earlier means have been counted. A last mean of fewer steps says nothing, unless it is the first
+ * too. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_note_mean(int steps, back_wide_walk<real, cell, shape> *w) {
+  const real mean = (w->sum - w->seen) / (real)steps;
+  if (w->head < 0) {
+    w->head = w->least = mean;
+  } else if (steps == BACK_MEAN && mean < w->least) {
+    w->least = mean;
+  }
+  w->seen = w->sum;
+}
+
+/* ---- gradients of a team, in memory ---- */
+
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_take(const real *from, back_wide_walk<real, cell, shape> *w) {
+  w->g = from[0];
+  w->g_c = cell<real>::PAIR ? from[cell<real>::PAIR * w->hidden] : 0;
+}
+
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_put(const back_course &o, const back_wide_walk<real, cell, shape> &w, real *to) {
+  if (o.unit) {
+    to[0] = w.g;
+    if constexpr (cell<real>::PAIR) {
+      to[w.hidden] = w.g_c;
+    }
+  }
+}
+
+/* Is nothing injected into the states first .. last? NaN is something. All blocks of a team read the same, and find the same. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ bool back_wide_is_silent(const layer_arrays<real> &c, const back_course &o, int first, int last) {
+  enum { ROWS = 8 };
+  const int64_t width = (1 + cell<real>::PAIR) * c.hidden;
+  for (int t = first; c.injected && t <= last; t += ROWS) {
+    bool some = false;
+    BPPSA_UNROLL
+    for (int i = 0; i < ROWS; ++i) {
+      const real *row = c.g + ((t + i <= last ? t + i : last) * c.batch + o.b) * width;
+      for (int at = (int)threadIdx.x; at < (int)width; at += (int)blockDim.x) {
+        some |= row[at] != 0;
+      }
+    }
+    if (__syncthreads_or(some) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- phases ---- */
+
+/* Prepares what a team does in a chunk that it speculates. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_guess(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
+                                                const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
+  const int64_t width = (1 + cell<real>::PAIR) * w->hidden;
+  o->bottom = back_cut(*o, o->p);
+  o->top = back_cut(*o, o->p + 1);
+  o->at = o->top + o->warm_up < o->length ? o->top + o->warm_up : o->length;
+  const bool exact = o->at == o->length, probes = !exact && back_wide_is_silent<real, cell>(c, *o, o->bottom, o->at);
+  if (probes) {
+    o->kind = BACK_PROBE;
+    o->at = o->top;
+    back_wide_take(s.probes + o->p * width + o->j, w);
+  } else {
+    const real *from = exact && s.lengths == NULL ? c.last + o->b * width : c.g + (o->at * c.batch + o->b) * width;
+    back_wide_take(from + o->j, w);
+  }
+  back_wide_begin(c, s, *o, c.injected && !probes, false, l, w);
+}
+
+/* Takes what a speculating walk has found. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_settle_guess(const layer_arrays<real> &c, const back_arrays<real> &s,
+                                                       const back_course &o, bool notes, int taken,
+                                                       const back_wide_measure &found, back_wide_walk<real, cell, shape> *w) {
+  enum { K = cell<real>::MATRICES };
+  const int64_t at = back_at<real, cell>(c, o, o.p);
+  const bool probe = o.kind == BACK_PROBE;
+  if (probe) {
+    w->g = w->g_c = 0;
+    back_wide_put(o, *w, s.starts + at);
+    back_clear<real, K>(c, o, o.bottom, o.top);
+  }
+  back_wide_put(o, *w, s.ends[0] + at);
+  if (notes) {
+    const back_guessed g = {taken,
+                            probe,
+                            o.top + o.warm_up >= o.length,
+                            (double)w->sum,
+                            (double)w->start,
+                            found.largest,
+                            (double)w->head,
+                            (double)w->least,
+                            probe ? found.sizes : found.squares / K,
+                            found.length};
+    back_note_guessed(c, s, o, o.p, g);
+  }
+}
+
+/* Compares a chunk's boundary. True: the difference, which the threads then have, must walk. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ bool back_wide_doubts(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
+                                                 const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
+  enum { PAIR = cell<real>::PAIR };
+  const int64_t at = back_at<real, cell>(c, *o, o->p), behind = at + c.batch * (1 + PAIR) * w->hidden;
+  const real *ends = place_of_round(s.ends, o->in);
+  if (back_found(c, s, *o, o->p)->doubtful[o->in] == 0) {
+    return false;
+  }
+  const real end = ends[behind], end_c = PAIR ? ends[behind + PAIR * w->hidden] : 0;
+  w->g = end - s.starts[at];
+  w->g_c = PAIR ? end_c - s.starts[at + PAIR * w->hidden] : 0;
+  const back_wide_measure found = back_wide_look(l, w);
+  o->begun = found.largest;
+  const bool accepted = back_accepts(c, s, *o, o->p, found.largest, found.length);
+  if (!accepted && o->unit) {
+    s.starts[at] = end;
+    if constexpr (PAIR) {
+      s.starts[at + w->hidden] = end_c;
+    }
+  }
+  return !accepted;
+}
+
+/* Prepares the walk of a difference through its chunk. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_mend(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
+                                               const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
+  o->bottom = back_cut(*o, o->p);
+  o->top = o->at = back_cut(*o, o->p + 1);
+  back_wide_begin(c, s, *o, false, true, l, w);
+}
+
+/* A chunk that a round leaves as it is. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ void back_wide_keep(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
+                                               bool notes) {
+  const int64_t at = back_at<real, cell>(c, o, o.p);
+  if (o.unit) {
+    place_of_round(s.ends, 1 - o.in)[at] = place_of_round(s.ends, o.in)[at];
+    if constexpr (cell<real>::PAIR) {
+      place_of_round(s.ends, 1 - o.in)[at + c.hidden] = place_of_round(s.ends, o.in)[at + c.hidden];
+    }
+  }
+  if (notes) {
+    back_note_kept(c, s, o, o.p);
+  }
+}
+
+/* Takes what a difference has found. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_settle_mend(const layer_arrays<real> &c, const back_arrays<real> &s,
+                                                      const back_course &o, bool notes, int taken, const back_wide_measure &found,
+                                                      back_wide_walk<real, cell, shape> *w) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0;
+  const int64_t at = back_at<real, cell>(c, o, o.p);
+  if (o.unit) {
+    const real *ends = place_of_round(s.ends, o.in);
+    w->g = ends[at] + (reached ? w->g : 0);
+    w->g_c = PAIR ? ends[at + PAIR * w->hidden] + (reached ? w->g_c : 0) : 0;
+    back_wide_put(o, *w, place_of_round(s.ends, tail ? o.in : 1 - o.in) + at);
+  }
+  if (notes) {
+    const back_mended m = {taken, reached, tail, o.begun, found.largest, sqrt(found.squares / K), (double)w->sum};
+    back_note_mended(c, s, o, o.p, m);
+  }
+}
+
+/* Takes what a round has done, and begins the next phase. */
+template <typename real>
+__device__ __forceinline__ void back_wide_end_round(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o) {
+  o->in = 1 - o->in;
+  o->kind = back_after_round(c, s, o);
+  o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
+}
+
+/* What a pass knows of a sample as a launch begins, behind `before` launches of a round: the first of them, or the launch of all
+ * that is left, looks at what was speculated. */
+template <typename real>
+__device__ __forceinline__ void back_wide_resume(const layer_arrays<real> &c, const back_arrays<real> &s, int before,
+                                                 back_course *o) {
+  o->p = o->warp;
+  if (before == 0) {
+    o->kind = !back_look(c, s, o->warp, o->warps, o) ? BACK_WHOLE : o->chunks > 1 ? BACK_MEND : BACK_DONE;
+    return;
+  }
+  const back_kept *kept = s.kept + before % 2 * c.batch + o->b;
+  o->in = kept->in;
+  o->rounds = kept->rounds;
+  o->path = kept->path;
+  o->kind = (back_kind)kept->kind;
+  o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
+  if (o->kind == BACK_MEND) { /* the last launch was a round */
+    back_wide_end_round(c, s, o);
+  }
+}
+
+/* Finds what the team walks next, and prepares it; meets the sample's other teams between phases. False: it has done all. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, const back_arrays<real> &s, int blocks, int parts,
+                                               bool notes, const wide_lane<real, shape> &l, back_course *o,
+                                               back_wide_walk<real, cell, shape> *w) {
+  const int64_t width = (1 + cell<real>::PAIR) * w->hidden;
+  for (;;) {
+    if (o->kind == BACK_CHUNK) {
+      if (o->p < o->chunks) {
+        back_wide_guess(c, s, o, l, w);
+        return true;
+      }
+      if ((parts & BACK_REST) == 0) {
+        return false;
+      }
+      rest_meet(blocks * shape::CLUSTER);
+      back_wide_resume(c, s, 0, o);
+    } else if (o->kind == BACK_MEND) {
+      for (; o->p < o->chunks; o->p += o->warps) {
+        if (back_wide_doubts(c, s, o, l, w)) {
+          back_wide_mend(c, s, o, l, w);
+          return true;
+        }
+        back_wide_keep<real, cell>(c, s, *o, notes);
+      }
+      if ((parts & BACK_REST) == 0) {
+        return false;
+      }
+      rest_meet(blocks * shape::CLUSTER);
+      back_wide_end_round(c, s, o);
+    } else if (o->kind == BACK_TAIL) {
+      for (; o->warp == 0 && o->p >= 0; --o->p) {
+        rest_meet(shape::CLUSTER); /* all threads of the team see what the last walk wrote */
+        if (back_wide_doubts(c, s, o, l, w)) {
+          back_wide_mend(c, s, o, l, w);
+          return true;
+        }
+      }
+      return false;
+    } else if (o->kind == BACK_WHOLE) {
+      o->given_up = !o->idle;
+      if (o->warp != 0) {
+        return false;
+      }
+      o->at = o->top = o->length;
+      o->bottom = 0;
+      back_wide_take((s.lengths == NULL ? c.last + o->b * width : c.g + (o->length * c.batch + o->b) * width) + o->j, w);
+      back_wide_begin(c, s, *o, c.injected, false, l, w);
+      return true;
+    } else {
+      return false;
+    }
+  }
+}
+
+/* Walks, and takes what the walk has found. A difference may stop where it is small at two steps in turn, and measured to be small
+ * behind them. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const back_arrays<real> &s, bool notes,
+                                             const wide_lane<real, shape> &l, back_course *o,
+                                             back_wide_walk<real, cell, shape> *w) {
+  const int all = o->at - o->bottom;
+  const bool differs = o->kind == BACK_MEND || o->kind == BACK_TAIL;
+  int until = (o->at - o->top + 1) / 2, in_mean = 0; /* until: pairs until steps count; negative: they do */
+  back_wide_measure found;
+  real stop = 0;
+  bool stops = false;
+  if (differs) {
+    const back_chunk *f = back_found(c, s, *o, o->p);
+    stop = (real)(s.stop * fmin(f->scale, f->least));
+    stops = f->silent == 0;
+  }
+  for (;;) {
+    bool goes_on = true;
+    while (w->left > 0 && goes_on) {
+      if (until == 0) {
+        if (o->kind == BACK_CHUNK) {
+          back_wide_put(*o, *w, s.starts + back_at<real, cell>(c, *o, o->p));
+        }
+        back_wide_count(c, *o, o->kind != BACK_PROBE, w);
+      }
+      in_mean += w->left < 2 ? w->left : 2;
+      back_wide_pair(c.relu, l, w);
+      if (--until < 0) {
+        w->start = w->start < 0 ? w->early : w->start;
+        if (!differs && (in_mean == BACK_MEAN || w->left <= 0)) {
+          back_wide_note_mean(in_mean, w);
+          in_mean = 0;
+        }
+        goes_on = !(stops && w->early <= stop && w->late <= stop);
+      } else {
+        in_mean = 0;
+      }
+    }
+    found = back_wide_look(l, w);
+    if (w->left <= 0 || found.largest <= (double)stop) {
+      break;
+    }
+  }
+  const int taken = all - (w->left > 0 ? w->left : 0);
+  if (differs) {
+    back_wide_settle_mend(c, s, *o, notes, taken, found, w);
+    o->path += o->kind == BACK_TAIL ? taken : 0;
+    o->p += o->kind == BACK_TAIL ? -1 : o->warps;
+  } else if (o->kind == BACK_WHOLE) {
+    o->path += taken;
+    o->kind = BACK_DONE;
+  } else {
+    back_wide_settle_guess(c, s, *o, notes, taken, found, w);
+    o->kind = BACK_CHUNK;
+    o->p += o->warps;
+  }
+}
+
+/* Takes each sample through the phases in `parts`, with `blocks` teams of a cluster for each, or in a launch of one phase with a
+ * team for each chunk. before: launches of single rounds so far. first, last: is it the first, the last layer of the pass? */
+template <typename real, template <typename> class cell, typename shape>
+__global__ void __launch_bounds__(shape::THREADS)
+    bppsa_recurrent_back_wide(layer_arrays<real> c, back_arrays<real> s, int blocks, int parts, int before, bool first,
+                              bool last) {
+  enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
+  BPPSA_SHARED(real, shared);
+  const int team = (int)blockIdx.x / shape::CLUSTER;
+  const bool rest = (parts & BACK_REST) != 0;
+  back_course o = {};
+  o.lane = (int)threadIdx.x % WARP_LANES;
+  o.b = team / blocks;
+  o.warp = team % blocks;
+  o.warps = blocks;
+  o.p = o.warp;
+  o.length = (int)(s.lengths != NULL ? s.lengths[o.b] : c.steps);
+  back_cut_up(s, &o);
+  o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
+  o.warm_up = (int)(s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up);
+  o.warm_up = o.warm_up < o.length ? o.warm_up : o.length;
+  o.kind = o.idle ? BACK_WHOLE : BACK_CHUNK;
+  if (o.idle && !rest) {
+    return;
+  }
+  if (!o.idle && (parts & BACK_GUESS) == 0) {
+    back_wide_resume(c, s, before, &o);
+    if (!rest && o.warp == 0 && threadIdx.x == 0 && blockIdx.x % shape::CLUSTER == 0) {
+      const back_kept kept = {o.in, o.rounds, o.path, (int)o.kind};
+      s.kept[(before + 1) % 2 * c.batch + o.b] = kept;
+    }
+    if (!rest && (o.kind != BACK_MEND || o.p >= o.chunks)) {
+      return; /* and so do all blocks of the team */
+    }
+  }
+  const wide_lane<real, shape> l(shared);
+  const bool notes = threadIdx.x < WARP_LANES && blockIdx.x % shape::CLUSTER == 0; /* one warp of a team writes what it found */
+  back_wide_walk<real, cell, shape> w = {};
+  w.exists = l.unit < c.hidden;
+  w.hidden = c.hidden;
+  w.state = c.batch * c.hidden;
+  o.unit = w.exists && l.same == 0; /* of the threads that have the unit, one writes */
+  o.j = w.exists ? l.unit : 0;
+  if ((parts & BACK_GUESS) != 0) { /* behind the sample's end */
+    const int64_t behind = c.steps - o.length;
+    back_clear<real, K>(c, o, o.length + (int)bppsa_cut(behind, o.warps, o.warp),
+                        o.length + (int)bppsa_cut(behind, o.warps, o.warp + 1));
+  }
+  if (o.idle) {
+    rest_meet(blocks * shape::CLUSTER); /* all know that the pass is BP; the last warp may change that */
+  }
+  while (back_wide_next(c, s, blocks, parts, notes, l, &o, &w)) {
+    back_wide_go(c, s, notes, l, &o, &w);
+  }
+  if (o.warp == 0 && rest) {
+    if (!o.idle && !o.given_up && o.unit) {
+      back_wide_take(place_of_round(s.ends, o.in) + back_at<real, cell>(c, o, 0), &w);
+    }
+    if (c.want_input) { /* g_0 */
+      back_wide_put(o, w, c.g + o.b * (1 + PAIR) * c.hidden + o.j);
+    }
+    if (notes) {
+      __syncwarp(); /* all lanes see what the tail wrote */
+      back_tell(c, s, o, first, last);
+    }
+  }
+  l.finish();
+}
+
+#endif
