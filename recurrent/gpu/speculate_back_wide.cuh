@@ -33,16 +33,16 @@ template <typename real, template <typename> class cell, typename shape> struct 
   bool loaded, exists; /* the weights have been read; the thread has a unit */
   real g, g_c, u[WIDE_AHEAD], u_c[WIDE_AHEAD];
   cell<real> units[WIDE_AHEAD];  /* of the next steps, as u */
-  unit_place<real, cell> place;  /* of what is read next, */
-  const real *u_at;              /* and u there */
-  int64_t hidden, state, g_row;  /* g_row: reals from one step of u to the next */
-  int ahead;                     /* steps in front of what is read next */
+  unit_place<real, cell> place;  /* of the unit that is read next, */
+  const real *u_at;              /* and of u */
+  int64_t hidden, row, g_row;    /* reals from one step to the next: of the deltas, of u */
+  int ahead;                     /* steps in front of the unit that is read next */
   real *x_to, *h_to;             /* the next delta_x and delta_h of the unit */
   bool stores_x, stores_h, adds; /* they are written, or, of a difference, added to */
   real early, late;              /* |g_t|_inf of the latest two steps, the same in all threads */
   real sum, size;                /* Σ |g_t|_inf; Σ |δ_t| of the unit */
   real start, seen, head, least; /* |g|_inf where the count began; Σ of earlier means; the first of these; the least of any */
-  int left, skip;                /* steps left, with one of the first pair that is skipped so that counting begins with a pair */
+  int left, skip;                /* steps left, with one that the first pair lacks so that counting begins with a pair */
   unsigned round;                /* pairs of exchanges in this launch */
 };
 
@@ -69,55 +69,59 @@ template <int COUNT, typename real> __device__ __forceinline__ real back_wide_la
   return back_largest(most);
 }
 
+/* As launch_number, of 64 bits. */
+__device__ __forceinline__ int64_t back_wide_number(int64_t x) {
+  return (int64_t)launch_number((int)(x >> 32)) << 32 | (unsigned)launch_number((int)x);
+}
+
 /* ---- a walk ---- */
 
-/* Reads what step i of a pair needs, and goes to the step in front, if there is one. */
+/* Reads the unit that step i of a pair needs, and goes to the step in front, if there is one. */
 template <typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ void back_wide_read(int i, back_wide_walk<real, cell, shape> *w) {
   w->units[i] = cell<real>::load(w->place);
-  w->u[i] = w->u_at[0];
-  w->u_c[i] = w->u_at[cell<real>::PAIR * w->hidden];
   if (w->ahead > 0) {
     w->place.back();
-    w->u_at -= w->g_row;
   }
   --w->ahead;
+}
+
+/* Likewise the u that it adds. It is read one step later than the unit: a step adds the last u when the next one would be read
+ * already, and the compiler would copy that, and wait for it. rows: as w->ahead, of u. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ void back_wide_read_u(int i, int rows, back_wide_walk<real, cell, shape> *w) {
+  w->u[i] = w->u_at[0];
+  w->u_c[i] = w->u_at[cell<real>::PAIR * w->hidden];
+  if (rows > 0) {
+    w->u_at -= w->g_row;
+  }
 }
 
 /* Prepares a walk from the state o.at, whose gradient the thread has, to o.bottom; it begins to count at o.top. Where nothing is
  * injected, zeros are read as u_t: a load without a condition is not waited for. */
 template <typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ void back_wide_begin(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
-                                                bool reads_u, bool adds, const wide_lane<real, shape> &l,
-                                                back_wide_walk<real, cell, shape> *w) {
+                                                const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   const int64_t row = (o.at - 1) * c.batch + o.b;
+  const bool reads_u = c.injected && (o.kind == BACK_CHUNK || o.kind == BACK_WHOLE);
   if (!w->loaded) {
     wide_load<real, K, true>(c, l, &w->weights);
     w->loaded = true;
   }
   w->skip = (o.at - o.top) % 2;
   w->left = w->skip + o.at - o.bottom;
-  w->adds = adds;
+  w->adds = o.kind == BACK_MEND || o.kind == BACK_TAIL;
   w->stores_x = w->stores_h = false;
   w->size = 0;
-  w->place = unit_place<real, cell>(c, row * w->hidden + o.j, o.j);
-  w->g_row = reads_u ? (1 + PAIR) * w->state : 0;
-  w->u_at = reads_u ? c.g + row * (1 + PAIR) * w->hidden + o.j : s.zeros + o.j;
+  w->place = unit_place<real, cell>(c, row * c.hidden + o.j, o.j);
+  w->g_row = reads_u ? (1 + PAIR) * c.batch * c.hidden : 0;
+  w->u_at = reads_u ? c.g + row * (1 + PAIR) * c.hidden + o.j : s.zeros + o.j;
   w->ahead = o.at - 1;
   if (w->left > 0) {
+    back_wide_read_u(0, w->ahead, w);
     back_wide_read(0, w);
     back_wide_read(1, w);
-    if (w->skip != 0) { /* the pair's second step is the first one that is computed */
-      const cell<real> unit = w->units[0];
-      const real u = w->u[0], u_c = w->u_c[0];
-      w->units[0] = w->units[1];
-      w->u[0] = w->u[1];
-      w->u_c[0] = w->u_c[1];
-      w->units[1] = unit;
-      w->u[1] = u;
-      w->u_c[1] = u_c;
-    }
   }
 }
 
@@ -125,7 +129,7 @@ __device__ __forceinline__ void back_wide_begin(const layer_arrays<real> &c, con
 template <typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ void back_wide_count(const layer_arrays<real> &c, const back_course &o, bool stores,
                                                 back_wide_walk<real, cell, shape> *w) {
-  const int64_t to = ((int64_t)(o.top - 1) * c.batch + o.b) * cell<real>::MATRICES * w->hidden + o.j;
+  const int64_t to = ((int64_t)(o.top - 1) * c.batch + o.b) * cell<real>::MATRICES * c.hidden + o.j;
   w->sum = w->size = w->seen = 0;
   w->head = w->least = w->start = -1; /* none yet */
   w->stores_x = stores && o.unit && c.delta_x != NULL;
@@ -159,8 +163,7 @@ __device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane
     l.hand_out(i, k, w->exists ? made.to_h[k] : 0);
   }
   l.hand_out(i, K, w->exists ? back_larger(w->g, PAIR ? w->g_c : 0) : 0);
-  const real own = made.own + w->u[i];
-  w->g_c = PAIR ? made.own_c + w->u_c[i] : 0;
+  back_wide_read_u(1 - i, w->ahead + 1, w);
   back_wide_read(i, w);
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
@@ -170,8 +173,8 @@ __device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane
       back_put_delta(w->stores_h, w->adds, made.to_h[k], w->h_to + k * w->hidden);
     }
   }
-  w->x_to -= K * w->state;
-  w->h_to -= K * w->state;
+  w->x_to -= w->row;
+  w->h_to -= w->row;
   l.await(i, w->round);
   const real *in = l.in + i * shape::COUNT;
   w->late = back_wide_largest<shape::HP>(in + K * shape::HP);
@@ -182,25 +185,22 @@ __device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane
   for (int at = shape::UNITS; at < K * shape::UNITS; ++at) {
     sums[0][at % shape::UNITS] += sums[at / shape::UNITS][at % shape::UNITS];
   }
-  w->g = own + wide_sum<real, shape>(sums[0], l.part);
+  w->g = made.own + w->u[i] + wide_sum<real, shape>(sums[0], l.part);
+  w->g_c = PAIR ? made.own_c + w->u_c[i] : 0;
 }
 
-/* Computes a pair of steps, of which the first may be skipped, and the second may be none of the walk's. */
+/* Computes the one step of a pair that lacks the other: a warm-up's first one, or a walk's last one. */
 template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void back_wide_pair(bool relu, const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
-  if (w->skip == 0) {
-    back_wide_step(0, relu, l, w);
-  } else {
-    (void)back_wide_exchange<real, shape>(0, w->round, 0, 0, 0, l);
-  }
-  if (w->left > 1) {
-    back_wide_step(1, relu, l, w);
-  } else {
-    (void)back_wide_exchange<real, shape>(1, w->round, 0, 0, 0, l);
-  }
-  ++w->round;
+__device__ __forceinline__ void back_wide_single(bool relu, const wide_lane<real, shape> &l,
+                                                 back_wide_walk<real, cell, shape> *w) {
+  back_wide_step(0, relu, l, w);
+  (void)back_wide_exchange<real, shape>(1, w->round, 0, 0, 0, l);
+  const cell<real> unit = w->units[0]; /* the next step has been read for the pair's second one */
+  w->units[0] = w->units[1];
+  w->units[1] = unit;
+  w->u[0] = w->u[1];
+  w->u_c[0] = w->u_c[1];
   w->skip = 0;
-  w->left -= 2;
 }
 
 template <typename real, template <typename> class cell, typename shape>
@@ -227,16 +227,12 @@ __device__ __forceinline__ back_wide_measure back_wide_look(const wide_lane<real
   return found;
 }
 
-/* So many steps behind those of earlier means have been counted. A last mean of fewer steps says nothing, unless it is the first
- * too. */
+/* BACK_MEAN steps behind those of earlier means have been counted. */
 template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void back_wide_note_mean(int steps, back_wide_walk<real, cell, shape> *w) {
-  const real mean = (w->sum - w->seen) / (real)steps;
-  if (w->head < 0) {
-    w->head = w->least = mean;
-  } else if (steps == BACK_MEAN && mean < w->least) {
-    w->least = mean;
-  }
+__device__ __forceinline__ void back_wide_note_mean(back_wide_walk<real, cell, shape> *w) {
+  const real mean = (w->sum - w->seen) / (real)BACK_MEAN;
+  w->least = w->head < 0 || mean < w->least ? mean : w->least;
+  w->head = w->head < 0 ? mean : w->head;
   w->seen = w->sum;
 }
 
@@ -262,15 +258,12 @@ __device__ __forceinline__ void back_wide_put(const back_course &o, const back_w
 template <typename real, template <typename> class cell>
 __device__ __forceinline__ bool back_wide_is_silent(const layer_arrays<real> &c, const back_course &o, int first, int last) {
   enum { ROWS = 8 };
-  const int64_t width = (1 + cell<real>::PAIR) * c.hidden;
+  const int width = (1 + cell<real>::PAIR) * (int)c.hidden;
   for (int t = first; c.injected && t <= last; t += ROWS) {
+    const int rows = last + 1 - t < ROWS ? last + 1 - t : (int)ROWS;
     bool some = false;
-    BPPSA_UNROLL
-    for (int i = 0; i < ROWS; ++i) {
-      const real *row = c.g + ((t + i <= last ? t + i : last) * c.batch + o.b) * width;
-      for (int at = (int)threadIdx.x; at < (int)width; at += (int)blockDim.x) {
-        some |= row[at] != 0;
-      }
+    for (int at = (int)threadIdx.x; at < rows * width; at += (int)blockDim.x) {
+      some |= c.g[((t + at / width) * c.batch + o.b) * width + at % width] != 0;
     }
     if (__syncthreads_or(some) != 0) {
       return false;
@@ -284,7 +277,7 @@ __device__ __forceinline__ bool back_wide_is_silent(const layer_arrays<real> &c,
 /* Prepares what a team does in a chunk that it speculates. */
 template <typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ void back_wide_guess(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
-                                                const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
+                                                back_wide_walk<real, cell, shape> *w) {
   const int64_t width = (1 + cell<real>::PAIR) * w->hidden;
   o->bottom = back_cut(*o, o->p);
   o->top = back_cut(*o, o->p + 1);
@@ -298,7 +291,6 @@ __device__ __forceinline__ void back_wide_guess(const layer_arrays<real> &c, con
     const real *from = exact && s.lengths == NULL ? c.last + o->b * width : c.g + (o->at * c.batch + o->b) * width;
     back_wide_take(from + o->j, w);
   }
-  back_wide_begin(c, s, *o, c.injected && !probes, false, l, w);
 }
 
 /* Takes what a speculating walk has found. */
@@ -330,7 +322,7 @@ __device__ __forceinline__ void back_wide_settle_guess(const layer_arrays<real> 
   }
 }
 
-/* Compares a chunk's boundary. True: the difference, which the threads then have, must walk. */
+/* Compares a chunk's boundary. True: the difference, which the threads then have, must walk through the chunk. */
 template <typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ bool back_wide_doubts(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
                                                  const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
@@ -345,6 +337,8 @@ __device__ __forceinline__ bool back_wide_doubts(const layer_arrays<real> &c, co
   w->g_c = PAIR ? end_c - s.starts[at + PAIR * w->hidden] : 0;
   const back_wide_measure found = back_wide_look(l, w);
   o->begun = found.largest;
+  o->bottom = back_cut(*o, o->p);
+  o->top = o->at = back_cut(*o, o->p + 1);
   const bool accepted = back_accepts(c, s, *o, o->p, found.largest, found.length);
   if (!accepted && o->unit) {
     s.starts[at] = end;
@@ -353,15 +347,6 @@ __device__ __forceinline__ bool back_wide_doubts(const layer_arrays<real> &c, co
     }
   }
   return !accepted;
-}
-
-/* Prepares the walk of a difference through its chunk. */
-template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void back_wide_mend(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
-                                               const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
-  o->bottom = back_cut(*o, o->p);
-  o->top = o->at = back_cut(*o, o->p + 1);
-  back_wide_begin(c, s, *o, false, true, l, w);
 }
 
 /* A chunk that a round leaves as it is. */
@@ -400,85 +385,73 @@ __device__ __forceinline__ void back_wide_settle_mend(const layer_arrays<real> &
   }
 }
 
-/* Takes what a round has done, and begins the next phase. */
+/* What follows a phase that all teams have ended, here or in the last launch. before: launches of single rounds that have been. */
 template <typename real>
-__device__ __forceinline__ void back_wide_end_round(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o) {
-  o->in = 1 - o->in;
-  o->kind = back_after_round(c, s, o);
-  o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
-}
-
-/* What a pass knows of a sample as a launch begins, behind `before` launches of a round: the first of them, or the launch of all
- * that is left, looks at what was speculated. */
-template <typename real>
-__device__ __forceinline__ void back_wide_resume(const layer_arrays<real> &c, const back_arrays<real> &s, int before,
-                                                 back_course *o) {
-  o->p = o->warp;
-  if (before == 0) {
+__device__ __forceinline__ void back_wide_turn(const layer_arrays<real> &c, const back_arrays<real> &s, int before,
+                                               back_course *o) {
+  if (o->kind == BACK_CHUNK && before > 0) {
+    const back_kept *kept = s.kept + before % 2 * c.batch + o->b;
+    o->in = kept->in;
+    o->rounds = kept->rounds;
+    o->path = kept->path;
+    o->kind = (back_kind)kept->kind;
+  } else if (o->kind == BACK_CHUNK) {
     o->kind = !back_look(c, s, o->warp, o->warps, o) ? BACK_WHOLE : o->chunks > 1 ? BACK_MEND : BACK_DONE;
+    o->p = o->warp;
     return;
   }
-  const back_kept *kept = s.kept + before % 2 * c.batch + o->b;
-  o->in = kept->in;
-  o->rounds = kept->rounds;
-  o->path = kept->path;
-  o->kind = (back_kind)kept->kind;
-  o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
-  if (o->kind == BACK_MEND) { /* the last launch was a round */
-    back_wide_end_round(c, s, o);
+  if (o->kind == BACK_MEND) {
+    o->in = 1 - o->in;
+    o->kind = back_after_round(c, s, o);
   }
+  o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
 }
 
-/* Finds what the team walks next, and prepares it; meets the sample's other teams between phases. False: it has done all. */
+/* Finds what the team walks next; meets the sample's other teams between phases. False: it has done all. */
 template <typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, const back_arrays<real> &s, int blocks, int parts,
-                                               bool notes, const wide_lane<real, shape> &l, back_course *o,
+                                               int before, bool notes, const wide_lane<real, shape> &l, back_course *o,
                                                back_wide_walk<real, cell, shape> *w) {
   const int64_t width = (1 + cell<real>::PAIR) * w->hidden;
   for (;;) {
-    if (o->kind == BACK_CHUNK) {
-      if (o->p < o->chunks) {
-        back_wide_guess(c, s, o, l, w);
-        return true;
-      }
-      if ((parts & BACK_REST) == 0) {
-        return false;
-      }
-      rest_meet(blocks * shape::CLUSTER);
-      back_wide_resume(c, s, 0, o);
-    } else if (o->kind == BACK_MEND) {
-      for (; o->p < o->chunks; o->p += o->warps) {
+    if (o->kind == BACK_CHUNK && (parts & BACK_GUESS) != 0 && o->p < o->chunks) {
+      back_wide_guess(c, s, o, w);
+      return true;
+    }
+    if (o->kind == BACK_MEND || o->kind == BACK_TAIL) {
+      const bool tail = o->kind == BACK_TAIL;
+      for (; tail ? o->warp == 0 && o->p >= 0 : o->p < o->chunks; o->p += tail ? -1 : o->warps) {
+        if (tail) {
+          rest_meet(shape::CLUSTER); /* all threads of the team see what the last walk wrote */
+        }
         if (back_wide_doubts(c, s, o, l, w)) {
-          back_wide_mend(c, s, o, l, w);
           return true;
         }
-        back_wide_keep<real, cell>(c, s, *o, notes);
-      }
-      if ((parts & BACK_REST) == 0) {
-        return false;
-      }
-      rest_meet(blocks * shape::CLUSTER);
-      back_wide_end_round(c, s, o);
-    } else if (o->kind == BACK_TAIL) {
-      for (; o->warp == 0 && o->p >= 0; --o->p) {
-        rest_meet(shape::CLUSTER); /* all threads of the team see what the last walk wrote */
-        if (back_wide_doubts(c, s, o, l, w)) {
-          back_wide_mend(c, s, o, l, w);
-          return true;
+        if (!tail) {
+          back_wide_keep<real, cell>(c, s, *o, notes);
         }
       }
-      return false;
-    } else if (o->kind == BACK_WHOLE) {
+    }
+    if (o->kind == BACK_WHOLE) {
       o->given_up = !o->idle;
-      if (o->warp != 0) {
-        return false;
-      }
       o->at = o->top = o->length;
       o->bottom = 0;
       back_wide_take((s.lengths == NULL ? c.last + o->b * width : c.g + (o->length * c.batch + o->b) * width) + o->j, w);
-      back_wide_begin(c, s, *o, c.injected, false, l, w);
-      return true;
-    } else {
+      return o->warp == 0;
+    }
+    const bool begins = o->kind == BACK_CHUNK && (parts & BACK_GUESS) == 0; /* speculation was another launch */
+    if (o->kind == BACK_TAIL || o->kind == BACK_DONE || (!begins && (parts & BACK_REST) == 0)) {
+      return false;
+    }
+    if (!begins) {
+      rest_meet(blocks * shape::CLUSTER);
+    }
+    back_wide_turn(c, s, before, o);
+    if ((parts & BACK_REST) == 0 && o->warp == 0 && notes && o->lane == 0) {
+      const back_kept kept = {o->in, o->rounds, o->path, (int)o->kind};
+      s.kept[(before + 1) % 2 * c.batch + o->b] = kept;
+    }
+    if ((parts & BACK_REST) == 0 && o->kind != BACK_MEND) {
       return false;
     }
   }
@@ -491,17 +464,16 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
                                              const wide_lane<real, shape> &l, back_course *o,
                                              back_wide_walk<real, cell, shape> *w) {
   const int all = o->at - o->bottom;
-  const bool differs = o->kind == BACK_MEND || o->kind == BACK_TAIL;
+  const bool differs = o->kind == BACK_MEND || o->kind == BACK_TAIL, relu = c.relu;
   int until = (o->at - o->top + 1) / 2, in_mean = 0; /* until: pairs until steps count; negative: they do */
   back_wide_measure found;
-  real stop = 0;
-  bool stops = false;
+  real stop = -1; /* never */
   if (differs) {
     const back_chunk *f = back_found(c, s, *o, o->p);
-    stop = (real)(s.stop * fmin(f->scale, f->least));
-    stops = f->silent == 0;
+    stop = f->silent == 0 ? (real)(s.stop * fmin(f->scale, f->least)) : stop;
   }
-  for (;;) {
+  back_wide_begin(c, s, *o, l, w);
+  do {
     bool goes_on = true;
     while (w->left > 0 && goes_on) {
       if (until == 0) {
@@ -509,24 +481,37 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
           back_wide_put(*o, *w, s.starts + back_at<real, cell>(c, *o, o->p));
         }
         back_wide_count(c, *o, o->kind != BACK_PROBE, w);
+        until = -1;
+        in_mean = 0;
       }
-      in_mean += w->left < 2 ? w->left : 2;
-      back_wide_pair(c.relu, l, w);
-      if (--until < 0) {
+      BPPSA_UNROLL_BY(1)
+      while (w->skip == 0 && w->left >= 2 && until != 0 && goes_on) {
+        back_wide_step(0, relu, l, w);
+        back_wide_step(1, relu, l, w);
+        ++w->round;
+        w->left -= 2;
+        --until;
         w->start = w->start < 0 ? w->early : w->start;
-        if (!differs && (in_mean == BACK_MEAN || w->left <= 0)) {
-          back_wide_note_mean(in_mean, w);
+        in_mean += 2;
+        if (in_mean == BACK_MEAN) {
+          back_wide_note_mean(w);
           in_mean = 0;
         }
-        goes_on = !(stops && w->early <= stop && w->late <= stop);
-      } else {
-        in_mean = 0;
+        goes_on = !(w->early <= stop && w->late <= stop);
+      }
+      if (w->left > 0 && until != 0 && goes_on) {
+        back_wide_single(relu, l, w);
+        ++w->round;
+        w->left -= 2;
+        --until;
+        w->start = w->start < 0 ? w->early : w->start;
+        in_mean += 1;
       }
     }
     found = back_wide_look(l, w);
-    if (w->left <= 0 || found.largest <= (double)stop) {
-      break;
-    }
+  } while (w->left > 0 && !(found.largest <= (double)stop));
+  if (w->head < 0) { /* fewer steps than a mean has */
+    w->head = w->least = w->sum / (real)(in_mean > 0 ? in_mean : 1);
   }
   const int taken = all - (w->left > 0 ? w->left : 0);
   if (differs) {
@@ -546,7 +531,7 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
 /* Takes each sample through the phases in `parts`, with `blocks` teams of a cluster for each, or in a launch of one phase with a
  * team for each chunk. before: launches of single rounds so far. first, last: is it the first, the last layer of the pass? */
 template <typename real, template <typename> class cell, typename shape>
-__global__ void __launch_bounds__(shape::THREADS)
+__global__ void __launch_bounds__(shape::THREADS, 1)
     bppsa_recurrent_back_wide(layer_arrays<real> c, back_arrays<real> s, int blocks, int parts, int before, bool first,
                               bool last) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
@@ -554,38 +539,28 @@ __global__ void __launch_bounds__(shape::THREADS)
   const int team = (int)blockIdx.x / shape::CLUSTER;
   const bool rest = (parts & BACK_REST) != 0;
   back_course o = {};
+  o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
+  if (o.idle && !rest) {
+    return;
+  }
+  const wide_lane<real, shape> l(shared);
+  const bool notes = threadIdx.x < WARP_LANES && blockIdx.x % shape::CLUSTER == 0; /* one warp of a team writes what it found */
+  back_wide_walk<real, cell, shape> w = {};
+  w.exists = launch_number(l.unit < c.hidden) != 0;
+  w.hidden = back_wide_number(c.hidden);
+  w.row = back_wide_number(K * c.batch * c.hidden);
   o.lane = (int)threadIdx.x % WARP_LANES;
+  o.unit = w.exists && l.same == 0; /* of the threads that have the unit, one writes */
+  o.j = w.exists ? l.unit : 0;
   o.b = team / blocks;
   o.warp = team % blocks;
   o.warps = blocks;
   o.p = o.warp;
   o.length = (int)(s.lengths != NULL ? s.lengths[o.b] : c.steps);
   back_cut_up(s, &o);
-  o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
   o.warm_up = (int)(s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up);
   o.warm_up = o.warm_up < o.length ? o.warm_up : o.length;
   o.kind = o.idle ? BACK_WHOLE : BACK_CHUNK;
-  if (o.idle && !rest) {
-    return;
-  }
-  if (!o.idle && (parts & BACK_GUESS) == 0) {
-    back_wide_resume(c, s, before, &o);
-    if (!rest && o.warp == 0 && threadIdx.x == 0 && blockIdx.x % shape::CLUSTER == 0) {
-      const back_kept kept = {o.in, o.rounds, o.path, (int)o.kind};
-      s.kept[(before + 1) % 2 * c.batch + o.b] = kept;
-    }
-    if (!rest && (o.kind != BACK_MEND || o.p >= o.chunks)) {
-      return; /* and so do all blocks of the team */
-    }
-  }
-  const wide_lane<real, shape> l(shared);
-  const bool notes = threadIdx.x < WARP_LANES && blockIdx.x % shape::CLUSTER == 0; /* one warp of a team writes what it found */
-  back_wide_walk<real, cell, shape> w = {};
-  w.exists = l.unit < c.hidden;
-  w.hidden = c.hidden;
-  w.state = c.batch * c.hidden;
-  o.unit = w.exists && l.same == 0; /* of the threads that have the unit, one writes */
-  o.j = w.exists ? l.unit : 0;
   if ((parts & BACK_GUESS) != 0) { /* behind the sample's end */
     const int64_t behind = c.steps - o.length;
     back_clear<real, K>(c, o, o.length + (int)bppsa_cut(behind, o.warps, o.warp),
@@ -594,7 +569,7 @@ __global__ void __launch_bounds__(shape::THREADS)
   if (o.idle) {
     rest_meet(blocks * shape::CLUSTER); /* all know that the pass is BP; the last warp may change that */
   }
-  while (back_wide_next(c, s, blocks, parts, notes, l, &o, &w)) {
+  while (back_wide_next(c, s, blocks, parts, before, notes, l, &o, &w)) {
     back_wide_go(c, s, notes, l, &o, &w);
   }
   if (o.warp == 0 && rest) {
