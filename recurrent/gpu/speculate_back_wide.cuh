@@ -185,7 +185,12 @@ __device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane
   for (int at = shape::UNITS; at < K * shape::UNITS; ++at) {
     sums[0][at % shape::UNITS] += sums[at / shape::UNITS][at % shape::UNITS];
   }
-  w->g = made.own + w->u[i] + wide_sum<real, shape>(sums[0], l.part);
+  const real product = wide_sum<real, shape>(sums[0], l.part);
+  if (PAIR || !cell<real>::DIAGONAL) { /* made.own is 0, and u would be added to it as soon as it is read, which takes a wait */
+    w->g = w->u[i] + product;
+  } else {
+    w->g = made.own + w->u[i] + product;
+  }
   w->g_c = PAIR ? made.own_c + w->u_c[i] : 0;
 }
 
