@@ -29,6 +29,10 @@
                   "--resume"},                                                                                                   \
       BPPSA_USES_END
 
+/* The certificates of recurrent networks. */
+#define CERTIFY_HELP "log how wrong the weight gradients of some steps are, rounding included, by BP in float64"
+#define CERTIFY_USES {.option = BPPSA_OPTION_CERTIFY, .help = CERTIFY_HELP}, BPPSA_USE(CERTIFY_EVERY)
+
 #define CHUNKS_HELP "chunks of time; implies chunked [from T]; with --split interleaved stages of a worker [2]"
 /* The options of recurrent networks; `only` adds the options of one cell. */
 #define USES(only, rate)                                                                                                         \
@@ -36,7 +40,7 @@
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(BIDIRECTIONAL), BPPSA_USE(DROPOUT),                 \
         BPPSA_USE_AS(LOSS, train_loss), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET),               \
         BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE_AS(INPUT, input_size), BPPSA_USE(BATCH),           \
-        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES,                                      \
+        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, CERTIFY_USES,                        \
         {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES, BPPSA_USE(OPTIMIZER),                                   \
         {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES               \
   }
@@ -80,7 +84,8 @@ static bppsa_status check_weights(const bppsa_cli *cli) {
 }
 
 /* Options that have no meaning in a run without steps, which refuses them. */
-static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOINT, BPPSA_OPTION_RESUME, BPPSA_OPTION_TRACE};
+static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG,   BPPSA_OPTION_CHECKPOINT, BPPSA_OPTION_RESUME,
+                                        BPPSA_OPTION_TRACE, BPPSA_OPTION_CERTIFY,    BPPSA_OPTION_CERTIFY_EVERY};
 
 static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
   const bppsa_option_value *epochs = bppsa_cli_value(cli, BPPSA_OPTION_EPOCHS);
@@ -142,6 +147,7 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   run->config = bppsa_network_config_default(&run->network);
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &run->config));
   BPPSA_TRY(setup_training(cli, &run->train));
+  BPPSA_TRY(bppsa_train_certify_options(cli, run->on.comm != NULL, &run->train));
   run->ahead = bppsa_cli_value(cli, BPPSA_OPTION_PREDICT_AHEAD)->integer;
   BPPSA_TRY(check_weights(cli));
   BPPSA_TRY(bppsa_setup_device(cli, &run->device));

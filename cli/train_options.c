@@ -69,3 +69,17 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
   train->other_reduction = allow->given;
   return BPPSA_OK;
 }
+
+bppsa_status bppsa_train_certify_options(const bppsa_cli *cli, bool ranks, bppsa_train_config *train) {
+  enum { EVERY = 100 };
+  const bppsa_option_value *every = bppsa_cli_value(cli, BPPSA_OPTION_CERTIFY_EVERY);
+  if (!every->given && !bppsa_cli_given(cli, BPPSA_OPTION_CERTIFY)) {
+    return BPPSA_OK;
+  }
+  if (ranks) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside ranks, which compute parts of the batch, expected no ranks",
+                      bppsa_option_get(every->given ? BPPSA_OPTION_CERTIFY_EVERY : BPPSA_OPTION_CERTIFY)->name);
+  }
+  train->certify_every = every->given ? every->integer : EVERY;
+  return BPPSA_OK;
+}

@@ -20,29 +20,33 @@ typedef struct {
   void *x, *seed, *piece;
 } pair;
 
-static bppsa_status check(const recurrent_network *n) {
-  if (n == NULL || n->seed == NULL || !n->backward_done) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "certificate: %s, expected %s",
-                      n == NULL ? "not a recurrent network" : "no backward pass since the latest forward pass",
-                      n == NULL ? "a recurrent network" : "one");
-  }
+/* ragged: its samples have lengths. */
+static bppsa_status check_network(const recurrent_network *n, bool ragged) {
   if (n->config.part.seq_len != 0 || n->config.ends.before != NULL || n->config.ends.after != NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "certificate of a part of a sequence, expected a network with all steps");
   }
-  return n->gpu == NULL || !n->ragged.active
+  return n->gpu == NULL || !ragged
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "certificate of samples that have lengths on a GPU, expected a CPU");
 }
 
+/* Sets p->n to the network that the model is. */
+static bppsa_status find_network(bppsa_model *model, pair *p) {
+  p->n = bppsa_recurrent_network_of(model);
+  return p->n != NULL ? BPPSA_OK
+                      : bppsa_fail(BPPSA_ERR_ARGUMENT, "certificate: not a recurrent network, expected a recurrent network");
+}
+
 /* ---- the network in float64 ---- */
 
-static bppsa_status create(pair *p) {
+/* batch: samples that it takes at once. */
+static bppsa_status create(pair *p, int64_t batch) {
   const recurrent_network *n = p->n;
   const int64_t limit = n->config.memory_limit, left = limit > n->bytes ? limit - n->bytes : 1;
   bppsa_recurrent_config c = n->config;
   bppsa_model *made = NULL;
   c.dtype = BPPSA_F64;
-  c.batch = n->batch;
+  c.batch = batch;
   c.method.backward = BPPSA_BACKWARD_BP;
   c.forward = bppsa_forward_method_default();
   c.factory = (bppsa_scan_factory){0};
@@ -169,20 +173,38 @@ static bppsa_certificate compare(const recurrent_network *n, const recurrent_net
   return found;
 }
 
+static void free_pair(const pair *p) {
+  bppsa_model_destroy(p->exact != NULL ? &p->exact->base : NULL);
+  bppsa_device_destroy(p->host);
+  bppsa_free(p->x);
+  bppsa_free(p->seed);
+  bppsa_free(p->piece);
+}
+
+bppsa_status bppsa_certify_check(bppsa_model *model) {
+  BPPSA_REQUIRE(model != NULL);
+  pair p = {0};
+  BPPSA_TRY(find_network(model, &p));
+  BPPSA_TRY(check_network(p.n, p.n->config.lengths));
+  const bppsa_status status = create(&p, p.n->config.batch);
+  free_pair(&p);
+  return status;
+}
+
 bppsa_status bppsa_certify(bppsa_model *model, bppsa_certificate *certificate) {
   BPPSA_REQUIRE(model != NULL && certificate != NULL);
-  pair p = {.n = bppsa_recurrent_network_of(model)};
-  BPPSA_TRY(check(p.n));
-  bppsa_status status = create(&p);
+  pair p = {0};
+  BPPSA_TRY(find_network(model, &p));
+  if (p.n->seed == NULL || !p.n->backward_done) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "certificate: no backward pass since the latest forward pass, expected one");
+  }
+  BPPSA_TRY(check_network(p.n, p.n->ragged.active));
+  bppsa_status status = create(&p, p.n->batch);
   status = status == BPPSA_OK ? repeat(&p) : status;
   if (status == BPPSA_OK) {
     *certificate = compare(p.n, p.exact);
   }
-  bppsa_model_destroy(p.exact != NULL ? &p.exact->base : NULL);
-  bppsa_device_destroy(p.host);
-  bppsa_free(p.x);
-  bppsa_free(p.seed);
-  bppsa_free(p.piece);
+  free_pair(&p);
   return status;
 }
 
@@ -195,6 +217,14 @@ const char *bppsa_certificate_text(const bppsa_certificate *certificate, char *t
                           "float64 BP over the same states"
                         : "weight gradients differ from BP's by %.2g of their largest entry (%s), over the same states",
                     certificate->error, certificate->parameter);
+  return text;
+}
+
+const char *bppsa_certificate_members(const bppsa_certificate *certificate, char *text, size_t size) {
+  char number[BPPSA_NUMBER_TEXT];
+  (void)bppsa_print(text, size, "\"error\":%s,\"parameter\":\"%s\",\"method\":\"%s\",\"rounding\":%s",
+                    bppsa_print_number(certificate->error, number), certificate->parameter,
+                    bppsa_backward_name(BPPSA_BACKWARD_BP), certificate->rounding ? "true" : "false");
   return text;
 }
 

@@ -33,6 +33,9 @@ typedef struct {
  * ERR_ARGUMENT: not a recurrent model; no backward pass since the latest forward pass; the memory limit. ERR_UNSUPPORTED: the model
  * holds a part of a sequence; samples have lengths on a GPU; the cell has no functions for f64. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_certify(bppsa_model *model, bppsa_certificate *certificate);
+/* Whether bppsa_certify will take the model's passes, before the first: its errors but for those that only a pass can show.
+ * Allocates the second network, and frees it. */
+bppsa_status bppsa_certify_check(bppsa_model *model);
 
 #define BPPSA_CERTIFICATE_TEXT 256 /* enough bytes for the text, unless a cell's name is longer than it may be */
 
@@ -44,6 +47,8 @@ const char *bppsa_certificate_text(const bppsa_certificate *certificate, char *t
 /* {"error", "parameter", "method": "bp", "rounding"}. NULL when out of memory. */
 struct json_t; /* jansson's */
 struct json_t *bppsa_certificate_json(const bppsa_certificate *certificate);
+/* The members of that object as text, with all digits and without braces; an infinite error is null. Returns text. */
+const char *bppsa_certificate_members(const bppsa_certificate *certificate, char *text, size_t size);
 
 #ifdef __cplusplus
 }

@@ -119,8 +119,7 @@ bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, c
   return BPPSA_OK;
 }
 
-/* lengths: of the samples, or NULL. */
-static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths) {
+static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans) {
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_inputs(n, x, h0));
   if (n->config.tape && n->layers[0].h == NULL) {
@@ -132,7 +131,7 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
                       "%s: a forward pass of %lld samples, expected the %lld that bppsa_recurrent_use_tape was given",
                       n->cell->name, (long long)x->shape[1], (long long)n->batch);
   }
-  BPPSA_TRY(bppsa_ragged_take(n, x->shape[1], lengths));
+  BPPSA_TRY(bppsa_ragged_take(n, x->shape[1], spans->lengths));
   n->batch = x->shape[1];
   n->x = x->data;
   n->seed = NULL;
@@ -144,7 +143,7 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
 
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
   BPPSA_REQUIRE(model != NULL && x != NULL);
-  return forward_layers(model, x, h0, NULL);
+  return forward_layers(model, x, h0, &(bppsa_spans){0});
 }
 
 /* Finds the rows of a level's states h (or c), without gaps; with two directions it writes them to a buffer. */
@@ -155,10 +154,10 @@ static bppsa_status state_rows(const recurrent_network *n, int64_t level, bool c
   return n->config.bidirectional ? bppsa_sides_join(n, level, cells, *rows) : BPPSA_OK;
 }
 
-static bppsa_status forward_lengths(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
-                                    bppsa_view *logits) {
+static bppsa_status forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
+                                  bppsa_view *logits) {
   recurrent_network *n = (recurrent_network *)model;
-  BPPSA_TRY(forward_layers(model, x, h0, lengths));
+  BPPSA_TRY(forward_layers(model, x, h0, spans));
   *logits = logits_view(n);
   if (n->config.no_head && n->config.loss_all && bppsa_ragged_packed(n)) {
     void *rows = n->sides.top;
@@ -174,7 +173,7 @@ static bppsa_status forward_lengths(bppsa_model *model, const bppsa_view *x, con
 }
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
-  return forward_lengths(model, x, h0, NULL, logits);
+  return forward_spans(model, x, h0, &(bppsa_spans){0}, logits);
 }
 
 /* ---- backward ---- */
@@ -381,7 +380,7 @@ static const bppsa_model_account *account(const bppsa_model *model, bppsa_pass p
 
 const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .forward = forward,
-                                             .forward_lengths = forward_lengths,
+                                             .forward_spans = forward_spans,
                                              .backward = backward,
                                              .input_gradients = input_gradients,
                                              .find_nonfinite = bppsa_recurrent_find_nonfinite,

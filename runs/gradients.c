@@ -190,7 +190,7 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
   if (h0 != NULL) {
     BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
   }
-  BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, g->lengths, &logits));
+  BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, &(bppsa_spans){.lengths = g->lengths}, &logits));
   BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_FORWARD, g->account[BPPSA_PASS_FORWARD]));
   BPPSA_TRY(find_seed(g, &logits));
   BPPSA_TRY(g->model->ops->backward(g->model, given ? &g->labels.view : &g->seed.view));

@@ -105,7 +105,8 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     copy_samples(&s->h0, first, count, s->h0_part, true);
     BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
-  BPPSA_TRY(bppsa_model_forward(g->model, &x, state ? &h0 : NULL, g->lengths != NULL ? g->lengths + first : NULL, &logits));
+  const bppsa_spans spans = {.lengths = g->lengths != NULL ? g->lengths + first : NULL};
+  BPPSA_TRY(bppsa_model_forward(g->model, &x, state ? &h0 : NULL, &spans, &logits));
   BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_FORWARD, g->account[BPPSA_PASS_FORWARD]));
   bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
   seed.device = logits.device;

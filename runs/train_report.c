@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/decimal.h"
 #include "train/update.h"
@@ -54,6 +55,13 @@ static bool put_passes(json_t *object, const double account[BPPSA_PASS_KINDS][BP
                 bppsa_json_put(object, bppsa_pass_name(BPPSA_PASS_BACKWARD), bppsa_backward_stats_json(&backward)));
 }
 
+/* The JSON object of certificates: of the largest, with its step and how many there were. */
+static json_t *certificate_json(const bppsa_train_certificate *c) {
+  json_t *object = bppsa_certificate_json(&c->largest);
+  bool ok = object != NULL && bppsa_json_put_integer(object, "passes", c->passes);
+  return bppsa_json_finish(object, ok && bppsa_json_put_integer(object, "step", c->step));
+}
+
 json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "step", record->step);
@@ -77,6 +85,9 @@ json_t *bppsa_train_row_json(const bppsa_train_record *record) {
     ok = ok && bppsa_json_put(object, "stale_rmse", errors_json(errors->ahead, errors->stale));
     ok = ok && bppsa_json_put(object, "predicted_rmse", errors_json(errors->ahead, errors->predicted));
   }
+  if (record->certificate.passes > 0) {
+    ok = ok && bppsa_json_put(object, "certificate", certificate_json(&record->certificate));
+  }
   return bppsa_json_finish(object, ok);
 }
 
@@ -88,6 +99,11 @@ static const char *share_text(double share, char text[SHARE_TEXT]) {
   return text;
 }
 
+/* What the table calls the number of a certificate: in f64 the pass's own rounding is not in it. */
+static const char *certificate_title(const bppsa_train_run *run) {
+  return run->config.dtype == BPPSA_F32 ? "gradient error" : "gradient - BP's";
+}
+
 void bppsa_train_row_text(const bppsa_train_run *run, const bppsa_train_record *record, int64_t steps, bppsa_text *text) {
   const double milliseconds = steps > 0 ? 1e3 * (record->forward_s + record->backward_s + record->update_s) / (double)steps : 0;
   const int64_t count = run->train.epochs > 0 ? record->epoch : record->step;
@@ -96,7 +112,13 @@ void bppsa_train_row_text(const bppsa_train_run *run, const bppsa_train_record *
   if (run->split.validation > 0 && run->train.epochs > 0) {
     bppsa_text_add(text, "  %15.6f  %19s", record->validation_loss, share_text(record->validation_accuracy, share));
   }
-  bppsa_text_add(text, "  %9.4f  %7.3f  %9.0f\n", record->grad_norm, milliseconds, record->samples_per_s);
+  bppsa_text_add(text, "  %9.4f  %7.3f  %9.0f", record->grad_norm, milliseconds, record->samples_per_s);
+  if (run->train.certify_every > 0) {
+    char error[SHARE_TEXT];
+    (void)bppsa_print(error, sizeof error, record->certificate.passes > 0 ? "%.2g" : "-", record->certificate.largest.error);
+    bppsa_text_add(text, "  %*s", (int)strlen(certificate_title(run)), error);
+  }
+  bppsa_text_add(text, "\n");
 }
 
 /* ---- for people ---- */
@@ -169,8 +191,10 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
   bppsa_text_add(text, "\n");
   if (run->train.epochs > 0 || run->train.iterations > 0) {
     const bool validation = run->split.validation > 0 && run->train.epochs > 0;
-    bppsa_text_add(text, "%9s  %9s  %8s%s  %9s  %7s  %9s\n", run->train.epochs > 0 ? "epoch" : "iteration", "loss", "accuracy",
-                   validation ? "  validation loss  validation accuracy" : "", "grad norm", "ms/iter", "samples/s");
+    const bool certified = run->train.certify_every > 0;
+    bppsa_text_add(text, "%9s  %9s  %8s%s  %9s  %7s  %9s%s%s\n", run->train.epochs > 0 ? "epoch" : "iteration", "loss",
+                   "accuracy", validation ? "  validation loss  validation accuracy" : "", "grad norm", "ms/iter", "samples/s",
+                   certified ? "  " : "", certified ? certificate_title(run) : "");
   }
 }
 
@@ -188,6 +212,18 @@ static bppsa_train_record final_record(const bppsa_train_run *run) {
   record.validation_loss = run->result.last.validation_loss;
   record.validation_accuracy = run->result.last.validation_accuracy;
   return record;
+}
+
+/* Says what the certificates of this call's steps have found. */
+static void certificate_text(const bppsa_train_run *run, bppsa_text *text) {
+  const bppsa_train_certificate *c = &run->result.certificate;
+  char words[BPPSA_CERTIFICATE_TEXT];
+  if (c->passes == 0) {
+    bppsa_text_add(text, "no certificate: none of these steps is a multiple of %" PRId64 "\n", run->train.certify_every);
+    return;
+  }
+  bppsa_text_add(text, "certificates of %" PRId64 " passes, made in %.2f s; the largest, of step %" PRId64 ": %s\n", c->passes,
+                 c->seconds, c->step, bppsa_certificate_text(&c->largest, words, sizeof words));
 }
 
 void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
@@ -228,6 +264,9 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
   if (backward.passes > 0) {
     bppsa_text_add(text, "backward passes in parallel: %s\n", bppsa_backward_stats_text(&backward, more, sizeof more));
   }
+  if (run->train.certify_every > 0) {
+    certificate_text(run, text);
+  }
   if (r->redone > 0) {
     bppsa_text_add(text, "%" PRId64 " products of the scan were useless (cancellation) and redone step by step\n", r->redone);
   }
@@ -264,6 +303,9 @@ static json_t *config_json(const bppsa_train_run *run) {
   }
   ok = ok && bppsa_train_update_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
+  if (t->certify_every > 0) {
+    ok = ok && bppsa_json_put_integer(object, "certify_every", t->certify_every);
+  }
   ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)t->seed);
   ok = ok && bppsa_json_put_text(object, "device_name", bppsa_device_get_name(run->device));
   ok = ok && bppsa_json_put_text(object, "hardware", bppsa_device_get_hardware(run->device));
@@ -333,6 +375,9 @@ bool bppsa_train_result_put(json_t *object, const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);
   ok = ok && put_passes(object, run->result.account);
+  if (run->result.certificate.passes > 0) {
+    ok = ok && bppsa_json_put(object, "certificate", certificate_json(&run->result.certificate));
+  }
   ok = ok && bppsa_json_put_bool(object, "interrupted", run->result.stopped);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));
   return ok && bppsa_json_put(object, "final", final_json(run));

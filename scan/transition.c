@@ -6,7 +6,6 @@
 
 #include "core/base/alloc.h"
 #include "core/base/view.h"
-#include "core/compute/blas.h"
 #include "core/compute/flush.h"
 #include "core/compute/memory.h"
 #include "jacobian/apply.h"

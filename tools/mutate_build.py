@@ -233,8 +233,9 @@ class Tests:
     # Cells have tests of their own of what recurrent/ computes.
     BESIDE = {"recurrent": {"rnn", "gru", "lstm"}}
 
-    def __init__(self, build, jobs):
-        self.build, self.jobs = build, jobs
+    def __init__(self, build, jobs, chosen):
+        """chosen: a regular expression of names; of() has no other tests."""
+        self.build, self.jobs, self.chosen = build, jobs, chosen
         rules = dict(line.split(": ", 1) for line in build.ninja("-t", "targets", "all").stdout.decode().splitlines())
         known = set(rules)
         self.tests, self.left_out = {}, []
@@ -283,7 +284,8 @@ class Tests:
         wanted = {folder} | self.BESIDE.get(folder, set())
         kernels = path.endswith((".cuh", ".cu"))
         return [name for name, test in self.tests.items()
-                if test["labels"] & wanted and "script" not in test["labels"] and (not kernels or "simt" in test["labels"])]
+                if re.search(self.chosen, name) and test["labels"] & wanted and "script" not in test["labels"]
+                and (not kernels or "simt" in test["labels"])]
 
     def run(self, name, places, seconds, variables=types.MappingProxyType({})):
         """"passed", "skipped" or "failed". places: what stands for words of the command. Its processes may compute for 5 times as

@@ -182,7 +182,7 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   const bppsa_view x = own_x(batch);
   batch->lent = true;
   bppsa_batch_tell(batch);
-  BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, batch->lengths, &batch->logits));
+  BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, &(bppsa_spans){.lengths = batch->lengths}, &batch->logits));
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {
     char found_text[BPPSA_SHAPE_TEXT], expected_text[BPPSA_SHAPE_TEXT];

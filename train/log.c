@@ -22,6 +22,15 @@ struct bppsa_log {
   char *path;
 };
 
+void bppsa_train_certificate_add(bppsa_train_certificate *sum, const bppsa_train_certificate *other) {
+  if (other->passes > 0 && (sum->passes == 0 || other->largest.error > sum->largest.error)) {
+    sum->step = other->step;
+    sum->largest = other->largest;
+  }
+  sum->passes += other->passes;
+  sum->seconds += other->seconds;
+}
+
 /* Makes a log without opening a file. */
 static bppsa_status log_make(const char *path, bppsa_log **log) {
   bppsa_log *made = bppsa_calloc(1, sizeof *made);
@@ -191,6 +200,12 @@ static void add_errors(bppsa_line *line, const char *name, int64_t count, const 
   bppsa_line_add(line, "]");
 }
 
+static void add_certificate(bppsa_line *line, const bppsa_train_certificate *c) {
+  char text[BPPSA_CERTIFICATE_TEXT];
+  bppsa_line_add(line, ",\"certificate\":{%s,\"passes\":%lld,\"step\":%lld}",
+                 bppsa_certificate_members(&c->largest, text, sizeof text), (long long)c->passes, (long long)c->step);
+}
+
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, const char *const passes[BPPSA_PASS_KINDS]) {
   BPPSA_REQUIRE(log != NULL && record != NULL);
   bppsa_line l = {.length = 0}; /* the longest record fits */
@@ -219,6 +234,9 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, c
   if (record->weight_errors.ahead > 0) {
     add_errors(&l, "stale_rmse", record->weight_errors.ahead, record->weight_errors.stale);
     add_errors(&l, "predicted_rmse", record->weight_errors.ahead, record->weight_errors.predicted);
+  }
+  if (record->certificate.passes > 0) {
+    add_certificate(&l, &record->certificate);
   }
   if (record->interrupted) {
     bppsa_line_add(&l, ",\"interrupted\":true");

@@ -7,6 +7,7 @@
 
 #include "core/base/status.h"
 #include "core/compute/model.h"
+#include "recurrent/certify.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,17 @@ typedef struct {
   double predicted[BPPSA_MOST_AHEAD]; /* likewise */
 } bppsa_weight_errors;
 
+/* The certificates of backward passes (recurrent/certify.h): of a step's, or the largest of several. */
+typedef struct {
+  int64_t passes; /* that were certified; 0: none, and what follows is not set */
+  int64_t step;   /* the one with the largest error, of several the first */
+  bppsa_certificate largest;
+  double seconds; /* that all certificates took */
+} bppsa_train_certificate;
+
+/* Adds the certificates of other passes, which came later. */
+void bppsa_train_certificate_add(bppsa_train_certificate *sum, const bppsa_train_certificate *other);
+
 /* The results of a step, or of an epoch. */
 typedef struct {
   int64_t step;      /* from 1; of an epoch: its last step */
@@ -36,12 +48,15 @@ typedef struct {
   int64_t redone;    /* scan products found useless and redone step by step (scan/scan.h); of an epoch: the sum over its steps */
   double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of its passes; of an epoch: their sums */
   const char *gradients; /* the method of the gradients, "chunked 44", borrowed; NULL: unknown, and left out */
-  double samples_per_s;  /* samples over the time of the whole step, or of all steps of the epoch, without validation */
-  bool has_validation;   /* whether the following two are set */
+  /* Samples over the time of the whole step, or of all steps of the epoch, without validation and certificates. */
+  double samples_per_s;
+  bool has_validation; /* whether the following two are set */
   double validation_loss;
   double validation_accuracy;
   bppsa_weight_errors weight_errors; /* after the update; of an epoch: left out */
-  bool interrupted;                  /* the run was stopped in this epoch; the record covers the part before that */
+  /* Of an epoch: of its steps since it began, or since the run was resumed. */
+  bppsa_train_certificate certificate;
+  bool interrupted; /* the run was stopped in this epoch; the record covers the part before that */
 } bppsa_train_record;
 
 typedef struct bppsa_log bppsa_log;
@@ -70,8 +85,9 @@ bppsa_status bppsa_log_sync(bppsa_log *log);
 bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text);
 
 /* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null; validation_loss
- * and validation_accuracy appear if the record has them, stale_rmse and predicted_rmse if it has errors of weights, and
- * "interrupted":true if it is interrupted. passes: JSON that becomes the line's "forward" and "backward" (bppsa_pass_name); an
+ * and validation_accuracy appear if the record has them, stale_rmse and predicted_rmse if it has errors of weights,
+ * "certificate" if it has one, as bppsa_certificate_json and with "passes" and "step", and "interrupted":true if it is interrupted.
+ * passes: JSON that becomes the line's "forward" and "backward" (bppsa_pass_name); an
  * entry that is NULL is left out, and so are both where `passes` is NULL. A line that was written only in part is removed.
  * Allocates nothing. ERR_IO. */
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record, const char *const passes[BPPSA_PASS_KINDS]);

@@ -39,6 +39,19 @@ static bppsa_status forward_backward_on_ranks(bppsa_training *run, bppsa_train_r
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_step_certify(bppsa_training *run, bppsa_train_record *record) {
+  const double start = bppsa_now();
+  bppsa_train_certificate *c = &record->certificate;
+  const bppsa_status status = bppsa_certify(run->model, &c->largest);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "training step %lld", (long long)record->step);
+  }
+  c->passes = 1;
+  c->step = record->step;
+  c->seconds = bppsa_now() - start;
+  return BPPSA_OK;
+}
+
 static void update(bppsa_training *run, bppsa_train_record *record) {
   const double start = bppsa_now();
   if (run->config->clip_norm > 0.0) {
@@ -58,6 +71,9 @@ bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_l
     return bppsa_step_gpu(run, record, loss);
   }
   BPPSA_TRY((run->ranks != NULL ? forward_backward_on_ranks : forward_backward)(run, record, loss));
+  if (run->nonfinite.length == 0 && bppsa_step_is_certified(run, record->step)) {
+    BPPSA_TRY(bppsa_step_certify(run, record));
+  }
   if (run->nonfinite.length == 0 && !bppsa_training_updated(run)) {
     update(run, record);
   }

@@ -2,7 +2,8 @@
  * the results back. Ranks compute everything up to the gradients themselves (train/ranks.h), and only the update is queued.
  *
  * The first batch of a size is queued kernel by kernel, so that libraries can do what they do on first use. The second is recorded;
- * from then on a step is one replay and one wait.
+ * from then on a step is one replay and one wait. A step that is certified is queued in two halves: between gradients and update it
+ * waits for the certificate.
  */
 #include <math.h>
 
@@ -12,7 +13,8 @@
 #include "train/optimizer_internal.h"
 #include "train/trainer_internal.h"
 
-enum { FORWARD_BEGIN, FORWARD_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_END, MARKS };
+/* UPDATE_BEGIN is set in certified steps alone: in others the update follows the backward pass at once. */
+enum { FORWARD_BEGIN, FORWARD_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MARKS };
 enum { SIZES = 2 }; /* that batches have: that of full ones, and that of the last one of an epoch */
 
 struct bppsa_gpu_steps {
@@ -64,15 +66,33 @@ static bppsa_status forward_to_backward(bppsa_training *run) {
   return bppsa_mark_set(device, marks[BACKWARD_END]);
 }
 
-/* context: the bppsa_training. */
-static bppsa_status queue_step(void *context) {
-  bppsa_training *run = context;
-  const bppsa_batch_gpu *g = &run->batch.gpu;
+static bppsa_status queue_gradients(bppsa_training *run) {
   BPPSA_TRY(bppsa_batch_queue_fill(&run->batch));
-  BPPSA_TRY(forward_to_backward(run));
+  return forward_to_backward(run);
+}
+
+static bppsa_status queue_update(bppsa_training *run) {
+  const bppsa_batch_gpu *g = &run->batch.gpu;
   BPPSA_TRY(bppsa_optimizer_queue(run->optimizer, run->config->clip_norm, &g->device_input->factors, g->device_result));
   BPPSA_TRY(bppsa_mark_set(g->device, run->gpu->marks[UPDATE_END]));
   return bppsa_memory_queue_get(g->device, g->result, g->device_result, sizeof *g->result);
+}
+
+/* context: the bppsa_training. */
+static bppsa_status queue_step(void *context) {
+  BPPSA_TRY(queue_gradients(context));
+  return queue_update(context);
+}
+
+/* Takes a step whose gradients are certified. */
+static bppsa_status run_certified(bppsa_training *run, bppsa_train_record *record) {
+  const bppsa_device *device = run->model->device;
+  BPPSA_TRY(queue_gradients(run));
+  BPPSA_TRY(bppsa_device_wait(device));
+  BPPSA_TRY(bppsa_step_certify(run, record));
+  BPPSA_TRY(bppsa_mark_set(device, run->gpu->marks[UPDATE_BEGIN]));
+  BPPSA_TRY(queue_update(run));
+  return bppsa_device_wait(device);
 }
 
 static bppsa_status run_step(bppsa_training *run) {
@@ -167,7 +187,11 @@ bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bpp
     return step_on_ranks(run, record, loss);
   }
   run->batch.gpu.input->factors = bppsa_optimizer_begin(run->optimizer);
-  BPPSA_TRY(run_step(run));
+  const bool certified = bppsa_step_is_certified(run, record->step);
+  BPPSA_TRY(certified ? run_certified(run, record) : run_step(run));
+  if (!isfinite(found->loss) || !isfinite(found->norm)) {
+    record->certificate = (bppsa_train_certificate){0};
+  }
   *loss = (bppsa_loss_result){found->loss, found->correct, found->rows};
   record->loss = loss->loss;
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
@@ -182,6 +206,6 @@ bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bpp
     bppsa_optimizer_cancel(run->optimizer);
     return describe_again(run, true, "gradient norm");
   }
-  BPPSA_TRY(seconds(run, BACKWARD_END, UPDATE_END, &record->update_s));
+  BPPSA_TRY(seconds(run, certified ? UPDATE_BEGIN : BACKWARD_END, UPDATE_END, &record->update_s));
   return found->nonfinite != 0 ? describe_parameters(run) : BPPSA_OK;
 }

@@ -30,6 +30,10 @@ static bppsa_status check_config(const bppsa_train_config *config) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %s without a checkpoint directory, expected one",
                       config->resume ? "to be resumed" : "checkpoints every so many steps");
   }
+  if (config->certify_every < 0 || (config->certify_every > 0 && config->ranks != NULL)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: certificates every %lld steps%s, expected 0 or more, and no ranks",
+                      (long long)config->certify_every, config->ranks != NULL ? " on ranks" : "");
+  }
   if (config->ranks != NULL && (config->ranks->capacity < 1 || config->reduction == NULL)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "training on ranks: %lld samples at once, %s, expected 1 or more and the reduction's name",
@@ -88,6 +92,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->model->device != NULL && !bppsa_training_updated(run)) {
     BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
   }
+  BPPSA_TRY(config->certify_every > 0 ? bppsa_certify_check(run->model) : BPPSA_OK);
   BPPSA_TRY(bppsa_model_update_redone(run->model));
   run->redone = run->model->redone;
   return bppsa_training_open_files(run);
@@ -151,6 +156,8 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   run->result.backward_s += record->backward_s;
   run->result.update_s += record->update_s;
   run->result.redone += record->redone;
+  bppsa_train_certificate_add(&sums->certificate, &record->certificate);
+  bppsa_train_certificate_add(&run->result.certificate, &record->certificate);
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
     if (run->accounts[k] != NULL) {
       run->accounts[k]->add(sums->account[k], record->account[k]);
@@ -210,7 +217,7 @@ static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
                                  .gradients = run->config->gradients};
   BPPSA_TRY(bppsa_step(run, record, &loss));
   BPPSA_TRY(count_redone(run, record));
-  const double seconds = bppsa_now() - start;
+  const double seconds = bppsa_now() - start - record->certificate.seconds;
   if (record->samples_per_s == 0) {
     record->samples_per_s = (double)run->count / seconds;
   }
@@ -273,6 +280,7 @@ static bppsa_train_record epoch_record(const bppsa_training *run) {
                                .update_s = sums->update_s,
                                .redone = sums->redone,
                                .gradients = run->config->gradients,
+                               .certificate = sums->certificate,
                                .samples_per_s = (double)sums->samples / sums->seconds};
   memcpy(record.account, sums->account, sizeof record.account);
   return record;

@@ -42,6 +42,9 @@ typedef struct {
   int64_t checkpoint_every;         /* in steps; 0: every epoch, or every 100 steps with iterations */
   /* continue from the directory's checkpoint, which must exist; otherwise the directory must have none */
   bool resume;
+  /* Every so many steps, and after the first, the weight gradients are certified (recurrent/certify.h) before they are clipped; 0:
+   * never. No number of the run depends on it, and a checkpoint has nothing of it. Not with ranks. */
+  int64_t certify_every;
   const char *gradients; /* the method of the gradients, for the log: "chunked 44"; NULL: left out */
   int64_t field_count;
   /* settings in which a resumed run must agree, besides those of this struct: how gradients are computed, .. */
@@ -52,7 +55,7 @@ typedef struct {
 } bppsa_train_config;
 
 /* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3 without a schedule, no clipping, seed 0, no validation, no log,
- * no checkpoints. */
+ * no checkpoints, no certificates. */
 bppsa_train_config bppsa_train_config_default(void);
 
 /* Steps between two checkpoints; 0: there are none, or one for each epoch. */
@@ -106,6 +109,7 @@ typedef struct {
   double forward_s, backward_s, update_s; /* sums over this call's steps */
   double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of this call's passes */
   int64_t redone;                                          /* scan products redone in this call's steps */
+  bppsa_train_certificate certificate;                     /* of this call's steps */
   double seconds;                                          /* of this call's loop, with validation and checkpoints */
 } bppsa_train_result;
 
@@ -126,8 +130,9 @@ typedef struct {
  *
  * ERR_ARGUMENT: a setting out of range, labels beyond the model's classes, a checkpoint where none may be, no checkpoint to
  * resume from, a checkpoint of another run (the message names what disagrees), a log that is not the resumed run's. ERR_FORMAT:
- * no valid checkpoint. ERR_SHAPE, ERR_UNSUPPORTED: from the model. ERR_NUMERIC: the first loss, gradient or parameter that is not
- * finite, in the step in which it appears, after that step's log line and on_step. ERR_IO: the log, a checkpoint. ERR_CUDA. */
+ * no valid checkpoint. ERR_SHAPE, ERR_UNSUPPORTED: from the model, or from bppsa_certify_check. ERR_NUMERIC: the first loss,
+ * gradient or parameter that is not finite, in the step in which it appears, after that step's log line and on_step. ERR_IO: the
+ * log, a checkpoint. ERR_CUDA. */
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result);
 

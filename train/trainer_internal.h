@@ -16,6 +16,7 @@ typedef struct {
   int64_t steps, samples, redone;
   double forward_s, backward_s, update_s, seconds;
   double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS]; /* the model's accounts of its passes */
+  bppsa_train_certificate certificate;                     /* no checkpoint has it */
 } bppsa_epoch_sums;
 
 enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
@@ -88,6 +89,14 @@ static inline const int64_t *bppsa_training_indices(const bppsa_training *run) {
  * times. If something is not finite it stops, updates nothing, and sets run->nonfinite. On a GPU the whole step is queued, from
  * the second batch of a size on as a recording, and waited for once. */
 bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
+
+/* Is the step certified? */
+static inline bool bppsa_step_is_certified(const bppsa_training *run, int64_t step) {
+  const int64_t every = run->config->certify_every;
+  return every > 0 && (step == 1 || step % every == 0);
+}
+/* Certifies the gradients that the latest backward pass has set. ERR_* of bppsa_certify. */
+bppsa_status bppsa_step_certify(bppsa_training *run, bppsa_train_record *record);
 
 /* The functions of step_gpu.c, for step.c and trainer.c. */
 bppsa_status bppsa_gpu_steps_create(const bppsa_device *device, bppsa_gpu_steps **steps); /* ERR_CUDA, ERR_MEMORY */

@@ -25,9 +25,9 @@
  *   work       the steps that it computed, over the steps of a sequential pass (recurrent/parallel_forward.h for forward rows,
  *              which have both beside --forward speculative or auto; recurrent/parallel_backward.h for rows named speculative).
  *              The row's FLOP still count a sequential pass. Pauses end in front of every pass, so that each one speculates.
- *   gap        The largest difference that was dropped, in a forward pass absolute, in a backward pass relative, and
- *   changed    of a backward pass all of them together: it equals BP for a dL/dh_t that is changed by this part of its size
- *              (bppsa_backward_stats.perturbation; in documents `perturbation`).
+ *   gap        The largest difference that was dropped, in a forward pass absolute, in a backward pass relative. Then comes
+ *              perturbation, of a backward pass all of them together: it equals BP for a dL/dh_t that is changed by this part of
+ *              its size (bppsa_backward_stats.perturbation).
  *   cold       Beside --cold, before every pass memory is written that takes twice as much as the largest cache
  *              (bench/harness/cold.h), so that a backward pass does not find the states of its forward pass there either.
  *   error      Of rows in TF32 and bf16: the largest ‖g - ref‖ / ‖ref‖. Their residual is in units of what they round, or,

@@ -239,7 +239,7 @@ const bppsa_table_column bppsa_bench_point_columns[] = {
     {.heading = "path", .width = 8, .kind = BPPSA_COLUMN_INTEGER, .key = "path", .missing = ""},
     {.heading = "work", .width = 6, .kind = BPPSA_COLUMN_REAL, .key = "work", .digits = 2, .missing = ""},
     {.heading = "gap", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "gap", .missing = ""},
-    {.heading = "changed", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "perturbation", .missing = ""},
+    {.heading = "perturbation", .width = 14, .kind = BPPSA_COLUMN_EXPONENT, .key = "perturbation", .missing = ""},
     {.heading = "predicted", .width = 16, .kind = BPPSA_COLUMN_TIME, .key = "predicted_s", .missing = ""},
     {.heading = "floor", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "floor_s"},
     {.heading = "x floor", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "over_floor", .digits = 1},

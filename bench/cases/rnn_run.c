@@ -31,7 +31,7 @@
       "  path      Of the row speculative, and of forward beside --forward speculative or auto, which cut a pass into chunks:\n" \
       "            its dependent steps, for the slowest sample of the first pass. work: the steps that it computed, over T.\n"   \
       "  gap       Of these rows: the largest difference at the end of a chunk that was dropped, in row speculative relative\n"  \
-      "            to the gradients there. changed: all that was dropped there; the gradients are those of BP for a dL/dh_t\n"   \
+      "            to the gradients there. perturbation: all that was dropped; the gradients equal those of BP for a dL/dh_t\n"  \
       "            that is changed by this part of its size. No pass of these rows is one that a pause made sequential.\n"       \
       "  redone    Products of a scan that lost their digits by cancellation, so that their steps were run one by one.\n"        \
       "A time is marked * where gradients underflow: 1 % or more of the hidden states' gradients are zero or subnormal.\n"       \

@@ -107,7 +107,7 @@ const bppsa_table_column bppsa_step_columns[] = {
     {.heading = "b path", .width = 8, .kind = BPPSA_COLUMN_INTEGER, .key = "backward_path", .missing = ""},
     {.heading = "b work", .width = 7, .kind = BPPSA_COLUMN_REAL, .key = "backward_work", .digits = 2, .missing = ""},
     {.heading = "gap", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "backward_gap", .missing = ""},
-    {.heading = "changed", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "backward_perturbation", .missing = ""},
+    {.heading = "perturbation", .width = 14, .kind = BPPSA_COLUMN_EXPONENT, .key = "backward_perturbation", .missing = ""},
     {0}};
 
 bppsa_status bppsa_step_print_head(const bppsa_bench *bench) {

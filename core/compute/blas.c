@@ -16,7 +16,6 @@
 
 #include "core/base/alloc.h"
 #include "core/compute/library.h"
-#include "core/compute/simd.h"
 
 #define FILE_NAME "libopenblas.so.0"
 
@@ -226,18 +225,6 @@ static CBLAS_TRANSPOSE op(bool transposed) {
 /* CBLAS requires row lengths of at least 1, also for empty matrices. */
 static blasint row(int64_t length) {
   return length > 0 ? (blasint)length : 1;
-}
-
-/* Does B exceed the second-level cache? Then it is read block by block, each of which serves all rows of A. */
-static bool is_large(int64_t n, int64_t k) {
-  return n * k > (int64_t)1 << 18;
-}
-
-int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k) {
-  enum { LEAST = 16, MOST = 64, MOST_LARGE = 256 };
-  const int64_t share = (batch + threads - 1) / threads, block = (share + LEAST - 1) / LEAST * LEAST,
-                most = is_large(n, k) ? MOST_LARGE : MOST;
-  return block < LEAST ? LEAST : block > most ? most : block;
 }
 
 #define EACH_REAL "core/compute/blas.inc"

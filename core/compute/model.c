@@ -74,16 +74,16 @@ bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t coun
   return bppsa_model_push(model);
 }
 
-bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
+bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
                                  bppsa_view *logits) {
   BPPSA_REQUIRE(model != NULL && x != NULL && logits != NULL);
-  if (lengths == NULL) {
+  if (spans == NULL || (spans->lengths == NULL && spans->resets == NULL)) {
     return model->ops->forward(model, x, h0, logits);
   }
-  return model->ops->forward_lengths != NULL
-             ? model->ops->forward_lengths(model, x, h0, lengths, logits)
-             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: takes no lengths of samples, expected a recurrent network that is not cut",
-                          model->ops->name);
+  return model->ops->forward_spans != NULL
+             ? model->ops->forward_spans(model, x, h0, spans, logits)
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: takes no %s of samples, expected a recurrent network that is not cut",
+                          model->ops->name, spans->lengths != NULL ? "lengths" : "resets");
 }
 
 void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples) {

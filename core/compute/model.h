@@ -68,6 +68,17 @@ typedef struct {
   bppsa_status (*restore)(bppsa_model *model, const double *numbers); /* sets the state. ERR_CUDA */
 } bppsa_model_account;
 
+/* Where the sequences of a batch begin and end: what a forward pass is given beside x and h0. All zero: every sample is one
+ * sequence of T steps. The arrays are borrowed until the pass's backward passes are over. */
+typedef struct {
+  /* [b], each 1 .. T, in host memory: only that many steps of a sample are computed; its logits on the last step are those at its
+   * length; logits, states and gradients behind it are 0. NULL: all samples have T steps. */
+  const int64_t *lengths;
+  /* [T, b], bool or u8, in the memory of the model's device: where it is 1, the sample begins anew in front of the step, and where
+   * it is 0 the sample goes on. NULL: all samples go on. */
+  const bppsa_view *resets;
+} bppsa_spans;
+
 typedef struct {
   const char *name; /* "rnn" */
 
@@ -75,11 +86,10 @@ typedef struct {
    * or NULL for zeros or a model without state. ERR_SHAPE. */
   bppsa_status (*forward)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 
-  /* The same for samples with lengths, 1 .. T, size b, in host memory. Only that many steps of a sample are computed; its logits
-   * on the last step are those at its length; logits, states and gradients behind it are 0. NULL, or ERR_ARGUMENT: the model
-   * cannot do this. */
-  bppsa_status (*forward_lengths)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
-                                  bppsa_view *logits);
+  /* The same for samples with lengths or resets. NULL: the model has neither. ERR_ARGUMENT: it was created without them; ERR_SHAPE.
+   */
+  bppsa_status (*forward_spans)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
+                                bppsa_view *logits);
 
   /* seed: of the shape of the preceding forward pass's logits. Overwrites every parameter's gradient. */
   bppsa_status (*backward)(bppsa_model *model, const bppsa_view *seed);
@@ -128,9 +138,9 @@ struct bppsa_model {
   int64_t reals; /* reals in each, with gaps */
 };
 
-/* A forward pass of whole samples, or of lengths[i] steps of sample i where `lengths` is not NULL. ERR_UNSUPPORTED: the model
- * takes no lengths. Errors of ops->forward. */
-bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const int64_t *lengths,
+/* A forward pass. spans: the lengths and resets of the samples; NULL: they have none. ERR_UNSUPPORTED: the model takes none. Errors
+ * of ops->forward and ops->forward_spans. */
+bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
                                  bppsa_view *logits);
 
 /* Says that the next forward passes are of this step of training, and which samples they have (size b, borrowed until the passes

@@ -2,6 +2,7 @@
  * BPPSA_TEST_DEVICE. */
 #include "tests/cli/batch_files.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "tests/cli/cnn_files.h"
@@ -71,6 +72,52 @@ static void test_nonfinite(void **state) {
   assert_string_equal(on_cpu.err, on_device.err);
   release(&on_cpu);
   release(&on_device);
+}
+
+/* --certify on the device: the bits of a run without it, in steps that are recorded and in such that are not; errors as small as
+ * rounding, and where much is dropped those of the processor. */
+static void test_certify(void **state) {
+  (void)state;
+  static const char *const lines[] = {"gru --clip-norm 0.05 --layers 2 --dropout 0.3", "rnn --backward-chunks 3 --loss all",
+                                      "lstm --chunks 3 --bidirectional"};
+  for (int i = 0; i < 6; ++i) {
+    const char *dtype = i % 2 == 0 ? "f32" : "f64", *every = i % 2 == 0 ? "1" : "3";
+    const char *train = "train %s --seq-len 20 --samples 40 --hidden 6 --iterations 8 --dtype %s %s --json";
+    char line[256];
+    snprintf(line, sizeof line, train, lines[i / 2], dtype, device);
+    json_t *plain = run_json("%s --save-weights P.safetensors", line);
+    json_t *certified = run_json("%s --save-weights C.safetensors --certify-every %s", line, every);
+    assert_equal_files("P.safetensors", "C.safetensors");
+    assert_same_rows(plain, certified, "loss", DBL_MIN);
+    assert_same_rows(plain, certified, "grad_norm", DBL_MIN);
+    const json_t *found = json_object_get(certified, "certificate");
+    const double error = get_real(found, "error");
+    assert_int_equal(get_integer(found, "passes"), i % 2 == 0 ? 8 : 3);
+    assert_true(i % 2 == 0 ? error > 1e-9 && error < 1e-5 : error < 1e-12);
+    json_decref(plain);
+    json_decref(certified);
+  }
+  const char *coarse = "train rnn --seq-len 60 --samples 16 --hidden 6 --iterations 2 --dtype f64 --loss all --init orthogonal "
+                       "--backward-chunks 3 "
+                       "--backward-warm-up 0 --backward-tolerance 0.5 --certify-every 1 --json";
+  json_t *on_cpu = run_json("%s", coarse), *on_device = run_json("%s %s", coarse, device);
+  const double expected = get_real(json_object_get(on_cpu, "certificate"), "error");
+  assert_true(expected > 1e-4);
+  assert_true(fabs(get_real(json_object_get(on_device, "certificate"), "error") - expected) < .5 * expected);
+  json_decref(on_cpu);
+  json_decref(on_device);
+  bppsa_buffer lengths;
+  assert_int_equal(bppsa_buffer_create(NULL, BPPSA_I64, 1, (int64_t[]){40}, &lengths), BPPSA_OK);
+  for (int64_t i = 0; i < 40; ++i) {
+    ((int64_t *)lengths.view.data)[i] = 20;
+  }
+  assert_int_equal(bppsa_npy_save("L.npy", &lengths.view), BPPSA_OK);
+  bppsa_buffer_free(&lengths);
+  const char *line = "train rnn --seq-len 20 --samples 40 --iterations 1 --lengths L.npy --certify --log none.jsonl %s";
+  if (strstr(device, "cuda") != NULL) {
+    assert_fails(2, "certificate of samples that have lengths on a GPU, expected a CPU", line, device);
+    assert_false(file_exists("none.jsonl"));
+  }
 }
 
 static void test_train_and_eval(void **state) {
@@ -314,11 +361,11 @@ static void test_cnn_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad),           cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_train_and_eval), cmocka_unit_test(test_resume),
-                                     cmocka_unit_test(test_measured_plan),  cmocka_unit_test(test_cnn),
-                                     cmocka_unit_test(test_cnn_resume),     cmocka_unit_test(test_cnn_requests),
-                                     cmocka_unit_test(test_jacobian),       cmocka_unit_test(test_sequences)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_grad),     cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_train_and_eval),
+      cmocka_unit_test(test_certify),  cmocka_unit_test(test_resume),     cmocka_unit_test(test_measured_plan),
+      cmocka_unit_test(test_cnn),      cmocka_unit_test(test_cnn_resume), cmocka_unit_test(test_cnn_requests),
+      cmocka_unit_test(test_jacobian), cmocka_unit_test(test_sequences)};
   const char *name = getenv("BPPSA_TEST_DEVICE");
   static char text[64];
   bppsa_device_destroy(test_device(1)); /* skips the test where the device is missing */

@@ -84,7 +84,8 @@ static pass pass_of(const problem *p, bppsa_backward backward, bool wild) {
     make_wild(p, p->in_seed ? &found.r.seed : &found.r.x);
   }
   bppsa_certificate certificate;
-  assert_int_equal(bppsa_model_forward(found.r.model, &found.r.x, NULL, c.lengths ? p->lengths : NULL, &found.r.logits),
+  assert_int_equal(bppsa_model_forward(found.r.model, &found.r.x, NULL, &(bppsa_spans){.lengths = c.lengths ? p->lengths : NULL},
+                                       &found.r.logits),
                    BPPSA_OK);
   assert_int_equal(found.r.model->ops->backward(found.r.model, &found.r.seed), BPPSA_OK);
   assert_int_equal(bppsa_certify(found.r.model, &certificate), BPPSA_OK);

@@ -190,7 +190,7 @@ static inline bppsa_model *fresh(call_sequence *s, const subject *o, bppsa_view 
   load_values(o, model, p->values);
   assert_ok(bppsa_forward_pause_set(model, &p->pause));
   bppsa_model_drop(model, p->step, p->samples);
-  assert_ok(bppsa_model_forward(model, &x, p->h0 != NULL ? &h0 : NULL, p->lengths, logits));
+  assert_ok(bppsa_model_forward(model, &x, p->h0 != NULL ? &h0 : NULL, &(bppsa_spans){.lengths = p->lengths}, logits));
   return model;
 }
 

@@ -155,7 +155,8 @@ static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, b
   held[1] = put(on, model->dtype, p->h0, 3, h0);
   held[2] = put(on, model->dtype, p->seed, c->loss_all ? 3 : 2, c->loss_all ? seed : seed + 1);
   bppsa_model_drop(model, 7, p->samples);
-  assert_int_equal(bppsa_model_forward(model, &held[0], p->state ? &held[1] : NULL, p->lengths, logits), BPPSA_OK);
+  assert_int_equal(
+      bppsa_model_forward(model, &held[0], p->state ? &held[1] : NULL, &(bppsa_spans){.lengths = p->lengths}, logits), BPPSA_OK);
   assert_int_equal(model->ops->backward(model, &held[2]), BPPSA_OK);
 }
 

@@ -51,7 +51,7 @@ static inline run open_run(const bppsa_cell *cell, const bppsa_recurrent_config 
 
 static inline void compute(run *r, const int64_t *lengths) {
   for (int pass = 0; pass < 2; ++pass) { /* the second must not depend on what the first left behind */
-    assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, lengths, &r->logits), BPPSA_OK);
+    assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, &(bppsa_spans){.lengths = lengths}, &r->logits), BPPSA_OK);
     assert_int_equal(r->model->ops->backward(r->model, &r->seed), BPPSA_OK);
   }
   assert_int_equal(r->model->ops->input_gradients(r->model, &r->dx, &r->dh0), BPPSA_OK);

@@ -75,7 +75,7 @@ static gradients gradients_of(const problem *p, bppsa_dtype dtype, bppsa_backwar
       bppsa_view_set(to[k], j, bppsa_view_get(of[k], j));
     }
   }
-  assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, p->lengths, &r.logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, &(bppsa_spans){.lengths = p->lengths}, &r.logits), BPPSA_OK);
   assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
   assert_int_equal(bppsa_backward_stats_of(r.model, &found.stats), BPPSA_OK);
   found.plan = bppsa_backward_plan_of(r.model) != NULL ? *bppsa_backward_plan_of(r.model) : (bppsa_backward_plan){0};

@@ -130,7 +130,7 @@ static void close_net(net *n) {
 static gradients pass(const net *n) {
   gradients g = {0};
   bppsa_view logits, inputs[2];
-  assert_int_equal(bppsa_model_forward(n->model, &n->x, NULL, n->p->lengths, &logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(n->model, &n->x, NULL, &(bppsa_spans){.lengths = n->p->lengths}, &logits), BPPSA_OK);
   assert_int_equal(n->model->ops->backward(n->model, &n->seed), BPPSA_OK);
   assert_int_equal(bppsa_model_pull(n->model, true), BPPSA_OK);
   for (; g.count < n->model->parameter_count; ++g.count) {

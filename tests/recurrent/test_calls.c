@@ -49,7 +49,7 @@ static void forward(call_sequence *s, void *object) {
   if (layers && lengths == NULL) {
     assert_ok(bppsa_recurrent_forward_layers(o->model, &x, p.h0 != NULL ? &h0 : NULL));
   } else {
-    assert_ok(bppsa_model_forward(o->model, &x, p.h0 != NULL ? &h0 : NULL, lengths, &logits));
+    assert_ok(bppsa_model_forward(o->model, &x, p.h0 != NULL ? &h0 : NULL, &(bppsa_spans){.lengths = lengths}, &logits));
   }
   bppsa_alloc_fail_at(0);
   bppsa_free(lengths);
@@ -331,7 +331,7 @@ static void refused_forward(call_sequence *s, void *object) {
   }
   if (expected != BPPSA_OK) {
     const bppsa_view before = logits;
-    assert_refused(bppsa_model_forward(o->model, given_x, given_h0, given_lengths, &logits), expected);
+    assert_refused(bppsa_model_forward(o->model, given_x, given_h0, &(bppsa_spans){.lengths = given_lengths}, &logits), expected);
     assert_memory_equal(&logits, &before, sizeof logits);
   }
   bppsa_free(lengths);

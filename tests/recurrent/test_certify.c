@@ -262,7 +262,8 @@ static bppsa_recurrent_config network(int i, bppsa_dtype dtype) {
 static run pass_of(const bppsa_cell *cell, const bppsa_recurrent_config *c) {
   run r = open_run(cell, c, 3, 2);
   bppsa_model_drop(r.model, 4, c->dropout > 0 ? samples : NULL);
-  assert_int_equal(bppsa_model_forward(r.model, &r.x, &r.h0, c->lengths ? lengths : NULL, &r.logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r.model, &r.x, &r.h0, &(bppsa_spans){.lengths = c->lengths ? lengths : NULL}, &r.logits),
+                   BPPSA_OK);
   assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
   return r;
 }
@@ -329,8 +330,11 @@ static void test_refusals(void **state) {
   bppsa_model model = {.ops = &other};
   assert_int_equal(bppsa_certify(&model, &found), BPPSA_ERR_ARGUMENT);
   assert_message("not a recurrent network");
+  assert_int_equal(bppsa_certify_check(&model), BPPSA_ERR_ARGUMENT);
+  assert_message("not a recurrent network");
   bppsa_recurrent_config c = network(0, BPPSA_F32);
   run r = open_run(&bppsa_gru_cell, &c, 3, 1);
+  assert_int_equal(bppsa_certify_check(r.model), BPPSA_OK); /* before the first pass */
   assert_int_equal(bppsa_certify(r.model, &found), BPPSA_ERR_ARGUMENT);
   assert_message("no backward pass since the latest forward pass");
   assert_int_equal(bppsa_model_forward(r.model, &r.x, NULL, NULL, &r.logits), BPPSA_OK);
@@ -339,19 +343,26 @@ static void test_refusals(void **state) {
   bppsa_device *device = cpu_device(1);
   assert_int_equal(bppsa_recurrent_count(&c, &bppsa_gru_cell, device, &c.memory_limit), BPPSA_OK);
   bppsa_device_destroy(device);
-  r = pass_of(&bppsa_gru_cell, &c); /* there is room for the network alone */
+  r = open_run(&bppsa_gru_cell, &c, 3, 1); /* there is room for the network alone */
+  assert_int_equal(bppsa_certify_check(r.model), BPPSA_ERR_ARGUMENT);
+  assert_message("certificate: gru: BP needs at least ");
+  close_run(&r);
+  r = pass_of(&bppsa_gru_cell, &c);
   assert_int_equal(bppsa_certify(r.model, &found), BPPSA_ERR_ARGUMENT);
   assert_message("certificate: gru: BP needs at least ");
   close_run(&r);
   c.memory_limit *= 4;
   r = pass_of(&bppsa_gru_cell, &c);
   assert_true(found.error == 7);
-  assert_int_equal(bppsa_certify(r.model, &found), BPPSA_OK);
+  assert_int_equal(bppsa_certify_check(r.model), BPPSA_OK);
+  assert_int_equal(bppsa_certify(r.model, &found), BPPSA_OK); /* the check takes nothing away */
   close_run(&r);
   c.memory_limit = 0;
   c.part = (bppsa_forward_part){.seq_len = 80};
   r = pass_of(&bppsa_gru_cell, &c);
   assert_int_equal(bppsa_certify(r.model, &found), BPPSA_ERR_UNSUPPORTED);
+  assert_message("a part of a sequence");
+  assert_int_equal(bppsa_certify_check(r.model), BPPSA_ERR_UNSUPPORTED);
   assert_message("a part of a sequence");
   close_run(&r);
 }
@@ -361,11 +372,16 @@ static bppsa_status certify(void *model) {
   return bppsa_certify(model, &found);
 }
 
+static bppsa_status check(void *model) {
+  return bppsa_certify_check(model);
+}
+
 static void test_memory(void **state) {
   (void)state;
   const bppsa_recurrent_config c = network(5, BPPSA_F32);
   run r = pass_of(&bppsa_lstm_cell, &c);
   assert_true(walk_allocations(certify, r.model) > 10);
+  assert_true(walk_allocations(check, r.model) > 10);
   close_run(&r);
 }
 
@@ -388,12 +404,20 @@ static void test_texts(void **state) {
   assert_string_equal(json_string_value(json_object_get(object, "parameter")), c.parameter);
   assert_string_equal(json_string_value(json_object_get(object, "method")), "bp");
   assert_true(json_is_true(json_object_get(object, "rounding")));
+  char members[BPPSA_CERTIFICATE_TEXT], braced[BPPSA_CERTIFICATE_TEXT + 2];
+  snprintf(braced, sizeof braced, "{%s}", bppsa_certificate_members(&c, members, sizeof members));
+  json_t *read = json_loads(braced, JSON_REJECT_DUPLICATES, NULL);
+  assert_true(json_equal(read, object));
+  json_decref(read);
   json_decref(object);
   assert_true(walk_allocations(make_json, &c) > 3);
   c.rounding = false;
   assert_string_equal(
       bppsa_certificate_text(&c, text, sizeof text),
       "weight gradients differ from BP's by 3.1e-07 of their largest entry (gru.weight_hh_l0), over the same states");
+  c.error = (double)INFINITY;
+  assert_non_null(strstr(bppsa_certificate_members(&c, members, sizeof members), "\"error\":null,"));
+  assert_non_null(strstr(members, "\"rounding\":false"));
 }
 
 int main(void) {

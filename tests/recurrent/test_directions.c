@@ -32,7 +32,7 @@ static bppsa_recurrent_config config_of(bppsa_dtype dtype, const bppsa_gradient_
 /* Σ seed · logits */
 static double forward(run *r, const int64_t *lengths) {
   double sum = 0;
-  assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, lengths, &r->logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, &(bppsa_spans){.lengths = lengths}, &r->logits), BPPSA_OK);
   for (int64_t i = 0; i < bppsa_view_count(&r->logits); ++i) {
     sum += bppsa_view_get(&r->logits, i) * bppsa_view_get(&r->seed, i);
   }

@@ -71,7 +71,7 @@ static void close_run(run *r) {
 static double forward(run *r, int64_t step, const int64_t *which, const int64_t *steps) {
   double sum = 0;
   bppsa_model_drop(r->model, step, which);
-  assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, steps, &r->logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r->model, &r->x, &r->h0, &(bppsa_spans){.lengths = steps}, &r->logits), BPPSA_OK);
   for (int64_t i = 0; i < bppsa_view_count(&r->logits); ++i) {
     sum += bppsa_view_get(&r->logits, i) * bppsa_view_get(&r->seed, i);
   }

@@ -231,17 +231,18 @@ static void test_refusals(void **state) {
   bppsa_chain *chain;
   bppsa_view view;
   compute(&r, mixed);
-  assert_error(bppsa_model_forward(r.model, &r.x, NULL, lengths, &r.logits), BPPSA_ERR_ARGUMENT,
+  assert_error(bppsa_model_forward(r.model, &r.x, NULL, &(bppsa_spans){.lengths = lengths}, &r.logits), BPPSA_ERR_ARGUMENT,
                "length 12 of sample 5 of the batch, expected 1 .. 11");
   lengths[5] = 0;
-  assert_error(bppsa_model_forward(r.model, &r.x, NULL, lengths, &r.logits), BPPSA_ERR_ARGUMENT, "length 0 of sample 5");
+  assert_error(bppsa_model_forward(r.model, &r.x, NULL, &(bppsa_spans){.lengths = lengths}, &r.logits), BPPSA_ERR_ARGUMENT,
+               "length 0 of sample 5");
   assert_error(bppsa_recurrent_hidden_gradients(r.model, &(bppsa_view){0}, &view), BPPSA_ERR_UNSUPPORTED,
                "samples that have lengths");
   assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK); /* of the pass before those that were refused */
   close_run(&r);
   config.lengths = false;
   r = open_run(&bppsa_rnn_cell, &config, config.batch, 1);
-  assert_error(bppsa_model_forward(r.model, &r.x, NULL, mixed, &r.logits), BPPSA_ERR_ARGUMENT,
+  assert_error(bppsa_model_forward(r.model, &r.x, NULL, &(bppsa_spans){.lengths = mixed}, &r.logits), BPPSA_ERR_ARGUMENT,
                "rnn: lengths of samples for a model that was created without them");
   config.lengths = true;
   assert_error(bppsa_recurrent_chain_create(&config, &bppsa_rnn_cell, r.device, &chain), BPPSA_ERR_UNSUPPORTED,

@@ -146,7 +146,7 @@ typedef struct {
 static bppsa_status queue(void *context) {
   recorded *r = context;
   bppsa_view logits;
-  BPPSA_TRY(bppsa_model_forward(r->model, &r->x, NULL, r->lengths, &logits));
+  BPPSA_TRY(bppsa_model_forward(r->model, &r->x, NULL, &(bppsa_spans){.lengths = r->lengths}, &logits));
   return r->model->ops->backward(r->model, &r->seed);
 }
 
@@ -182,7 +182,7 @@ static void test_replay(void **state) {
     }
     bppsa_model_drop(r.model, step, r.samples);
     bppsa_model_drop(p->reference, step, r.samples);
-    assert_int_equal(bppsa_model_forward(p->reference, &x, NULL, r.lengths, &logits), BPPSA_OK);
+    assert_int_equal(bppsa_model_forward(p->reference, &x, NULL, &(bppsa_spans){.lengths = r.lengths}, &logits), BPPSA_OK);
     assert_int_equal(p->reference->ops->backward(p->reference, &seed), BPPSA_OK);
     if (step == 1 && records) {
       assert_int_equal(bppsa_graph_capture(device, queue, &r, &graph), BPPSA_OK);
@@ -227,7 +227,7 @@ static void test_nonfinite(void **state) {
         p.x[(2 * p.batch + 2) * p.config.input] = (double)NAN;
       }
       held = put(device, BPPSA_F64, p.x, 3, x);
-      assert_int_equal(bppsa_model_forward(model, &held, NULL, made, &logits), BPPSA_OK);
+      assert_int_equal(bppsa_model_forward(model, &held, NULL, &(bppsa_spans){.lengths = made}, &logits), BPPSA_OK);
       assert_int_equal(model->ops->find_nonfinite(model, &where), bad == 1);
       bppsa_memory_free(device, held.data);
     }
@@ -249,7 +249,7 @@ static void test_wrong_lengths(void **state) {
   bppsa_view held = put(device, BPPSA_F32, p.x, 3, x);
   p.config.lengths = true;
   assert_int_equal(create(&p, &p.config, device, &model), BPPSA_OK);
-  assert_int_equal(bppsa_model_forward(model, &held, NULL, lengths, &logits), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_model_forward(model, &held, NULL, &(bppsa_spans){.lengths = lengths}, &logits), BPPSA_ERR_ARGUMENT);
   assert_string_equal(bppsa_last_error(), "length 18 of sample 2 of the batch, expected 1 .. 17");
   bppsa_model_destroy(model);
   bppsa_memory_free(device, held.data);

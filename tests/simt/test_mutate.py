@@ -16,7 +16,7 @@ loader = importlib.machinery.SourceFileLoader("mutate", os.path.join(root, "tool
 mutate = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutate", loader))
 loader.exec_module(mutate)
 build = mutate.mutate_build.Build([], root, built)
-tests = mutate.mutate_build.Tests(build, 2)
+tests = mutate.mutate_build.Tests(build, 2, "")
 failures = 0
 
 
@@ -51,6 +51,9 @@ of_ranks = tests.of("distributed", "distributed/time/scan_ranks.c")
 check({"test_campaign_ranks_rnn", "test_list_mutants"} <= set(of_ranks), "distributed's tests")
 check("test_kill_resume" not in tests.of("train", "train/loss.c"), "scripts are the rest")
 check("test_lstm_lstm" in tests.of("recurrent", "recurrent/chain.c"), "cells test what recurrent/ computes")
+tests.chosen = "^test_lstm_l|^test_scan"
+check(tests.of("recurrent", "recurrent/chain.c") == ["test_lstm_lstm"], "tests by their names")
+tests.chosen = ""
 check(all(name.startswith("simt_") for name in tests.of("scan", "scan/scan_kernels.cuh")), "kernels on the emulated GPU")
 
 # the result is CTest's: an exit code, or an expression in the output
@@ -89,6 +92,20 @@ with tempfile.TemporaryDirectory() as folder:
         check(all(row is None for _, row in waiting[:4]), "new mutants have no row")
     check(mutate.draw(some, 5, 1, []) == mutate.draw(some, 5, 1, []), "a seed draws the same mutants")
     check(len(mutate.draw(some, 0, 1, [])[0]) == len(some), "a sample of 0 is all of them")
+
+# mutants that somebody has chosen
+row = {"file": path, "kind": "one too many", "before": text[2], "after": "else"}
+with tempfile.TemporaryDirectory() as folder:
+    record = os.path.join(folder, "list.json")
+    for before, fits in ((text[2], True), (text[2] + " else", False), ("", False)):
+        with open(record, "w", encoding="utf-8") as file:
+            json.dump({"mutants": [{**row, "before": before}]}, file)
+        try:
+            found = mutate.listed_mutants(record)
+            check(fits and found[0][:4] == ("core", path, single[2], "one too many"), "a chosen mutant's place")
+            check(found[0][4].strip() == "else", "a chosen mutant's line")
+        except ValueError as error:
+            check(not fits and path in str(error), "a mutant that fits one line is taken")
 
 # what enters the function of a mutant: unknown tests and lines are taken for entered
 reach = mutate.mutate_reach.Reach.__new__(mutate.mutate_reach.Reach)

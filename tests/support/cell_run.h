@@ -32,7 +32,7 @@ static run run_model(problem *p, const bppsa_recurrent_config *config, const bpp
   const bppsa_view x = bppsa_view_make(r.x, config->dtype, 3, (int64_t[]){T, B, config->input});
   const bppsa_view h0 = bppsa_view_make(r.h0, config->dtype, 3, (int64_t[]){L, B, S});
   bppsa_view logits;
-  assert_int_equal(bppsa_model_forward(r.model, &x, &h0, p->lengths, &logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(r.model, &x, &h0, &(bppsa_spans){.lengths = p->lengths}, &logits), BPPSA_OK);
   const int64_t rows = bppsa_view_count(&logits) / C, counted = counted_rows(p);
   double *seed = zeros(rows * C);
   for (int64_t i = 0; i < rows; ++i) {

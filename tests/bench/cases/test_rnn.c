@@ -153,7 +153,7 @@ static void test_forward(void **state) {
   json_decref(document);
   run_result result = run("%s 1 --forward-chunks 5 --warm-up 30", line);
   assert_int_equal(result.code, 0);
-  assert_non_null(strstr(result.out, " residual    path  work      gap  changed\n")); /* both passes have chunks */
+  assert_non_null(strstr(result.out, " residual    path  work      gap  perturbation\n")); /* both passes have chunks */
   assert_non_null(strstr(result.out, "  forward pass: speculative, 5 chunks, warm-up 30, 8 rounds, tolerance 2.4e-07, "
                                      "work up to 1.53: 15"));
   release(&result);
@@ -177,12 +177,12 @@ static void test_speculative(void **state) {
   json_decref(document);
   run_result result = run("%s 2 --backward-chunks 5", line);
   assert_int_equal(result.code, 0);
-  assert_non_null(strstr(result.out, " residual    path  work      gap  changed\n"));
+  assert_non_null(strstr(result.out, " residual    path  work      gap  perturbation\n"));
   assert_non_null(strstr(result.out, "  speculative 1."));
   release(&result);
   result = run("%s 16", line); /* sixteen samples fill the vectors: they are not cut into chunks */
   assert_int_equal(result.code, 0);
-  assert_null(strstr(result.out, "changed"));
+  assert_null(strstr(result.out, "perturbation"));
   assert_non_null(strstr(result.out, "\n  backward speculative  skipped: one chunk of so few steps, or of so many samples"));
   release(&result);
   assert_fails(2, "--backward-chunks: '0', expected", "%s 2 --backward-chunks 0", line);

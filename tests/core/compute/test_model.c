@@ -111,8 +111,8 @@ static void lengths_refused(void **state) {
   bppsa_model model = make_model();
   const bppsa_view x = bppsa_view_make(weight, BPPSA_F64, 1, (const int64_t[]){6});
   bppsa_view logits;
-  assert_error(bppsa_model_forward(&model, &x, NULL, (const int64_t[]){1}, &logits), BPPSA_ERR_UNSUPPORTED,
-               "test: takes no lengths of samples, expected a recurrent network that is not cut");
+  assert_error(bppsa_model_forward(&model, &x, NULL, &(bppsa_spans){.lengths = (const int64_t[]){1}}, &logits),
+               BPPSA_ERR_UNSUPPORTED, "test: takes no lengths of samples, expected a recurrent network that is not cut");
 }
 
 static void destruction(void **state) {

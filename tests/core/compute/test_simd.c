@@ -5,6 +5,7 @@
 
 #include "core/base/alloc.h"
 #include "core/compute/blas.h"
+#include "core/compute/matmul.h"
 #include "core/compute/simd.h"
 #include "tests/support/support.h"
 

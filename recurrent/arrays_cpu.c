@@ -1,0 +1,107 @@
+/* The memory of recurrent networks on the CPU. */
+#include "core/base/alloc.h"
+#include "recurrent/layers_cpu.h"
+
+/* Bytes of the weight gradients' parts: of W_hh (`hidden`), or of W_ih and W_lin, which share them. -1: they do not fit in 64
+ * bits. */
+static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
+  const int64_t unit = c->lengths ? 1 : c->batch; /* single rows make the most parts, where batches have fewer rows */
+  const int64_t outputs = bppsa_recurrent_outputs(c);
+  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, unit, 0, 0};
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, unit, 0, 0},
+                               {c->dtype, 1, rows, outputs, out, unit, 0, 0},
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, outputs, c->classes, unit, 0, 0}};
+  int64_t most = 0;
+  for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
+    const int64_t bytes = bppsa_linear_workspace(&uses[i]);
+    most = bytes < 0 || most < 0 ? -1 : bytes > most ? bytes : most;
+  }
+  return hidden ? bppsa_linear_workspace(&from_h) : most;
+}
+
+bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  const bppsa_cell *cell = n->cell;
+  const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
+  const int64_t outputs = bppsa_recurrent_outputs(c), widest = c->input > outputs ? c->input : outputs,
+                most = gates > c->classes ? gates : c->classes;
+  const int64_t state = bppsa_recurrent_state_size(n), sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
+  if (sums < 0 || hidden_sums < 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
+  }
+  for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
+    BPPSA_TRY(c->tape ? BPPSA_OK : bppsa_recurrent_visit_tape(n, l, visit, bytes));
+    if (l > 0 && (c->dropout > 0 || c->bidirectional)) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
+    }
+  }
+  for (int64_t k = 0; scans && k < cell->matrices + cell->pair; ++k) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
+  }
+  const struct {
+    bool wanted;
+    int64_t steps, rows, width;
+    void **array;
+  } arrays[] = {{true, steps, batch, gates, &n->pre},
+                {true, steps + 1, batch, state, &n->g},
+                {true, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
+                {true, 1, 4, gates, &n->bias},
+                {true, 1, widest, most, &n->w_t},
+                {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
+                {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
+                {cell->split, steps, batch, gates, &n->delta_h},
+                {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
+                {c->input_gradients, steps, batch, c->input, &n->dx},
+                {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].wanted) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
+    }
+  }
+  BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
+  BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
+  BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
+  if (n->back.plan.speculative && !bppsa_back_is_part(n)) {
+    BPPSA_TRY(visit(&n->back.sums, sums, bytes));
+    BPPSA_TRY(visit(&n->back.hidden_sums, hidden_sums, bytes));
+  }
+  BPPSA_TRY(visit(&n->sums, sums, bytes));
+  return visit(&n->hidden_sums, hidden_sums, bytes);
+}
+
+bppsa_status bppsa_recurrent_allocate_array(void **array, int64_t size, int64_t *bytes) {
+  *bytes += size;
+  *array = bppsa_calloc(size, 1);
+  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+bppsa_status bppsa_layers_allocate(recurrent_network *n, bool scans) {
+  int64_t bytes = 0;
+  return bppsa_layers_visit(n, scans, bppsa_recurrent_allocate_array, &bytes);
+}
+
+void bppsa_layers_destroy(recurrent_network *n) {
+  for (int64_t l = 0; n->layers != NULL && l < bppsa_recurrent_layers(&n->config); ++l) {
+    void *const tape[] = {n->layers[l].h, n->layers[l].c, n->layers[l].saved};
+    for (size_t i = 0; !n->config.tape && i < sizeof tape / sizeof *tape; ++i) {
+      bppsa_free(tape[i]);
+    }
+    bppsa_free(n->layers[l].below);
+  }
+  for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices + n->cell->pair; ++k) {
+    bppsa_free(n->columns[k]);
+  }
+  bppsa_forward_free(n);
+  bppsa_back_free(n);
+  bppsa_ragged_free(n);
+  bppsa_sides_free(n);
+  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
+                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
+  for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
+    bppsa_free(own[i]);
+  }
+}

@@ -1,0 +1,303 @@
+/* Backward passes of recurrent layers on the CPU: BP and scans, and the weight gradients behind them. */
+#include <string.h>
+
+#include "core/compute/pool.h"
+#include "recurrent/layers_cpu.h"
+
+/* ---- scans of samples of their own lengths: arrays of the scan are [T][b], all others packed ---- */
+
+typedef struct {
+  const recurrent_network *n;
+  bppsa_cell_fn function;
+  int64_t layer, step, row; /* of a stretch: the first step, from 0, and its row */
+  int64_t samples;
+} step_pass;
+
+/* Calls a cell's function for single steps of a stretch, so that it finds the rows of the step alone. */
+static void sweep_step(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const step_pass *p = context;
+  const recurrent_network *n = p->n;
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), deltas = n->cell->gates * hidden;
+  (void)worker;
+  for (int64_t t = first; t < end; ++t) {
+    const int64_t row = p->row + t * p->samples, spread = (p->step + t) * n->batch + n->batch - p->samples;
+    void *columns[BPPSA_CELL_MATRICES + 1];
+    for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
+      columns[k] = bppsa_recurrent_offset(n, n->columns[k], spread * hidden);
+    }
+    layers_window w = {.row = row, .steps = 1, .samples = p->samples, .pre = bppsa_recurrent_offset(n, n->pre, row * deltas)};
+    w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, row * deltas) : w.pre;
+    w.g = bppsa_recurrent_offset(n, n->g, (spread + n->batch - p->samples) * size); /* the step's own is one step behind */
+    bppsa_layers_cell_block(n, p->function, p->layer, &w, false, 0, p->samples, columns,
+                            bppsa_recurrent_offset(n, n->diagonal, spread * hidden));
+  }
+}
+
+static void sweep_steps(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l) {
+  const bppsa_cell_fn function = functions[n->config.dtype == BPPSA_F64];
+  const double row = 8 * (double)(n->cell->gates * n->config.hidden);
+  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
+    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    const step_pass pass = {n, function, l, s.first, s.row, s.samples};
+    bppsa_parallel_for(n->threads, s.steps, bppsa_loop_work(row * (double)(s.steps * s.samples), 0), sweep_step, &pass);
+  }
+}
+
+/* Writes the factors of the Jacobians, with 0 behind a sample's end. */
+static void spread_columns(const recurrent_network *n, int64_t l) {
+  for (int64_t k = 0; k < n->cell->matrices + n->cell->pair; ++k) {
+    bppsa_ragged_clear(n, n->config.hidden, n->columns[k]);
+  }
+  if (n->cell->diagonal) {
+    bppsa_ragged_clear(n, n->config.hidden, n->diagonal);
+  }
+  sweep_steps(n, n->cell->coefficients, l);
+}
+
+static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
+  const void *weights[BPPSA_CELL_MATRICES];
+  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
+  bppsa_layers_pad_weights(n, l);
+  for (int64_t k = 0; k < n->cell->matrices; ++k) {
+    weights[k] = bppsa_recurrent_offset(n, n->w_hh, k * hidden * row);
+  }
+  const layers_window all = bppsa_layers_whole(n);
+  if (n->ragged.active) {
+    spread_columns(n, l);
+    bppsa_ragged_spread(n, bppsa_recurrent_state_size(n), n->g);
+  } else {
+    bppsa_layers_sweep(n, n->cell->coefficients, l, &all, false);
+  }
+  const bppsa_scan_operands operands = {.batch = n->batch,
+                                        .weights = weights,
+                                        .weight_row = row,
+                                        .columns = (const void *const *)n->columns,
+                                        .diagonal = n->diagonal,
+                                        .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
+                                        .gradients = n->g};
+  BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
+  if (n->ragged.active) {
+    sweep_steps(n, n->cell->deltas, l);
+  } else {
+    bppsa_layers_sweep(n, n->cell->deltas, l, &all, false);
+  }
+  return BPPSA_OK;
+}
+
+/* Sequential BP through all steps, from the last stretch to the first. */
+static void sweep_back(const recurrent_network *n, int64_t l) {
+  const int64_t size = bppsa_recurrent_state_size(n), deltas = n->cell->gates * n->config.hidden;
+  for (int64_t k = bppsa_ragged_stretches(n) - 1; k >= 0; --k) {
+    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    layers_window w = {
+        .row = s.row, .steps = s.steps, .samples = s.samples, .pre = bppsa_recurrent_offset(n, n->pre, s.row * deltas)};
+    w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, s.row * deltas) : w.pre;
+    w.g = bppsa_recurrent_offset(n, n->g, (s.row + n->batch - s.samples) * size);
+    w.input = k > 0 || bppsa_layers_want_first(n);
+    bppsa_layers_sweep(n, n->cell->backward, l, &w, bppsa_recurrent_injected(n, l));
+  }
+}
+
+bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l) {
+  if (n->layers[l].scan != NULL) {
+    return scan_layer(n, l);
+  }
+  bppsa_layers_pad_weights(n, l);
+  sweep_back(n, l);
+  return BPPSA_OK;
+}
+
+/* The two products behind a layer's weight gradients: with its input, and with its states before each step. */
+typedef struct {
+  bppsa_linear from_x, from_h;
+  const void *x, *h;
+} layer_products;
+
+static layer_products products_of(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), out = n->cell->gates * hidden;
+  layer_products p = {layers_linear(n, rows, n->layers[l].input, out), layers_linear(n, rows, hidden, out),
+                      bppsa_layers_input_of(n, l), n->ragged.active ? n->ragged.before : n->layers[l].h};
+  p.from_x.run = p.from_h.run = bppsa_layers_run_rows(n);
+  return p;
+}
+
+/* For outputs before this one the bias gradient of b_hh equals that of b_ih, because both biases enter the same sum, or sums with
+ * the same gradient. */
+static int64_t shared_bias(const recurrent_network *n) {
+  return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
+}
+
+/* Sums `count` parts of both products from part `first` on; the window's deltas begin where that part does. */
+static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const layers_window *w) {
+  const layer_products p = products_of(n, l);
+  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, bppsa_recurrent_offset(n, p.x, w->row * p.from_x.in), 0, n->sums);
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, bppsa_recurrent_offset(n, p.h, w->row * p.from_h.in),
+                         shared_bias(n), n->hidden_sums);
+}
+
+/* Sums all parts, from the deltas of all steps. */
+static void sum_all(const recurrent_network *n, int64_t l) {
+  const layers_window all = bppsa_layers_whole(n);
+  const layer_products p = products_of(n, l);
+  if (n->ragged.active) {
+    bppsa_ragged_shift(n, n->layers[l].h, n->config.hidden, n->ragged.before);
+  }
+  sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
+}
+
+static void finish_layer(const recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  const bppsa_view *b_ih = &bppsa_recurrent_parameter(n, l, B_IH)->gradient,
+                   *b_hh = &bppsa_recurrent_parameter(n, l, B_HH)->gradient;
+  bppsa_linear_finish(&p.from_x, bppsa_recurrent_parameter(n, l, W_IH)->gradient.data, b_ih->data, n->sums);
+  bppsa_linear_finish(&p.from_h, bppsa_recurrent_parameter(n, l, W_HH)->gradient.data, n->cell->split ? b_hh->data : NULL,
+                      n->hidden_sums);
+  memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * layers_size_of(n)));
+}
+
+/* Returns the memory of one window of sequential BP, which goes from the last window to the first. Only arrays that are read later
+ * are kept: deltas if a layer below or the input's gradient needs them, gradients of the states if some are injected; otherwise
+ * all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
+static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
+  const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
+  const bool injected = bppsa_recurrent_injected(n, l);
+  layers_window w = bppsa_layers_whole(n);
+  w.row = first * n->batch;
+  w.steps = steps;
+  w.input = first > 0 || bppsa_layers_want_first(n);
+  if (bppsa_recurrent_level(n, l) > 0 || n->config.input_gradients) {
+    w.pre = bppsa_recurrent_offset(n, n->pre, first * deltas);
+    w.delta_h = n->cell->split ? n->delta_h : w.pre;
+  }
+  if (injected) {
+    w.g = bppsa_recurrent_offset(n, n->g, first * state);
+  } else {
+    memmove(bppsa_recurrent_offset(n, n->g, steps * state), seed, (size_t)(state * layers_size_of(n)));
+  }
+  bppsa_layers_sweep(n, n->cell->backward, l, &w, injected);
+  return w;
+}
+
+/* Runs BP on one thread, run by run: the weight gradients of a run are summed while it is in the first-level cache. */
+static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
+  const layer_products p = products_of(n, l);
+  const int64_t run = p.from_h.run, rows = p.from_h.rows;
+  const void *seed = bppsa_layers_end_of_g(n, n->batch, bppsa_recurrent_state_size(n));
+  for (int64_t part = cut.parts - 1; part >= 0; --part) {
+    const int64_t start = part * cut.length, size = rows - start < cut.length ? rows - start : cut.length;
+    for (int64_t r = (size - 1) / run * run; r >= 0; r -= run) {
+      const int64_t count = size - r < run ? size - r : run, at = start + r;
+      const layers_window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
+      seed = n->g;
+      bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, bppsa_recurrent_offset(n, p.x, at * p.from_x.in), 0, n->sums);
+      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h,
+                           bppsa_recurrent_offset(n, n->layers[l].h, at * p.from_h.in), shared_bias(n), n->hidden_sums);
+    }
+  }
+}
+
+/* Runs BP on several threads, which share windows of whole parts. */
+static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
+  const int64_t all = n->config.seq_len, part = cut.length / n->batch, fitting = bppsa_layers_window_steps(n) / part,
+                parts = fitting > 1 ? fitting : 1;
+  const void *seed = bppsa_layers_end_of_g(n, n->batch, bppsa_recurrent_state_size(n));
+  for (int64_t first = (cut.parts - 1) / parts * parts; first >= 0; first -= parts) {
+    const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
+    const layers_window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
+    seed = n->g;
+    sum_parts(n, l, first, count, &w);
+  }
+}
+
+/* Sequential BP with the parts of the weight gradients. */
+static void bp_layer(const recurrent_network *n, int64_t l) {
+  if (n->ragged.active) {
+    bppsa_layers_pad_weights(n, l);
+    sweep_back(n, l);
+    sum_all(n, l);
+    return;
+  }
+  const layer_products p = products_of(n, l);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
+  bppsa_layers_pad_weights(n, l);
+  (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
+}
+
+void bppsa_recurrent_clear_sums(recurrent_network *n, int64_t l, bool differences) {
+  const layer_products p = products_of(n, l);
+  memset(differences ? n->back.sums : n->sums, 0, (size_t)bppsa_linear_workspace(&p.from_x));
+  memset(differences ? n->back.hidden_sums : n->hidden_sums, 0, (size_t)bppsa_linear_workspace(&p.from_h));
+}
+
+void bppsa_recurrent_sum_rows(const recurrent_network *n, int64_t l, bool differences, int64_t part, int64_t rows,
+                              const void *delta_x, const void *x, const void *delta_h, const void *h) {
+  const layer_products p = products_of(n, l);
+  const int64_t begun = rows + 1; /* these are not the part's first rows */
+  bppsa_linear_sum_run(&p.from_x, part, begun, 0, rows, delta_x, x, 0, differences ? n->back.sums : n->sums);
+  bppsa_linear_sum_run(&p.from_h, part, begun, 0, rows, delta_h, h, shared_bias(n),
+                       differences ? n->back.hidden_sums : n->hidden_sums);
+}
+
+void bppsa_recurrent_join_sums(recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  bppsa_back_add(n, bppsa_linear_workspace(&p.from_x) / layers_size_of(n), n->back.sums, n->sums);
+  bppsa_back_add(n, bppsa_linear_workspace(&p.from_h) / layers_size_of(n), n->back.hidden_sums, n->hidden_sums);
+}
+
+/* False: the layer is left to BP. Weight gradients are summed while deltas are in a cache, unless BLAS is to compute them. */
+static bool speculative_layer(recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h);
+  const bool sums = p.from_h.run <= p.from_h.rows;
+  bppsa_layers_pad_weights(n, l);
+  if (sums) {
+    bppsa_recurrent_clear_sums(n, l, false);
+  }
+  if (!bppsa_back_layer(n, l, bppsa_layers_input_of(n, l), sums ? cut.parts : 0)) {
+    bppsa_back_given_up(n);
+    return false;
+  }
+  if (!sums) {
+    sum_all(n, l);
+  }
+  return true;
+}
+
+/* A layer of a part of a sequence, whose deltas are kept. */
+static bppsa_status part_layer(recurrent_network *n, int64_t l) {
+  const layer_products of = products_of(n, l);
+  const recurrent_products p = {of.from_x, of.from_h, of.x, of.h, n->pre, bppsa_layers_whole(n).delta_h, shared_bias(n)};
+  bppsa_layers_pad_weights(n, l);
+  BPPSA_TRY(bppsa_back_part_layer(n, l, of.x));
+  return bppsa_back_sum_layer(n, l, &p);
+}
+
+bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t size = bppsa_recurrent_state_size(n);
+  if (bppsa_back_is_part(n)) {
+    BPPSA_TRY(part_layer(n, l));
+  } else if (n->layers[l].scan != NULL) {
+    BPPSA_TRY(scan_layer(n, l));
+    sum_all(n, l);
+  } else if (!n->back.stats.speculated || !speculative_layer(n, l)) {
+    bp_layer(n, l);
+  }
+  if (!bppsa_back_is_part(n)) {
+    finish_layer(n, l);
+  }
+  if (c->input_gradients) {
+    for (int64_t b = 0; b < n->batch; ++b) {
+      memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
+             bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
+    }
+  }
+  if (c->input_gradients && bppsa_recurrent_level(n, l) == 0) {
+    void *dx = n->ragged.active ? n->ragged.packed : n->dx;
+    BPPSA_TRY(layers_have_sides(n) ? bppsa_sides_add(n, l, dx) : bppsa_layers_input_gradient(n, l, dx));
+    if (n->ragged.active && l == 0) {
+      bppsa_ragged_unpack(n, dx, c->input, n->dx);
+    }
+  }
+  return BPPSA_OK;
+}

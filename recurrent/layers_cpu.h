@@ -1,0 +1,66 @@
+/* The inside of recurrent networks on a CPU: what the files of their passes share. */
+#ifndef BPPSA_RECURRENT_LAYERS_CPU_H
+#define BPPSA_RECURRENT_LAYERS_CPU_H
+
+#include "recurrent/recurrent_internal.h"
+
+static inline int64_t layers_size_of(const recurrent_network *n) {
+  return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+static inline bppsa_linear layers_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out) {
+  return (bppsa_linear){n->config.dtype, n->threads, rows, in, out, .unit = n->batch};
+}
+
+static inline bool layers_have_sides(const recurrent_network *n) {
+  return n->config.bidirectional;
+}
+
+/* ---- windows of time (sweep_cpu.c) ---- */
+
+/* Some steps of the samples that run (ragged.c). */
+typedef struct {
+  int64_t row, steps, samples; /* row: the first one's, among those of all steps */
+  void *pre, *delta_h;         /* at the first step */
+  void *g;                     /* in front of the first step */
+  bool input;                  /* the gradient of the states in front of the first step is wanted */
+} layers_window;
+
+/* Is g_0 wanted? */
+bool bppsa_layers_want_first(const recurrent_network *n);
+layers_window bppsa_layers_whole(const recurrent_network *n);
+/* Rows of a run, in whole steps: so many that deltas, states and gradients fit, and enough for the products. */
+int64_t bppsa_layers_run_rows(const recurrent_network *n);
+/* Steps of a window: one run, or 256 KiB of pre-activations and enough rows to share among threads. */
+int64_t bppsa_layers_window_steps(const recurrent_network *n);
+/* Calls a cell's function for one block of samples; columns and diagonal begin at the first step. */
+void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const layers_window *w, bool injected,
+                             int64_t first, int64_t samples, void *const *columns, void *diagonal);
+/* Calls a cell's function for all samples. */
+void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const layers_window *w,
+                        bool injected);
+
+/* ---- inputs and gradients of layers (layers_cpu.c) ---- */
+
+/* The layer's input in the present batch: its rows without gaps. */
+const void *bppsa_layers_input_of(const recurrent_network *n, int64_t l);
+/* The end of g, `rows` rows of so many numbers each. */
+void *bppsa_layers_end_of_g(const recurrent_network *n, int64_t rows, int64_t width);
+/* Copies W_hh of the layer with padded rows for its backward pass; a cell's sweep and a scan read the same copy. */
+void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l);
+/* rows = deltas W_ih */
+bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows);
+
+/* ---- backward passes (backward_cpu.c) ---- */
+
+/* The layer's deltas and the gradients of its states, without weight gradients. */
+bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l);
+bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l);
+
+/* ---- memory (arrays_cpu.c) ---- */
+
+bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_layers_allocate(recurrent_network *n, bool scans);
+void bppsa_layers_destroy(recurrent_network *n);
+
+#endif

@@ -1,0 +1,138 @@
+/* Where mends of a speculative backward pass end, and the tail behind its rounds (recurrent/parallel_backward.h): RNNs whose
+ * gradients fall and grow as they are told. W_hh is twice an orthogonal matrix, so that a step multiplies gradients by 2 (1 - h²),
+ * and the states are a tape that is written by hand. */
+#include <math.h>
+
+#include "recurrent/certify.h"
+#include "rnn/rnn.h"
+#include "tests/recurrent/passes.h"
+
+enum { STEPS = 1000, HIDDEN = 12, CHUNKS = 10, LENGTH = STEPS / CHUNKS, WARM_UP = 40, STRETCHES = 6, PULSES = 2 };
+
+/* What the gradients of some units do. */
+typedef struct {
+  struct {
+    int64_t last;  /* step: the stretch ends with it, the first one begins at step 1 */
+    double factor; /* of gradients at each of its steps */
+  } stretches[STRETCHES];
+  struct {
+    int64_t step;
+    double size; /* of what the loss injects there */
+  } pulses[PULSES];
+  double elsewhere; /* what the loss injects at all other steps */
+} course;
+
+static double factor_at(const course *c, int64_t step) {
+  int k = 0;
+  while (step > c->stretches[k].last) {
+    ++k;
+  }
+  return c->stretches[k].factor;
+}
+
+static double injected_at(const course *c, int64_t step) {
+  for (int k = 0; k < PULSES; ++k) {
+    if (c->pulses[k].step == step) {
+      return c->pulses[k].size;
+    }
+  }
+  return c->elsewhere;
+}
+
+/* Sets weights, seed and tape. Unit i follows courses[i % count]; with several courses W_hh is 2 I, so that they stay apart. */
+static void set_courses(run *r, const bppsa_view *tape, int count, const course *courses) {
+  double *w_hh = orthogonal(7, HIDDEN, 2);
+  for (int64_t i = 0; i < HIDDEN * HIDDEN; ++i) {
+    bppsa_view_set(&r->model->parameters[1].value, i, count == 1 ? w_hh[i] : i % (HIDDEN + 1) == 0 ? 2 : 0);
+  }
+  bppsa_free(w_hh);
+  for (int64_t i = 0; i < STEPS * HIDDEN; ++i) {
+    const course *c = &courses[i % HIDDEN % count];
+    const int64_t step = i / HIDDEN + 1;
+    const double state = sqrt(1 - factor_at(c, step) / 2);
+    bppsa_view_set(tape, HIDDEN + i, i % 2 == 0 ? state : -state);
+    bppsa_view_set(&r->seed, i, injected_at(c, step) * bppsa_view_get(&r->seed, i));
+  }
+}
+
+/* Returns the error of the pass's certificate. */
+static double error_of(int count, const course *courses, bppsa_backward backward, bppsa_backward_stats *stats) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.seq_len = STEPS;
+  c.batch = 1;
+  c.hidden = HIDDEN;
+  c.tape = c.no_head = c.loss_all = true;
+  c.method.backward = backward;
+  c.speculation.chunks = CHUNKS;
+  c.speculation.warm_up = WARM_UP;
+  run r = open_run(&bppsa_rnn_cell, &c, 1, 1);
+  int64_t size;
+  assert_int_equal(bppsa_recurrent_tape_size(r.model, &size), BPPSA_OK);
+  bppsa_view tape = bppsa_view_make(bppsa_calloc(size, sizeof(float)), BPPSA_F32, 1, &size);
+  set_courses(&r, &tape, count, courses);
+  bppsa_certificate found;
+  assert_int_equal(bppsa_recurrent_use_tape(r.model, &r.x, &tape, NULL), BPPSA_OK);
+  assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
+  assert_int_equal(bppsa_backward_stats_of(r.model, stats), BPPSA_OK);
+  assert_int_equal(bppsa_certify(r.model, &found), BPPSA_OK);
+  bppsa_free(tape.data);
+  close_run(&r);
+  return found.error;
+}
+
+/* The chunk of the steps 301 .. 400 lacks a thousandth of its gradients, which comes from step 500. On the way through it they fall
+ * to 1e-9 and grow again, to a thousand times what they were. A mend that stopped in the dip, because the difference is small
+ * beside the chunk's mean gradient, would lack a thousandth of everything in front. */
+static void test_dip(void **state) {
+  (void)state;
+  static const course dip = {.stretches = {{150, .5}, {320, 1}, {360, 2}, {390, .5}, {500, 1}, {STEPS, .5}},
+                             .pulses = {{500, 1e-3}, {410, 1}},
+                             .elsewhere = 1e-25};
+  bppsa_backward_stats stats, of_bp;
+  const double own = error_of(1, &dip, BPPSA_BACKWARD_BP, &of_bp), error = error_of(1, &dip, BPPSA_BACKWARD_SPECULATIVE, &stats);
+  assert_true(stats.speculated && !stats.given_up && stats.mended > 0);
+  if (!(error <= 2 * own)) {
+    fail_msg("error %.3g, BP's %.3g", error, own);
+  }
+}
+
+/* Beside what comes behind it, the chunk of the steps 401 .. 500 has next to nothing of its own. The difference that enters it may
+ * matter in front of it, whatever it is beside the chunk's own gradients: it walks through to the chunk's end. */
+static void test_quiet(void **state) {
+  (void)state;
+  static const course quiet = {.stretches = {{500, .5}, {600, .8}, {STEPS, .5}}, .pulses = {{600, 1}}, .elsewhere = 1e-14};
+  bppsa_backward_stats stats;
+  const double error = error_of(1, &quiet, BPPSA_BACKWARD_SPECULATIVE, &stats);
+  assert_true(stats.speculated && !stats.given_up);
+  assert_int_equal(stats.mended, 1);
+  assert_int_equal(stats.rounds, 1);
+  assert_int_equal(stats.path, WARM_UP + LENGTH + LENGTH);
+  assert_true(error <= 1e-6);
+}
+
+/* Three kinds of units: some forget, and make the scale; the others keep gradients that steps 960 and 760 send, after they have
+ * shrunk in the chunk that the pass looks at when it asks whether its rounds will do. They do not: half as many rounds as chunks
+ * take the first one from chunk 8 to chunk 4, the second one from chunk 6 to chunk 2, counted from 0. In the tail the first one
+ * dies in chunk 3, and the second one waits for that; then it walks through chunks 1 and 0. */
+static void test_tail(void **state) {
+  (void)state;
+  static const course courses[] = {
+      {.stretches = {{STEPS, .5}}, .elsewhere = 1},
+      {.stretches = {{300, 1}, {400, .5}, {800, 1}, {900, .95}, {STEPS, 1}}, .pulses = {{960, 2e-3}}},
+      {.stretches = {{600, 1}, {700, .95}, {STEPS, 1}}, .pulses = {{760, 2e-3}}}};
+  enum { ROUNDS = CHUNKS / 2 };
+  bppsa_backward_stats stats, of_bp;
+  const double own = error_of(3, courses, BPPSA_BACKWARD_BP, &of_bp),
+               error = error_of(3, courses, BPPSA_BACKWARD_SPECULATIVE, &stats);
+  assert_true(stats.speculated && !stats.given_up);
+  if (!(error <= 2 * own)) {
+    fail_msg("error %.3g, BP's %.3g", error, own);
+  }
+  assert_int_equal(stats.mended, 2 * ROUNDS + 3);
+  assert_int_equal(stats.rounds, ROUNDS + 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dip), cmocka_unit_test(test_quiet), cmocka_unit_test(test_tail)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
