@@ -90,12 +90,12 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
         (long long)method->chunks, (long long)method->warm_up, method->tolerance, cost->fixed, cost->path, cost->work);
   }
   if (!has_kernels(shape)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "a speculative backward pass of %lld units and %lld gates in %s on a GPU: it has no room for W_hh, expected "
-                      "at most %d bytes of %d units at most, or bp, scan or auto, or a CPU",
-                      (long long)shape->hidden, (long long)shape->gates, bppsa_dtype_name(shape->dtype), BPPSA_SCAN_WALK_BYTES,
-                      shape->hidden > shape->most_hidden && shape->most_hidden > 0 ? (int)shape->most_hidden
-                                                                                   : BPPSA_SCAN_WALK_DIM);
+    const bool small = shape->most_hidden > 0 && shape->hidden > shape->most_hidden;
+    return bppsa_fail(
+        BPPSA_ERR_UNSUPPORTED,
+        "a speculative backward pass of %lld units on a GPU, expected at most %d whose W_hh have at most %d bytes, or "
+        "bp, scan or auto, or a CPU",
+        (long long)shape->hidden, small ? (int)shape->most_hidden : BPPSA_SCAN_WALK_DIM, BPPSA_SCAN_WALK_BYTES);
   }
   const int type = shape->dtype == BPPSA_F64;
   bppsa_backward_plan p = {.speculative = true, .accept = defaults[type].accept, .stop = defaults[type].stop};

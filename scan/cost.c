@@ -134,9 +134,11 @@ static double wide_seconds(const bppsa_scan_config *config, double items, double
   return steps / clock_rate * fmax(fmax(turns, 1) * walk.alone, slots);
 }
 
+/* A block with several matrices takes all registers of a multiprocessor. */
 int64_t bppsa_scan_walks_at_once(const bppsa_scan_config *config, int64_t of_gpu) {
   const wide_walk walk = wide_walk_of(config);
-  const double each = fmax(1, floor(schedulers / multiprocessors * walk.alone / walk.busy)), all = (double)of_gpu;
+  const double slots = floor(schedulers / multiprocessors * walk.alone / walk.busy), all = (double)of_gpu;
+  const double each = config->matrices > 1 ? 1 : fmax(1, slots);
   return (int64_t)fmax(1, walk.blocks > 1 ? floor(all / (walk.blocks + 1)) : each * all);
 }
 

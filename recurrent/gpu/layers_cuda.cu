@@ -355,10 +355,11 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE && (n->config.hidden <= CHUNK_HIDDEN || gpu->wide)) {
     BPPSA_TRY(LAUNCH(n, back_prepare, n->config.hidden, gpu->index, &gpu->most_back));
     if (gpu->most_back == 0) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                        "a speculative backward pass of %lld units: this GPU has no room for a cluster of its blocks, expected bp, "
-                        "scan or auto, or a CPU",
-                        (long long)n->config.hidden);
+      return bppsa_fail(
+          BPPSA_ERR_UNSUPPORTED,
+          "a speculative backward pass of %lld units: this GPU has no room for a cluster of its blocks, expected bp, "
+          "scan or auto, or a CPU",
+          (long long)n->config.hidden);
     }
   }
   n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
