@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "recurrent/backward_walk.h"
+#include "recurrent/parallel_backward.h"
 
 /* Nanoseconds, fitted by least squares of relative errors to backward passes on one thread of a Xeon with AVX-512 beside other load
  * (minima of 12): RNN, GRU and LSTM, H 8 .. 256, B 1, 2 and 4, f32, C 8, 16 and T / 100. tests/recurrent/backward_costs.c measures

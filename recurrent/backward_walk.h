@@ -2,7 +2,7 @@
 #ifndef BPPSA_RECURRENT_BACKWARD_WALK_H
 #define BPPSA_RECURRENT_BACKWARD_WALK_H
 
-#include "recurrent/parallel_backward.h"
+#include "recurrent/parallel_forward.h"
 #include "scan/plan.h"
 
 static inline bppsa_scan_config bppsa_backward_walk_of(const bppsa_forward_shape *shape) {
